@@ -1,0 +1,1 @@
+"""Apache RocketMQ's on-disk message store as a Python library."""

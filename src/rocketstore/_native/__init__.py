@@ -1,0 +1,1 @@
+"""Native kernels, built from src/_native."""

@@ -1,0 +1,1 @@
+"""Plain-Python kernels: the oracle of the tests and the baseline of the benchmarks."""

@@ -1,0 +1,473 @@
+"""Every on-disk record of a RocketMQ message store, declared once.
+
+This module is data. ``struct`` formats for the reference kernels, NumPy dtypes, the C header and the
+``.pxd`` of the native kernels and the maps in ``docs/formats.md`` all come from it (``make gen``), and
+a test compares them. All integers on disk are big-endian; layouts marked ``native`` live in memory only.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy
+
+_STRUCT_CODES = {"i1": "b", "i2": "h", "i4": "i", "i8": "q"}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a record: its name, its type (``i1 i2 i4 i8`` or ``S<n>``) and what it holds."""
+
+    name: str
+    type: str
+    doc: str
+
+    @property
+    def nbytes(self) -> int:
+        """Width in bytes."""
+        return int(self.type[1:])
+
+    @property
+    def struct_code(self) -> str:
+        """The field's code in a ``struct`` format, without the byte order."""
+        return _STRUCT_CODES.get(self.type) or f"{self.nbytes}s"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A record of fixed width, without padding.
+
+    Parameters
+    ----------
+    name : str
+        Prefix of the generated C names.
+    fields : tuple of Field
+    doc : str
+        One sentence.
+    source : str
+        Where RocketMQ keeps the rule; ``""`` for rocketstore's own records.
+    native : bool
+        In-memory record in the machine's byte order; otherwise big-endian.
+    """
+
+    name: str
+    fields: tuple[Field, ...]
+    doc: str
+    source: str = ""
+    native: bool = False
+
+    @functools.cached_property
+    def nbytes(self) -> int:
+        """Width of the record in bytes."""
+        return sum(field.nbytes for field in self.fields)
+
+    @functools.cached_property
+    def _offsets(self) -> dict[str, int]:
+        return {field.name: at for field, at in self.placed()}
+
+    def placed(self) -> Iterator[tuple[Field, int]]:
+        """Yield each field with its offset from the record's first byte."""
+        at = 0
+        for field in self.fields:
+            yield field, at
+            at += field.nbytes
+
+    def at(self, name: str) -> int:
+        """Offset of the field ``name`` in bytes. Raises ``KeyError`` for an unknown name."""
+        return self._offsets[name]
+
+    @functools.cached_property
+    def struct(self) -> struct.Struct:
+        """The record as a ``struct.Struct``, one code per field."""
+        order = "=" if self.native else ">"
+        return struct.Struct(order + "".join(field.struct_code for field in self.fields))
+
+    @functools.cached_property
+    def dtype(self) -> numpy.dtype[Any]:
+        """The record as a NumPy structured dtype (NumPy is imported here, on first use)."""
+        import numpy
+
+        order = "=" if self.native else ">"
+        return numpy.dtype(
+            [(f.name, f.type if f.type[0] == "S" else order + f.type) for f in self.fields]
+        )
+
+
+# --- Commit log -------------------------------------------------------------------------------
+
+RECORD_HEAD = Layout(
+    "record_head",
+    (
+        Field("total_size", "i4", "Length of the whole record, this field included, in bytes."),
+        Field("magic", "i4", "Record version: MAGIC_V1 or MAGIC_V2 (BLANK_MAGIC ends a segment)."),
+        Field("body_crc", "i4", "CRC-32 of the stored body with the top bit cleared."),
+        Field("queue_id", "i4", "Queue of the topic."),
+        Field("flag", "i4", "The producer's own flag."),
+        Field("queue_offset", "i8", "Number in the queue; 0 for PREPARED and ROLLBACK records."),
+        Field("physical_offset", "i8", "Commit-log offset of this record's first byte."),
+        Field("sys_flag", "i4", "SYS_FLAG_* bits."),
+        Field("born_timestamp", "i8", "When the client sent it, epoch ms."),
+    ),
+    "The part of a commit-log record in front of the born host.",
+    "store/CommitLog.java",
+)
+HOST_V4 = Layout(
+    "host_v4",
+    (Field("address", "S4", "IPv4 address."), Field("port", "i4", "Port.")),
+    "A host with an IPv4 address.",
+    "common/message/MessageExt.java",
+)
+HOST_V6 = Layout(
+    "host_v6",
+    (Field("address", "S16", "IPv6 address."), Field("port", "i4", "Port.")),
+    "A host with an IPv6 address.",
+    "common/message/MessageExt.java",
+)
+RECORD_STORED = Layout(
+    "record_stored",
+    (Field("store_timestamp", "i8", "When the broker stored it, epoch ms."),),
+    "Between the born host and the store host.",
+    "store/CommitLog.java",
+)
+RECORD_TAIL = Layout(
+    "record_tail",
+    (
+        Field("reconsume_times", "i4", "How often it was sent back by consumers."),
+        Field("prepared_transaction_offset", "i8", "Commit-log offset of the half message, or 0."),
+        Field("body_length", "i4", "Length of the body that follows, in bytes."),
+    ),
+    "Behind the store host. Then follow body, topic length (1 byte in V1, 2 in V2), topic, properties "
+    "length (2 bytes), properties.",
+    "store/CommitLog.java",
+)
+BLANK = Layout(
+    "blank",
+    (
+        Field("total_size", "i4", "All bytes left in the segment, these 8 included."),
+        Field("magic", "i4", "BLANK_MAGIC."),
+    ),
+    "Ends every full segment; bytes behind it are arbitrary.",
+    "store/CommitLog.java",
+)
+BATCH_ITEM_HEAD = Layout(
+    "batch_item_head",
+    (
+        Field("total_size", "i4", "Length of this item."),
+        Field("magic", "i4", "0; ignored."),
+        Field("body_crc", "i4", "0; ignored."),
+        Field("flag", "i4", "The message's own flag."),
+        Field("body_length", "i4", "Then follow body, properties length (2 bytes), properties."),
+    ),
+    "One message of a client batch as it travels.",
+    "common/message/MessageDecoder.java",
+)
+
+MAGIC_V1 = -626843481
+MAGIC_V2 = -626843477
+BLANK_MAGIC = -875286124
+TOPIC_LENGTH_NBYTES_V1 = 1
+TOPIC_LENGTH_NBYTES_V2 = 2
+PROPERTIES_LENGTH_NBYTES = 2
+#: Header of a V1 or V2 record with two IPv4 hosts, up to and with the body length.
+RECORD_HEADER_V4_NBYTES = (
+    RECORD_HEAD.nbytes
+    + RECORD_STORED.nbytes
+    + RECORD_TAIL.nbytes
+    + 2 * HOST_V4.nbytes
+)
+#: Shortest possible record (V1, IPv4, no body, topic of no bytes, no properties).
+RECORD_MIN_NBYTES = RECORD_HEADER_V4_NBYTES + TOPIC_LENGTH_NBYTES_V1 + PROPERTIES_LENGTH_NBYTES
+
+SYS_FLAG_COMPRESSED = 0x001
+SYS_FLAG_MULTI_TAGS = 0x002
+SYS_FLAG_TRANSACTION_MASK = 0x00C
+SYS_FLAG_TRANSACTION_NOT = 0x000
+SYS_FLAG_TRANSACTION_PREPARED = 0x004
+SYS_FLAG_TRANSACTION_COMMIT = 0x008
+SYS_FLAG_TRANSACTION_ROLLBACK = 0x00C
+SYS_FLAG_BORN_HOST_V6 = 0x010
+SYS_FLAG_STORE_HOST_V6 = 0x020
+SYS_FLAG_NEED_UNWRAP = 0x040
+SYS_FLAG_INNER_BATCH = 0x080
+SYS_FLAG_COMPRESSION_TYPE_MASK = 0x700
+
+#: Between a property's name and its value, and between pairs.
+NAME_VALUE_SEPARATOR = 0x01
+PROPERTY_SEPARATOR = 0x02
+KEY_SEPARATOR = " "
+
+PROPERTY_KEYS = "KEYS"
+PROPERTY_TAGS = "TAGS"
+PROPERTY_WAIT = "WAIT"
+PROPERTY_DELAY = "DELAY"
+PROPERTY_REAL_TOPIC = "REAL_TOPIC"
+PROPERTY_REAL_QUEUE_ID = "REAL_QID"
+PROPERTY_UNIQUE_KEY = "UNIQ_KEY"
+PROPERTY_CRC32 = "__CRC32#"
+PROPERTY_INNER_NUM = "INNER_NUM"
+PROPERTY_INNER_BASE = "INNER_BASE"
+PROPERTY_INNER_MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
+#: ``__CRC32#``, a separator, ten digits (least significant first), a separator.
+PROPERTY_CRC32_NBYTES = len(PROPERTY_CRC32) + 1 + 10 + 1
+
+TOPIC_SCHEDULE = "SCHEDULE_TOPIC_XXXX"
+TOPIC_HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
+TOPIC_RETRY_PREFIX = "%RETRY%"
+TOPIC_DLQ_PREFIX = "%DLQ%"
+TOPIC_LMQ_PREFIX = "%LMQ%"
+
+MAX_PROPERTIES_NBYTES = 32767
+MAX_TOPIC_LENGTH = 127
+MAX_RETRY_TOPIC_NBYTES = 255
+#: A record may be this much longer than ``max_message_size``.
+RECORD_EXTRA_NBYTES = 65536
+MIN_COMMIT_LOG_FILE_NBYTES = 128
+MAX_COMMIT_LOG_FILE_NBYTES = 2**31 - 1
+
+#: A run of NULs this long in the properties is a lost sector, wherever the record lies.
+LOST_SECTOR_NBYTES = 512
+#: So is a run of this length that reaches the record's last byte.
+LOST_TAIL_NBYTES = 4
+
+# --- Consume queue ----------------------------------------------------------------------------
+
+CONSUME_QUEUE_UNIT = Layout(
+    "cq_unit",
+    (
+        Field("physical_offset", "i8", "Commit-log offset of the message, in bytes."),
+        Field("size", "i4", "Length of the stored message, in bytes."),
+        Field("tags_code", "i8", "Hash of the tag, deliver time, or consume-queue-ext address."),
+    ),
+    "One message of a queue; unit n lies at queue position 20 n.",
+    "store/ConsumeQueue.java",
+)
+#: A unit that only fills the room in front of a queue's first message.
+FILLER_UNIT_SIZE = 2**31 - 1
+
+# --- Index file -------------------------------------------------------------------------------
+
+INDEX_HEADER = Layout(
+    "index_header",
+    (
+        Field("begin_timestamp", "i8", "Store time of the file's first entry, epoch ms."),
+        Field("end_timestamp", "i8", "Store time of its latest entry."),
+        Field("begin_physical_offset", "i8", "Commit-log offset of the first entry's message."),
+        Field("end_physical_offset", "i8", "Of the latest entry's message."),
+        Field("hash_slot_count", "i4", "Slots in use."),
+        Field("index_count", "i4", "Number of the next entry; the first entry is 1."),
+    ),
+    "In front of the slots.",
+    "store/index/IndexHeader.java",
+)
+INDEX_SLOT = Layout(
+    "index_slot",
+    (Field("index", "i4", "Number of the newest entry of this slot's chain, 0 for none."),),
+    "One chain's head.",
+    "store/index/IndexFile.java",
+)
+INDEX_ENTRY = Layout(
+    "index_entry",
+    (
+        Field("key_hash", "i4", "Non-negative hash of topic#key."),
+        Field("physical_offset", "i8", "Commit-log offset of the message."),
+        Field("time_diff", "i4", "Whole seconds since the file's begin_timestamp."),
+        Field("previous_index", "i4", "Older entry of the same slot, 0 at the end."),
+    ),
+    "One key of one message.",
+    "store/index/IndexFile.java",
+)
+TAG_KEY_INFIX = "T#"
+
+# --- Checkpoint, lock, abort, state -----------------------------------------------------------
+
+CHECKPOINT = Layout(
+    "checkpoint",
+    (
+        Field("physic_timestamp", "i8", "Store time of the newest flushed log data, epoch ms."),
+        Field("logics_timestamp", "i8", "Store time of the newest dispatched record."),
+        Field("index_timestamp", "i8", "End time of the newest full index file."),
+        Field("master_flushed_offset", "i8", "5.0.0 and later."),
+        Field("confirm_physical_offset", "i8", "5.1.1 and later: start of the last valid record."),
+        Field("logics_physical_offset", "i8", "5.5.0 and later: start of the last dispatched record."),
+    ),
+    "First bytes of the file ``checkpoint``; the rest of its 4096 bytes is zero.",
+    "store/StoreCheckpoint.java",
+)
+CHECKPOINT_FILE_NBYTES = 4096
+LOCK_CONTENT = b"lock"
+
+STORE_STATE = Layout(
+    "store_state",
+    (
+        Field("magic", "S8", "STATE_MAGIC."),
+        Field("flushed_offset", "i8", "The log is on disk up to here."),
+        Field("dispatched_offset", "i8", "Consume queues are on disk up to here."),
+        Field("indexed_offset", "i8", "Index files are on disk up to here."),
+        Field("log_end_offset", "i8", "End of the log when this was written."),
+        Field("commit_log_file_size", "i8", "Bytes."),
+        Field("consume_queue_file_size", "i8", "Bytes."),
+        Field("hash_slot_num", "i4", "Slots of an index file."),
+        Field("index_num", "i4", "Entries of an index file."),
+        Field("clean", "i4", "1 after an orderly close."),
+        Field("checkpoint_crc", "i4", "CRC-32 of the checkpoint as last written by rocketstore."),
+        Field("broker_version", "S16", "Dialect written, ASCII, padded with NUL."),
+        Field("timezone", "S64", "Zone of the index file names, ASCII, padded with NUL."),
+        Field("crc", "i4", "CRC-32 of all bytes in front of this field."),
+    ),
+    "rocketstore's own hint file ``rocketstore.state``; RocketMQ ignores it.",
+)
+STATE_MAGIC = b"RKSTATE1"
+
+# --- In memory --------------------------------------------------------------------------------
+
+PARSED_RECORD = Layout(
+    "parsed_record",
+    (
+        Field("physical_offset", "i8", "Where the record lies (not what it says of itself)."),
+        Field("queue_offset", "i8", "As stored."),
+        Field("born_timestamp", "i8", "As stored."),
+        Field("store_timestamp", "i8", "As stored."),
+        Field("prepared_transaction_offset", "i8", "As stored."),
+        Field("tags_code", "i8", "What the consume-queue unit carries."),
+        Field("position", "i4", "Of the record's first byte in the scanned buffer."),
+        Field("total_size", "i4", "Bytes."),
+        Field("status", "i4", "RecordStatus; below FIRST_DAMAGE the record is complete."),
+        Field("magic", "i4", "As stored."),
+        Field("body_crc", "i4", "As stored."),
+        Field("queue_id", "i4", "As stored."),
+        Field("flag", "i4", "As stored."),
+        Field("sys_flag", "i4", "As stored."),
+        Field("reconsume_times", "i4", "As stored."),
+        Field("property_crc", "i4", "0 none of the exact form, 1 valid, 2 wrong (see scan flags)."),
+        Field("delay_level", "i4", "DELAY as a number, 0 when absent or no number."),
+        Field("body_at", "i4", "From the record's first byte, like every ``_at``."),
+        Field("body_nbytes", "i4", "Bytes."),
+        Field("topic_at", "i4", ""),
+        Field("topic_nbytes", "i4", "Bytes."),
+        Field("properties_at", "i4", ""),
+        Field("properties_nbytes", "i4", "Bytes."),
+        Field("tags_at", "i4", "Value of TAGS, -1 when absent."),
+        Field("tags_nbytes", "i4", "Bytes."),
+        Field("keys_at", "i4", "Value of KEYS, -1 when absent."),
+        Field("keys_nbytes", "i4", "Bytes."),
+        Field("unique_key_at", "i4", "Value of UNIQ_KEY, -1 when absent."),
+        Field("unique_key_nbytes", "i4", "Bytes."),
+        Field("reserved", "i4", "0."),
+    ),
+    "One row of scan_records.",
+    native=True,
+)
+SELECTED_MESSAGE = Layout(
+    "selected_message",
+    (
+        Field("position", "i8", "Of the record in the log buffer."),
+        Field("queue_offset", "i8", "Of the unit that names it."),
+        Field("tags_code", "i8", "Of the unit."),
+        Field("total_size", "i4", "Bytes."),
+        Field("reserved", "i4", "0."),
+    ),
+    "One row of select_messages.",
+    native=True,
+)
+
+LAYOUTS: tuple[Layout, ...] = (
+    RECORD_HEAD,
+    HOST_V4,
+    HOST_V6,
+    RECORD_STORED,
+    RECORD_TAIL,
+    BLANK,
+    BATCH_ITEM_HEAD,
+    CONSUME_QUEUE_UNIT,
+    INDEX_HEADER,
+    INDEX_SLOT,
+    INDEX_ENTRY,
+    CHECKPOINT,
+    STORE_STATE,
+    PARSED_RECORD,
+    SELECTED_MESSAGE,
+)
+#: Integer constants that the native kernels share; the generator writes each as ``RS_<name>``.
+SHARED_CONSTANTS: tuple[str, ...] = (
+    "MAGIC_V1",
+    "MAGIC_V2",
+    "BLANK_MAGIC",
+    "TOPIC_LENGTH_NBYTES_V1",
+    "TOPIC_LENGTH_NBYTES_V2",
+    "PROPERTIES_LENGTH_NBYTES",
+    "RECORD_HEADER_V4_NBYTES",
+    "RECORD_MIN_NBYTES",
+    "SYS_FLAG_COMPRESSED",
+    "SYS_FLAG_MULTI_TAGS",
+    "SYS_FLAG_TRANSACTION_MASK",
+    "SYS_FLAG_TRANSACTION_NOT",
+    "SYS_FLAG_TRANSACTION_PREPARED",
+    "SYS_FLAG_TRANSACTION_COMMIT",
+    "SYS_FLAG_TRANSACTION_ROLLBACK",
+    "SYS_FLAG_BORN_HOST_V6",
+    "SYS_FLAG_STORE_HOST_V6",
+    "SYS_FLAG_NEED_UNWRAP",
+    "SYS_FLAG_INNER_BATCH",
+    "NAME_VALUE_SEPARATOR",
+    "PROPERTY_SEPARATOR",
+    "PROPERTY_CRC32_NBYTES",
+    "MAX_PROPERTIES_NBYTES",
+    "MAX_TOPIC_LENGTH",
+    "MAX_RETRY_TOPIC_NBYTES",
+    "RECORD_EXTRA_NBYTES",
+    "LOST_SECTOR_NBYTES",
+    "LOST_TAIL_NBYTES",
+    "FILLER_UNIT_SIZE",
+)
+
+# --- Names of files ---------------------------------------------------------------------------
+
+COMMIT_LOG_DIR = "commitlog"
+CONSUME_QUEUE_DIR = "consumequeue"
+INDEX_DIR = "index"
+CONFIG_DIR = "config"
+CHECKPOINT_FILE = "checkpoint"
+ABORT_FILE = "abort"
+LOCK_FILE = "lock"
+STATE_FILE = "rocketstore.state"
+QUARANTINE_DIR = "quarantine"
+OFFSET_NAME_DIGITS = 20
+INDEX_NAME_DIGITS = 17
+
+
+def offset_to_file_name(offset: int) -> str:
+    """Return the name of the mapped-queue file that starts at ``offset`` (20 digits)."""
+    if not 0 <= offset < 2**63:
+        raise ValueError(f"offset {offset} is outside 0 .. 2**63 - 1")
+    return f"{offset:0{OFFSET_NAME_DIGITS}d}"
+
+
+def file_name_to_offset(name: str) -> int | None:
+    """Return the offset that ``name`` stands for, ``None`` when it is no mapped-queue file name."""
+    if len(name) != OFFSET_NAME_DIGITS or not (name.isascii() and name.isdigit()):
+        return None
+    offset = int(name)
+    return offset if offset < 2**63 else None
+
+
+def timestamp_to_index_name(timestamp: int, timezone: datetime.tzinfo | None = None) -> str:
+    """Return the index file name (``yyyyMMddHHmmssSSS``) of an epoch-ms time in ``timezone`` (None: local)."""
+    seconds, milliseconds = divmod(timestamp, 1000)
+    moment = datetime.datetime.fromtimestamp(seconds, timezone)
+    return moment.strftime("%Y%m%d%H%M%S") + f"{milliseconds:03d}"
+
+
+def is_index_name(name: str) -> bool:
+    """Tell whether ``name`` looks like an index file: 17 digits that are a Java ``long``."""
+    return len(name) == INDEX_NAME_DIGITS and name.isascii() and name.isdigit()
+
+
+def index_file_nbytes(slots: int, entries: int) -> int:
+    """Length of an index file with ``slots`` hash slots and room for ``entries`` numbers."""
+    return INDEX_HEADER.nbytes + INDEX_SLOT.nbytes * slots + INDEX_ENTRY.nbytes * entries

@@ -1,0 +1,48 @@
+"""Picks the body of the kernels: native (Cython) or reference (plain ``struct``), name for name.
+
+``ROCKETSTORE_KERNELS=reference`` selects the reference; anything else than ``native`` or
+``reference`` is a ``ConfigError``. A missing native build is an ``ImportError`` with a hint, never a
+silent change of body. ``rocketstore.kernels.name`` says which one runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from types import ModuleType
+
+from rocketstore.errors import ConfigError
+
+MODULES = ("mapping", "message", "commit_log", "consume_queue", "index_file", "reput")
+
+
+def load(body: str) -> dict[str, ModuleType]:
+    """Import all kernel modules of one body (``native`` or ``reference``).
+
+    Raises
+    ------
+    ConfigError
+        For another word.
+    ImportError
+        When the native modules were not built.
+    """
+    if body not in ("native", "reference"):
+        raise ConfigError(f"ROCKETSTORE_KERNELS is {body!r}; it must be 'native' or 'reference'")
+    try:
+        return {n: importlib.import_module(f"rocketstore._{body}.{n}") for n in MODULES}
+    except ImportError as error:
+        raise ImportError(
+            f"rocketstore's {body} kernels cannot be imported ({error}); in a checkout run "
+            "`make develop`, or set ROCKETSTORE_KERNELS=reference for the slow pure-Python body"
+        ) from error
+
+
+#: Which body runs: ``"native"`` or ``"reference"``.
+name: str = os.environ.get("ROCKETSTORE_KERNELS", "native")
+_modules = load(name)
+mapping = _modules["mapping"]
+message = _modules["message"]
+commit_log = _modules["commit_log"]
+consume_queue = _modules["consume_queue"]
+index_file = _modules["index_file"]
+reput = _modules["reput"]

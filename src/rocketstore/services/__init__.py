@@ -1,0 +1,1 @@
+"""Threads of a running store."""

@@ -1,0 +1,142 @@
+"""Outcomes: RocketMQ's statuses and the status codes of the kernels. No I/O, standard library only."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class PutMessageStatus(IntEnum):
+    """Outcome of a put; names and ordinals are RocketMQ 5.x's, the old 4.9 names are aliases."""
+
+    PUT_OK = 0
+    FLUSH_DISK_TIMEOUT = 1
+    FLUSH_SLAVE_TIMEOUT = 2
+    SLAVE_NOT_AVAILABLE = 3
+    SERVICE_NOT_AVAILABLE = 4
+    CREATE_MAPPED_FILE_FAILED = 5
+    CREATE_MAPEDFILE_FAILED = 5
+    MESSAGE_ILLEGAL = 6
+    PROPERTIES_SIZE_EXCEEDED = 7
+    OS_PAGE_CACHE_BUSY = 8
+    OS_PAGECACHE_BUSY = 8
+    UNKNOWN_ERROR = 9
+    IN_SYNC_REPLICAS_NOT_ENOUGH = 10
+    PUT_TO_REMOTE_BROKER_FAIL = 11
+    LMQ_CONSUME_QUEUE_NUM_EXCEEDED = 12
+    WHEEL_TIMER_FLOW_CONTROL = 13
+    WHEEL_TIMER_MSG_ILLEGAL = 14
+    WHEEL_TIMER_NOT_ENABLE = 15
+
+
+class AppendMessageStatus(IntEnum):
+    """Outcome of the append itself."""
+
+    PUT_OK = 0
+    END_OF_FILE = 1
+    MESSAGE_SIZE_EXCEEDED = 2
+    PROPERTIES_SIZE_EXCEEDED = 3
+    UNKNOWN_ERROR = 4
+    ROCKSDB_ERROR = 5
+
+
+class GetMessageStatus(IntEnum):
+    """Outcome of ``get_message``."""
+
+    FOUND = 0
+    NO_MATCHED_MESSAGE = 1
+    MESSAGE_WAS_REMOVING = 2
+    OFFSET_FOUND_NULL = 3
+    OFFSET_OVERFLOW_BADLY = 4
+    OFFSET_OVERFLOW_ONE = 5
+    OFFSET_TOO_SMALL = 6
+    NO_MATCHED_LOGIC_QUEUE = 7
+    NO_MESSAGE_IN_QUEUE = 8
+    OFFSET_RESET = 9
+
+
+class RecordStatus(IntEnum):
+    """What the strict record check says of one place in the log; the kernels' common language."""
+
+    OK = 0
+    #: End-of-segment marker that spans exactly the rest of the segment.
+    BLANK = 1
+    #: Eight zero bytes: nothing was written here.
+    EMPTY = 2
+    #: The position is the end of what may be read.
+    END = 3
+    #: The record fits the segment but is longer than what may be read.
+    INCOMPLETE = 4
+    #: Good in every respect but its own offset, which is lower than its place.
+    GHOST = 5
+    #: Good, with NULs in its properties: above the durable mark a torn write, below it accepted.
+    NUL_PROPERTIES = 6
+    #: Good, but its topic names no directory (not UTF-8, ``/``, control character, ``.``, ``..``).
+    UNSAFE_TOPIC = 7
+
+    FIRST_DAMAGE = 16
+    BAD_SIZE = 16
+    BAD_MAGIC = 17
+    BAD_BLANK = 18
+    BAD_PHYSICAL_OFFSET = 19
+    BAD_QUEUE_ID = 20
+    BAD_QUEUE_OFFSET = 21
+    BAD_BODY_LENGTH = 22
+    BAD_BODY_CRC = 23
+    BAD_TOPIC_LENGTH = 24
+    BAD_TOPIC = 25
+    BAD_PROPERTIES_LENGTH = 26
+    BAD_LENGTH_SUM = 27
+    BAD_PROPERTIES = 28
+    BAD_PROPERTY_CRC = 29
+    #: Reading the mapping faulted: the file was shortened, or the disk failed.
+    FAULT = 30
+
+
+class KernelStatus(IntEnum):
+    """Outcomes of the queue, index and dispatch kernels that are not about one log record."""
+
+    OK = 0
+    #: The file has no room for another unit or entry.
+    FULL = 64
+    #: ``Dispatcher`` needs a (new) file for the queue it names in ``stalled``.
+    NEED_QUEUE = 65
+    #: ``Dispatcher`` needs a (new) index file.
+    NEED_INDEX = 66
+    #: A record's queue offset lies beyond the queue's next unit.
+    QUEUE_GAP = 67
+    #: A chain of index entries does not end within its step limit or turns back.
+    BAD_CHAIN = 68
+    #: A header or entry contradicts the file.
+    BAD_ENTRY = 69
+    #: The unit's record lies outside the given log buffer.
+    OTHER_SEGMENT = 70
+    #: A limit on count or bytes was reached.
+    LIMIT = 71
+    #: A unit that cannot be one: negative offset, size out of range, order broken.
+    BAD_UNIT = 72
+    #: A unit and the record it points at do not agree.
+    MISMATCH = 73
+    #: Unwritten unit (zeros).
+    NO_UNIT = 74
+
+
+class RecordFlags(IntEnum):
+    """Bits of the ``flags`` argument of the record kernels."""
+
+    #: Compare the body's CRC.
+    CHECK_BODY_CRC = 1
+    #: A whole-record CRC property of the exact form must be right.
+    CHECK_PROPERTY_CRC = 2
+    #: A whole-record CRC property must be there and right.
+    REQUIRE_PROPERTY_CRC = 4
+    #: Report in the ``property_crc`` column whether one is there and right.
+    REPORT_PROPERTY_CRC = 8
+    #: Look for TAGS, KEYS, UNIQ_KEY and DELAY and compute the tags code.
+    PARSE_PROPERTIES = 16
+
+
+class FlushDiskType(IntEnum):
+    """When a put is acknowledged."""
+
+    SYNC_FLUSH = 0
+    ASYNC_FLUSH = 1
