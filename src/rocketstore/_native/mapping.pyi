@@ -1,0 +1,33 @@
+"""Mapped files: bytes in memory, nothing of paths. Bodies: ``_native/mapping``, ``_reference/mapping``."""
+
+from collections.abc import Buffer
+
+class Mapping(Buffer):
+    """A shared mapping of the first ``nbytes`` bytes of an open file.
+
+    Supports the buffer protocol (``uint8``, shape (nbytes,)); read-only unless ``writable``. Every
+    buffer taken from it counts as an export. The descriptor is not kept. ``close()`` only marks it
+    closed: new exports raise ``ValueError``, the pages are unmapped with the last export.
+    Threads: all methods may run in parallel; ``sync`` and ``populate`` release the GIL.
+    """
+
+    nbytes: int
+    writable: bool
+    closed: bool
+    exports: int
+    def __init__(self, fd: int, nbytes: int, writable: bool = False) -> None:
+        """Raises ``OSError`` from mmap, ``ValueError`` for nbytes <= 0 or past the end of the file."""
+    def advise(self, advice: str, position: int = 0, length: int | None = None) -> bool:
+        """madvise with ``normal|random|sequential|willneed|dontneed``; False where unsupported."""
+    def sync(self, position: int, length: int) -> None:
+        """msync(MS_SYNC) the pages that hold the range (rounded to pages). Raises ``OSError``."""
+    def populate(self, position: int, length: int) -> bool:
+        """Make the range's pages present and writable (MADV_POPULATE_WRITE); False if unsupported."""
+    def close(self) -> None: ...
+    def __len__(self) -> int: ...
+
+def allocate(fd: int, position: int, length: int) -> bool:
+    """Reserve disk blocks without changing the size (fallocate KEEP_SIZE). False where unsupported
+    (EOPNOTSUPP, ENOSYS); other failures raise ``OSError`` (ENOSPC, EFBIG ...)."""
+def mapped_nbytes() -> int:
+    """Bytes this body has mapped at this moment in this process (for leak tests)."""

@@ -1,0 +1,150 @@
+"""What differs between RocketMQ 4.9.x and 5.5.x, by thresholds: bytes written and answers given."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+
+from rocketstore.errors import ConfigError
+
+OLDEST = (4, 9, 0)
+NEWEST = (5, 5, 0)
+_VERSION = re.compile(r"^[vV]?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?$")
+
+
+class BatchProperties(IntEnum):
+    """What becomes of the properties of a client batch as a whole."""
+
+    #: Dropped (5.4.0 and later).
+    DROPPED = 0
+    #: Behind each message's own, with a separator where one is missing (4.9.3 to 5.3.3).
+    JOINED = 1
+    #: Behind each message's own as they are (4.8.0 to 4.9.2).
+    FUSED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The habits of one RocketMQ version.
+
+    Attributes
+    ----------
+    version : tuple of int
+        Major, minor, patch.
+    trailing_separator : bool
+        A separator stands behind the last property (up to 4.9.0 and from 5.2.0).
+    record_version_2 : bool
+        Topics of more than 127 characters get a V2 record (5.1.0).
+    property_crc : bool
+        The whole-record CRC property can be written (5.2.0).
+    batch_properties : BatchProperties
+    limits_in_characters : bool
+        Topic and properties limits count UTF-16 units first (4.9); later UTF-8 bytes.
+    long_retry_topics : bool
+        ``%RETRY%`` topics may have 255 bytes (5.1.0).
+    abort_holds_pid : bool
+        ``abort`` holds the process id (5.0.0).
+    checkpoint_nbytes : int
+        Bytes of the checkpoint with a meaning: 24, 32 (5.0.0), 40 (5.1.1), 48 (5.5.0).
+    index_tags : bool
+        Index files get one entry per tag (5.4.0).
+    offset_by_mtime : bool
+        Offset by time goes by file modification times (up to 5.1.0, D-16).
+    clamp_offset_by_time : bool
+        Offset by time is clamped to the queue's bounds (5.2.0).
+    empty_queue_keeps_min : bool
+        The min offset of a queue whose messages are all expired stays as it was (4.9).
+    max_dispatch_lag_files : int or None
+        A broker recovers only this many log files (5.4.0), so dispatch may not lag further.
+    """
+
+    version: tuple[int, int, int]
+
+    @property
+    def name(self) -> str:
+        """The version as text."""
+        return ".".join(map(str, self.version))
+
+    @property
+    def trailing_separator(self) -> bool:
+        return self.version <= (4, 9, 0) or self.version >= (5, 2, 0)
+
+    @property
+    def record_version_2(self) -> bool:
+        return self.version >= (5, 1, 0)
+
+    @property
+    def property_crc(self) -> bool:
+        return self.version >= (5, 2, 0)
+
+    @property
+    def batch_properties(self) -> BatchProperties:
+        if self.version >= (5, 4, 0):
+            return BatchProperties.DROPPED
+        return BatchProperties.JOINED if self.version >= (4, 9, 3) else BatchProperties.FUSED
+
+    @property
+    def limits_in_characters(self) -> bool:
+        return self.version < (5, 0, 0)
+
+    @property
+    def long_retry_topics(self) -> bool:
+        return self.version >= (5, 1, 0)
+
+    @property
+    def abort_holds_pid(self) -> bool:
+        return self.version >= (5, 0, 0)
+
+    @property
+    def checkpoint_nbytes(self) -> int:
+        for since, nbytes in (((5, 5, 0), 48), ((5, 1, 1), 40), ((5, 0, 0), 32)):
+            if self.version >= since:
+                return nbytes
+        return 24
+
+    @property
+    def index_tags(self) -> bool:
+        return self.version >= (5, 4, 0)
+
+    @property
+    def offset_by_mtime(self) -> bool:
+        return self.version <= (5, 1, 0)
+
+    @property
+    def clamp_offset_by_time(self) -> bool:
+        return self.version >= (5, 2, 0)
+
+    @property
+    def empty_queue_keeps_min(self) -> bool:
+        return self.version < (5, 0, 0)
+
+    @property
+    def max_dispatch_lag_files(self) -> int | None:
+        return 9 if self.version >= (5, 4, 0) else None
+
+    @classmethod
+    def for_version(cls, version: str, *, allow_newer: bool = False) -> Dialect:
+        """Return the dialect of ``version`` (``"5.3.3"``; a missing patch number is 0).
+
+        Raises
+        ------
+        ConfigError
+            When it is no version, older than 4.9.0, or newer than 5.5.x without ``allow_newer``.
+        """
+        match = _VERSION.match(version.strip()) if isinstance(version, str) else None
+        if match is None:
+            raise ConfigError(f"broker_version {version!r} is no version like '5.3.3'")
+        major, minor, patch = (int(part or 0) for part in match.groups())
+        parsed = (major, minor, patch)
+        if parsed < OLDEST:
+            raise ConfigError(f"broker_version {version} is older than 4.9.0, the oldest known")
+        if parsed[:2] > NEWEST[:2] and not allow_newer:
+            raise ConfigError(
+                f"broker_version {version} is newer than 5.5, the newest line this release was "
+                "judged against; allow_newer=True writes it as 5.5"
+            )
+        return cls(parsed)
+
+
+DEFAULT_VERSION = "5.5.0"
