@@ -1,0 +1,272 @@
+"""``MessageStoreConfig``: RocketMQ's store options under their own names in snake_case."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import os
+import re
+import zoneinfo
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+from rocketstore import formats
+from rocketstore.errors import ConfigError
+from rocketstore.status import FlushDiskType
+
+DEFAULT_COMMIT_LOG_FILE_SIZE = 1024 * 1024 * 1024
+DEFAULT_CONSUME_QUEUE_FILE_SIZE = 300_000 * formats.CONSUME_QUEUE_UNIT.nbytes
+DEFAULT_HASH_SLOT_NUM = 5_000_000
+DEFAULT_INDEX_NUM = 20_000_000
+DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+
+_DELAY_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_BROKER_ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
+#: Old spellings that broker files still hold.
+_ALIASES = {
+    "mapedFileSizeCommitLog": "mapped_file_size_commit_log",
+    "mapedFileSizeConsumeQueue": "mapped_file_size_consume_queue",
+    "enabledAppendPropCRC": "enabled_append_prop_crc",
+    "forceVerifyPropCRC": "force_verify_prop_crc",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageStoreConfig:
+    """Options of a store; what is ``None`` is detected from the files, else RocketMQ's default.
+
+    Attributes
+    ----------
+    store_path_root_dir : str or None
+        Root directory; the path given to ``open`` wins.
+    store_path_commit_log : str or None
+        Commit-log directory outside the root.
+    mapped_file_size_commit_log : int or None
+        Bytes of a log segment, 128 to 2**31 - 1 (default 1 GiB).
+    mapped_file_size_consume_queue : int or None
+        Bytes of a queue file, rounded up to a multiple of 20 (default 6,000,000).
+    max_hash_slot_num, max_index_num : int or None
+        Hash slots and entry numbers of an index file (5,000,000 and 20,000,000); both or neither.
+    max_message_size : int
+        Bytes of a body.
+    flush_disk_type : FlushDiskType or str
+        ``SYNC_FLUSH`` or ``ASYNC_FLUSH``.
+    sync_flush_timeout : int
+        Milliseconds a put waits for its sync before it answers FLUSH_DISK_TIMEOUT.
+    flush_interval_commit_log, flush_commit_log_thorough_interval : int
+        Milliseconds between flushes of the log, and between those of less than
+        ``flush_commit_log_least_pages`` (4 KiB pages).
+    flush_interval_consume_queue, flush_consume_queue_thorough_interval : int
+        The same for queues; a thorough flush also writes checkpoint and state.
+    message_index_enable : bool
+        Build index files.
+    message_delay_level : str
+        Delays of levels 1, 2, ... with units s, m, h, d.
+    enabled_append_prop_crc, force_verify_prop_crc : bool
+        Write the whole-record CRC property; demand it when records are checked.
+    max_transfer_bytes_on_message_in_memory, max_transfer_bytes_on_message_in_disk : int
+        Bytes one ``get_message`` may return.
+    max_transfer_count_on_message_in_memory, max_transfer_count_on_message_in_disk : int
+        Messages one ``get_message`` may return.
+    access_message_in_memory_max_ratio : int
+        Percent of RAM behind the log's end that count as "in memory".
+    max_filter_message_size : int
+        Bytes of units one ``get_message`` examines.
+    max_msgs_num_batch : int
+        Cap on the hits of ``query_message``.
+    broker_role : str
+        ``ASYNC_MASTER``, ``SYNC_MASTER`` or ``SLAVE`` (a slave refuses puts).
+    broker_version : str or None
+        RocketMQ version whose bytes are written and whose answers are given.
+    allow_newer : bool
+        Accept a ``broker_version`` newer than the lines this release was judged against.
+    store_host : str
+        ``ip:port`` written into records and message ids.
+    timezone : str or None
+        Zone of index file names (IANA name); ``None`` is the machine's.
+    topic_attributes : mapping
+        Attributes per topic, as ``{"T": {"queue.type": "BatchCQ"}}``.
+    """
+
+    store_path_root_dir: str | None = None
+    store_path_commit_log: str | None = None
+    mapped_file_size_commit_log: int | None = None
+    mapped_file_size_consume_queue: int | None = None
+    max_hash_slot_num: int | None = None
+    max_index_num: int | None = None
+    max_message_size: int = 4 * 1024 * 1024
+    flush_disk_type: FlushDiskType = FlushDiskType.ASYNC_FLUSH
+    sync_flush_timeout: int = 5000
+    flush_interval_commit_log: int = 500
+    flush_commit_log_least_pages: int = 4
+    flush_commit_log_thorough_interval: int = 10_000
+    flush_interval_consume_queue: int = 1000
+    flush_consume_queue_least_pages: int = 2
+    flush_consume_queue_thorough_interval: int = 60_000
+    message_index_enable: bool = True
+    message_delay_level: str = DEFAULT_DELAY_LEVELS
+    enabled_append_prop_crc: bool = False
+    force_verify_prop_crc: bool = False
+    max_transfer_bytes_on_message_in_memory: int = 256 * 1024
+    max_transfer_bytes_on_message_in_disk: int = 64 * 1024
+    max_transfer_count_on_message_in_memory: int = 32
+    max_transfer_count_on_message_in_disk: int = 8
+    access_message_in_memory_max_ratio: int = 40
+    max_filter_message_size: int = 16_000
+    max_msgs_num_batch: int = 64
+    broker_role: str = "ASYNC_MASTER"
+    broker_version: str | None = None
+    allow_newer: bool = False
+    store_host: str = "127.0.0.1:10911"
+    timezone: str | None = None
+    topic_attributes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "flush_disk_type", _flush_disk_type(self.flush_disk_type))
+        for item in dataclasses.fields(self):
+            _check_type(item.name, item.type, getattr(self, item.name))
+        size = self.mapped_file_size_commit_log
+        lowest, highest = formats.MIN_COMMIT_LOG_FILE_NBYTES, formats.MAX_COMMIT_LOG_FILE_NBYTES
+        if size is not None and not lowest <= size <= highest:
+            raise ConfigError(
+                f"mapped_file_size_commit_log is {size}; it must be {lowest} to {highest}"
+            )
+        self._check_queue_and_index_sizes()
+        if self.broker_role not in _BROKER_ROLES:
+            raise ConfigError(f"broker_role {self.broker_role!r} is none of {_BROKER_ROLES}")
+        parse_delay_levels(self.message_delay_level)
+        self.zone  # noqa: B018 - raises for an unknown zone
+
+    def _check_queue_and_index_sizes(self) -> None:
+        size = self.mapped_file_size_consume_queue
+        if size is not None:
+            if not 0 < size <= formats.MAX_COMMIT_LOG_FILE_NBYTES:
+                raise ConfigError(f"mapped_file_size_consume_queue is {size}; it must be positive")
+            unit = formats.CONSUME_QUEUE_UNIT.nbytes
+            object.__setattr__(self, "mapped_file_size_consume_queue", -(-size // unit) * unit)
+        pair = (self.max_hash_slot_num, self.max_index_num)
+        if (pair[0] is None) != (pair[1] is None):
+            raise ConfigError("max_hash_slot_num and max_index_num are given together or not at all")
+        for name, value in zip(("max_hash_slot_num", "max_index_num"), pair, strict=True):
+            if value is not None and not 1 <= value < 2**31:
+                raise ConfigError(f"{name} is {value}; it must be 1 to 2**31 - 1")
+        if pair[0] is not None and pair[1] is not None:
+            nbytes = formats.index_file_nbytes(pair[0], pair[1])
+            if nbytes > formats.MAX_COMMIT_LOG_FILE_NBYTES:
+                raise ConfigError(f"an index file would have {nbytes} bytes, more than 2**31 - 1")
+
+    @property
+    def zone(self) -> datetime.tzinfo | None:
+        """The time zone of index file names, ``None`` for the machine's."""
+        if self.timezone is None:
+            return None
+        try:
+            return zoneinfo.ZoneInfo(self.timezone)
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:
+            raise ConfigError(f"timezone {self.timezone!r} is unknown") from error
+
+    @property
+    def delay_ms(self) -> tuple[int, ...]:
+        """Milliseconds of each delay level, level 1 first."""
+        return parse_delay_levels(self.message_delay_level)
+
+    def replace(self, **changes: Any) -> MessageStoreConfig:
+        """Return a copy with other values. Raises ``TypeError`` for an unknown option."""
+        return dataclasses.replace(self, **changes)
+
+    @classmethod
+    def from_properties(
+        cls, source: Mapping[str, str] | str | os.PathLike[str] | TextIO
+    ) -> MessageStoreConfig:
+        """Read a broker's configuration file.
+
+        Parameters
+        ----------
+        source : mapping, path or open text file
+            ``name = value`` lines; ``#`` and ``!`` start comments. Names that are no option of a
+            store (a broker file has many) are passed over.
+
+        Raises
+        ------
+        ConfigError
+            When the value of a known option cannot be read, with its name.
+        OSError
+            When the file cannot be read.
+        """
+        options: dict[str, Any] = {}
+        kinds = {item.name: item.type for item in dataclasses.fields(cls)}
+        for name, text in _pairs(source).items():
+            option = _ALIASES.get(name) or _snake_case(name)
+            if option in kinds and option != "topic_attributes":
+                options[option] = _parse_value(name, kinds[option], text)
+        return cls(**options)
+
+
+def parse_delay_levels(text: str) -> tuple[int, ...]:
+    """Return the milliseconds of each level of a ``messageDelayLevel`` text; ``ConfigError`` else."""
+    delays = []
+    for item in text.split():
+        unit = _DELAY_UNITS_MS.get(item[-1])
+        if unit is None or not (item[:-1].isascii() and item[:-1].isdigit()):
+            raise ConfigError(f"message_delay_level: {item!r} is no number with s, m, h or d")
+        delays.append(int(item[:-1]) * unit)
+    return tuple(delays)
+
+
+def _flush_disk_type(value: FlushDiskType | str) -> FlushDiskType:
+    if isinstance(value, str):
+        try:
+            return FlushDiskType[value]
+        except KeyError:
+            raise ConfigError(
+                f"flush_disk_type {value!r} is neither 'SYNC_FLUSH' nor 'ASYNC_FLUSH'"
+            ) from None
+    return FlushDiskType(value)
+
+
+def _check_type(name: str, kind: Any, value: Any) -> None:
+    text = str(kind)
+    if value is None and "None" in text:
+        return
+    wanted = {"int": int, "bool": bool, "str": str}.get(text.split(" ")[0])
+    if wanted is None:
+        return
+    if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
+        raise ConfigError(f"{name} is {value!r}; it must be {text}")
+    if wanted is int and value < 0:
+        raise ConfigError(f"{name} is {value}; it must not be negative")
+
+
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _parse_value(name: str, kind: Any, text: str) -> Any:
+    text = text.strip()
+    wanted = str(kind).split(" ")[0]
+    if wanted == "int":
+        try:
+            return int(text)
+        except ValueError:
+            raise ConfigError(f"{name} = {text!r} is no whole number") from None
+    if wanted == "bool":
+        return text.lower() == "true"
+    return text
+
+
+def _pairs(source: Mapping[str, str] | str | os.PathLike[str] | TextIO) -> dict[str, str]:
+    if isinstance(source, Mapping):
+        return dict(source)
+    if isinstance(source, str | os.PathLike):
+        with open(source, encoding="utf-8") as file:
+            return _pairs(file)
+    pairs: dict[str, str] = {}
+    for line in source:
+        line = line.strip()
+        if not line or line[0] in "#!":
+            continue
+        match = re.match(r"([^=:\s]+)\s*[=:\s]\s*(.*)", line)
+        if match:
+            pairs[match[1]] = match[2]
+    return pairs

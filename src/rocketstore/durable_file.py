@@ -1,0 +1,190 @@
+"""Creating, replacing and syncing files so that a power cut leaves the old or the new, nothing between."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from rocketstore.errors import MappedFileError, StoreFullError, UnsafePathError
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
+_NONBLOCK = getattr(os, "O_NONBLOCK", 0)
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_BINARY = getattr(os, "O_BINARY", 0)
+READ_ONLY = os.O_RDONLY | _CLOEXEC | _NONBLOCK | _BINARY
+READ_WRITE = os.O_RDWR | _CLOEXEC | _NONBLOCK | _BINARY
+_PREFIX = ".rocketstore-new-"
+
+
+@contextlib.contextmanager
+def reporting_full_disk(path: Path) -> Iterator[None]:
+    """Turn "no room" errors about ``path`` into ``StoreFullError``; others pass."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            raise StoreFullError(
+                error.errno, f"no room for {path}: {error.strerror}; free space and try again"
+            ) from error
+        raise
+
+
+def sync_descriptor(fd: int) -> None:
+    """Sync a file's data and what is needed to read it back; on macOS through to the medium."""
+    if sys.platform == "darwin":
+        import fcntl
+
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(fd)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the directory entries of ``path`` durable. Raises ``OSError`` when that fails."""
+    fd = os.open(path, READ_ONLY)
+    try:
+        sync_descriptor(fd)
+    finally:
+        os.close(fd)
+
+
+def make_directories(path: Path, root: Path) -> None:
+    """Create ``path`` below the existing ``root`` and make every new entry durable."""
+    missing = []
+    while path != root and not path.is_dir():
+        missing.append(path)
+        path = path.parent
+    for directory in reversed(missing):
+        directory.mkdir(exist_ok=True)
+        sync_directory(directory.parent)
+
+
+def create_sized_file(path: Path, nbytes: int, allocated: int, root: Path) -> None:
+    """Create a file of zeros at ``path`` that is never seen half made.
+
+    It is built under a temporary name in ``root`` (a 0-byte or short file in a queue's own directory
+    stops a broker from loading), sized, given blocks for its first ``allocated`` bytes, synced, and
+    moved into place without replacing anything.
+
+    Raises
+    ------
+    StoreFullError
+        When the disk has no room.
+    FileExistsError
+        When ``path`` exists.
+    """
+    temporary = root / f"{_PREFIX}{os.getpid()}-{secrets.token_hex(6)}"
+    with reporting_full_disk(path):
+        fd = os.open(temporary, READ_WRITE | os.O_CREAT | os.O_EXCL, 0o644)
+        try:
+            os.ftruncate(fd, nbytes)
+            reserve_blocks(fd, 0, allocated, path)
+            sync_descriptor(fd)
+            _move_without_replacing(temporary, path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                temporary.unlink()
+            raise
+        finally:
+            os.close(fd)
+        sync_directory(path.parent)
+
+
+def reserve_blocks(fd: int, position: int, length: int, path: Path) -> None:
+    """Reserve disk blocks for a range that holds zeros; writes zeros where that is unsupported."""
+    from rocketstore import kernels
+
+    if length <= 0:
+        return
+    with reporting_full_disk(path):
+        if kernels.mapping.allocate(fd, position, length):
+            return
+        zeros = bytes(min(length, 1 << 20))
+        end = position + length
+        while position < end:
+            position += os.pwrite(fd, zeros[: end - position], position)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Replace a small file: temporary name, sync, rename, sync of the directory."""
+    temporary = path.parent / f"{_PREFIX}{os.getpid()}-{secrets.token_hex(6)}"
+    with reporting_full_disk(path):
+        fd = os.open(temporary, READ_WRITE | os.O_CREAT | os.O_EXCL, 0o644)
+        try:
+            view = memoryview(content)
+            while view:
+                view = view[os.write(fd, view) :]
+            sync_descriptor(fd)
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                temporary.unlink()
+            raise
+        finally:
+            os.close(fd)
+        sync_directory(path.parent)
+
+
+def remove_leftovers(root: Path) -> None:
+    """Delete the temporary files that a killed writer of this library left in ``root``."""
+    for path in root.glob(f"{_PREFIX}*"):
+        path.unlink(missing_ok=True)
+
+
+def open_regular_file(path: Path, flags: int, root: Path) -> int:
+    """Open a store's file, refusing what is no regular file and links that leave ``root``.
+
+    Raises
+    ------
+    UnsafePathError
+        When ``path`` is a link that leads out of ``root``; nothing is opened.
+    MappedFileError
+        When it is a directory, FIFO, socket or device.
+    """
+    if path.is_symlink():
+        target = Path(os.path.realpath(path))
+        if not target.is_relative_to(os.path.realpath(root)):
+            raise UnsafePathError(f"{path} is a symbolic link to {target}, outside the store {root}")
+        path = target
+    kind = os.lstat(path).st_mode
+    if not stat.S_ISREG(kind):
+        raise MappedFileError(f"{path} is {_kind_name(kind)}, not a regular file")
+    fd = os.open(path, flags | _NOFOLLOW)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise MappedFileError(f"{path} is not a regular file")
+    return fd
+
+
+def _kind_name(mode: int) -> str:
+    for test, name in (
+        (stat.S_ISDIR, "a directory"),
+        (stat.S_ISFIFO, "a FIFO"),
+        (stat.S_ISSOCK, "a socket"),
+        (stat.S_ISBLK, "a block device"),
+        (stat.S_ISCHR, "a character device"),
+    ):
+        if test(mode):
+            return name
+    return "of an unknown kind"
+
+
+def _move_without_replacing(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        # File systems without hard links: the lock on the store keeps other writers away.
+        if target.exists():
+            raise FileExistsError(errno.EEXIST, "exists already", str(target)) from None
+        os.rename(source, target)
+    else:
+        source.unlink()

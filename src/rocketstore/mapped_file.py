@@ -1,0 +1,205 @@
+"""One file of a mapped-file queue: created whole, mapped on first use, flushed by range."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+from rocketstore import kernels
+from rocketstore.durable_file import (
+    READ_ONLY,
+    READ_WRITE,
+    create_sized_file,
+    open_regular_file,
+    reserve_blocks,
+    sync_descriptor,
+)
+from rocketstore.errors import MappedFileError, StoreClosedError
+
+
+class MappedFile:
+    """A file of fixed size that starts at ``file_from_offset`` of its queue.
+
+    Parameters
+    ----------
+    path : Path
+    file_from_offset : int
+        Queue offset of byte 0, in bytes.
+    file_size : int
+        Bytes that are mapped.
+    root : Path
+        The store's root; links that leave it are refused.
+    writable : bool
+        Map for writing. A read-only file is never changed.
+    private : bool
+        Writes stay in this process's memory (used to complete derived files without touching disk).
+
+    Notes
+    -----
+    Threading: ``mapping`` may be taken by any thread; the positions belong to their single writers.
+    Source: RocketMQ ``store/logfile/DefaultMappedFile.java``.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        file_from_offset: int,
+        file_size: int,
+        root: Path,
+        *,
+        writable: bool = False,
+        private: bool = False,
+    ) -> None:
+        self.path = path
+        self.file_from_offset = file_from_offset
+        self.file_size = file_size
+        self.writable = writable
+        self.wrote_position = file_size
+        self.flushed_position = file_size
+        self.allocated_position = 0
+        self._root = root
+        self._private = private
+        self._mapping: Any = None  # guarded by: _lock
+        self._fd: int | None = None  # guarded by: _lock
+        self._closed = False
+        self._lock = threading.Lock()
+
+    @classmethod
+    def create(
+        cls, path: Path, file_from_offset: int, file_size: int, root: Path, *, allocated: int
+    ) -> MappedFile:
+        """Create a file of zeros with blocks for its first ``allocated`` bytes, durable by name.
+
+        Raises ``StoreFullError`` without room, ``FileExistsError`` when the name is taken.
+        """
+        allocated = min(allocated, file_size)
+        create_sized_file(path, file_size, allocated, root)
+        file = cls(path, file_from_offset, file_size, root, writable=True)
+        file.wrote_position = file.flushed_position = 0
+        file.allocated_position = allocated
+        return file
+
+    @property
+    def end_offset(self) -> int:
+        """Queue offset behind the file's last byte."""
+        return self.file_from_offset + self.file_size
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every byte has been written."""
+        return self.wrote_position >= self.file_size
+
+    @property
+    def mapping(self) -> Any:
+        """The mapping (a buffer of ``file_size`` bytes), made on first use.
+
+        Raises ``StoreClosedError`` after ``close``, ``MappedFileError`` when the file got shorter.
+        """
+        mapping = self._mapping
+        if mapping is None:
+            with self._lock:
+                mapping = self._mapping
+                if mapping is None:
+                    mapping = self._mapping = self._map()
+        return mapping
+
+    def _map(self) -> Any:
+        if self._closed:
+            raise StoreClosedError(f"{self.path} is closed")
+        fd = self._descriptor()
+        try:
+            size = os.fstat(fd).st_size
+            if size < self.file_size:
+                raise MappedFileError(
+                    f"{self.path} has {size} bytes, fewer than the {self.file_size} it must have"
+                )
+            shared = self.writable and not self._private
+            if self._private:
+                return kernels.mapping.Mapping(fd, self.file_size, True, True)
+            return kernels.mapping.Mapping(fd, self.file_size, shared)
+        finally:
+            if fd != self._fd:
+                os.close(fd)
+
+    def _descriptor(self) -> int:
+        if self._fd is not None:
+            return self._fd
+        shared = self.writable and not self._private
+        return open_regular_file(self.path, READ_WRITE if shared else READ_ONLY, self._root)
+
+    def keep_descriptor(self) -> None:
+        """Hold one descriptor from now to ``close``, so that no write error of the file is missed."""
+        with self._lock:
+            if self._fd is None:
+                self._fd = self._descriptor()
+
+    def release_mapping(self) -> None:
+        """Drop the mapping; it is made again on the next use. Views of it stay valid."""
+        with self._lock:
+            mapping, self._mapping = self._mapping, None
+        if mapping is not None:
+            mapping.close()
+
+    def allocate(self, position: int) -> int:
+        """Make sure that blocks exist up to ``position``; return the allocated position.
+
+        Raises ``StoreFullError`` without room.
+        """
+        position = min(position, self.file_size)
+        with self._lock:
+            if position > self.allocated_position:
+                fd = self._descriptor()
+                try:
+                    start = self.allocated_position
+                    reserve_blocks(fd, start, position - start, self.path)
+                finally:
+                    if fd != self._fd:
+                        os.close(fd)
+                self.allocated_position = position
+            return self.allocated_position
+
+    def flush(self, position: int) -> None:
+        """Sync the bytes from the flushed position to ``position``.
+
+        Raises ``OSError``; the flushed position then stays, and the error is final for the caller:
+        the same pages may read as clean afterwards without being on disk.
+        """
+        start = self.flushed_position
+        if position <= start:
+            return
+        self.mapping.sync(start, position - start)
+        if os.uname().sysname == "Darwin":
+            self.keep_descriptor()
+            assert self._fd is not None
+            sync_descriptor(self._fd)
+        self.flushed_position = position
+
+    def read(self, position: int, nbytes: int) -> bytes:
+        """Read bytes with ``pread``, never through the mapping; short at the file's end."""
+        fd = self._descriptor()
+        try:
+            return os.pread(fd, nbytes, position)
+        finally:
+            if fd != self._fd:
+                os.close(fd)
+
+    def close(self) -> None:
+        """Close; the pages are unmapped when the last view of them is released. Idempotent."""
+        with self._lock:
+            self._closed = True
+            mapping, self._mapping = self._mapping, None
+            fd, self._fd = self._fd, None
+        if mapping is not None:
+            mapping.close()
+        if fd is not None:
+            os.close(fd)
+
+    def destroy(self) -> None:
+        """Close and delete the file; views of it stay valid (the space is freed with the last)."""
+        self.close()
+        self.path.unlink(missing_ok=True)
+
+    def __repr__(self) -> str:
+        return f"MappedFile({str(self.path)!r}, {self.file_from_offset}, {self.file_size})"

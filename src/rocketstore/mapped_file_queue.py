@@ -1,0 +1,204 @@
+"""The files of one log or queue in order of offset: loading with every refusal, finding, rolling."""
+
+from __future__ import annotations
+
+import bisect
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rocketstore import formats
+from rocketstore.durable_file import make_directories
+from rocketstore.errors import ConfigError, MappedFileError
+from rocketstore.mapped_file import MappedFile
+
+
+@dataclass
+class DirectoryListing:
+    """What lies in a queue's directory.
+
+    Attributes
+    ----------
+    files : list of (int, Path, int)
+        File-from-offset, path and size in bytes, ascending.
+    foreign : list of Path
+        Entries whose name is none of the queue's; never touched.
+    """
+
+    files: list[tuple[int, Path, int]] = field(default_factory=list)
+    foreign: list[Path] = field(default_factory=list)
+
+
+def list_directory(directory: Path, root: Path) -> DirectoryListing:
+    """List the mapped-queue files of ``directory`` (missing: empty).
+
+    Raises
+    ------
+    MappedFileError
+        A directory, FIFO, socket or device has a queue file's name.
+    UnsafePathError
+        A queue file's name is a link out of ``root``.
+    """
+    from rocketstore.durable_file import READ_ONLY, open_regular_file
+
+    listing = DirectoryListing()
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError:
+        return listing
+    for name in sorted(names):
+        path = directory / name
+        offset = formats.file_name_to_offset(name)
+        if offset is None:
+            listing.foreign.append(path)
+            continue
+        fd = open_regular_file(path, READ_ONLY, root)
+        try:
+            listing.files.append((offset, path, os.fstat(fd).st_size))
+        finally:
+            os.close(fd)
+    return listing
+
+
+class MappedFileQueue:
+    """Files of one size, each named after the offset of its first byte.
+
+    Parameters
+    ----------
+    directory : Path
+    file_size : int
+        Bytes of every file.
+    root : Path
+        The store's root.
+    writable : bool
+        Whether files may be created and written.
+
+    Notes
+    -----
+    Threading: the list is replaced, never changed in place, so readers need no lock; files are added
+    and removed by one owner. Source: RocketMQ ``store/MappedFileQueue.java``.
+    """
+
+    def __init__(self, directory: Path, file_size: int, root: Path, *, writable: bool) -> None:
+        self.directory = directory
+        self.file_size = file_size
+        self.writable = writable
+        self.flushed_where = 0
+        self._root = root
+        self._files: tuple[MappedFile, ...] = ()
+        self._starts: tuple[int, ...] = ()
+
+    def load(self, listing: DirectoryListing) -> None:
+        """Take over listed files that were found fit (see ``check``)."""
+        self._replace(
+            MappedFile(path, offset, min(size, self.file_size), self._root, writable=self.writable)
+            for offset, path, size in listing.files
+        )
+
+    def check(self, listing: DirectoryListing) -> None:
+        """Refuse a directory that cannot be opened for writing.
+
+        Raises
+        ------
+        ConfigError
+            The files have another size than the queue.
+        MappedFileError
+            One file is short, misnamed, or missing between two others; the message names the range.
+        """
+        sizes = {size for _, _, size in listing.files}
+        if len(sizes) == 1 and sizes != {self.file_size} and sizes != {0}:
+            raise ConfigError(
+                f"the files of {self.directory} have {sizes.pop()} bytes, not {self.file_size}; "
+                "configure that file size, or leave it to be detected"
+            )
+        expected = listing.files[0][0] if listing.files else 0
+        for offset, path, size in listing.files:
+            if offset % self.file_size:
+                raise MappedFileError(
+                    f"{path} starts at {offset}, which is no multiple of the file size "
+                    f"{self.file_size}"
+                )
+            if offset != expected:
+                raise MappedFileError(
+                    f"{self.directory} lacks the bytes {expected} to {offset}: there is no file "
+                    f"{formats.offset_to_file_name(expected)}"
+                )
+            if size != self.file_size:
+                raise MappedFileError(
+                    f"{path} has {size} bytes instead of {self.file_size}: the bytes "
+                    f"{offset + size} to {offset + self.file_size} are missing"
+                )
+            expected = offset + self.file_size
+
+    def _replace(self, files: object) -> None:
+        self._files = tuple(files)  # type: ignore[call-overload]
+        self._starts = tuple(file.file_from_offset for file in self._files)
+
+    @property
+    def files(self) -> tuple[MappedFile, ...]:
+        """The files, ascending."""
+        return self._files
+
+    @property
+    def min_offset(self) -> int:
+        """Offset of the first file, -1 when there is none."""
+        return self._starts[0] if self._starts else -1
+
+    @property
+    def max_offset(self) -> int:
+        """Offset behind the last written byte, 0 when there is no file."""
+        files = self._files
+        return files[-1].file_from_offset + files[-1].wrote_position if files else 0
+
+    def find_mapped_file_by_offset(
+        self, offset: int, *, return_first_on_not_found: bool = False
+    ) -> MappedFile | None:
+        """Return the file that holds ``offset``; else ``None``, or the first file when asked for."""
+        files, starts = self._files, self._starts
+        if not files:
+            return None
+        number = bisect.bisect_right(starts, offset) - 1
+        if number >= 0 and offset < files[number].file_from_offset + self.file_size:
+            return files[number]
+        return files[0] if return_first_on_not_found else None
+
+    def last(self) -> MappedFile | None:
+        """The last file."""
+        return self._files[-1] if self._files else None
+
+    def create_file(self, file_from_offset: int, *, allocated: int) -> MappedFile:
+        """Create and append the file that starts at ``file_from_offset``.
+
+        Raises ``StoreFullError`` without room; the queue is then unchanged.
+        """
+        make_directories(self.directory, self._root)
+        path = self.directory / formats.offset_to_file_name(file_from_offset)
+        file = MappedFile.create(
+            path, file_from_offset, self.file_size, self._root, allocated=allocated
+        )
+        self._replace((*self._files, file))
+        return file
+
+    def truncate_dirty_files(self, offset: int) -> list[MappedFile]:
+        """Set positions to ``offset``; return (and forget) the files that start behind it."""
+        kept, dropped = [], []
+        for file in self._files:
+            if file.file_from_offset >= offset and file.file_from_offset > self.min_offset:
+                dropped.append(file)
+                continue
+            kept.append(file)
+            position = min(max(offset - file.file_from_offset, 0), file.file_size)
+            file.wrote_position = file.flushed_position = position
+        self._replace(kept)
+        self.flushed_where = offset
+        return dropped
+
+    def remove(self, files: list[MappedFile]) -> None:
+        """Forget files (the caller destroys or closes them)."""
+        gone = set(map(id, files))
+        self._replace(file for file in self._files if id(file) not in gone)
+
+    def close(self) -> None:
+        """Close every file; views stay valid. Idempotent."""
+        for file in self._files:
+            file.close()

@@ -1,0 +1,103 @@
+"""``rocketstore.state``: how far log, queues and index are known to be on disk. A hint, never a must."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocketstore import formats
+from rocketstore.durable_file import READ_ONLY, open_regular_file, write_file
+
+_LAYOUT = formats.STORE_STATE
+
+
+def signed_crc(content: bytes) -> int:
+    """CRC-32 of ``content`` as a signed 32-bit number."""
+    crc = zlib.crc32(content)
+    return crc - (1 << 32) if crc >> 31 else crc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreState:
+    """The content of the state file.
+
+    Attributes
+    ----------
+    flushed_offset, dispatched_offset, indexed_offset : int
+        Log, queues and index are durable up to these commit-log offsets.
+    log_end_offset : int
+        End of the log when the file was written.
+    commit_log_file_size, consume_queue_file_size, hash_slot_num, index_num : int
+        Geometry.
+    clean : bool
+        Written by an orderly close, when nothing was behind.
+    queue_count, queue_crc, index_file_count : int
+        How many queues and index files there were; the CRC covers every queue's name and end and is
+        meaningful after a clean close only.
+    checkpoint_crc : int
+        CRC-32 of the checkpoint as rocketstore last wrote it; another one means that somebody else
+        (a broker) ran in between, and voids all of the above.
+    broker_version, timezone : str
+        Dialect and zone written; an empty zone is the machine's.
+    """
+
+    flushed_offset: int
+    dispatched_offset: int
+    indexed_offset: int
+    log_end_offset: int
+    commit_log_file_size: int
+    consume_queue_file_size: int
+    hash_slot_num: int
+    index_num: int
+    clean: bool
+    queue_count: int
+    queue_crc: int
+    index_file_count: int
+    checkpoint_crc: int
+    broker_version: str
+    timezone: str
+
+    def to_bytes(self) -> bytes:
+        """Encode with the closing CRC."""
+        values = [getattr(self, field.name, 0) for field in _LAYOUT.fields]
+        by_name = dict(zip((field.name for field in _LAYOUT.fields), values, strict=True))
+        by_name["magic"] = formats.STATE_MAGIC
+        by_name["clean"] = int(self.clean)
+        by_name["broker_version"] = self.broker_version.encode("ascii")
+        by_name["timezone"] = self.timezone.encode("ascii")
+        by_name["crc"] = 0
+        content = _LAYOUT.struct.pack(*by_name.values())[: _LAYOUT.at("crc")]
+        return content + signed_crc(content).to_bytes(4, "big", signed=True)
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> StoreState | None:
+        """Decode; ``None`` when it is no whole state file of this format."""
+        if len(content) != _LAYOUT.nbytes or not content.startswith(formats.STATE_MAGIC):
+            return None
+        names = [field.name for field in _LAYOUT.fields]
+        values = dict(zip(names, _LAYOUT.struct.unpack(content), strict=True))
+        if values.pop("crc") != signed_crc(content[: _LAYOUT.at("crc")]):
+            return None
+        del values["magic"]
+        values["clean"] = values["clean"] == 1
+        for name in ("broker_version", "timezone"):
+            values[name] = values[name].rstrip(b"\0").decode("ascii", "replace")
+        return cls(**values)
+
+    @classmethod
+    def read(cls, path: Path, root: Path) -> StoreState | None:
+        """Read ``path``; ``None`` when it is missing, torn, or of another format."""
+        try:
+            fd = open_regular_file(path, READ_ONLY, root)
+        except FileNotFoundError:
+            return None
+        try:
+            return cls.from_bytes(os.pread(fd, _LAYOUT.nbytes + 1, 0))
+        finally:
+            os.close(fd)
+
+    def write(self, path: Path) -> None:
+        """Replace the file durably."""
+        write_file(path, self.to_bytes())
