@@ -1,0 +1,112 @@
+/* Big-endian loads and stores without any assumption on alignment, ordered stores, prefetch. */
+#ifndef RS_BYTES_H
+#define RS_BYTES_H
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(_MSC_VER) && !defined(__clang__)
+#include <intrin.h>
+#include <stdlib.h>
+#define RS_SWAP16(v) _byteswap_ushort(v)
+#define RS_SWAP32(v) _byteswap_ulong(v)
+#define RS_SWAP64(v) _byteswap_uint64(v)
+#define RS_HOST_IS_BIG_ENDIAN 0
+#define RS_LIKELY(condition) (condition)
+#define RS_UNLIKELY(condition) (condition)
+#define RS_RELEASE_FENCE() _ReadWriteBarrier()
+#define RS_ACQUIRE_FENCE() _ReadWriteBarrier()
+#define RS_PREFETCH_READ(address) ((void)(address))
+#define RS_PREFETCH_WRITE(address) ((void)(address))
+#define RS_UNUSED
+#else
+#define RS_SWAP16(v) __builtin_bswap16(v)
+#define RS_SWAP32(v) __builtin_bswap32(v)
+#define RS_SWAP64(v) __builtin_bswap64(v)
+#define RS_HOST_IS_BIG_ENDIAN (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__)
+#define RS_LIKELY(condition) __builtin_expect(!!(condition), 1)
+#define RS_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+#define RS_RELEASE_FENCE() __atomic_thread_fence(__ATOMIC_RELEASE)
+#define RS_ACQUIRE_FENCE() __atomic_thread_fence(__ATOMIC_ACQUIRE)
+#define RS_PREFETCH_READ(address) __builtin_prefetch((address), 0)
+#define RS_PREFETCH_WRITE(address) __builtin_prefetch((address), 1)
+/* For functions that a module may include without calling. */
+#define RS_UNUSED __attribute__((unused))
+#endif
+
+#define RS_CACHE_LINE_NBYTES 64
+
+static inline int16_t rs_load_be16(const uint8_t *p)
+{
+    uint16_t v;
+    memcpy(&v, p, sizeof v);
+    return (int16_t)(RS_HOST_IS_BIG_ENDIAN ? v : RS_SWAP16(v));
+}
+
+static inline int32_t rs_load_be32(const uint8_t *p)
+{
+    uint32_t v;
+    memcpy(&v, p, sizeof v);
+    return (int32_t)(RS_HOST_IS_BIG_ENDIAN ? v : RS_SWAP32(v));
+}
+
+static inline int64_t rs_load_be64(const uint8_t *p)
+{
+    uint64_t v;
+    memcpy(&v, p, sizeof v);
+    return (int64_t)(RS_HOST_IS_BIG_ENDIAN ? v : RS_SWAP64(v));
+}
+
+static inline void rs_store_be16(uint8_t *p, int16_t value)
+{
+    uint16_t v = (uint16_t)value;
+    v = RS_HOST_IS_BIG_ENDIAN ? v : RS_SWAP16(v);
+    memcpy(p, &v, sizeof v);
+}
+
+static inline void rs_store_be32(uint8_t *p, int32_t value)
+{
+    uint32_t v = (uint32_t)value;
+    v = RS_HOST_IS_BIG_ENDIAN ? v : RS_SWAP32(v);
+    memcpy(p, &v, sizeof v);
+}
+
+static inline void rs_store_be64(uint8_t *p, int64_t value)
+{
+    uint64_t v = (uint64_t)value;
+    v = RS_HOST_IS_BIG_ENDIAN ? v : RS_SWAP64(v);
+    memcpy(p, &v, sizeof v);
+}
+
+/* Store a word behind everything written before it. The word may straddle two cache lines, where no
+ * machine stores it at once: readers must check what it says. */
+static inline void rs_store_be32_release(uint8_t *p, int32_t value)
+{
+    RS_RELEASE_FENCE();
+    rs_store_be32(p, value);
+}
+
+/* Load a word in front of everything read after it. */
+static inline int32_t rs_load_be32_acquire(const uint8_t *p)
+{
+    int32_t value = rs_load_be32(p);
+    RS_ACQUIRE_FENCE();
+    return value;
+}
+
+/* Eight, four bytes in the machine's own order, for comparing and for building words. */
+static inline uint64_t rs_load_u64(const uint8_t *p)
+{
+    uint64_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static inline uint32_t rs_load_u32(const uint8_t *p)
+{
+    uint32_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+#endif
