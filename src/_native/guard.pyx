@@ -1,0 +1,27 @@
+"""Turns SIGBUS inside a guarded kernel into an error code (see ``rs_guard.h``)."""
+
+from cpython.exc cimport PyErr_SetFromErrno
+
+cdef extern from "rs_guard_handler.h":
+    int rs_guard_install()
+    object rs_guard_capsule()
+
+
+def install():
+    """Install the handler, chained to the previous one.
+
+    Harmless when it stands already; puts it on top again when another was installed since.
+
+    Returns
+    -------
+    bool
+        False where there are no signals.
+    """
+    cdef int installed = rs_guard_install()
+    if installed < 0:
+        PyErr_SetFromErrno(OSError)
+    return installed == 1
+
+
+_api = rs_guard_capsule()
+install()

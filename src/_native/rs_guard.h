@@ -1,0 +1,48 @@
+/* Calls that survive a SIGBUS: reading a mapping whose file was shortened.
+ *
+ * One handler and one thread-local place to return to exist in the process, in the module
+ * rocketstore._native.guard; other modules reach them through its capsule. A guarded function may be
+ * left at any instruction that reads or writes mapped memory: it holds no lock, owns no memory and
+ * touches no Python object, and the caller decides what its half-done stores mean. */
+#ifndef RS_GUARD_H
+#define RS_GUARD_H
+#include <Python.h>
+#include "rs_bytes.h"
+#include "rs_status.h"
+
+#define RS_GUARD_MODULE "rocketstore._native.guard"
+#define RS_GUARD_CAPSULE "rocketstore._native.guard._api"
+
+typedef int (*rs_guarded_function)(void *argument);
+typedef int (*rs_guard_caller)(rs_guarded_function function, void *argument);
+
+static rs_guard_caller rs_guard_call = NULL;
+
+/* Fetch the guard; every module that uses rs_guarded calls it at import. 0, or -1 with an exception. */
+RS_UNUSED static int rs_guard_import(void)
+{
+    PyObject *module = PyImport_ImportModule(RS_GUARD_MODULE);
+    if (module == NULL) {
+        return -1;
+    }
+    PyObject *capsule = PyObject_GetAttrString(module, "_api");
+    Py_DECREF(module);
+    if (capsule == NULL) {
+        return -1;
+    }
+    void *pointer = PyCapsule_GetPointer(capsule, RS_GUARD_CAPSULE);
+    Py_DECREF(capsule);
+    if (pointer == NULL) {
+        return -1;
+    }
+    memcpy(&rs_guard_call, &pointer, sizeof rs_guard_call);
+    return 0;
+}
+
+/* The function's result, or RS_FAULT when memory it touched was gone. May be nested. */
+static inline int rs_guarded(rs_guarded_function function, void *argument)
+{
+    return rs_guard_call(function, argument);
+}
+
+#endif

@@ -1,0 +1,112 @@
+/* The SIGBUS handler behind rs_guarded; included by guard.pyx alone. */
+#ifndef RS_GUARD_HANDLER_H
+#define RS_GUARD_HANDLER_H
+#include "rs_guard.h"
+
+#ifdef _WIN32
+static int rs_guard_install(void) { return 0; }
+static int rs_guard_run(rs_guarded_function function, void *argument) { return function(argument); }
+#else
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+
+/* With glibc the variable lies at a fixed distance from the thread pointer: the handler may read it in
+ * a thread that never made a guarded call, where the general model could allocate memory. */
+#if defined(__GLIBC__)
+#define RS_THREAD_LOCAL static _Thread_local __attribute__((tls_model("initial-exec")))
+#else
+#define RS_THREAD_LOCAL static _Thread_local
+#endif
+
+RS_THREAD_LOCAL sigjmp_buf *volatile rs_guard_place = NULL;
+RS_THREAD_LOCAL volatile sig_atomic_t rs_guard_chaining = 0;
+static struct sigaction rs_guard_previous;
+
+static void rs_guard_default(int signal_number)
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = SIG_DFL;
+    sigemptyset(&action.sa_mask);
+    sigaction(signal_number, &action, NULL);
+    raise(signal_number);
+}
+
+/* Outside guarded calls the signal is what it was: the previous handler's, or the process's end. A
+ * previous handler may itself come back here (it was installed on top of ours before): then it had
+ * its turn, and the default action follows. */
+static void rs_guard_chain(int signal_number, siginfo_t *info, void *context)
+{
+    const int sent = info->si_code <= 0;
+    const int has_function = (rs_guard_previous.sa_flags & SA_SIGINFO)
+                             || (rs_guard_previous.sa_handler != SIG_DFL
+                                 && rs_guard_previous.sa_handler != SIG_IGN);
+    if (!has_function || rs_guard_chaining) {
+        if (!(sent && !has_function && rs_guard_previous.sa_handler == SIG_IGN)) {
+            rs_guard_default(signal_number);
+        }
+        return;
+    }
+    rs_guard_chaining = 1;
+    if (rs_guard_previous.sa_flags & SA_SIGINFO) {
+        rs_guard_previous.sa_sigaction(signal_number, info, context);
+    } else {
+        rs_guard_previous.sa_handler(signal_number);
+    }
+    rs_guard_chaining = 0;
+}
+
+static void rs_guard_on_signal(int signal_number, siginfo_t *info, void *context)
+{
+    const int saved_errno = errno;
+    sigjmp_buf *place = rs_guard_place;
+    if (place != NULL && info->si_code > 0) { /* not one sent by kill(2) */
+        siglongjmp(*place, 1);
+    }
+    rs_guard_chain(signal_number, info, context);
+    errno = saved_errno;
+}
+
+/* 1 when the handler stands, -1 with errno. Installs it on top again when another took its place. */
+static int rs_guard_install(void)
+{
+    struct sigaction action, current;
+    if (sigaction(SIGBUS, NULL, &current) != 0) {
+        return -1;
+    }
+    if ((current.sa_flags & SA_SIGINFO) && current.sa_sigaction == rs_guard_on_signal) {
+        return 1;
+    }
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = rs_guard_on_signal;
+    /* Not blocked while it runs, since it may be left by a jump that restores no mask. */
+    action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
+    rs_guard_previous = current;
+    return sigaction(SIGBUS, &action, NULL) == 0 ? 1 : -1;
+}
+
+static int rs_guard_run(rs_guarded_function function, void *argument)
+{
+    sigjmp_buf here;
+    sigjmp_buf *const volatile outer = rs_guard_place;
+    volatile int result = RS_FAULT;
+    if (sigsetjmp(here, 0) == 0) {
+        rs_guard_place = &here;
+        result = function(argument);
+    }
+    rs_guard_place = outer;
+    return result;
+}
+#endif
+
+RS_UNUSED static PyObject *rs_guard_capsule(void)
+{
+    rs_guard_caller caller = rs_guard_run;
+    void *pointer;
+    memcpy(&pointer, &caller, sizeof pointer);
+    return PyCapsule_New(pointer, RS_GUARD_CAPSULE, NULL);
+}
+
+#endif
