@@ -106,6 +106,18 @@ cdef extern from "rs_formats.h" nogil:
         RS_LOST_SECTOR_NBYTES
         RS_LOST_TAIL_NBYTES
         RS_FILLER_UNIT_SIZE
+        RS_MAX_EXT_ADDRESS
+        RS_UNKNOWN_DELAY_MS
+    const char *RS_PROPERTY_KEYS
+    const char *RS_PROPERTY_TAGS
+    const char *RS_PROPERTY_WAIT
+    const char *RS_PROPERTY_DELAY
+    const char *RS_PROPERTY_REAL_TOPIC
+    const char *RS_PROPERTY_REAL_QUEUE_ID
+    const char *RS_PROPERTY_UNIQUE_KEY
+    const char *RS_PROPERTY_CRC32
+    const char *RS_TOPIC_SCHEDULE
+    const char *RS_TAG_KEY_INFIX
 
     ctypedef struct rs_parsed_record:
         int64_t physical_offset

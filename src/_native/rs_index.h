@@ -5,7 +5,6 @@
  * above the header's count for empty, so it may miss the newest entries but never follows half an entry. */
 #ifndef RS_INDEX_H
 #define RS_INDEX_H
-#include <stdatomic.h>
 #include <stdint.h>
 
 #include "rs_bytes.h"
@@ -38,12 +37,12 @@ static inline int64_t rs_index_file_nbytes(int64_t slots, int64_t entries)
 static inline void rs_index_load_header(rs_index *index)
 {
     const uint8_t *p = index->base;
-    index->begin_timestamp = (int64_t)rs_load_be64(p + RS_INDEX_HEADER_BEGIN_TIMESTAMP_AT);
-    index->end_timestamp = (int64_t)rs_load_be64(p + RS_INDEX_HEADER_END_TIMESTAMP_AT);
-    index->begin_physical_offset = (int64_t)rs_load_be64(p + RS_INDEX_HEADER_BEGIN_PHYSICAL_OFFSET_AT);
-    index->end_physical_offset = (int64_t)rs_load_be64(p + RS_INDEX_HEADER_END_PHYSICAL_OFFSET_AT);
-    index->hash_slot_count = (int32_t)rs_load_be32(p + RS_INDEX_HEADER_HASH_SLOT_COUNT_AT);
-    index->stored_count = (int32_t)rs_load_be32(p + RS_INDEX_HEADER_INDEX_COUNT_AT);
+    index->begin_timestamp = rs_load_be64(p + RS_INDEX_HEADER_BEGIN_TIMESTAMP_AT);
+    index->end_timestamp = rs_load_be64(p + RS_INDEX_HEADER_END_TIMESTAMP_AT);
+    index->begin_physical_offset = rs_load_be64(p + RS_INDEX_HEADER_BEGIN_PHYSICAL_OFFSET_AT);
+    index->end_physical_offset = rs_load_be64(p + RS_INDEX_HEADER_END_PHYSICAL_OFFSET_AT);
+    index->hash_slot_count = rs_load_be32(p + RS_INDEX_HEADER_HASH_SLOT_COUNT_AT);
+    index->stored_count = rs_load_be32(p + RS_INDEX_HEADER_INDEX_COUNT_AT);
     index->count = index->stored_count > 0 ? index->stored_count : 1;
 }
 
@@ -123,17 +122,16 @@ static inline void rs_index_put_slot(rs_index *index, uint32_t slot, int32_t key
 {
     uint8_t *slot_at = rs_index_slot_at(index, slot);
     uint8_t *entry = rs_index_entry_at(index, index->count);
-    const uint32_t head = rs_load_be32(slot_at);
-    const int linked = head - 1u < (uint32_t)index->count; /* 0 < head <= count */
+    const int32_t head = rs_load_be32(slot_at);
+    const int linked = (uint32_t)head - 1u < (uint32_t)index->count; /* 0 < head <= count */
     const int first = index->count <= 1;
 
-    rs_store_be32(entry + RS_INDEX_ENTRY_KEY_HASH_AT, (uint32_t)key_hash);
-    rs_store_be64(entry + RS_INDEX_ENTRY_PHYSICAL_OFFSET_AT, (uint64_t)physical_offset);
+    rs_store_be32(entry + RS_INDEX_ENTRY_KEY_HASH_AT, key_hash);
+    rs_store_be64(entry + RS_INDEX_ENTRY_PHYSICAL_OFFSET_AT, physical_offset);
     rs_store_be32(entry + RS_INDEX_ENTRY_TIME_DIFF_AT,
-                  (uint32_t)rs_index_time_diff(index->begin_timestamp, store_timestamp));
+                  rs_index_time_diff(index->begin_timestamp, store_timestamp));
     rs_store_be32(entry + RS_INDEX_ENTRY_PREVIOUS_INDEX_AT, linked ? head : 0);
-    atomic_thread_fence(memory_order_release);
-    rs_store_be32(slot_at, (uint32_t)index->count);
+    rs_store_be32_release(slot_at, index->count);
 
     index->begin_physical_offset = first ? physical_offset : index->begin_physical_offset;
     index->begin_timestamp = first ? store_timestamp : index->begin_timestamp;
@@ -156,13 +154,12 @@ static inline void rs_index_store_header(rs_index *index)
     uint8_t *p = index->base;
     if (index->count == index->stored_count || index->count <= 1)
         return;
-    rs_store_be64(p + RS_INDEX_HEADER_BEGIN_TIMESTAMP_AT, (uint64_t)index->begin_timestamp);
-    rs_store_be64(p + RS_INDEX_HEADER_END_TIMESTAMP_AT, (uint64_t)index->end_timestamp);
-    rs_store_be64(p + RS_INDEX_HEADER_BEGIN_PHYSICAL_OFFSET_AT, (uint64_t)index->begin_physical_offset);
-    rs_store_be64(p + RS_INDEX_HEADER_END_PHYSICAL_OFFSET_AT, (uint64_t)index->end_physical_offset);
-    rs_store_be32(p + RS_INDEX_HEADER_HASH_SLOT_COUNT_AT, (uint32_t)index->hash_slot_count);
-    atomic_thread_fence(memory_order_release);
-    rs_store_be32(p + RS_INDEX_HEADER_INDEX_COUNT_AT, (uint32_t)index->count);
+    rs_store_be64(p + RS_INDEX_HEADER_BEGIN_TIMESTAMP_AT, index->begin_timestamp);
+    rs_store_be64(p + RS_INDEX_HEADER_END_TIMESTAMP_AT, index->end_timestamp);
+    rs_store_be64(p + RS_INDEX_HEADER_BEGIN_PHYSICAL_OFFSET_AT, index->begin_physical_offset);
+    rs_store_be64(p + RS_INDEX_HEADER_END_PHYSICAL_OFFSET_AT, index->end_physical_offset);
+    rs_store_be32(p + RS_INDEX_HEADER_HASH_SLOT_COUNT_AT, index->hash_slot_count);
+    rs_store_be32_release(p + RS_INDEX_HEADER_INDEX_COUNT_AT, index->count);
     index->stored_count = index->count;
 }
 

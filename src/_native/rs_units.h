@@ -1,7 +1,6 @@
 /* One consume-queue unit: load and store. Byte order is rs_bytes.h's affair, places are rs_formats.h's. */
 #ifndef RS_UNITS_H
 #define RS_UNITS_H
-#include <stdatomic.h>
 #include <stdint.h>
 
 #include "rs_bytes.h"
@@ -17,25 +16,29 @@ typedef struct {
  * finds it sees the whole unit, and one that finds zero sees no unit. */
 static inline void rs_store_unit(uint8_t *p, int64_t physical_offset, int32_t size, int64_t tags_code)
 {
-    rs_store_be64(p + RS_CQ_UNIT_PHYSICAL_OFFSET_AT, (uint64_t)physical_offset);
-    rs_store_be64(p + RS_CQ_UNIT_TAGS_CODE_AT, (uint64_t)tags_code);
-    atomic_thread_fence(memory_order_release);
-    rs_store_be32(p + RS_CQ_UNIT_SIZE_AT, (uint32_t)size);
+    rs_store_be64(p + RS_CQ_UNIT_PHYSICAL_OFFSET_AT, physical_offset);
+    rs_store_be64(p + RS_CQ_UNIT_TAGS_CODE_AT, tags_code);
+    rs_store_be32_release(p + RS_CQ_UNIT_SIZE_AT, size);
 }
 
 /* Requires RS_CQ_UNIT_NBYTES readable bytes at `p`. */
 static inline void rs_load_unit(const uint8_t *p, rs_unit *unit)
 {
-    unit->size = (int32_t)rs_load_be32(p + RS_CQ_UNIT_SIZE_AT);
-    atomic_thread_fence(memory_order_acquire);
-    unit->physical_offset = (int64_t)rs_load_be64(p + RS_CQ_UNIT_PHYSICAL_OFFSET_AT);
-    unit->tags_code = (int64_t)rs_load_be64(p + RS_CQ_UNIT_TAGS_CODE_AT);
+    unit->size = rs_load_be32_acquire(p + RS_CQ_UNIT_SIZE_AT);
+    unit->physical_offset = rs_load_be64(p + RS_CQ_UNIT_PHYSICAL_OFFSET_AT);
+    unit->tags_code = rs_load_be64(p + RS_CQ_UNIT_TAGS_CODE_AT);
 }
 
 /* A filler keeps the place of a unit whose message does not exist (any more). */
 static inline int rs_is_filler(const rs_unit *unit)
 {
     return unit->physical_offset == 0 && unit->size == RS_FILLER_UNIT_SIZE && unit->tags_code == 0;
+}
+
+/* The code names a consume-queue-ext record instead of being a tag's hash. */
+static inline int rs_is_ext_address(int64_t tags_code)
+{
+    return tags_code <= RS_MAX_EXT_ADDRESS;
 }
 
 #endif

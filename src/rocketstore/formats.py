@@ -213,11 +213,16 @@ PROPERTY_CRC32 = "__CRC32#"
 PROPERTY_INNER_NUM = "INNER_NUM"
 PROPERTY_INNER_BASE = "INNER_BASE"
 PROPERTY_INNER_MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
+PROPERTY_TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
+PROPERTY_TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
+PROPERTY_TIMER_DELAY_MS = "TIMER_DELAY_MS"
+PROPERTY_TIMER_OUT_MS = "TIMER_OUT_MS"
 #: ``__CRC32#``, a separator, ten digits (least significant first), a separator.
 PROPERTY_CRC32_NBYTES = len(PROPERTY_CRC32) + 1 + 10 + 1
 
 TOPIC_SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 TOPIC_HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
+TOPIC_TIMER = "rmq_sys_wheel_timer"
 TOPIC_RETRY_PREFIX = "%RETRY%"
 TOPIC_DLQ_PREFIX = "%DLQ%"
 TOPIC_LMQ_PREFIX = "%LMQ%"
@@ -229,6 +234,9 @@ MAX_RETRY_TOPIC_NBYTES = 255
 RECORD_EXTRA_NBYTES = 65536
 MIN_COMMIT_LOG_FILE_NBYTES = 128
 MAX_COMMIT_LOG_FILE_NBYTES = 2**31 - 1
+
+#: The delay of a level that has no time of its own.
+UNKNOWN_DELAY_MS = 1000
 
 #: A run of NULs this long in the properties is a lost sector, wherever the record lies.
 LOST_SECTOR_NBYTES = 512
@@ -249,6 +257,8 @@ CONSUME_QUEUE_UNIT = Layout(
 )
 #: A unit that only fills the room in front of a queue's first message.
 FILLER_UNIT_SIZE = 2**31 - 1
+#: A tags code up to here is the address of a consume-queue-ext record (tag hashes have 32 bits).
+MAX_EXT_ADDRESS = -(2**31) - 1
 
 # --- Index file -------------------------------------------------------------------------------
 
@@ -427,6 +437,21 @@ SHARED_CONSTANTS: tuple[str, ...] = (
     "LOST_SECTOR_NBYTES",
     "LOST_TAIL_NBYTES",
     "FILLER_UNIT_SIZE",
+    "MAX_EXT_ADDRESS",
+    "UNKNOWN_DELAY_MS",
+)
+#: Texts that the native kernels share, as C string literals.
+SHARED_TEXTS: tuple[str, ...] = (
+    "PROPERTY_KEYS",
+    "PROPERTY_TAGS",
+    "PROPERTY_WAIT",
+    "PROPERTY_DELAY",
+    "PROPERTY_REAL_TOPIC",
+    "PROPERTY_REAL_QUEUE_ID",
+    "PROPERTY_UNIQUE_KEY",
+    "PROPERTY_CRC32",
+    "TOPIC_SCHEDULE",
+    "TAG_KEY_INFIX",
 )
 
 # --- Names of files ---------------------------------------------------------------------------
