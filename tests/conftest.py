@@ -2,8 +2,42 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Generator
+from typing import Any
+
 import pytest
 from kernel_bodies import Bodies
+
+#: ``ROCKETSTORE_REQUIRE=all`` turns every skip into a failure: there everything must run.
+REQUIRE_ALL = os.environ.get("ROCKETSTORE_REQUIRE", "") == "all"
+
+
+def _fail_skip(report: Any) -> Any:
+    if REQUIRE_ALL and report.outcome == "skipped" and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"ROCKETSTORE_REQUIRE=all allows no skip: {reason}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, Any, Any]:
+    """Fail skipped tests where everything is required."""
+    return _fail_skip((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, Any, Any]:
+    """Fail skipped test files where everything is required."""
+    return _fail_skip((yield))
+
+
+def pytest_report_header() -> str:
+    """Say which rocketstore is tested."""
+    import rocketstore
+
+    return f"rocketstore: {os.path.dirname(rocketstore.__file__)}"
 
 
 @pytest.fixture(params=["native", "reference"])

@@ -37,9 +37,7 @@ def native_struct(layout: formats.Layout) -> list[str]:
         lines.append(f"    int{8 * field.nbytes}_t {field.name};")
     name = f"rs_{layout.name}"
     lines += [f"}} {name};", ""]
-    lines.append(
-        f'_Static_assert(sizeof({name}) == {layout.nbytes}, "{name} has padding");'
-    )
+    lines.append(f'_Static_assert(sizeof({name}) == {layout.nbytes}, "{name} has padding");')
     for field, at in layout.placed():
         lines.append(f'_Static_assert(offsetof({name}, {field.name}) == {at}, "{field.name}");')
     return [*lines, ""]
@@ -63,6 +61,8 @@ def formats_header() -> str:
             lines += [f'_Static_assert({nbytes} == {widths}, "{layout.name}");', ""]
     for name in formats.SHARED_CONSTANTS:
         lines.append(f"#define RS_{name} ({getattr(formats, name)})")
+    for name in formats.SHARED_TEXTS:
+        lines.append(f'#define RS_{name} "{getattr(formats, name)}"')
     lines.append("")
     for layout in formats.LAYOUTS:
         if layout.native:
@@ -80,6 +80,7 @@ def formats_pxd() -> str:
     names = [n for lay in formats.LAYOUTS if not lay.native for n, _ in layout_defines(lay)]
     names += [f"RS_{name}" for name in formats.SHARED_CONSTANTS]
     lines += ["    enum:"] + [f"        {name}" for name in names]
+    lines += [f"    const char *RS_{name}" for name in formats.SHARED_TEXTS]
     for layout in formats.LAYOUTS:
         if layout.native:
             lines += ["", f"    ctypedef struct rs_{layout.name}:"]

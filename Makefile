@@ -1,0 +1,57 @@
+# Thin: what needs more than a line is in tools/. Works on a machine with Python >= 3.11, make, git and
+# a network; everything else is installed by tools/bootstrap.py (into $(VENV) where possible).
+#
+#   make PYTHON=python3.13 VENV=.venv-3.13 test     another interpreter
+#   make test TESTS=tests/unit PYTEST_ARGS=-x       a part of the tests
+
+VENV ?= .venv
+TESTS ?= tests
+PYTEST_ARGS ?=
+RUN := $(VENV)/bin/python
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+FIND_PYTHON = for p in $(or $(PYTHON),python3.13 python3.12 python3.11 python3); do \
+    if "$$p" -c '$(NEW_ENOUGH)' 2>/dev/null; then python="$$p"; break; fi; done; \
+    if [ -z "$$python" ]; then \
+    echo "Python 3.11 or newer is needed: install it (on Debian or Ubuntu with \`sudo apt-get install python3 python3-venv\`) or name it with \`make PYTHON=/path/to/python3\`." >&2; \
+    exit 1; fi;
+SET_UP = @$(FIND_PYTHON) PYTHON="$(PYTHON)" "$$python" tools/bootstrap.py --venv "$(VENV)"
+
+.PHONY: help demo develop test lint types bench gen wheel-test debug clean
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /make \1|/p' Makefile | column -t -s '|'
+
+demo:  ## set up and show what rocketstore does on a store made on the spot
+	$(SET_UP) --for run
+	@$(VENV)/bin/rocketstore demo
+
+develop:  ## set up: environment, packages, native modules built in place
+	$(SET_UP)
+
+test: develop  ## run the tests
+	@$(RUN) -m pytest $(TESTS) $(PYTEST_ARGS)
+
+lint: develop  ## check style, and the C headers one by one
+	@$(RUN) -m ruff check .
+	@$(RUN) -m ruff format --check .
+	@$(RUN) tools/check_headers.py
+
+types: develop  ## check types, and the stubs against the native modules
+	@$(RUN) tools/check_types.py
+
+bench: develop  ## measure native and reference kernels
+	@$(RUN) -m pytest benchmarks -o python_files='bench_*.py' --benchmark-only $(PYTEST_ARGS)
+
+gen: develop  ## write what is generated from formats.py, status.py and dialect.py
+	@$(RUN) tools/gen_formats.py
+	@$(RUN) tools/gen_format_pages.py
+
+wheel-test: develop  ## build a wheel from the sdist and test it in an empty environment
+	@$(RUN) tools/wheel_test.py
+
+debug:  ## build with checks in the native code and run the tests on that
+	$(SET_UP) --debug
+	@$(RUN) -m pytest $(TESTS) $(PYTEST_ARGS)
+
+clean:  ## remove what was built; the environment stays
+	rm -rf build dist src/rocketstore.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -f src/rocketstore/_native/*.so src/rocketstore/_native/*.pyd

@@ -1,0 +1,46 @@
+"""Compile every ``src/_native/rs_*.h`` on its own with all warnings as errors.
+
+A header that needs another one must include it itself, and must bear being included twice. Usage:
+``python tools/check_headers.py``.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import bootstrap
+import toolchain
+
+NATIVE = bootstrap.ROOT / "src" / "_native"
+WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
+#: A header's functions are called by the modules, so alone they are all unused.
+FLAGS = ["-std=c11", "-O2", *WARNINGS, "-Wno-unused-function"]
+
+
+def main() -> int:
+    """Compile each header; return how many failed, at most 1."""
+    try:
+        environment = toolchain.build_environment(Path(sys.executable), bootstrap.say)
+    except toolchain.MissingError as missing:
+        print(f"setup: {missing}", file=sys.stderr)
+        return 1
+    compiler = shlex.split(environment.get("CC") or sysconfig.get_config_var("CC"))
+    flags = [*shlex.split(environment.get("CFLAGS", "")), *FLAGS]
+    include = [f"-I{NATIVE}", f"-I{sysconfig.get_path('include')}"]
+    headers = sorted(NATIVE.glob("rs_*.h"))
+    failed = []
+    for header in headers:
+        source = f'#include "{header.name}"\n#include "{header.name}"\n'
+        command = [*compiler, *flags, *include, "-x", "c", "-c", "-", "-o", "/dev/null"]
+        if subprocess.run(command, input=source, text=True).returncode:
+            failed.append(header.name)
+    print(f"{len(headers)} headers compiled alone, {len(failed)} failed {' '.join(failed)}".strip())
+    return 1 if failed or not headers else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

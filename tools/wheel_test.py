@@ -1,0 +1,91 @@
+"""Build the sdist, a wheel from it, install that into an empty environment and run the tests there.
+
+Usage: ``python tools/wheel_test.py [pytest arguments]``. The tests come from the sdist too, and the
+sources are not on the import path: what is tested is what a user installs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import bootstrap
+import toolchain
+
+IN_WHEEL = ("rocketstore/py.typed", "rocketstore/_native/message.pyi", "rocketstore/formats.py")
+NOT_IN_WHEEL = re.compile(r"\.(c|h|pyx|pxd)$|^(tests|tools|docs|src)/")
+
+
+def run(*command: str | Path, **options: object) -> None:
+    """Run a command, named on stderr; leave with its status when it fails."""
+    bootstrap.say(" ".join(Path(part).name for part in map(str, command[:6])))
+    status = subprocess.run([str(part) for part in command], **options).returncode
+    if status:
+        raise SystemExit(status)
+
+
+def only(folder: Path, pattern: str) -> Path:
+    """The one file in ``folder`` that matches."""
+    (found,) = folder.glob(pattern)
+    return found
+
+
+def check_contents(wheel: Path) -> None:
+    """Leave with a message when the wheel lacks a file, or carries sources."""
+    names = zipfile.ZipFile(wheel).namelist()
+    lacking = [name for name in IN_WHEEL if name not in names]
+    foreign = [name for name in names if NOT_IN_WHEEL.search(name)]
+    native = [name for name in names if name.endswith((".so", ".pyd"))]
+    if lacking or foreign or not native:
+        raise SystemExit(f"{wheel.name}: lacking {lacking}, foreign {foreign}, native {native}")
+    bootstrap.say(f"{wheel.name}: {len(names)} files, {len(native)} native modules")
+
+
+def build(folder: Path, environment: dict[str, str]) -> tuple[Path, Path]:
+    """Make the sdist from the checkout and the wheel from the sdist; return (sources, wheel)."""
+    run(sys.executable, "-m", "build", "-s", "-o", folder, bootstrap.ROOT, env=environment)
+    with tarfile.open(only(folder, "*.tar.gz")) as archive:
+        archive.extractall(folder / "sdist", filter="data")
+    sources = only(folder / "sdist", "rocketstore-*")
+    run(sys.executable, "-m", "build", "-w", "-o", folder, sources, env=environment)
+    wheel = only(folder, "*.whl")
+    check_contents(wheel)
+    return sources, wheel
+
+
+def test_requirements(sources: Path) -> list[str]:
+    """The packages of the extras that tests need, from the sdist's own ``pyproject.toml``."""
+    project = tomllib.loads((sources / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    return [item for extra in bootstrap.EXTRAS["test"] for item in extras[extra]]
+
+
+def main(arguments: list[str]) -> int:
+    """Entry point."""
+    with tempfile.TemporaryDirectory(prefix="rocketstore-wheel-") as scratch:
+        folder = Path(scratch)
+        try:
+            environment = toolchain.build_environment(Path(sys.executable), bootstrap.say)
+        except toolchain.MissingError as missing:
+            raise SystemExit(f"setup: {missing}") from missing
+        sources, wheel = build(folder, environment)
+        venv.EnvBuilder(with_pip=True, symlinks=os.name != "nt").create(folder / "venv")
+        python = bootstrap.venv_python(folder / "venv")
+        bootstrap.pip_install(python, str(wheel), *test_requirements(sources))
+        where = "import rocketstore, sys; assert rocketstore.__file__.startswith(sys.prefix)"
+        run(python, "-P", "-c", where, cwd=folder)
+        pytest = [python, "-P", "-m", "pytest", "-p", "no:cacheprovider", "-o", "pythonpath=tests"]
+        run(*pytest, *arguments, cwd=sources)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
