@@ -43,6 +43,8 @@ class Dialect:
         Topic and properties limits count UTF-16 units first (4.9); later UTF-8 bytes.
     long_retry_topics : bool
         ``%RETRY%`` topics may have 255 bytes (5.1.0).
+    record_extra : bool
+        A whole record may be 64 KiB longer than the largest body (4.9.4); earlier just as long.
     abort_holds_pid : bool
         ``abort`` holds the process id (5.0.0).
     checkpoint_nbytes : int
@@ -91,6 +93,10 @@ class Dialect:
     @property
     def long_retry_topics(self) -> bool:
         return self.version >= (5, 1, 0)
+
+    @property
+    def record_extra(self) -> bool:
+        return self.version >= (4, 9, 4)
 
     @property
     def abort_holds_pid(self) -> bool:

@@ -1,0 +1,640 @@
+"""The appender: encodes records in place into the current log segment."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice, pairwise
+from typing import Any
+
+from rocketstore import formats
+from rocketstore._reference import put_arguments as arguments
+from rocketstore._reference.message import parse_host
+from rocketstore._reference.put_record import Record, RecordRules
+from rocketstore._reference.put_result import PutManyResult, PutMessageResult
+from rocketstore.dialect import BatchProperties, Dialect
+from rocketstore.errors import (
+    ConfigError,
+    ForkedStoreError,
+    ServiceFailedError,
+    StoreClosedError,
+)
+from rocketstore.status import AppendMessageStatus, PutMessageStatus
+
+__all__ = ["Appender", "PutManyResult", "PutMessageResult"]
+
+#: Records of one mutex hold of ``put_many`` and ``put_columns``.
+CHUNK_COUNT = 512
+CHUNK_NBYTES = 4 * 1024 * 1024
+#: Rounds of making room for one record; each is progress of this or of another thread.
+ROUND_LIMIT = 1000
+#: Of these, rounds in which nothing changed at all.
+IDLE_ROUND_LIMIT = 3
+
+_MESSAGE_ATTRIBUTES = (
+    "topic",
+    "queue_id",
+    "flag",
+    "sys_flag",
+    "born_timestamp",
+    "born_host",
+    "store_host",
+    "reconsume_times",
+    "prepared_transaction_offset",
+    "body",
+    "properties",
+)
+_BATCH_ATTRIBUTES = (
+    "topic",
+    "queue_id",
+    "sys_flag",
+    "born_timestamp",
+    "born_host",
+    "store_host",
+)
+
+_fork_count = 0
+
+
+def _count_fork() -> None:
+    global _fork_count
+    _fork_count += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
+
+class Appender:
+    """One per log; any number of threads may put. Callbacks run without the appender's mutex."""
+
+    def __init__(
+        self,
+        *,
+        roll: Callable[[int], None],
+        extend: Callable[[int], None],
+        wait: Callable[[int], int] | None = None,
+        clock: Callable[[], int] | None = None,
+        store_host: str = "127.0.0.1:10911",
+        broker_version: str = "5.3.3",
+        max_message_size: int = 4194304,
+        segment_nbytes: int = 1073741824,
+        delay_ms: Sequence[int] = (),
+        append_property_crc: bool = False,
+        unique_key_maker: Callable[[], str] | None = None,
+    ) -> None:
+        dialect = Dialect.for_version(broker_version, allow_newer=True)
+        if append_property_crc and not dialect.property_crc:
+            raise ConfigError(
+                f"RocketMQ {dialect.name} knows no property CRC; append_property_crc needs 5.2.0"
+            )
+        parse_host(store_host)
+        self._rules = RecordRules(
+            dialect,
+            store_host,
+            arguments.check_integer("max_message_size", max_message_size, (0, 2**31 - 1)),
+            arguments.check_integer(
+                "segment_nbytes",
+                segment_nbytes,
+                (formats.MIN_COMMIT_LOG_FILE_NBYTES, formats.MAX_COMMIT_LOG_FILE_NBYTES),
+            ),
+            len(delay_ms),
+            bool(append_property_crc),
+        )
+        self._roll = roll
+        self._extend = extend
+        self._wait = wait
+        self._clock = clock
+        self._unique_key_maker = unique_key_maker
+        self._forks = _fork_count
+        self._mutex = threading.Lock()
+        #: Held across ``roll`` and ``extend``, so that each is called once for all who need it.
+        self._room_lock = threading.RLock()
+        self._buffer: memoryview | None = None  # guarded by: _mutex, like all below
+        self._base_offset = 0
+        self._position = 0
+        self._frontier = 0
+        self._populated = 0
+        self._generation = 0
+        self._last_store_timestamp = 0
+        self._queues: dict[tuple[bytes, int], int] = {}
+        self._closed = False
+        self._failure: BaseException | None = None
+        self._refusal: PutMessageStatus | None = None
+        self._put_times = 0
+        self._put_nbytes = 0
+        self._failed_times = 0
+
+    # --- the log ------------------------------------------------------------------------------
+
+    def attach(self, buffer: Any, base_offset: int, position: int, frontier: int) -> None:
+        """Append to this (writable, segment-long) buffer from ``position``; releases the former."""
+        self._check_usable()
+        view = memoryview(buffer)
+        try:
+            self._check_segment(view, base_offset, position, frontier)
+            with self._mutex:
+                self._check_usable()
+                former, self._buffer = self._buffer, view.cast("B")
+                self._base_offset, self._position = base_offset, position
+                self._frontier, self._populated = frontier, 0
+                self._generation += 1
+        except BaseException:
+            view.release()
+            raise
+        if former is not None:
+            former.release()
+
+    def _check_segment(
+        self, view: memoryview, base_offset: int, position: int, frontier: int
+    ) -> None:
+        size = self._rules.segment_nbytes
+        if view.readonly or not view.c_contiguous:
+            raise ValueError("the segment's buffer must be writable and contiguous")
+        if view.nbytes != size:
+            raise ValueError(f"the segment's buffer has {view.nbytes} bytes instead of {size}")
+        arguments.check_integer("base_offset", base_offset, (0, 2**63 - 1 - size))
+        arguments.check_integer("position", position, (0, size))
+        if position > size - formats.BLANK.nbytes and position != size:
+            raise ValueError(f"position {position} leaves no room for the end-of-segment marker")
+        arguments.check_integer("frontier", frontier, (0, size))
+
+    def detach(self) -> None:
+        """Release the buffer; the next put asks for a segment."""
+        if self._forks != _fork_count:
+            self._release()
+            return
+        with self._mutex:
+            self._release()
+
+    def _release(self) -> None:
+        former, self._buffer = self._buffer, None
+        self._generation += 1
+        if former is not None:
+            former.release()
+
+    def set_frontier(self, position: int, base_offset: int | None = None) -> None:
+        """Disk blocks exist up to here; never moves back within a segment."""
+        self._check_forked()
+        arguments.check_integer("position", position, (0, self._rules.segment_nbytes))
+        with self._mutex:
+            if base_offset is None or base_offset == self._base_offset:
+                self._generation += position > self._frontier
+                self._frontier = max(self._frontier, position)
+
+    def set_populated(self, position: int, base_offset: int | None = None) -> None:
+        """Pages are present up to here: below it a put keeps the GIL."""
+        self._check_forked()
+        arguments.check_integer("position", position, (0, self._rules.segment_nbytes))
+        with self._mutex:
+            if base_offset is None or base_offset == self._base_offset:
+                self._populated = max(self._populated, position)
+
+    @property
+    def write_offset(self) -> int:
+        """Physical offset behind the last published record."""
+        return self._base_offset + self._position
+
+    @property
+    def write_position(self) -> int:
+        """The same, in the current segment."""
+        return self._position
+
+    @property
+    def base_offset(self) -> int:
+        """Physical offset of the current segment's first byte."""
+        return self._base_offset
+
+    @property
+    def last_store_timestamp(self) -> int:
+        """Store time of the last record; 0 before the first."""
+        return self._last_store_timestamp
+
+    # --- the topic-queue table ----------------------------------------------------------------
+
+    def next_queue_offset(self, topic: str, queue_id: int) -> int:
+        """Queue offset of the next message; 0 when unknown."""
+        key = self._queue_key(topic, queue_id)
+        with self._mutex:
+            return self._queues.get(key, 0)
+
+    def set_next_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Set the queue offset of the next message."""
+        key = self._queue_key(topic, queue_id)
+        number = arguments.check_integer("queue_offset", queue_offset, (0, 2**62))
+        with self._mutex:
+            self._queues[key] = number
+
+    def remove_queue(self, topic: str, queue_id: int) -> None:
+        """Forget a queue; its numbering restarts at 0."""
+        key = self._queue_key(topic, queue_id)
+        with self._mutex:
+            self._queues.pop(key, None)
+
+    def _queue_key(self, topic: str, queue_id: int) -> tuple[bytes, int]:
+        self._check_forked()
+        if not isinstance(topic, str):
+            raise TypeError(f"topic must be str, not {type(topic).__name__}")
+        number = arguments.check_integer("queue_id", queue_id, arguments.QUEUE_ID)
+        return arguments.java_utf8(topic), number
+
+    # --- switching off ------------------------------------------------------------------------
+
+    def refuse(self, status: int | None) -> None:
+        """Answer every put with this status until ``refuse(None)``."""
+        self._check_forked()
+        refusal = None if status is None else PutMessageStatus(status)
+        with self._mutex:
+            self._refusal = refusal
+
+    def fail(self, error: BaseException) -> None:
+        """Every later put raises ``ServiceFailedError`` from this cause (the first one counts)."""
+        self._check_forked()
+        with self._mutex:
+            if self._failure is None:
+                self._failure = error
+
+    def close(self) -> None:
+        """Release the buffer; later puts raise ``StoreClosedError``. Idempotent."""
+        self._closed = True
+        self.detach()
+
+    def _check_forked(self) -> None:
+        if self._forks != _fork_count:
+            raise ForkedStoreError(
+                "this store was opened by the parent process; open it by path in the child"
+            )
+
+    def _check_usable(self) -> None:
+        self._check_forked()
+        if self._closed:
+            raise StoreClosedError("the store is closed")
+        if self._failure is not None:
+            raise ServiceFailedError(
+                f"nothing is appended any more, reopen the store: {self._failure}"
+            ) from self._failure
+
+    # --- counters -----------------------------------------------------------------------------
+
+    @property
+    def put_times(self) -> int:
+        """Messages appended."""
+        return self._put_times
+
+    @property
+    def put_nbytes(self) -> int:
+        """Bytes of the records appended."""
+        return self._put_nbytes
+
+    @property
+    def failed_times(self) -> int:
+        """Puts that were refused, or for which no room could be made."""
+        return self._failed_times
+
+    # --- putting ------------------------------------------------------------------------------
+
+    def put(
+        self,
+        topic: str,
+        body: Any,
+        queue_id: int = 0,
+        tags: str | None = None,
+        keys: str | Iterable[str] | None = None,
+        *,
+        properties: dict[str, str] | None = None,
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_timestamp: int | None = None,
+        born_host: str | None = None,
+        store_host: str | None = None,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+        delay_level: int = 0,
+        wait_store_msg_ok: bool = True,
+        unique_key: str | bool | None = None,
+    ) -> PutMessageResult:
+        """Append one message."""
+        self._check_usable()
+        record = self._rules.make(
+            topic,
+            queue_id,
+            flag,
+            sys_flag,
+            born_timestamp,
+            born_host,
+            store_host,
+            reconsume_times,
+            prepared_transaction_offset,
+        )
+        content = arguments.check_body(body)
+        level = arguments.check_integer("delay_level", delay_level, (0, 2**31 - 1))
+        pairs = arguments.gather_properties(
+            properties, unique_key, tags, keys, wait_store_msg_ok, level, self._unique_key_maker
+        )
+        return self._put_one(self._rules.finish(record, content, pairs))
+
+    def put_message(self, message: Any) -> PutMessageResult:
+        """Append one message, given as an object with ``Message``'s attributes."""
+        self._check_usable()
+        return self._put_one(self._from_message(message))
+
+    def put_messages(self, batch: Any) -> PutMessageResult:
+        """Append a batch to one queue: consecutive, in one segment, all or nothing."""
+        self._check_usable()
+        records, refused = self._from_batch(batch)
+        if refused is None:
+            self._append([records], self._now())
+            refused = None if records[0].status is None else records[0]
+        else:
+            self._failed_times += 1
+        if refused is not None:
+            return refused.result(PutMessageStatus.PUT_OK)
+        waited = self._await(records)
+        first = records[0]
+        return PutMessageResult(
+            waited if first.waits else PutMessageStatus.PUT_OK,
+            AppendMessageStatus.PUT_OK,
+            first.physical_offset,
+            sum(record.nbytes for record in records),
+            first.queue_offset,
+            first.store_timestamp,
+            [(parse_host(record.store_host), record.physical_offset) for record in records],
+        )
+
+    def put_many(self, messages: Iterable[Any]) -> PutManyResult:
+        """Append messages, one mutex hold per chunk.
+
+        A wrong type raises before anything of its chunk is appended; chunks before it stay.
+        """
+        self._check_usable()
+        return self._put_chunks(self._from_message(message) for message in messages)
+
+    def put_columns(
+        self,
+        topic: str,
+        offsets: Any,
+        data: Any,
+        *,
+        queue_id: int = 0,
+        tags: str | None = None,
+        keys: str | Iterable[str] | None = None,
+        properties: dict[str, str] | None = None,
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_timestamp: int | None = None,
+        born_host: str | None = None,
+        store_host: str | None = None,
+        wait_store_msg_ok: bool = True,
+    ) -> PutManyResult:
+        """Append the bodies ``data[offsets[i]:offsets[i + 1]]`` (int32 or int64 offsets)."""
+        self._check_usable()
+        head = (topic, queue_id, flag, sys_flag, born_timestamp, born_host, store_host, 0, 0)
+        self._rules.make(*head)
+        bounds = _column_offsets(offsets)
+        content = arguments.check_body(data)
+        _check_column(bounds, len(content))
+        pairs = arguments.gather_properties(
+            properties, None, tags, keys, wait_store_msg_ok, 0, None
+        )
+        return self._put_chunks(
+            self._rules.finish(self._rules.make(*head), content[start:stop], dict(pairs))
+            for start, stop in pairwise(bounds)
+        )
+
+    def _from_message(self, message: Any) -> Record:
+        values = [_attribute(message, name) for name in _MESSAGE_ATTRIBUTES]
+        record = self._rules.make(*values[:-2])
+        body = arguments.check_body(values[-2])
+        return self._rules.finish(record, body, arguments.check_properties(values[-1]))
+
+    def _from_batch(self, batch: Any) -> tuple[list[Record], Record | None]:
+        topic, queue_id, sys_flag, born_timestamp, born_host, store_host = (
+            _attribute(batch, name) for name in _BATCH_ATTRIBUTES
+        )
+        rules = self._rules
+        head = rules.make(topic, queue_id, 0, sys_flag, born_timestamp, born_host, store_host, 0, 0)
+        pairs = arguments.check_properties(_attribute(batch, "properties"))
+        items = []
+        for message in _attribute(batch, "messages"):
+            flag = arguments.check_integer("flag", _attribute(message, "flag"), arguments.I32)
+            body = arguments.check_body(_attribute(message, "body"))
+            own = arguments.check_properties(_attribute(message, "properties"))
+            items.append((flag, body, arguments.encode(own, rules.dialect.trailing_separator)))
+        if not items:
+            raise ValueError("a batch needs at least one message")
+        status = rules.batch_status(head, pairs, [i[1] for i in items], [i[2] for i in items])
+        if status is not None:
+            return [], head.refuse(status)
+        common = arguments.encode(pairs, rules.dialect.trailing_separator)
+        records = [
+            rules.batch_record(head, flag, body, rules.batch_properties(own, common))
+            for flag, body, own in items
+        ]
+        for record in records:
+            record.waits = arguments.waits(pairs)
+        return records, self._judge_batch(head, common, records)
+
+    def _judge_batch(self, head: Record, common: bytes, records: list[Record]) -> Record | None:
+        limit = formats.MAX_PROPERTIES_NBYTES
+        dropped = self._rules.dialect.batch_properties == BatchProperties.DROPPED
+        if len(common) > limit and not dropped:
+            return head.refuse(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
+        if any(record.properties_nbytes > limit for record in records):
+            return head.refuse(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
+        total = sum(record.nbytes for record in records)
+        if not self._rules.dialect.record_extra and total > self._rules.max_message_size:
+            return head.refuse(PutMessageStatus.MESSAGE_ILLEGAL)
+        if total + formats.BLANK.nbytes > self._rules.segment_nbytes:
+            return head.refuse(
+                PutMessageStatus.MESSAGE_ILLEGAL, AppendMessageStatus.MESSAGE_SIZE_EXCEEDED
+            )
+        return None
+
+    def _put_one(self, record: Record) -> PutMessageResult:
+        if record.status is None:
+            self._append([[record]], self._now())
+        else:
+            self._failed_times += 1
+        return record.result(self._await([record]))
+
+    def _put_chunks(self, source: Iterator[Record]) -> PutManyResult:
+        records: list[Record] = []
+        while chunk := list(_take_chunk(source)):
+            groups = [[record] for record in chunk if record.status is None]
+            self._failed_times += len(chunk) - len(groups)
+            if groups:
+                self._append(groups, self._now())
+            records += chunk
+        waited = self._await(records)
+        return PutManyResult([record.result(waited) for record in records])
+
+    def _now(self) -> int | None:
+        """The injected clock's time, None when the system's clock is read under the mutex."""
+        if self._clock is None:
+            return None
+        return arguments.check_integer("clock()", self._clock(), arguments.I64)
+
+    def _await(self, records: Sequence[Record]) -> int:
+        """Wait for the last appended record that wants it; a ``PutMessageStatus`` value."""
+        if self._wait is not None:
+            for record in reversed(records):
+                if record.status is None and record.waits:
+                    return PutMessageStatus(self._wait(record.physical_offset + record.nbytes))
+        return PutMessageStatus.PUT_OK
+
+    def _append(self, groups: list[list[Record]], timestamp: int | None) -> None:
+        """Append groups of records in order, each group in one segment.
+
+        Groups that could not be appended have their status set.
+        """
+        done = idle = 0
+        for _ in range(ROUND_LIMIT):
+            with self._mutex:
+                room, done = self._append_locked(groups, done, timestamp)
+                seen = self._generation
+            if room is None:
+                return
+            try:
+                changed = self._make_room(*room, seen)
+            except BaseException:
+                self._failed_times += len(groups) - done
+                raise
+            idle = 0 if changed else idle + 1
+            if idle == IDLE_ROUND_LIMIT:
+                break
+        self._refuse_groups(groups[done:], PutMessageStatus.UNKNOWN_ERROR)
+
+    def _append_locked(
+        self, groups: list[list[Record]], done: int, timestamp: int | None
+    ) -> tuple[tuple[Callable[[int], None], int] | None, int]:
+        """Append groups until all are in the log, or room must be made.
+
+        Returns the callback that makes room with its argument (None: finished), and the number of
+        groups done.
+        """
+        try:
+            self._check_usable()
+        except (StoreClosedError, ServiceFailedError):
+            self._failed_times += len(groups) - done
+            raise
+        if self._refusal is not None:
+            self._refuse_groups(groups[done:], self._refusal)
+            return None, len(groups)
+        now = time.time_ns() // 1_000_000 if timestamp is None else timestamp
+        while done < len(groups):
+            room = self._append_group(groups[done], now)
+            if room is not None:
+                return room, done
+            done += 1
+        return None, done
+
+    def _refuse_groups(self, groups: list[list[Record]], status: PutMessageStatus) -> None:
+        unknown = status == PutMessageStatus.UNKNOWN_ERROR
+        for group in groups:
+            for record in group:
+                record.refuse(status, AppendMessageStatus.UNKNOWN_ERROR if unknown else None)
+        self._failed_times += len(groups)
+
+    def _append_group(
+        self, group: list[Record], now: int
+    ) -> tuple[Callable[[int], None], int] | None:
+        """Append one group; or return the callback that makes room for it, and its argument."""
+        size, blank = self._rules.segment_nbytes, formats.BLANK.nbytes
+        need = sum(record.nbytes for record in group)
+        if self._buffer is None or self._position == size:
+            return self._roll, need
+        if self._position + need + blank > size:
+            if self._position + blank > self._frontier:
+                return self._extend, self._position + blank
+            self._write_blank()
+            return self._roll, need
+        if self._position + need > self._frontier:
+            return self._extend, self._position + need + blank
+        self._write_group(group, now)
+        return None
+
+    def _write_blank(self) -> None:
+        assert self._buffer is not None
+        start = self._position
+        content = formats.BLANK.struct.pack(self._rules.segment_nbytes - start, formats.BLANK_MAGIC)
+        self._store(start, content)
+        self._position = self._rules.segment_nbytes
+        self._generation += 1
+
+    def _write_group(self, group: list[Record], now: int) -> None:
+        offset = self.write_offset
+        next_offset = queue_offset = self._queues.get(group[0].key, 0)
+        contents = []
+        for record in group:
+            record.physical_offset = offset
+            record.store_timestamp = now
+            record.queue_offset = next_offset if record.queued else 0
+            next_offset += record.queued
+            contents.append(record.encode())
+            offset += record.nbytes
+        content = b"".join(contents)
+        assert len(content) == offset - self.write_offset
+        self._store(self._position, content)
+        self._position += len(content)
+        if next_offset != queue_offset:
+            self._queues[group[0].key] = next_offset
+        self._last_store_timestamp = now
+        self._put_times += len(group)
+        self._put_nbytes += len(content)
+
+    def _store(self, start: int, content: bytes) -> None:
+        """Everything but the first total size, then that: a reader sees all records or none."""
+        assert self._buffer is not None
+        width = formats.RECORD_HEAD.fields[0].nbytes
+        self._buffer[start + width : start + len(content)] = content[width:]
+        self._buffer[start : start + width] = content[:width]
+
+    def _make_room(self, callback: Callable[[int], None], argument: int, seen: int) -> bool:
+        """Call ``callback`` unless another thread made room already; tell whether room changed."""
+        with self._room_lock:
+            if self._generation == seen:
+                callback(argument)
+            return self._generation != seen
+
+
+def _attribute(thing: Any, name: str) -> Any:
+    try:
+        return getattr(thing, name)
+    except AttributeError:
+        raise TypeError(f"{type(thing).__name__} has no attribute {name!r}") from None
+
+
+def _take_chunk(source: Iterator[Record]) -> Iterator[Record]:
+    """Yield records up to the limits of one mutex hold."""
+    nbytes = 0
+    for record in islice(source, CHUNK_COUNT):
+        yield record
+        nbytes += 0 if record.status is not None else record.nbytes
+        if nbytes >= CHUNK_NBYTES:
+            return
+
+
+def _column_offsets(offsets: Any) -> list[int]:
+    try:
+        view = memoryview(offsets)
+    except TypeError:
+        raise TypeError(
+            f"offsets must be an int32 or int64 buffer, not {type(offsets).__name__}"
+        ) from None
+    except (BufferError, ValueError):
+        raise ValueError("offsets must be a contiguous int32 or int64 buffer") from None
+    with view:
+        signed = view.format in ("i", "l", "q") and view.itemsize in (4, 8)
+        if not signed or view.ndim != 1 or not view.c_contiguous:
+            raise ValueError("offsets must be a contiguous int32 or int64 buffer")
+        if not len(view):
+            raise ValueError("offsets must have one entry more than there are messages")
+        return view.tolist()
+
+
+def _check_column(bounds: list[int], nbytes: int) -> None:
+    rising = all(a <= b for a, b in pairwise(bounds))
+    if not rising or bounds[0] < 0 or bounds[-1] > nbytes:
+        raise ValueError(f"offsets must not fall, nor leave the {nbytes} bytes of data")

@@ -1,0 +1,324 @@
+"""From a put's arguments to records that only lack their place: limits and transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rocketstore import formats
+from rocketstore._reference import put_arguments as arguments
+from rocketstore._reference.message import encode_record, parse_host
+from rocketstore._reference.put_result import PutMessageResult
+from rocketstore.dialect import BatchProperties, Dialect
+from rocketstore.status import AppendMessageStatus, PutMessageStatus
+
+_SEPARATOR = bytes([formats.PROPERTY_SEPARATOR])
+_TIMER_PROPERTIES = (
+    formats.PROPERTY_TIMER_DELIVER_MS,
+    formats.PROPERTY_TIMER_DELAY_SEC,
+    formats.PROPERTY_TIMER_DELAY_MS,
+)
+_ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
+
+
+@dataclass
+class Record:
+    """One record to be appended; ``status`` is set when it is refused."""
+
+    topic: str
+    queue_id: int
+    flag: int
+    sys_flag: int
+    born_timestamp: int | None
+    born_host: str
+    store_host: str
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body: bytes = b""
+    properties: bytes = b""
+    version: int = 1
+    property_crc: bool = False
+    waits: bool = True
+    status: PutMessageStatus | None = None
+    append_status: AppendMessageStatus | None = None
+    physical_offset: int = -1
+    queue_offset: int = -1
+    store_timestamp: int = 0
+
+    @property
+    def queued(self) -> bool:
+        """Whether the record takes a queue offset."""
+        return self.sys_flag & formats.SYS_FLAG_TRANSACTION_MASK in (
+            formats.SYS_FLAG_TRANSACTION_NOT,
+            formats.SYS_FLAG_TRANSACTION_COMMIT,
+        )
+
+    @property
+    def key(self) -> tuple[bytes, int]:
+        """Key of the topic-queue table."""
+        return self.topic.encode(), self.queue_id
+
+    @property
+    def properties_nbytes(self) -> int:
+        """Length of the stored properties, the CRC's tail included."""
+        nbytes = len(self.properties)
+        if self.property_crc:
+            separator = nbytes > 0 and not self.properties.endswith(_SEPARATOR)
+            nbytes += separator + formats.PROPERTY_CRC32_NBYTES
+        return nbytes
+
+    @property
+    def nbytes(self) -> int:
+        """Length of the whole record."""
+        wide = formats.HOST_V6.nbytes - formats.HOST_V4.nbytes
+        return (
+            formats.RECORD_HEADER_V4_NBYTES
+            + wide * (self.born_host.startswith("[") + self.store_host.startswith("["))
+            + len(self.body)
+            + (
+                formats.TOPIC_LENGTH_NBYTES_V2
+                if self.version == 2
+                else formats.TOPIC_LENGTH_NBYTES_V1
+            )
+            + len(self.topic)
+            + formats.PROPERTIES_LENGTH_NBYTES
+            + self.properties_nbytes
+        )
+
+    def encode(self) -> bytes:
+        """Return the record's bytes, once its place is known."""
+        born = self.store_timestamp if self.born_timestamp is None else self.born_timestamp
+        return encode_record(
+            self.topic,
+            self.body,
+            self.queue_id,
+            self.queue_offset,
+            self.physical_offset,
+            self.flag,
+            self.sys_flag,
+            born,
+            self.born_host,
+            self.store_timestamp,
+            self.store_host,
+            self.reconsume_times,
+            self.prepared_transaction_offset,
+            self.properties,
+            self.version,
+            self.property_crc,
+        )
+
+    def refuse(self, status: int, append_status: AppendMessageStatus | None = None) -> Record:
+        """Set the status and return the record."""
+        self.status = PutMessageStatus(status)
+        self.append_status = append_status
+        return self
+
+    def result(self, waited: int) -> PutMessageResult:
+        """The outcome; ``waited`` is the status of the flush that was awaited."""
+        if self.status is not None:
+            return PutMessageResult(self.status, self.append_status)
+        return PutMessageResult(
+            waited if self.waits else PutMessageStatus.PUT_OK,
+            AppendMessageStatus.PUT_OK,
+            self.physical_offset,
+            self.nbytes,
+            self.queue_offset,
+            self.store_timestamp,
+            ((parse_host(self.store_host), self.physical_offset),),
+        )
+
+
+@dataclass(frozen=True)
+class RecordRules:
+    """The limits and transforms of one store."""
+
+    dialect: Dialect
+    store_host: str
+    max_message_size: int
+    segment_nbytes: int
+    delay_level_count: int
+    property_crc: bool
+
+    def make(
+        self,
+        topic: Any,
+        queue_id: Any,
+        flag: Any,
+        sys_flag: Any,
+        born_timestamp: Any,
+        born_host: Any,
+        store_host: Any,
+        reconsume_times: Any,
+        prepared_transaction_offset: Any,
+    ) -> Record:
+        """Check the arguments that a single message and a batch have in common."""
+        topic = arguments.check_topic(topic)
+        queue_id = arguments.check_integer("queue_id", queue_id, arguments.QUEUE_ID)
+        flag = arguments.check_integer("flag", flag, arguments.I32)
+        sys_flag = arguments.check_integer("sys_flag", sys_flag, arguments.I32)
+        if born_timestamp is not None:
+            born_timestamp = arguments.check_integer(
+                "born_timestamp", born_timestamp, arguments.I64
+            )
+        reconsume_times = arguments.check_integer("reconsume_times", reconsume_times, arguments.I32)
+        prepared_transaction_offset = arguments.check_integer(
+            "prepared_transaction_offset", prepared_transaction_offset, arguments.I64
+        )
+        if store_host is None:
+            store_host = self.store_host
+        else:
+            parse_host(store_host)
+        if born_host is None:
+            born_host = store_host
+        else:
+            parse_host(born_host)
+        return Record(
+            topic,
+            queue_id,
+            flag,
+            sys_flag,
+            born_timestamp,
+            born_host,
+            store_host,
+            reconsume_times,
+            prepared_transaction_offset,
+            property_crc=self.property_crc,
+        )
+
+    def finish(self, record: Record, body: bytes, pairs: dict[str, str]) -> Record:
+        """Apply the limits and the delay transform to a single message, in RocketMQ's order."""
+        record.body = body
+        record.waits = arguments.waits(pairs)
+        if not self.topic_fits(record.topic):
+            return record.refuse(_ILLEGAL)
+        refusal = self._hooks(record, pairs)
+        if refusal is not None:
+            return record.refuse(refusal)
+        if self.dialect.limits_in_characters:
+            encoded = arguments.encode(pairs, self.dialect.trailing_separator)
+            if arguments.utf16_length(encoded) > formats.MAX_PROPERTIES_NBYTES:
+                return record.refuse(_ILLEGAL)
+        self._delay(record, pairs)
+        if self.property_crc:
+            pairs.pop(formats.PROPERTY_CRC32, None)
+        record.properties = arguments.encode(pairs, self.dialect.trailing_separator)
+        self._set_version(record)
+        if record.properties_nbytes > formats.MAX_PROPERTIES_NBYTES:
+            return record.refuse(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
+        if len(body) > self.max_message_size:
+            return record.refuse(_ILLEGAL)
+        return self.fits(record)
+
+    @property
+    def max_record_nbytes(self) -> int:
+        """Longest record the limits allow, whatever the segment."""
+        extra = formats.RECORD_EXTRA_NBYTES if self.dialect.record_extra else 0
+        return self.max_message_size + extra
+
+    def fits(self, record: Record) -> Record:
+        """Refuse a record that is too long for the limit, or for any segment."""
+        if record.nbytes > self.max_record_nbytes:
+            return record.refuse(_ILLEGAL)
+        if record.nbytes + formats.BLANK.nbytes > self.segment_nbytes:
+            return record.refuse(_ILLEGAL, AppendMessageStatus.MESSAGE_SIZE_EXCEEDED)
+        return record
+
+    def topic_fits(self, topic: str) -> bool:
+        """Whether the topic is short enough (its characters are ASCII, so units are bytes)."""
+        retry = topic.startswith(formats.TOPIC_RETRY_PREFIX)
+        if retry and self.dialect.long_retry_topics:
+            return len(topic) <= formats.MAX_RETRY_TOPIC_NBYTES
+        return len(topic) <= formats.MAX_TOPIC_LENGTH
+
+    def _set_version(self, record: Record) -> None:
+        long_topic = len(record.topic) > formats.MAX_TOPIC_LENGTH
+        record.version = 2 if self.dialect.record_version_2 and long_topic else 1
+
+    def _hooks(self, record: Record, pairs: dict[str, str]) -> PutMessageStatus | None:
+        """The broker's inner-batch and timer checks; a delay level clears the timer properties."""
+        if self.dialect.version < (5, 0, 0):
+            return None
+        # No topic of this store has a BatchCQ queue, so every inner batch is on the wrong topic.
+        if record.sys_flag & formats.SYS_FLAG_INNER_BATCH or formats.PROPERTY_INNER_NUM in pairs:
+            return _ILLEGAL
+        if not record.queued or record.topic == formats.TOPIC_TIMER:
+            return None
+        if arguments.parse_level(pairs.get(formats.PROPERTY_DELAY)) > 0:
+            if self._transforms(record, pairs):
+                for name in _TIMER_PROPERTIES:
+                    pairs.pop(name, None)
+            return None
+        timed = any(name in pairs for name in _TIMER_PROPERTIES)
+        if timed and formats.PROPERTY_TIMER_OUT_MS not in pairs:
+            return PutMessageStatus.WHEEL_TIMER_NOT_ENABLE
+        return None
+
+    def _transforms(self, record: Record, pairs: dict[str, str]) -> bool:
+        """Whether a delay level sends the message to the schedule topic."""
+        if not record.queued or self.delay_level_count == 0:
+            return False
+        if arguments.parse_level(pairs.get(formats.PROPERTY_DELAY)) <= 0:
+            return False
+        real_topic = pairs.get(formats.PROPERTY_REAL_TOPIC)
+        if record.topic == formats.TOPIC_SCHEDULE and real_topic is not None:
+            return False
+        return self.dialect.version < (5, 0, 0) or real_topic != formats.TOPIC_SCHEDULE
+
+    def _delay(self, record: Record, pairs: dict[str, str]) -> None:
+        if not self._transforms(record, pairs):
+            return
+        level = arguments.parse_level(pairs[formats.PROPERTY_DELAY])
+        if level > self.delay_level_count:
+            level = self.delay_level_count
+            pairs[formats.PROPERTY_DELAY] = str(level)
+        pairs[formats.PROPERTY_REAL_TOPIC] = record.topic
+        pairs[formats.PROPERTY_REAL_QUEUE_ID] = str(record.queue_id)
+        record.topic = formats.TOPIC_SCHEDULE
+        record.queue_id = level - 1
+
+    def batch_status(
+        self, head: Record, pairs: dict[str, str], bodies: Sequence[bytes], subs: Sequence[bytes]
+    ) -> PutMessageStatus | None:
+        """Why a batch as a whole is refused, or None."""
+        retry = head.topic.startswith(formats.TOPIC_RETRY_PREFIX)
+        if not self.topic_fits(head.topic) or (retry and self.dialect.version >= (5, 0, 0)):
+            return _ILLEGAL
+        refusal = self._hooks(head, dict(pairs))
+        if refusal is not None:
+            return refusal
+        if head.sys_flag & formats.SYS_FLAG_TRANSACTION_MASK != formats.SYS_FLAG_TRANSACTION_NOT:
+            return _ILLEGAL
+        if arguments.parse_level(pairs.get(formats.PROPERTY_DELAY)) > 0:
+            return _ILLEGAL
+        frame = formats.BATCH_ITEM_HEAD.nbytes + formats.PROPERTIES_LENGTH_NBYTES
+        nbytes = sum(frame + len(b) + len(p) for b, p in zip(bodies, subs, strict=True))
+        return _ILLEGAL if nbytes > self.max_message_size else None
+
+    def batch_properties(self, sub: bytes, batch: bytes) -> bytes:
+        """Properties of one message of a batch, as stored."""
+        if self.dialect.batch_properties == BatchProperties.DROPPED or not batch:
+            return sub
+        joined = self.dialect.batch_properties == BatchProperties.JOINED
+        if joined and sub and not sub.endswith(_SEPARATOR):
+            return sub + _SEPARATOR + batch
+        return sub + batch
+
+    def batch_record(self, head: Record, flag: int, body: bytes, properties: bytes) -> Record:
+        """One message of a batch; not yet judged by its length."""
+        record = Record(
+            head.topic,
+            head.queue_id,
+            flag,
+            head.sys_flag,
+            head.born_timestamp,
+            head.born_host,
+            head.store_host,
+            0,
+            0,
+            body=body,
+            properties=properties,
+            property_crc=self.property_crc,
+        )
+        self._set_version(record)
+        return record
