@@ -7,6 +7,7 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
+
 from kernel_bodies import Bodies
 
 #: ``ROCKETSTORE_REQUIRE=all`` turns every skip into a failure: there everything must run.

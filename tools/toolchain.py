@@ -19,6 +19,7 @@ from pathlib import Path
 
 Say = Callable[[str], None]
 PROBE = '#include <stdint.h>\n#include <string.h>\nint main(void) { return (int)strlen(""); }\n'
+ZIG_NAME = "zig-cc"
 #: Translates what distutils passes for gcc, and pins the target: Zig builds for this very processor
 #: otherwise, and against the system's C library, whose headers may be missing.
 ZIG_WRAPPER = """\
@@ -117,7 +118,7 @@ def zig_compiler(python: Path, facts: dict[str, str], say: Say) -> str | None:
     find = "import ziglang, os; print(os.path.join(os.path.dirname(ziglang.__file__), 'zig'))"
     done = subprocess.run([str(python), "-c", find], capture_output=True, text=True, check=True)
     target = zig_target(platform.machine(), platform.system(), facts["libc"])
-    wrapper = folder / "bin" / "zig-cc"
+    wrapper = folder / "bin" / ZIG_NAME
     wrapper.write_text(ZIG_WRAPPER.format(zig=shlex.quote(done.stdout.strip()), target=target))
     wrapper.chmod(0o755)
     return str(wrapper) if compiles(shlex.quote(str(wrapper))) else None
@@ -163,7 +164,7 @@ def headers_sentence(facts: dict[str, str]) -> str:
         "apk": "apk add python3-dev",
     }
     command = next((text for tool, text in commands.items() if shutil.which(tool)), None)
-    how = f"with `{command}`" if command else "from where this Python came from (`python3-dev`)"
+    how = f"with `{command}`" if command else f"on Debian or Ubuntu with `{commands['apt-get']}`"
     return f"Python's C headers are missing ({facts['include']}/Python.h): install them {how}."
 
 
@@ -198,4 +199,7 @@ def build_environment(python: Path, say: Say) -> dict[str, str]:
         )
     if compiler != facts["cc"]:
         environment["CC"] = compiler
+    if compiler.endswith(ZIG_NAME) and sys.platform == "linux":
+        # What Python was linked with (`-Bsymbolic-functions`...) is unknown to Zig's linker.
+        environment.setdefault("LDSHARED", f"{compiler} -shared")
     return environment
