@@ -158,6 +158,8 @@ _Static_assert(RS_STORE_STATE_NBYTES == 8 + 8 + 8 + 8 + 8 + 8 + 8 + 4 + 4 + 4 + 
 #define RS_PROPERTY_CRC32 "__CRC32#"
 #define RS_TOPIC_SCHEDULE "SCHEDULE_TOPIC_XXXX"
 #define RS_TAG_KEY_INFIX "T#"
+#define RS_INDEX_KEY_SEPARATOR "#"
+#define RS_KEY_SEPARATOR " "
 
 /* One row of scan_records. */
 typedef struct {

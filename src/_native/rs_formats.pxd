@@ -118,6 +118,8 @@ cdef extern from "rs_formats.h" nogil:
     const char *RS_PROPERTY_CRC32
     const char *RS_TOPIC_SCHEDULE
     const char *RS_TAG_KEY_INFIX
+    const char *RS_INDEX_KEY_SEPARATOR
+    const char *RS_KEY_SEPARATOR
 
     ctypedef struct rs_parsed_record:
         int64_t physical_offset

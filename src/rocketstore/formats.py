@@ -292,6 +292,8 @@ INDEX_ENTRY = Layout(
     "One key of one message.",
     "store/index/IndexFile.java",
 )
+#: Between the topic and the key in what an index entry hashes.
+INDEX_KEY_SEPARATOR = "#"
 TAG_KEY_INFIX = "T#"
 
 # --- Checkpoint, lock, abort, state -----------------------------------------------------------
@@ -452,6 +454,8 @@ SHARED_TEXTS: tuple[str, ...] = (
     "PROPERTY_CRC32",
     "TOPIC_SCHEDULE",
     "TAG_KEY_INFIX",
+    "INDEX_KEY_SEPARATOR",
+    "KEY_SEPARATOR",
 )
 
 # --- Names of files ---------------------------------------------------------------------------
