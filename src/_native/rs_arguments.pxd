@@ -1,0 +1,32 @@
+# How kernels take arrays: the checks of _reference/arguments.py, with its messages.
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyObject_GetBuffer
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
+
+cdef inline int rs_get_bytes(object source, Py_buffer* view, bint writes) except -1:
+    PyObject_GetBuffer(source, view, PyBUF_WRITABLE if writes else PyBUF_SIMPLE)
+    return 0
+
+cdef inline int rs_get_integers(object source, Py_buffer* view, Py_ssize_t nbytes, str name, bint writes) except -1:
+    """Take a buffer of native integers of `nbytes`, or of their bytes."""
+    rs_get_bytes(source, view, writes)
+    if view.itemsize not in (1, nbytes) or view.len % nbytes:
+        raise ValueError(f"{name} must hold integers of {nbytes} bytes")
+    return 0
+
+# Arrays may lie at any address: a slice of a bytearray is one.
+cdef inline int32_t rs_get_i32(const uint8_t* array, Py_ssize_t number) noexcept nogil:
+    cdef int32_t value
+    memcpy(&value, array + 4 * number, 4)
+    return value
+
+cdef inline int64_t rs_get_i64(const uint8_t* array, Py_ssize_t number) noexcept nogil:
+    cdef int64_t value
+    memcpy(&value, array + 8 * number, 8)
+    return value
+
+cdef inline void rs_set_i32(uint8_t* array, Py_ssize_t number, int32_t value) noexcept nogil:
+    memcpy(array + 4 * number, &value, 4)
+
+cdef inline void rs_set_i64(uint8_t* array, Py_ssize_t number, int64_t value) noexcept nogil:
+    memcpy(array + 8 * number, &value, 8)

@@ -1,0 +1,223 @@
+# Whole index files: check the entries, rebuild all else from them, judge a geometry.
+#
+# Entry points for rs_guarded: rs_check_all, rs_rebuild_all, rs_explain_all.
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memset
+
+from rs_bytes cimport (
+    RS_PREFETCH_WRITE, rs_load_be32, rs_load_be64, rs_load_u32, rs_load_u64, rs_store_be32,
+)
+from rs_formats cimport (
+    RS_INDEX_ENTRY_KEY_HASH_AT, RS_INDEX_ENTRY_NBYTES, RS_INDEX_ENTRY_PHYSICAL_OFFSET_AT,
+    RS_INDEX_ENTRY_PREVIOUS_INDEX_AT, RS_INDEX_ENTRY_TIME_DIFF_AT, RS_INDEX_HEADER_NBYTES,
+)
+from rs_index cimport (
+    rs_index, rs_index_entry_at, rs_index_load_header, rs_index_slot, rs_index_slot_at,
+    rs_index_store_header,
+)
+from rs_index_walk cimport rs_prefetch_entry
+from rs_status cimport RS_BAD_ENTRY, RS_OK
+
+cdef enum:
+    # How far ahead slots and chains are fetched.
+    RS_INDEX_AHEAD = 32
+    # Bytes looked at together in a search for zeros: whole entries and whole words.
+    RS_ZERO_BLOCK_ENTRIES = 16
+    RS_ZERO_BLOCK_NBYTES = RS_ZERO_BLOCK_ENTRIES * RS_INDEX_ENTRY_NBYTES
+
+cdef struct rs_check_work:
+    rs_index index
+    int64_t log_end
+    int32_t good
+
+
+cdef inline int rs_check_all(void* argument) noexcept nogil:
+    cdef rs_check_work* check = <rs_check_work*>argument
+    cdef rs_index index = check.index
+    cdef const uint8_t* entry
+    cdef int32_t number, stop, previous
+    cdef int64_t offset, last_offset = 0
+    rs_index_load_header(&index)
+    stop = index.count if index.count < index.entries else index.entries
+    for number in range(1, stop):
+        entry = rs_index_entry_at(&index, number)
+        offset = rs_load_be64(entry + RS_INDEX_ENTRY_PHYSICAL_OFFSET_AT)
+        previous = rs_load_be32(entry + RS_INDEX_ENTRY_PREVIOUS_INDEX_AT)
+        if (
+            rs_load_be32(entry + RS_INDEX_ENTRY_KEY_HASH_AT) < 0
+            or offset < last_offset
+            or offset >= check.log_end
+            or rs_load_be32(entry + RS_INDEX_ENTRY_TIME_DIFF_AT) < 0
+            or previous < 0
+            or previous >= number
+        ):
+            return RS_BAD_ENTRY
+        check.good = number
+        last_offset = offset
+    if index.count > index.entries:
+        return RS_BAD_ENTRY
+    if check.good > 0 and (
+        index.begin_physical_offset
+        != rs_load_be64(rs_index_entry_at(&index, 1) + RS_INDEX_ENTRY_PHYSICAL_OFFSET_AT)
+        or index.end_physical_offset != last_offset
+    ):
+        return RS_BAD_ENTRY
+    return RS_OK
+
+
+cdef inline bint rs_is_zero(const uint8_t* p, Py_ssize_t nbytes) noexcept nogil:
+    """Whether the bytes are zero. Requires: nbytes is a multiple of 4."""
+    cdef uint64_t seen = 0
+    cdef Py_ssize_t at = 0
+    while at + 8 <= nbytes:
+        seen |= rs_load_u64(p + at)
+        at += 8
+    if at < nbytes:
+        seen |= rs_load_u32(p + at)
+    return seen == 0
+
+
+cdef inline void rs_clear(uint8_t* p, int64_t nbytes) noexcept nogil:
+    """Write zeros, but not where they are: a sparse file stays sparse."""
+    while nbytes >= RS_ZERO_BLOCK_NBYTES:
+        if not rs_is_zero(p, RS_ZERO_BLOCK_NBYTES):
+            memset(p, 0, RS_ZERO_BLOCK_NBYTES)
+        p += RS_ZERO_BLOCK_NBYTES
+        nbytes -= RS_ZERO_BLOCK_NBYTES
+    memset(p, 0, <size_t>nbytes)
+
+
+cdef struct rs_rebuild_work:
+    rs_index index
+    int64_t nbytes
+    int64_t first_timestamp
+    int64_t last_timestamp
+    int32_t keep
+    int32_t bad
+
+
+cdef inline int32_t rs_hash_at(const rs_index* index, int32_t number) noexcept nogil:
+    return rs_load_be32(rs_index_entry_at(index, number) + RS_INDEX_ENTRY_KEY_HASH_AT)
+
+
+cdef inline void rs_link_again(rs_index* index, int32_t keep) noexcept nogil:
+    """Link the entries 1 .. keep in order into empty slots, counting those."""
+    cdef uint8_t* slot_at
+    cdef int32_t number, previous
+    index.hash_slot_count = 0
+    for number in range(1, keep + 1):
+        if keep - number >= RS_INDEX_AHEAD:
+            slot_at = rs_index_slot_at(index, rs_index_slot(index, rs_hash_at(index, number + RS_INDEX_AHEAD)))
+            RS_PREFETCH_WRITE(slot_at)
+        slot_at = rs_index_slot_at(index, rs_index_slot(index, rs_hash_at(index, number)))
+        previous = rs_load_be32(slot_at)
+        index.hash_slot_count += previous == 0
+        rs_store_be32(rs_index_entry_at(index, number) + RS_INDEX_ENTRY_PREVIOUS_INDEX_AT, previous)
+        rs_store_be32(slot_at, number)
+
+
+cdef inline int64_t rs_offset_at(const rs_index* index, int32_t number) noexcept nogil:
+    return rs_load_be64(rs_index_entry_at(index, number) + RS_INDEX_ENTRY_PHYSICAL_OFFSET_AT)
+
+
+cdef inline int rs_rebuild_all(void* argument) noexcept nogil:
+    cdef rs_rebuild_work* work = <rs_rebuild_work*>argument
+    cdef rs_index index = work.index
+    cdef int32_t number
+    cdef uint8_t* behind
+    for number in range(1, work.keep + 1):
+        if rs_hash_at(&index, number) < 0:
+            work.bad = number
+            return RS_BAD_ENTRY
+    behind = rs_index_entry_at(&index, work.keep) + RS_INDEX_ENTRY_NBYTES
+    rs_clear(index.slots_at, rs_index_entry_at(&index, 0) + RS_INDEX_ENTRY_NBYTES - index.slots_at)
+    rs_clear(behind, work.nbytes - (behind - index.base))
+    rs_link_again(&index, work.keep)
+    if work.keep == 0:
+        memset(index.base, 0, RS_INDEX_HEADER_NBYTES)
+        return RS_OK
+    index.begin_timestamp = work.first_timestamp
+    index.end_timestamp = work.last_timestamp
+    index.begin_physical_offset = rs_offset_at(&index, 1)
+    index.end_physical_offset = rs_offset_at(&index, work.keep)
+    index.count = work.keep + 1
+    index.stored_count = 0
+    rs_index_store_header(&index)
+    return RS_OK
+
+
+cdef struct rs_explain_work:
+    rs_index index
+    int64_t nbytes
+    int64_t found
+
+
+cdef inline int64_t rs_chain_contradictions(const rs_index* index, uint32_t slot, int32_t last, int64_t* reached) noexcept nogil:
+    """1 when the chain is broken; adds the entries it reached. An entry belongs to one slot and numbers
+    fall, so all chains together take no more steps than there are entries and slots."""
+    cdef int32_t number = rs_load_be32(rs_index_slot_at(index, slot))
+    cdef int32_t below = last + 1
+    cdef int32_t key
+    while number != 0:
+        if not 0 < number < below:
+            return 1
+        key = rs_hash_at(index, number)
+        if key < 0 or rs_index_slot(index, key) != slot:
+            return 1
+        below = number
+        number = rs_load_be32(rs_index_entry_at(index, number) + RS_INDEX_ENTRY_PREVIOUS_INDEX_AT)
+        reached[0] += 1
+    return 0
+
+
+cdef inline int64_t rs_all_chains(const rs_index* index, int32_t last) noexcept nogil:
+    cdef int64_t found = 0, reached = 0
+    cdef uint32_t slot
+    cdef int32_t head
+    for slot in range(index.slots):
+        if slot + RS_INDEX_AHEAD < index.slots:
+            head = rs_load_be32(rs_index_slot_at(index, slot + RS_INDEX_AHEAD))
+            if 0 < head <= last:
+                rs_prefetch_entry(index, head)
+        found += rs_chain_contradictions(index, slot, last, &reached)
+    return found + last - reached
+
+
+cdef inline int64_t rs_written_pieces(const uint8_t* p, int64_t nbytes) noexcept nogil:
+    """Pieces of an entry's length that are not zero, the last one maybe shorter."""
+    cdef int64_t found = 0
+    cdef Py_ssize_t at
+    while nbytes >= RS_ZERO_BLOCK_NBYTES:
+        if not rs_is_zero(p, RS_ZERO_BLOCK_NBYTES):
+            for at in range(RS_ZERO_BLOCK_ENTRIES):
+                found += not rs_is_zero(p + at * RS_INDEX_ENTRY_NBYTES, RS_INDEX_ENTRY_NBYTES)
+        p += RS_ZERO_BLOCK_NBYTES
+        nbytes -= RS_ZERO_BLOCK_NBYTES
+    while nbytes >= RS_INDEX_ENTRY_NBYTES:
+        found += not rs_is_zero(p, RS_INDEX_ENTRY_NBYTES)
+        p += RS_INDEX_ENTRY_NBYTES
+        nbytes -= RS_INDEX_ENTRY_NBYTES
+    for at in range(nbytes):
+        if p[at] != 0:
+            return found + 1
+    return found
+
+
+cdef inline int rs_explain_all(void* argument) noexcept nogil:
+    cdef rs_explain_work* explain = <rs_explain_work*>argument
+    cdef rs_index index = explain.index
+    cdef int32_t last
+    cdef const uint8_t* behind
+    rs_index_load_header(&index)
+    if index.count <= 1:
+        return RS_OK
+    last = (index.count if index.count < index.entries else index.entries) - 1
+    explain.found = index.count > index.entries
+    explain.found += rs_all_chains(&index, last)
+    explain.found += not rs_is_zero(rs_index_entry_at(&index, 0), RS_INDEX_ENTRY_NBYTES)
+    behind = rs_index_entry_at(&index, last) + RS_INDEX_ENTRY_NBYTES
+    explain.found += rs_written_pieces(behind, explain.nbytes - (behind - index.base))
+    if last > 0:
+        explain.found += rs_offset_at(&index, 1) != index.begin_physical_offset
+        explain.found += rs_offset_at(&index, last) != index.end_physical_offset
+    return RS_OK

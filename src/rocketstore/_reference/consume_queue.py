@@ -1,0 +1,291 @@
+"""ConsumeQueue units in plain Python, to be checked by eye: twin of ``_native/consume_queue``."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rocketstore import formats
+from rocketstore._reference import message
+from rocketstore._reference.arguments import (
+    INT64_MAX,
+    Buffer,
+    Integers,
+    check_int64,
+    check_lengths,
+    readable,
+    writable,
+)
+from rocketstore.status import GetMessageStatus, KernelStatus, RecordStatus
+
+_UNIT = formats.CONSUME_QUEUE_UNIT.struct
+_ROW = formats.SELECTED_MESSAGE.struct
+_NBYTES = _UNIT.size
+_FILLER = (0, formats.FILLER_UNIT_SIZE, 0)
+_UNWRITTEN = (0, 0, 0)
+_READABLE_STATUSES = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
+_UNQUEUED_TYPES = (formats.SYS_FLAG_TRANSACTION_PREPARED, formats.SYS_FLAG_TRANSACTION_ROLLBACK)
+
+
+def _whole_units(view: memoryview, position: int, stop: int) -> int:
+    """Check a range of the file; return ``stop`` rounded down to whole units."""
+    check_int64(position, stop)
+    if not 0 <= position <= stop <= len(view) or position % _NBYTES:
+        raise ValueError(
+            f"units from position {position} to {stop}: not within a file of {len(view)} bytes, "
+            f"or no multiple of {_NBYTES}"
+        )
+    return position + (stop - position) // _NBYTES * _NBYTES
+
+
+def put_units(
+    buffer: Buffer,
+    position: int,
+    physical_offsets: Buffer,
+    sizes: Buffer,
+    tags_codes: Buffer,
+    /,
+) -> int:
+    """Write consecutive units until the buffer's end; return how many."""
+    view = writable(buffer)
+    stop = _whole_units(view, position, len(view))
+    offsets = Integers(physical_offsets, "q", "physical_offsets")
+    lengths = Integers(sizes, "i", "sizes")
+    codes = Integers(tags_codes, "q", "tags_codes")
+    count = min(check_lengths(offsets, lengths, codes), (stop - position) // _NBYTES)
+    for at, unit in zip(range(count), zip(offsets, lengths, codes, strict=True), strict=False):
+        _UNIT.pack_into(view, position + at * _NBYTES, *unit)
+    return count
+
+
+def fill_units(buffer: Buffer, position: int, stop: int, /) -> None:
+    """Write filler units from ``position`` to ``stop``."""
+    view = writable(buffer)
+    for at in range(position, _whole_units(view, position, stop), _NBYTES):
+        _UNIT.pack_into(view, at, *_FILLER)
+
+
+def read_units(
+    buffer: Buffer,
+    position: int,
+    stop: int,
+    physical_offsets: Buffer,
+    sizes: Buffer,
+    tags_codes: Buffer,
+    /,
+) -> int:
+    """Decode units into the arrays; return how many."""
+    view = readable(buffer)
+    stop = _whole_units(view, position, stop)
+    offsets = Integers(physical_offsets, "q", "physical_offsets", writes=True)
+    lengths = Integers(sizes, "i", "sizes", writes=True)
+    codes = Integers(tags_codes, "q", "tags_codes", writes=True)
+    count = min(check_lengths(offsets, lengths, codes), (stop - position) // _NBYTES)
+    for i in range(count):
+        offsets[i], lengths[i], codes[i] = _UNIT.unpack_from(view, position + i * _NBYTES)
+    return count
+
+
+def scan_units(
+    buffer: Buffer, position: int, stop: int, last_end: int, log_end: int, /
+) -> tuple[int, int, int]:
+    """Walk good units; return where the walk ended, the end of the last message, and why."""
+    view = readable(buffer)
+    check_int64(last_end, log_end)
+    stop = _whole_units(view, position, stop)
+    for at in range(position, stop, _NBYTES):
+        unit = _UNIT.unpack_from(view, at)
+        offset, size, _ = unit
+        if unit == _UNWRITTEN:
+            return at, last_end, KernelStatus.NO_UNIT
+        if unit == _FILLER:
+            if last_end >= 0:
+                return at, last_end, KernelStatus.BAD_UNIT
+            continue
+        if offset < max(0, last_end) or size <= 0 or offset + size > log_end:
+            return at, last_end, KernelStatus.BAD_UNIT
+        last_end = offset + size
+    return stop, last_end, RecordStatus.END
+
+
+def find_unit(buffer: Buffer, position: int, stop: int, physical_offset: int, /) -> int:
+    """Position of the first unit at or behind ``physical_offset``, ``stop`` when there is none."""
+    view = readable(buffer)
+    check_int64(physical_offset)
+    stop = _whole_units(view, position, stop)
+    low, high = 0, (stop - position) // _NBYTES
+    while low < high:
+        middle = (low + high) // 2
+        unit = _UNIT.unpack_from(view, position + middle * _NBYTES)
+        if (-1 if unit == _FILLER else unit[0]) < physical_offset:
+            low = middle + 1
+        else:
+            high = middle
+    return position + low * _NBYTES
+
+
+def filter_units(
+    buffer: Buffer, position: int, stop: int, tags_codes: Buffer, out: Buffer, /
+) -> int:
+    """Numbers of the units with one of the tags codes; return how many."""
+    view = readable(buffer)
+    stop = _whole_units(view, position, stop)
+    wanted = frozenset(Integers(tags_codes, "q", "tags_codes"))
+    numbers = Integers(out, "q", "out", writes=True)
+    count = (stop - position) // _NBYTES
+    if len(numbers) < count:
+        raise ValueError(f"out has room for {len(numbers)} of {count} units")
+    found = 0
+    for number in range(count):
+        unit = _UNIT.unpack_from(view, position + number * _NBYTES)
+        if unit[2] in wanted and unit not in (_FILLER, _UNWRITTEN):
+            numbers[found] = number
+            found += 1
+    return found
+
+
+class _Limits(NamedTuple):
+    """When a batch is full: RocketMQ's ``batchFull``."""
+
+    max_count: int
+    max_nbytes: int
+    disk_below: int
+    max_disk_count: int
+    max_disk_nbytes: int
+
+    def full(self, offset: int, size: int, count: int, nbytes: int) -> bool:
+        if count == 0:
+            return False
+        if offset < self.disk_below:
+            return count >= self.max_disk_count or nbytes + size > self.max_disk_nbytes
+        return count >= self.max_count or nbytes + size > self.max_nbytes
+
+
+class _Log(NamedTuple):
+    """One segment of the commit log, and what its records must agree with."""
+
+    view: memoryview
+    stop: int
+    base_offset: int
+    segment_end: int
+    topic: bytes
+    queue_id: int
+    flags: int
+
+    def status(self, offset: int, size: int, queue_offset: int) -> int:
+        """Check the record at ``offset`` strictly, then against its unit."""
+        position = offset - self.base_offset
+        if position >= self.stop:
+            return RecordStatus.INCOMPLETE
+        status, _ = message.check_record(
+            self.view, position, self.stop, self.base_offset, self.segment_end, self.flags
+        )
+        if status == RecordStatus.BLANK:
+            return KernelStatus.MISMATCH
+        if status not in _READABLE_STATUSES:
+            return status
+        return (
+            KernelStatus.OK if self.agrees(position, size, queue_offset) else KernelStatus.MISMATCH
+        )
+
+    def agrees(self, position: int, size: int, queue_offset: int) -> bool:
+        row = bytearray(formats.PARSED_RECORD.nbytes)
+        message.scan_records(
+            self.view, position, self.stop, self.base_offset, self.segment_end, 0, row
+        )
+        names = (field.name for field in formats.PARSED_RECORD.fields)
+        record = dict(zip(names, formats.PARSED_RECORD.struct.unpack(row), strict=True))
+        if record["total_size"] != size:
+            return False
+        if not self.topic:
+            return True
+        topic_at = position + record["topic_at"]
+        return (
+            self.view[topic_at : topic_at + record["topic_nbytes"]] == self.topic
+            and record["queue_id"] == self.queue_id
+            and record["queue_offset"] == queue_offset
+            and record["sys_flag"] & formats.SYS_FLAG_TRANSACTION_MASK not in _UNQUEUED_TYPES
+        )
+
+
+def select_messages(
+    units: Buffer,
+    position: int,
+    stop: int,
+    queue_offset: int,
+    log: Buffer,
+    log_stop: int,
+    base_offset: int,
+    segment_end: int,
+    min_offset: int,
+    topic: bytes,
+    queue_id: int,
+    tags_codes: Buffer | None,
+    max_count: int,
+    max_nbytes: int,
+    disk_below: int,
+    max_disk_count: int,
+    max_disk_nbytes: int,
+    selected_nbytes: int,
+    selected_count: int,
+    flags: int,
+    out: Buffer,
+    /,
+) -> tuple[int, int, int, int, int]:
+    """Follow units into one log segment, as getMessage's loop does."""
+    view = readable(units)
+    stop = _whole_units(view, position, stop)
+    log_view = readable(log)
+    rows_view = writable(out)
+    if not 0 <= log_stop <= len(log_view):
+        raise ValueError(f"log_stop {log_stop} is outside a buffer of {len(log_view)} bytes")
+    if base_offset < 0 or not base_offset < segment_end:
+        raise ValueError(f"no segment from {base_offset} to {segment_end}")
+    segment = _Log(log_view, log_stop, base_offset, segment_end, topic, queue_id, flags)
+    limits = _Limits(max_count, max_nbytes, disk_below, max_disk_count, max_disk_nbytes)
+    wanted = None if tags_codes is None else frozenset(Integers(tags_codes, "q", "tags_codes"))
+    room = len(rows_view) // _ROW.size
+    rows, nbytes, reason, skip_below = 0, 0, 0, 0
+    while position < stop:
+        if rows == room:
+            return position, rows, nbytes, KernelStatus.OK, reason
+        unit = _UNIT.unpack_from(view, position)
+        offset, size, tags_code = unit
+        status = _unit_status(unit)
+        if status != KernelStatus.OK:
+            return position, rows, nbytes, status, reason
+        if offset >= skip_below:
+            if limits.full(offset, size, selected_count + rows, selected_nbytes + nbytes):
+                return position, rows, nbytes, KernelStatus.LIMIT, reason
+            if wanted is not None and not (
+                tags_code in wanted or tags_code <= formats.MAX_EXT_ADDRESS
+            ):
+                reason = GetMessageStatus.NO_MATCHED_MESSAGE
+            elif unit == _FILLER:
+                reason = GetMessageStatus.MESSAGE_WAS_REMOVING
+            elif offset < min_offset:
+                reason = GetMessageStatus.MESSAGE_WAS_REMOVING
+                segment_nbytes = segment_end - base_offset
+                skip_below = min(min_offset, offset - offset % segment_nbytes + segment_nbytes)
+            elif not base_offset <= offset < segment_end:
+                return position, rows, nbytes, KernelStatus.OTHER_SEGMENT, reason
+            else:
+                status = segment.status(offset, size, queue_offset)
+                if status != KernelStatus.OK:
+                    return position, rows, nbytes, status, reason
+                row = (offset - base_offset, queue_offset, tags_code, size, 0)
+                _ROW.pack_into(rows_view, rows * _ROW.size, *row)
+                rows += 1
+                nbytes += size
+        position += _NBYTES
+        queue_offset += 1
+    return position, rows, nbytes, RecordStatus.END, reason
+
+
+def _unit_status(unit: tuple[int, int, int]) -> int:
+    """OK, or why no message can be behind the unit."""
+    offset, size, _ = unit
+    if unit == _UNWRITTEN:
+        return KernelStatus.NO_UNIT
+    if offset < 0 or size <= 0 or offset + size > INT64_MAX:
+        return KernelStatus.BAD_UNIT
+    return KernelStatus.OK
