@@ -59,8 +59,8 @@ class MappedFile:
         self.wrote_position = file_size
         self.flushed_position = file_size
         self.allocated_position = 0
-        self._root = root
-        self._private = private
+        self.root = root
+        self.private = private
         self._mapping: Any = None  # guarded by: _lock
         self._fd: int | None = None  # guarded by: _lock
         self._closed = False
@@ -115,8 +115,8 @@ class MappedFile:
                 raise MappedFileError(
                     f"{self.path} has {size} bytes, fewer than the {self.file_size} it must have"
                 )
-            shared = self.writable and not self._private
-            if self._private:
+            shared = self.writable and not self.private
+            if self.private:
                 return kernels.mapping.Mapping(fd, self.file_size, True, True)
             return kernels.mapping.Mapping(fd, self.file_size, shared)
         finally:
@@ -126,8 +126,8 @@ class MappedFile:
     def _descriptor(self) -> int:
         if self._fd is not None:
             return self._fd
-        shared = self.writable and not self._private
-        return open_regular_file(self.path, READ_WRITE if shared else READ_ONLY, self._root)
+        shared = self.writable and not self.private
+        return open_regular_file(self.path, READ_WRITE if shared else READ_ONLY, self.root)
 
     def keep_descriptor(self) -> None:
         """Hold one descriptor from now to ``close``, so that no write error of the file is missed."""
@@ -203,3 +203,31 @@ class MappedFile:
 
     def __repr__(self) -> str:
         return f"MappedFile({str(self.path)!r}, {self.file_from_offset}, {self.file_size})"
+
+
+class MemoryFile:
+    """A file of zeros that exists in memory only; stands in for a derived file that is not on disk."""
+
+    def __init__(self, name: Path, file_from_offset: int, file_size: int) -> None:
+        self.path = name
+        self.file_from_offset = file_from_offset
+        self.file_size = file_size
+        self.wrote_position = 0
+        self.mapping: Any = kernels.mapping.Mapping(-1, file_size, True, True)
+
+    @property
+    def end_offset(self) -> int:
+        """Queue offset behind the file's last byte."""
+        return self.file_from_offset + self.file_size
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every byte has been written."""
+        return self.wrote_position >= self.file_size
+
+    def release_mapping(self) -> None:
+        """Keep it: there is no disk to read it back from."""
+
+    def close(self) -> None:
+        """Close; the memory is freed when the last view of it is released."""
+        self.mapping.close()

@@ -171,13 +171,21 @@ class MappedFileQueue:
 
         Raises ``StoreFullError`` without room; the queue is then unchanged.
         """
+        file = self.create_spare(file_from_offset, allocated=allocated)
+        self.append(file)
+        return file
+
+    def create_spare(self, file_from_offset: int, *, allocated: int) -> MappedFile:
+        """Create a file without appending it yet (see ``append``)."""
         make_directories(self.directory, self._root)
         path = self.directory / formats.offset_to_file_name(file_from_offset)
-        file = MappedFile.create(
+        return MappedFile.create(
             path, file_from_offset, self.file_size, self._root, allocated=allocated
         )
+
+    def append(self, file: MappedFile) -> None:
+        """Append a file that was created as a spare."""
         self._replace((*self._files, file))
-        return file
 
     def truncate_dirty_files(self, offset: int) -> list[MappedFile]:
         """Set positions to ``offset``; return (and forget) the files that start behind it."""

@@ -61,16 +61,17 @@ class StoreCheckpoint:
         """Replace the file durably; return the CRC-32 of its content (signed 32 bits)."""
         content = self.to_bytes()
         write_file(path, content)
-        return content_crc(content)
+        return signed_crc(content)
 
     def replace(self, **changes: int) -> StoreCheckpoint:
         """Return a copy with other values."""
         return replace(self, **changes)
 
 
-def content_crc(content: bytes) -> int:
-    """CRC-32 of a checkpoint file as a signed 32-bit number."""
-    return int.from_bytes(zlib.crc32(content).to_bytes(4, "big"), "big", signed=True)
+def signed_crc(content: bytes) -> int:
+    """CRC-32 of ``content`` as a signed 32-bit number."""
+    crc = zlib.crc32(content)
+    return crc - (1 << 32) if crc >> 31 else crc
 
 
 def read_bytes(path: Path, root: Path) -> bytes:

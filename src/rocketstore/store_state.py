@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import os
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from rocketstore import formats
 from rocketstore.durable_file import READ_ONLY, open_regular_file, write_file
+from rocketstore.store_checkpoint import signed_crc
 
 _LAYOUT = formats.STORE_STATE
-
-
-def signed_crc(content: bytes) -> int:
-    """CRC-32 of ``content`` as a signed 32-bit number."""
-    crc = zlib.crc32(content)
-    return crc - (1 << 32) if crc >> 31 else crc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

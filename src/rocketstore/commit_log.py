@@ -1,0 +1,363 @@
+"""The commit log: its segments, reading a record by offset, and appending through the native appender."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from rocketstore import kernels
+from rocketstore.config import MessageStoreConfig
+from rocketstore.dialect import Dialect
+from rocketstore.errors import CorruptMessageError, MappedFileError
+from rocketstore.mapped_file import MappedFile
+from rocketstore.mapped_file_queue import MappedFileQueue
+from rocketstore.message import StoredMessage
+from rocketstore.status import RecordFlags, RecordStatus
+
+#: Disk blocks exist this far ahead of the write position.
+ALLOCATE_AHEAD_NBYTES = 64 * 1024 * 1024
+_COMPLETE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
+
+
+class LogWindow(NamedTuple):
+    """One segment as the record kernels take it."""
+
+    file: MappedFile
+    buffer: Any
+    base_offset: int
+    segment_end: int
+    stop: int
+
+
+class CommitLog:
+    """Reads records by physical offset.
+
+    Parameters
+    ----------
+    queue : MappedFileQueue
+        The segments, loaded.
+    end_offset : int
+        Physical offset behind the last record (a snapshot; see ``move_end``).
+    record_flags : int
+        ``RecordFlags`` of every strict check.
+
+    Notes
+    -----
+    Threading: any number of readers. Source: RocketMQ ``store/CommitLog.java``.
+    """
+
+    def __init__(self, queue: MappedFileQueue, end_offset: int, record_flags: int) -> None:
+        self.queue = queue
+        self.record_flags = record_flags
+        self._end_offset = end_offset
+        #: Offset of the first record; differs from the first file's start after a slave's take-over.
+        self.first_record_offset: int | None = None
+
+    @property
+    def segment_size(self) -> int:
+        """Bytes of a segment."""
+        return self.queue.file_size
+
+    @property
+    def min_offset(self) -> int:
+        """Offset of the first segment, -1 for an empty log."""
+        return self.queue.min_offset
+
+    @property
+    def max_offset(self) -> int:
+        """Offset behind the last record."""
+        return self._end_offset
+
+    def move_end(self, offset: int) -> None:
+        """Set the end of what is shown."""
+        self._end_offset = offset
+
+    def window(self, offset: int, stop_offset: int | None = None) -> LogWindow | None:
+        """Return the segment that holds ``offset``, readable up to ``stop_offset`` (default: the end)."""
+        file = self.queue.find_mapped_file_by_offset(offset)
+        if file is None:
+            return None
+        stop = self.max_offset if stop_offset is None else stop_offset
+        base = file.file_from_offset
+        return LogWindow(
+            file,
+            file.mapping,
+            base,
+            base + self.queue.file_size,
+            max(0, min(stop - base, file.file_size)),
+        )
+
+    def roll_next_file(self, offset: int) -> int:
+        """Offset of the segment behind the one that holds ``offset``."""
+        return offset + self.segment_size - offset % self.segment_size
+
+    def check(self, offset: int, *, extra_flags: int = 0) -> tuple[RecordStatus, int]:
+        """Strict check of the place ``offset``: status and bytes to skip."""
+        window = self.window(offset) if offset >= 0 else None
+        if window is None or offset - window.base_offset > window.stop:
+            return RecordStatus.END, 0
+        status, size = kernels.message.check_record(
+            window.buffer,
+            offset - window.base_offset,
+            window.stop,
+            window.base_offset,
+            window.segment_end,
+            self.record_flags | extra_flags,
+        )
+        return RecordStatus(status), size
+
+    def look_message_by_offset(self, offset: int) -> StoredMessage | None:
+        """Return the record at ``offset``; ``None`` when no record starts there.
+
+        Raises
+        ------
+        CorruptMessageError
+            When a record starts there by its own word but is damaged.
+        """
+        status, _ = self.check(offset)
+        if status in _COMPLETE:
+            return self.view(offset)
+        if status >= RecordStatus.FIRST_DAMAGE and self._claims(offset):
+            raise self.corruption(offset, status)
+        return None
+
+    def view(self, offset: int) -> StoredMessage:
+        """Return the record at ``offset``, which was checked before."""
+        window = self.window(offset)
+        if window is None:
+            raise MappedFileError(f"{self.queue.directory} has no file for offset {offset}")
+        return StoredMessage(
+            window.buffer, offset - window.base_offset, window.base_offset, window.segment_end
+        )
+
+    def _claims(self, offset: int) -> bool:
+        """Whether the bytes at ``offset`` carry a record's magic and this very offset."""
+        from rocketstore import formats
+
+        window = self.window(offset)
+        head = formats.RECORD_HEAD
+        if window is None or offset - window.base_offset + head.nbytes > window.stop:
+            return False
+        values = window.file.read(offset - window.base_offset, head.nbytes)
+        if len(values) < head.nbytes:
+            return False
+        fields = dict(zip((f.name for f in head.fields), head.struct.unpack(values), strict=True))
+        return (
+            fields["magic"] in (formats.MAGIC_V1, formats.MAGIC_V2)
+            and fields["physical_offset"] == offset
+        )
+
+    def corruption(self, offset: int, status: int) -> CorruptMessageError:
+        """Build the error for the damaged place ``offset``."""
+        file = self.queue.find_mapped_file_by_offset(offset)
+        path = file.path if file is not None else self.queue.directory
+        position = offset - (file.file_from_offset if file is not None else 0)
+        return CorruptMessageError(path, position, describe(status, offset))
+
+    def close(self) -> None:
+        """Close all segments; messages in use stay valid."""
+        self.queue.close()
+
+
+_REASONS = {
+    RecordStatus.END: "nothing is stored here",
+    RecordStatus.EMPTY: "zeros where a record should be",
+    RecordStatus.INCOMPLETE: "the record is longer than what is there to be read",
+    RecordStatus.GHOST: "a record that carries another, lower offset",
+    RecordStatus.NUL_PROPERTIES: "NULs in the properties",
+    RecordStatus.BAD_SIZE: "the total size is smaller than a record or larger than the segment's rest",
+    RecordStatus.BAD_MAGIC: "the magic is none of a record",
+    RecordStatus.BAD_BLANK: "an end-of-segment marker that does not span the segment's rest",
+    RecordStatus.BAD_PHYSICAL_OFFSET: "the record's own offset is not its place",
+    RecordStatus.BAD_QUEUE_ID: "the queue id is negative",
+    RecordStatus.BAD_QUEUE_OFFSET: "the queue offset is negative",
+    RecordStatus.BAD_BODY_LENGTH: "the body length does not fit the record",
+    RecordStatus.BAD_BODY_CRC: "the body's CRC-32 is not the stored one",
+    RecordStatus.BAD_TOPIC_LENGTH: "the topic length does not fit the record",
+    RecordStatus.BAD_TOPIC: "the topic begins or ends with NUL",
+    RecordStatus.BAD_PROPERTIES_LENGTH: "the properties length does not fit the record",
+    RecordStatus.BAD_LENGTH_SUM: "the inner lengths do not add up to the total size",
+    RecordStatus.BAD_PROPERTIES: "a stretch of the properties was overwritten with zeros",
+    RecordStatus.BAD_PROPERTY_CRC: "the record's CRC-32 property does not match its bytes",
+    RecordStatus.FAULT: "the file was shortened or its disk failed while it was read",
+}
+
+
+def describe(status: int, offset: int) -> str:
+    """Say in words what a strict check found at ``offset``."""
+    reason = _REASONS.get(RecordStatus(status), RecordStatus(status).name)
+    return f"log offset {offset}: {reason} ({RecordStatus(status).name})"
+
+
+def record_flags(config: MessageStoreConfig) -> int:
+    """Flags of the strict check under ``config``."""
+    flags = int(RecordFlags.CHECK_BODY_CRC)
+    if config.force_verify_prop_crc:
+        flags |= RecordFlags.REQUIRE_PROPERTY_CRC
+    elif config.enabled_append_prop_crc:
+        flags |= RecordFlags.CHECK_PROPERTY_CRC
+    return flags
+
+
+class WritableCommitLog(CommitLog):
+    """Appends; owns the native appender and gives it room.
+
+    Parameters
+    ----------
+    queue, end_offset, record_flags
+        As in ``CommitLog``.
+    config : MessageStoreConfig
+    dialect : Dialect
+    wait : callable or None
+        ``wait(end_offset) -> PutMessageStatus value`` of SYNC_FLUSH.
+    clock : callable or None
+        Epoch ms of every record; ``None`` reads the system's clock natively.
+    before_roll : callable or None
+        Called before a new segment is made (may block to let dispatch catch up).
+
+    Notes
+    -----
+    Threading: any number of putters; ``_roll_lock`` orders those that need a new segment or blocks.
+    """
+
+    def __init__(
+        self,
+        queue: MappedFileQueue,
+        end_offset: int,
+        record_flags: int,
+        config: MessageStoreConfig,
+        dialect: Dialect,
+        *,
+        wait: Callable[[int], int] | None,
+        clock: Callable[[], int] | None,
+        before_roll: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(queue, end_offset, record_flags)
+        self._roll_lock = threading.Lock()
+        self._before_roll = before_roll
+        self._base_offset = -1  # guarded by: _roll_lock
+        self._populated = 0  # guarded by: _roll_lock
+        self._spare: MappedFile | None = None  # guarded by: _roll_lock
+        self.appender = kernels.commit_log.Appender(
+            roll=self._roll,
+            extend=self._extend,
+            wait=wait,
+            clock=clock,
+            store_host=config.store_host,
+            broker_version=dialect.name,
+            max_message_size=config.max_message_size,
+            segment_nbytes=queue.file_size,
+            delay_ms=config.delay_ms,
+            append_property_crc=config.enabled_append_prop_crc,
+        )
+        last = queue.last()
+        if last is not None and not last.is_full:
+            self._attach(last)
+
+    @property
+    def max_offset(self) -> int:
+        """Offset behind the last published record."""
+        return max(self.appender.write_offset, self._end_offset)
+
+    def _attach(self, file: MappedFile) -> None:
+        file.keep_descriptor()
+        frontier = file.allocate(file.wrote_position + ALLOCATE_AHEAD_NBYTES)
+        self.appender.attach(file.mapping, file.file_from_offset, file.wrote_position, frontier)
+        self._base_offset = file.file_from_offset
+        self._populated = file.wrote_position
+
+    def _roll(self, needed_nbytes: int) -> None:
+        if self._before_roll is not None:
+            self._before_roll()
+        with self._roll_lock:
+            last = self.queue.last()
+            if last is not None and self._base_offset == last.file_from_offset:
+                full = self.appender.base_offset == self._base_offset and (
+                    self.appender.write_position >= self.segment_size
+                )
+                if not full:
+                    return  # another putter rolled in the meantime
+                last.wrote_position = last.file_size
+            start = last.end_offset if last is not None else 0
+            spare, self._spare = self._spare, None
+            if spare is None:
+                file = self.queue.create_file(start, allocated=ALLOCATE_AHEAD_NBYTES)
+            else:
+                file = spare
+                self.queue.append(spare)
+            self._attach(file)
+
+    def _extend(self, end_position: int) -> None:
+        with self._roll_lock:
+            last = self.queue.last()
+            if last is None or last.file_from_offset != self.appender.base_offset:
+                return
+            self.appender.set_frontier(last.allocate(end_position + ALLOCATE_AHEAD_NBYTES))
+
+    def allocate_ahead(self) -> bool:
+        """Keep blocks ``ALLOCATE_AHEAD_NBYTES`` ahead; True when some were added (for a service)."""
+        with self._roll_lock:
+            last = self.queue.last()
+            if last is None or last.file_from_offset != self.appender.base_offset:
+                return False
+            wanted = min(self.appender.write_position + ALLOCATE_AHEAD_NBYTES // 2, last.file_size)
+            if last.allocated_position >= wanted:
+                return False
+            self.appender.set_frontier(
+                last.allocate(self.appender.write_position + ALLOCATE_AHEAD_NBYTES)
+            )
+            return True
+
+    def populate_ahead(self, step_nbytes: int, ahead_nbytes: int) -> bool:
+        """Make the next ``step_nbytes`` of pages present, at most ``ahead_nbytes`` ahead; True if any."""
+        with self._roll_lock:
+            file = self.queue.last()
+            if file is None or file.file_from_offset != self._base_offset:
+                return False
+            written = self.appender.write_position
+            start = max(self._populated, written)
+            stop = min(start + step_nbytes, written + ahead_nbytes, file.allocated_position)
+            if stop <= start or not file.mapping.populate(start, stop - start):
+                return False
+            self._populated = stop
+            self.appender.set_populated(stop)
+            return stop - start == step_nbytes
+
+    def prepare_next(self) -> bool:
+        """Create the next segment once three quarters of this one are written; True when it was."""
+        with self._roll_lock:
+            last = self.queue.last()
+            if last is None or self._spare is not None:
+                return False
+            if self.appender.write_position < last.file_size - last.file_size // 4:
+                return False
+            self._spare = self.queue.create_spare(
+                last.end_offset, allocated=ALLOCATE_AHEAD_NBYTES
+            )
+            return True
+
+    def flush(self, offset: int) -> int:
+        """Sync the log up to ``offset`` (at most its end); return the flushed offset.
+
+        Raises ``OSError``; the error is final, see ``MappedFile.flush``.
+        """
+        offset = min(offset, self.max_offset)
+        for file in self.queue.files:
+            if file.end_offset <= self.queue.flushed_where:
+                continue
+            if file.file_from_offset >= offset:
+                break
+            file.flush(min(offset - file.file_from_offset, file.file_size))
+            self.queue.flushed_where = min(offset, file.end_offset)
+        return self.queue.flushed_where
+
+    def close(self) -> None:
+        """Release the appender, then the segments."""
+        self._end_offset = self.max_offset
+        self.appender.close()
+        with self._roll_lock:
+            spare, self._spare = self._spare, None
+        if spare is not None:
+            spare.destroy()
+        super().close()

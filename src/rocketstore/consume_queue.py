@@ -1,0 +1,371 @@
+"""ConsumeQueue: the units of one queue over its files, and the table of all queues of a store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rocketstore import formats, kernels
+from rocketstore.mapped_file import MappedFile, MemoryFile
+from rocketstore.mapped_file_queue import MappedFileQueue, list_directory
+from rocketstore.status import KernelStatus
+
+UNIT_NBYTES = formats.CONSUME_QUEUE_UNIT.nbytes
+#: Blocks are reserved this far ahead in a queue file.
+ALLOCATE_AHEAD_NBYTES = 64 * 1024
+_UNIT = formats.CONSUME_QUEUE_UNIT.struct
+
+
+class ConsumeQueue:
+    """The units of one (topic, queue id).
+
+    Parameters
+    ----------
+    topic : str
+    queue_id : int
+    queue : MappedFileQueue
+        Its files, loaded.
+    in_memory : bool
+        New units go to private copies and memory files; the disk stays as it is.
+
+    Attributes
+    ----------
+    min_index : int
+        Queue offset of the first unit whose message the log still has.
+    recovered_index, recovered_end : int
+        Queue offset behind the last good unit on disk, and the end of its record in the log (-1: none).
+
+    Notes
+    -----
+    Threading: readers need no lock; ``file_for_append`` and ``recover`` belong to the dispatching
+    thread. Source: RocketMQ ``store/ConsumeQueue.java``.
+    """
+
+    def __init__(
+        self, topic: str, queue_id: int, queue: MappedFileQueue, *, in_memory: bool = False
+    ) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.queue = queue
+        self.topic_bytes = topic.encode("utf-8", "surrogateescape")
+        self.min_index = 0
+        self.recovered_index = 0
+        self.recovered_end = -1
+        self.flushed_index = 0
+        self._in_memory = in_memory
+        self._next_index: Callable[[], int] | None = None
+        self._overlay: dict[int, Any] = {}
+
+    # --- bounds -------------------------------------------------------------------------------
+
+    @property
+    def units_per_file(self) -> int:
+        """Units in one file."""
+        return self.queue.file_size // UNIT_NBYTES
+
+    @property
+    def max_index(self) -> int:
+        """Queue offset of the next message."""
+        return self._next_index() if self._next_index is not None else self.recovered_index
+
+    def follow(self, next_index: Callable[[], int]) -> None:
+        """Take the queue's end from the dispatcher from now on."""
+        self._next_index = next_index
+
+    def correct_min_index(self, log_min_offset: int, *, keep_when_empty: bool) -> None:
+        """Set ``min_index`` to the first unit whose record starts at or behind ``log_min_offset``.
+
+        ``keep_when_empty``: leave it as it is when there is none (4.9), else the queue's end (5.x).
+        """
+        for file in self._all_files():
+            stop = self._readable(file)
+            position = kernels.consume_queue.find_unit(file.mapping, 0, stop, log_min_offset)
+            if position < stop:
+                self.min_index = (file.file_from_offset + position) // UNIT_NBYTES
+                return
+        if not keep_when_empty:
+            self.min_index = self.max_index
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def _all_files(self) -> list[MappedFile | MemoryFile]:
+        files: dict[int, MappedFile | MemoryFile] = {
+            file.file_from_offset: file for file in self.queue.files
+        }
+        files.update(self._overlay)
+        return [files[start] for start in sorted(files)]
+
+    def _readable(self, file: MappedFile | MemoryFile) -> int:
+        """Position behind the last unit of ``file``."""
+        end = self.max_index * UNIT_NBYTES - file.file_from_offset
+        return max(0, min(end, file.file_size))
+
+    def units_from(self, index: int) -> tuple[Any, int, int] | None:
+        """Return (buffer, position, stop) of the units from ``index`` to the end of its file.
+
+        ``None`` when ``index`` lies outside the queue or its file is gone.
+        """
+        if index < 0 or index >= self.max_index:
+            return None
+        offset = index * UNIT_NBYTES
+        start = offset - offset % self.queue.file_size
+        file = self._overlay.get(start) or self.queue.find_mapped_file_by_offset(offset)
+        if file is None:
+            return None
+        return file.mapping, offset - file.file_from_offset, self._readable(file)
+
+    def unit(self, index: int) -> tuple[int, int, int] | None:
+        """Return (physical offset, size, tags code) of one unit; ``None`` for a filler or no unit."""
+        found = self.units_from(index)
+        if found is None:
+            return None
+        buffer, position, stop = found
+        if position + UNIT_NBYTES > stop:
+            return None
+        physical_offset, size, tags_code = _UNIT.unpack_from(buffer, position)
+        if size == formats.FILLER_UNIT_SIZE and physical_offset == 0:
+            return None
+        return physical_offset, size, tags_code
+
+    def files(self) -> list[MappedFile | MemoryFile]:
+        """The files that hold units, ascending; memory copies in place of theirs."""
+        return [file for file in self._all_files() if self._readable(file) > 0]
+
+    def readable_units(self, file: MappedFile | MemoryFile) -> int:
+        """Number of units in ``file``."""
+        return self._readable(file) // UNIT_NBYTES
+
+    def view(self) -> Iterator[tuple[int, Any, int]]:
+        """Yield (first queue offset, buffer, units) of every file."""
+        for file in self.files():
+            yield file.file_from_offset // UNIT_NBYTES, file.mapping, self.readable_units(file)
+
+    # --- loading ------------------------------------------------------------------------------
+
+    def recover(self, log_end: int, *, whole: bool) -> KernelStatus:
+        """Find the last good unit: offsets ascending, inside the log.
+
+        Parameters
+        ----------
+        log_end : int
+            Units of records that end behind it are not good.
+        whole : bool
+            Walk every file; otherwise the last three, as RocketMQ does.
+
+        Returns
+        -------
+        KernelStatus
+            What ended the walk: NO_UNIT (zeros), OK (all units good), BAD_UNIT.
+        """
+        files = self.queue.files if whole else self.queue.files[-3:]
+        last_end, index, status = -1, 0, KernelStatus.OK
+        for file in files:
+            position, last_end, code = kernels.consume_queue.scan_units(
+                file.mapping, 0, file.file_size - file.file_size % UNIT_NBYTES, last_end, log_end
+            )
+            if position or not index:
+                index = (file.file_from_offset + position) // UNIT_NBYTES
+            if position < file.file_size - file.file_size % UNIT_NBYTES:
+                status = KernelStatus(code)
+                break
+        self.recovered_index = index if last_end >= 0 else 0
+        self.recovered_end = last_end
+        self.flushed_index = self.recovered_index
+        return status
+
+    # --- appending ----------------------------------------------------------------------------
+
+    def file_for_append(self, index: int) -> MappedFile | MemoryFile:
+        """Return the file that takes unit ``index``, made when it is missing.
+
+        Raises ``StoreFullError`` without room for it.
+        """
+        offset = index * UNIT_NBYTES
+        start = offset - offset % self.queue.file_size
+        if self._in_memory:
+            return self._memory_file(start)
+        file = self.queue.find_mapped_file_by_offset(offset)
+        if file is None:
+            file = self.queue.create_file(start, allocated=ALLOCATE_AHEAD_NBYTES)
+            file.mapping.advise("random")
+        return file
+
+    def _memory_file(self, start: int) -> MappedFile | MemoryFile:
+        file = self._overlay.get(start)
+        if file is None:
+            disk = self.queue.find_mapped_file_by_offset(start)
+            if disk is not None and disk.file_size == self.queue.file_size:
+                file = MappedFile(
+                    disk.path, start, disk.file_size, disk.root, writable=True, private=True
+                )
+            else:
+                name = self.queue.directory / formats.offset_to_file_name(start)
+                file = MemoryFile(name, start, self.queue.file_size)
+            self._overlay[start] = file
+        return file
+
+    def clear_behind(self) -> None:
+        """Write zeros over whatever lies behind the last good unit, so that it never comes back (D-12)."""
+        end = self.recovered_index * UNIT_NBYTES
+        for file in self.queue.truncate_dirty_files(end):
+            file.destroy()
+        last = self.queue.last()
+        if last is None:
+            return
+        if self.recovered_index == 0:
+            self.queue.remove([last])
+            last.destroy()
+            return
+        position = end - last.file_from_offset
+        if any(last.read(position, last.file_size - position)):
+            last.allocate(last.file_size)
+            memoryview(last.mapping)[position:] = bytes(last.file_size - position)
+            last.flushed_position = position
+            last.flush(last.file_size)
+        last.wrote_position = last.flushed_position = position
+
+    def flush(self, end_index: int) -> None:
+        """Sync all units below ``end_index``. Raises ``OSError``; the error is final."""
+        end = end_index * UNIT_NBYTES
+        for file in self.queue.files:
+            if file.end_offset <= self.flushed_index * UNIT_NBYTES:
+                continue
+            if file.file_from_offset >= end:
+                break
+            position = min(end - file.file_from_offset, file.file_size)
+            start = max(0, self.flushed_index * UNIT_NBYTES - file.file_from_offset)
+            file.flushed_position = start
+            file.flush(position)
+            file.wrote_position = position
+        self.flushed_index = max(self.flushed_index, end_index)
+
+    def close(self) -> None:
+        """Close all files."""
+        for file in self._overlay.values():
+            file.close()
+        self.queue.close()
+
+    def __repr__(self) -> str:
+        return f"ConsumeQueue({self.topic!r}, {self.queue_id}, {self.min_index}..{self.max_index})"
+
+
+class ConsumeQueueTable:
+    """All consume queues of a store.
+
+    Parameters
+    ----------
+    directory : Path
+        ``consumequeue``.
+    file_size : int
+        Bytes of a queue file.
+    root : Path
+        The store's root.
+    writable, in_memory : bool
+        As in ``MappedFileQueue`` and ``ConsumeQueue``.
+    """
+
+    def __init__(
+        self, directory: Path, file_size: int, root: Path, *, writable: bool, in_memory: bool = False
+    ) -> None:
+        self.directory = directory
+        self.file_size = file_size
+        self.skipped: list[Path] = []
+        self._root = root
+        self._writable = writable
+        self._in_memory = in_memory
+        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+
+    def load(self) -> None:
+        """Open every ``<topic>/<queue id>`` folder; what has another name is listed in ``skipped``."""
+        for topic_directory, queue_directory in queue_directories(self.directory, self.skipped):
+            topic, queue_id = topic_directory.name, int(queue_directory.name)
+            listing = list_directory(queue_directory, self._root)
+            self.skipped += listing.foreign
+            queue = self._new(topic, queue_id)
+            listing.files = [
+                (offset, path, size)
+                for offset, path, size in listing.files
+                if size >= self.file_size and offset % self.file_size == 0
+            ]
+            queue.queue.load(listing)
+            self._queues[topic, queue_id] = queue
+
+    def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
+        files = MappedFileQueue(
+            self.directory / topic / str(queue_id),
+            self.file_size,
+            self._root,
+            writable=self._writable,
+        )
+        return ConsumeQueue(topic, queue_id, files, in_memory=self._in_memory)
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """Return the queue, ``None`` when there is none; never creates one (D-36)."""
+        return self._queues.get((topic, queue_id))
+
+    def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Return the queue, new and empty when there is none (for dispatch)."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            queue = self._new(topic, queue_id)
+            self._queues = {**self._queues, (topic, queue_id): queue}
+        return queue
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        return iter(list(self._queues.values()))
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def topics(self) -> list[str]:
+        """Topics that have a queue, sorted."""
+        return sorted({topic for topic, _ in self._queues})
+
+    def queue_ids(self, topic: str) -> list[int]:
+        """Queue ids of ``topic``, sorted."""
+        return sorted(queue_id for name, queue_id in self._queues if name == topic)
+
+    def forget(self, queue: ConsumeQueue) -> None:
+        """Drop a queue from the table (its files are the caller's)."""
+        self._queues = {key: kept for key, kept in self._queues.items() if kept is not queue}
+
+    def close(self) -> None:
+        """Close every queue."""
+        for queue in self:
+            queue.close()
+
+
+def queue_directories(directory: Path, skipped: list[Path]) -> Iterator[tuple[Path, Path]]:
+    """Yield (topic folder, queue folder) of a ``consumequeue`` folder; other entries go to ``skipped``."""
+    for topic_directory in _entries(directory):
+        if not is_topic_name(topic_directory.name) or not topic_directory.is_dir():
+            skipped.append(topic_directory)
+            continue
+        for queue_directory in _entries(topic_directory):
+            if is_queue_id(queue_directory.name) and queue_directory.is_dir():
+                yield topic_directory, queue_directory
+            else:
+                skipped.append(queue_directory)
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory / name for name in os.listdir(directory))
+    except FileNotFoundError:
+        return []
+
+
+def is_queue_id(name: str) -> bool:
+    """Whether a folder name is a queue id as RocketMQ writes it: 0 .. 2**31 - 1 without leading zeros."""
+    if not (name.isascii() and name.isdigit()) or (len(name) > 1 and name[0] == "0"):
+        return False
+    return int(name) < 2**31
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether a folder name can be a topic: UTF-8 text without control characters, not ``.`` or ``..``."""
+    if name in (".", "..") or any(ord(c) < 0x20 or ord(c) == 0x7F for c in name):
+        return False
+    return not any(0xD800 <= ord(c) < 0xE000 for c in name)

@@ -1,0 +1,290 @@
+"""Dispatch: the kernel's ``Dispatcher`` with the queue and index files it asks for."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rocketstore import formats, kernels
+from rocketstore.commit_log import CommitLog
+from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue, ConsumeQueueTable
+from rocketstore.index_file import IndexFile
+from rocketstore.index_service import IndexService
+from rocketstore.mapped_file import MappedFile
+from rocketstore.status import KernelStatus, RecordFlags, RecordStatus
+
+_log = logging.getLogger(__name__)
+#: Queue files mapped for appending at one time (a process may have 65,530 mappings in all).
+MAX_PINNED_QUEUE_FILES = 20_000
+BATCH_COUNT = 4096
+
+
+@dataclass
+class DispatchNotes:
+    """What dispatch came across that a user may want to know.
+
+    Attributes
+    ----------
+    gaps : list of (topic, queue id, first missing queue offset, next queue offset)
+        Queue offsets that no record carries; filled with filler units.
+    refused : list of (topic, queue id, queue offset, physical offset)
+        Records whose queue offset cannot be right; they stay readable by physical offset.
+    """
+
+    gaps: list[tuple[str, int, int, int]] = field(default_factory=list)
+    refused: list[tuple[str, int, int, int]] = field(default_factory=list)
+
+
+class CommitLogDispatcher:
+    """Builds queues and index from the log, in log order.
+
+    Parameters
+    ----------
+    log : CommitLog
+    queues : ConsumeQueueTable
+    index : IndexService or None
+        ``None`` when no index is built.
+    index_tags : bool
+        Put one entry per tag (5.4 and later).
+    delay_ms : tuple of int
+        Delay levels.
+
+    Notes
+    -----
+    Threading: one thread at a time calls ``dispatch_until``; positions may be read by all.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: ConsumeQueueTable,
+        index: IndexService | None,
+        *,
+        index_tags: bool,
+        delay_ms: tuple[int, ...],
+        start_offset: int,
+        indexed_offset: int,
+    ) -> None:
+        self.log = log
+        self.queues = queues
+        self.index = index
+        self.notes = DispatchNotes()
+        self.kernel = kernels.reput.Dispatcher(
+            index_enable=index is not None, index_tags=index_tags, delay_ms=delay_ms
+        )
+        self._reput_offset = start_offset
+        self._pinned: OrderedDict[tuple[str, int], None] = OrderedDict()
+        for queue in queues:
+            self._register(queue, queue.recovered_index, queue.recovered_end)
+        if index is not None:
+            self._attach_index(index.last_for_append(), indexed_offset)
+
+    # --- positions ----------------------------------------------------------------------------
+
+    @property
+    def reput_offset(self) -> int:
+        """Everything in front of this physical offset is dispatched."""
+        return self._reput_offset
+
+    @property
+    def indexed_offset(self) -> int:
+        """Keys of all records in front of this physical offset are in the index."""
+        return int(self.kernel.indexed_offset)
+
+    # --- dispatching --------------------------------------------------------------------------
+
+    def dispatch_until(self, stop_offset: int, *, max_records: int | None = None) -> RecordStatus:
+        """Dispatch records up to ``stop_offset`` (or a bounded number of them).
+
+        Returns
+        -------
+        RecordStatus
+            END when ``stop_offset`` was reached, OK when ``max_records`` was, else what stands at
+            ``reput_offset`` and stopped the dispatch (damage, EMPTY, INCOMPLETE).
+
+        Raises
+        ------
+        StoreFullError
+            No room for a queue or index file; call again later, nothing is lost or done twice.
+        """
+        left = max_records if max_records is not None else -1
+        while self._reput_offset < stop_offset:
+            window = self.log.window(self._reput_offset, stop_offset)
+            if window is None:
+                return RecordStatus.END
+            before = self.kernel.dispatched_count
+            count = BATCH_COUNT if left < 0 else min(BATCH_COUNT, left)
+            position, status = self.kernel.dispatch(
+                window.buffer,
+                self._reput_offset - window.base_offset,
+                window.stop,
+                window.base_offset,
+                window.segment_end,
+                count,
+            )
+            self._reput_offset = window.base_offset + position
+            if left >= 0:
+                left -= self.kernel.dispatched_count - before
+            if status == RecordStatus.BLANK or self._reput_offset == window.segment_end:
+                self._reput_offset = window.segment_end
+            elif status == RecordStatus.END:
+                break
+            elif status != RecordStatus.OK and not self._serve(status):
+                return RecordStatus(status)
+            if left == 0:
+                return RecordStatus.OK
+        return RecordStatus.END
+
+    def skip_to(self, offset: int) -> None:
+        """Go on at ``offset`` (behind a damaged stretch)."""
+        self._reput_offset = offset
+
+    def _serve(self, status: int) -> bool:
+        """Give the kernel what it asked for; False when it asked for nothing."""
+        if status == KernelStatus.NEED_INDEX:
+            assert self.index is not None
+            self._attach_index(self.index.roll(), None)
+            return True
+        if status not in (KernelStatus.NEED_QUEUE, KernelStatus.QUEUE_GAP):
+            return False
+        topic_bytes, queue_id, queue_offset = self.kernel.stalled
+        queue = self.queues.get_or_create(topic_bytes.decode("utf-8"), queue_id)
+        handle = self.kernel.handle(topic_bytes, queue_id)
+        next_index = self.kernel.next_index(handle) if handle >= 0 else 0
+        if handle < 0 or (next_index == 0 and queue_offset > 0):
+            self._start_queue(queue, queue_offset)
+        elif status == KernelStatus.NEED_QUEUE:
+            self._register(
+                queue, next_index, self.kernel.max_physical_offset(handle), attach=True
+            )
+        else:
+            self._fill_gap(queue, handle, next_index, queue_offset)
+        return True
+
+    # --- queues -------------------------------------------------------------------------------
+
+    def _register(
+        self, queue: ConsumeQueue, next_index: int, max_physical_offset: int, *, attach: bool = False
+    ) -> int:
+        """Tell the kernel of a queue; with ``attach`` also its file for the next unit."""
+        mapping, first = None, next_index
+        if attach:
+            file = queue.file_for_append(next_index)
+            mapping, first = file.mapping, file.file_from_offset // UNIT_NBYTES
+            self._pin(queue)
+        handle = self.kernel.set_queue(
+            queue.topic_bytes, queue.queue_id, mapping, first, next_index, max_physical_offset
+        )
+        queue.follow(lambda: self.kernel.next_index(handle))
+        return int(handle)
+
+    def _start_queue(self, queue: ConsumeQueue, queue_offset: int) -> None:
+        """Begin an empty queue at ``queue_offset``; units in front of it in its file are fillers."""
+        if not self._is_plausible(queue, queue_offset, 0, -1):
+            return
+        start = queue_offset - queue_offset % queue.units_per_file
+        self._fill(queue, start, queue_offset)
+        queue.min_index = queue_offset
+        self._register(queue, queue_offset, -1, attach=True)
+
+    def _fill_gap(
+        self, queue: ConsumeQueue, handle: int, next_index: int, queue_offset: int
+    ) -> None:
+        """Fill missing queue offsets, so that every later unit stands at its own number (D-14)."""
+        last_end = self.kernel.max_physical_offset(handle)
+        if not self._is_plausible(queue, queue_offset, next_index, last_end):
+            return
+        _log.warning(
+            "%s queue %d lacks the queue offsets %d to %d",
+            queue.topic, queue.queue_id, next_index, queue_offset - 1,
+        )  # fmt: skip
+        self.notes.gaps.append((queue.topic, queue.queue_id, next_index, queue_offset))
+        self._fill(queue, next_index, queue_offset)
+        self._register(queue, queue_offset, last_end, attach=True)
+
+    def _fill(self, queue: ConsumeQueue, index: int, stop_index: int) -> None:
+        while index < stop_index:
+            file = queue.file_for_append(index)
+            first = file.file_from_offset // UNIT_NBYTES
+            stop = min(stop_index, first + queue.units_per_file)
+            if isinstance(file, MappedFile) and not file.private:
+                file.allocate((stop - first) * UNIT_NBYTES)
+            kernels.consume_queue.fill_units(
+                file.mapping, (index - first) * UNIT_NBYTES, (stop - first) * UNIT_NBYTES
+            )
+            index = stop
+
+    def _is_plausible(
+        self, queue: ConsumeQueue, queue_offset: int, next_index: int, last_end: int
+    ) -> bool:
+        """Whether so many messages can be missing; if not, note the record and pass over its unit.
+
+        Every missing message took at least a shortest record between the queue's last record (or the
+        log's start, unless the log's head is gone) and this one.
+        """
+        place = self._reput_offset
+        start = max(last_end, 0)
+        head_is_gone = last_end < 0 and self.log.min_offset > 0
+        most = (place - start) // formats.RECORD_MIN_NBYTES
+        if head_is_gone:
+            most = place // formats.RECORD_MIN_NBYTES
+        if queue_offset - next_index <= most:
+            return True
+        _log.warning(
+            "the record at log offset %d claims queue offset %d of %s queue %d, which cannot be: "
+            "the queue ends at %d; it is readable by its log offset only",
+            place, queue_offset, queue.topic, queue.queue_id, next_index,
+        )  # fmt: skip
+        self.notes.refused.append((queue.topic, queue.queue_id, queue_offset, place))
+        _, size = self.log.check(place)
+        handle = self.kernel.handle(queue.topic_bytes, queue.queue_id)
+        end = self.kernel.next_index(handle) if handle >= 0 else 0
+        self._register(queue, end, place + size)
+        return False
+
+    def _pin(self, queue: ConsumeQueue) -> None:
+        """Keep the number of pinned queue files under the limit by releasing the oldest."""
+        key = (queue.topic, queue.queue_id)
+        self._pinned[key] = None
+        self._pinned.move_to_end(key)
+        while len(self._pinned) > MAX_PINNED_QUEUE_FILES:
+            topic, queue_id = self._pinned.popitem(last=False)[0]
+            other = self.queues.get(topic, queue_id)
+            if other is None:
+                continue
+            handle = self.kernel.handle(other.topic_bytes, queue_id)
+            next_index = self.kernel.next_index(handle)
+            self._register(other, next_index, self.kernel.max_physical_offset(handle))
+            for file in other.files()[-1:]:
+                file.release_mapping()
+
+    # --- index --------------------------------------------------------------------------------
+
+    def _attach_index(self, file: IndexFile | None, indexed_offset: int | None) -> None:
+        offset = self.kernel.indexed_offset if indexed_offset is None else indexed_offset
+        if file is None:
+            assert self.index is not None
+            self.kernel.set_index(None, self.index.slots, self.index.entries, offset)
+        else:
+            self.kernel.set_index(file.buffer, file.slots, file.entries, offset)
+
+    def close(self) -> None:
+        """Release every buffer. The positions of queues stay readable."""
+        ends = {}
+        for queue in self.queues:
+            ends[queue] = queue.max_index
+        self.kernel.close()
+        for queue, end in ends.items():
+            queue.recovered_index = end
+            queue.follow(_constant(end))
+
+
+def _constant(value: int) -> Callable[[], int]:
+    return lambda: value
+
+
+def record_scan_flags(flags: int) -> int:
+    """Flags of a scan that also looks at properties."""
+    return flags | int(RecordFlags.PARSE_PROPERTIES)

@@ -1,0 +1,59 @@
+"""Subscription by tags: ``"TagA || TagB"``."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+from rocketstore import kernels
+
+
+class TagFilter:
+    """Passes messages whose tag is one of those named.
+
+    Parameters
+    ----------
+    expression : str
+        Tags separated by ``||``; ``"*"`` or an empty text passes everything.
+    exact : bool
+        Compare the message's own TAGS after the hash; RocketMQ's store leaves that to the consumer, so
+        hash collisions pass when it is False.
+
+    Notes
+    -----
+    Source: RocketMQ ``store/DefaultMessageFilter.java``, ``common/filter/FilterAPI.java``.
+    """
+
+    def __init__(self, expression: str = "*", *, exact: bool = True) -> None:
+        if not isinstance(expression, str):
+            raise TypeError(f"expression must be str, not {type(expression).__name__}")
+        self.expression = expression
+        self.exact = exact
+        tags = [tag.strip() for tag in expression.split("||")]
+        self.tags = frozenset(tag for tag in tags if tag)
+        if not self.tags or expression.strip() == "*":
+            self.tags = frozenset()
+        self._codes = frozenset(
+            kernels.message.string_hash_code(tag.encode("utf-8", "replace")) for tag in self.tags
+        )
+
+    @property
+    def passes_all(self) -> bool:
+        """Whether every message passes."""
+        return not self.tags
+
+    @property
+    def tags_codes(self) -> bytes | None:
+        """The codes as int64 in the machine's order, ``None`` when all pass."""
+        return None if self.passes_all else array("q", sorted(self._codes)).tobytes()
+
+    def is_matched_by_consume_queue(self, tags_code: int | None, ext: Any = None) -> bool:
+        """Compare the unit's code; an unknown code passes."""
+        return self.passes_all or tags_code is None or tags_code in self._codes
+
+    def is_matched_by_commit_log(self, message: Any) -> bool:
+        """Compare the tag itself when ``exact``."""
+        return self.passes_all or not self.exact or message.tags in self.tags
+
+    def __repr__(self) -> str:
+        return f"TagFilter({self.expression!r})"

@@ -1,0 +1,252 @@
+"""``getMessage``: statuses, batch limits and filters over one queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+from rocketstore import formats, kernels
+from rocketstore.commit_log import CommitLog, LogWindow
+from rocketstore.config import MessageStoreConfig
+from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue
+from rocketstore.message import StoredMessage
+from rocketstore.status import GetMessageStatus, KernelStatus, RecordStatus
+
+if TYPE_CHECKING:
+    from rocketstore.filter import MessageFilter
+
+_ROW = formats.SELECTED_MESSAGE
+_UNIT = formats.CONSUME_QUEUE_UNIT.struct
+
+
+class MessageList(Sequence[StoredMessage]):
+    """Selected messages; each ``StoredMessage`` is made when it is asked for."""
+
+    __slots__ = ("_parts", "_count")
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[LogWindow, bytes]] = []
+        self._count = 0
+
+    def add(self, window: LogWindow, rows: bytes) -> None:
+        """Append rows of ``formats.SELECTED_MESSAGE`` whose records lie in ``window``."""
+        self._parts.append((window, rows))
+        self._count += len(rows) // _ROW.nbytes
+
+    def drop_last(self) -> None:
+        """Take back the last message added (the last part then holds just that one)."""
+        _, rows = self._parts.pop()
+        self._count -= len(rows) // _ROW.nbytes
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> StoredMessage: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[StoredMessage]: ...
+    def __getitem__(self, index: int | slice) -> StoredMessage | list[StoredMessage]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(self._count))]
+        if index < 0:
+            index += self._count
+        if not 0 <= index < self._count:
+            raise IndexError("message index out of range")
+        for window, rows in self._parts:
+            count = len(rows) // _ROW.nbytes
+            if index < count:
+                position = _ROW.struct.unpack_from(rows, index * _ROW.nbytes)[0]
+                return StoredMessage(
+                    window.buffer, position, window.base_offset, window.segment_end
+                )
+            index -= count
+        raise IndexError("message index out of range")
+
+    def __repr__(self) -> str:
+        return f"<{self._count} messages>"
+
+
+class GetMessageResult(NamedTuple):
+    """Answer of ``get_message``.
+
+    ``next_begin_offset`` is where the next pull goes on; ``min_offset`` and ``max_offset`` bound the
+    queue; ``messages`` are in queue order.
+    """
+
+    status: GetMessageStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    messages: Sequence[StoredMessage]
+
+
+class BatchLimits(NamedTuple):
+    """Limits of one ``get_message`` call; see ``MessageStoreConfig``."""
+
+    memory_nbytes: int
+    memory_count: int
+    disk_nbytes: int
+    disk_count: int
+    filter_nbytes: int
+    memory_window_nbytes: int
+
+    @classmethod
+    def of(cls, config: MessageStoreConfig) -> BatchLimits:
+        """Limits of a configuration on this machine."""
+        import os
+
+        try:
+            ram = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        except (AttributeError, ValueError, OSError):
+            ram = 8 << 30
+        return cls(
+            config.max_transfer_bytes_on_message_in_memory,
+            config.max_transfer_count_on_message_in_memory,
+            config.max_transfer_bytes_on_message_in_disk,
+            config.max_transfer_count_on_message_in_disk,
+            config.max_filter_message_size,
+            int(ram * config.access_message_in_memory_max_ratio / 100),
+        )
+
+
+def bounds_status(
+    offset: int, min_offset: int, max_offset: int
+) -> tuple[GetMessageStatus, int] | None:
+    """Status and next offset for an ``offset`` outside the queue, ``None`` inside."""
+    if max_offset == 0:
+        return GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0
+    if offset < min_offset:
+        return GetMessageStatus.OFFSET_TOO_SMALL, min_offset
+    if offset == max_offset:
+        return GetMessageStatus.OFFSET_OVERFLOW_ONE, offset
+    if offset > max_offset:
+        return GetMessageStatus.OFFSET_OVERFLOW_BADLY, max_offset
+    return None
+
+
+class Selection:
+    """One run of the getMessage loop over the units of one queue file.
+
+    Parameters
+    ----------
+    log : CommitLog
+    queue : ConsumeQueue
+    limits : BatchLimits
+    max_count : int
+        Messages asked for.
+    tags_codes : bytes or None
+        int64 codes that pass, ``None`` for all.
+    message_filter : MessageFilter or None
+        Asked for every message besides, when it is more than a set of tags codes.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queue: ConsumeQueue,
+        limits: BatchLimits,
+        max_count: int,
+        tags_codes: bytes | None,
+        message_filter: MessageFilter | None,
+    ) -> None:
+        self.messages = MessageList()
+        self._log = log
+        self._queue = queue
+        self._limits = limits
+        self._max_count = max_count
+        self._codes = tags_codes
+        self._filter = message_filter
+        self._nbytes = 0
+        self._reason = GetMessageStatus.NO_MATCHED_MESSAGE
+        room = min(max_count, max(limits.memory_count, limits.disk_count))
+        self._out = bytearray(max(1, min(room, 1024)) * _ROW.nbytes)
+
+    def run(self, offset: int) -> tuple[GetMessageStatus, int]:
+        """Collect messages from queue offset ``offset``; return status and next offset.
+
+        Raises ``CorruptMessageError`` when the first message that would be returned is damaged.
+        """
+        found = self._queue.units_from(offset)
+        if found is None:
+            per_file = self._queue.units_per_file
+            return GetMessageStatus.OFFSET_FOUND_NULL, offset + per_file - offset % per_file
+        units, start, stop = found
+        examined = max(self._limits.filter_nbytes, self._max_count * UNIT_NBYTES)
+        stop = min(stop, start + -(-examined // UNIT_NBYTES) * UNIT_NBYTES)
+        position, going = start, True
+        while going and position < stop:
+            physical_offset, size, tags_code = _UNIT.unpack_from(units, position)
+            window = self._log.window(physical_offset)
+            index = offset + (position - start) // UNIT_NBYTES
+            if window is None or size == formats.FILLER_UNIT_SIZE:
+                position = self._pass_over(units, position, stop)
+            elif self._filter is None:
+                position, going = self._select(window, units, position, stop, index)
+            elif self._filter.is_matched_by_consume_queue(tags_code, None):
+                position, going = self._select_one(window, units, position, index)
+            else:
+                self._reason = GetMessageStatus.NO_MATCHED_MESSAGE
+                position += UNIT_NBYTES
+        status = GetMessageStatus.FOUND if self.messages else self._reason
+        return status, offset + (position - start) // UNIT_NBYTES
+
+    def _pass_over(self, units: Any, position: int, stop: int) -> int:
+        """Pass over a filler, or all units whose records lie in a segment that is gone."""
+        self._reason = GetMessageStatus.MESSAGE_WAS_REMOVING
+        physical_offset, size, _ = _UNIT.unpack_from(units, position)
+        position += UNIT_NBYTES
+        if size == formats.FILLER_UNIT_SIZE or physical_offset < 0:
+            return position
+        next_file = self._log.roll_next_file(physical_offset)
+        while position < stop and _UNIT.unpack_from(units, position)[0] < next_file:
+            position += UNIT_NBYTES
+        return position
+
+    def _select(
+        self, window: LogWindow, units: Any, position: int, stop: int, index: int
+    ) -> tuple[int, bool]:
+        """Follow units into one segment; return the position reached and whether to go on."""
+        limits, queue = self._limits, self._queue
+        reached, rows, nbytes, status, reason = kernels.consume_queue.select_messages(
+            units, position, stop, index,
+            window.buffer, window.stop, window.base_offset, window.segment_end, self._log.min_offset,
+            queue.topic_bytes, queue.queue_id, self._codes,
+            min(self._max_count, limits.memory_count), limits.memory_nbytes,
+            self._log.max_offset - limits.memory_window_nbytes,
+            min(self._max_count, limits.disk_count), limits.disk_nbytes,
+            self._nbytes, len(self.messages), self._log.record_flags, self._out,
+        )  # fmt: skip
+        if rows:
+            self.messages.add(window, bytes(self._out[: rows * _ROW.nbytes]))
+            self._nbytes += nbytes
+        elif reason:
+            self._reason = GetMessageStatus(reason)
+        if status in (RecordStatus.END, KernelStatus.OTHER_SEGMENT):
+            return reached, True
+        if status in (RecordStatus.OK, KernelStatus.LIMIT):
+            return reached, False
+        return self._meet_damage(units, reached, status)
+
+    def _meet_damage(self, units: Any, position: int, status: int) -> tuple[int, bool]:
+        """A damaged record ends the batch, as the first of it it raises; a wrong unit is passed over."""
+        if self.messages:
+            return position, False
+        if status == KernelStatus.MISMATCH or status == RecordStatus.INCOMPLETE:
+            self._reason = GetMessageStatus.MESSAGE_WAS_REMOVING
+            return position + UNIT_NBYTES, True
+        raise self._log.corruption(_UNIT.unpack_from(units, position)[0], status)
+
+    def _select_one(
+        self, window: LogWindow, units: Any, position: int, index: int
+    ) -> tuple[int, bool]:
+        """One unit under a filter that is asked in Python."""
+        assert self._filter is not None
+        count, nbytes = len(self.messages), self._nbytes
+        reached, going = self._select(window, units, position, position + UNIT_NBYTES, index)
+        if len(self.messages) > count and not self._filter.is_matched_by_commit_log(
+            self.messages[count]
+        ):
+            self.messages.drop_last()
+            self._nbytes = nbytes
+            self._reason = GetMessageStatus.NO_MATCHED_MESSAGE
+        return reached, going

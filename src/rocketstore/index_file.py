@@ -1,0 +1,127 @@
+"""One index file: geometry, header and lookups over the kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rocketstore import formats, kernels
+from rocketstore.mapped_file import MappedFile, MemoryFile
+
+
+class IndexHeader(NamedTuple):
+    """Values of an index file's header; ``index_count`` is 1 in a file without entries."""
+
+    begin_timestamp: int
+    end_timestamp: int
+    begin_physical_offset: int
+    end_physical_offset: int
+    hash_slot_count: int
+    index_count: int
+
+
+class IndexFile:
+    """A hash index over ``topic#key``.
+
+    Parameters
+    ----------
+    file : MappedFile or MemoryFile
+    slots, entries : int
+        Geometry; the file holds ``entries - 1`` keys.
+
+    Notes
+    -----
+    Threading: one writer (the dispatcher); readers see a key no later than the dispatcher's
+    ``indexed_offset``. Source: RocketMQ ``store/index/IndexFile.java``.
+    """
+
+    def __init__(self, file: MappedFile | MemoryFile, slots: int, entries: int) -> None:
+        self.file = file
+        self.slots = slots
+        self.entries = entries
+
+    @property
+    def path(self) -> Path:
+        """Where it lies."""
+        return self.file.path
+
+    @property
+    def buffer(self) -> Any:
+        """The whole file."""
+        return self.file.mapping
+
+    @property
+    def header(self) -> IndexHeader:
+        """The header as it is now."""
+        return IndexHeader(*kernels.index_file.read_header(self.buffer))
+
+    @property
+    def entry_count(self) -> int:
+        """Keys in the file."""
+        return self.header.index_count - 1
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for another key."""
+        return self.header.index_count >= self.entries
+
+    def is_time_matched(self, begin: int, end: int) -> bool:
+        """Whether the file's times overlap ``begin`` .. ``end`` (RocketMQ's test)."""
+        header = self.header
+        first, last = header.begin_timestamp, header.end_timestamp
+        return (begin < first and end > last) or first <= begin <= last or first <= end <= last
+
+    def entry(self, number: int) -> tuple[int, int, int, int]:
+        """Return (key hash, physical offset, seconds, previous number) of entry ``number``."""
+        layout = formats.INDEX_ENTRY
+        position = formats.index_file_nbytes(self.slots, number)
+        values = layout.struct.unpack_from(self.buffer, position)
+        return values[0], values[1], values[2], values[3]
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+
+def detect_geometry(file: Any, nbytes: int) -> list[tuple[int, int]]:
+    """Return the (slots, entries) pairs that could explain an index file's bytes.
+
+    The last entry ends where the file's content ends, so only a few slot counts are possible; each is
+    then judged by ``kernels.index_file.contradictions``. A file without entries says nothing: ``[]``.
+
+    Parameters
+    ----------
+    file : buffer of uint8, shape (nbytes,)
+    nbytes : int
+    """
+    if nbytes < formats.INDEX_HEADER.nbytes:
+        return []
+    count = IndexHeader(*kernels.index_file.read_header(file)).index_count
+    end = _content_end(file, nbytes)
+    if count <= 1 or end <= formats.INDEX_HEADER.nbytes:
+        return []
+    slot, entry = formats.INDEX_SLOT.nbytes, formats.INDEX_ENTRY.nbytes
+    pairs = []
+    # Entry count - 1 is the last one; its fields may end in zeros, so its end is within 20 bytes.
+    first = end - formats.INDEX_HEADER.nbytes - entry * count
+    for slots_nbytes in range(max(first, slot), first + 2 * entry):
+        slots, rest = divmod(slots_nbytes, slot)
+        entries, odd = divmod(nbytes - formats.INDEX_HEADER.nbytes - slots_nbytes, entry)
+        if rest or odd or slots < 1 or entries < count:
+            continue
+        pairs.append((slots, entries))
+    return pairs
+
+
+def _content_end(file: Any, nbytes: int) -> int:
+    """Position behind the last byte that is not zero."""
+    view = memoryview(file)[:nbytes]
+    step = 1 << 20
+    stop = nbytes
+    while stop > 0:
+        start = max(0, stop - step)
+        chunk = bytes(view[start:stop]).rstrip(b"\0")
+        if chunk:
+            return start + len(chunk)
+        stop = start
+    return 0

@@ -1,0 +1,320 @@
+"""The index files of a store: loading, rolling, lookups across files, flushing."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from rocketstore import formats, kernels
+from rocketstore.durable_file import READ_ONLY, make_directories, open_regular_file
+from rocketstore.errors import ConfigError
+from rocketstore.index_file import IndexFile, detect_geometry
+from rocketstore.mapped_file import MappedFile, MemoryFile
+from rocketstore.status import KernelStatus
+
+#: Blocks are reserved this far ahead of the newest entry; slots are reserved whole.
+ALLOCATE_AHEAD_NBYTES = 16 * 1024 * 1024
+
+
+class IndexHits(NamedTuple):
+    """Answer of ``query_offset``: physical offsets newest first, and the newest file's end values."""
+
+    offsets: list[int]
+    last_update_timestamp: int
+    last_update_physical_offset: int
+
+
+class IndexService:
+    """All index files, oldest first.
+
+    Parameters
+    ----------
+    directory : Path
+        ``index``.
+    slots, entries : int
+        Geometry of new files.
+    root : Path
+        The store's root.
+    writable : bool
+        Whether files on disk may be written.
+    in_memory : bool
+        New keys go to a private copy of the last file and to memory files.
+    zone : tzinfo or None
+        Time zone of file names.
+    clock : callable
+        Epoch ms, for names.
+
+    Notes
+    -----
+    Threading: the list is replaced, never changed in place; ``roll`` belongs to the dispatching thread.
+    Source: RocketMQ ``store/index/IndexService.java``.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        slots: int,
+        entries: int,
+        root: Path,
+        *,
+        writable: bool,
+        in_memory: bool = False,
+        zone: datetime.tzinfo | None = None,
+        clock: Callable[[], int],
+    ) -> None:
+        self.directory = directory
+        self.slots = slots
+        self.entries = entries
+        self.files: tuple[IndexFile, ...] = ()
+        self.skipped: list[Path] = []
+        self.bad_chains = 0
+        self._root = root
+        self._writable = writable
+        self._in_memory = in_memory
+        self._zone = zone
+        self._clock = clock
+        self._flushed_counts: dict[Path, int] = {}
+
+    # --- loading ------------------------------------------------------------------------------
+
+    def load(self, geometry: Callable[[Path, int], tuple[int, int] | None]) -> None:
+        """Open the files; ``geometry(path, nbytes)`` tells each one's (slots, entries) or ``None``.
+
+        Files whose name is no timestamp, and those without a usable geometry, go to ``skipped``.
+        """
+        files = []
+        for path, nbytes in index_paths(self.directory, self._root, self.skipped):
+            pair = geometry(path, nbytes)
+            if pair is None or formats.index_file_nbytes(*pair) != nbytes:
+                self.skipped.append(path)
+                continue
+            files.append(
+                IndexFile(
+                    MappedFile(path, 0, nbytes, self._root, writable=self._writable), *pair
+                )
+            )
+        self.files = tuple(files)
+
+    def remove(self, gone: list[IndexFile]) -> None:
+        """Forget files (theirs is the caller's affair)."""
+        names = {id(file) for file in gone}
+        self.files = tuple(file for file in self.files if id(file) not in names)
+
+    # --- appending ----------------------------------------------------------------------------
+
+    def last_for_append(self) -> IndexFile | None:
+        """Return the newest file made ready for new keys, ``None`` when there is none."""
+        last = self.files[-1] if self.files else None
+        if last is None or not isinstance(last.file, MappedFile):
+            return last
+        if self._in_memory and not last.file.private:
+            disk = last.file
+            private = MappedFile(
+                disk.path, 0, disk.file_size, self._root, writable=True, private=True
+            )
+            last = IndexFile(private, last.slots, last.entries)
+            self.files = (*self.files[:-1], last)
+        elif not self._in_memory:
+            self._reserve(last)
+        return last
+
+    def roll(self) -> IndexFile:
+        """Create the next file, its header preset from the last one's end.
+
+        Raises ``StoreFullError`` without room.
+        """
+        previous = self.files[-1].header if self.files else None
+        nbytes = formats.index_file_nbytes(self.slots, self.entries)
+        path = self.directory / self._next_name()
+        file: MappedFile | MemoryFile
+        if self._in_memory:
+            file = MemoryFile(path, 0, nbytes)
+        else:
+            make_directories(self.directory, self._root)
+            reserved = formats.index_file_nbytes(self.slots, 0) + ALLOCATE_AHEAD_NBYTES
+            file = MappedFile.create(path, 0, nbytes, self._root, allocated=reserved)
+        index_file = IndexFile(file, self.slots, self.entries)
+        if previous is not None:
+            kernels.index_file.init_header(
+                file.mapping, previous.end_timestamp, previous.end_physical_offset
+            )
+        self.files = (*self.files, index_file)
+        return index_file
+
+    def _next_name(self) -> str:
+        timestamp = self._clock()
+        last = self.files[-1].path.name if self.files else ""
+        name = formats.timestamp_to_index_name(timestamp, self._zone)
+        while name <= last:  # one clock step, one DST change, or two files in a millisecond (D-40)
+            timestamp += 1
+            name = formats.timestamp_to_index_name(timestamp, self._zone)
+            if name <= last and int(last) - int(name) > 1000:
+                name = f"{int(last) + 1:0{formats.INDEX_NAME_DIGITS}d}"
+        return name
+
+    def _reserve(self, index_file: IndexFile) -> None:
+        file = index_file.file
+        if isinstance(file, MappedFile) and file.writable and not file.private:
+            used = formats.index_file_nbytes(index_file.slots, index_file.header.index_count)
+            file.allocate(used + ALLOCATE_AHEAD_NBYTES)
+
+    def reserve_ahead(self) -> None:
+        """Reserve blocks ahead of the newest entry (a service calls it). May raise ``StoreFullError``."""
+        if self.files and not self._in_memory:
+            self._reserve(self.files[-1])
+
+    def flush(self) -> int:
+        """Sync all entries; return the end time of the newest file that is full and on disk (0: none).
+
+        Raises ``OSError``; the error is final.
+        """
+        full_timestamp = 0
+        for index_file in self.files:
+            file, header = index_file.file, index_file.header
+            if isinstance(file, MemoryFile):
+                continue
+            if self._flushed_counts.get(file.path) != header.index_count:
+                file.flushed_position = 0
+                file.flush(formats.index_file_nbytes(index_file.slots, header.index_count))
+                self._flushed_counts[file.path] = header.index_count
+            if header.index_count >= index_file.entries:
+                full_timestamp = header.end_timestamp
+        return full_timestamp
+
+    # --- lookups ------------------------------------------------------------------------------
+
+    def query_offset(self, topic: str, key: str, max_count: int, begin: int, end: int) -> IndexHits:
+        """Return hits as RocketMQ does: newest file first, hash matches only, seconds (D-3, D-5)."""
+        text = f"{topic}#{key}".encode("utf-8", "replace")
+        hits: list[int] = []
+        newest = (0, 0)
+        for number, file in enumerate(reversed(self.files)):
+            header = file.header
+            if number == 0:
+                newest = (header.end_timestamp, header.end_physical_offset)
+            if file.is_time_matched(begin, end):
+                found, status = kernels.index_file.select_offsets(
+                    file.buffer, file.slots, file.entries, text, max_count - len(hits), begin, end
+                )
+                hits += found
+                self.bad_chains += status == KernelStatus.BAD_CHAIN
+            if header.begin_timestamp < begin or len(hits) >= max_count:
+                break
+        return IndexHits(hits, *newest)
+
+    def find_offsets(self, topic: str, key: str, begin: int, end: int) -> list[int]:
+        """Return all hits of the key's hash whose entry may lie in ``begin`` .. ``end``, ascending."""
+        text = f"{topic}#{key}".encode("utf-8", "replace")
+        hits: set[int] = set()
+        for file in self.files:
+            found, status = kernels.index_file.walk_key(
+                file.buffer, file.slots, file.entries, text, begin, end
+            )
+            hits.update(found)
+            self.bad_chains += status == KernelStatus.BAD_CHAIN
+        return sorted(hits)
+
+    def close(self) -> None:
+        """Close every file."""
+        for file in self.files:
+            file.close()
+
+
+def index_paths(directory: Path, root: Path, skipped: list[Path]) -> list[tuple[Path, int]]:
+    """Return (path, bytes) of the index files in order of name; other entries go to ``skipped``."""
+    paths = []
+    try:
+        names = sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return []
+    for name in names:
+        path = directory / name
+        if not formats.is_index_name(name):
+            skipped.append(path)
+            continue
+        fd = open_regular_file(path, READ_ONLY, root)
+        try:
+            paths.append((path, os.fstat(fd).st_size))
+        finally:
+            os.close(fd)
+    return paths
+
+
+class GeometryChoice(NamedTuple):
+    """The (slots, entries) of new files, of each length seen, and what was not clear about it."""
+
+    pair: tuple[int, int]
+    by_nbytes: dict[int, tuple[int, int]]
+    doubts: list[str]
+
+
+def choose_geometry(
+    directory: Path,
+    root: Path,
+    given: tuple[int, int] | None,
+    hints: list[tuple[int, int]],
+    default: tuple[int, int],
+) -> GeometryChoice:
+    """Find the slots and entries of the index files from what they hold.
+
+    Order: ``given``; ``hints`` (the state file) and ``default`` as far as the length fits; pairs that
+    explain all files of one length together; else the one with the fewest contradictions.
+
+    Raises ``ConfigError`` when ``given`` has another length than every file.
+    """
+    paths = [(p, n) for p, n in index_paths(directory, root, []) if n > formats.INDEX_HEADER.nbytes]
+    lengths = sorted({nbytes for _, nbytes in paths})
+    if given is not None:
+        wanted = formats.index_file_nbytes(*given)
+        if lengths and wanted not in lengths:
+            raise ConfigError(
+                f"max_hash_slot_num {given[0]} and max_index_num {given[1]} make index files of "
+                f"{wanted} bytes, but {directory} holds files of {lengths[0]}; leave both unset to "
+                "have them detected"
+            )
+        hints = [given]
+    by_nbytes: dict[int, tuple[int, int]] = {}
+    doubts: list[str] = []
+    for nbytes in lengths:
+        files = [path for path, size in paths if size == nbytes]
+        known = [p for p in (*hints, default) if formats.index_file_nbytes(*p) == nbytes]
+        if given is not None and known and known[0] == given:
+            by_nbytes[nbytes] = given
+            continue
+        pair = _explaining_pair(files, nbytes, known, root, doubts)
+        if pair is not None:
+            by_nbytes[nbytes] = pair
+    newest = [by_nbytes[size] for _, size in paths if size in by_nbytes]
+    pair = given or (newest[-1] if newest else (hints[0] if hints else default))
+    return GeometryChoice(pair, by_nbytes, doubts)
+
+
+def _explaining_pair(
+    paths: list[Path], nbytes: int, known: list[tuple[int, int]], root: Path, doubts: list[str]
+) -> tuple[int, int] | None:
+    """Return the pair that explains the files of one length best; ``None`` when they say nothing."""
+    files = [MappedFile(path, 0, nbytes, root) for path in paths]
+    try:
+        candidates = dict.fromkeys(known)
+        for file in files:
+            candidates.update(dict.fromkeys(detect_geometry(file.mapping, nbytes)))
+        holding = [f for f in files if kernels.index_file.read_header(f.mapping)[5] > 1]
+        if not holding:
+            return known[0] if known else None
+        scores = {
+            pair: sum(kernels.index_file.contradictions(f.mapping, *pair) for f in holding)
+            for pair in candidates
+        }
+        best = min(scores, key=lambda pair: scores[pair], default=None)
+        if best is not None and scores[best]:
+            doubts.append(
+                f"no geometry explains the index files of {nbytes} bytes; {best[0]} slots and "
+                f"{best[1]} entries have the fewest contradictions ({scores[best]})"
+            )
+        return best
+    finally:
+        for file in files:
+            file.close()

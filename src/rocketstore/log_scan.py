@@ -1,0 +1,164 @@
+"""Walking the log record by record in batches, across segments, and looking behind damage."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rocketstore import formats, kernels
+from rocketstore.commit_log import CommitLog, LogWindow
+from rocketstore.mapped_file import MappedFile
+from rocketstore.status import RecordStatus
+
+if TYPE_CHECKING:
+    import numpy
+
+_ROW = formats.PARSED_RECORD
+_CAPACITY = 1024
+
+
+class RecordBatch(NamedTuple):
+    """Consecutive records of one segment.
+
+    ``rows`` holds ``count`` rows of ``formats.PARSED_RECORD`` and is reused by the next batch.
+    """
+
+    window: LogWindow
+    rows: bytearray
+    count: int
+
+    @property
+    def columns(self) -> numpy.ndarray[Any, Any]:
+        """The rows as a structured array, shape (count,)."""
+        import numpy
+
+        return numpy.frombuffer(self.rows, _ROW.dtype, self.count)
+
+    def last(self) -> dict[str, int]:
+        """The last row by field name."""
+        return self.row(self.count - 1)
+
+    def row(self, number: int) -> dict[str, int]:
+        """One row by field name."""
+        values = _ROW.struct.unpack_from(self.rows, number * _ROW.nbytes)
+        return dict(zip((field.name for field in _ROW.fields), values, strict=True))
+
+
+class LogScan:
+    """Iterates over the batches from ``start`` until ``stop`` or the first place without a record.
+
+    Parameters
+    ----------
+    log : CommitLog
+    start, stop : int
+        Physical offsets; ``start`` is a record's or a segment's first byte.
+    flags : int
+        ``RecordFlags``.
+    delay_ms : tuple of int
+        For the tags code of delayed records.
+
+    Attributes
+    ----------
+    offset : int
+        Where the scan stands.
+    status : RecordStatus
+        What stands there, once the iteration is over: END at ``stop``, else why it went no further.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        start: int,
+        stop: int,
+        flags: int,
+        delay_ms: tuple[int, ...] = (),
+        capacity: int = _CAPACITY,
+    ) -> None:
+        self.offset = start
+        self.status = RecordStatus.END
+        self._log = log
+        self._stop = stop
+        self._flags = flags
+        self._delay_ms = delay_ms
+        self._rows = bytearray(capacity * _ROW.nbytes)
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        while self.offset < self._stop:
+            window = self._log.window(self.offset, self._stop)
+            if window is None:
+                self.status = RecordStatus.END
+                return
+            count, position, code = kernels.message.scan_records(
+                window.buffer,
+                self.offset - window.base_offset,
+                window.stop,
+                window.base_offset,
+                window.segment_end,
+                self._flags,
+                self._rows,
+                self._delay_ms,
+            )
+            self.offset = window.base_offset + position
+            self.status = RecordStatus(code)
+            if count:
+                yield RecordBatch(window, self._rows, count)
+            if self.status == RecordStatus.BLANK:
+                self.offset = window.segment_end
+            elif self.status != RecordStatus.OK and self.offset < window.segment_end:
+                return
+        self.status = RecordStatus.END
+
+
+def data_ranges(file: MappedFile, position: int) -> Iterator[tuple[int, int]]:
+    """Yield the (start, stop) positions behind ``position`` that may hold anything but zeros.
+
+    Holes and reserved blocks are passed over where the file system can tell, so that looking behind
+    the end of a sparse segment does not read a gigabyte of zeros.
+    """
+    seek_data = getattr(os, "SEEK_DATA", None)
+    if seek_data is None:
+        yield position, file.file_size
+        return
+    fd = os.open(file.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    try:
+        while position < file.file_size:
+            try:
+                start = os.lseek(fd, position, seek_data)
+                stop = os.lseek(fd, start, os.SEEK_HOLE)
+            except OSError:
+                return  # nothing but a hole up to the end
+            yield max(start, position), min(stop, file.file_size)
+            position = stop
+    finally:
+        os.close(fd)
+
+
+def find_next_record(log: CommitLog, offset: int) -> int | None:
+    """Return the first offset at or behind ``offset`` where a good record lies at its own offset."""
+    for file in log.queue.files:
+        if file.end_offset <= offset:
+            continue
+        base = file.file_from_offset
+        for start, _ in data_ranges(file, max(0, offset - base)):
+            # The kernel sees all that follows, so the first range decides for the file.
+            position = kernels.message.find_record(
+                file.mapping, start, file.file_size, base, base + log.segment_size
+            )
+            if position >= 0:
+                return base + int(position)
+            break
+    return None
+
+
+def has_content(log: CommitLog, offset: int) -> bool:
+    """Whether any byte at or behind ``offset`` is not zero."""
+    for file in log.queue.files:
+        if file.end_offset <= offset:
+            continue
+        for start, stop in data_ranges(file, max(0, offset - file.file_from_offset)):
+            view = memoryview(file.mapping)
+            for at in range(start, stop, 1 << 20):
+                if bytes(view[at : min(at + (1 << 20), stop)]).strip(b"\0"):
+                    return True
+    return False

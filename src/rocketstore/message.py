@@ -1,0 +1,63 @@
+"""Messages: what is put (``Message``, ``MessageBatch``) and what is read (``StoredMessage``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rocketstore import kernels
+
+Message = kernels.message.Message
+StoredMessage = kernels.message.StoredMessage
+
+
+class MessageBatch:
+    """Messages of one queue that are stored together or not at all.
+
+    Parameters
+    ----------
+    messages : iterable of Message
+        Body, flag and properties of each count; the rest comes from the batch.
+    topic, queue_id, born_timestamp, born_host, store_host, sys_flag
+        Common to all.
+    properties : mapping of str to str, optional
+        Properties of the batch as a whole; whether they are stored depends on the RocketMQ version.
+    """
+
+    __slots__ = (
+        "born_host",
+        "born_timestamp",
+        "messages",
+        "properties",
+        "queue_id",
+        "store_host",
+        "sys_flag",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        messages: Iterable[Any],
+        *,
+        topic: str,
+        queue_id: int = 0,
+        properties: Mapping[str, str] | None = None,
+        born_timestamp: int | None = None,
+        born_host: str | None = None,
+        store_host: str | None = None,
+        sys_flag: int = 0,
+    ) -> None:
+        self.messages = list(messages)
+        self.topic = topic
+        self.queue_id = queue_id
+        self.properties = dict(properties or {})
+        self.born_timestamp = born_timestamp
+        self.born_host = born_host
+        self.store_host = store_host
+        self.sys_flag = sys_flag
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def __repr__(self) -> str:
+        return f"MessageBatch({len(self)} messages, topic={self.topic!r}, queue_id={self.queue_id})"

@@ -1,0 +1,37 @@
+"""AllocateService: disk blocks, present pages and the next segment, ready before the appender needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rocketstore.commit_log import WritableCommitLog
+from rocketstore.errors import StoreFullError
+from rocketstore.services.service_thread import ServiceThread
+
+_STEP_NBYTES = 2 * 1024 * 1024
+_AHEAD_NBYTES = 64 * 1024 * 1024
+
+
+class AllocateService(ServiceThread):
+    """Keeps the appender from waiting for the file system.
+
+    Notes
+    -----
+    A full disk is no failure here: the put that needs the room raises ``StoreFullError``.
+    Source: RocketMQ ``store/AllocateMappedFileService.java``.
+    """
+
+    def __init__(
+        self, log: WritableCommitLog, on_failure: Callable[[BaseException], None]
+    ) -> None:
+        super().__init__("allocate", 0.002, on_failure)
+        self._log = log
+
+    def run_once(self) -> bool:
+        """Take one step: reserve blocks, make 2 MiB of pages present, or create the next segment."""
+        try:
+            allocated = self._log.allocate_ahead()
+            populated = self._log.populate_ahead(_STEP_NBYTES, _AHEAD_NBYTES)
+            return self._log.prepare_next() or allocated or populated
+        except StoreFullError:
+            return False

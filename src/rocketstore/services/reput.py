@@ -1,0 +1,141 @@
+"""ReputMessageService: follows the log and builds queues and index."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+from rocketstore.commit_log import CommitLog
+from rocketstore.dispatch import CommitLogDispatcher
+from rocketstore.errors import ServiceFailedError, StoreFullError
+from rocketstore.log_scan import LogScan
+from rocketstore.message import StoredMessage
+from rocketstore.services.service_thread import ServiceThread
+from rocketstore.status import RecordFlags, RecordStatus
+
+_STEP_COUNT = 16_384
+_BACK_OFF_S = 0.2
+
+ArrivingListener = Callable[..., Any]
+
+
+class ReputMessageService(ServiceThread):
+    """Dispatches records as they become visible.
+
+    Parameters
+    ----------
+    dispatcher : CommitLogDispatcher
+    limit : callable
+        Physical offset up to which records may be dispatched (the flushed one in SYNC_FLUSH).
+    log : CommitLog
+    listener : callable or None
+        ``listener(topic, queue_id, next_queue_offset, tags_code, store_timestamp, bit_map,
+        properties)`` for every dispatched record, on the service's thread.
+
+    Notes
+    -----
+    Source: RocketMQ ``store/DefaultMessageStore.java`` ``ReputMessageService``.
+    """
+
+    def __init__(
+        self,
+        dispatcher: CommitLogDispatcher,
+        limit: Callable[[], int],
+        log: CommitLog,
+        listener: ArrivingListener | None,
+        delay_ms: tuple[int, ...],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        super().__init__("reput", 0.001, on_failure)
+        self.dispatcher = dispatcher
+        self._limit = limit
+        self._log = log
+        self._listener = listener
+        self._delay_ms = delay_ms
+        self._moved = threading.Condition()
+        self._waiting = 0  # guarded by: _moved
+
+    def run_once(self) -> bool:
+        """Dispatch a bounded number of records; True when any was."""
+        start, limit = self.dispatcher.reput_offset, self._limit()
+        if start >= limit:
+            return False
+        try:
+            status = self.dispatcher.dispatch_until(limit, max_records=_STEP_COUNT)
+        except StoreFullError:
+            # Nothing is lost: the same record is tried again once there is room (D-7, D-15).
+            time.sleep(_BACK_OFF_S)
+            return False
+        finally:
+            self._announce(start)
+        if status not in (RecordStatus.OK, RecordStatus.END):
+            raise self._log.corruption(self.dispatcher.reput_offset, status)
+        return self.dispatcher.reput_offset > start
+
+    def _announce(self, start: int) -> None:
+        end = self.dispatcher.reput_offset
+        if self._listener is not None and end > start:
+            self._tell_listener(start, end)
+        if self._waiting:
+            with self._moved:
+                self._moved.notify_all()
+
+    def _tell_listener(self, start: int, end: int) -> None:
+        assert self._listener is not None
+        flags = int(RecordFlags.PARSE_PROPERTIES)
+        for batch in LogScan(self._log, start, end, flags, self._delay_ms):
+            window = batch.window
+            for row in map(batch.row, range(batch.count)):
+                if row["status"] not in (RecordStatus.OK, RecordStatus.NUL_PROPERTIES):
+                    continue
+                message = StoredMessage(
+                    window.buffer, row["position"], window.base_offset, window.segment_end
+                )
+                self._listener(
+                    message.topic,
+                    message.queue_id,
+                    message.queue_offset + 1,
+                    row["tags_code"],
+                    message.store_timestamp,
+                    None,
+                    message.properties,
+                )
+
+    def wait_until(self, offset: int, timeout_s: float | None) -> bool:
+        """Wait until everything in front of ``offset`` is dispatched; False after ``timeout_s``.
+
+        Without the thread the calling thread dispatches. Raises ``ServiceFailedError`` when the service
+        has failed.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._moved:
+            self._waiting += 1
+        try:
+            while self.dispatcher.reput_offset < offset:
+                if self.failure is not None:
+                    raise ServiceFailedError(f"dispatch failed: {self.failure}") from self.failure
+                if not self.is_running:
+                    if not self.step():
+                        return self.dispatcher.reput_offset >= offset
+                    continue
+                left = 0.05 if deadline is None else min(0.05, deadline - time.monotonic())
+                if left <= 0:
+                    return False
+                self.wakeup()
+                with self._moved:
+                    if self.dispatcher.reput_offset < offset:
+                        self._moved.wait(left)
+            return True
+        finally:
+            with self._moved:
+                self._waiting -= 1
+
+
+def lag_limit_nbytes(max_lag_files: int | None, segment_size: int) -> int | None:
+    """Bytes dispatch may lag behind the log before puts wait, ``None`` for no limit."""
+    return None if max_lag_files is None else max_lag_files * segment_size
+
+

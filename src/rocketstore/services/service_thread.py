@@ -1,0 +1,100 @@
+"""The loop every background service shares: bounded steps, sticky wake-ups, failures that are kept."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from rocketstore.errors import ServiceFailedError
+
+_log = logging.getLogger(__name__)
+
+
+class ServiceThread:
+    """A service that can run on a thread or be stepped by hand.
+
+    Subclasses write ``run_once() -> bool`` (one bounded step; True when there was something to do) and
+    may extend ``drain()``.
+
+    Parameters
+    ----------
+    name : str
+        Of the thread.
+    interval_s : float
+        Pause after a step that had nothing to do.
+    on_failure : callable
+        Told once of the exception that ended the service.
+    """
+
+    def __init__(
+        self, name: str, interval_s: float, on_failure: Callable[[BaseException], None]
+    ) -> None:
+        self.name = name
+        self.interval_s = interval_s
+        self.failure: BaseException | None = None
+        self._on_failure = on_failure
+        self._wakeup = threading.Event()
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+        self._step_lock = threading.Lock()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a thread runs the service."""
+        thread = self._thread
+        return thread is not None and thread.is_alive()
+
+    def run_once(self) -> bool:
+        """Do one bounded step; True when it did something."""
+        raise NotImplementedError
+
+    def step(self) -> bool:
+        """``run_once`` for callers without the thread; one step runs at a time."""
+        with self._step_lock:
+            return self.run_once()
+
+    def drain(self) -> None:
+        """Step until there is nothing left to do."""
+        while self.step():
+            pass
+
+    def start(self) -> None:
+        """Run on a daemon thread from now on."""
+        self._thread = threading.Thread(target=self._run, name=f"rocketstore-{self.name}", daemon=True)
+        self._thread.start()
+
+    def wakeup(self) -> None:
+        """End the pause; sticky when the service is busy."""
+        self._wakeup.set()
+
+    def shutdown(self, timeout_s: float = 60.0) -> None:
+        """Stop the thread after its current step.
+
+        Raises ``ServiceFailedError`` when the service had failed, or does not stop in time.
+        """
+        self._stopping = True
+        self._wakeup.set()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout_s)
+            if thread.is_alive():
+                raise ServiceFailedError(f"{self.name} did not stop within {timeout_s} s")
+        if self.failure is not None:
+            raise ServiceFailedError(f"{self.name} failed: {self.failure}") from self.failure
+
+    def _run(self) -> None:
+        while not self._stopping:
+            try:
+                progressed = self.step()
+            except Exception as error:
+                self._fail(error)
+                return
+            if not progressed:
+                self._wakeup.wait(self.interval_s)
+                self._wakeup.clear()
+
+    def _fail(self, error: BaseException) -> None:
+        self.failure = error
+        _log.error("%s failed: %s", self.name, error, exc_info=error)
+        self._on_failure(error)

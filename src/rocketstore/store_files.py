@@ -1,0 +1,310 @@
+"""What a store directory is: its paths, the sizes its files show, and the RocketMQ line behind it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rocketstore import formats, kernels
+from rocketstore.config import (
+    DEFAULT_COMMIT_LOG_FILE_SIZE,
+    DEFAULT_CONSUME_QUEUE_FILE_SIZE,
+    DEFAULT_HASH_SLOT_NUM,
+    DEFAULT_INDEX_NUM,
+    MessageStoreConfig,
+)
+from rocketstore.consume_queue import queue_directories
+from rocketstore.dialect import DEFAULT_VERSION, Dialect
+from rocketstore.errors import ConfigError, UnsafePathError
+from rocketstore.index_service import GeometryChoice, choose_geometry, index_paths
+from rocketstore.mapped_file import MappedFile
+from rocketstore.mapped_file_queue import DirectoryListing, list_directory
+from rocketstore.store_checkpoint import StoreCheckpoint, read_bytes, signed_crc
+from rocketstore.store_state import StoreState
+
+
+@dataclass(frozen=True)
+class StorePaths:
+    """Paths of a store below ``root``.
+
+    Raises ``UnsafePathError`` (from ``check``) when a folder is a link that leaves the root.
+    """
+
+    root: Path
+    commit_log: Path
+    consume_queue: Path
+    index: Path
+    checkpoint: Path
+    abort: Path
+    state: Path
+
+    @classmethod
+    def of(cls, root: Path, config: MessageStoreConfig) -> StorePaths:
+        """Paths under ``root``, the log where ``config`` says."""
+        log = config.store_path_commit_log
+        return cls(
+            root=root,
+            commit_log=Path(log) if log else root / formats.COMMIT_LOG_DIR,
+            consume_queue=root / formats.CONSUME_QUEUE_DIR,
+            index=root / formats.INDEX_DIR,
+            checkpoint=root / formats.CHECKPOINT_FILE,
+            abort=root / formats.ABORT_FILE,
+            state=root / formats.STATE_FILE,
+        )
+
+    @property
+    def log_root(self) -> Path:
+        """The folder that links among the log's segments must not leave."""
+        inside = self.commit_log.parent == self.root
+        return self.root if inside else self.commit_log
+
+    def check(self) -> None:
+        """Refuse folders that are links out of the root (give ``store_path_commit_log`` instead)."""
+        real_root = Path(os.path.realpath(self.root))
+        folders = [self.consume_queue, self.index]
+        if self.log_root == self.root:
+            folders.append(self.commit_log)
+        for folder in folders:
+            target = Path(os.path.realpath(folder))
+            if folder.is_symlink() and not target.is_relative_to(real_root):
+                raise UnsafePathError(
+                    f"{folder} is a symbolic link to {target}, outside the store {self.root}"
+                )
+
+
+@dataclass
+class StoreFacts:
+    """What the files say, before anything is opened for reading messages.
+
+    Attributes
+    ----------
+    listing : DirectoryListing
+        The log's directory.
+    commit_log_file_size, consume_queue_file_size : int
+        Bytes.
+    index : GeometryChoice
+    dialect : Dialect
+    dialect_reason : str
+        Why this dialect.
+    checkpoint : StoreCheckpoint
+    checkpoint_crc : int
+        Of the file's content, to compare with the state file's.
+    state : StoreState or None
+    aborted : bool
+        ``abort`` is there: the last writer did not stop in good order.
+    notes : list of str
+        Doubts, in words.
+    """
+
+    listing: DirectoryListing
+    commit_log_file_size: int
+    consume_queue_file_size: int
+    index: GeometryChoice
+    dialect: Dialect
+    dialect_reason: str
+    checkpoint: StoreCheckpoint
+    checkpoint_crc: int
+    state: StoreState | None
+    aborted: bool
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def valid_state(self) -> StoreState | None:
+        """The state file as far as it can be trusted: nobody else wrote the checkpoint since."""
+        state = self.state
+        if state is None or state.checkpoint_crc != self.checkpoint_crc:
+            return None
+        return state
+
+
+def examine(paths: StorePaths, config: MessageStoreConfig) -> StoreFacts:
+    """Read a directory's facts; nothing is changed.
+
+    Raises
+    ------
+    ConfigError
+        When a configured size contradicts the files.
+    MappedFileError, UnsafePathError
+        As ``list_directory``.
+    """
+    paths.check()
+    state = StoreState.read(paths.state, paths.root)
+    content = read_bytes(paths.checkpoint, paths.root)
+    checkpoint = StoreCheckpoint.from_bytes(content)
+    listing = list_directory(paths.commit_log, paths.log_root)
+    hints = [(state.hash_slot_num, state.index_num)] if state else []
+    given = None
+    if config.max_hash_slot_num is not None and config.max_index_num is not None:
+        given = (config.max_hash_slot_num, config.max_index_num)
+    index = choose_geometry(
+        paths.index, paths.root, given, hints, (DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM)
+    )
+    log_size = _log_file_size(listing, config, state)
+    facts = StoreFacts(
+        listing=listing,
+        commit_log_file_size=log_size,
+        consume_queue_file_size=_queue_file_size(paths, config, state),
+        index=index,
+        dialect=Dialect((0, 0, 0)),
+        dialect_reason="",
+        checkpoint=checkpoint,
+        checkpoint_crc=signed_crc(content),
+        state=state,
+        aborted=os.path.lexists(paths.abort),
+        notes=list(index.doubts),
+    )
+    facts.dialect, facts.dialect_reason = choose_dialect(paths, config, facts)
+    return facts
+
+
+def _log_file_size(
+    listing: DirectoryListing, config: MessageStoreConfig, state: StoreState | None
+) -> int:
+    """Size given, else what the files show, else the state file's, else the default."""
+    given = config.mapped_file_size_commit_log
+    sizes = [size for _, _, size in listing.files if size]
+    shown = None
+    if len(sizes) > 1:
+        starts = [offset for offset, _, _ in listing.files]
+        steps = Counter(b - a for a, b in zip(starts, starts[1:], strict=False))
+        common = Counter(sizes).most_common(1)[0][0]
+        shown = common if common in steps or len(set(sizes)) == 1 else min(steps)
+    elif sizes:
+        shown = sizes[0]
+        start = listing.files[0][0]
+        hint = given or (state.commit_log_file_size if state else None)
+        if hint and shown < hint and start % hint == 0 and given is None:
+            shown = hint
+    if given is not None:
+        if sizes and set(sizes) == {shown} and shown != given and len(sizes) >= 1:
+            raise ConfigError(
+                f"mapped_file_size_commit_log is {given}, but the segments have {shown} bytes; "
+                f"configure {shown}, or leave it unset to have it detected"
+            )
+        return given
+    if shown is not None and formats.MIN_COMMIT_LOG_FILE_NBYTES <= shown < 2**31:
+        return shown
+    return state.commit_log_file_size if state else DEFAULT_COMMIT_LOG_FILE_SIZE
+
+
+def _queue_file_size(
+    paths: StorePaths, config: MessageStoreConfig, state: StoreState | None
+) -> int:
+    """Size given, else the most common one, else the state file's, else the default."""
+    given = config.mapped_file_size_consume_queue
+    sizes: Counter[int] = Counter()
+    for number, (_, directory) in enumerate(queue_directories(paths.consume_queue, [])):
+        sizes.update(size for _, _, size in list_directory(directory, paths.root).files if size)
+        if number >= 200:
+            break
+    unit = formats.CONSUME_QUEUE_UNIT.nbytes
+    fitting = [size for size, _ in sizes.most_common() if size % unit == 0]
+    if given is not None:
+        if fitting and given not in fitting:
+            raise ConfigError(
+                f"mapped_file_size_consume_queue is {given}, but the queue files have {fitting[0]} "
+                f"bytes; configure {fitting[0]}, or leave it unset to have it detected"
+            )
+        return given
+    if fitting:
+        return fitting[0]
+    return state.consume_queue_file_size if state else DEFAULT_CONSUME_QUEUE_FILE_SIZE
+
+
+# --- which RocketMQ wrote it ------------------------------------------------------------------
+
+
+def choose_dialect(
+    paths: StorePaths, config: MessageStoreConfig, facts: StoreFacts
+) -> tuple[Dialect, str]:
+    """Return the dialect and why: given, the state file's, what the files show, or the newest."""
+    if config.broker_version is not None:
+        dialect = Dialect.for_version(config.broker_version, allow_newer=config.allow_newer)
+        return dialect, "given as broker_version"
+    if facts.state is not None and facts.state.broker_version:
+        dialect = Dialect.for_version(facts.state.broker_version, allow_newer=True)
+        return dialect, f"written in {formats.STATE_FILE}"
+    if not facts.listing.files:
+        return Dialect.for_version(DEFAULT_VERSION), "the default for new stores"
+    version, reason = _shown_version(paths, facts)
+    return Dialect.for_version(version), reason
+
+
+def _shown_version(paths: StorePaths, facts: StoreFacts) -> tuple[str, str]:
+    if facts.checkpoint.logics_physical_offset:
+        return "5.5.0", "the checkpoint holds a logicsPhysicalOffset, which 5.5 writes"
+    if (paths.root / "rocksdbstore").exists():
+        return "5.5.0", "rocksdbstore exists, which 5.4 and later make"
+    tail = _record_signs(paths, facts)
+    newer = tail.version_2 or facts.checkpoint.confirm_physical_offset or any(
+        os.path.lexists(paths.root / name) for name in ("compaction", "abort.bak", "timerwheel")
+    )
+    if _has_tag_entries(paths, facts, tail.tag_keys):
+        return "5.4.0", "the index holds entries for tags, which 5.4 and later write"
+    if tail.trailing_separator:
+        return "5.3.3", "a separator stands behind the last property, as 5.2 to 5.3 write it"
+    if newer:
+        return "5.1.4", "files of 5.x, and no separator behind the last property (before 5.2)"
+    if tail.trailing_separator is None:
+        return DEFAULT_VERSION, "nothing in the files tells; the newest line is assumed"
+    return "4.9.8", "no sign of 5.x, and no separator behind the last property (4.9.1 and later)"
+
+
+@dataclass
+class _RecordSigns:
+    trailing_separator: bool | None = None
+    version_2: bool = False
+    tag_keys: list[bytes] = field(default_factory=list)
+
+
+def _record_signs(paths: StorePaths, facts: StoreFacts) -> _RecordSigns:
+    """Look at the first records of every segment (at most 16 segments of them)."""
+    from rocketstore.status import RecordFlags
+
+    signs = _RecordSigns()
+    layout = formats.PARSED_RECORD
+    names = [f.name for f in layout.fields]
+    size = facts.commit_log_file_size
+    for start, path, nbytes in facts.listing.files[-16:]:
+        if nbytes != size:
+            continue
+        file = MappedFile(path, start, size, paths.log_root)
+        rows = bytearray(256 * layout.nbytes)
+        count, _, _ = kernels.message.scan_records(
+            file.mapping, 0, size, start, start + size, RecordFlags.PARSE_PROPERTIES, rows, ()
+        )
+        for number in range(count):
+            row = dict(zip(names, layout.struct.unpack_from(rows, number * layout.nbytes), strict=True))
+            _take_signs(signs, memoryview(file.mapping)[row["position"] :], row)
+        file.close()
+    return signs
+
+
+def _take_signs(signs: _RecordSigns, record: memoryview, row: dict[str, int]) -> None:
+    signs.version_2 |= row["magic"] == formats.MAGIC_V2
+    end = row["properties_at"] + row["properties_nbytes"]
+    if row["properties_nbytes"] > 0 and not row["property_crc"]:
+        signs.trailing_separator = record[end - 1] == formats.PROPERTY_SEPARATOR
+    if row["tags_at"] >= 0 and len(signs.tag_keys) < 64:
+        topic = bytes(record[row["topic_at"] : row["topic_at"] + row["topic_nbytes"]])
+        tags = bytes(record[row["tags_at"] : row["tags_at"] + row["tags_nbytes"]])
+        signs.tag_keys.append(topic + b"#" + formats.TAG_KEY_INFIX.encode() + tags)
+
+
+def _has_tag_entries(paths: StorePaths, facts: StoreFacts, keys: list[bytes]) -> bool:
+    """Whether an index file holds an entry for one of the ``topic#T#TAGS`` texts."""
+    for path, nbytes in index_paths(paths.index, paths.root, [])[-4:]:
+        pair = facts.index.by_nbytes.get(nbytes)
+        if pair is None:
+            continue
+        file = MappedFile(path, 0, nbytes, paths.root)
+        try:
+            for key in keys:
+                found, _ = kernels.index_file.walk_key(file.mapping, *pair, key, 0, 2**63 - 1)
+                if found:
+                    return True
+        finally:
+            file.close()
+    return False

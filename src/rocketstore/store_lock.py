@@ -1,0 +1,91 @@
+"""One writer per store: RocketMQ's lock on byte 0 of ``lock``, and a registry inside this process."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+import sys
+import threading
+from pathlib import Path
+
+from rocketstore import formats
+from rocketstore.durable_file import READ_WRITE, open_regular_file
+from rocketstore.errors import StoreLockedError
+
+_registry_lock = threading.Lock()
+_open_stores: set[tuple[int, int]] = set()  # guarded by: _registry_lock
+
+
+class StoreLock:
+    """Holds the store's lock until ``release``.
+
+    A running RocketMQ broker holds a POSIX record lock on the same byte; the two exclude each other.
+    A forked child drops its copy of the descriptor at once, so it cannot keep the lock alive.
+    """
+
+    def __init__(self, root: Path) -> None:
+        """Take the lock of the store at ``root``. Raises ``StoreLockedError`` at once when it is held."""
+        self.path = root / formats.LOCK_FILE
+        self._fd = -1
+        stat = os.stat(root)
+        self._key = (stat.st_dev, stat.st_ino)
+        with _registry_lock:
+            if self._key in _open_stores:
+                raise StoreLockedError(f"{root} is open for writing in this process already")
+            _open_stores.add(self._key)
+        try:
+            self._fd = self._take(root)
+        except BaseException:
+            self._forget()
+            raise
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    def _take(self, root: Path) -> int:
+        try:
+            fd = open_regular_file(self.path, READ_WRITE, root)
+        except FileNotFoundError:
+            fd = os.open(self.path, READ_WRITE | os.O_CREAT, 0o644)
+        try:
+            _lock_first_byte(fd)
+        except OSError as error:
+            os.close(fd)
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise StoreLockedError(
+                    f"{self.path} is held by another process: a broker or another writer uses "
+                    f"{root}; stop it, or open the store with mode 'r'"
+                ) from error
+            raise
+        return fd
+
+    def mark(self) -> None:
+        """Write what RocketMQ writes into the file."""
+        if os.pread(self._fd, len(formats.LOCK_CONTENT) + 1, 0) != formats.LOCK_CONTENT:
+            os.pwrite(self._fd, formats.LOCK_CONTENT, 0)
+
+    def release(self) -> None:
+        """Give the lock back. Idempotent."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+            self._forget()
+
+    def _forget(self) -> None:
+        with _registry_lock:
+            _open_stores.discard(self._key)
+
+    def _after_fork(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+            _open_stores.discard(self._key)
+
+
+def _lock_first_byte(fd: int) -> None:
+    import fcntl
+
+    command = getattr(fcntl, "F_OFD_SETLK", None)
+    if command is None or sys.platform != "linux":
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        return
+    fcntl.fcntl(fd, command, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
