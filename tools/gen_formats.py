@@ -1,4 +1,4 @@
-"""Generate the C header, the ``.pxd`` files and the format pages from ``rocketstore.formats``.
+"""Generate the C headers and the ``.pxd`` files from ``rocketstore.formats`` and ``status``.
 
 Usage: ``python tools/gen_formats.py [--check]``. With ``--check`` nothing is written and the exit
 status is 1 when a generated file differs from what is committed.
@@ -11,7 +11,8 @@ from enum import IntEnum
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "src"))
+if "rocketstore" not in sys.modules:
+    sys.path.insert(0, str(ROOT / "src"))
 
 from rocketstore import formats, status  # noqa: E402
 
@@ -132,16 +133,17 @@ def outputs() -> dict[Path, str]:
     }
 
 
-def main(arguments: list[str]) -> int:
+def write_outputs(texts: dict[Path, str], arguments: list[str]) -> int:
+    """Write what differs, or with ``--check`` only name it; return the exit status."""
     check = "--check" in arguments
     stale = 0
-    for path, text in outputs().items():
+    for path, text in texts.items():
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
         stale += 1
         name = path.relative_to(ROOT)
         if check:
-            print(f"{name} differs from what tools/gen_formats.py makes; run `make gen`")
+            print(f"{name} differs from what the generator makes; run `make gen`")
         else:
             path.write_text(text, encoding="utf-8")
             print(f"wrote {name}")
@@ -149,4 +151,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write_outputs(outputs(), sys.argv[1:]))
