@@ -47,8 +47,9 @@ static inline int rs_check_size(const uint8_t *p, int64_t available, int64_t lef
     out->magic = magic;
     if (RS_UNLIKELY(magic != RS_MAGIC_V1 && magic != RS_MAGIC_V2)) {
         if (magic == RS_BLANK_MAGIC) {
-            out->total_size = size == left ? size : 0;
-            return size == left ? RS_BLANK : RS_BAD_BLANK;
+            const int whole = size == left && size >= RS_BLANK_NBYTES;
+            out->total_size = whole ? size : 0;
+            return whole ? RS_BLANK : RS_BAD_BLANK;
         }
         return magic == 0 && size == 0 ? RS_EMPTY : RS_BAD_MAGIC;
     }
