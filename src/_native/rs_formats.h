@@ -160,6 +160,13 @@ _Static_assert(RS_STORE_STATE_NBYTES == 8 + 8 + 8 + 8 + 8 + 8 + 8 + 4 + 4 + 4 + 
 #define RS_TAG_KEY_INFIX "T#"
 #define RS_INDEX_KEY_SEPARATOR "#"
 #define RS_KEY_SEPARATOR " "
+#define RS_PROPERTY_INNER_NUM "INNER_NUM"
+#define RS_PROPERTY_TIMER_DELIVER_MS "TIMER_DELIVER_MS"
+#define RS_PROPERTY_TIMER_DELAY_SEC "TIMER_DELAY_SEC"
+#define RS_PROPERTY_TIMER_DELAY_MS "TIMER_DELAY_MS"
+#define RS_TOPIC_TIMER "rmq_sys_wheel_timer"
+#define RS_TOPIC_RETRY_PREFIX "%RETRY%"
+#define RS_TOPIC_LMQ_PREFIX "%LMQ%"
 
 /* One row of scan_records. */
 typedef struct {

@@ -120,6 +120,13 @@ cdef extern from "rs_formats.h" nogil:
     const char *RS_TAG_KEY_INFIX
     const char *RS_INDEX_KEY_SEPARATOR
     const char *RS_KEY_SEPARATOR
+    const char *RS_PROPERTY_INNER_NUM
+    const char *RS_PROPERTY_TIMER_DELIVER_MS
+    const char *RS_PROPERTY_TIMER_DELAY_SEC
+    const char *RS_PROPERTY_TIMER_DELAY_MS
+    const char *RS_TOPIC_TIMER
+    const char *RS_TOPIC_RETRY_PREFIX
+    const char *RS_TOPIC_LMQ_PREFIX
 
     ctypedef struct rs_parsed_record:
         int64_t physical_offset

@@ -456,6 +456,13 @@ SHARED_TEXTS: tuple[str, ...] = (
     "TAG_KEY_INFIX",
     "INDEX_KEY_SEPARATOR",
     "KEY_SEPARATOR",
+    "PROPERTY_INNER_NUM",
+    "PROPERTY_TIMER_DELIVER_MS",
+    "PROPERTY_TIMER_DELAY_SEC",
+    "PROPERTY_TIMER_DELAY_MS",
+    "TOPIC_TIMER",
+    "TOPIC_RETRY_PREFIX",
+    "TOPIC_LMQ_PREFIX",
 )
 
 # --- Names of files ---------------------------------------------------------------------------
