@@ -23,6 +23,7 @@ STATUS_ENUMS: tuple[tuple[str, type[IntEnum]], ...] = (
     ("RS_", status.RecordFlags),
     ("RS_PUT_", status.PutMessageStatus),
     ("RS_APPEND_", status.AppendMessageStatus),
+    ("RS_GET_", status.GetMessageStatus),
 )
 
 

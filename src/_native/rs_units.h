@@ -35,6 +35,12 @@ static inline int rs_is_filler(const rs_unit *unit)
     return unit->physical_offset == 0 && unit->size == RS_FILLER_UNIT_SIZE && unit->tags_code == 0;
 }
 
+/* Nothing was written here yet. */
+static inline int rs_is_unwritten(const rs_unit *unit)
+{
+    return unit->physical_offset == 0 && unit->size == 0 && unit->tags_code == 0;
+}
+
 /* The code names a consume-queue-ext record instead of being a tag's hash. */
 static inline int rs_is_ext_address(int64_t tags_code)
 {

@@ -9,4 +9,5 @@ cdef extern from "rs_units.h" nogil:
     void rs_store_unit(uint8_t* p, int64_t physical_offset, int32_t size, int64_t tags_code)
     void rs_load_unit(const uint8_t* p, rs_unit* unit)
     bint rs_is_filler(const rs_unit* unit)
+    bint rs_is_unwritten(const rs_unit* unit)
     bint rs_is_ext_address(int64_t tags_code)

@@ -240,6 +240,12 @@ def select_messages(
         raise ValueError(f"log_stop {log_stop} is outside a buffer of {len(log_view)} bytes")
     if base_offset < 0 or not base_offset < segment_end:
         raise ValueError(f"no segment from {base_offset} to {segment_end}")
+    count = (stop - position) // _NBYTES
+    if queue_offset < 0 or queue_offset > INT64_MAX - count:
+        raise ValueError(f"queue_offset {queue_offset} leaves no numbers for {count} units")
+    most = INT64_MAX // 2
+    if not 0 <= selected_nbytes <= most or not 0 <= selected_count <= most:
+        raise ValueError(f"{selected_count} messages of {selected_nbytes} bytes cannot be selected")
     segment = _Log(log_view, log_stop, base_offset, segment_end, topic, queue_id, flags)
     limits = _Limits(max_count, max_nbytes, disk_below, max_disk_count, max_disk_nbytes)
     wanted = None if tags_codes is None else frozenset(Integers(tags_codes, "q", "tags_codes"))
