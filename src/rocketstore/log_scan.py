@@ -87,7 +87,7 @@ class LogScan:
         while self.offset < self._stop:
             window = self._log.window(self.offset, self._stop)
             if window is None:
-                self.status = RecordStatus.END
+                self.status = RecordStatus.EMPTY  # the segment is missing
                 return
             count, position, code = kernels.message.scan_records(
                 window.buffer,
@@ -105,6 +105,10 @@ class LogScan:
                 yield RecordBatch(window, self._rows, count)
             if self.status == RecordStatus.BLANK:
                 self.offset = window.segment_end
+            elif self.status == RecordStatus.END and self.offset < self._stop:
+                if self.offset < window.segment_end:
+                    self.status = RecordStatus.INCOMPLETE  # the segment's file is too short
+                    return
             elif self.status != RecordStatus.OK and self.offset < window.segment_end:
                 return
         self.status = RecordStatus.END

@@ -23,17 +23,24 @@ class DirectoryListing:
         File-from-offset, path and size in bytes, ascending.
     foreign : list of Path
         Entries whose name is none of the queue's; never touched.
+    unreadable : list of Path
+        Files that may not be read (only when those are tolerated).
     """
 
     files: list[tuple[int, Path, int]] = field(default_factory=list)
     foreign: list[Path] = field(default_factory=list)
+    unreadable: list[Path] = field(default_factory=list)
 
 
-def list_directory(directory: Path, root: Path) -> DirectoryListing:
+def list_directory(
+    directory: Path, root: Path, *, tolerate_unreadable: bool = False
+) -> DirectoryListing:
     """List the mapped-queue files of ``directory`` (missing: empty).
 
     Raises
     ------
+    PermissionError
+        A file may not be read, unless ``tolerate_unreadable``.
     MappedFileError
         A directory, FIFO, socket or device has a queue file's name.
     UnsafePathError
@@ -52,7 +59,13 @@ def list_directory(directory: Path, root: Path) -> DirectoryListing:
         if offset is None:
             listing.foreign.append(path)
             continue
-        fd = open_regular_file(path, READ_ONLY, root)
+        try:
+            fd = open_regular_file(path, READ_ONLY, root)
+        except PermissionError:
+            if not tolerate_unreadable:
+                raise
+            listing.unreadable.append(path)
+            continue
         try:
             listing.files.append((offset, path, os.fstat(fd).st_size))
         finally:

@@ -1,289 +1,217 @@
-"""Every question a store answers: over a log, its queues and its index, in all modes."""
+"""Mode ``"r"``: a store's parts opened without a lock, a file, or a byte written."""
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
 
-from rocketstore import formats, kernels
-from rocketstore.commit_log import CommitLog
+from rocketstore.commit_log import CommitLog, record_flags
 from rocketstore.config import MessageStoreConfig
-from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue, ConsumeQueueTable
-from rocketstore.dialect import Dialect
-from rocketstore.errors import CorruptMessageError
-from rocketstore.filter import TagFilter
-from rocketstore.get_message import BatchLimits, GetMessageResult, Selection, bounds_status
+from rocketstore.consume_queue import ConsumeQueueTable
+from rocketstore.dispatch import CommitLogDispatcher
+from rocketstore.index_recovery import IndexRecovery
 from rocketstore.index_service import IndexService
-from rocketstore.log_scan import LogScan, find_next_record
-from rocketstore.message import StoredMessage
-from rocketstore.recovery import DamagedRange
-from rocketstore.status import GetMessageStatus, RecordStatus
+from rocketstore.mapped_file_queue import MappedFileQueue
+from rocketstore.recovery import DurableMark, LogRecovery, Progress, RecoveryReport
+from rocketstore.status import RecordStatus
+from rocketstore.store_files import StoreFacts, StorePaths, examine
+from rocketstore.writer import log_start
 
-if TYPE_CHECKING:
-    from rocketstore.filter import MessageFilter
-
-MAX_TIMESTAMP = 2**63 - 1
-_NUL_ROUNDS = 3
+DERIVE_WORDS = ("tail", "full", "none")
 
 
-class QueryMessageResult(NamedTuple):
-    """Answer of ``query_message``: messages by ascending offset, and the newest index file's end."""
+class ReadOnlyParts:
+    """Log, queues and index as they are, completed in memory as far as ``derive`` says.
 
-    messages: list[StoredMessage]
-    index_last_update_timestamp: int
-    index_last_update_physical_offset: int
-
-
-class StoreReader:
-    """Answers over opened parts; opening and closing them is the store's affair.
-
-    Notes
-    -----
-    Threading: any number of threads. No call creates a queue or a file (D-36).
+    Parameters
+    ----------
+    paths : StorePaths
+    config : MessageStoreConfig
+    derive : {"tail", "full", "none"}
+        Units and keys missing behind the queues' and the index's end are made in memory; or all of them;
+        or none.
+    clock : callable
+        Epoch ms.
+    progress : callable or None
     """
 
     def __init__(
         self,
-        log: CommitLog,
-        queues: ConsumeQueueTable,
-        index: IndexService,
+        paths: StorePaths,
         config: MessageStoreConfig,
-        dialect: Dialect,
-        damaged: Callable[[], list[DamagedRange]],
+        *,
+        derive: str,
+        clock: Callable[[], int],
+        progress: Progress | None,
     ) -> None:
-        self.log = log
-        self.queues = queues
-        self.index = index
-        self._dialect = dialect
-        self._damaged = damaged
-        self._limits = BatchLimits.of(config)
-        self._max_hits = config.max_msgs_num_batch
+        self.paths = paths
+        self.config = config
+        self.dispatcher: CommitLogDispatcher | None = None
+        self._progress = progress
+        self._clock = clock
+        self.facts = examine(paths, config, tolerate_unreadable=True)
+        self.dialect = self.facts.dialect
+        self.log = self._load_log()
+        self.queues = self._load_queues(load=derive != "full")
+        self.index = self._load_index(load=derive != "full")
+        dispatched = self._dispatched_offset()
+        self.report = self._recover(dispatched if derive != "full" else self._minimum)
+        if derive != "none":
+            self._derive(dispatched if derive != "full" else self._minimum, derive)
+        self.behind_nbytes = 0 if self.dispatcher else max(0, self.log.max_offset - dispatched)
+        for queue in self.queues:
+            queue.correct_min_index(
+                self._minimum, keep_when_empty=self.dialect.empty_queue_keeps_min
+            )
 
-    # --- queues -------------------------------------------------------------------------------
+    @property
+    def _minimum(self) -> int:
+        return max(self.log.min_offset, 0)
 
-    def get_message(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        max_count: int,
-        message_filter: MessageFilter | None,
-    ) -> GetMessageResult:
-        """See ``DefaultMessageStore.get_message``."""
-        queue = self.queues.get(topic, queue_id)
-        if queue is None:
-            status = GetMessageStatus.NO_MESSAGE_IN_QUEUE
-            return GetMessageResult(status, 0, 0, 0, ())
-        first, end = queue.min_index, queue.max_index
-        outside = bounds_status(offset, first, end)
-        if outside is not None:
-            return GetMessageResult(*outside, first, end, ())
-        codes = None
-        if isinstance(message_filter, TagFilter):
-            codes = message_filter.tags_codes
-            if codes is None or not message_filter.exact:
-                message_filter = None
-        selection = Selection(self.log, queue, self._limits, max_count, codes, message_filter)
-        status, next_offset = selection.run(offset)
-        return GetMessageResult(status, next_offset, first, end, selection.messages)
+    # --- loading ------------------------------------------------------------------------------
 
-    def store_timestamp_of(self, queue: ConsumeQueue, index: int) -> int:
-        """Store time of one unit's message, -1 when it is gone."""
-        unit = queue.unit(index)
-        if unit is None or unit[0] < self.log.min_offset:
-            return -1
-        status, _ = self.log.check(unit[0])
-        if status >= RecordStatus.FIRST_DAMAGE or status in (RecordStatus.END, RecordStatus.EMPTY):
-            return -1
-        return self.log.view(unit[0]).store_timestamp
+    def _load_log(self) -> CommitLog:
+        listing, size = self.facts.listing, self.facts.commit_log_file_size
+        self._odd_segments = [
+            f"{path} has {nbytes} bytes instead of {size}; what is there is read"
+            for _, path, nbytes in listing.files
+            if nbytes != size
+        ]
+        self._odd_segments += [f"{path} may not be read" for path in listing.unreadable]
+        listing.files = [
+            (offset, path, nbytes)
+            for offset, path, nbytes in listing.files
+            if nbytes > 0 and offset % size == 0
+        ]
+        queue = MappedFileQueue(self.paths.commit_log, size, self.paths.log_root, writable=False)
+        queue.load(listing)
+        return CommitLog(queue, 0, record_flags(self.config))
 
-    def get_offset_in_queue_by_time(
-        self, topic: str, queue_id: int, timestamp: int, boundary: str | None
-    ) -> int:
-        """See ``DefaultMessageStore.get_offset_in_queue_by_time``."""
-        queue = self.queues.get(topic, queue_id)
-        if queue is None:
-            return 0
-        search = TimeSearch(self, queue, self._dialect)
-        if boundary is None and self._dialect.offset_by_mtime:
-            return search.by_modification_time(timestamp)
-        return search.by_message_time(timestamp, boundary or "lower")
+    def _load_queues(self, *, load: bool) -> ConsumeQueueTable:
+        queues = ConsumeQueueTable(
+            self.paths.consume_queue,
+            self.facts.consume_queue_file_size,
+            self.paths.root,
+            writable=False,
+            in_memory=True,
+        )
+        if load:
+            queues.load()
+            last = self.log.queue.last()
+            end = last.file_from_offset + last.file_size if last is not None else 0
+            for queue in queues:
+                queue.recover(end, whole=False)
+        return queues
 
-    # --- keys ---------------------------------------------------------------------------------
+    def _load_index(self, *, load: bool) -> IndexService:
+        index = IndexService(
+            self.paths.index,
+            *self.facts.index.pair,
+            self.paths.root,
+            writable=False,
+            in_memory=True,
+            zone=self.config.zone,
+            clock=self._clock,
+        )
+        if load:
+            index.load(lambda _, nbytes: self.facts.index.by_nbytes.get(nbytes))
+        return index
 
-    def query_message(
-        self, topic: str, key: str, max_count: int, begin: int, end: int
-    ) -> QueryMessageResult:
-        """See ``DefaultMessageStore.query_message``."""
-        max_count = min(max_count, self._max_hits)
-        last = end
-        for _ in range(_NUL_ROUNDS):
-            hits = self.index.query_offset(topic, key, max_count, begin, last)
-            if not hits.offsets:
-                break
-            messages = []
-            for number, offset in enumerate(sorted(hits.offsets)):
-                message = self._readable(offset)
-                if message is None:
+    # --- the log's end ------------------------------------------------------------------------
+
+    def _dispatched_offset(self) -> int:
+        """The largest queue end that is the end of a good record; dispatch is in log order."""
+        limit = self.log.queue.last()
+        self.log.move_end(limit.file_from_offset + limit.file_size if limit is not None else 0)
+        ends = sorted({queue.recovered_end for queue in self.queues}, reverse=True)
+        for end in ends[:64]:
+            for queue in self.queues:
+                if queue.recovered_end != end:
                     continue
-                if number == 0:
-                    last = message.store_timestamp
-                messages.append(message)
-            if messages:
-                return QueryMessageResult(messages, *hits[1:])
-            if last < begin:
-                break
-        return QueryMessageResult([], 0, 0)
+                unit = queue.unit(queue.recovered_index - 1)
+                if unit is None:
+                    continue
+                status, size = self.log.check(unit[0])
+                good = status in (
+                    RecordStatus.OK,
+                    RecordStatus.NUL_PROPERTIES,
+                    RecordStatus.UNSAFE_TOPIC,
+                )
+                if good and size == unit[1]:
+                    return max(end, self._minimum)
+        return self._minimum
 
-    def _readable(self, offset: int) -> StoredMessage | None:
-        """The record at an index hit, ``None`` when it is gone or damaged."""
-        try:
-            return self.log.look_message_by_offset(offset)
-        except CorruptMessageError:
-            return None
+    def _recover(self, start: int) -> RecoveryReport:
+        mark, _ = log_start(self.log, self.facts)
+        state = self.facts.valid_state
+        report = LogRecovery(self.log, start, mark, self._progress).run()
+        if state is not None and report.log_end < state.flushed_offset and not report.damaged:
+            report = LogRecovery(self.log, start, DurableMark(None), self._progress).run()
+        report.clean = not self.facts.aborted
+        report.notes += [*self.facts.notes, *self._odd_segments]
+        report.skipped += [
+            str(path)
+            for path in (*self.facts.listing.foreign, *self.queues.skipped, *self.index.skipped)
+        ]
+        return report
 
-    def find_by_key(
-        self, topic: str, key: str, *, unique: bool, begin: int, end: int
-    ) -> Iterator[StoredMessage]:
-        """Messages that really carry the key, by ascending offset (D-3, D-4, D-5 mended)."""
-        for offset in self.index.find_offsets(topic, key, begin, end):
-            message = self._readable(offset)
-            if message is None or message.topic != topic:
-                continue
-            if unique:
-                carries = message.unique_key == key
-            else:
-                keys = message.keys
-                carries = keys is not None and key in keys.split(formats.KEY_SEPARATOR)
-            if carries:
-                yield message
+    # --- deriving -----------------------------------------------------------------------------
 
-    # --- log order ----------------------------------------------------------------------------
+    def _derive(self, dispatched: int, derive: str) -> None:
+        end = self.log.max_offset
+        for queue in self.queues:
+            if queue.recovered_end > end:
+                queue.recover(end, whole=True)
+        wants_index = self.config.message_index_enable and (
+            derive == "full" or bool(self.index.files) or len(self.queues) == 0
+        )
+        if not wants_index and self.config.message_index_enable and end > self._minimum:
+            self.report.notes.append(
+                'there is no index file; keys are found after opening with derive="full"'
+            )
+        indexed = end
+        if wants_index:
+            recovery = IndexRecovery(self.index, self.log, self.dialect.index_tags)
+            indexed = recovery.run(self._minimum, end)
+            self.report.notes += recovery.notes
+        self.dispatcher = CommitLogDispatcher(
+            self.log,
+            self.queues,
+            self.index if wants_index else None,
+            index_tags=self.dialect.index_tags,
+            delay_ms=self.config.delay_ms,
+            start_offset=max(self._minimum, min(dispatched, indexed)),
+            indexed_offset=indexed,
+        )
+        self._dispatch_around_damage(end)
+        notes = self.dispatcher.notes
+        self.report.gaps, self.report.refused = notes.gaps, notes.refused
+        self.report.rebuilt_units = self.dispatcher.kernel.dispatched_count
 
-    def scan(
-        self, start: int, stop: int, on_corruption: str, flags: int | None = None
-    ) -> Iterator[StoredMessage]:
-        """Messages in log order from ``start`` to ``stop``.
-
-        ``on_corruption``: ``fail`` raises at a damaged place, ``skip`` goes on behind it, ``stop`` ends.
-        """
-        if flags is None:
-            flags = self.log.record_flags
-        while start < stop:
-            walk = LogScan(self.log, start, stop, flags)
-            for batch in walk:
-                window = batch.window
-                for number in range(batch.count):
-                    row = batch.row(number)
-                    if row["status"] != RecordStatus.GHOST:
-                        yield StoredMessage(
-                            window.buffer, row["position"], window.base_offset, window.segment_end
-                        )
-            if walk.status == RecordStatus.END or walk.offset >= stop or on_corruption == "stop":
+    def _dispatch_around_damage(self, end: int) -> None:
+        assert self.dispatcher is not None
+        behind = {damage.start: damage.stop for damage in self.report.damaged}
+        while True:
+            for start in sorted(behind):
+                if start >= self.dispatcher.reput_offset:
+                    self.dispatcher.dispatch_until(min(start, end))
+                    self.dispatcher.skip_to(max(behind[start], self.dispatcher.reput_offset))
+            status = self.dispatcher.dispatch_until(end)
+            if status in (RecordStatus.END, RecordStatus.OK):
                 return
-            if on_corruption == "fail":
-                raise self.log.corruption(walk.offset, walk.status)
-            behind = find_next_record(self.log, walk.offset + 1)
-            if behind is None:
+            # Damage in front of where the log was checked: go on behind it as reads do.
+            from rocketstore.log_scan import find_next_record
+
+            place = self.dispatcher.reput_offset
+            next_record = find_next_record(self.log, place + 1)
+            if next_record is None or next_record >= end:
                 return
-            start = behind
+            behind[place] = next_record
+            self.dispatcher.skip_to(next_record)
 
-    def look_message_by_offset(self, offset: int) -> StoredMessage | None:
-        """See ``DefaultMessageStore.look_message_by_offset``."""
-        if not 0 <= offset < self.log.max_offset:
-            return None
-        if offset == 0 and self.log.min_offset > 0:
-            offset = self.log.min_offset  # RocketMQ answers the first record for 0
-        return self.log.look_message_by_offset(offset)
-
-
-class TimeSearch:
-    """Offset by time in one queue, as each RocketMQ line finds it."""
-
-    def __init__(self, reader: StoreReader, queue: ConsumeQueue, dialect: Dialect) -> None:
-        self._reader = reader
-        self._queue = queue
-        self._clamp = dialect.clamp_offset_by_time
-
-    def _time(self, index: int) -> int:
-        return self._reader.store_timestamp_of(self._queue, index)
-
-    def _bounds(self, file: Any) -> tuple[int, int]:
-        """First and last queue offset of a file whose messages the log still has."""
-        first = file.file_from_offset // UNIT_NBYTES
-        last = first + self._queue.readable_units(file) - 1
-        return max(first, self._queue.min_index), last
-
-    def by_message_time(self, timestamp: int, boundary: str) -> int:
-        """LOWER: the smallest offset with a time >= ``timestamp``; UPPER: the largest with <=."""
-        first, end = self._queue.min_index, self._queue.max_index
-        low, high = first, end
-        upper = boundary == "upper"
-        while low < high:
-            middle = (low + high) // 2
-            time = self._time(middle)
-            if time < timestamp or (upper and time == timestamp):
-                low = middle + 1
-            else:
-                high = middle
-        if upper:
-            low = max(low - 1, first if self._clamp else 0)
-        return min(low, end)
-
-    def by_modification_time(self, timestamp: int) -> int:
-        """Up to 5.1.0: pick the file by mtime, then the nearest message, ties to the left (D-16)."""
-        files = self._queue.files()
-        if not files:
-            return 0
-        chosen = files[-1]
-        for file in files:
-            if _mtime_ms(file.path) >= timestamp:
-                chosen = file
-                break
-        low, high = self._bounds(chosen)
-        left = right = -1
-        left_time = right_time = -1
-        while low <= high:
-            middle = (low + high) // 2
-            time = self._time(middle)
-            if time < 0:
-                return 0
-            if time == timestamp:
-                return middle
-            if time > timestamp:
-                high, right, right_time = middle - 1, middle, time
-            else:
-                low, left, left_time = middle + 1, middle, time
-        if left < 0 or right < 0:
-            return max(left, right, 0)
-        return left if timestamp - left_time <= right_time - timestamp else right
-
-
-def _mtime_ms(path: Any) -> int:
-    try:
-        return os.stat(path).st_mtime_ns // 1_000_000
-    except FileNotFoundError:
-        return MAX_TIMESTAMP
-
-
-_MSG_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
-
-
-def decode_message_id(msg_id: str) -> tuple[bytes, int]:
-    """Return (store host bytes, physical offset) of an offsetMsgId.
-
-    Raises ``ValueError`` when it is none: 32 (IPv4) or 56 (IPv6) hexadecimal digits.
-    """
-    if not isinstance(msg_id, str):
-        raise TypeError(f"msg_id must be str, not {type(msg_id).__name__}")
-    if not _MSG_ID.fullmatch(msg_id):
-        raise ValueError(f"{msg_id!r} is no message id: it must be 32 or 56 hexadecimal digits")
-    data = bytes.fromhex(msg_id)
-    return data[:-8], int.from_bytes(data[-8:], "big", signed=True)
-
-
-def format_host(host: bytes) -> str:
-    """Return a stored host as ``ip:port``."""
-    return str(kernels.message.format_host(host))
+    def close(self) -> None:
+        """Close files; messages in use stay valid."""
+        if self.dispatcher is not None:
+            self.dispatcher.close()
+        self.log.close()
+        self.queues.close()
+        self.index.close()

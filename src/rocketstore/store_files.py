@@ -119,7 +119,9 @@ class StoreFacts:
         return state
 
 
-def examine(paths: StorePaths, config: MessageStoreConfig) -> StoreFacts:
+def examine(
+    paths: StorePaths, config: MessageStoreConfig, *, tolerate_unreadable: bool = False
+) -> StoreFacts:
     """Read a directory's facts; nothing is changed.
 
     Raises
@@ -133,7 +135,9 @@ def examine(paths: StorePaths, config: MessageStoreConfig) -> StoreFacts:
     state = StoreState.read(paths.state, paths.root)
     content = read_bytes(paths.checkpoint, paths.root)
     checkpoint = StoreCheckpoint.from_bytes(content)
-    listing = list_directory(paths.commit_log, paths.log_root)
+    listing = list_directory(
+        paths.commit_log, paths.log_root, tolerate_unreadable=tolerate_unreadable
+    )
     hints = [(state.hash_slot_num, state.index_num)] if state else []
     given = None
     if config.max_hash_slot_num is not None and config.max_index_num is not None:

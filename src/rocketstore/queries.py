@@ -1,0 +1,289 @@
+"""Every question a store answers: over a log, its queues and its index, in all modes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rocketstore import formats, kernels
+from rocketstore.commit_log import CommitLog
+from rocketstore.config import MessageStoreConfig
+from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue, ConsumeQueueTable
+from rocketstore.dialect import Dialect
+from rocketstore.errors import CorruptMessageError
+from rocketstore.filter import TagFilter
+from rocketstore.get_message import BatchLimits, GetMessageResult, Selection, bounds_status
+from rocketstore.index_service import IndexService
+from rocketstore.log_scan import LogScan, find_next_record
+from rocketstore.message import StoredMessage
+from rocketstore.recovery import DamagedRange
+from rocketstore.status import GetMessageStatus, RecordStatus
+
+if TYPE_CHECKING:
+    from rocketstore.filter import MessageFilter
+
+MAX_TIMESTAMP = 2**63 - 1
+_QUERY_ROUNDS = 3
+
+
+class QueryMessageResult(NamedTuple):
+    """Answer of ``query_message``: messages by ascending offset, and the newest index file's end."""
+
+    messages: list[StoredMessage]
+    index_last_update_timestamp: int
+    index_last_update_physical_offset: int
+
+
+class StoreReader:
+    """Answers over opened parts; opening and closing them is the store's affair.
+
+    Notes
+    -----
+    Threading: any number of threads. No call creates a queue or a file (D-36).
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: ConsumeQueueTable,
+        index: IndexService,
+        config: MessageStoreConfig,
+        dialect: Dialect,
+        damaged: Callable[[], list[DamagedRange]],
+    ) -> None:
+        self.log = log
+        self.queues = queues
+        self.index = index
+        self._dialect = dialect
+        self._damaged = damaged
+        self._limits = BatchLimits.of(config)
+        self._max_hits = config.max_msgs_num_batch
+
+    # --- queues -------------------------------------------------------------------------------
+
+    def get_message(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_count: int,
+        message_filter: MessageFilter | None,
+    ) -> GetMessageResult:
+        """See ``DefaultMessageStore.get_message``."""
+        queue = self.queues.get(topic, queue_id)
+        if queue is None:
+            status = GetMessageStatus.NO_MESSAGE_IN_QUEUE
+            return GetMessageResult(status, 0, 0, 0, ())
+        first, end = queue.min_index, queue.max_index
+        outside = bounds_status(offset, first, end)
+        if outside is not None:
+            return GetMessageResult(*outside, first, end, ())
+        codes = None
+        if isinstance(message_filter, TagFilter):
+            codes = message_filter.tags_codes
+            if codes is None or not message_filter.exact:
+                message_filter = None
+        selection = Selection(self.log, queue, self._limits, max_count, codes, message_filter)
+        status, next_offset = selection.run(offset)
+        return GetMessageResult(status, next_offset, first, end, selection.messages)
+
+    def store_timestamp_of(self, queue: ConsumeQueue, index: int) -> int:
+        """Store time of one unit's message, -1 when it is gone."""
+        unit = queue.unit(index)
+        if unit is None or unit[0] < self.log.min_offset:
+            return -1
+        status, _ = self.log.check(unit[0])
+        if status >= RecordStatus.FIRST_DAMAGE or status in (RecordStatus.END, RecordStatus.EMPTY):
+            return -1
+        return self.log.view(unit[0]).store_timestamp
+
+    def get_offset_in_queue_by_time(
+        self, topic: str, queue_id: int, timestamp: int, boundary: str | None
+    ) -> int:
+        """See ``DefaultMessageStore.get_offset_in_queue_by_time``."""
+        queue = self.queues.get(topic, queue_id)
+        if queue is None:
+            return 0
+        search = TimeSearch(self, queue, self._dialect)
+        if boundary is None and self._dialect.offset_by_mtime:
+            return search.by_modification_time(timestamp)
+        return search.by_message_time(timestamp, boundary or "lower")
+
+    # --- keys ---------------------------------------------------------------------------------
+
+    def query_message(
+        self, topic: str, key: str, max_count: int, begin: int, end: int
+    ) -> QueryMessageResult:
+        """See ``DefaultMessageStore.query_message``."""
+        max_count = min(max_count, self._max_hits)
+        last = end
+        for _ in range(_QUERY_ROUNDS):
+            hits = self.index.query_offset(topic, key, max_count, begin, last)
+            if not hits.offsets:
+                break
+            messages = []
+            for number, offset in enumerate(sorted(hits.offsets)):
+                message = self._readable(offset)
+                if message is None:
+                    continue
+                if number == 0:
+                    last = message.store_timestamp
+                messages.append(message)
+            if messages:
+                return QueryMessageResult(messages, *hits[1:])
+            if last < begin:
+                break
+        return QueryMessageResult([], 0, 0)
+
+    def _readable(self, offset: int) -> StoredMessage | None:
+        """The record at an index hit, ``None`` when it is gone or damaged."""
+        try:
+            return self.log.look_message_by_offset(offset)
+        except CorruptMessageError:
+            return None
+
+    def find_by_key(
+        self, topic: str, key: str, *, unique: bool, begin: int, end: int
+    ) -> Iterator[StoredMessage]:
+        """Messages that really carry the key, by ascending offset (D-3, D-4, D-5 mended)."""
+        for offset in self.index.find_offsets(topic, key, begin, end):
+            message = self._readable(offset)
+            if message is None or message.topic != topic:
+                continue
+            if unique:
+                carries = message.unique_key == key
+            else:
+                keys = message.keys
+                carries = keys is not None and key in keys.split(formats.KEY_SEPARATOR)
+            if carries:
+                yield message
+
+    # --- log order ----------------------------------------------------------------------------
+
+    def scan(
+        self, start: int, stop: int, on_corruption: str, flags: int | None = None
+    ) -> Iterator[StoredMessage]:
+        """Messages in log order from ``start`` to ``stop``.
+
+        ``on_corruption``: ``fail`` raises at a damaged place, ``skip`` goes on behind it, ``stop`` ends.
+        """
+        if flags is None:
+            flags = self.log.record_flags
+        while start < stop:
+            walk = LogScan(self.log, start, stop, flags)
+            for batch in walk:
+                window = batch.window
+                for number in range(batch.count):
+                    row = batch.row(number)
+                    if row["status"] != RecordStatus.GHOST:
+                        yield StoredMessage(
+                            window.buffer, row["position"], window.base_offset, window.segment_end
+                        )
+            if walk.status == RecordStatus.END or walk.offset >= stop or on_corruption == "stop":
+                return
+            if on_corruption == "fail":
+                raise self.log.corruption(walk.offset, walk.status)
+            behind = find_next_record(self.log, walk.offset + 1)
+            if behind is None:
+                return
+            start = behind
+
+    def look_message_by_offset(self, offset: int) -> StoredMessage | None:
+        """See ``DefaultMessageStore.look_message_by_offset``."""
+        if not 0 <= offset < self.log.max_offset:
+            return None
+        if offset == 0 and self.log.min_offset > 0:
+            offset = self.log.min_offset  # RocketMQ answers the first record for 0
+        return self.log.look_message_by_offset(offset)
+
+
+class TimeSearch:
+    """Offset by time in one queue, as each RocketMQ line finds it."""
+
+    def __init__(self, reader: StoreReader, queue: ConsumeQueue, dialect: Dialect) -> None:
+        self._reader = reader
+        self._queue = queue
+        self._clamp = dialect.clamp_offset_by_time
+
+    def _time(self, index: int) -> int:
+        return self._reader.store_timestamp_of(self._queue, index)
+
+    def _bounds(self, file: Any) -> tuple[int, int]:
+        """First and last queue offset of a file whose messages the log still has."""
+        first = file.file_from_offset // UNIT_NBYTES
+        last = first + self._queue.readable_units(file) - 1
+        return max(first, self._queue.min_index), last
+
+    def by_message_time(self, timestamp: int, boundary: str) -> int:
+        """LOWER: the smallest offset with a time >= ``timestamp``; UPPER: the largest with <=."""
+        first, end = self._queue.min_index, self._queue.max_index
+        low, high = first, end
+        upper = boundary == "upper"
+        while low < high:
+            middle = (low + high) // 2
+            time = self._time(middle)
+            if time < timestamp or (upper and time == timestamp):
+                low = middle + 1
+            else:
+                high = middle
+        if upper:
+            low = max(low - 1, first if self._clamp else 0)
+        return min(low, end)
+
+    def by_modification_time(self, timestamp: int) -> int:
+        """Up to 5.1.0: pick the file by mtime, then the nearest message, ties to the left (D-16)."""
+        files = self._queue.files()
+        if not files:
+            return 0
+        chosen = files[-1]
+        for file in files:
+            if _mtime_ms(file.path) >= timestamp:
+                chosen = file
+                break
+        low, high = self._bounds(chosen)
+        left = right = -1
+        left_time = right_time = -1
+        while low <= high:
+            middle = (low + high) // 2
+            time = self._time(middle)
+            if time < 0:
+                return 0
+            if time == timestamp:
+                return middle
+            if time > timestamp:
+                high, right, right_time = middle - 1, middle, time
+            else:
+                low, left, left_time = middle + 1, middle, time
+        if left < 0 or right < 0:
+            return max(left, right, 0)
+        return left if timestamp - left_time <= right_time - timestamp else right
+
+
+def _mtime_ms(path: Any) -> int:
+    try:
+        return os.stat(path).st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        return MAX_TIMESTAMP
+
+
+_MSG_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
+
+
+def decode_message_id(msg_id: str) -> tuple[bytes, int]:
+    """Return (store host bytes, physical offset) of an offsetMsgId.
+
+    Raises ``ValueError`` when it is none: 32 (IPv4) or 56 (IPv6) hexadecimal digits.
+    """
+    if not isinstance(msg_id, str):
+        raise TypeError(f"msg_id must be str, not {type(msg_id).__name__}")
+    if not _MSG_ID.fullmatch(msg_id):
+        raise ValueError(f"{msg_id!r} is no message id: it must be 32 or 56 hexadecimal digits")
+    data = bytes.fromhex(msg_id)
+    return data[:-8], int.from_bytes(data[-8:], "big", signed=True)
+
+
+def format_host(host: bytes) -> str:
+    """Return a stored host as ``ip:port``."""
+    return str(kernels.message.format_host(host))

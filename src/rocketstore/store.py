@@ -1,0 +1,663 @@
+"""``DefaultMessageStore`` and ``open``: the library's front door."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from rocketstore import formats, kernels
+from rocketstore.config import MessageStoreConfig
+from rocketstore.errors import ConfigError, ForkedStoreError, RocketStoreError, StoreClosedError
+from rocketstore.filter import MessageFilter, TagFilter
+from rocketstore.get_message import GetMessageResult
+from rocketstore.message import MessageBatch, StoredMessage
+from rocketstore.queries import MAX_TIMESTAMP, QueryMessageResult, StoreReader, decode_message_id
+from rocketstore.reader import DERIVE_WORDS, ReadOnlyParts
+from rocketstore.recovery import Progress, RecoveryReport
+from rocketstore.services.reput import ArrivingListener
+from rocketstore.store_files import StoreFacts, StorePaths
+from rocketstore.writer import StoreWriter, create_root
+
+if TYPE_CHECKING:
+    import numpy
+
+    from rocketstore.verify import VerifyReport
+
+MODES = ("r", "r+", "a", "x")
+_CORRUPTION_WORDS = ("fail", "skip", "stop")
+_NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "fuse", "9p", "afs")
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
+
+def open(  # noqa: A001 - the name users expect, as in gzip.open
+    path: str | os.PathLike[str],
+    mode: str = "r",
+    *,
+    config: MessageStoreConfig | None = None,
+    clock: Callable[[], int] | None = None,
+    arriving_listener: ArrivingListener | None = None,
+    start: bool = True,
+    derive: str | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> DefaultMessageStore:
+    """Open a RocketMQ store directory.
+
+    Parameters
+    ----------
+    path : path
+        The store's root (the directory that holds ``commitlog``).
+    mode : {"r", "r+", "a", "x"}
+        Read only (nothing is written, works beside a running broker); read and write; the same, created
+        when absent; create, fail when it exists.
+    config : MessageStoreConfig, optional
+    clock : callable, optional
+        Returns epoch ms; every time that is written comes from it.
+    arriving_listener : callable, optional
+        Called for every dispatched message, see ``ReputMessageService``.
+    start : bool
+        Start the services' threads; otherwise they are stepped by hand.
+    derive : {"tail", "full", "none"}
+        Mode "r" only (default "tail"): make in memory what queues and index lack.
+    progress : callable, optional
+        ``progress(what, done, total)`` while a long check runs.
+    **options
+        Fields of ``MessageStoreConfig``.
+
+    Returns
+    -------
+    DefaultMessageStore
+
+    Raises
+    ------
+    FileNotFoundError, NotADirectoryError, FileExistsError
+        About ``path``.
+    StoreLockedError
+        Somebody else writes the store.
+    ConfigError
+        A wrong option, or sizes that contradict the files.
+    CorruptionError
+        Writing modes: a part of the log that was durable is damaged.
+    MappedFileError, UnsafePathError
+        Files of wrong size, name or kind; links that leave the root.
+    """
+    if mode not in MODES:
+        raise ValueError(f"mode {mode!r} is none of {MODES}")
+    if derive is not None and mode != "r":
+        raise ValueError('derive is for mode "r"')
+    if derive is not None and derive not in DERIVE_WORDS:
+        raise ValueError(f"derive {derive!r} is none of {DERIVE_WORDS}")
+    _check_platform(mode)
+    settings = _merge(config, options)
+    root = Path(path)
+    _check_root(root, mode)
+    return DefaultMessageStore(
+        root,
+        mode,
+        settings,
+        clock=clock,
+        arriving_listener=arriving_listener,
+        start=start,
+        derive=derive or "tail",
+        progress=progress,
+    )
+
+
+class DefaultMessageStore:
+    """An open store; see ``open``. Use it as a context manager.
+
+    Notes
+    -----
+    Threading: all methods may be called from any thread. A forked child must open its own
+    (``ForkedStoreError``). Source: RocketMQ ``store/DefaultMessageStore.java``.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        mode: str,
+        config: MessageStoreConfig,
+        *,
+        clock: Callable[[], int] | None,
+        arriving_listener: ArrivingListener | None,
+        start: bool,
+        derive: str,
+        progress: Progress | None,
+    ) -> None:
+        self.path = root
+        self.mode = mode
+        self._config = config
+        self._closed = False
+        self._forks = _forks
+        self._derive = derive
+        self._progress = progress
+        self._clock = clock if clock is not None else _now_ms
+        self._opened_at = time.monotonic()
+        self._boot_timestamp = self._clock()
+        self._writer: StoreWriter | None = None
+        self._paths = StorePaths.of(root, config)
+        if mode == "r":
+            self._open_parts()
+            self.put = self._refuse_put
+            return
+        if not root.exists():
+            create_root(root)
+        self._writer = writer = StoreWriter(
+            self._paths,
+            config,
+            clock=self._clock,
+            put_clock=clock,
+            listener=arriving_listener,
+            progress=progress,
+            start=start,
+        )
+        self._reader = StoreReader(
+            writer.log,
+            writer.queues,
+            writer.index,
+            config,
+            writer.dialect,
+            lambda: writer.report.damaged,
+        )
+        self.put = writer.log.appender.put
+
+    def _open_parts(self) -> None:
+        self._parts = parts = ReadOnlyParts(
+            self._paths,
+            self._config,
+            derive=self._derive,
+            clock=self._clock,
+            progress=self._progress,
+        )
+        self._reader = StoreReader(
+            parts.log,
+            parts.queues,
+            parts.index,
+            self._config,
+            parts.dialect,
+            lambda: parts.report.damaged,
+        )
+
+    # --- state --------------------------------------------------------------------------------
+
+    def _use(self) -> StoreReader:
+        """Every entry passes here."""
+        if self._closed:
+            raise StoreClosedError(f"the store {self.path} is closed")
+        if self._forks != _forks:
+            raise ForkedStoreError(
+                f"the store {self.path} was opened by the parent process; open it here by its path"
+            )
+        return self._reader
+
+    def _writing(self) -> StoreWriter:
+        self._use()
+        if self._writer is None:
+            raise io.UnsupportedOperation(f'the store {self.path} is open with mode "r"')
+        return self._writer
+
+    def _refuse_put(self, *_: Any, **__: Any) -> Any:
+        self._writing()
+
+    def __enter__(self) -> DefaultMessageStore:
+        self._use()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop services, sync everything, leave the directory clean. Idempotent.
+
+        Messages and views in use stay valid. Raises ``ServiceFailedError`` when a service had failed;
+        the store is closed all the same and ``abort`` stays.
+        """
+        if self._closed or self._forks != _forks:
+            return
+        self._closed = True
+        if self._writer is not None:
+            self._writer.close()
+        else:
+            self._parts.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called."""
+        return self._closed
+
+    @property
+    def facts(self) -> StoreFacts:
+        """What the files said when the store was opened: sizes, dialect and why, checkpoint."""
+        return self._writer.facts if self._writer is not None else self._parts.facts
+
+    @property
+    def broker_version(self) -> str:
+        """The RocketMQ version whose bytes are written and whose answers are given."""
+        return self.facts.dialect.name
+
+    @property
+    def recovery_report(self) -> RecoveryReport:
+        """What opening found and did."""
+        return self._writer.report if self._writer is not None else self._parts.report
+
+    @property
+    def min_physical_offset(self) -> int:
+        """Offset of the log's first byte, -1 for an empty log."""
+        return self._use().log.min_offset
+
+    @property
+    def max_physical_offset(self) -> int:
+        """Offset behind the log's last record."""
+        return self._use().log.max_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """The log is known to be on disk up to here."""
+        return self._writing().flushed.offset
+
+    @property
+    def dispatch_behind_nbytes(self) -> int:
+        """Bytes of the log that queues and index do not have yet."""
+        self._use()
+        if self._writer is None:
+            return self._parts.behind_nbytes
+        return max(0, self._writer.log.max_offset - self._writer.dispatcher.reput_offset)
+
+    def runtime_info(self) -> dict[str, str]:
+        """Return RocketMQ's runtime figures that this store keeps, all as text."""
+        reader = self._use()
+        info = {
+            "bootTimestamp": str(self._boot_timestamp),
+            "runtimeMs": str(int((time.monotonic() - self._opened_at) * 1000)),
+            "commitLogMinOffset": str(reader.log.min_offset),
+            "commitLogMaxOffset": str(reader.log.max_offset),
+            "dispatchBehindBytes": str(self.dispatch_behind_nbytes),
+            "brokerVersion": self.broker_version,
+        }
+        if self._writer is not None:
+            appender = self._writer.log.appender
+            info["putMessageTimesTotal"] = str(appender.put_times)
+            info["putMessageSizeTotal"] = str(appender.put_nbytes)
+            info["putMessageFailedTimes"] = str(appender.failed_times)
+        return info
+
+    def refresh(self) -> None:
+        """Mode "r": look at the directory again, so that what was written since is shown."""
+        self._use()
+        if self._writer is not None:
+            raise io.UnsupportedOperation('refresh() is for mode "r"')
+        old = self._parts
+        self._open_parts()
+        old.close()
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def put_message(self, message: Any) -> Any:
+        """Store one ``Message``; see ``put`` for outcomes and errors."""
+        return self._writing().log.appender.put_message(message)
+
+    def put_messages(self, batch: MessageBatch) -> Any:
+        """Store a batch of one queue, all or nothing; returns one ``PutMessageResult``."""
+        return self._writing().log.appender.put_messages(batch)
+
+    def put_many(self, messages: Iterable[Any]) -> Any:
+        """Store many messages, one lock per chunk; returns a ``PutManyResult``."""
+        return self._writing().log.appender.put_many(messages)
+
+    def put_columns(
+        self, topic: str, offsets: Any, data: Any, *, queue_id: int = 0, **others: Any
+    ) -> Any:
+        """Store bodies that lie back to back in ``data``, cut at ``offsets`` (int32 or int64, n + 1)."""
+        return self._writing().log.appender.put_columns(
+            topic, offsets, data, queue_id=queue_id, **others
+        )
+
+    def flush(self) -> int:
+        """Sync log, queues and index, and write checkpoint and state; return the flushed offset."""
+        writer = self._writing()
+        writer.flush_thoroughly()
+        return writer.flushed.offset
+
+    def wait_dispatched(self, timeout_s: float | None = None) -> bool:
+        """Wait until queues and index have everything that is in the log now.
+
+        False after ``timeout_s`` seconds. Raises ``ServiceFailedError`` when dispatch failed.
+        """
+        self._use()
+        if self._writer is None:
+            return self._parts.behind_nbytes == 0
+        end = self._writer.log.max_offset
+        if self._writer.group_commit is not None and self._writer.flushed.offset < end:
+            self._writer.flush_log_now()
+        return self._writer.reput.wait_until(end, timeout_s)
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def topics(self) -> list[str]:
+        """Topics that have a queue, system topics included."""
+        return self._use().queues.topics()
+
+    def queues(self, topic: str) -> list[int]:
+        """Queue ids of a topic; empty for an unknown one."""
+        return self._use().queues.queue_ids(topic)
+
+    def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """Queue offset of the first message that is still there, 0 for an unknown queue."""
+        queue = self._use().queues.get(topic, queue_id)
+        return 0 if queue is None else queue.min_index
+
+    def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """Queue offset of the next message, 0 for an unknown queue."""
+        queue = self._use().queues.get(topic, queue_id)
+        return 0 if queue is None else queue.max_index
+
+    def get_message(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_count: int = 32,
+        *,
+        filter: MessageFilter | None = None,  # noqa: A002 - RocketMQ's word
+    ) -> GetMessageResult:
+        """Read messages of one queue from ``offset`` on, as a broker's pull does.
+
+        Parameters
+        ----------
+        group : str
+            Consumer group; does not change the answer.
+        topic, queue_id
+        offset : int
+            Queue offset.
+        max_count : int
+        filter : MessageFilter, optional
+            ``TagFilter("A || B")`` or any object with RocketMQ's two methods.
+
+        Returns
+        -------
+        GetMessageResult
+            An unknown queue answers NO_MESSAGE_IN_QUEUE and is not created.
+
+        Raises
+        ------
+        CorruptMessageError
+            When the first message to return is damaged.
+        """
+        _check_int("queue_id", queue_id)
+        _check_int("offset", offset)
+        _check_int("max_count", max_count)
+        return self._use().get_message(topic, queue_id, offset, max_count, filter)
+
+    def query_message(
+        self, topic: str, key: str, max_count: int = 32, begin: int = 0, end: int = MAX_TIMESTAMP
+    ) -> QueryMessageResult:
+        """Find messages by key as RocketMQ does: 64 at most, times in whole seconds, hash hits unchecked.
+
+        ``find`` is the exact way. ``begin`` and ``end`` (inclusive) are epoch ms.
+        """
+        _check_int("max_count", max_count)
+        return self._use().query_message(topic, key, max_count, begin, end)
+
+    def find(
+        self,
+        *,
+        topic: str | None = None,
+        key: str | None = None,
+        unique_key: str | None = None,
+        tags: str | None = None,
+        begin: int | None = None,
+        end: int | None = None,
+    ) -> Iterator[StoredMessage]:
+        """Find messages exactly, uncapped, by ascending log offset.
+
+        Every condition given must hold; ``begin <= store time < end``. With ``topic`` and a key the
+        index answers, otherwise the log is read through.
+        """
+        reader = self._use()
+        first, last = begin if begin is not None else 0, end if end is not None else MAX_TIMESTAMP
+        wanted = TagFilter(tags) if tags is not None else None
+        messages: Iterable[StoredMessage]
+        if topic is not None and (key is not None or unique_key is not None):
+            text = unique_key if unique_key is not None else key
+            assert text is not None
+            messages = reader.find_by_key(
+                topic, text, unique=unique_key is not None, begin=first, end=last
+            )
+        else:
+            messages = self.scan(topics=None if topic is None else [topic], begin=begin, end=end)
+        for message in messages:
+            if not first <= message.store_timestamp < last:
+                continue
+            if key is not None and key not in (message.keys or "").split(formats.KEY_SEPARATOR):
+                continue
+            if unique_key is not None and message.unique_key != unique_key:
+                continue
+            if wanted is None or wanted.is_matched_by_commit_log(message):
+                yield message
+
+    def look_message_by_offset(self, physical_offset: int) -> StoredMessage | None:
+        """Return the record that starts at ``physical_offset``, ``None`` when none does.
+
+        Raises ``CorruptMessageError`` when a record starts there but is damaged.
+        """
+        _check_int("physical_offset", physical_offset)
+        return self._use().look_message_by_offset(physical_offset)
+
+    def look_message_by_id(self, msg_id: str) -> StoredMessage | None:
+        """Return the record an offsetMsgId names, ``None`` when it is not there.
+
+        Raises ``ValueError`` for a text that is no message id.
+        """
+        _, offset = decode_message_id(msg_id)
+        message = self._use().look_message_by_offset(offset)
+        if message is None or message.msg_id != msg_id.upper():
+            return None
+        return message
+
+    def get_offset_in_queue_by_time(
+        self, topic: str, queue_id: int, timestamp: int, *, boundary: str | None = None
+    ) -> int:
+        """Queue offset for an epoch-ms store time.
+
+        ``boundary=None`` answers as the store's RocketMQ line does (up to 5.1.0 by file times, D-16);
+        ``"lower"``: the smallest offset with time >= ``timestamp``; ``"upper"``: the largest with <=.
+        """
+        if boundary not in (None, "lower", "upper"):
+            raise ValueError(f"boundary {boundary!r} is neither 'lower' nor 'upper'")
+        _check_int("timestamp", timestamp)
+        return self._use().get_offset_in_queue_by_time(topic, queue_id, timestamp, boundary)
+
+    def scan(
+        self,
+        *,
+        topics: Sequence[str] | None = None,
+        begin: int | None = None,
+        end: int | None = None,
+        start: int | None = None,
+        stop: int | None = None,
+        on_corruption: str = "fail",
+    ) -> Iterator[StoredMessage]:
+        """Iterate over records in log order, PREPARED and ROLLBACK ones too.
+
+        Parameters
+        ----------
+        topics : sequence of str, optional
+        begin, end : int, optional
+            Store times, ``begin <= time < end``.
+        start, stop : int, optional
+            Physical offsets; ``start`` must be a record's first byte.
+        on_corruption : {"fail", "skip", "stop"}
+
+        Raises
+        ------
+        CorruptMessageError
+            At a damaged place with ``"fail"``.
+        """
+        if on_corruption not in _CORRUPTION_WORDS:
+            raise ValueError(f"on_corruption {on_corruption!r} is none of {_CORRUPTION_WORDS}")
+        reader = self._use()
+        first = max(reader.log.min_offset, 0) if start is None else start
+        last = reader.log.max_offset if stop is None else min(stop, reader.log.max_offset)
+        wanted = None if topics is None else frozenset(topics)
+        for message in reader.scan(first, last, on_corruption):
+            if wanted is not None and message.topic not in wanted:
+                continue
+            timestamp = message.store_timestamp
+            if (begin is None or timestamp >= begin) and (end is None or timestamp < end):
+                yield message
+
+    def queue_view(self, topic: str, queue_id: int) -> numpy.ndarray[Any, Any]:
+        """Units of a queue from its min to its max offset as a structured array (a copy), shape (n,)."""
+        import numpy
+
+        queue = self._use().queues.get(topic, queue_id)
+        dtype = formats.CONSUME_QUEUE_UNIT.dtype
+        if queue is None:
+            return numpy.empty(0, dtype)
+        parts = [
+            numpy.frombuffer(buffer, dtype, count)[max(0, queue.min_index - first) :].copy()
+            for first, buffer, count in queue.view()
+        ]
+        return numpy.concatenate(parts) if parts else numpy.empty(0, dtype)
+
+    def filter_units(
+        self, topic: str, queue_id: int, tags: str | TagFilter
+    ) -> numpy.ndarray[Any, Any]:
+        """Queue offsets (int64) whose unit's tags code is that of one of ``tags``."""
+        import numpy
+
+        queue = self._use().queues.get(topic, queue_id)
+        chosen = tags if isinstance(tags, TagFilter) else TagFilter(tags)
+        codes = chosen.tags_codes
+        if queue is None:
+            return numpy.empty(0, numpy.int64)
+        if codes is None:
+            return numpy.arange(queue.min_index, queue.max_index, dtype=numpy.int64)
+        found = []
+        nbytes = formats.CONSUME_QUEUE_UNIT.nbytes
+        for first, buffer, count in queue.view():
+            out = numpy.empty(count, numpy.int64)
+            hits = kernels.consume_queue.filter_units(buffer, 0, count * nbytes, codes, out)
+            offsets = out[:hits] + first
+            found.append(offsets[offsets >= queue.min_index])
+        return numpy.concatenate(found) if found else numpy.empty(0, numpy.int64)
+
+    def index_offsets(
+        self, topic: str, keys: Sequence[str]
+    ) -> tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]:
+        """Look up many keys at once.
+
+        Returns
+        -------
+        (physical_offsets, row_splits) : int64 arrays
+            Hits of key ``i`` are ``physical_offsets[row_splits[i]:row_splits[i + 1]]``, ascending; hash
+            hits that were not compared with the messages.
+        """
+        from rocketstore.index_lookup import lookup_many
+
+        return lookup_many(self._use().index, topic, keys)
+
+    def verify(self, level: str = "crc", *, progress: Progress | None = None) -> VerifyReport:
+        """Check every record, every queue unit and every index entry; see ``VerifyReport``."""
+        from rocketstore.verify import verify
+
+        return verify(self, level=level, progress=progress)
+
+    @property
+    def reader(self) -> StoreReader:
+        """The opened parts: log, queues and index (for tools)."""
+        return self._use()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"mode {self.mode!r}"
+        return f"<DefaultMessageStore {str(self.path)!r} {state}>"
+
+
+# --- opening ----------------------------------------------------------------------------------
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _check_int(name: str, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} must be int, not {type(value).__name__}")
+
+
+def _merge(config: MessageStoreConfig | None, options: dict[str, Any]) -> MessageStoreConfig:
+    if config is None:
+        return MessageStoreConfig(**options)
+    if not isinstance(config, MessageStoreConfig):
+        raise ConfigError(f"config must be a MessageStoreConfig, not {type(config).__name__}")
+    return config.replace(**options) if options else config
+
+
+def _check_platform(mode: str) -> None:
+    if struct.calcsize("P") < 8:
+        raise RocketStoreError("rocketstore needs a 64-bit Python")
+    if sys.platform == "win32" and mode != "r":
+        raise io.UnsupportedOperation('on Windows a store can be opened with mode "r" only')
+
+
+def _check_root(root: Path, mode: str) -> None:
+    if mode == "x" and os.path.lexists(root):
+        raise FileExistsError(f"{root} exists; open it with mode 'r+' or 'a'")
+    if not root.exists():
+        if mode in ("r", "r+"):
+            raise FileNotFoundError(f"there is no store {root}; mode 'a' would create one")
+    elif not root.is_dir():
+        raise NotADirectoryError(f"{root} is a file; a store is a directory")
+    if mode != "r":
+        _warn_of_network_file_system(root)
+
+
+def _warn_of_network_file_system(root: Path) -> None:
+    kind = file_system_of(root)
+    if kind.startswith(_NETWORK_FILE_SYSTEMS):
+        warnings.warn(
+            f"{root} is on {kind}: locks and syncs may not hold there; use a local disk",
+            stacklevel=4,
+        )
+
+
+def file_system_of(path: Path) -> str:
+    """Return the kind of file system ``path`` is on as Linux names it, ``""`` where unknown."""
+    try:
+        with io.open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
+            mounts = [line.split()[1:3] for line in file]
+    except OSError:
+        return ""
+    real = os.path.realpath(path)
+    best = ("", "")
+    for point, kind in mounts:
+        inside = real == point or real.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best[0]):
+            best = (point, kind)
+    return best[1]
+
+
+__all__ = ["DefaultMessageStore", "open"]
