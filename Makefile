@@ -41,9 +41,8 @@ types: develop  ## check types, and the stubs against the native modules
 bench: develop  ## measure native and reference kernels
 	@$(RUN) -m pytest benchmarks -o python_files='bench_*.py' --benchmark-only $(PYTEST_ARGS)
 
-gen: develop  ## write what is generated from formats.py, status.py and dialect.py
-	@$(RUN) tools/gen_formats.py
-	@$(RUN) tools/gen_format_pages.py
+gen:  ## write what is generated from formats.py, status.py and dialect.py
+	@$(FIND_PYTHON) "$$python" tools/gen_formats.py && "$$python" tools/gen_format_pages.py
 
 wheel-test: develop  ## build a wheel from the sdist and test it in an empty environment
 	@$(RUN) tools/wheel_test.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Generator
 from typing import Any
@@ -35,10 +36,9 @@ def pytest_make_collect_report() -> Generator[None, Any, Any]:
 
 
 def pytest_report_header() -> str:
-    """Say which rocketstore is tested."""
-    import rocketstore
-
-    return f"rocketstore: {os.path.dirname(rocketstore.__file__)}"
+    """Say which rocketstore is tested, without importing it yet."""
+    spec = importlib.util.find_spec("rocketstore")
+    return f"rocketstore: {spec.origin if spec else 'not found'}"
 
 
 @pytest.fixture(params=["native", "reference"])

@@ -1,7 +1,7 @@
 """A small store computed from the declared layouts, for ``docs/formats.md`` and its test.
 
 It is written from the layouts alone, without the kernels, so that it can check them. The message is
-one whose bytes were compared with a store that RocketMQ itself had opened.
+one of a store that RocketMQ itself opened and answered from.
 """
 
 from __future__ import annotations

@@ -10,11 +10,12 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-if "rocketstore" not in sys.modules:
-    sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tools")]
+sys.path.insert(0, str(ROOT / "tools"))
 
+# gen_formats comes first: it makes the modules of facts importable before anything is built.
+from gen_formats import write_outputs  # noqa: E402, I001
 import format_example as example  # noqa: E402
-from gen_formats import write_outputs  # noqa: E402
+
 from rocketstore import dialect, formats  # noqa: E402
 
 PAGE = ROOT / "docs" / "formats.md"

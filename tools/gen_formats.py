@@ -7,12 +7,17 @@ status is 1 when a generated file differs from what is committed.
 from __future__ import annotations
 
 import sys
+import types
 from enum import IntEnum
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 if "rocketstore" not in sys.modules:
-    sys.path.insert(0, str(ROOT / "src"))
+    # The package imports the native modules, which are built from what is generated here; so its
+    # ``__init__`` is passed over and only the modules of facts are loaded.
+    package = types.ModuleType("rocketstore")
+    package.__path__ = [str(ROOT / "src" / "rocketstore")]
+    sys.modules["rocketstore"] = package
 
 from rocketstore import formats, status  # noqa: E402
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from rocketstore.errors import ConfigError
 
@@ -40,9 +41,18 @@ def load(body: str) -> dict[str, ModuleType]:
 #: Which body runs: ``"native"`` or ``"reference"``.
 name: str = os.environ.get("ROCKETSTORE_KERNELS", "native")
 _modules = load(name)
-mapping = _modules["mapping"]
-message = _modules["message"]
-commit_log = _modules["commit_log"]
-consume_queue = _modules["consume_queue"]
-index_file = _modules["index_file"]
-reput = _modules["reput"]
+if TYPE_CHECKING:
+    # Both bodies have the types of the native stubs.
+    from rocketstore._native import commit_log as commit_log
+    from rocketstore._native import consume_queue as consume_queue
+    from rocketstore._native import index_file as index_file
+    from rocketstore._native import mapping as mapping
+    from rocketstore._native import message as message
+    from rocketstore._native import reput as reput
+else:
+    mapping = _modules["mapping"]
+    message = _modules["message"]
+    commit_log = _modules["commit_log"]
+    consume_queue = _modules["consume_queue"]
+    index_file = _modules["index_file"]
+    reput = _modules["reput"]

@@ -1,0 +1,212 @@
+"""Rules of the sources that no other tool checks: layers, twins, sizes, words out of place."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "rocketstore"
+NATIVE = ROOT / "src" / "_native"
+MAX_COLUMNS = 100
+MAX_LINES = 800
+TEXT_SUFFIXES = {".py", ".pyi", ".pyx", ".pxd", ".h", ".md", ".toml", ".yaml", ".yml", ".sh", ""}
+TEXT_FOLDERS = (
+    "src",
+    "tests",
+    "tools",
+    "benchmarks",
+    "docs",
+    "changes.d",
+    "fuzz",
+    ".ci",
+    ".github",
+)
+#: Generated, and long because they list everything.
+GENERATED = {"rs_formats.h", "rs_formats.pxd", "rs_status.h", "rs_status.pxd", "formats.md"}
+#: What a line must not hold. Spelled in pieces, so that this file passes its own test.
+FOREIGN = re.compile("TO" + "DO|FIX" + "ME|(?<![a-z.])/(wor" + "k|roo" + "t|tmp/[gh])/[a-z.]")
+
+#: Layers from the bottom; a module imports from its own layer and those below.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("formats", "errors", "status", "config", "dialect"),
+    ("_native", "_reference", "kernels"),
+    (
+        *("message", "durable_file", "mapped_file", "mapped_file_queue"),
+        *("store_checkpoint", "store_lock", "store_state"),
+    ),
+    (
+        *("commit_log", "consume_queue", "consume_queue_ext", "dispatch"),
+        *("index_file", "index_lookup", "index_service", "log_scan"),
+    ),
+    ("services",),
+    (
+        *("recovery", "index_recovery", "store", "store_files", "reader", "writer"),
+        *("get_message", "queries", "filter"),
+        *("transaction", "consumer", "config_managers", "statistics"),
+    ),
+    ("arrow", "testing", "cli", "spark"),
+)
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+
+
+def text_files() -> list[Path]:
+    """Every text file of the project."""
+    found = [path for path in ROOT.iterdir() if path.is_file()]
+    for folder in TEXT_FOLDERS:
+        found += [path for path in (ROOT / folder).rglob("*") if path.is_file()]
+    hidden = {"__pycache__", ".hypothesis"}
+    return sorted(
+        path
+        for path in found
+        if path.suffix in TEXT_SUFFIXES and not hidden.intersection(path.relative_to(ROOT).parts)
+    )
+
+
+def named(path: Path) -> str:
+    """The path as messages and test ids show it."""
+    return path.relative_to(ROOT).as_posix()
+
+
+def lines(path: Path) -> list[str]:
+    """The file's lines without their ends."""
+    return path.read_text(encoding="utf-8").split("\n")
+
+
+def package_modules() -> list[Path]:
+    """The package's Python files."""
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def top_module(dotted: str) -> str:
+    """``mapped_file`` for ``rocketstore.mapped_file`` and what is in it; ``""`` for the package."""
+    parts = dotted.split(".")
+    return parts[1] if parts[0] == "rocketstore" and len(parts) > 1 else ""
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of everything imported from the package, anywhere in the file."""
+    package = ["rocketstore", *path.relative_to(PACKAGE).parent.parts]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            base = [*base, *(node.module.split(".") if node.module else [])]
+            names = [".".join([*base, alias.name]) for alias in node.names]
+        else:
+            continue
+        for name in names:
+            if name.startswith("rocketstore."):
+                yield node.lineno, name
+
+
+def layer_faults(path: Path) -> list[str]:
+    """Imports of ``path`` that point upward, across the twins, or to a module without a layer."""
+    own = top_module(".".join(["rocketstore", *path.relative_to(PACKAGE).with_suffix("").parts]))
+    if own not in LEVEL and own != "__init__":
+        return [f"{named(path)}: give {own} a layer in LAYERS"]
+    level = LEVEL.get(own, len(LAYERS))
+    faults = []
+    for line, name in imports(path):
+        other = top_module(name)
+        if {own, other} == {"_native", "_reference"}:
+            faults.append(f"{named(path)}:{line} imports its twin {name}")
+        elif LEVEL.get(other, -1) > level:
+            faults.append(f"{named(path)}:{line} imports {name} from a higher layer")
+    return faults
+
+
+def test_imports_point_downward() -> None:
+    faults = [fault for path in package_modules() for fault in layer_faults(path)]
+    assert not faults, "\n".join(faults)
+
+
+def test_a_module_has_one_layer() -> None:
+    assert len(LEVEL) == sum(map(len, LAYERS))
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "fault"),
+    [
+        ("formats.py", "from rocketstore.store import open\n", "higher layer"),
+        ("formats.py", "def f():\n    import rocketstore.cli.main\n", "higher layer"),
+        ("services/flush.py", "from ..reader import Reader\n", "higher layer"),
+        ("_reference/message.py", "from rocketstore._native import message\n", "twin"),
+        ("strange.py", "", "give strange a layer"),
+    ],
+)
+def test_the_layer_rule_finds_faults(
+    name: str, source: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(source)
+    assert [fault in found for found in layer_faults(path)] == [True]
+
+
+def test_native_sources_do_not_import_the_reference() -> None:
+    for path in sorted(NATIVE.glob("*.p[yx]*")):
+        for number, line in enumerate(lines(path), start=1):
+            assert not re.search(r"\b(c?import)\b.*_reference", line), f"{named(path)}:{number}"
+
+
+def test_every_kernel_has_stub_and_twin() -> None:
+    kernels = {path.stem for path in NATIVE.glob("*.pyx")}
+    assert kernels
+    stubs = {path.stem for path in (PACKAGE / "_native").glob("*.pyi")}
+    twins = {path.stem for path in (PACKAGE / "_reference").glob("*.py")}
+    assert kernels <= stubs, f"no .pyi for {kernels - stubs}"
+    # The guard catches signals, of which plain Python has no need.
+    assert kernels - {"guard"} <= twins, f"no reference for {kernels - twins}"
+
+
+def test_lines_are_short_and_without_tabs() -> None:
+    faults = []
+    for path in text_files():
+        if path.suffix not in {".py", ".pyx", ".pxd", ".h"} or path.name in GENERATED:
+            continue
+        for number, line in enumerate(lines(path), start=1):
+            if len(line) > MAX_COLUMNS:
+                faults.append(f"{named(path)}:{number} has {len(line)} columns")
+            if "\t" in line:
+                faults.append(f"{named(path)}:{number} has a tab")
+    assert not faults, "\n".join(faults)
+
+
+def test_files_are_not_too_long() -> None:
+    counted = {named(path): len(lines(path)) for path in text_files() if path.name != "LICENSE"}
+    long = {name: count for name, count in counted.items() if count > MAX_LINES}
+    assert not {name for name in long if Path(name).name not in GENERATED}, long
+
+
+def test_no_leftover_words_and_no_machine_paths() -> None:
+    faults = []
+    for path in text_files():
+        if path == Path(__file__):
+            continue
+        for number, line in enumerate(lines(path), start=1):
+            if FOREIGN.search(line):
+                faults.append(f"{named(path)}:{number} {line.strip()[:80]}")
+    assert not faults, "\n".join(faults)
+
+
+def test_pxd_files_hold_no_classes() -> None:
+    for path in sorted(NATIVE.glob("*.pxd")):
+        for number, line in enumerate(lines(path), start=1):
+            assert not re.match(r"\s*cdef (public |final )?class\b", line), (
+                f"{named(path)}:{number}"
+            )
+
+
+def test_native_sources_use_no_deprecated_words() -> None:
+    words = re.compile(r"^\s*(DEF|IF|include)\s|cimport numpy")
+    for path in sorted([*NATIVE.glob("*.pyx"), *NATIVE.glob("*.pxd")]):
+        for number, line in enumerate(lines(path), start=1):
+            assert not words.search(line), f"{named(path)}:{number} {line}"
