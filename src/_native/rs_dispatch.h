@@ -1,0 +1,428 @@
+/* Dispatch in stages over a batch of records: parse, find queues, append units, hash keys, link them.
+ *
+ * What a batch leaves behind equals the outcome of one record after the other, its unit before its keys: when
+ * the index file might fill up within the batch, the stages run over one record at a time instead. All
+ * progress is kept in the struct, so that a fault in the middle of a stage loses the place of nothing. */
+#ifndef RS_DISPATCH_H
+#define RS_DISPATCH_H
+#include "rs_guard.h"
+#include "rs_index.h"
+#include "rs_queue_table.h"
+#include "rs_record.h"
+#include "rs_units.h"
+
+#define RS_DISPATCH_COUNT 256
+#define RS_DISPATCH_KEY_COUNT 1024
+#define RS_DISPATCH_POWER_COUNT 256
+/* How far slots are fetched ahead of the link, and log bytes ahead of the parse. */
+#define RS_DISPATCH_SLOTS_AHEAD 32
+#define RS_DISPATCH_BYTES_AHEAD 8192
+#define RS_DISPATCH_HEADER_NBYTES (2 * RS_CACHE_LINE_NBYTES)
+
+typedef struct {
+    int32_t hash; /* as the entry stores it */
+    uint32_t slot;
+    int32_t row;
+    int32_t number; /* of the key among its record's */
+} rs_key;
+
+typedef struct {
+    rs_queue_table table;
+    rs_index index; /* base NULL: no file */
+    int64_t *delay_ms;
+    int32_t delay_count;
+    int32_t index_enable, index_tags;
+    int32_t infix_hash, infix_length; /* of the text in front of a tag key */
+    uint32_t powers[RS_DISPATCH_POWER_COUNT]; /* of 31 */
+
+    int64_t position_offset, indexed_offset, last_store_timestamp, last_record_offset;
+    int64_t dispatched_count, skipped_ghosts, skipped_topics, repeated_units;
+    int64_t unit_done_offset; /* start of the record whose unit was handled before its keys; -1 */
+    int32_t indexed_keys;
+    int32_t stalled_queue_id, stalled_topic_nbytes;
+    int64_t stalled_queue_offset;
+
+    const uint8_t *log;
+    int64_t position, stop, base_offset, segment_end, fetched, window;
+    int32_t room;      /* of this batch, in records */
+    int32_t row_count; /* parsed */
+    int32_t stall;     /* why a unit was not put */
+    int32_t key_row, key_number; /* all keys in front of this one were gathered */
+    int32_t key_count, key_linked; /* gathered, and of these linked */
+    rs_parsed_record rows[RS_DISPATCH_COUNT];
+    uint64_t hashes[RS_DISPATCH_COUNT];
+    rs_queue *queues[RS_DISPATCH_COUNT];
+    rs_key keys[RS_DISPATCH_KEY_COUNT];
+    uint8_t stalled_topic[RS_MAX_PROPERTIES_NBYTES];
+} rs_dispatcher;
+
+RS_UNUSED static void rs_dispatch_init(rs_dispatcher *d)
+{
+    uint32_t units;
+    memset(d, 0, sizeof *d);
+    d->last_record_offset = d->unit_done_offset = -1;
+    d->infix_hash = rs_string_hash((const uint8_t *)RS_TAG_KEY_INFIX, sizeof RS_TAG_KEY_INFIX - 1, &units);
+    d->infix_length = (int32_t)units;
+    for (uint32_t n = 0; n < RS_DISPATCH_POWER_COUNT; n++) {
+        d->powers[n] = rs_power_of_31(n);
+    }
+}
+
+static inline int rs_is_skipped(const rs_parsed_record *row)
+{
+    return row->status == RS_GHOST || row->status == RS_UNSAFE_TOPIC;
+}
+
+static inline int rs_wants_keys(const rs_dispatcher *d, const rs_parsed_record *row)
+{
+    return d->index_enable && !rs_is_skipped(row) && row->physical_offset >= d->indexed_offset
+           && (row->sys_flag & RS_SYS_FLAG_TRANSACTION_MASK) != RS_SYS_FLAG_TRANSACTION_ROLLBACK;
+}
+
+/* --- stage 1: parse --------------------------------------------------------------------------- */
+
+static inline void rs_fetch_log(rs_dispatcher *d)
+{
+    const int64_t left = d->stop - d->position;
+    const int64_t end = d->position + (left < d->window ? left : d->window);
+    for (; d->fetched < end; d->fetched += RS_CACHE_LINE_NBYTES) {
+        RS_PREFETCH_READ(d->log + d->fetched);
+    }
+}
+
+static inline void rs_prepare_row(rs_dispatcher *d, const uint8_t *p, int32_t i)
+{
+    rs_parsed_record *row = d->rows + i;
+    row->position = (int32_t)d->position;
+    if (RS_LIKELY(!rs_is_skipped(row))) {
+        rs_parse_properties(p, row, d->delay_ms, d->delay_count);
+        d->hashes[i] = rs_queue_hash(d->table.seed, p + row->topic_at, row->topic_nbytes, row->queue_id);
+        if (RS_LIKELY(d->table.places != NULL)) {
+            RS_PREFETCH_WRITE(d->table.places + (d->hashes[i] & d->table.mask));
+        }
+    }
+    /* Bodies are not read: among big records only the next header is worth fetching. */
+    d->window = row->total_size > RS_DISPATCH_BYTES_AHEAD ? RS_DISPATCH_HEADER_NBYTES : RS_DISPATCH_BYTES_AHEAD;
+    d->position += row->total_size;
+    d->fetched = d->fetched < d->position ? d->position : d->fetched;
+}
+
+/* Fill the batch. Returns RS_OK when it is full, else what stands at d->position. */
+static int rs_dispatch_parse(void *argument)
+{
+    rs_dispatcher *d = (rs_dispatcher *)argument;
+    while (d->row_count < d->room) {
+        const uint8_t *p = d->log + d->position;
+        rs_fetch_log(d);
+        const int status = rs_check(p, d->stop - d->position, d->base_offset + d->position,
+                                    d->segment_end, 0, d->rows + d->row_count);
+        if (RS_UNLIKELY(status != RS_OK && status != RS_NUL_PROPERTIES && status != RS_GHOST
+                        && status != RS_UNSAFE_TOPIC)) {
+            return status;
+        }
+        rs_prepare_row(d, p, d->row_count);
+        d->row_count++;
+    }
+    return RS_OK;
+}
+
+/* --- stage 2: find queues --------------------------------------------------------------------- */
+
+static void rs_find_queues(rs_dispatcher *d)
+{
+    for (int32_t i = 0; i < d->row_count; i++) {
+        const rs_parsed_record *row = d->rows + i;
+        rs_queue *queue = NULL;
+        if (RS_LIKELY(!rs_is_skipped(row) && d->table.places != NULL)) {
+            queue = rs_queue_find(&d->table, d->hashes[i], d->log + row->position + row->topic_at,
+                                  row->topic_nbytes, row->queue_id);
+        }
+        d->queues[i] = queue;
+        if (RS_LIKELY(queue != NULL && queue->write < queue->limit)) {
+            RS_PREFETCH_WRITE(queue->write); /* a unit may lie across two lines */
+            RS_PREFETCH_WRITE(queue->write + RS_CQ_UNIT_NBYTES - 1);
+        }
+    }
+}
+
+/* --- stage 3: append units -------------------------------------------------------------------- */
+
+/* One record's unit. Returns RS_OK (put, or repeated), RS_NEED_QUEUE or RS_QUEUE_GAP. */
+static inline int rs_put_unit(rs_dispatcher *d, const rs_parsed_record *row, rs_queue *queue)
+{
+    const int64_t end = row->physical_offset + row->total_size;
+    if (RS_UNLIKELY(queue == NULL)) {
+        return RS_NEED_QUEUE;
+    }
+    if (RS_UNLIKELY(end <= queue->max_physical_offset || row->queue_offset < queue->next_index)) {
+        /* A record whose keys had to wait comes by a second time; that is no repetition. */
+        d->repeated_units += row->physical_offset != d->unit_done_offset;
+        return RS_OK;
+    }
+    if (RS_UNLIKELY(row->queue_offset > queue->next_index)) {
+        return RS_QUEUE_GAP;
+    }
+    if (RS_UNLIKELY(queue->write == queue->limit)) {
+        return RS_NEED_QUEUE;
+    }
+    rs_store_unit(queue->write, row->physical_offset, row->total_size, row->tags_code);
+    queue->write += RS_CQ_UNIT_NBYTES;
+    queue->max_physical_offset = end;
+    RS_RELEASE_FENCE();
+    queue->next_index += 1;
+    d->last_store_timestamp = row->store_timestamp;
+    d->last_record_offset = row->physical_offset;
+    return RS_OK;
+}
+
+static void rs_note_stall(rs_dispatcher *d, const rs_parsed_record *row)
+{
+    d->stalled_queue_id = row->queue_id;
+    d->stalled_queue_offset = row->queue_offset;
+    memcpy(d->stalled_topic, d->log + row->position + row->topic_at, (size_t)row->topic_nbytes);
+    d->stalled_topic_nbytes = row->topic_nbytes;
+}
+
+/* Rows from..to; returns the first one whose unit could not be put (d->stall says why), or `to`. */
+static int32_t rs_put_units(rs_dispatcher *d, int32_t from, int32_t to)
+{
+    for (int32_t i = from; i < to; i++) {
+        const rs_parsed_record *row = d->rows + i;
+        if (RS_UNLIKELY(rs_is_skipped(row) || rs_is_transient(row->sys_flag))) {
+            continue;
+        }
+        const int status = rs_put_unit(d, row, d->queues[i]);
+        if (RS_UNLIKELY(status != RS_OK)) {
+            d->stall = status;
+            rs_note_stall(d, row);
+            return i;
+        }
+    }
+    return to;
+}
+
+/* --- stages 4 and 5: hash keys, link them ----------------------------------------------------- */
+
+/* Link what was gathered; 0 when the index file has no room for all of it. The header follows every entry:
+ * a slot above the header's count reads as an empty chain, to other threads and after a kill. */
+static int rs_link_keys(rs_dispatcher *d)
+{
+    const int32_t count = d->key_count;
+    int32_t fetched = d->key_linked;
+    for (int32_t i = d->key_linked; i < count; i++) {
+        const rs_key *key = d->keys + i;
+        for (; fetched < count && fetched < i + RS_DISPATCH_SLOTS_AHEAD; fetched++) {
+            RS_PREFETCH_WRITE(rs_index_slot_at(&d->index, d->keys[fetched].slot));
+        }
+        if (RS_UNLIKELY(d->index.base == NULL || rs_index_is_full(&d->index))) {
+            return 0;
+        }
+        const rs_parsed_record *row = d->rows + key->row;
+        rs_index_put_slot(&d->index, key->slot, key->hash, row->physical_offset, row->store_timestamp);
+        d->key_linked = i + 1;
+        rs_index_store_header(&d->index);
+    }
+    d->key_count = d->key_linked = 0;
+    return 1;
+}
+
+/* The hash of two texts joined, by the table of powers. */
+static inline int32_t rs_join_hash(const rs_dispatcher *d, int32_t prefix, int32_t hash, uint32_t length)
+{
+    if (RS_LIKELY(length < RS_DISPATCH_POWER_COUNT)) {
+        return (int32_t)((uint32_t)prefix * d->powers[length] + (uint32_t)hash);
+    }
+    return rs_hash_extend(prefix, hash, length);
+}
+
+/* One more key of row d->key_row, unless an earlier file has it; 0 when the index file is full. */
+static inline int rs_gather_key(rs_dispatcher *d, int32_t prefix, int32_t skip, const uint8_t *text, int32_t n)
+{
+    const int32_t number = d->key_number;
+    if (RS_UNLIKELY(number < skip)) {
+        d->key_number++;
+        return 1;
+    }
+    if (RS_UNLIKELY(d->key_count == RS_DISPATCH_KEY_COUNT) && !rs_link_keys(d)) {
+        return 0;
+    }
+    uint32_t units;
+    const int32_t hash = rs_string_hash(text, (size_t)n, &units);
+    rs_key *key = d->keys + d->key_count;
+    key->hash = rs_index_key_hash(rs_join_hash(d, prefix, hash, units));
+    key->slot = d->index.base != NULL ? rs_index_slot(&d->index, key->hash) : 0;
+    key->row = d->key_row;
+    key->number = number;
+    d->key_number++;
+    d->key_count++;
+    return 1;
+}
+
+/* The first separator of keys in p..end, or end. Requires: 16 bytes in front of `end` are readable. */
+static inline const uint8_t *rs_find_key_end(const uint8_t *p, const uint8_t *end)
+{
+#if defined(__SSE2__)
+    const __m128i separator = _mm_set1_epi8(RS_KEY_SEPARATOR[0]);
+    for (; p < end; p += 16) {
+        const ptrdiff_t before = end - p < 16 ? 16 - (end - p) : 0;
+        const __m128i v = _mm_loadu_si128((const __m128i *)(const void *)(p - before));
+        const unsigned int mask = (unsigned int)_mm_movemask_epi8(_mm_cmpeq_epi8(v, separator)) >> before;
+        if (mask != 0) {
+            return p + rs_lowest_bit(mask);
+        }
+    }
+    return end;
+#else
+    const uint8_t *found = p < end ? (const uint8_t *)memchr(p, RS_KEY_SEPARATOR[0], (size_t)(end - p)) : NULL;
+    return found == NULL ? end : found;
+#endif
+}
+
+/* The keys of row d->key_row: the unique key, each key, the tags. 0 when the index file is full. */
+static inline int rs_gather_keys(rs_dispatcher *d)
+{
+    const rs_parsed_record *row = d->rows + d->key_row;
+    const rs_queue *queue = d->queues[d->key_row];
+    const uint8_t *record = d->log + row->position;
+    const int32_t skip = row->physical_offset == d->indexed_offset ? d->indexed_keys : 0;
+    const int32_t prefix =
+        queue != NULL ? queue->prefix_hash : rs_prefix_hash(record + row->topic_at, row->topic_nbytes);
+    if (row->unique_key_at >= 0
+        && !rs_gather_key(d, prefix, skip, record + row->unique_key_at, row->unique_key_nbytes)) {
+        return 0;
+    }
+    if (row->keys_at >= 0) {
+        const uint8_t *end = record + row->keys_at + row->keys_nbytes;
+        for (const uint8_t *key = record + row->keys_at; key < end;) {
+            const uint8_t *key_end = rs_find_key_end(key, end);
+            if (key_end > key && !rs_gather_key(d, prefix, skip, key, (int32_t)(key_end - key))) {
+                return 0;
+            }
+            key = key_end + 1;
+        }
+    }
+    if (d->index_tags && row->tags_at >= 0) {
+        const int32_t tag_prefix = rs_join_hash(d, prefix, d->infix_hash, (uint32_t)d->infix_length);
+        return rs_gather_key(d, tag_prefix, skip, record + row->tags_at, row->tags_nbytes);
+    }
+    return 1;
+}
+
+/* Rows from..to; 0 when the index file is full: what is gathered and not linked tells where. */
+static int rs_put_keys(rs_dispatcher *d, int32_t from, int32_t to)
+{
+    for (int32_t i = from; i < to; i++) {
+        d->key_row = i;
+        d->key_number = 0;
+        if (rs_wants_keys(d, d->rows + i) && !rs_gather_keys(d)) {
+            return 0;
+        }
+    }
+    d->key_row = to;
+    d->key_number = 0;
+    return rs_link_keys(d);
+}
+
+/* --- a batch ---------------------------------------------------------------------------------- */
+
+/* Whether the index file has room for every key of the batch, counted generously. */
+static int rs_has_room(const rs_dispatcher *d)
+{
+    int64_t most = 0;
+    for (int32_t i = 0; i < d->row_count; i++) {
+        /* Every second byte of KEYS may be a key. */
+        if (rs_wants_keys(d, d->rows + i)) {
+            most += 2 + ((int64_t)d->rows[i].keys_nbytes + 1) / 2;
+        }
+    }
+    return most == 0 || (d->index.base != NULL && most <= (int64_t)d->index.entries - d->index.count);
+}
+
+/* All stages behind the parse. Returns RS_OK, RS_NEED_QUEUE, RS_QUEUE_GAP or RS_NEED_INDEX. */
+static int rs_dispatch_apply(void *argument)
+{
+    rs_dispatcher *d = (rs_dispatcher *)argument;
+    rs_find_queues(d);
+    const int32_t step = rs_has_room(d) ? d->row_count : 1;
+    for (int32_t from = 0; from < d->row_count; from += step) {
+        const int32_t to = from + step;
+        const int32_t reached = rs_put_units(d, from, to);
+        if (!rs_put_keys(d, from, reached)) {
+            return RS_NEED_INDEX;
+        }
+        if (reached < to) {
+            return d->stall;
+        }
+    }
+    return RS_OK;
+}
+
+static inline void rs_count_row(rs_dispatcher *d, const rs_parsed_record *row)
+{
+    d->skipped_ghosts += row->status == RS_GHOST;
+    d->skipped_topics += row->status == RS_UNSAFE_TOPIC;
+    d->dispatched_count += !rs_is_skipped(row);
+    if (RS_UNLIKELY(row->physical_offset == d->unit_done_offset)) {
+        d->unit_done_offset = -1;
+    }
+    if (d->index_enable && row->physical_offset + row->total_size > d->indexed_offset) {
+        d->indexed_offset = row->physical_offset + row->total_size;
+        d->indexed_keys = 0;
+    }
+}
+
+/* Account for what rs_dispatch_apply did, wherever it ended; returns how many rows are done. */
+static int32_t rs_dispatch_settle(rs_dispatcher *d, int status)
+{
+    int32_t done = d->key_row, number = d->key_number;
+    if (d->key_linked < d->key_count) {
+        done = d->keys[d->key_linked].row;
+        number = d->keys[d->key_linked].number;
+    }
+    for (int32_t i = 0; i < done; i++) {
+        rs_count_row(d, d->rows + i);
+    }
+    if (status == RS_NEED_INDEX || number > 0) {
+        d->unit_done_offset = d->indexed_offset = d->rows[done].physical_offset;
+        d->indexed_keys = number;
+    }
+    d->key_count = d->key_linked = d->key_row = d->key_number = 0;
+    return done;
+}
+
+static int rs_dispatch_read_header(void *argument)
+{
+    rs_dispatcher *d = (rs_dispatcher *)argument;
+    if (d->index.base != NULL) {
+        rs_index_load_header(&d->index);
+    }
+    return RS_OK;
+}
+
+/* Dispatch at most `left` records from d->position, which moves. Returns the status. */
+RS_UNUSED static int rs_dispatch(rs_dispatcher *d, int64_t left)
+{
+    int status = rs_guarded(rs_dispatch_read_header, d);
+    d->fetched = d->position;
+    d->window = RS_DISPATCH_BYTES_AHEAD;
+    d->stalled_topic_nbytes = 0;
+    while (status == RS_OK && left > 0) {
+        d->room = left < RS_DISPATCH_COUNT ? (int32_t)left : RS_DISPATCH_COUNT;
+        d->row_count = 0;
+        status = rs_guarded(rs_dispatch_parse, d);
+        left -= d->row_count;
+        if (d->row_count > 0) {
+            const int applied = rs_guarded(rs_dispatch_apply, d);
+            const int32_t done = rs_dispatch_settle(d, applied);
+            if (applied != RS_OK) {
+                d->position = done < d->row_count ? d->rows[done].position : d->position;
+                status = applied;
+            }
+        }
+        RS_RELEASE_FENCE();
+        d->position_offset = d->base_offset + d->position;
+    }
+    return status;
+}
+
+#endif

@@ -1,0 +1,56 @@
+# Staged dispatch over a batch of records, and its table of queues.
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from rs_index cimport rs_index
+
+cdef extern from "rs_queue_table.h" nogil:
+    ctypedef struct rs_queue:
+        uint8_t *write
+        uint8_t *limit
+        int64_t next_index
+        int64_t max_physical_offset
+        int32_t handle
+
+    ctypedef struct rs_queue_table:
+        rs_queue *places
+        uint64_t seed
+        rs_queue **of_handle
+        int32_t handle_count
+
+    uint64_t rs_queue_hash(uint64_t seed, const uint8_t *topic, int32_t n, int32_t queue_id)
+    rs_queue *rs_queue_find(const rs_queue_table *table, uint64_t hash, const uint8_t *topic,
+                            int32_t n, int32_t queue_id)
+    rs_queue *rs_queue_add(rs_queue_table *table, uint64_t hash, const uint8_t *topic, int32_t n,
+                           int32_t queue_id)
+    void rs_queue_remove(rs_queue_table *table, rs_queue *queue)
+    void rs_queue_table_free(rs_queue_table *table)
+
+cdef extern from "rs_dispatch.h" nogil:
+    ctypedef struct rs_dispatcher:
+        rs_queue_table table
+        rs_index index
+        int64_t *delay_ms
+        int32_t delay_count
+        int32_t index_enable
+        int32_t index_tags
+        int64_t position_offset
+        int64_t indexed_offset
+        int64_t last_store_timestamp
+        int64_t last_record_offset
+        int64_t dispatched_count
+        int64_t skipped_ghosts
+        int64_t skipped_topics
+        int64_t repeated_units
+        int32_t indexed_keys
+        int32_t stalled_queue_id
+        int32_t stalled_topic_nbytes
+        int64_t stalled_queue_offset
+        uint8_t *stalled_topic
+        const uint8_t *log
+        int64_t position
+        int64_t stop
+        int64_t base_offset
+        int64_t segment_end
+
+    void rs_dispatch_init(rs_dispatcher *dispatcher)
+    int rs_dispatch(rs_dispatcher *dispatcher, int64_t left)

@@ -1,0 +1,217 @@
+/* The dispatcher's table of queues: (topic, queue id) to where the queue's next unit goes.
+ *
+ * Open addressing at most half full, one cache line an entry, so that a record finds its queue with one
+ * miss. The 64-bit hash is keyed by a seed of the process; a hit is compared in full. Entries move
+ * when the table grows or one is removed: whoever holds a pointer looks it up again. */
+#ifndef RS_QUEUE_TABLE_H
+#define RS_QUEUE_TABLE_H
+#include <stdlib.h>
+
+#include "rs_bytes.h"
+#include "rs_formats.h"
+#include "rs_hash.h"
+
+#define RS_QUEUE_TABLE_FIRST_COUNT 64
+#define RS_MIX_FACTOR 0x9e3779b97f4a7c15u
+
+typedef struct {
+    uint64_t hash;
+    const uint8_t *topic; /* owned copy; NULL: this place is free */
+    uint8_t *write;       /* where the next unit goes; NULL without a file */
+    uint8_t *limit;       /* behind the last whole unit of the file */
+    int64_t next_index;   /* read by other threads: stored behind the unit's bytes */
+    int64_t max_physical_offset;
+    int32_t queue_id;
+    int32_t topic_nbytes;
+    int32_t prefix_hash; /* of the topic and the separator, as index keys begin */
+    int32_t handle;
+} rs_queue;
+
+_Static_assert(sizeof(rs_queue) == RS_CACHE_LINE_NBYTES, "an entry fills one cache line");
+
+typedef struct {
+    void *memory;
+    rs_queue *places; /* aligned to the cache line */
+    uint64_t mask;    /* places - 1 */
+    uint64_t used;
+    uint64_t seed;
+    rs_queue **of_handle; /* NULL behind a removed queue's handle */
+    int32_t handle_count, handle_room;
+} rs_queue_table;
+
+static inline uint64_t rs_mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * RS_MIX_FACTOR;
+    return hash ^ (hash >> 32);
+}
+
+/* Whole words, the last one overlapping, so that no byte beyond the text is read. */
+static inline uint64_t rs_queue_hash(uint64_t seed, const uint8_t *topic, int32_t n, int32_t queue_id)
+{
+    uint64_t hash = rs_mix(seed, ((uint64_t)(uint32_t)n << 32) | (uint32_t)queue_id);
+    if (n >= 8) {
+        for (int32_t at = 0; at < n - 8; at += 8) {
+            hash = rs_mix(hash, rs_load_u64(topic + at));
+        }
+        return rs_mix(hash, rs_load_u64(topic + n - 8));
+    }
+    uint64_t word = 0;
+    if (n >= 4) {
+        word = ((uint64_t)rs_load_u32(topic) << 32) | rs_load_u32(topic + n - 4);
+    } else {
+        for (int32_t at = 0; at < n; at++) {
+            word = (word << 8) | topic[at];
+        }
+    }
+    return rs_mix(hash, word);
+}
+
+static inline int rs_same_text(const uint8_t *a, const uint8_t *b, int32_t n)
+{
+    if (n < 8) {
+        return memcmp(a, b, (size_t)n) == 0;
+    }
+    uint64_t differs = 0;
+    for (int32_t at = 0; at < n - 8; at += 8) {
+        differs |= rs_load_u64(a + at) ^ rs_load_u64(b + at);
+    }
+    return (differs | (rs_load_u64(a + n - 8) ^ rs_load_u64(b + n - 8))) == 0;
+}
+
+static inline rs_queue *rs_queue_find(const rs_queue_table *table, uint64_t hash,
+                                      const uint8_t *topic, int32_t n, int32_t queue_id)
+{
+    for (uint64_t at = hash & table->mask;; at = (at + 1) & table->mask) {
+        rs_queue *queue = table->places + at; /* a free place comes: half of them are free */
+        if (queue->topic == NULL) {
+            return NULL;
+        }
+        if (queue->hash == hash && queue->queue_id == queue_id && queue->topic_nbytes == n
+            && rs_same_text(queue->topic, topic, n)) {
+            return queue;
+        }
+    }
+}
+
+/* H(topic#): the hash an index key of this topic begins with. */
+static inline int32_t rs_prefix_hash(const uint8_t *topic, int32_t n)
+{
+    uint32_t units;
+    const int32_t hash = rs_string_hash(topic, (size_t)n, &units);
+    return rs_hash_extend(hash, RS_INDEX_KEY_SEPARATOR[0], 1);
+}
+
+static inline rs_queue *rs_queue_free_place(rs_queue_table *table, uint64_t hash)
+{
+    uint64_t at = hash & table->mask;
+    while (table->places[at].topic != NULL) {
+        at = (at + 1) & table->mask;
+    }
+    return table->places + at;
+}
+
+/* Room for one more entry; 0, or -1 without memory (the table is as it was). */
+RS_UNUSED static int rs_queue_table_reserve(rs_queue_table *table)
+{
+    if (table->places != NULL && 2 * (table->used + 1) <= table->mask + 1) {
+        return 0;
+    }
+    rs_queue_table bigger = *table;
+    const uint64_t old_count = table->places == NULL ? 0 : table->mask + 1;
+    const uint64_t count = old_count == 0 ? RS_QUEUE_TABLE_FIRST_COUNT : 2 * old_count;
+    bigger.memory = calloc((size_t)count + 1, sizeof(rs_queue));
+    if (bigger.memory == NULL) {
+        return -1;
+    }
+    const uintptr_t start = ((uintptr_t)bigger.memory + RS_CACHE_LINE_NBYTES - 1)
+                            & ~(uintptr_t)(RS_CACHE_LINE_NBYTES - 1);
+    bigger.places = (rs_queue *)start;
+    bigger.mask = count - 1;
+    for (uint64_t at = 0; at < old_count; at++) {
+        if (table->places[at].topic != NULL) {
+            rs_queue *queue = rs_queue_free_place(&bigger, table->places[at].hash);
+            *queue = table->places[at];
+            bigger.of_handle[queue->handle] = queue;
+        }
+    }
+    free(table->memory);
+    *table = bigger;
+    return 0;
+}
+
+RS_UNUSED static int rs_queue_table_reserve_handle(rs_queue_table *table)
+{
+    if (table->handle_count < table->handle_room) {
+        return 0;
+    }
+    if (table->handle_room > INT32_MAX / 2) {
+        return -1;
+    }
+    const int32_t room = table->handle_room == 0 ? RS_QUEUE_TABLE_FIRST_COUNT : 2 * table->handle_room;
+    rs_queue **grown = (rs_queue **)realloc(table->of_handle, (size_t)room * sizeof *grown);
+    if (grown == NULL) {
+        return -1;
+    }
+    table->of_handle = grown;
+    table->handle_room = room;
+    return 0;
+}
+
+/* A new queue with the next handle and no file; NULL without memory. Requires: it is not there. */
+RS_UNUSED static rs_queue *rs_queue_add(rs_queue_table *table, uint64_t hash, const uint8_t *topic,
+                                        int32_t n, int32_t queue_id)
+{
+    if (rs_queue_table_reserve(table) != 0 || rs_queue_table_reserve_handle(table) != 0) {
+        return NULL;
+    }
+    uint8_t *copy = (uint8_t *)malloc((size_t)n + 1);
+    if (copy == NULL) {
+        return NULL;
+    }
+    memcpy(copy, topic, (size_t)n);
+    rs_queue *queue = rs_queue_free_place(table, hash);
+    memset(queue, 0, sizeof *queue);
+    queue->hash = hash;
+    queue->topic = copy;
+    queue->topic_nbytes = n;
+    queue->queue_id = queue_id;
+    queue->prefix_hash = rs_prefix_hash(topic, n);
+    queue->max_physical_offset = -1;
+    queue->handle = table->handle_count;
+    table->of_handle[table->handle_count++] = queue;
+    table->used++;
+    return queue;
+}
+
+/* Close the hole a removed entry leaves, so that every other stays in reach of its own place. */
+RS_UNUSED static void rs_queue_remove(rs_queue_table *table, rs_queue *queue)
+{
+    uint64_t hole = (uint64_t)(queue - table->places);
+    table->of_handle[queue->handle] = NULL;
+    free((void *)(uintptr_t)queue->topic);
+    for (uint64_t at = (hole + 1) & table->mask; table->places[at].topic != NULL;
+         at = (at + 1) & table->mask) {
+        const uint64_t home = table->places[at].hash & table->mask;
+        if (((at - home) & table->mask) >= ((at - hole) & table->mask)) {
+            table->places[hole] = table->places[at];
+            table->of_handle[table->places[hole].handle] = table->places + hole;
+            hole = at;
+        }
+    }
+    memset(table->places + hole, 0, sizeof *table->places);
+    table->used--;
+}
+
+RS_UNUSED static void rs_queue_table_free(rs_queue_table *table)
+{
+    for (int32_t handle = 0; handle < table->handle_count; handle++) {
+        if (table->of_handle[handle] != NULL) {
+            free((void *)(uintptr_t)table->of_handle[handle]->topic);
+        }
+    }
+    free(table->memory);
+    free(table->of_handle);
+    memset(table, 0, sizeof *table);
+}
+
+#endif

@@ -1,0 +1,377 @@
+"""Dispatch of log records into consume-queue files and index files, one record after the other."""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rocketstore import formats
+from rocketstore._reference import index_file, message
+from rocketstore._reference.arguments import Buffer, readable, writable
+from rocketstore.status import KernelStatus, RecordFlags, RecordStatus
+
+_UNIT = formats.CONSUME_QUEUE_UNIT
+_ROW = formats.PARSED_RECORD
+_ROW_NAMES = tuple(field.name for field in _ROW.fields)
+_BATCH_COUNT = 256
+_OFFSET_MAX = 2**63 - 1
+#: A queue's positions are 64-bit too.
+_INDEX_MAX = _OFFSET_MAX // _UNIT.nbytes
+_QUEUED_TYPES = (formats.SYS_FLAG_TRANSACTION_NOT, formats.SYS_FLAG_TRANSACTION_COMMIT)
+
+
+def _bounded(name: str, value: int, low: int, high: int) -> int:
+    number = operator.index(value)
+    if not low <= number <= high:
+        raise ValueError(f"{name} {number} is outside {low} .. {high}")
+    return number
+
+
+def _queue_key(topic: bytes, queue_id: int) -> tuple[bytes, int]:
+    if not isinstance(topic, bytes):
+        raise TypeError(f"topic must be bytes, not {type(topic).__name__}")
+    if len(topic) > formats.MAX_PROPERTIES_NBYTES:
+        raise ValueError(f"topic of {len(topic)} bytes is longer than any record can hold")
+    return topic, _bounded("queue_id", queue_id, 0, 2**31 - 1)
+
+
+class _Queue:
+    """Where the next unit of one (topic, queue id) goes."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+        self.view: memoryview | None = None
+        self.first_index = 0
+        self.next_index = 0
+        self.max_physical_offset = -1
+
+    def release(self) -> None:
+        if self.view is not None:
+            self.view.release()
+            self.view = None
+
+    def has_room(self) -> bool:
+        if self.view is None:
+            return False
+        return (self.next_index - self.first_index + 1) * _UNIT.nbytes <= len(self.view)
+
+
+class _Record:
+    """One parsed record: its row's fields as attributes, its texts as bytes."""
+
+    def __init__(self, row: tuple[Any, ...], log: memoryview) -> None:
+        self.__dict__.update(zip(_ROW_NAMES, row, strict=True))
+        self.end = self.physical_offset + self.total_size
+        self.transaction_type = self.sys_flag & formats.SYS_FLAG_TRANSACTION_MASK
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"a parsed record has no field {name!r}")
+
+    def text(self, name: str) -> bytes:
+        """Return the bytes of ``topic``, ``tags``, ``keys`` or ``unique_key``; b"" when absent."""
+        at = getattr(self, name + "_at")
+        if at < 0:
+            return b""
+        start = self.position + at
+        return bytes(self._log[start : start + getattr(self, name + "_nbytes")])
+
+
+class Dispatcher:
+    """See ``_native/reput.pyi``."""
+
+    def __init__(
+        self,
+        *,
+        index_enable: bool = True,
+        index_tags: bool = True,
+        delay_ms: Sequence[int] = (),
+    ) -> None:
+        self.position_offset = 0
+        self.indexed_offset = 0
+        self.indexed_keys = 0
+        self.last_store_timestamp = 0
+        self.last_record_offset = -1
+        self.stalled: tuple[bytes, int, int] | None = None
+        self.dispatched_count = 0
+        self.skipped_ghosts = 0
+        self.skipped_topics = 0
+        self.repeated_units = 0
+        self._index_enable = bool(index_enable)
+        self._index_tags = bool(index_tags)
+        self._delay_ms = tuple(_bounded("delay", delay, 0, _OFFSET_MAX) for delay in delay_ms)
+        self._queues: dict[tuple[bytes, int], _Queue] = {}
+        self._handles: list[_Queue | None] = []
+        self._index: memoryview | None = None
+        self._slots = 0
+        self._entries = 0
+        #: Start of the record whose unit was handled before its keys had to wait, -1 for none.
+        self._unit_done_offset = -1
+        self._owner = threading.Lock()
+        self._closed = False
+
+    # --- queues -------------------------------------------------------------------------------
+
+    def set_queue(
+        self,
+        topic: bytes,
+        queue_id: int,
+        buffer: Buffer,
+        first_index: int,
+        next_index: int,
+        max_physical_offset: int,
+    ) -> int:
+        with _Owned(self):
+            key = _queue_key(topic, queue_id)
+            first = _bounded("first_index", first_index, 0, _INDEX_MAX)
+            next_ = _bounded("next_index", next_index, first, _INDEX_MAX)
+            end = _bounded("max_physical_offset", max_physical_offset, -1, _OFFSET_MAX)
+            view = None if buffer is None else writable(buffer)
+            if view is not None:
+                capacity = len(view) // _UNIT.nbytes
+                if next_ - first > capacity:
+                    view.release()
+                    raise ValueError(
+                        f"next_index {next_} lies behind the {capacity} units of a file that "
+                        f"begins at {first}"
+                    )
+            queue = self._queues.get(key)
+            if queue is None:
+                queue = self._queues[key] = _Queue(len(self._handles))
+                self._handles.append(queue)
+            queue.release()
+            queue.view, queue.first_index, queue.next_index = view, first, next_
+            queue.max_physical_offset = end
+            return queue.handle
+
+    def remove_queue(self, topic: bytes, queue_id: int) -> None:
+        with _Owned(self):
+            queue = self._queues.pop(_queue_key(topic, queue_id), None)
+            if queue is not None:
+                queue.release()
+                self._handles[queue.handle] = None
+
+    def handle(self, topic: bytes, queue_id: int) -> int:
+        queue = self._queues.get(_queue_key(topic, queue_id))
+        return -1 if queue is None else queue.handle
+
+    def next_index(self, handle: int) -> int:
+        return self._by_handle(handle).next_index
+
+    def max_physical_offset(self, handle: int) -> int:
+        return self._by_handle(handle).max_physical_offset
+
+    def _by_handle(self, handle: int) -> _Queue:
+        number = operator.index(handle)
+        queue = self._handles[number] if 0 <= number < len(self._handles) else None
+        if queue is None:
+            raise ValueError(f"no queue has the handle {number}")
+        return queue
+
+    # --- index --------------------------------------------------------------------------------
+
+    def set_index(
+        self,
+        buffer: Buffer,
+        slots: int,
+        entries: int,
+        indexed_offset: int,
+        indexed_keys: int | None = None,
+    ) -> None:
+        with _Owned(self):
+            offset = _bounded("indexed_offset", indexed_offset, 0, _OFFSET_MAX)
+            keys = self.indexed_keys if offset == self.indexed_offset else 0
+            if indexed_keys is not None:
+                keys = _bounded("indexed_keys", indexed_keys, 0, 2**31 - 1)
+            view = None
+            if buffer is not None:
+                slots = _bounded("slots", slots, 1, 2**31 - 1)
+                entries = _bounded("entries", entries, 1, 2**31 - 1)
+                view = writable(buffer)
+                if formats.index_file_nbytes(slots, entries) > len(view):
+                    held = len(view)
+                    view.release()
+                    raise ValueError(
+                        f"an index of {slots} slots and {entries} entries does not fit {held} bytes"
+                    )
+                self._slots, self._entries = slots, entries
+            if self._index is not None:
+                self._index.release()
+            self._index = view
+            self.indexed_offset, self.indexed_keys = offset, keys
+
+    # --- dispatch -----------------------------------------------------------------------------
+
+    def dispatch(
+        self,
+        buffer: Buffer,
+        position: int,
+        stop: int,
+        base_offset: int,
+        segment_end: int,
+        max_count: int = 4096,
+    ) -> tuple[int, int]:
+        with _Owned(self), readable(buffer) as log:
+            stop = _bounded("stop", stop, 0, min(len(log), formats.MAX_COMMIT_LOG_FILE_NBYTES))
+            position = _bounded("position", position, 0, stop)
+            base_offset = _bounded("base_offset", base_offset, 0, _OFFSET_MAX - stop)
+            segment_end = _bounded("segment_end", segment_end, base_offset + stop, _OFFSET_MAX)
+            left = _bounded("max_count", max_count, 1, 2**31 - 1)
+            self.stalled = None
+            status = int(RecordStatus.OK)
+            try:
+                while left and status == RecordStatus.OK:
+                    room = min(left, _BATCH_COUNT)
+                    records, following, status = self._parse(
+                        log, position, stop, base_offset, segment_end, room
+                    )
+                    left -= len(records)
+                    if len(records) == room:
+                        status = int(RecordStatus.OK)
+                    for record in records:
+                        stall = self._dispatch_record(record)
+                        if stall != KernelStatus.OK:
+                            position = record.position
+                            return position, int(stall)
+                    position = following
+                return position, status
+            finally:
+                self.position_offset = base_offset + position
+
+    def _parse(
+        self,
+        log: memoryview,
+        position: int,
+        stop: int,
+        base_offset: int,
+        segment_end: int,
+        room: int,
+    ) -> tuple[list[_Record], int, int]:
+        rows = bytearray(room * _ROW.nbytes)
+        count, following, status = message.scan_records(
+            log,
+            position,
+            stop,
+            base_offset,
+            segment_end,
+            int(RecordFlags.PARSE_PROPERTIES),
+            rows,
+            self._delay_ms,
+        )
+        used = memoryview(rows)[: count * _ROW.nbytes]
+        return [_Record(row, log) for row in _ROW.struct.iter_unpack(used)], following, status
+
+    def _dispatch_record(self, record: _Record) -> int:
+        """Put one record's unit, then its keys. Whatever status is not OK means: again, later."""
+        if record.status == RecordStatus.GHOST:
+            self.skipped_ghosts += 1
+        elif record.status == RecordStatus.UNSAFE_TOPIC:
+            self.skipped_topics += 1
+        else:
+            if record.transaction_type in _QUEUED_TYPES:
+                status = self._put_unit(record)
+                if status != KernelStatus.OK:
+                    return status
+            if self._index_enable and not self._put_keys(record):
+                self._unit_done_offset = record.physical_offset
+                return KernelStatus.NEED_INDEX
+            if self._unit_done_offset == record.physical_offset:
+                self._unit_done_offset = -1
+            self.dispatched_count += 1
+        if self._index_enable and record.end > self.indexed_offset:
+            self.indexed_offset, self.indexed_keys = record.end, 0
+        return KernelStatus.OK
+
+    def _put_unit(self, record: _Record) -> int:
+        topic = record.text("topic")
+        queue = self._queues.get((topic, record.queue_id))
+        if queue is not None and (
+            record.end <= queue.max_physical_offset or record.queue_offset < queue.next_index
+        ):
+            # A record whose keys had to wait comes by a second time; that is no repetition.
+            if record.physical_offset != self._unit_done_offset:
+                self.repeated_units += 1
+            return KernelStatus.OK
+        if queue is None or queue.view is None or not queue.has_room():
+            status = KernelStatus.NEED_QUEUE
+        else:
+            status = KernelStatus.OK
+        if queue is not None and record.queue_offset > queue.next_index:
+            status = KernelStatus.QUEUE_GAP
+        if status != KernelStatus.OK:
+            self.stalled = (topic, record.queue_id, record.queue_offset)
+            return status
+        _UNIT.struct.pack_into(
+            queue.view,
+            (queue.next_index - queue.first_index) * _UNIT.nbytes,
+            record.physical_offset,
+            record.total_size,
+            record.tags_code,
+        )
+        queue.max_physical_offset = record.end
+        queue.next_index += 1
+        self.last_store_timestamp = record.store_timestamp
+        self.last_record_offset = record.physical_offset
+        return KernelStatus.OK
+
+    def _put_keys(self, record: _Record) -> bool:
+        """Put the keys that are still missing; False when the index file has no room for the next."""
+        if (
+            record.transaction_type == formats.SYS_FLAG_TRANSACTION_ROLLBACK
+            or record.physical_offset < self.indexed_offset
+        ):
+            return True
+        if record.physical_offset != self.indexed_offset:
+            self.indexed_offset, self.indexed_keys = record.physical_offset, 0
+        prefix = record.text("topic") + formats.INDEX_KEY_SEPARATOR.encode()
+        for number, key in enumerate(self._keys(record)):
+            if number < self.indexed_keys:
+                continue
+            if self._index is None or not index_file.put_key(
+                self._index,
+                self._slots,
+                self._entries,
+                prefix + key,
+                record.physical_offset,
+                record.store_timestamp,
+            ):
+                return False
+            self.indexed_keys += 1
+        return True
+
+    def _keys(self, record: _Record) -> Iterator[bytes]:
+        if record.unique_key_at >= 0:
+            yield record.text("unique_key")
+        separator = formats.KEY_SEPARATOR.encode()
+        yield from (key for key in record.text("keys").split(separator) if key)
+        if self._index_tags and record.tags_at >= 0:
+            yield formats.TAG_KEY_INFIX.encode() + record.text("tags")
+
+    def close(self) -> None:
+        with _Owned(self, closing=True):
+            self._closed = True
+            for queue in self._queues.values():
+                queue.release()
+            if self._index is not None:
+                self._index.release()
+                self._index = None
+
+
+class _Owned:
+    """One thread inside a dispatcher: a second one gets ``RuntimeError`` instead of waiting."""
+
+    def __init__(self, dispatcher: Dispatcher, *, closing: bool = False) -> None:
+        self._dispatcher = dispatcher
+        self._closing = closing
+
+    def __enter__(self) -> None:
+        if not self._dispatcher._owner.acquire(blocking=False):
+            raise RuntimeError("another thread is inside this dispatcher")
+        if self._dispatcher._closed and not self._closing:
+            self._dispatcher._owner.release()
+            raise ValueError("the dispatcher is closed")
+
+    def __exit__(self, *_: object) -> None:
+        self._dispatcher._owner.release()
