@@ -1,6 +1,9 @@
 """The appender: encodes records in place into the current log segment; ``store.put`` is its method."""
 
-from collections.abc import Buffer, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+
+from typing_extensions import Buffer
+
 from rocketstore.status import AppendMessageStatus, PutMessageStatus
 
 class PutMessageResult:

@@ -5,7 +5,7 @@ A range is ``position`` (a multiple of the unit's 20 bytes) up to ``stop`` (roun
 the width named (or of their bytes). Native bodies run without the GIL and guarded: where a kernel has no status
 to answer, a mapping whose file was shortened raises ``OSError`` (EFAULT)."""
 
-from collections.abc import Buffer
+from typing_extensions import Buffer
 
 def put_units(buffer: Buffer, position: int, physical_offsets: Buffer, sizes: Buffer, tags_codes: Buffer, /) -> int:
     """Write consecutive units (int64, int32, int64 arrays of one length) until the buffer's end; returns

@@ -5,7 +5,7 @@ the walk ends (BAD_CHAIN). Array arguments are buffers of native integers (or of
 guarded and, but for the smallest, run without the GIL; where a kernel has no status to answer, a mapping
 whose file was shortened raises ``OSError`` (EFAULT)."""
 
-from collections.abc import Buffer
+from typing_extensions import Buffer
 
 def key_hash(text: Buffer, /) -> int:
     """abs(String.hashCode), 0 for -2**31: what entries store for the UTF-8 bytes of ``topic#key``."""

@@ -1,6 +1,6 @@
 """Mapped files: bytes in memory, nothing of paths. Bodies: ``_native/mapping``, ``_reference/mapping``."""
 
-from collections.abc import Buffer
+from typing_extensions import Buffer
 
 class Mapping(Buffer):
     """A shared mapping of the first ``nbytes`` bytes of an open file.
