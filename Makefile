@@ -16,9 +16,9 @@ FIND_PYTHON = for p in $(or $(PYTHON),python3.13 python3.12 python3.11 python3);
     exit 1; fi;
 SET_UP = @$(FIND_PYTHON) PYTHON="$(PYTHON)" "$$python" tools/bootstrap.py --venv "$(VENV)"
 
-.PHONY: help demo develop test lint types bench gen wheel-test debug clean
+.PHONY: help demo develop test lint types bench gen wheel-test sdist debug clean
 help:  ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /make \1|/p' Makefile | column -t -s '|'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo:  ## set up and show what rocketstore does on a store made on the spot
 	$(SET_UP) --for run
@@ -46,6 +46,9 @@ gen:  ## write what is generated from formats.py, status.py and dialect.py
 
 wheel-test: develop  ## build a wheel from the sdist and test it in an empty environment
 	@$(RUN) tools/wheel_test.py
+
+sdist: develop  ## make the source distribution in dist/
+	@$(RUN) -m build --sdist
 
 debug:  ## build with checks in the native code and run the tests on that
 	$(SET_UP) --debug
