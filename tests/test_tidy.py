@@ -210,3 +210,14 @@ def test_native_sources_use_no_deprecated_words() -> None:
     for path in sorted([*NATIVE.glob("*.pyx"), *NATIVE.glob("*.pxd")]):
         for number, line in enumerate(lines(path), start=1):
             assert not words.search(line), f"{named(path)}:{number} {line}"
+
+
+def test_the_glossary_names_what_exists() -> None:
+    sources = [*package_modules(), *PACKAGE.rglob("*.pyi")]
+    words = set(re.findall(r"\w+", "\n".join(path.read_text(encoding="utf-8") for path in sources)))
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").partition("## Names")[2]
+    rows = re.findall(r"^\| (.+?) \| (.+) \|$", text, re.MULTILINE)[1:]
+    assert len(rows) > 50
+    ours = {name for _, right in rows for name in re.findall(r"`([a-z_]+|[A-Z]\w+)`", right)}
+    missing = sorted(ours - words)
+    assert not missing, f"docs/glossary.md names {missing}"
