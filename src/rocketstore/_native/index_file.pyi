@@ -31,7 +31,7 @@ def lookup(buffer: Buffer, slots: int, entries: int, hashes: Buffer, begin: int,
     """Batched walk_key from hash number ``start``: int32 hashes (``ValueError`` for a negative one); hits as
     (int64 number of the hash, int64 physical offset) into the two arrays, ordered by hash number, newest first within
     one. Returns (hits, next hash number to ask (== len(hashes) when done; the arrays were too small for all hits of
-    that hash otherwise, and hold none of them), status: OK, BAD_CHAIN or FAULT (then no hits))."""
+    that hash otherwise; what lies behind ``hits`` is arbitrary), status: OK, BAD_CHAIN or FAULT (then no hits))."""
 def check_entries(buffer: Buffer, slots: int, entries: int, log_end: int, /) -> tuple[int, int]:
     """Validate entries 1..count-1 (offset in [0, log_end), non-decreasing, hash >= 0, diff >= 0,
     previous < own number) and the header (count <= entries, offsets of entry 1 and the last). Returns

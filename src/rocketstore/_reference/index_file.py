@@ -300,11 +300,11 @@ def lookup(
     status: int = KernelStatus.OK
     for number, wanted in islice(enumerate(key_hashes), start, None):
         found, chain_status = _walk(file, wanted, begin, end)
+        for place, offset in zip(range(hits, room), found, strict=False):
+            keys[place], offsets[place] = number, offset
         if len(found) > room - hits:
             return hits, number, status
-        for offset in found:
-            keys[hits], offsets[hits] = number, offset
-            hits += 1
+        hits += len(found)
         if chain_status != KernelStatus.OK:
             status = chain_status
     return hits, len(key_hashes), status
