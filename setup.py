@@ -70,7 +70,6 @@ setup(
             "boundscheck": DEBUG,
             "wraparound": False,
             "initializedcheck": DEBUG,
-            "overflowcheck": DEBUG,
             "cdivision": True,
             "embedsignature": True,
         },
