@@ -12,6 +12,7 @@ import argparse
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -141,7 +142,7 @@ def built_modules() -> list[str]:
 def ensure_native(python: Path, stamps: Stamps, debug: bool) -> None:
     """Build the native modules into the package, incrementally."""
     choice = {name: os.environ.get(name) for name in ("ROCKETSTORE_EXTENSIONS", "CC", "CFLAGS")}
-    mode = digest(debug, choice, str(ROOT))
+    mode = digest(debug, choice, str(ROOT), ROOT / "setup.py")
     inputs = digest(*native_inputs(), mode)
     if stamps.holds("native modules", digest(inputs, built_modules())):
         return
@@ -150,6 +151,8 @@ def ensure_native(python: Path, stamps: Stamps, debug: bool) -> None:
     command = [str(python), "setup.py", "-q", "build_ext", "--inplace", f"-j{os.cpu_count() or 1}"]
     command.append(f"--build-temp=build/temp-{'debug' if debug else 'release'}")
     if not stamps.holds("native mode", mode):
+        # Neither Cython nor setuptools sees that flags or directives changed.
+        shutil.rmtree(ROOT / "build", ignore_errors=True)
         command.append("--force")
     environment["ROCKETSTORE_DEBUG"] = "1" if debug else "0"
     if subprocess.run(command, cwd=ROOT, env=environment).returncode:
