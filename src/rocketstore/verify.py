@@ -1,0 +1,525 @@
+"""``verify``: every record, queue unit and index entry against the log. Changes nothing."""
+
+from __future__ import annotations
+
+import bisect
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rocketstore import formats, kernels
+from rocketstore.commit_log import CommitLog, describe
+from rocketstore.consume_queue import ConsumeQueueTable
+from rocketstore.index_service import IndexService
+from rocketstore.log_scan import LogScan, RecordBatch, find_next_record, has_content
+from rocketstore.message import StoredMessage
+from rocketstore.recovery import DamagedRange
+from rocketstore.status import RecordFlags, RecordStatus
+from rocketstore.store_files import StorePaths
+
+if TYPE_CHECKING:
+    import numpy
+
+    from rocketstore.config import MessageStoreConfig
+    from rocketstore.reader import ReadOnlyParts
+    from rocketstore.store import DefaultMessageStore
+
+Progress = Callable[[str, int, int], None]
+LEVELS = ("structure", "crc")
+#: Records looked at in one go.
+_BATCH_COUNT = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it must be.
+
+    Attributes
+    ----------
+    kind : str
+        ``log-file``, ``record``, ``queue-offset``, ``queue-file``, ``unit``, ``missing-unit``,
+        ``index-file``, ``index-header``, ``index-chain``, ``index-entry`` or ``missing-key``.
+    path : str
+        File.
+    position : int
+        From the start of the file, in bytes.
+    offset : int or None
+        Commit-log offset it is about.
+    reason : str
+        What was found and what was expected.
+    """
+
+    kind: str
+    path: str
+    position: int
+    offset: int | None
+    reason: str
+
+
+@dataclass
+class VerifyReport:
+    """What ``verify`` looked at and found.
+
+    Attributes
+    ----------
+    level : str
+        ``structure`` or ``crc``.
+    log_start, log_end : int
+        Physical offsets between which records were checked.
+    records, nbytes : int
+        Good records and their bytes.
+    queues, units : int
+        Queues, and units that agree with their record.
+    index_files, keys : int
+        Index files, and entries that agree with their record.
+    findings : list of Finding
+        The first ``max_findings`` of them.
+    finding_counts : Counter
+        All of them, by kind.
+    notes : list of str
+        What is odd but allowed, in words.
+    duration_s : float
+    max_findings : int
+        Limit on the length of ``findings``.
+    """
+
+    level: str = "crc"
+    log_start: int = 0
+    log_end: int = 0
+    records: int = 0
+    nbytes: int = 0
+    queues: int = 0
+    units: int = 0
+    index_files: int = 0
+    keys: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    finding_counts: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+    duration_s: float = 0.0
+    max_findings: int = 1000
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return not self.finding_counts
+
+    @property
+    def finding_count(self) -> int:
+        """Number of findings, those beyond the limit included."""
+        return sum(self.finding_counts.values())
+
+    def add(
+        self,
+        kind: str,
+        path: str | os.PathLike[str],
+        position: int,
+        offset: int | None,
+        reason: str,
+    ) -> None:
+        """Take a finding; only counted once the limit is reached."""
+        self.finding_counts[kind] += 1
+        if len(self.findings) < self.max_findings:
+            self.findings.append(Finding(kind, os.fspath(path), position, offset, reason))
+
+    def shown(self, kind: str, numbers: Sequence[int]) -> Sequence[int]:
+        """The leading ``numbers`` that still fit the limit; the rest is counted at once.
+
+        For loops over many findings of a kind, so that a store that is wrong throughout is told so
+        quickly.
+        """
+        room = max(1, self.max_findings - len(self.findings))
+        if len(numbers) > room:
+            self.finding_counts[kind] += len(numbers) - room
+        return numbers[:room]
+
+
+class VerifyScope:
+    """What all checks share: the log and its bounds, what of it is damaged, and the report."""
+
+    def __init__(self, log: CommitLog, report: VerifyReport, root: Path) -> None:
+        self.log = log
+        self.report = report
+        self.root = root
+        self.start = max(log.min_offset, 0)
+        self.stop = max(log.max_offset, self.start)
+        self.counts: Counter[str] = Counter()
+        self._starts: list[int] = []
+        self._stops: list[int] = []
+
+    def note_damage(self, start: int, stop: int) -> None:
+        """Remember a stretch without records; such stretches come in order of offset."""
+        self._starts.append(start)
+        self._stops.append(stop)
+
+    def is_damaged(self, offsets: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
+        """Which of the offsets lie in a damaged stretch."""
+        import numpy as np
+
+        if not self._starts:
+            return np.zeros(len(offsets), bool)
+        number = np.searchsorted(np.array(self._starts), offsets, side="right") - 1
+        stops = np.array(self._stops)[np.maximum(number, 0)]
+        return (number >= 0) & (offsets < stops)
+
+    def has_damage_between(self, start: int, stop: int) -> bool:
+        """Whether a damaged stretch lies in ``start`` .. ``stop``."""
+        number = bisect.bisect_left(self._starts, start)
+        return number < len(self._starts) and self._starts[number] < stop
+
+    def place(self, offset: int) -> tuple[str, int]:
+        """File and position of a log offset."""
+        file = self.log.queue.find_mapped_file_by_offset(offset)
+        if file is None:
+            return str(self.log.queue.directory), 0
+        return str(file.path), offset - file.file_from_offset
+
+    def record_at(self, offset: int, size: int) -> StoredMessage | None:
+        """The good record of ``size`` bytes at ``offset``, behind the verified end too."""
+        if offset < 0 or not 0 < size < 2**31:
+            return None
+        window = self.log.window(offset, offset + size)
+        if window is None:
+            return None
+        position = offset - window.base_offset
+        status, nbytes = kernels.message.check_record(
+            window.buffer,
+            position,
+            window.stop,
+            window.base_offset,
+            window.segment_end,
+            self.log.record_flags,
+        )
+        if status not in (RecordStatus.OK, RecordStatus.NUL_PROPERTIES) or nbytes != size:
+            return None
+        return StoredMessage(window.buffer, position, window.base_offset, window.segment_end)
+
+    def is_record(self, offset: int) -> bool:
+        """Whether a good record starts at ``offset``, behind the verified end too."""
+        window = self.log.window(offset, offset + 1)
+        if window is None:
+            return False
+        head = formats.RECORD_HEAD
+        content = window.file.read(offset - window.base_offset, head.nbytes)
+        if len(content) < head.nbytes:
+            return False
+        return self.record_at(offset, head.struct.unpack(content)[0]) is not None
+
+    def is_newer(self, offset: int) -> bool:
+        """Whether ``offset`` lies in a segment that a writer made after this log was opened."""
+        last = self.log.queue.last()
+        if last is None or offset < last.end_offset:
+            return False
+        name = formats.offset_to_file_name(offset - offset % self.log.segment_size)
+        return (self.log.queue.directory / name).exists()
+
+
+def verify(
+    store: DefaultMessageStore,
+    config: MessageStoreConfig,
+    *,
+    level: str = "crc",
+    progress: Progress | None = None,
+    max_findings: int = 1000,
+) -> VerifyReport:
+    """Check an open store's files against each other; see ``verify_parts``.
+
+    In mode ``"r"`` the files are looked at afresh and as they are, nothing derived in memory.
+    """
+    if store.mode != "r":
+        parts, behind = store.reader, store.dispatch_behind_nbytes
+        end = max(parts.log.max_offset, 0) - behind
+        return verify_parts(
+            parts.log,
+            parts.queues,
+            parts.index if config.message_index_enable else None,
+            delay_ms=config.delay_ms,
+            dispatched_offset=end,
+            indexed_offset=end,
+            damaged=store.recovery_report.damaged,
+            level=level,
+            progress=progress,
+            max_findings=max_findings,
+        )
+    if level not in LEVELS:
+        raise ValueError(f"level {level!r} is none of {LEVELS}")
+    from rocketstore.reader import ReadOnlyParts
+
+    paths = StorePaths.of(store.path, config)
+    files = ReadOnlyParts(paths, config, derive="none", clock=_no_clock, progress=progress)
+    try:
+        dispatched = files.log.max_offset - files.behind_nbytes
+        report = verify_parts(
+            files.log,
+            files.queues,
+            files.index if config.message_index_enable else None,
+            delay_ms=config.delay_ms,
+            dispatched_offset=dispatched,
+            indexed_offset=_indexed_offset(files, dispatched),
+            damaged=files.report.damaged,
+            level=level,
+            progress=progress,
+            max_findings=max_findings,
+        )
+        report.notes += files.report.notes
+        return report
+    finally:
+        files.close()
+
+
+def _no_clock() -> int:
+    raise AssertionError("nothing is written, so nobody asks for the time")
+
+
+def _indexed_offset(files: ReadOnlyParts, dispatched: int) -> int:
+    """Records in front of this offset must have their keys.
+
+    After a clean stop these are all dispatched ones; otherwise the index may end earlier, and the
+    last record that it knows may have been cut short.
+    """
+    if not files.facts.aborted:
+        return dispatched
+    newest = files.index.files[-1].header if files.index.files else None
+    if newest is None or newest.index_count <= 1:
+        return max(files.log.min_offset, 0)
+    return min(dispatched, newest.end_physical_offset)
+
+
+def verify_parts(
+    log: CommitLog,
+    queues: ConsumeQueueTable,
+    index: IndexService | None,
+    *,
+    delay_ms: tuple[int, ...] = (),
+    dispatched_offset: int | None = None,
+    indexed_offset: int | None = None,
+    damaged: Sequence[DamagedRange] = (),
+    level: str = "crc",
+    progress: Progress | None = None,
+    max_findings: int = 1000,
+) -> VerifyReport:
+    """Check a store's log, queues and index against each other.
+
+    Parameters
+    ----------
+    log, queues, index
+        The opened parts; ``index`` is ``None`` when the store keeps none.
+    delay_ms : tuple of int
+        Delay levels, for the deliver times of delayed messages.
+    dispatched_offset, indexed_offset : int or None
+        Records from here on may lack their units and keys (``None``: none may).
+    damaged : sequence of DamagedRange
+        What recovery found; ranges behind the log's end become findings too.
+    level : str
+        ``"structure"``: lengths, offsets and references. ``"crc"``: every body's CRC as well.
+    progress : callable or None
+        ``progress(what, done, total)``, in bytes of the log, then in index files.
+    max_findings : int
+        Findings kept; all are counted.
+
+    Returns
+    -------
+    VerifyReport
+
+    Raises
+    ------
+    ValueError
+        For another level.
+
+    Notes
+    -----
+    Memory: bounded by a batch of the log, half a million units and a chunk of each index file; an
+    index file whose entries are out of order is held whole.
+    """
+    if level not in LEVELS:
+        raise ValueError(f"level {level!r} is none of {LEVELS}")
+    began = time.monotonic()
+    report = VerifyReport(level=level, max_findings=max_findings)
+    scope = VerifyScope(log, report, queues.directory.parent)
+    report.log_start, report.log_end = scope.start, scope.stop
+    _check_segments(scope)
+    check = _StoreCheck(scope, queues, index, delay_ms, progress)
+    check.run(
+        scope.stop if dispatched_offset is None else dispatched_offset,
+        scope.stop if indexed_offset is None else indexed_offset,
+    )
+    _note_tail(scope, damaged)
+    _write_notes(scope)
+    report.duration_s = time.monotonic() - began
+    return report
+
+
+def _check_segments(scope: VerifyScope) -> None:
+    size = scope.log.segment_size
+    for file in scope.log.queue.files:
+        if file.file_size != size:
+            reason = f"{file.file_size} bytes instead of {size}"
+            scope.report.add("log-file", file.path, file.file_size, file.end_offset, reason)
+
+
+class _StoreCheck:
+    """One walk along the log that hands every batch to the checks of queues and index."""
+
+    def __init__(
+        self,
+        scope: VerifyScope,
+        queues: ConsumeQueueTable,
+        index: IndexService | None,
+        delay_ms: tuple[int, ...],
+        progress: Progress | None,
+    ) -> None:
+        self._scope = scope
+        self._queues = queues
+        self._index = index
+        self._delay_ms = delay_ms
+        self._progress = progress
+        self._last_timestamp: int | None = None
+        self._property_crcs: dict[int, tuple[int, list[int]]] = {}
+
+    def run(self, dispatched_offset: int, indexed_offset: int) -> None:
+        """Walk; findings and counts go to the scope's report."""
+        from rocketstore.verify_index import IndexCheck
+        from rocketstore.verify_queues import QueuesCheck
+
+        scope = self._scope
+        queues = QueuesCheck(scope, self._queues, dispatched_offset)
+        index = None
+        if self._index is not None:
+            index = IndexCheck(scope, self._index, self._delay_ms, indexed_offset)
+        offset, flags = scope.start, self._flags()
+        while offset < scope.stop:
+            scan = LogScan(scope.log, offset, scope.stop, flags, self._delay_ms, _BATCH_COUNT)
+            for batch in scan:
+                self._take(batch)
+                queues.take(batch)
+                if index is not None:
+                    index.take(batch)
+                self._report("check log", batch.window.base_offset + batch.last()["position"])
+            if scan.offset >= scope.stop:
+                break
+            offset = self._pass_damage(scan.offset, scan.status)
+        self._report("check log", scope.stop)
+        self._judge_property_crcs()
+        queues.finish()
+        if index is not None:
+            index.finish(self._progress)
+
+    def _flags(self) -> int:
+        flags = int(RecordFlags.PARSE_PROPERTIES)
+        if self._scope.report.level == "crc":
+            flags |= self._scope.log.record_flags | RecordFlags.REPORT_PROPERTY_CRC
+        return flags
+
+    def _report(self, what: str, offset: int) -> None:
+        if self._progress is not None:
+            start = self._scope.start
+            self._progress(what, offset - start, self._scope.stop - start)
+
+    def _take(self, batch: RecordBatch) -> None:
+        columns, scope = batch.columns, self._scope
+        good = columns["status"] != RecordStatus.GHOST
+        scope.report.records += int(good.sum())
+        scope.report.nbytes += int(columns["total_size"][good].sum(dtype="i8"))
+        if columns["status"].any():
+            for status, name in _ODD_RECORDS:
+                scope.counts[name] += int((columns["status"] == status).sum())
+        times = columns["store_timestamp"][good]
+        if len(times):
+            scope.counts["backward_times"] += int((times[1:] < times[:-1]).sum())
+            if self._last_timestamp is not None and times[0] < self._last_timestamp:
+                scope.counts["backward_times"] += 1
+            self._last_timestamp = int(times[-1])
+        self._take_property_crcs(batch)
+
+    def _take_property_crcs(self, batch: RecordBatch) -> None:
+        states = batch.columns["property_crc"]
+        if not states.any():
+            return
+        segment = batch.window.base_offset
+        valid, wrong = self._property_crcs.setdefault(segment, (0, []))
+        wrong += batch.columns["physical_offset"][states == 2].tolist()
+        self._property_crcs[segment] = (valid + int((states == 1).sum()), wrong)
+
+    def _judge_property_crcs(self) -> None:
+        """A wrong whole-record CRC counts where other records of the segment carry valid ones."""
+        for valid, wrong in self._property_crcs.values():
+            if not valid:
+                self._scope.counts["foreign_property_crcs"] += len(wrong)
+                continue
+            for offset in wrong:
+                self._add_damage(offset, RecordStatus.BAD_PROPERTY_CRC, "")
+
+    def _pass_damage(self, offset: int, status: RecordStatus) -> int:
+        """Report what stands at ``offset``; return where good records go on."""
+        scope = self._scope
+        missing = scope.log.window(offset, scope.stop) is None
+        behind = find_next_record(scope.log, offset if missing else offset + 1)
+        stop = scope.stop if behind is None else min(behind, scope.stop)
+        scope.note_damage(offset, stop)
+        where = f"; {stop - offset} bytes are lost, " + (
+            "nothing good follows" if behind is None else f"log offset {stop} is good again"
+        )
+        if missing:
+            name = formats.offset_to_file_name(offset - offset % scope.log.segment_size)
+            reason = f"log offset {offset}: the segment {name} is missing" + where
+            scope.report.add("record", scope.log.queue.directory / name, 0, offset, reason)
+        else:
+            self._add_damage(offset, status, where)
+        return stop
+
+    def _add_damage(self, offset: int, status: RecordStatus, where: str) -> None:
+        path, position = self._scope.place(offset)
+        self._scope.report.add("record", path, position, offset, describe(status, offset) + where)
+
+
+_ODD_RECORDS = (
+    (RecordStatus.GHOST, "ghosts"),
+    (RecordStatus.NUL_PROPERTIES, "nul_properties"),
+    (RecordStatus.UNSAFE_TOPIC, "unsafe_topics"),
+)
+
+
+def _note_tail(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> None:
+    """What lies behind the log's end: damage that recovery knows of, or a torn write."""
+    behind = [one for one in damaged if one.start >= scope.stop]
+    for one in behind:
+        scope.report.add("record", one.path, one.position, one.start, one.reason)
+    if not behind and scope.log.queue.last() is not None and has_content(scope.log, scope.stop):
+        path, position = scope.place(scope.stop)
+        scope.report.notes.append(
+            f"bytes behind the log's end {scope.stop} ({path} at position {position}): a torn "
+            "write, or a writer that has gone on"
+        )
+
+
+_NOTES = {
+    "ghosts": "records that carry another, lower offset (5.5.0 leaves such) were passed over",
+    "nul_properties": "records have NULs in their properties",
+    "unsafe_topics": "records have a topic that names no directory; they have no units",
+    "backward_times": "store times are earlier than the one in front",
+    "foreign_property_crcs": "records hold a CRC property that is not their own, as copies do",
+    "batch_topics": "records belong to batch queues, which this version does not read",
+    "behind_units": "units are not there yet: dispatch is behind",
+    "behind_keys": "keys are not there yet: dispatch is behind",
+    "expired_units": "units point at records that have expired",
+    "expired_keys": "index entries point at records that have expired",
+    "damaged_units": "units point into damaged stretches of the log and were not judged",
+    "damaged_keys": "index entries point into damaged stretches of the log and were not judged",
+    "lost_queue_offsets": "queue offsets have no record because of damage in the log",
+    "ext_units": "units keep their tags code in consumequeue_ext, which this version does not read",
+    "shifted_units": "units of light message queues stand at another number than their record says",
+    "filler_units": "units are fillers in front of a queue's first message",
+    "newer_units": "units are newer than this look at the log",
+    "newer_keys": "index entries are newer than this look at the log",
+    "doubled_keys": "index entries are there more than once",
+    "odd_index_tails": "index files hold bytes behind their last entry",
+}
+
+
+def _write_notes(scope: VerifyScope) -> None:
+    for name, text in _NOTES.items():
+        if scope.counts[name]:
+            scope.report.notes.append(f"{scope.counts[name]} {text}")

@@ -1,0 +1,498 @@
+"""The part of ``verify`` that compares queue units with the log's records."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rocketstore import formats, kernels
+from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue, ConsumeQueueTable
+from rocketstore.durable_file import READ_ONLY, open_regular_file
+from rocketstore.errors import MappedFileError
+from rocketstore.log_scan import RecordBatch, data_ranges
+from rocketstore.mapped_file import MappedFile, MemoryFile
+from rocketstore.mapped_file_queue import list_directory
+from rocketstore.status import RecordStatus
+from rocketstore.verify import VerifyScope
+
+_DTYPE = formats.CONSUME_QUEUE_UNIT.dtype
+_CHUNK_UNITS = 65536
+#: Records gathered before they are compared queue by queue.
+_GATHER_COUNT = 1 << 19
+#: A batch with longer records than this on average has its topics read one by one.
+_WHOLE_READ_NBYTES = 16 * 1024
+_INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
+_BATCH_QUEUE_DIR = "batchconsumequeue"
+
+Array = np.ndarray[Any, Any]
+
+
+def read_bytes(file: MappedFile | MemoryFile, root: Path, position: int, nbytes: int) -> bytes:
+    """Bytes of a file, by ``pread`` where it is on disk, so that a shortened file cannot kill us.
+
+    Raises ``MappedFileError`` when the file has become shorter.
+    """
+    if isinstance(file, MemoryFile) or file.private:
+        return bytes(memoryview(file.mapping)[position : position + nbytes])
+    fd = open_regular_file(file.path, READ_ONLY, root)
+    try:
+        content = os.pread(fd, nbytes, position)
+    finally:
+        os.close(fd)
+    if len(content) < nbytes:
+        raise MappedFileError(
+            f"{file.path} has only {position + len(content)} of {file.file_size} bytes any more"
+        )
+    return content
+
+
+class UnitFiles:
+    """The units of one queue as they lie in its files, whatever the queue makes of them."""
+
+    def __init__(
+        self, queue: ConsumeQueue | None, directory: Path, file_size: int, root: Path
+    ) -> None:
+        files: dict[int, MappedFile | MemoryFile] = {}
+        if queue is not None:
+            files = {file.file_from_offset: file for file in queue.queue.files}
+            files.update({file.file_from_offset: file for file in queue.files()})
+        self._files = [files[start] for start in sorted(files)]
+        self._queue = queue
+        self._directory = directory
+        self._root = root
+        self._per_file = file_size // UNIT_NBYTES
+
+    @property
+    def first_index(self) -> int | None:
+        """Queue offset of the first file's first unit."""
+        return self._files[0].file_from_offset // UNIT_NBYTES if self._files else None
+
+    def place(self, index: int) -> tuple[str, int]:
+        """File (where it should be, when there is none) and position of a unit."""
+        start = index - index % self._per_file
+        path = self._directory / formats.offset_to_file_name(start * UNIT_NBYTES)
+        return str(path), (index - start) * UNIT_NBYTES
+
+    def read(self, first: int, stop: int) -> Array:
+        """Units ``first`` .. ``stop``; zeros where there is no file."""
+        units = np.zeros(stop - first, _DTYPE)
+        for file in self._files:
+            base = file.file_from_offset // UNIT_NBYTES
+            low, high = max(first, base), min(stop, base + file.file_size // UNIT_NBYTES)
+            if low < high:
+                content = read_bytes(
+                    file, self._root, (low - base) * UNIT_NBYTES, (high - low) * UNIT_NBYTES
+                )
+                units[low - first : high - first] = np.frombuffer(content, _DTYPE)
+        return units
+
+    def written(self, first: int, stop: int | None) -> Iterator[tuple[int, Array]]:
+        """Yield (queue offset, units) of what the files hold in ``first`` .. ``stop``, in chunks.
+
+        Without ``stop``: to the end of the last file, holes in the file passed over.
+        """
+        for file in self._files:
+            base = file.file_from_offset // UNIT_NBYTES
+            end = base + file.file_size // UNIT_NBYTES
+            low, high = max(first, base), end if stop is None else min(stop, end)
+            if low >= high:
+                continue
+            ranges = [(low, high)] if stop is not None else self._data(file, low, high)
+            for start, last in ranges:
+                for at in range(start, last, _CHUNK_UNITS):
+                    yield at, self.read(at, min(last, at + _CHUNK_UNITS))
+
+    def _data(self, file: MappedFile | MemoryFile, low: int, high: int) -> list[tuple[int, int]]:
+        base = file.file_from_offset // UNIT_NBYTES
+        if isinstance(file, MemoryFile) or file.private:
+            end = self._queue.max_index if self._queue is not None else high
+            return [(low, min(high, end))] if low < end else []
+        found: list[tuple[int, int]] = []
+        for start, stop in data_ranges(file, (low - base) * UNIT_NBYTES):
+            first = max(low, base + start // UNIT_NBYTES)
+            last = min(high, base - (-stop // UNIT_NBYTES))
+            if found and first <= found[-1][1]:
+                found[-1] = (found[-1][0], last)
+            elif first < last:
+                found.append((first, last))
+        return found
+
+
+class QueueCheck:
+    """One queue: its records come in log order, its units must say the same."""
+
+    def __init__(
+        self,
+        scope: VerifyScope,
+        topic: bytes,
+        queue_id: int,
+        files: UnitFiles,
+        dispatched_offset: int,
+    ) -> None:
+        self._scope = scope
+        self._topic = topic
+        self._queue_id = queue_id
+        self._files = files
+        self._dispatched_offset = dispatched_offset
+        self._cursor: int | None = None
+        self._last_end = 0
+
+    @property
+    def _name(self) -> str:
+        return f"{self._topic.decode('utf-8', 'replace')} queue {self._queue_id}"
+
+    # --- records in log order -----------------------------------------------------------------
+
+    def take(self, indexes: Array, offsets: Array, sizes: Array, codes: Array) -> None:
+        """Compare records (queue offset, physical offset, size, tags code) with their units."""
+        breaks = np.flatnonzero(np.diff(indexes) != 1) + 1
+        edges = [0, *breaks.tolist(), len(indexes)]
+        for start, stop in itertools.pairwise(edges):
+            part = slice(start, stop)
+            self._take_run(indexes[part], offsets[part], sizes[part], codes[part])
+
+    def _take_run(self, indexes: Array, offsets: Array, sizes: Array, codes: Array) -> None:
+        """Compare records whose queue offsets follow each other."""
+        first, place = int(indexes[0]), int(offsets[0])
+        # Every message in front took at least a shortest record.
+        if first - (self._cursor or 0) > (place - self._last_end) // formats.RECORD_MIN_NBYTES:
+            self._add_record(place, f"queue offset {first} cannot be, {self._cursor or 0} is next")
+            return
+        if self._cursor is None:
+            self._begin(first, place)
+        assert self._cursor is not None
+        repeated = min(self._cursor - first, len(indexes))
+        if repeated > 0:
+            last = first + repeated - 1
+            self._add_record(
+                place, f"queue offsets {first} to {last} come again, {self._cursor} is next"
+            )
+            if repeated == len(indexes):
+                return
+            rest = slice(repeated, None)
+            indexes, offsets, sizes, codes = indexes[rest], offsets[rest], sizes[rest], codes[rest]
+        elif first > self._cursor:
+            self._pass_gap(first, place)
+        self._compare(int(indexes[0]), offsets, sizes, codes)
+
+    def _begin(self, first: int, place: int) -> None:
+        """The first record of the queue that the log still has."""
+        start = self._files.first_index
+        self._cursor = first
+        if start is not None and start < first:
+            self._judge(start, first)
+        if first > 0 and self._scope.start == 0:
+            self._note_gap(0, first, place)
+
+    def _pass_gap(self, first: int, place: int) -> None:
+        assert self._cursor is not None
+        self._note_gap(self._cursor, first, place)
+        self._judge(self._cursor, first)
+
+    def _note_gap(self, start: int, stop: int, place: int) -> None:
+        if self._scope.has_damage_between(self._last_end, place):
+            self._scope.counts["lost_queue_offsets"] += stop - start
+        else:
+            self._add_record(
+                place, f"queue offset {stop}, but {start} is next: records are missing"
+            )
+
+    def _add_record(self, offset: int, reason: str) -> None:
+        path, position = self._scope.place(offset)
+        self._scope.report.add("queue-offset", path, position, offset, f"{self._name}: {reason}")
+
+    # --- units against records ----------------------------------------------------------------
+
+    def _compare(self, first: int, offsets: Array, sizes: Array, codes: Array) -> None:
+        stop = first + len(offsets)
+        units = self._files.read(first, stop)
+        same_place = (units["physical_offset"] == offsets) & (units["size"] == sizes)
+        same = same_place & (units["tags_code"] == codes)
+        self._cursor = stop
+        self._last_end = int(offsets[-1]) + int(sizes[-1])
+        count = int(same.sum())
+        self._scope.report.units += count
+        if count == len(same):
+            return
+        empty = (units["physical_offset"] == 0) & (units["size"] == 0)
+        behind = empty & (offsets >= self._dispatched_offset)
+        ext = same_place & ~same & (units["tags_code"] <= formats.MAX_EXT_ADDRESS)
+        self._scope.counts["behind_units"] += int(behind.sum())
+        self._scope.counts["ext_units"] += int(ext.sum())
+        self._scope.report.units += int(ext.sum())
+        self._add_missing(first, offsets, empty & ~behind)
+        wrong = np.flatnonzero(~same & ~empty & ~ext).tolist()
+        for number in self._scope.report.shown("unit", wrong):
+            record = (int(offsets[number]), int(sizes[number]), int(codes[number]))
+            self._add_wrong(first + number, record, tuple(units[number].tolist()))
+
+    def _add_missing(self, first: int, offsets: Array, missing: Array) -> None:
+        """One finding for each run of units that were never written."""
+        numbers = np.flatnonzero(missing)
+        if not len(numbers):
+            return
+        edges = np.flatnonzero(np.diff(numbers) != 1) + 1
+        for run in np.split(numbers, edges):
+            start, stop = int(run[0]), int(run[-1]) + 1
+            path, position = self._files.place(first + start)
+            which = f"{first + start}" + (f" to {first + stop - 1}" if stop - start > 1 else "")
+            reason = f"{self._name}: no unit for queue offset {which}, whose records are in the log"
+            self._scope.report.add("missing-unit", path, position, int(offsets[start]), reason)
+
+    def _add_wrong(
+        self, index: int, record: tuple[int, int, int], unit: tuple[int, int, int]
+    ) -> None:
+        names = ("log offset", "size", "tags code")
+        if unit[1] == formats.FILLER_UNIT_SIZE and unit[0] == 0:
+            what = f"a filler, but the record at log offset {record[0]} has this queue offset"
+        else:
+            what = ", ".join(
+                f"{name} {found} instead of {wanted}"
+                for name, found, wanted in zip(names, unit, record, strict=True)
+                if found != wanted
+            )
+        self._add_unit(index, record[0], what)
+
+    def _add_unit(self, index: int, offset: int | None, what: str) -> None:
+        path, position = self._files.place(index)
+        reason = f"{self._name}, unit {index}: {what}"
+        self._scope.report.add("unit", path, position, offset, reason)
+
+    # --- units without a record ---------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Judge the units behind the queue's last record (all of them when there was no record)."""
+        start = self._files.first_index
+        if start is None:
+            return
+        pending: list[tuple[int, Array]] = []
+        for index, units in self._files.written(max(start, self._cursor or 0), None):
+            pending.append((index, units))
+            if _is_written(units).any():
+                for at, earlier in pending[:-1]:
+                    self._judge_units(at, earlier)
+                last = int(np.flatnonzero(_is_written(units))[-1]) + 1
+                self._judge_units(index, units[:last])
+                pending = [(index + last, units[last:])]
+
+    def _judge(self, first: int, stop: int) -> None:
+        for index, units in self._files.written(first, stop):
+            self._judge_units(index, units)
+
+    def _judge_units(self, first: int, units: Array) -> None:
+        """Units that no record of the queue asks for: fillers, expired, or wrong."""
+        scope = self._scope
+        offsets, sizes = units["physical_offset"].astype("i8"), units["size"].astype("i8")
+        written = _is_written(units)
+        filler = written & (sizes == formats.FILLER_UNIT_SIZE) & (offsets == 0)
+        expired = written & ~filler & (offsets >= 0) & (sizes > 0) & (offsets < scope.start)
+        lost = written & ~filler & ~expired & scope.is_damaged(offsets)
+        for name, mask in (
+            ("filler_units", filler),
+            ("expired_units", expired),
+            ("damaged_units", lost),
+        ):
+            scope.counts[name] += int(mask.sum())
+        self._add_holes(first, ~written)
+        stray = np.flatnonzero(written & ~filler & ~expired & ~lost)
+        for number in stray.tolist():
+            self._judge_stray(first + number, tuple(units[number].tolist()))
+
+    def _add_holes(self, first: int, empty: Array) -> None:
+        numbers = np.flatnonzero(empty)
+        if len(numbers):
+            self._add_unit(
+                first + int(numbers[0]), None, f"{len(numbers)} units that were never written"
+            )
+
+    def _judge_stray(self, index: int, unit: tuple[int, int, int]) -> None:
+        offset, size, _ = unit
+        scope = self._scope
+        record = scope.record_at(offset, size)
+        if record is None:
+            if offset >= scope.stop and scope.is_newer(offset):
+                scope.counts["newer_units"] += 1
+                return
+            self._add_unit(
+                index, offset, f"no record of {size} bytes starts at log offset {offset}"
+            )
+            return
+        named = self._multi_dispatched_index(record)
+        if named is not None:
+            self._take_multi_dispatched(index, unit, record, named)
+            return
+        same = (record.topic.encode(), record.queue_id, record.queue_offset)
+        if same == (self._topic, self._queue_id, index) and offset >= scope.stop:
+            scope.counts["newer_units"] += 1
+            return
+        self._add_unit(
+            index,
+            offset,
+            f"the record at log offset {offset} is queue offset {record.queue_offset} of "
+            f"{record.topic} queue {record.queue_id}",
+        )
+
+    def _multi_dispatched_index(self, record: Any) -> str | None:
+        """The queue offset that a record claims in this queue besides its own (light messages)."""
+        names = record.properties.get(formats.PROPERTY_INNER_MULTI_DISPATCH, "").split(",")
+        indexes = record.properties.get(_INNER_MULTI_QUEUE_OFFSET, "").split(",")
+        topic = self._topic.decode("utf-8", "replace")
+        lmq = topic.startswith(formats.TOPIC_LMQ_PREFIX)
+        if self._queue_id != (0 if lmq else record.queue_id):
+            return None
+        return dict(zip(names, indexes, strict=False)).get(topic)
+
+    def _take_multi_dispatched(
+        self, index: int, unit: tuple[int, int, int], record: Any, named: str
+    ) -> None:
+        offset, _, code = unit
+        if code != kernels.message.string_hash_code((record.tags or "").encode()):
+            self._add_unit(index, offset, f"tags code {code} is not that of its record")
+        elif named != str(index):
+            # RocketMQ appends at the end where a queue offset was left out (D-14).
+            self._scope.counts["shifted_units"] += 1
+        else:
+            self._scope.report.units += 1
+
+
+def _is_written(units: Array) -> Array:
+    return (units["physical_offset"] != 0) | (units["size"] != 0) | (units["tags_code"] != 0)
+
+
+class _Numbers(dict[bytes, int]):
+    """Numbers texts in order of appearance."""
+
+    def __missing__(self, text: bytes) -> int:
+        number = self[text] = len(self)
+        return number
+
+
+class QueuesCheck:
+    """All queues: sorts the log's records by queue and hands them out in large portions."""
+
+    def __init__(
+        self, scope: VerifyScope, queues: ConsumeQueueTable, dispatched_offset: int
+    ) -> None:
+        self._scope = scope
+        self._queues = queues
+        self._dispatched_offset = dispatched_offset
+        self._topics = _Numbers()
+        self._checks: dict[tuple[bytes, int], QueueCheck] = {}
+        self._gathered: list[tuple[Array, ...]] = []
+        self._gathered_count = 0
+        self._batch_topics = _batch_topics(queues.directory.parent / _BATCH_QUEUE_DIR)
+        self._check_files()
+
+    def _check_files(self) -> None:
+        """Files of another size, or at another place, than the queue's are not read at all."""
+        size = self._queues.file_size
+        for queue in self._queues:
+            for offset, path, nbytes in list_directory(
+                queue.queue.directory, self._queues.directory.parent
+            ).files:
+                if nbytes != size or offset % size:
+                    reason = f"{nbytes} bytes from {offset}; files of this queue have {size} bytes"
+                    self._scope.report.add("queue-file", path, 0, None, reason)
+
+    def take(self, batch: RecordBatch) -> None:
+        """Gather the records that have a unit."""
+        columns = batch.columns
+        kind = columns["sys_flag"] & formats.SYS_FLAG_TRANSACTION_MASK
+        queued = (kind == formats.SYS_FLAG_TRANSACTION_NOT) | (
+            kind == formats.SYS_FLAG_TRANSACTION_COMMIT
+        )
+        status = columns["status"]
+        queued &= (status == RecordStatus.OK) | (status == RecordStatus.NUL_PROPERTIES)
+        columns = columns[queued]
+        if not len(columns):
+            return
+        topics = self._topic_numbers(batch, columns)
+        if self._batch_topics:
+            names = [topic for topic in self._topics if topic in self._batch_topics]
+            plain = ~np.isin(topics, [self._topics[name] for name in names])
+            self._scope.counts["batch_topics"] += int((~plain).sum())
+            topics, columns = topics[plain], columns[plain]
+        self._gathered.append(
+            (
+                (topics << 31) | columns["queue_id"],
+                *(
+                    columns[name].copy()
+                    for name in ("queue_offset", "physical_offset", "total_size", "tags_code")
+                ),
+            )
+        )
+        self._gathered_count += len(columns)
+        if self._gathered_count >= _GATHER_COUNT:
+            self._hand_out()
+
+    def _topic_numbers(self, batch: RecordBatch, columns: Array) -> Array:
+        starts = (columns["position"].astype("i8") + columns["topic_at"]).tolist()
+        lengths = columns["topic_nbytes"].tolist()
+        last = batch.last()
+        first = batch.row(0)["position"]
+        nbytes = last["position"] + last["total_size"] - first
+        file = batch.window.file
+        number_of = self._topics.__getitem__
+        if nbytes <= batch.count * _WHOLE_READ_NBYTES:
+            content = read_bytes(file, file.root, first, nbytes)
+            numbers = [
+                number_of(content[start - first : start - first + length])
+                for start, length in zip(starts, lengths, strict=True)
+            ]
+        else:
+            numbers = [
+                number_of(read_bytes(file, file.root, start, length))
+                for start, length in zip(starts, lengths, strict=True)
+            ]
+        return np.array(numbers, "i8")
+
+    def _hand_out(self) -> None:
+        if not self._gathered:
+            return
+        columns = [np.concatenate(parts) for parts in zip(*self._gathered, strict=True)]
+        self._gathered, self._gathered_count = [], 0
+        order = np.argsort(columns[0], kind="stable")
+        keys, indexes, offsets, sizes, codes = (column[order] for column in columns)
+        edges = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), len(keys)]
+        topics = list(self._topics)
+        for start, stop in itertools.pairwise(edges):
+            if start == stop:
+                continue
+            key, part = int(keys[start]), slice(start, stop)
+            check = self._check(topics[key >> 31], key & (2**31 - 1))
+            check.take(indexes[part], offsets[part], sizes[part], codes[part])
+
+    def _check(self, topic: bytes, queue_id: int) -> QueueCheck:
+        check = self._checks.get((topic, queue_id))
+        if check is None:
+            name = topic.decode("utf-8", "surrogateescape")
+            files = UnitFiles(
+                self._queues.get(name, queue_id),
+                self._queues.directory / name / str(queue_id),
+                self._queues.file_size,
+                self._scope.root,
+            )
+            check = QueueCheck(self._scope, topic, queue_id, files, self._dispatched_offset)
+            self._checks[topic, queue_id] = check
+        return check
+
+    def finish(self) -> None:
+        """Hand out the rest, and judge what the queues hold besides."""
+        self._hand_out()
+        for queue in self._queues:
+            self._check(queue.topic_bytes, queue.queue_id)
+        for check in self._checks.values():
+            check.finish()
+        self._scope.report.queues = len(self._checks)
+
+
+def _batch_topics(directory: Path) -> frozenset[bytes]:
+    try:
+        return frozenset(os.fsencode(name) for name in os.listdir(directory))
+    except FileNotFoundError:
+        return frozenset()
