@@ -152,7 +152,8 @@ def ensure_native(python: Path, stamps: Stamps, debug: bool) -> None:
     command.append(f"--build-temp=build/temp-{'debug' if debug else 'release'}")
     if not stamps.holds("native mode", mode):
         # Neither Cython nor setuptools sees that flags or directives changed.
-        shutil.rmtree(ROOT / "build", ignore_errors=True)
+        generated = "cython-debug" if debug else "cython"
+        shutil.rmtree(ROOT / "build" / generated, ignore_errors=True)
         command.append("--force")
     environment["ROCKETSTORE_DEBUG"] = "1" if debug else "0"
     if subprocess.run(command, cwd=ROOT, env=environment).returncode:
