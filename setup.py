@@ -14,7 +14,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 NATIVE = Path("src/_native")
-ALL_MODULES = "guard,mapping,message,commit_log,consume_queue,index_file,reput"
+ALL_MODULES = "guard,mapping,record,message,commit_log,consume_queue,index_file,reput"
 MODULES = [
     name for name in os.environ.get("ROCKETSTORE_EXTENSIONS", ALL_MODULES).split(",") if name
 ]
@@ -36,6 +36,8 @@ def compile_args():
         return ["/O2", "/W3", "/std:c11"]
     # Cython's generated code is free of these warnings too, so whatever is reported is ours.
     arguments = ["-std=c11", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wconversion"]
+    # Python's internal headers, which it includes from 3.13 on, are not: they are the system's.
+    arguments.append(f"-isystem{sysconfig.get_path('include')}")
     if is_x86_64_only():
         arguments.append("-march=x86-64-v2")
     if DEBUG:
