@@ -16,6 +16,7 @@
 #define RS_UNLIKELY(condition) (condition)
 #define RS_RELEASE_FENCE() _ReadWriteBarrier()
 #define RS_ACQUIRE_FENCE() _ReadWriteBarrier()
+#define RS_COMPILER_BARRIER() _ReadWriteBarrier()
 #define RS_PREFETCH_READ(address) ((void)(address))
 #define RS_PREFETCH_WRITE(address) ((void)(address))
 #define RS_UNUSED
@@ -28,6 +29,8 @@
 #define RS_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 #define RS_RELEASE_FENCE() __atomic_thread_fence(__ATOMIC_RELEASE)
 #define RS_ACQUIRE_FENCE() __atomic_thread_fence(__ATOMIC_ACQUIRE)
+/* What was stored before it lies in memory when a signal interrupts what comes after it. */
+#define RS_COMPILER_BARRIER() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 #define RS_PREFETCH_READ(address) __builtin_prefetch((address), 0)
 #define RS_PREFETCH_WRITE(address) __builtin_prefetch((address), 1)
 /* For functions that a module may include without calling. */

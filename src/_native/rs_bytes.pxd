@@ -19,5 +19,6 @@ cdef extern from "rs_bytes.h" nogil:
     void RS_PREFETCH_WRITE(const void *address)
     void RS_RELEASE_FENCE()
     void RS_ACQUIRE_FENCE()
+    void RS_COMPILER_BARRIER()
     bint RS_LIKELY(bint condition)
     bint RS_UNLIKELY(bint condition)

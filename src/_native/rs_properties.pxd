@@ -4,6 +4,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from rs_formats cimport rs_parsed_record
 
 cdef extern from "rs_properties.h" nogil:
+    enum:
+        RS_BLOCK_NBYTES
+
     ctypedef struct rs_property_values:
         int32_t tags_at
         int32_t tags_nbytes

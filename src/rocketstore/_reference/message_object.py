@@ -53,8 +53,8 @@ class Message:
     """A message to be put.
 
     The constructor checks types only; whether topic, hosts and sizes can be stored is decided by
-    the put. ``properties`` is a dict of its own; ``tags``, ``keys``, ``unique_key`` and ``delay_level``
-    are views of it.
+    the put. ``properties`` is a dict of its own; ``tags``, ``keys``, ``unique_key`` and
+    ``delay_level`` are views of it.
     """
 
     __slots__ = (
@@ -263,7 +263,7 @@ class Message:
         return self._fields() == other._fields()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _message, self._fields()
+        return _message, (type(self), *self._fields())
 
     def __repr__(self) -> str:
         return (
@@ -273,6 +273,7 @@ class Message:
 
 
 def _message(
+    cls: type[Message],
     topic: str,
     body: bytes,
     queue_id: int,
@@ -287,7 +288,7 @@ def _message(
     /,
 ) -> Message:
     """Make a message again from what was pickled."""
-    return Message(
+    return cls(
         topic,
         body,
         queue_id=queue_id,

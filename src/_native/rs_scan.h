@@ -1,0 +1,114 @@
+/* Loops over many records: parse what follows one another, find the next one behind damage. Both are
+ * run through rs_guarded: their progress lies in the call's structure before they go on. */
+#ifndef RS_SCAN_H
+#define RS_SCAN_H
+#include "rs_bytes.h"
+#include "rs_formats.h"
+#include "rs_properties.h"
+#include "rs_record.h"
+#include "rs_search.h"
+#include "rs_status.h"
+
+/* Memory is fetched this far ahead of the record being parsed; records longer than this are jumped
+ * over, and the fetching begins again behind them. */
+#define RS_PREFETCH_WINDOW_NBYTES 8192
+
+typedef struct {
+    const uint8_t *buffer;
+    int64_t position; /* in: where to start; out: where it stopped */
+    int64_t stop;
+    int64_t base_offset;
+    int64_t segment_end;
+    const int64_t *delay_ms;
+    uint8_t *rows; /* any alignment */
+    int64_t capacity;
+    int64_t count; /* out: rows filled */
+    int32_t delay_count;
+    int32_t flags;
+} rs_scan;
+
+static inline const uint8_t *rs_prefetch_ahead(const uint8_t *next, const uint8_t *p,
+                                               const uint8_t *end)
+{
+    next = next < p ? p : next;
+    const uint8_t *to = end - p > RS_PREFETCH_WINDOW_NBYTES ? p + RS_PREFETCH_WINDOW_NBYTES : end;
+    for (; next < to; next += RS_CACHE_LINE_NBYTES) {
+        RS_PREFETCH_READ(next);
+    }
+    return next;
+}
+
+static inline int rs_is_complete(int status)
+{
+    return status == RS_OK || status == RS_GHOST || status == RS_NUL_PROPERTIES
+           || status == RS_UNSAFE_TOPIC;
+}
+
+/* Check one record; what may be stepped over is added to the position. */
+RS_UNUSED static int rs_check_one(void *argument)
+{
+    rs_scan *scan = (rs_scan *)argument;
+    rs_parsed_record row;
+    const int status = rs_check(scan->buffer + scan->position, scan->stop - scan->position,
+                                scan->base_offset + scan->position, scan->segment_end,
+                                scan->flags, &row);
+    scan->position += row.total_size;
+    return status;
+}
+
+RS_UNUSED static int rs_scan_records(void *argument)
+{
+    rs_scan *scan = (rs_scan *)argument;
+    const uint8_t *end = scan->buffer + scan->stop, *fetched = scan->buffer;
+    int64_t position = scan->position;
+    rs_parsed_record row;
+    memset(&row, 0, sizeof row);
+    row.tags_at = row.keys_at = row.unique_key_at = -1;
+    while (position < scan->stop) {
+        const uint8_t *p = scan->buffer + position;
+        if (scan->count == scan->capacity) {
+            return RS_OK;
+        }
+        fetched = rs_prefetch_ahead(fetched, p, end);
+        const int status = rs_check(p, end - p, scan->base_offset + position, scan->segment_end,
+                                    scan->flags, &row);
+        if (RS_UNLIKELY(!rs_is_complete(status))) {
+            return status;
+        }
+        if (scan->flags & RS_PARSE_PROPERTIES) {
+            rs_parse_properties(p, &row, scan->delay_ms, scan->delay_count);
+        }
+        row.position = (int32_t)position;
+        memcpy(scan->rows + scan->count * (int64_t)sizeof row, &row, sizeof row);
+        position += row.total_size;
+        scan->count++;
+        scan->position = position;
+        RS_COMPILER_BARRIER();
+    }
+    return RS_END;
+}
+
+/* Find the first good record at its own offset: RS_OK with its position, RS_END when there is none. */
+RS_UNUSED static int rs_find_record(void *argument)
+{
+    rs_scan *scan = (rs_scan *)argument;
+    rs_parsed_record row;
+    const uint8_t *stop = scan->buffer + scan->stop;
+    const uint8_t *p = scan->buffer + scan->position;
+    const uint8_t *end = stop - p < RS_RECORD_MIN_NBYTES ? p : stop - RS_RECORD_MIN_NBYTES + 1;
+    while ((p = rs_find_magic(p, end)) < end) {
+        const int64_t offset = scan->base_offset + (p - scan->buffer);
+        if (RS_UNLIKELY(rs_may_be_record(p, offset))) {
+            const int status =
+                rs_check(p, stop - p, offset, scan->segment_end, RS_CHECK_BODY_CRC, &row);
+            if (rs_is_complete(status)) {
+                scan->position = p - scan->buffer;
+                return RS_OK;
+            }
+        }
+        p++;
+    }
+    return RS_END;
+}
+
+#endif

@@ -1,0 +1,44 @@
+/* Searches bytes for the place where a record may start. */
+#ifndef RS_SEARCH_H
+#define RS_SEARCH_H
+#include "rs_bytes.h"
+#include "rs_formats.h"
+#include "rs_properties.h"
+
+/* A record's magic and its own offset fit this place. Requires: RS_RECORD_HEAD_NBYTES readable. */
+static inline int rs_may_be_record(const uint8_t *p, int64_t physical_offset)
+{
+    const int32_t magic = rs_load_be32(p + RS_RECORD_HEAD_MAGIC_AT);
+    return (magic == RS_MAGIC_V1 || magic == RS_MAGIC_V2)
+           && rs_load_be64(p + RS_RECORD_HEAD_PHYSICAL_OFFSET_AT) == physical_offset;
+}
+
+/* The first place in [p, end) whose magic begins as a record's does, or `end`. Both magics begin with
+ * the same two bytes, which are compared 16 places at a time.
+ * Requires: RS_RECORD_HEAD_NBYTES bytes from every place in front of `end` are readable. */
+static inline const uint8_t *rs_find_magic(const uint8_t *p, const uint8_t *end)
+{
+    const uint8_t first = (uint8_t)((uint32_t)RS_MAGIC_V1 >> 24);
+    const uint8_t second = (uint8_t)((uint32_t)RS_MAGIC_V1 >> 16);
+#if defined(__SSE2__)
+    const __m128i firsts = _mm_set1_epi8((char)first), seconds = _mm_set1_epi8((char)second);
+    for (; end - p >= 16; p += 16) {
+        const uint8_t *magic = p + RS_RECORD_HEAD_MAGIC_AT;
+        const __m128i a = _mm_loadu_si128((const __m128i *)(const void *)magic);
+        const __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(magic + 1));
+        const int found = _mm_movemask_epi8(
+            _mm_and_si128(_mm_cmpeq_epi8(a, firsts), _mm_cmpeq_epi8(b, seconds)));
+        if (RS_UNLIKELY(found != 0)) {
+            return p + rs_lowest_bit((uint64_t)(unsigned int)found);
+        }
+    }
+#endif
+    for (; p < end; p++) {
+        if (p[RS_RECORD_HEAD_MAGIC_AT] == first && p[RS_RECORD_HEAD_MAGIC_AT + 1] == second) {
+            return p;
+        }
+    }
+    return end;
+}
+
+#endif
