@@ -11,6 +11,7 @@ from rocketstore import formats, kernels
 from rocketstore.commit_log import CommitLog
 from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue, ConsumeQueueTable
 from rocketstore.index_file import IndexFile
+from rocketstore.index_recovery import IndexPosition
 from rocketstore.index_service import IndexService
 from rocketstore.mapped_file import MappedFile
 from rocketstore.status import KernelStatus, RecordFlags, RecordStatus
@@ -65,7 +66,7 @@ class CommitLogDispatcher:
         index_tags: bool,
         delay_ms: tuple[int, ...],
         start_offset: int,
-        indexed_offset: int,
+        indexed: IndexPosition,
     ) -> None:
         self.log = log
         self.queues = queues
@@ -79,7 +80,7 @@ class CommitLogDispatcher:
         for queue in queues:
             self._register(queue, queue.recovered_index, queue.recovered_end)
         if index is not None:
-            self._attach_index(index.last_for_append(), indexed_offset)
+            self._attach_index(index.last_for_append(), indexed)
 
     # --- positions ----------------------------------------------------------------------------
 
@@ -145,7 +146,7 @@ class CommitLogDispatcher:
         """Give the kernel what it asked for; False when it asked for nothing."""
         if status == KernelStatus.NEED_INDEX:
             assert self.index is not None
-            self._attach_index(self.index.roll(), None)
+            self._attach_index(self.index.roll())
             return True
         if status not in (KernelStatus.NEED_QUEUE, KernelStatus.QUEUE_GAP):
             return False
@@ -262,13 +263,13 @@ class CommitLogDispatcher:
 
     # --- index --------------------------------------------------------------------------------
 
-    def _attach_index(self, file: IndexFile | None, indexed_offset: int | None) -> None:
-        offset = self.kernel.indexed_offset if indexed_offset is None else indexed_offset
+    def _attach_index(self, file: IndexFile | None, start: IndexPosition | None = None) -> None:
+        assert self.index is not None
+        offset, keys = start if start is not None else (self.kernel.indexed_offset, None)
         if file is None:
-            assert self.index is not None
-            self.kernel.set_index(None, self.index.slots, self.index.entries, offset)
+            self.kernel.set_index(None, self.index.slots, self.index.entries, offset, keys)
         else:
-            self.kernel.set_index(file.buffer, file.slots, file.entries, offset)
+            self.kernel.set_index(file.buffer, file.slots, file.entries, offset, keys)
 
     def close(self) -> None:
         """Release every buffer. The positions of queues stay readable."""

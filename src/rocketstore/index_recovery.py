@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from rocketstore import formats, kernels
 from rocketstore.commit_log import CommitLog
 from rocketstore.index_file import IndexFile
@@ -9,6 +11,13 @@ from rocketstore.index_service import IndexService
 from rocketstore.mapped_file import MappedFile
 from rocketstore.message import StoredMessage
 from rocketstore.status import KernelStatus, RecordStatus
+
+
+class IndexPosition(NamedTuple):
+    """Where indexing goes on: the record at ``offset``, of whose keys ``keys`` are put already."""
+
+    offset: int
+    keys: int
 
 
 class IndexRecovery:
@@ -24,16 +33,16 @@ class IndexRecovery:
         self._log = log
         self._index_tags = index_tags
 
-    def run(self, log_min: int, log_end: int) -> int:
-        """Return the physical offset from which records must still be indexed.
+    def run(self, log_min: int, log_end: int) -> IndexPosition:
+        """Return the record from which keys are still to be put.
 
-        Source: the rule is rocketstore's own; RocketMQ deletes the files instead.
+        The rule is rocketstore's own; RocketMQ deletes the newest files instead.
         """
         while self._index.files:
             file = self._index.last_for_append()
             assert file is not None
             count, status = kernels.index_file.check_entries(
-                file.buffer, file.slots, file.entries, log_min, log_end
+                file.buffer, file.slots, file.entries, log_end
             )
             if count == 0:
                 self._drop(file, "it holds no good entry")
@@ -43,8 +52,8 @@ class IndexRecovery:
                     f"{file.path}: entries from {count + 1} on are not good; they are made again"
                 )
                 self._rebuild(file, count)
-            return self._complete_last_record(file)
-        return log_min
+            return self._position(file)
+        return IndexPosition(log_min, 0)
 
     def _drop(self, file: IndexFile, reason: str) -> None:
         header = file.header
@@ -73,20 +82,18 @@ class IndexRecovery:
             return None
         return self._log.view(offset)
 
-    def _complete_last_record(self, file: IndexFile) -> int:
-        """Put the keys of the last indexed record that are still missing; return the offset behind it."""
+    def _position(self, file: IndexFile) -> IndexPosition:
+        """The last record that has an entry, and how many of its keys are there already."""
         offset = file.header.end_physical_offset
         message = self._message(offset)
         if message is None:
-            return offset + 1
+            return IndexPosition(offset + 1, 0)
         present = self._entries_of(offset)
-        missing = record_keys(message, index_tags=self._index_tags)[present:]
-        plain = record_keys(message, index_tags=False)
-        if present >= len(plain) and not self._has_tag_entry_before(offset):
-            missing = []  # written by a line without entries for tags, and complete for it
-        for key in missing:
-            self._put(key, offset, message.store_timestamp)
-        return offset + message.store_size
+        plain = len(record_keys(message, index_tags=False))
+        wanted = len(record_keys(message, index_tags=self._index_tags))
+        if present >= wanted or (present >= plain and not self._has_tag_entry_before(offset)):
+            return IndexPosition(offset + message.store_size, 0)
+        return IndexPosition(offset, present)
 
     def _entries_of(self, offset: int) -> int:
         """How many of the newest entries belong to the record at ``offset``."""
@@ -111,16 +118,6 @@ class IndexRecovery:
                 tag_key = record_keys(message, index_tags=True)[-1]
                 return file.entry(number)[0] == kernels.index_file.key_hash(tag_key)
         return self._index_tags
-
-    def _put(self, key: bytes, offset: int, store_timestamp: int) -> None:
-        file = self._index.files[-1]
-        if not kernels.index_file.put_key(
-            file.buffer, file.slots, file.entries, key, offset, store_timestamp
-        ):
-            file = self._index.roll()
-            kernels.index_file.put_key(
-                file.buffer, file.slots, file.entries, key, offset, store_timestamp
-            )
 
 
 def record_keys(message: StoredMessage, *, index_tags: bool) -> list[bytes]:

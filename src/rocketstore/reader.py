@@ -8,7 +8,7 @@ from rocketstore.commit_log import CommitLog, record_flags
 from rocketstore.config import MessageStoreConfig
 from rocketstore.consume_queue import ConsumeQueueTable
 from rocketstore.dispatch import CommitLogDispatcher
-from rocketstore.index_recovery import IndexRecovery
+from rocketstore.index_recovery import IndexPosition, IndexRecovery
 from rocketstore.index_service import IndexService
 from rocketstore.mapped_file_queue import MappedFileQueue
 from rocketstore.recovery import DurableMark, LogRecovery, Progress, RecoveryReport
@@ -168,7 +168,7 @@ class ReadOnlyParts:
             self.report.notes.append(
                 'there is no index file; keys are found after opening with derive="full"'
             )
-        indexed = end
+        indexed = IndexPosition(end, 0)
         if wants_index:
             recovery = IndexRecovery(self.index, self.log, self.dialect.index_tags)
             indexed = recovery.run(self._minimum, end)
@@ -179,8 +179,8 @@ class ReadOnlyParts:
             self.index if wants_index else None,
             index_tags=self.dialect.index_tags,
             delay_ms=self.config.delay_ms,
-            start_offset=max(self._minimum, min(dispatched, indexed)),
-            indexed_offset=indexed,
+            start_offset=max(self._minimum, min(dispatched, indexed.offset)),
+            indexed=indexed,
         )
         self._dispatch_around_damage(end)
         notes = self.dispatcher.notes

@@ -438,7 +438,7 @@ class DefaultMessageStore:
         """
         reader = self._use()
         first, last = begin if begin is not None else 0, end if end is not None else MAX_TIMESTAMP
-        wanted = TagFilter(tags) if tags is not None else None
+        wanted = TagFilter(tags, exact=True) if tags is not None else None
         messages: Iterable[StoredMessage]
         if topic is not None and (key is not None or unique_key is not None):
             text = unique_key if unique_key is not None else key
@@ -584,7 +584,7 @@ class DefaultMessageStore:
         """Check every record, every queue unit and every index entry; see ``VerifyReport``."""
         from rocketstore.verify import verify
 
-        return verify(self, level=level, progress=progress)
+        return verify(self, self._config, level=level, progress=progress)
 
     @property
     def reader(self) -> StoreReader:

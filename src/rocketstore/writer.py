@@ -19,7 +19,7 @@ from rocketstore.durable_file import (
     sync_directory,
     write_file,
 )
-from rocketstore.index_recovery import IndexRecovery
+from rocketstore.index_recovery import IndexPosition, IndexRecovery
 from rocketstore.index_service import IndexService
 from rocketstore.mapped_file_queue import DirectoryListing, MappedFileQueue
 from rocketstore.recovery import (
@@ -111,9 +111,9 @@ class StoreWriter:
         self.report.cut = cut_tail(read_log, end, self.paths.log_root, self.clock)
         sync_log(read_log, self.report.durable_mark, end)
         read_log.close()
-        self._first_state(facts, end)
         self._write_abort()
         self._open_parts(facts, end, put_clock)
+        self._first_state(facts, end)
         self._dispatch_missing(state, end)
         self._make_services(listener)
 
@@ -209,11 +209,13 @@ class StoreWriter:
                 )
             queue.clear_behind()
         index_recovery = IndexRecovery(self.index, self.log, self.dialect.index_tags)
-        indexed = index_recovery.run(minimum, end) if self.config.message_index_enable else end
+        indexed = IndexPosition(end, 0)
+        if self.config.message_index_enable:
+            indexed = index_recovery.run(minimum, end)
         self.report.notes += index_recovery.notes
         start = minimum
         if state is not None and self._is_complete(state):
-            start = max(minimum, min(state.dispatched_offset, indexed, end))
+            start = max(minimum, min(state.dispatched_offset, indexed.offset, end))
         self._start_dispatcher(start, indexed)
         self.dispatcher.dispatch_until(end)
         if self.dispatcher.notes.gaps and start > minimum:
@@ -237,7 +239,7 @@ class StoreWriter:
         )
         return signed_crc("\n".join(lines).encode("utf-8", "surrogateescape"))
 
-    def _start_dispatcher(self, start: int, indexed: int) -> None:
+    def _start_dispatcher(self, start: int, indexed: IndexPosition) -> None:
         index = self.index if self.config.message_index_enable else None
         self.dispatcher = CommitLogDispatcher(
             self.log,
@@ -246,12 +248,13 @@ class StoreWriter:
             index_tags=self.dialect.index_tags,
             delay_ms=self.config.delay_ms,
             start_offset=start,
-            indexed_offset=indexed,
+            indexed=indexed,
         )
 
     def _restart_dispatcher(self, minimum: int, end: int) -> None:
         broken = {(topic, queue_id) for topic, queue_id, _, _ in self.dispatcher.notes.gaps}
-        indexed = self.dispatcher.indexed_offset
+        kernel = self.dispatcher.kernel
+        indexed = IndexPosition(kernel.indexed_offset, kernel.indexed_keys)
         self.dispatcher.close()
         for topic, queue_id in broken:
             queue = self.queues.get(topic, queue_id)
@@ -381,8 +384,6 @@ class StoreWriter:
     def _write_state(
         self, flushed: int, dispatched: int, indexed: int, log_end: int, *, clean: bool
     ) -> None:
-        queues = getattr(self, "queues", None)
-        index = getattr(self, "index", None)
         StoreState(
             flushed_offset=flushed,
             dispatched_offset=dispatched,
@@ -393,9 +394,9 @@ class StoreWriter:
             hash_slot_num=self.facts.index.pair[0],
             index_num=self.facts.index.pair[1],
             clean=clean,
-            queue_count=sum(queue.max_index > 0 for queue in queues) if queues is not None else 0,
-            queue_crc=self._queue_crc() if queues is not None else 0,
-            index_file_count=len(index.files) if index is not None else 0,
+            queue_count=sum(queue.max_index > 0 for queue in self.queues),
+            queue_crc=self._queue_crc(),
+            index_file_count=len(self.index.files),
             checkpoint_crc=self._checkpoint_crc,
             broker_version=self.dialect.name,
             timezone=self.config.timezone or "",

@@ -8,20 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from golden import golden_stores
 from kernel_bodies import Bodies
 from reput_store import UNIT_NBYTES, MemoryStore
-
 from rocketstore import formats
 from rocketstore.dialect import Dialect
 from rocketstore.status import RecordStatus
 
 WHOLE_STORES = golden_stores.names("plain-", "crash-")
 LAGGING_STORES = golden_stores.names("lag-")
-#: RocketMQ's default ``messageDelayLevel``.
-DELAY_MS = [1000 * s for s in (1, 5, 10, 30)] + [
-    60_000 * m for m in (*range(1, 11), 20, 30, 60, 120)
-]
+#: RocketMQ's default ``messageDelayLevel``: 1 s 5 s 10 s 30 s 1 m … 10 m 20 m 30 m 1 h 2 h.
+DELAY_MINUTES = (*range(1, 11), 20, 30, 60, 120)
+DELAY_MS = [1000, 5000, 10_000, 30_000, *(60_000 * minutes for minutes in DELAY_MINUTES)]
 
 
 def read_queue_files(root: Path, queue_nbytes: int) -> dict[tuple[bytes, int, int], bytes]:

@@ -23,8 +23,8 @@ def find_unit(buffer: Buffer, position: int, stop: int, physical_offset: int, /)
     fillers count as -1), ``stop`` when none."""
 def filter_units(buffer: Buffer, position: int, stop: int, tags_codes: Buffer, out: Buffer, /) -> int:
     """Unit numbers (relative to ``position``) whose tags code is one of the int64 ``tags_codes``, as
-    int64 into ``out`` (room for every unit, else ``ValueError``); returns how many. Fillers and unwritten
-    units never match."""
+    int64 into ``out`` (room for every unit, else ``ValueError``); returns how many (what lies
+    behind them in ``out`` is arbitrary). Fillers and unwritten units never match."""
 def select_messages(units: Buffer, position: int, stop: int, queue_offset: int,
                     log: Buffer, log_stop: int, base_offset: int, segment_end: int, min_offset: int,
                     topic: bytes, queue_id: int, tags_codes: Buffer | None,

@@ -137,9 +137,8 @@ def filter_units(
     found = 0
     for number in range(count):
         unit = _UNIT.unpack_from(view, position + number * _NBYTES)
-        if unit[2] in wanted and unit not in (_FILLER, _UNWRITTEN):
-            numbers[found] = number
-            found += 1
+        numbers[found] = number  # the next hit writes over it
+        found += unit[2] in wanted and unit not in (_FILLER, _UNWRITTEN)
     return found
 
 

@@ -12,7 +12,7 @@ from rocketstore import formats
 _TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+")
 _RETRY_TOPIC = re.compile(r"%RETRY%[%|a-zA-Z0-9_+-]*")
 _LMQ_TOPIC = re.compile(r"%LMQ%[%|a-zA-Z0-9_$-]*")
-_JAVA_INTEGER = re.compile(r"[+-]?[0-9]+")
+_JAVA_INTEGER = re.compile(r"([+-]?)(?=[0-9])0*([0-9]*)")
 _FORBIDDEN = ("\x00", "\x01", "\x02")
 
 I32 = (-(2**31), 2**31 - 1)
@@ -73,9 +73,10 @@ def utf16_length(encoded: bytes) -> int:
 
 def parse_level(value: str | None) -> int:
     """``Integer.parseInt`` over ASCII digits; 0 for what is no number of 32 bits, or absent."""
-    if value is None or not _JAVA_INTEGER.fullmatch(value) or len(value) > 64:
+    match = None if value is None else _JAVA_INTEGER.fullmatch(value)
+    if match is None or len(match[2]) > 10:
         return 0
-    number = int(value)
+    number = int(match[1] + "0" + match[2])
     return number if I32[0] <= number <= I32[1] else 0
 
 

@@ -317,7 +317,7 @@ class Dispatcher:
         return KernelStatus.OK
 
     def _put_keys(self, record: _Record) -> bool:
-        """Put the keys that are still missing; False when the index file has no room for the next."""
+        """Put the keys that are missing; False when the index file has no room for the next."""
         if (
             record.transaction_type == formats.SYS_FLAG_TRANSACTION_ROLLBACK
             or record.physical_offset < self.indexed_offset

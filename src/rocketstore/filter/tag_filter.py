@@ -16,15 +16,15 @@ class TagFilter:
     expression : str
         Tags separated by ``||``; ``"*"`` or an empty text passes everything.
     exact : bool
-        Compare the message's own TAGS after the hash; RocketMQ's store leaves that to the consumer, so
-        hash collisions pass when it is False.
+        Also compare the message's own TAGS. RocketMQ's store compares hashes and leaves collisions
+        ("Aa" and "BB" share a hash) to the consumer, so False answers as RocketMQ does.
 
     Notes
     -----
     Source: RocketMQ ``store/DefaultMessageFilter.java``, ``common/filter/FilterAPI.java``.
     """
 
-    def __init__(self, expression: str = "*", *, exact: bool = True) -> None:
+    def __init__(self, expression: str = "*", *, exact: bool = False) -> None:
         if not isinstance(expression, str):
             raise TypeError(f"expression must be str, not {type(expression).__name__}")
         self.expression = expression

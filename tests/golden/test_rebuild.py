@@ -1,0 +1,44 @@
+"""Queues and index that were deleted come back byte for byte when the store is opened for writing."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import rocketstore
+from directory import files_below
+from golden import golden_stores
+
+
+@pytest.mark.parametrize("name", golden_stores.names("plain-", "crash-"))
+def test_deleted_queues_and_index_come_back(name: str, tmp_path: Path) -> None:
+    original = golden_stores.unpack(name, tmp_path / "original")
+    root = golden_stores.unpack(name, tmp_path / "ours")
+    shutil.rmtree(root / "consumequeue")
+    shutil.rmtree(root / "index")
+    geometry = golden_stores.geometry(name)
+    with rocketstore.open(
+        root,
+        "r+",
+        broker_version=golden_stores.about(name)["rocketmq"],
+        mapped_file_size_consume_queue=geometry.consume_queue_nbytes,
+        max_hash_slot_num=geometry.slots,
+        max_index_num=geometry.entries,
+    ):
+        pass
+    assert files_below(root / "commitlog") == log_without_spare(original)
+    assert files_below(root / "consumequeue") == queues_to_compare(name, original)
+    ours = list(files_below(root / "index").values())
+    assert ours == list(files_below(original / "index").values())
+
+
+def log_without_spare(root: Path) -> dict[str, bytes]:
+    """The log's files without the all-zero one that a crash leaves behind the last segment in use."""
+    files = files_below(root / "commitlog")
+    return {name: content for name, content in files.items() if content.strip(b"\0")}
+
+
+def queues_to_compare(name: str, root: Path) -> dict[str, bytes]:
+    return files_below(root / "consumequeue")
