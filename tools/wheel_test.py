@@ -16,6 +16,7 @@ import tomllib
 import venv
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import bootstrap
 import toolchain
@@ -24,12 +25,17 @@ IN_WHEEL = ("rocketstore/py.typed", "rocketstore/_native/message.pyi", "rocketst
 NOT_IN_WHEEL = re.compile(r"\.(c|h|pyx|pxd)$|^(tests|tools|docs|src)/")
 
 
-def run(*command: str | Path, **options: object) -> None:
+def run(*command: str | Path, quiet: bool = False, **options: Any) -> None:
     """Run a command, named on stderr; leave with its status when it fails."""
     bootstrap.say(" ".join(Path(part).name for part in map(str, command[:6])))
-    status = subprocess.run([str(part) for part in command], **options).returncode
-    if status:
-        raise SystemExit(status)
+    output = subprocess.PIPE if quiet else None
+    done = subprocess.run(
+        [str(part) for part in command], stdout=output, stderr=subprocess.STDOUT, **options
+    )
+    if done.returncode:
+        if done.stdout:
+            sys.stderr.buffer.write(done.stdout)
+        raise SystemExit(done.returncode)
 
 
 def only(folder: Path, pattern: str) -> Path:
@@ -43,19 +49,21 @@ def check_contents(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     lacking = [name for name in IN_WHEEL if name not in names]
     foreign = [name for name in names if NOT_IN_WHEEL.search(name)]
-    native = [name for name in names if name.endswith((".so", ".pyd"))]
-    if lacking or foreign or not native:
-        raise SystemExit(f"{wheel.name}: lacking {lacking}, foreign {foreign}, native {native}")
+    native = {Path(name).name.split(".")[0] for name in names if name.endswith((".so", ".pyd"))}
+    lacking += sorted({Path(name).stem for name in names if name.endswith(".pyi")} - native)
+    if lacking or foreign:
+        raise SystemExit(f"{wheel.name} lacks {lacking} and holds {foreign}")
     bootstrap.say(f"{wheel.name}: {len(names)} files, {len(native)} native modules")
 
 
 def build(folder: Path, environment: dict[str, str]) -> tuple[Path, Path]:
     """Make the sdist from the checkout and the wheel from the sdist; return (sources, wheel)."""
-    run(sys.executable, "-m", "build", "-s", "-o", folder, bootstrap.ROOT, env=environment)
+    make = (sys.executable, "-m", "build", "-o", folder)
+    run(*make, "-s", bootstrap.ROOT, quiet=True, env=environment)
     with tarfile.open(only(folder, "*.tar.gz")) as archive:
         archive.extractall(folder / "sdist", filter="data")
     sources = only(folder / "sdist", "rocketstore-*")
-    run(sys.executable, "-m", "build", "-w", "-o", folder, sources, env=environment)
+    run(*make, "-w", sources, quiet=True, env=environment)
     wheel = only(folder, "*.whl")
     check_contents(wheel)
     return sources, wheel
