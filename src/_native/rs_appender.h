@@ -1,0 +1,263 @@
+/* The appender's state and its append loop. Nothing here touches a Python object: the loop runs with
+ * or without the GIL, always under the appender's mutex, and inside rs_guarded. */
+#ifndef RS_APPENDER_H
+#define RS_APPENDER_H
+#include "rs_encode.h"
+#include "rs_guard.h"
+#include "rs_mutex.h"
+#include "rs_topic_table.h"
+
+/* Why rs_append_run came back. */
+enum {
+    RS_RUN_DONE,
+    RS_RUN_ROLL,    /* a segment is needed */
+    RS_RUN_EXTEND,  /* the allocated frontier is too near */
+    RS_RUN_STOPPED, /* closed or failed */
+    RS_RUN_REFUSED, /* refusal says with which status */
+    RS_RUN_NO_MEMORY,
+};
+
+enum { RS_STOP_CLOSED = 1, RS_STOP_FAILED = 2 };
+
+/* One record to be appended, and its outcome. */
+typedef struct {
+    rs_record_fields fields;
+    int64_t nbytes;
+    uint64_t topic_hash;
+    int32_t status; /* -1 until it is refused: a PutMessageStatus */
+    int32_t append_status; /* -1: the append was not tried */
+    int32_t waits;
+    int32_t born_at_store;       /* the born timestamp is the store timestamp */
+    int32_t crc_from_log;        /* the body may change under us: take the CRC of what was stored */
+    int32_t crc_known;           /* body_crc was computed in front of the mutex */
+    uint8_t born_host[RS_HOST_V6_NBYTES];
+    uint8_t store_host[RS_HOST_V6_NBYTES];
+} rs_put_record;
+
+typedef struct {
+    rs_mutex mutex;
+    /* guarded by: mutex */
+    uint8_t *buffer; /* NULL without a segment */
+    int64_t segment_nbytes;
+    int64_t frontier;
+    int64_t populated;
+    int64_t generation; /* counts everything that may have made room */
+    int32_t stop;
+    int32_t refusal; /* -1: none */
+    rs_topic_table queues;
+    rs_topic_entry *last_entry; /* saves most look-ups */
+    void *view; /* what keeps the buffer in its place; the owner's business */
+    /* guarded by: mutex; read by any thread */
+    int64_t base_offset;
+    int64_t position;
+    int64_t write_offset;
+    int64_t last_store_timestamp;
+    int64_t put_times;
+    int64_t put_nbytes;
+} rs_appender;
+
+/* A call of rs_append_run; records[done] is the first one not appended. */
+typedef struct {
+    rs_appender *appender;
+    rs_put_record *records;
+    int64_t count;
+    int64_t done;
+    int64_t needed;     /* argument of the callback that makes room; the refusal's status */
+    int64_t generation; /* as it was when the call came back */
+    int64_t now;
+    int32_t has_now; /* else the system's clock is read under the mutex */
+    int32_t atomic;  /* all records in one segment and in one queue, visible at once or not at all */
+} rs_append_call;
+
+/* The body's CRC before the copy, where nobody can change the body meanwhile. */
+static inline void rs_take_body_crc(rs_put_record *record)
+{
+    const rs_record_fields *f = &record->fields;
+    if (!record->crc_known && !record->crc_from_log) {
+        record->fields.body_crc =
+            (int32_t)(rs_crc32(0, f->body, (size_t)f->body_nbytes) & RS_CRC_MASK);
+        record->crc_known = 1;
+    }
+}
+
+static inline void rs_write_record(rs_appender *a, rs_put_record *record, int64_t position,
+                                   int64_t now)
+{
+    rs_record_fields *f = &record->fields;
+    uint8_t *at = a->buffer + position;
+    f->physical_offset = a->base_offset + position;
+    f->store_timestamp = now;
+    if (record->born_at_store) {
+        f->born_timestamp = now;
+    }
+    rs_take_body_crc(record);
+    uint8_t *p = rs_encode_start(at, f);
+    if (RS_UNLIKELY(record->crc_from_log)) {
+        const uint8_t *body = at + rs_header_nbytes(rs_host_flags(f));
+        const uint32_t crc = rs_crc32(0, body, (size_t)f->body_nbytes) & RS_CRC_MASK;
+        rs_store_be32(at + RS_RECORD_HEAD_BODY_CRC_AT, (int32_t)crc);
+    }
+    memcpy(p, f->properties, (size_t)f->properties_nbytes);
+    rs_encode_finish(at, p + f->properties_nbytes, (int32_t)record->nbytes, f);
+}
+
+/* The queue of a record; NULL without memory. */
+static inline rs_topic_entry *rs_record_queue(rs_appender *a, const rs_put_record *record)
+{
+    const rs_record_fields *f = &record->fields;
+    const uint64_t hash = rs_topic_queue_hash(record->topic_hash, f->queue_id);
+    rs_topic_entry *entry = a->last_entry;
+    if (entry == NULL || entry->hash != hash || entry->queue_id != f->queue_id
+        || entry->topic_nbytes != f->topic_nbytes
+        || memcmp(entry->topic, f->topic, (size_t)f->topic_nbytes) != 0) {
+        entry = rs_topic_put(&a->queues, hash, f->topic, f->topic_nbytes, f->queue_id);
+        a->last_entry = entry;
+    }
+    return entry;
+}
+
+static inline void rs_publish(rs_appender *a, int64_t position)
+{
+    rs_store_release64(&a->position, position);
+    rs_store_release64(&a->write_offset, a->base_offset + position);
+}
+
+/* Append `count` records of together `nbytes` bytes behind each other. They become visible from the
+ * last to the first, so that whoever follows the log sees none of them or all. */
+static inline int rs_write_group(rs_appender *a, rs_put_record *records, int64_t count,
+                                 int64_t nbytes, int64_t now)
+{
+    int64_t end = a->position + nbytes;
+    rs_topic_entry *entry = NULL;
+    if (!rs_is_transient(records->fields.sys_flag)) {
+        entry = rs_record_queue(a, records);
+        if (entry == NULL) {
+            return RS_RUN_NO_MEMORY;
+        }
+    }
+    for (int64_t i = count - 1; i >= 0; i--) {
+        end -= records[i].nbytes;
+        records[i].fields.queue_offset = entry == NULL ? 0 : entry->next_offset + i;
+        rs_write_record(a, &records[i], end, now);
+    }
+    if (entry != NULL) {
+        entry->next_offset += count;
+    }
+    rs_publish(a, a->position + nbytes);
+    a->last_store_timestamp = now;
+    a->put_times += count;
+    a->put_nbytes += nbytes;
+    return RS_RUN_DONE;
+}
+
+/* RS_RUN_DONE when `nbytes` fit; else what must be done first, its argument in `needed`. */
+static inline int rs_find_room(rs_appender *a, int64_t nbytes, int64_t *needed)
+{
+    *needed = nbytes;
+    if (a->buffer == NULL || a->position == a->segment_nbytes) {
+        return RS_RUN_ROLL;
+    }
+    if (a->position + nbytes + RS_BLANK_NBYTES > a->segment_nbytes) {
+        if (a->position + RS_BLANK_NBYTES > a->frontier) {
+            *needed = a->position + RS_BLANK_NBYTES;
+            return RS_RUN_EXTEND;
+        }
+        rs_encode_blank(a->buffer + a->position, (int32_t)(a->segment_nbytes - a->position));
+        a->generation++;
+        rs_publish(a, a->segment_nbytes);
+        return RS_RUN_ROLL;
+    }
+    if (a->position + nbytes > a->frontier) {
+        *needed = a->position + nbytes + RS_BLANK_NBYTES;
+        return RS_RUN_EXTEND;
+    }
+    return RS_RUN_DONE;
+}
+
+static inline int64_t rs_call_nbytes(const rs_append_call *call)
+{
+    int64_t nbytes = 0;
+    for (int64_t i = call->done; i < call->count; i++) {
+        nbytes += call->records[i].nbytes;
+    }
+    return nbytes;
+}
+
+/* Append what is left of the call; refused records are passed over. Requires: the mutex. */
+static int rs_append_records(void *argument)
+{
+    rs_append_call *call = (rs_append_call *)argument;
+    rs_appender *a = call->appender;
+    const int64_t now = call->has_now ? call->now : rs_now_ms();
+    while (call->done < call->count) {
+        rs_put_record *record = &call->records[call->done];
+        const int64_t count = call->atomic ? call->count : 1;
+        if (record->status < 0) {
+            const int64_t nbytes = call->atomic ? rs_call_nbytes(call) : record->nbytes;
+            int result = rs_find_room(a, nbytes, &call->needed);
+            if (result == RS_RUN_DONE) {
+                result = rs_write_group(a, record, count, nbytes, now);
+            }
+            if (result != RS_RUN_DONE) {
+                return result;
+            }
+        }
+        call->done += count;
+    }
+    return RS_RUN_DONE;
+}
+
+/* The same, guarded against mappings whose file was shortened; RS_FAULT when that happened: the
+ * appender has failed then. Requires: the mutex. */
+static inline int rs_append_run(rs_append_call *call)
+{
+    rs_appender *a = call->appender;
+    int result;
+    if (RS_UNLIKELY(a->stop)) {
+        result = RS_RUN_STOPPED;
+    } else if (RS_UNLIKELY(a->refusal >= 0)) {
+        result = RS_RUN_REFUSED;
+        call->needed = a->refusal;
+    } else {
+        result = rs_guarded(rs_append_records, call);
+        if (RS_UNLIKELY(result == RS_FAULT)) {
+            a->stop |= RS_STOP_FAILED;
+        }
+    }
+    call->generation = a->generation;
+    return result;
+}
+
+/* The call needs no page that is not there yet. Requires: the mutex. */
+static inline int rs_is_populated(const rs_append_call *call)
+{
+    const rs_appender *a = call->appender;
+    return a->position + rs_call_nbytes(call) + RS_BLANK_NBYTES <= a->populated;
+}
+
+/* Replace the segment (NULL: none) under the mutex; returns the former view. */
+static inline void *rs_appender_attach(rs_appender *a, void *view, uint8_t *buffer,
+                                       int64_t base_offset, int64_t position, int64_t frontier)
+{
+    void *former = a->view;
+    a->view = view;
+    a->buffer = buffer;
+    a->generation++;
+    if (buffer != NULL) {
+        rs_store_release64(&a->base_offset, base_offset);
+        a->frontier = frontier;
+        a->populated = 0;
+        rs_publish(a, position);
+    }
+    return former;
+}
+
+static inline int rs_append_blocking(rs_append_call *call)
+{
+    rs_mutex_lock(&call->appender->mutex);
+    const int result = rs_append_run(call);
+    rs_mutex_unlock(&call->appender->mutex);
+    return result;
+}
+
+#endif

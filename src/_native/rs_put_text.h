@@ -1,0 +1,183 @@
+/* Text of a put: topics, property names, and a buffer in which properties are put together. */
+#ifndef RS_PUT_TEXT_H
+#define RS_PUT_TEXT_H
+#include <stdlib.h>
+#include "rs_bytes.h"
+#include "rs_formats.h"
+
+#define RS_SCRATCH_INLINE_NBYTES 1024
+
+/* Grows by doubling; small contents live on the stack. */
+typedef struct {
+    uint8_t *data;
+    size_t used;
+    size_t capacity;
+    uint8_t first[RS_SCRATCH_INLINE_NBYTES];
+} rs_scratch;
+
+static inline void rs_scratch_init(rs_scratch *s)
+{
+    s->data = s->first;
+    s->used = 0;
+    s->capacity = sizeof s->first;
+}
+
+static inline void rs_scratch_free(rs_scratch *s)
+{
+    if (s->data != s->first) {
+        free(s->data);
+    }
+}
+
+RS_UNUSED static int rs_scratch_grow(rs_scratch *s, size_t nbytes)
+{
+    size_t capacity = s->capacity;
+    while (capacity - s->used < nbytes) {
+        if (capacity > SIZE_MAX / 2) {
+            return -1;
+        }
+        capacity *= 2;
+    }
+    uint8_t *data = (uint8_t *)(s->data == s->first ? malloc(capacity) : realloc(s->data, capacity));
+    if (data == NULL) {
+        return -1;
+    }
+    if (s->data == s->first) {
+        memcpy(data, s->first, s->used);
+    }
+    s->data = data;
+    s->capacity = capacity;
+    return 0;
+}
+
+/* Room for n bytes at the end, NULL without memory. The caller adds to `used`. */
+static inline uint8_t *rs_scratch_room(rs_scratch *s, size_t n)
+{
+    if (RS_UNLIKELY(s->capacity - s->used < n) && rs_scratch_grow(s, n) != 0) {
+        return NULL;
+    }
+    return s->data + s->used;
+}
+
+/* Copy text; nonzero when a byte of it cannot stand in properties (NUL and the separators). */
+static inline int rs_copy_text(uint8_t *to, const uint8_t *from, size_t n)
+{
+    uint8_t bad = 0;
+    for (size_t i = 0; i < n; i++) {
+        bad |= (uint8_t)(from[i] <= RS_PROPERTY_SEPARATOR);
+        to[i] = from[i];
+    }
+    return bad;
+}
+
+/* Append `name SEP1 value SEP2`. 0; 1 when a byte cannot stand there; -1 without memory. */
+static inline int rs_scratch_pair(rs_scratch *s, const uint8_t *name, size_t name_nbytes,
+                                  const uint8_t *value, size_t value_nbytes)
+{
+    uint8_t *p = rs_scratch_room(s, name_nbytes + value_nbytes + 2);
+    if (p == NULL) {
+        return -1;
+    }
+    int bad = rs_copy_text(p, name, name_nbytes);
+    p[name_nbytes] = RS_NAME_VALUE_SEPARATOR;
+    bad |= rs_copy_text(p + name_nbytes + 1, value, value_nbytes);
+    p[name_nbytes + 1 + value_nbytes] = RS_PROPERTY_SEPARATOR;
+    s->used += name_nbytes + value_nbytes + 2;
+    return bad;
+}
+
+/* What a property's name means to a put. */
+enum {
+    RS_NAME_TAGS = 1,
+    RS_NAME_KEYS = 2,
+    RS_NAME_UNIQUE_KEY = 4,
+    RS_NAME_CRC = 8,
+    RS_NAME_RULES = 16, /* WAIT, DELAY, INNER_NUM, the timer's: rules look at its value */
+};
+
+static inline int rs_name_is(const uint8_t *name, size_t n, const char *literal, size_t length)
+{
+    return n == length && memcmp(name, literal, length) == 0;
+}
+#define RS_NAME_IS(name, n, literal) rs_name_is((name), (n), (literal), sizeof(literal) - 1)
+
+static inline int rs_name_kind(const uint8_t *name, size_t n)
+{
+    switch (n) {
+    case 4:
+        if (RS_NAME_IS(name, n, RS_PROPERTY_TAGS)) {
+            return RS_NAME_TAGS;
+        }
+        if (RS_NAME_IS(name, n, RS_PROPERTY_KEYS)) {
+            return RS_NAME_KEYS;
+        }
+        return RS_NAME_IS(name, n, RS_PROPERTY_WAIT) ? RS_NAME_RULES : 0;
+    case 5:
+        return RS_NAME_IS(name, n, RS_PROPERTY_DELAY) ? RS_NAME_RULES : 0;
+    case 8:
+        if (RS_NAME_IS(name, n, RS_PROPERTY_UNIQUE_KEY)) {
+            return RS_NAME_UNIQUE_KEY;
+        }
+        return RS_NAME_IS(name, n, RS_PROPERTY_CRC32) ? RS_NAME_CRC : 0;
+    case 9:
+        return RS_NAME_IS(name, n, RS_PROPERTY_INNER_NUM) ? RS_NAME_RULES : 0;
+    case 14: case 15: case 16:
+        return RS_NAME_IS(name, n, RS_PROPERTY_TIMER_DELAY_MS)
+                       || RS_NAME_IS(name, n, RS_PROPERTY_TIMER_DELAY_SEC)
+                       || RS_NAME_IS(name, n, RS_PROPERTY_TIMER_DELIVER_MS)
+                   ? RS_NAME_RULES
+                   : 0;
+    default:
+        return 0;
+    }
+}
+
+static inline int rs_has_prefix(const uint8_t *text, size_t n, const char *prefix, size_t length)
+{
+    return n >= length && memcmp(text, prefix, length) == 0;
+}
+#define RS_HAS_PREFIX(text, n, prefix) rs_has_prefix((text), (n), (prefix), sizeof(prefix) - 1)
+
+static inline int rs_is_retry_topic(const uint8_t *topic, size_t n)
+{
+    return RS_HAS_PREFIX(topic, n, RS_TOPIC_RETRY_PREFIX);
+}
+
+static inline int rs_is_schedule_topic(const uint8_t *topic, size_t n)
+{
+    return RS_NAME_IS(topic, n, RS_TOPIC_SCHEDULE);
+}
+
+static inline int rs_is_timer_topic(const uint8_t *topic, size_t n)
+{
+    return RS_NAME_IS(topic, n, RS_TOPIC_TIMER);
+}
+
+/* Whether all characters are RocketMQ's; retry and LMQ topics may hold one more. */
+static inline int rs_topic_is_allowed(const uint8_t *topic, size_t n)
+{
+    const uint8_t extra = rs_is_retry_topic(topic, n)                       ? '+'
+                          : RS_HAS_PREFIX(topic, n, RS_TOPIC_LMQ_PREFIX) ? '$'
+                                                                            : '_';
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t c = topic[i];
+        const uint8_t letter = (uint8_t)(c | 0x20);
+        if (!((letter >= 'a' && letter <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-'
+              || c == '%' || c == '|' || c == extra)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* UTF-16 units of well-formed UTF-8. */
+static inline size_t rs_utf16_length(const uint8_t *p, size_t n)
+{
+    size_t units = 0;
+    for (size_t i = 0; i < n; i++) {
+        units += (size_t)((p[i] & 0xc0) != 0x80) + (size_t)(p[i] >= 0xf0);
+    }
+    return units;
+}
+
+#endif
