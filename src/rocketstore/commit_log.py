@@ -1,4 +1,5 @@
-"""The commit log: its segments, reading a record by offset, and appending through the native appender."""
+"""The commit log: its segments, reading a record by offset, and appending through the native
+appender."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ class CommitLog:
         self.queue = queue
         self.record_flags = record_flags
         self._end_offset = end_offset
-        #: Offset of the first record; differs from the first file's start after a slave's take-over.
+        #: Offset of the first record; differs from the first file's start after a slave's
+        #: take-over.
         self.first_record_offset: int | None = None
 
     @property
@@ -74,7 +76,8 @@ class CommitLog:
         self._end_offset = offset
 
     def window(self, offset: int, stop_offset: int | None = None) -> LogWindow | None:
-        """Return the segment that holds ``offset``, readable up to ``stop_offset`` (default: the end)."""
+        """Return the segment that holds ``offset``, readable up to ``stop_offset`` (default: the
+        end)."""
         file = self.queue.find_mapped_file_by_offset(offset)
         if file is None:
             return None
@@ -166,7 +169,7 @@ _REASONS = {
     RecordStatus.INCOMPLETE: "the record is longer than what is there to be read",
     RecordStatus.GHOST: "a record that carries another, lower offset",
     RecordStatus.NUL_PROPERTIES: "NULs in the properties",
-    RecordStatus.BAD_SIZE: "the total size is smaller than a record or larger than the segment's rest",
+    RecordStatus.BAD_SIZE: "the total size is no record's, or larger than the segment's rest",
     RecordStatus.BAD_MAGIC: "the magic is none of a record",
     RecordStatus.BAD_BLANK: "an end-of-segment marker that does not span the segment's rest",
     RecordStatus.BAD_PHYSICAL_OFFSET: "the record's own offset is not its place",
@@ -296,7 +299,8 @@ class WritableCommitLog(CommitLog):
             self.appender.set_frontier(last.allocate(end_position + ALLOCATE_AHEAD_NBYTES))
 
     def allocate_ahead(self) -> bool:
-        """Keep blocks ``ALLOCATE_AHEAD_NBYTES`` ahead; True when some were added (for a service)."""
+        """Keep blocks ``ALLOCATE_AHEAD_NBYTES`` ahead; True when some were added (for a
+        service)."""
         with self._roll_lock:
             last = self.queue.last()
             if last is None or last.file_from_offset != self.appender.base_offset:
@@ -310,7 +314,8 @@ class WritableCommitLog(CommitLog):
             return True
 
     def populate_ahead(self, step_nbytes: int, ahead_nbytes: int) -> bool:
-        """Make the next ``step_nbytes`` of pages present, at most ``ahead_nbytes`` ahead; True if any."""
+        """Make the next ``step_nbytes`` of pages present, at most ``ahead_nbytes`` ahead; True if
+        any."""
         with self._roll_lock:
             file = self.queue.last()
             if file is None or file.file_from_offset != self._base_offset:
@@ -332,9 +337,7 @@ class WritableCommitLog(CommitLog):
                 return False
             if self.appender.write_position < last.file_size - last.file_size // 4:
                 return False
-            self._spare = self.queue.create_spare(
-                last.end_offset, allocated=ALLOCATE_AHEAD_NBYTES
-            )
+            self._spare = self.queue.create_spare(last.end_offset, allocated=ALLOCATE_AHEAD_NBYTES)
             return True
 
     def flush(self, offset: int) -> int:

@@ -147,7 +147,9 @@ class MessageStoreConfig:
             object.__setattr__(self, "mapped_file_size_consume_queue", -(-size // unit) * unit)
         pair = (self.max_hash_slot_num, self.max_index_num)
         if (pair[0] is None) != (pair[1] is None):
-            raise ConfigError("max_hash_slot_num and max_index_num are given together or not at all")
+            raise ConfigError(
+                "max_hash_slot_num and max_index_num are given together or not at all"
+            )
         for name, value in zip(("max_hash_slot_num", "max_index_num"), pair, strict=True):
             if value is not None and not 1 <= value < 2**31:
                 raise ConfigError(f"{name} is {value}; it must be 1 to 2**31 - 1")
@@ -204,7 +206,8 @@ class MessageStoreConfig:
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:
-    """Return the milliseconds of each level of a ``messageDelayLevel`` text; ``ConfigError`` else."""
+    """Return the milliseconds of each level of a ``messageDelayLevel`` text; ``ConfigError``
+    else."""
     delays = []
     for item in text.split():
         unit = _DELAY_UNITS_MS.get(item[-1])

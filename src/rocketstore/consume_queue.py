@@ -35,7 +35,8 @@ class ConsumeQueue:
     min_index : int
         Queue offset of the first unit whose message the log still has.
     recovered_index, recovered_end : int
-        Queue offset behind the last good unit on disk, and the end of its record in the log (-1: none).
+        Queue offset behind the last good unit on disk, and the end of its record in the log (-1:
+        none).
 
     Notes
     -----
@@ -117,7 +118,8 @@ class ConsumeQueue:
         return file.mapping, offset - file.file_from_offset, self._readable(file)
 
     def unit(self, index: int) -> tuple[int, int, int] | None:
-        """Return (physical offset, size, tags code) of one unit; ``None`` for a filler or no unit."""
+        """Return (physical offset, size, tags code) of one unit; ``None`` for a filler or no
+        unit."""
         found = self.units_from(index)
         if found is None:
             return None
@@ -207,7 +209,8 @@ class ConsumeQueue:
         return file
 
     def clear_behind(self) -> None:
-        """Write zeros over whatever lies behind the last good unit, so that it never comes back (D-12)."""
+        """Write zeros over whatever lies behind the last good unit, so that it never comes back
+        (D-12)."""
         end = self.recovered_index * UNIT_NBYTES
         for file in self.queue.truncate_dirty_files(end):
             file.destroy()
@@ -267,7 +270,13 @@ class ConsumeQueueTable:
     """
 
     def __init__(
-        self, directory: Path, file_size: int, root: Path, *, writable: bool, in_memory: bool = False
+        self,
+        directory: Path,
+        file_size: int,
+        root: Path,
+        *,
+        writable: bool,
+        in_memory: bool = False,
     ) -> None:
         self.directory = directory
         self.file_size = file_size
@@ -278,7 +287,8 @@ class ConsumeQueueTable:
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
 
     def load(self) -> None:
-        """Open every ``<topic>/<queue id>`` folder; what has another name is listed in ``skipped``."""
+        """Open every ``<topic>/<queue id>`` folder; what has another name is listed in
+        ``skipped``."""
         for topic_directory, queue_directory in queue_directories(self.directory, self.skipped):
             topic, queue_id = topic_directory.name, int(queue_directory.name)
             listing = list_directory(queue_directory, self._root)
@@ -338,7 +348,8 @@ class ConsumeQueueTable:
 
 
 def queue_directories(directory: Path, skipped: list[Path]) -> Iterator[tuple[Path, Path]]:
-    """Yield (topic folder, queue folder) of a ``consumequeue`` folder; other entries go to ``skipped``."""
+    """Yield (topic folder, queue folder) of a ``consumequeue`` folder; other entries go to
+    ``skipped``."""
     for topic_directory in _entries(directory):
         if not is_topic_name(topic_directory.name) or not topic_directory.is_dir():
             skipped.append(topic_directory)
@@ -358,14 +369,16 @@ def _entries(directory: Path) -> list[Path]:
 
 
 def is_queue_id(name: str) -> bool:
-    """Whether a folder name is a queue id as RocketMQ writes it: 0 .. 2**31 - 1 without leading zeros."""
+    """Whether a folder name is a queue id as RocketMQ writes it: 0 .. 2**31 - 1 without leading
+    zeros."""
     if not (name.isascii() and name.isdigit()) or (len(name) > 1 and name[0] == "0"):
         return False
     return int(name) < 2**31
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether a folder name can be a topic: UTF-8 text without control characters, not ``.`` or ``..``."""
+    """Whether a folder name can be a topic: UTF-8 text without control characters, not ``.`` or
+    ``..``."""
     if name in (".", "..") or any(ord(c) < 0x20 or ord(c) == 0x7F for c in name):
         return False
     return not any(0xD800 <= ord(c) < 0xE000 for c in name)

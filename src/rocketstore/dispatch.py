@@ -157,9 +157,7 @@ class CommitLogDispatcher:
         if handle < 0 or (next_index == 0 and queue_offset > 0):
             self._start_queue(queue, queue_offset)
         elif status == KernelStatus.NEED_QUEUE:
-            self._register(
-                queue, next_index, self.kernel.max_physical_offset(handle), attach=True
-            )
+            self._register(queue, next_index, self.kernel.max_physical_offset(handle), attach=True)
         else:
             self._fill_gap(queue, handle, next_index, queue_offset)
         return True
@@ -167,7 +165,12 @@ class CommitLogDispatcher:
     # --- queues -------------------------------------------------------------------------------
 
     def _register(
-        self, queue: ConsumeQueue, next_index: int, max_physical_offset: int, *, attach: bool = False
+        self,
+        queue: ConsumeQueue,
+        next_index: int,
+        max_physical_offset: int,
+        *,
+        attach: bool = False,
     ) -> int:
         """Tell the kernel of a queue; with ``attach`` also its file for the next unit."""
         mapping, first = None, next_index
@@ -182,7 +185,8 @@ class CommitLogDispatcher:
         return int(handle)
 
     def _start_queue(self, queue: ConsumeQueue, queue_offset: int) -> None:
-        """Begin an empty queue at ``queue_offset``; units in front of it in its file are fillers."""
+        """Begin an empty queue at ``queue_offset``; units in front of it in its file are
+        fillers."""
         if not self._is_plausible(queue, queue_offset, 0, -1):
             return
         start = queue_offset - queue_offset % queue.units_per_file
@@ -222,8 +226,8 @@ class CommitLogDispatcher:
     ) -> bool:
         """Whether so many messages can be missing; if not, note the record and pass over its unit.
 
-        Every missing message took at least a shortest record between the queue's last record (or the
-        log's start, unless the log's head is gone) and this one.
+        Every missing message took at least a shortest record between the queue's last record (or
+        the log's start, unless the log's head is gone) and this one.
         """
         place = self._reput_offset
         start = max(last_end, 0)

@@ -1,4 +1,5 @@
-"""Creating, replacing and syncing files so that a power cut leaves the old or the new, nothing between."""
+"""Creating, replacing and syncing files so that a power cut leaves the old or the new, nothing
+between."""
 
 from __future__ import annotations
 
@@ -69,9 +70,9 @@ def make_directories(path: Path, root: Path) -> None:
 def create_sized_file(path: Path, nbytes: int, allocated: int, root: Path) -> None:
     """Create a file of zeros at ``path`` that is never seen half made.
 
-    It is built under a temporary name in ``root`` (a 0-byte or short file in a queue's own directory
-    stops a broker from loading), sized, given blocks for its first ``allocated`` bytes, synced, and
-    moved into place without replacing anything.
+    It is built under a temporary name in ``root`` (a 0-byte or short file in a queue's own
+    directory stops a broker from loading), sized, given blocks for its first ``allocated`` bytes,
+    synced, and moved into place without replacing anything.
 
     Raises
     ------
@@ -151,7 +152,9 @@ def open_regular_file(path: Path, flags: int, root: Path) -> int:
     if path.is_symlink():
         target = Path(os.path.realpath(path))
         if not target.is_relative_to(os.path.realpath(root)):
-            raise UnsafePathError(f"{path} is a symbolic link to {target}, outside the store {root}")
+            raise UnsafePathError(
+                f"{path} is a symbolic link to {target}, outside the store {root}"
+            )
         path = target
     kind = os.lstat(path).st_mode
     if not stat.S_ISREG(kind):

@@ -1,4 +1,5 @@
-"""The exceptions of rocketstore. Each says what to do about it; corruption names file and position."""
+"""The exceptions of rocketstore. Each says what to do about it; corruption names file and
+position."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ class StoreLockedError(RocketStoreError):
 
 
 class StoreFullError(RocketStoreError, OSError):
-    """The disk has no room for the next blocks; nothing was acknowledged. Puts work again with room."""
+    """The disk has no room for the next blocks; nothing was acknowledged. Puts work again with
+    room."""
 
 
 class ForkedStoreError(RocketStoreError):

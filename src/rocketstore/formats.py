@@ -1,8 +1,9 @@
 """Every on-disk record of a RocketMQ message store, declared once.
 
-This module is data. ``struct`` formats for the reference kernels, NumPy dtypes, the C header and the
-``.pxd`` of the native kernels and the maps in ``docs/formats.md`` all come from it (``make gen``), and
-a test compares them. All integers on disk are big-endian; layouts marked ``native`` live in memory only.
+This module is data. ``struct`` formats for the reference kernels, NumPy dtypes, the C header and
+the ``.pxd`` of the native kernels and the maps in ``docs/formats.md`` all come from it (``make
+gen``), and a test compares them. All integers on disk are big-endian; layouts marked ``native``
+live in memory only.
 """
 
 from __future__ import annotations
@@ -142,8 +143,8 @@ RECORD_TAIL = Layout(
         Field("prepared_transaction_offset", "i8", "Commit-log offset of the half message, or 0."),
         Field("body_length", "i4", "Length of the body that follows, in bytes."),
     ),
-    "Behind the store host. Then follow body, topic length (1 byte in V1, 2 in V2), topic, properties "
-    "length (2 bytes), properties.",
+    "Behind the store host. Then follow body, topic length (1 byte in V1, 2 in V2), topic, "
+    "properties length (2 bytes), properties.",
     "store/CommitLog.java",
 )
 BLANK = Layout(
@@ -176,10 +177,7 @@ TOPIC_LENGTH_NBYTES_V2 = 2
 PROPERTIES_LENGTH_NBYTES = 2
 #: Header of a V1 or V2 record with two IPv4 hosts, up to and with the body length.
 RECORD_HEADER_V4_NBYTES = (
-    RECORD_HEAD.nbytes
-    + RECORD_STORED.nbytes
-    + RECORD_TAIL.nbytes
-    + 2 * HOST_V4.nbytes
+    RECORD_HEAD.nbytes + RECORD_STORED.nbytes + RECORD_TAIL.nbytes + 2 * HOST_V4.nbytes
 )
 #: Shortest possible record (V1, IPv4, no body, topic of no bytes, no properties).
 RECORD_MIN_NBYTES = RECORD_HEADER_V4_NBYTES + TOPIC_LENGTH_NBYTES_V1 + PROPERTIES_LENGTH_NBYTES
@@ -306,7 +304,9 @@ CHECKPOINT = Layout(
         Field("index_timestamp", "i8", "End time of the newest full index file."),
         Field("master_flushed_offset", "i8", "5.0.0 and later."),
         Field("confirm_physical_offset", "i8", "5.1.1 and later: start of the last valid record."),
-        Field("logics_physical_offset", "i8", "5.5.0 and later: start of the last dispatched record."),
+        Field(
+            "logics_physical_offset", "i8", "5.5.0 and later: start of the last dispatched record."
+        ),
     ),
     "First bytes of the file ``checkpoint``; the rest of its 4096 bytes is zero.",
     "store/StoreCheckpoint.java",
@@ -328,7 +328,9 @@ STORE_STATE = Layout(
         Field("index_num", "i4", "Entries of an index file."),
         Field("clean", "i4", "1 after an orderly close."),
         Field("queue_count", "i4", "Queues that had a unit when this was written."),
-        Field("queue_crc", "i4", "CRC-32 over the names and ends of all queues; after a close only."),
+        Field(
+            "queue_crc", "i4", "CRC-32 over the names and ends of all queues; after a close only."
+        ),
         Field("index_file_count", "i4", "Index files when this was written."),
         Field("checkpoint_crc", "i4", "CRC-32 of the checkpoint as last written by rocketstore."),
         Field("broker_version", "S16", "Dialect written, ASCII, padded with NUL."),
@@ -496,7 +498,8 @@ def file_name_to_offset(name: str) -> int | None:
 
 
 def timestamp_to_index_name(timestamp: int, timezone: datetime.tzinfo | None = None) -> str:
-    """Return the index file name (``yyyyMMddHHmmssSSS``) of an epoch-ms time in ``timezone`` (None: local)."""
+    """Return the index file name (``yyyyMMddHHmmssSSS``) of an epoch-ms time in ``timezone``
+    (None: local)."""
     seconds, milliseconds = divmod(timestamp, 1000)
     moment = datetime.datetime.fromtimestamp(seconds, timezone)
     return moment.strftime("%Y%m%d%H%M%S") + f"{milliseconds:03d}"

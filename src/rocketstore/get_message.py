@@ -22,7 +22,7 @@ _UNIT = formats.CONSUME_QUEUE_UNIT.struct
 class MessageList(Sequence[StoredMessage]):
     """Selected messages; each ``StoredMessage`` is made when it is asked for."""
 
-    __slots__ = ("_parts", "_count")
+    __slots__ = ("_count", "_parts")
 
     def __init__(self) -> None:
         self._parts: list[tuple[LogWindow, bytes]] = []
@@ -69,8 +69,8 @@ class MessageList(Sequence[StoredMessage]):
 class GetMessageResult(NamedTuple):
     """Answer of ``get_message``.
 
-    ``next_begin_offset`` is where the next pull goes on; ``min_offset`` and ``max_offset`` bound the
-    queue; ``messages`` are in queue order.
+    ``next_begin_offset`` is where the next pull goes on; ``min_offset`` and ``max_offset`` bound
+    the queue; ``messages`` are in queue order.
     """
 
     status: GetMessageStatus
@@ -209,8 +209,8 @@ class Selection:
         limits, queue = self._limits, self._queue
         reached, rows, nbytes, status, reason = kernels.consume_queue.select_messages(
             units, position, stop, index,
-            window.buffer, window.stop, window.base_offset, window.segment_end, self._log.min_offset,
-            queue.topic_bytes, queue.queue_id, self._codes,
+            window.buffer, window.stop, window.base_offset, window.segment_end,
+            self._log.min_offset, queue.topic_bytes, queue.queue_id, self._codes,
             min(self._max_count, limits.memory_count), limits.memory_nbytes,
             self._log.max_offset - limits.memory_window_nbytes,
             min(self._max_count, limits.disk_count), limits.disk_nbytes,
@@ -228,7 +228,8 @@ class Selection:
         return self._meet_damage(units, reached, status)
 
     def _meet_damage(self, units: Any, position: int, status: int) -> tuple[int, bool]:
-        """A damaged record ends the batch, as the first of it it raises; a wrong unit is passed over."""
+        """A damaged record ends the batch, as the first of it it raises; a wrong unit is passed
+        over."""
         if self.messages:
             return position, False
         if status == KernelStatus.MISMATCH or status == RecordStatus.INCOMPLETE:

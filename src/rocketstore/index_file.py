@@ -86,8 +86,9 @@ class IndexFile:
 def detect_geometry(file: Any, nbytes: int) -> list[tuple[int, int]]:
     """Return the (slots, entries) pairs that could explain an index file's bytes.
 
-    The last entry ends where the file's content ends, so only a few slot counts are possible; each is
-    then judged by ``kernels.index_file.contradictions``. A file without entries says nothing: ``[]``.
+    The last entry ends where the file's content ends, so only a few slot counts are possible; each
+    is then judged by ``kernels.index_file.contradictions``. A file without entries says nothing:
+    ``[]``.
 
     Parameters
     ----------

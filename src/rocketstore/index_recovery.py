@@ -1,4 +1,5 @@
-"""Making index files fit the log again: validate the newest, cut it, complete its last record (D-1)."""
+"""Making index files fit the log again: validate the newest, cut it, complete its last record
+(D-1)."""
 
 from __future__ import annotations
 
@@ -23,8 +24,9 @@ class IndexPosition(NamedTuple):
 class IndexRecovery:
     """Brings the newest index files into a state from which dispatch can go on.
 
-    Nothing that the files know is given up: a file is cut at its first bad entry, and the record whose
-    entries stop half way is completed, so that every key of every record is found after any crash.
+    Nothing that the files know is given up: a file is cut at its first bad entry, and the record
+    whose entries stop half way is completed, so that every key of every record is found after any
+    crash.
     """
 
     def __init__(self, index: IndexService, log: CommitLog, index_tags: bool) -> None:

@@ -20,7 +20,8 @@ ALLOCATE_AHEAD_NBYTES = 16 * 1024 * 1024
 
 
 class IndexHits(NamedTuple):
-    """Answer of ``query_offset``: physical offsets newest first, and the newest file's end values."""
+    """Answer of ``query_offset``: physical offsets newest first, and the newest file's end
+    values."""
 
     offsets: list[int]
     last_update_timestamp: int
@@ -49,8 +50,8 @@ class IndexService:
 
     Notes
     -----
-    Threading: the list is replaced, never changed in place; ``roll`` belongs to the dispatching thread.
-    Source: RocketMQ ``store/index/IndexService.java``.
+    Threading: the list is replaced, never changed in place; ``roll`` belongs to the dispatching
+    thread. Source: RocketMQ ``store/index/IndexService.java``.
     """
 
     def __init__(
@@ -92,9 +93,7 @@ class IndexService:
                 self.skipped.append(path)
                 continue
             files.append(
-                IndexFile(
-                    MappedFile(path, 0, nbytes, self._root, writable=self._writable), *pair
-                )
+                IndexFile(MappedFile(path, 0, nbytes, self._root, writable=self._writable), *pair)
             )
         self.files = tuple(files)
 
@@ -162,12 +161,14 @@ class IndexService:
             file.allocate(used + ALLOCATE_AHEAD_NBYTES)
 
     def reserve_ahead(self) -> None:
-        """Reserve blocks ahead of the newest entry (a service calls it). May raise ``StoreFullError``."""
+        """Reserve blocks ahead of the newest entry (a service calls it). May raise
+        ``StoreFullError``."""
         if self.files and not self._in_memory:
             self._reserve(self.files[-1])
 
     def flush(self) -> int:
-        """Sync all entries; return the end time of the newest file that is full and on disk (0: none).
+        """Sync all entries; return the end time of the newest file that is full and on disk (0:
+        none).
 
         Raises ``OSError``; the error is final.
         """
@@ -187,7 +188,8 @@ class IndexService:
     # --- lookups ------------------------------------------------------------------------------
 
     def query_offset(self, topic: str, key: str, max_count: int, begin: int, end: int) -> IndexHits:
-        """Return hits as RocketMQ does: newest file first, hash matches only, seconds (D-3, D-5)."""
+        """Return hits as RocketMQ does: newest file first, hash matches only, seconds (D-3,
+        D-5)."""
         text = f"{topic}#{key}".encode("utf-8", "replace")
         hits: list[int] = []
         newest = (0, 0)
@@ -206,7 +208,8 @@ class IndexService:
         return IndexHits(hits, *newest)
 
     def find_offsets(self, topic: str, key: str, begin: int, end: int) -> list[int]:
-        """Return all hits of the key's hash whose entry may lie in ``begin`` .. ``end``, ascending."""
+        """Return all hits of the key's hash whose entry may lie in ``begin`` .. ``end``,
+        ascending."""
         text = f"{topic}#{key}".encode("utf-8", "replace")
         hits: set[int] = set()
         for file in self.files:
@@ -260,8 +263,8 @@ def choose_geometry(
 ) -> GeometryChoice:
     """Find the slots and entries of the index files from what they hold.
 
-    Order: ``given``; ``hints`` (the state file) and ``default`` as far as the length fits; pairs that
-    explain all files of one length together; else the one with the fewest contradictions.
+    Order: ``given``; ``hints`` (the state file) and ``default`` as far as the length fits; pairs
+    that explain all files of one length together; else the one with the fewest contradictions.
 
     Raises ``ConfigError`` when ``given`` has another length than every file.
     """
@@ -295,7 +298,8 @@ def choose_geometry(
 def _explaining_pair(
     paths: list[Path], nbytes: int, known: list[tuple[int, int]], root: Path, doubts: list[str]
 ) -> tuple[int, int] | None:
-    """Return the pair that explains the files of one length best; ``None`` when they say nothing."""
+    """Return the pair that explains the files of one length best; ``None`` when they say
+    nothing."""
     files = [MappedFile(path, 0, nbytes, root) for path in paths]
     try:
         candidates = dict.fromkeys(known)

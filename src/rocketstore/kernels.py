@@ -1,8 +1,8 @@
 """Picks the body of the kernels: native (Cython) or reference (plain ``struct``), name for name.
 
 ``ROCKETSTORE_KERNELS=reference`` selects the reference; anything else than ``native`` or
-``reference`` is a ``ConfigError``. A missing native build is an ``ImportError`` with a hint, never a
-silent change of body. ``rocketstore.kernels.name`` says which one runs.
+``reference`` is a ``ConfigError``. A missing native build is an ``ImportError`` with a hint, never
+a silent change of body. ``rocketstore.kernels.name`` says which one runs.
 """
 
 from __future__ import annotations

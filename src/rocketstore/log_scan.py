@@ -139,7 +139,8 @@ def data_ranges(file: MappedFile, position: int) -> Iterator[tuple[int, int]]:
 
 
 def find_next_record(log: CommitLog, offset: int) -> int | None:
-    """Return the first offset at or behind ``offset`` where a good record lies at its own offset."""
+    """Return the first offset at or behind ``offset`` where a good record lies at its own
+    offset."""
     for file in log.queue.files:
         if file.end_offset <= offset:
             continue

@@ -130,7 +130,8 @@ class MappedFile:
         return open_regular_file(self.path, READ_WRITE if shared else READ_ONLY, self.root)
 
     def keep_descriptor(self) -> None:
-        """Hold one descriptor from now to ``close``, so that no write error of the file is missed."""
+        """Hold one descriptor from now to ``close``, so that no write error of the file is
+        missed."""
         with self._lock:
             if self._fd is None:
                 self._fd = self._descriptor()
@@ -206,7 +207,8 @@ class MappedFile:
 
 
 class MemoryFile:
-    """A file of zeros that exists in memory only; stands in for a derived file that is not on disk."""
+    """A file of zeros that exists in memory only; stands in for a derived file that is not on
+    disk."""
 
     def __init__(self, name: Path, file_from_offset: int, file_size: int) -> None:
         self.path = name

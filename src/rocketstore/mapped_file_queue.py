@@ -1,4 +1,5 @@
-"""The files of one log or queue in order of offset: loading with every refusal, finding, rolling."""
+"""The files of one log or queue in order of offset: loading with every refusal, finding,
+rolling."""
 
 from __future__ import annotations
 
@@ -88,8 +89,8 @@ class MappedFileQueue:
 
     Notes
     -----
-    Threading: the list is replaced, never changed in place, so readers need no lock; files are added
-    and removed by one owner. Source: RocketMQ ``store/MappedFileQueue.java``.
+    Threading: the list is replaced, never changed in place, so readers need no lock; files are
+    added and removed by one owner. Source: RocketMQ ``store/MappedFileQueue.java``.
     """
 
     def __init__(self, directory: Path, file_size: int, root: Path, *, writable: bool) -> None:
@@ -166,7 +167,8 @@ class MappedFileQueue:
     def find_mapped_file_by_offset(
         self, offset: int, *, return_first_on_not_found: bool = False
     ) -> MappedFile | None:
-        """Return the file that holds ``offset``; else ``None``, or the first file when asked for."""
+        """Return the file that holds ``offset``; else ``None``, or the first file when asked
+        for."""
         files, starts = self._files, self._starts
         if not files:
             return None

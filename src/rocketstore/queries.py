@@ -29,7 +29,8 @@ _QUERY_ROUNDS = 3
 
 
 class QueryMessageResult(NamedTuple):
-    """Answer of ``query_message``: messages by ascending offset, and the newest index file's end."""
+    """Answer of ``query_message``: messages by ascending offset, and the newest index file's
+    end."""
 
     messages: list[StoredMessage]
     index_last_update_timestamp: int
@@ -167,7 +168,8 @@ class StoreReader:
     ) -> Iterator[StoredMessage]:
         """Messages in log order from ``start`` to ``stop``.
 
-        ``on_corruption``: ``fail`` raises at a damaged place, ``skip`` goes on behind it, ``stop`` ends.
+        ``on_corruption``: ``fail`` raises at a damaged place, ``skip`` goes on behind it, ``stop``
+        ends.
         """
         if flags is None:
             flags = self.log.record_flags
@@ -233,7 +235,8 @@ class TimeSearch:
         return min(low, end)
 
     def by_modification_time(self, timestamp: int) -> int:
-        """Up to 5.1.0: pick the file by mtime, then the nearest message, ties to the left (D-16)."""
+        """Up to 5.1.0: pick the file by mtime, then the nearest message, ties to the left
+        (D-16)."""
         files = self._queue.files()
         if not files:
             return 0

@@ -13,7 +13,7 @@ from rocketstore.index_service import IndexService
 from rocketstore.mapped_file_queue import MappedFileQueue
 from rocketstore.recovery import DurableMark, LogRecovery, Progress, RecoveryReport
 from rocketstore.status import RecordStatus
-from rocketstore.store_files import StoreFacts, StorePaths, examine
+from rocketstore.store_files import StorePaths, examine
 from rocketstore.writer import log_start
 
 DERIVE_WORDS = ("tail", "full", "none")
@@ -27,8 +27,8 @@ class ReadOnlyParts:
     paths : StorePaths
     config : MessageStoreConfig
     derive : {"tail", "full", "none"}
-        Units and keys missing behind the queues' and the index's end are made in memory; or all of them;
-        or none.
+        Units and keys missing behind the queues' and the index's end are made in memory; or all of
+        them; or none.
     clock : callable
         Epoch ms.
     progress : callable or None

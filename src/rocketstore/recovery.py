@@ -1,4 +1,5 @@
-"""Finding the log's true end: what is good, what is torn, what is damaged, and cutting the torn tail."""
+"""Finding the log's true end: what is good, what is torn, what is damaged, and cutting the torn
+tail."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class DamagedRange:
-    """A stretch of the log that is no record. Offsets are physical; ``stop`` is the next good record."""
+    """A stretch of the log that is no record. Offsets are physical; ``stop`` is the next good
+    record."""
 
     path: str
     position: int
@@ -103,8 +105,8 @@ class RecoveryReport:
 class DurableMark:
     """Up to where the log is known to be on disk.
 
-    ``offset`` comes from a valid state file; without one, ``physic_timestamp`` of the checkpoint tells
-    it by the records' times (``inclusive`` after a clean stop).
+    ``offset`` comes from a valid state file; without one, ``physic_timestamp`` of the checkpoint
+    tells it by the records' times (``inclusive`` after a clean stop).
     """
 
     offset: int | None
@@ -243,7 +245,8 @@ class LogRecovery:
         return offset < self._durable_mark() and status != RecordStatus.EMPTY
 
     def _is_durable(self, offset: int, behind: int) -> bool:
-        """Whether the good records at ``behind`` prove that the damage at ``offset`` was durable."""
+        """Whether the good records at ``behind`` prove that the damage at ``offset`` was
+        durable."""
         if self._mark.offset is not None:
             return offset < self._mark.offset
         if offset < self._durable_mark():
@@ -289,7 +292,8 @@ class LogRecovery:
         return ends
 
     def _settle_ghosts(self) -> None:
-        """A ghost in place of a real record leaves a gap in a queue: then it is damage, not a ghost."""
+        """A ghost in place of a real record leaves a gap in a queue: then it is damage, not a
+        ghost."""
         for ghost in list(self.report.ghosts):
             segment = ghost - ghost % self.log.segment_size
             ends = self._queue_ends(ghost)
@@ -341,10 +345,14 @@ class LogRecovery:
 def _queue_key(batch: RecordBatch, row: dict[str, int]) -> tuple[bytes, int] | None:
     """(topic, queue id) of a row that consumes a queue offset, else ``None``."""
     transaction = row["sys_flag"] & formats.SYS_FLAG_TRANSACTION_MASK
-    if transaction in (
-        formats.SYS_FLAG_TRANSACTION_PREPARED,
-        formats.SYS_FLAG_TRANSACTION_ROLLBACK,
-    ) or row["status"] == RecordStatus.GHOST:
+    if (
+        transaction
+        in (
+            formats.SYS_FLAG_TRANSACTION_PREPARED,
+            formats.SYS_FLAG_TRANSACTION_ROLLBACK,
+        )
+        or row["status"] == RecordStatus.GHOST
+    ):
         return None
     start = row["position"] + row["topic_at"]
     topic = bytes(memoryview(batch.window.buffer)[start : start + row["topic_nbytes"]])
@@ -355,7 +363,8 @@ def _queue_key(batch: RecordBatch, row: dict[str, int]) -> tuple[bytes, int] | N
 
 
 def cut_tail(log: CommitLog, end: int, root: Path, clock: Callable[[], int]) -> list[CutRange]:
-    """Drop everything behind ``end`` from the log's files, durably; complete records are kept aside.
+    """Drop everything behind ``end`` from the log's files, durably; complete records are kept
+    aside.
 
     The files are cut from the last one backwards, so that a kill in between leaves a state that the
     next open cuts again.
@@ -433,7 +442,8 @@ def _write_zeros(file: MappedFile, position: int, nbytes: int) -> None:
 
 
 def drop_cached_pages(log: CommitLog, offset: int) -> None:
-    """Forget clean cached pages behind ``offset``: after an I/O error they may be newer than the disk."""
+    """Forget clean cached pages behind ``offset``: after an I/O error they may be newer than the
+    disk."""
     advise = getattr(os, "posix_fadvise", None)
     if advise is None:
         return

@@ -1,4 +1,5 @@
-"""Outcomes: RocketMQ's statuses and the status codes of the kernels. No I/O, standard library only."""
+"""Outcomes: RocketMQ's statuses and the status codes of the kernels. No I/O, standard library
+only."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import io
 import os
 import struct
@@ -46,7 +47,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_count_fork)
 
 
-def open(  # noqa: A001 - the name users expect, as in gzip.open
+def open(
     path: str | os.PathLike[str],
     mode: str = "r",
     *,
@@ -65,8 +66,8 @@ def open(  # noqa: A001 - the name users expect, as in gzip.open
     path : path
         The store's root (the directory that holds ``commitlog``).
     mode : {"r", "r+", "a", "x"}
-        Read only (nothing is written, works beside a running broker); read and write; the same, created
-        when absent; create, fail when it exists.
+        Read only (nothing is written, works beside a running broker); read and write; the same,
+        created when absent; create, fail when it exists.
     config : MessageStoreConfig, optional
     clock : callable, optional
         Returns epoch ms; every time that is written comes from it.
@@ -231,8 +232,8 @@ class DefaultMessageStore:
     def close(self) -> None:
         """Stop services, sync everything, leave the directory clean. Idempotent.
 
-        Messages and views in use stay valid. Raises ``ServiceFailedError`` when a service had failed;
-        the store is closed all the same and ``abort`` stays.
+        Messages and views in use stay valid. Raises ``ServiceFailedError`` when a service had
+        failed; the store is closed all the same and ``abort`` stays.
         """
         if self._closed or self._forks != _forks:
             return
@@ -329,7 +330,8 @@ class DefaultMessageStore:
     def put_columns(
         self, topic: str, offsets: Any, data: Any, *, queue_id: int = 0, **others: Any
     ) -> Any:
-        """Store bodies that lie back to back in ``data``, cut at ``offsets`` (int32 or int64, n + 1)."""
+        """Store bodies that lie back to back in ``data``, cut at ``offsets`` (int32 or int64, n +
+        1)."""
         return self._writing().log.appender.put_columns(
             topic, offsets, data, queue_id=queue_id, **others
         )
@@ -381,7 +383,7 @@ class DefaultMessageStore:
         offset: int,
         max_count: int = 32,
         *,
-        filter: MessageFilter | None = None,  # noqa: A002 - RocketMQ's word
+        filter: MessageFilter | None = None,
     ) -> GetMessageResult:
         """Read messages of one queue from ``offset`` on, as a broker's pull does.
 
@@ -414,7 +416,8 @@ class DefaultMessageStore:
     def query_message(
         self, topic: str, key: str, max_count: int = 32, begin: int = 0, end: int = MAX_TIMESTAMP
     ) -> QueryMessageResult:
-        """Find messages by key as RocketMQ does: 64 at most, times in whole seconds, hash hits unchecked.
+        """Find messages by key as RocketMQ does: 64 at most, times in whole seconds, hash hits
+        unchecked.
 
         ``find`` is the exact way. ``begin`` and ``end`` (inclusive) are epoch ms.
         """
@@ -482,8 +485,9 @@ class DefaultMessageStore:
     ) -> int:
         """Queue offset for an epoch-ms store time.
 
-        ``boundary=None`` answers as the store's RocketMQ line does (up to 5.1.0 by file times, D-16);
-        ``"lower"``: the smallest offset with time >= ``timestamp``; ``"upper"``: the largest with <=.
+        ``boundary=None`` answers as the store's RocketMQ line does (up to 5.1.0 by file times,
+        D-16); ``"lower"``: the smallest offset with time >= ``timestamp``; ``"upper"``: the
+        largest with time <= ``timestamp``.
         """
         if boundary not in (None, "lower", "upper"):
             raise ValueError(f"boundary {boundary!r} is neither 'lower' nor 'upper'")
@@ -530,7 +534,8 @@ class DefaultMessageStore:
                 yield message
 
     def queue_view(self, topic: str, queue_id: int) -> numpy.ndarray[Any, Any]:
-        """Units of a queue from its min to its max offset as a structured array (a copy), shape (n,)."""
+        """Units of a queue from its min to its max offset as a structured array (a copy), shape
+        (n,)."""
         import numpy
 
         queue = self._use().queues.get(topic, queue_id)
@@ -573,8 +578,8 @@ class DefaultMessageStore:
         Returns
         -------
         (physical_offsets, row_splits) : int64 arrays
-            Hits of key ``i`` are ``physical_offsets[row_splits[i]:row_splits[i + 1]]``, ascending; hash
-            hits that were not compared with the messages.
+            Hits of key ``i`` are ``physical_offsets[row_splits[i]:row_splits[i + 1]]``, ascending;
+            hash hits that were not compared with the messages.
         """
         from rocketstore.index_lookup import lookup_many
 
@@ -647,7 +652,7 @@ def _warn_of_network_file_system(root: Path) -> None:
 def file_system_of(path: Path) -> str:
     """Return the kind of file system ``path`` is on as Linux names it, ``""`` where unknown."""
     try:
-        with io.open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
+        with builtins.open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
             mounts = [line.split()[1:3] for line in file]
     except OSError:
         return ""

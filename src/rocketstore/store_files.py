@@ -1,7 +1,9 @@
-"""What a store directory is: its paths, the sizes its files show, and the RocketMQ line behind it."""
+"""What a store directory is: its paths, the sizes its files show, and the RocketMQ line behind
+it."""
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import Counter
 from dataclasses import dataclass, field
@@ -61,7 +63,8 @@ class StorePaths:
         return self.root if inside else self.commit_log
 
     def check(self) -> None:
-        """Refuse folders that are links out of the root (give ``store_path_commit_log`` instead)."""
+        """Refuse folders that are links out of the root (give ``store_path_commit_log``
+        instead)."""
         real_root = Path(os.path.realpath(self.root))
         folders = [self.consume_queue, self.index]
         if self.log_root == self.root:
@@ -172,7 +175,7 @@ def _log_file_size(
     shown = None
     if len(sizes) > 1:
         starts = [offset for offset, _, _ in listing.files]
-        steps = Counter(b - a for a, b in zip(starts, starts[1:], strict=False))
+        steps = Counter(b - a for a, b in itertools.pairwise(starts))
         common = Counter(sizes).most_common(1)[0][0]
         shown = common if common in steps or len(set(sizes)) == 1 else min(steps)
     elif sizes:
@@ -242,8 +245,12 @@ def _shown_version(paths: StorePaths, facts: StoreFacts) -> tuple[str, str]:
     if (paths.root / "rocksdbstore").exists():
         return "5.5.0", "rocksdbstore exists, which 5.4 and later make"
     tail = _record_signs(paths, facts)
-    newer = tail.version_2 or facts.checkpoint.confirm_physical_offset or any(
-        os.path.lexists(paths.root / name) for name in ("compaction", "abort.bak", "timerwheel")
+    newer = (
+        tail.version_2
+        or facts.checkpoint.confirm_physical_offset
+        or any(
+            os.path.lexists(paths.root / name) for name in ("compaction", "abort.bak", "timerwheel")
+        )
     )
     if _has_tag_entries(paths, facts, tail.tag_keys):
         return "5.4.0", "the index holds entries for tags, which 5.4 and later write"
@@ -280,7 +287,9 @@ def _record_signs(paths: StorePaths, facts: StoreFacts) -> _RecordSigns:
             file.mapping, 0, size, start, start + size, RecordFlags.PARSE_PROPERTIES, rows, ()
         )
         for number in range(count):
-            row = dict(zip(names, layout.struct.unpack_from(rows, number * layout.nbytes), strict=True))
+            row = dict(
+                zip(names, layout.struct.unpack_from(rows, number * layout.nbytes), strict=True)
+            )
             _take_signs(signs, memoryview(file.mapping)[row["position"] :], row)
         file.close()
     return signs

@@ -1,4 +1,5 @@
-"""One writer per store: RocketMQ's lock on byte 0 of ``lock``, and a registry inside this process."""
+"""One writer per store: RocketMQ's lock on byte 0 of ``lock``, and a registry inside this
+process."""
 
 from __future__ import annotations
 
@@ -20,12 +21,14 @@ _open_stores: set[tuple[int, int]] = set()  # guarded by: _registry_lock
 class StoreLock:
     """Holds the store's lock until ``release``.
 
-    A running RocketMQ broker holds a POSIX record lock on the same byte; the two exclude each other.
-    A forked child drops its copy of the descriptor at once, so it cannot keep the lock alive.
+    A running RocketMQ broker holds a POSIX record lock on the same byte; the two exclude each
+    other. A forked child drops its copy of the descriptor at once, so it cannot keep the lock
+    alive.
     """
 
     def __init__(self, root: Path) -> None:
-        """Take the lock of the store at ``root``. Raises ``StoreLockedError`` at once when it is held."""
+        """Take the lock of the store at ``root``. Raises ``StoreLockedError`` at once when it is
+        held."""
         self.path = root / formats.LOCK_FILE
         self._fd = -1
         stat = os.stat(root)

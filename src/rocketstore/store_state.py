@@ -1,4 +1,5 @@
-"""``rocketstore.state``: how far log, queues and index are known to be on disk. A hint, never a must."""
+"""``rocketstore.state``: how far log, queues and index are known to be on disk. A hint, never a
+must."""
 
 from __future__ import annotations
 

@@ -52,9 +52,9 @@ _log = logging.getLogger(__name__)
 class StoreWriter:
     """Owns lock, log, queues, index and services of a store that is written.
 
-    The order of opening is: lock, examine, scan the log, refuse damage, cut the torn tail, sync, write
-    ``abort``, dispatch what is missing, accept puts. Nothing on disk changes before the log was found
-    fit, but for the removal of an empty last segment.
+    The order of opening is: lock, examine, scan the log, refuse damage, cut the torn tail, sync,
+    write ``abort``, dispatch what is missing, accept puts. Nothing on disk changes before the log
+    was found fit, but for the removal of an empty last segment.
     """
 
     def __init__(
@@ -119,7 +119,10 @@ class StoreWriter:
 
     def _load_log(self, facts: StoreFacts, *, writable: bool) -> CommitLog:
         queue = MappedFileQueue(
-            self.paths.commit_log, facts.commit_log_file_size, self.paths.log_root, writable=writable
+            self.paths.commit_log,
+            facts.commit_log_file_size,
+            self.paths.log_root,
+            writable=writable,
         )
         queue.check(facts.listing)
         queue.load(facts.listing)
@@ -135,7 +138,8 @@ class StoreWriter:
         report = LogRecovery(log, start, mark, self._progress).run()
         state = facts.valid_state
         if state is not None and report.log_end < state.flushed_offset and start > 0:
-            # Somebody shortened the log behind our back: the hint is void, so everything is checked.
+            # Somebody shortened the log behind our back: the hint is void, so everything is
+            # checked.
             minimum = max(log.min_offset, 0)
             report = LogRecovery(log, minimum, DurableMark(None), self._progress).run()
         report.clean = not facts.aborted
@@ -157,9 +161,7 @@ class StoreWriter:
         content = str(os.getpid()).encode() if self.dialect.abort_holds_pid else b""
         write_file(self.paths.abort, content)
 
-    def _open_parts(
-        self, facts: StoreFacts, end: int, put_clock: Callable[[], int] | None
-    ) -> None:
+    def _open_parts(self, facts: StoreFacts, end: int, put_clock: Callable[[], int] | None) -> None:
         config, root = self.config, self.paths.root
         queue = self._load_log(facts, writable=True).queue
         for file in queue.truncate_dirty_files(end):
@@ -197,7 +199,8 @@ class StoreWriter:
     # --- dispatching what is missing ----------------------------------------------------------
 
     def _dispatch_missing(self, state: StoreState | None, end: int) -> None:
-        """Bring queues and index up to the log's end; each from its own verified position (D-24)."""
+        """Bring queues and index up to the log's end; each from its own verified position
+        (D-24)."""
         minimum = max(self.log.min_offset, 0)
         whole = state is None
         for queue in list(self.queues):
@@ -305,7 +308,8 @@ class StoreWriter:
         return self.group_commit.wait(end_offset)
 
     def _let_dispatch_catch_up(self) -> None:
-        """A broker of 5.4 and later recovers the last ten files only; dispatch must not lag further."""
+        """A broker of 5.4 and later recovers the last ten files only; dispatch must not lag
+        further."""
         lag = self._max_lag_nbytes
         if lag is not None and self.log.max_offset - self.dispatcher.reput_offset > lag:
             if self.group_commit is not None:
@@ -438,8 +442,8 @@ class StoreWriter:
 def log_start(log: CommitLog, facts: StoreFacts) -> tuple[DurableMark, int]:
     """Return what is known to be durable and where checking begins.
 
-    With a valid state file: the segment that holds its oldest position. Otherwise the whole log, since
-    a checkpoint's times are no proof of anything but an order.
+    With a valid state file: the segment that holds its oldest position. Otherwise the whole log,
+    since a checkpoint's times are no proof of anything but an order.
     """
     minimum = max(log.min_offset, 0)
     state = facts.valid_state
@@ -457,7 +461,8 @@ def log_start(log: CommitLog, facts: StoreFacts) -> tuple[DurableMark, int]:
 
 
 def _drop_empty_last_segment(listing: DirectoryListing, aborted: bool) -> None:
-    """A last segment of 0 bytes is what a kill between create and extend leaves: it held nothing."""
+    """A last segment of 0 bytes is what a kill between create and extend leaves: it held
+    nothing."""
     if listing.files and listing.files[-1][2] == 0:
         _, path, _ = listing.files.pop()
         _log.warning("removed the empty last segment %s", path)
@@ -470,5 +475,3 @@ def create_root(root: Path) -> None:
     while not existing.is_dir():
         existing = existing.parent
     make_directories(root, existing)
-
-

@@ -1,4 +1,5 @@
-"""RocketMQ's recorded writes, put again with its clock, give the same bytes and the same answers."""
+"""RocketMQ's recorded writes, put again with its clock, give the same bytes and the same
+answers."""
 
 from __future__ import annotations
 

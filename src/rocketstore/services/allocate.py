@@ -1,4 +1,5 @@
-"""AllocateService: disk blocks, present pages and the next segment, ready before the appender needs them."""
+"""AllocateService: disk blocks, present pages and the next segment, ready before the appender
+needs them."""
 
 from __future__ import annotations
 
@@ -21,14 +22,13 @@ class AllocateService(ServiceThread):
     Source: RocketMQ ``store/AllocateMappedFileService.java``.
     """
 
-    def __init__(
-        self, log: WritableCommitLog, on_failure: Callable[[BaseException], None]
-    ) -> None:
+    def __init__(self, log: WritableCommitLog, on_failure: Callable[[BaseException], None]) -> None:
         super().__init__("allocate", 0.002, on_failure)
         self._log = log
 
     def run_once(self) -> bool:
-        """Take one step: reserve blocks, make 2 MiB of pages present, or create the next segment."""
+        """Take one step: reserve blocks, make 2 MiB of pages present, or create the next
+        segment."""
         try:
             allocated = self._log.allocate_ahead()
             populated = self._log.populate_ahead(_STEP_NBYTES, _AHEAD_NBYTES)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-
 from rocketstore.commit_log import CommitLog
 from rocketstore.dispatch import CommitLogDispatcher
 from rocketstore.errors import ServiceFailedError, StoreFullError
@@ -107,8 +106,8 @@ class ReputMessageService(ServiceThread):
     def wait_until(self, offset: int, timeout_s: float | None) -> bool:
         """Wait until everything in front of ``offset`` is dispatched; False after ``timeout_s``.
 
-        Without the thread the calling thread dispatches. Raises ``ServiceFailedError`` when the service
-        has failed.
+        Without the thread the calling thread dispatches. Raises ``ServiceFailedError`` when the
+        service has failed.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._moved:
@@ -137,5 +136,3 @@ class ReputMessageService(ServiceThread):
 def lag_limit_nbytes(max_lag_files: int | None, segment_size: int) -> int | None:
     """Bytes dispatch may lag behind the log before puts wait, ``None`` for no limit."""
     return None if max_lag_files is None else max_lag_files * segment_size
-
-

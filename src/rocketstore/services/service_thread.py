@@ -1,4 +1,5 @@
-"""The loop every background service shares: bounded steps, sticky wake-ups, failures that are kept."""
+"""The loop every background service shares: bounded steps, sticky wake-ups, failures that are
+kept."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ _log = logging.getLogger(__name__)
 class ServiceThread:
     """A service that can run on a thread or be stepped by hand.
 
-    Subclasses write ``run_once() -> bool`` (one bounded step; True when there was something to do) and
-    may extend ``drain()``.
+    Subclasses write ``run_once() -> bool`` (one bounded step; True when there was something to do)
+    and may extend ``drain()``.
 
     Parameters
     ----------
@@ -61,7 +62,9 @@ class ServiceThread:
 
     def start(self) -> None:
         """Run on a daemon thread from now on."""
-        self._thread = threading.Thread(target=self._run, name=f"rocketstore-{self.name}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name=f"rocketstore-{self.name}", daemon=True
+        )
         self._thread.start()
 
     def wakeup(self) -> None:
@@ -87,7 +90,7 @@ class ServiceThread:
         while not self._stopping:
             try:
                 progressed = self.step()
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - kept, told to the store, raised by shutdown
                 self._fail(error)
                 return
             if not progressed:

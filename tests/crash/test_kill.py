@@ -1,0 +1,121 @@
+"""A writer killed at a random moment: nothing acknowledged is missing, everything agrees."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import rocketstore
+
+WRITER = Path(__file__).with_name("writer.py")
+#: Kills in all; half of them synchronous, half asynchronous.
+KILL_COUNT = 200
+#: Kills of one store before a fresh one is begun, so that recovered stores are killed again.
+KILLS_PER_STORE = 10
+
+
+class Acknowledged:
+    """What the killed writers were told about one store."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, str, int, int, str, str]] = []
+
+    def take(self, output: bytes) -> None:
+        lines = output.split(b"\n")[:-1]  # what follows the last line end was never finished
+        for line in lines:
+            if line == b"open":
+                continue
+            offset, topic, queue_id, queue_offset, body, key = line.decode().split("\t")
+            self.rows.append((int(offset), topic, int(queue_id), int(queue_offset), body, key))
+
+
+def run_and_kill(root: Path, flush_disk_type: str, seed: int, delay_s: float) -> bytes:
+    """Start a writer, let it run for ``delay_s`` behind its start-up, kill it, return its
+    output."""
+    environment = dict(os.environ)
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+    process = subprocess.Popen(
+        [sys.executable, str(WRITER), str(root), flush_disk_type, str(seed)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    os.set_blocking(process.stdout.fileno(), False)
+    collected = bytearray()
+    deadline: float | None = time.monotonic() + 30
+    started = False
+    while True:
+        chunk = process.stdout.read()
+        if chunk:
+            collected += chunk
+            if not started and collected.startswith(b"open\n"):
+                started, deadline = True, time.monotonic() + delay_s
+        if process.poll() is not None:
+            raise AssertionError(f"the writer ended: {process.stderr.read().decode()}")
+        assert deadline is not None
+        if time.monotonic() >= deadline:
+            assert started, "the writer did not open the store in time"
+            break
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    os.set_blocking(process.stdout.fileno(), True)
+    collected += process.stdout.read()
+    process.stderr.close()
+    process.stdout.close()
+    return bytes(collected)
+
+
+def check_store(root: Path, acknowledged: Acknowledged) -> None:
+    """Reopen for writing and compare with what was acknowledged."""
+    with rocketstore.open(root, "r+") as store:
+        report = store.recovery_report
+        assert not report.damaged
+        assert not report.gaps
+        for offset, topic, queue_id, queue_offset, body, key in acknowledged.rows:
+            message = store.look_message_by_offset(offset)
+            assert message is not None, f"the acknowledged message at {offset} is gone"
+            assert message.body.decode() == body
+            assert (message.topic, message.queue_id) == (topic, queue_id)
+            assert message.queue_offset == queue_offset
+            found = store.get_message("g", topic, queue_id, queue_offset, 1).messages
+            assert [m.physical_offset for m in found] == [offset]
+            assert offset in [m.physical_offset for m in store.find(topic=topic, key=key)]
+        check_order(store)
+        verified = store.verify()
+        assert verified.ok, verified.findings[:5]
+
+
+def check_order(store: rocketstore.DefaultMessageStore) -> None:
+    """Every queue counts 0, 1, 2, ... in log order, and ends where it says."""
+    ends: dict[tuple[str, int], int] = {}
+    for message in store.scan():
+        key = (message.topic, message.queue_id)
+        assert message.queue_offset == ends.get(key, 0)
+        ends[key] = message.queue_offset + 1
+    for (topic, queue_id), end in ends.items():
+        assert store.max_offset_in_queue(topic, queue_id) == end
+
+
+@pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+@pytest.mark.parametrize("round_number", range(KILL_COUNT // 2 // KILLS_PER_STORE))
+def test_killed_writer_loses_nothing_acknowledged(
+    flush_disk_type: str, round_number: int, tmp_path: Path
+) -> None:
+    choose = random.Random(f"{flush_disk_type}-{round_number}")
+    root, acknowledged = tmp_path / "store", Acknowledged()
+    for kill in range(KILLS_PER_STORE):
+        delay_s = choose.choice((0.0, choose.random() * 0.02, choose.random() * 0.15))
+        output = run_and_kill(root, flush_disk_type, round_number * 1000 + kill, delay_s)
+        acknowledged.take(output)
+        check_store(root, acknowledged)
+    assert acknowledged.rows
