@@ -110,7 +110,9 @@ def zig_target(machine: str, system: str, libc: str) -> str:
 
 def zig_compiler(python: Path, facts: dict[str, str], say: Say) -> str | None:
     """Install Zig from the package index and wrap it as a C compiler; None when that fails."""
-    folder = python.parent.parent
+    wrapper = python.parent / ZIG_NAME
+    if wrapper.exists() and compiles(shlex.quote(str(wrapper))):
+        return str(wrapper)
     say("no C compiler found: installing the package ziglang, which holds one")
     pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", "ziglang"]
     if subprocess.run(pip).returncode:
@@ -118,7 +120,6 @@ def zig_compiler(python: Path, facts: dict[str, str], say: Say) -> str | None:
     find = "import ziglang, os; print(os.path.join(os.path.dirname(ziglang.__file__), 'zig'))"
     done = subprocess.run([str(python), "-c", find], capture_output=True, text=True, check=True)
     target = zig_target(platform.machine(), platform.system(), facts["libc"])
-    wrapper = folder / "bin" / ZIG_NAME
     wrapper.write_text(ZIG_WRAPPER.format(zig=shlex.quote(done.stdout.strip()), target=target))
     wrapper.chmod(0o755)
     return str(wrapper) if compiles(shlex.quote(str(wrapper))) else None
