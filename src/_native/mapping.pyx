@@ -1,0 +1,272 @@
+"""Mapped files: bytes in memory, nothing of paths. Contract: ``mapping.pyi``."""
+
+from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrno
+from libc.errno cimport EINTR, EINVAL, ENOSYS, EOPNOTSUPP, errno
+from libc.stdint cimport INT64_MAX, int64_t
+
+cdef extern from "rs_mapping.h" nogil:
+    enum:
+        RS_ADVICE_NORMAL
+        RS_ADVICE_RANDOM
+        RS_ADVICE_SEQUENTIAL
+        RS_ADVICE_WILLNEED
+        RS_ADVICE_DONTNEED
+    int rs_file_nbytes(int fd, int64_t* nbytes)
+    int rs_map(int fd, int64_t nbytes, bint writable, bint private_copy, void** base)
+    void rs_unmap(void* base, int64_t nbytes)
+    int rs_advise(void* base, int64_t position, int64_t nbytes, int advice)
+    int rs_sync(void* base, int64_t position, int64_t nbytes)
+    int rs_populate(void* base, int64_t position, int64_t nbytes)
+    int rs_allocate(int fd, int64_t position, int64_t nbytes)
+
+cdef dict ADVICE = {
+    "normal": RS_ADVICE_NORMAL,
+    "random": RS_ADVICE_RANDOM,
+    "sequential": RS_ADVICE_SEQUENTIAL,
+    "willneed": RS_ADVICE_WILLNEED,
+    "dontneed": RS_ADVICE_DONTNEED,
+}
+
+# guarded by: the GIL
+cdef int64_t mapped = 0
+
+
+cdef int raise_errno(int code) except -1:
+    global errno
+    errno = code
+    PyErr_SetFromErrno(OSError)
+    return -1
+
+
+cdef bint supported(int code) except -1:
+    """Translate the outcome of an optional call: False where the system has no such thing."""
+    if code == 0:
+        return True
+    if code == EINVAL or code == ENOSYS or code == EOPNOTSUPP:
+        return False
+    raise_errno(code)
+
+
+def mapped_nbytes():
+    """Return the bytes that are mapped at this moment in this process."""
+    return mapped
+
+
+def allocate(int fd, int64_t position, int64_t length):
+    """Reserve disk blocks without changing the file's size.
+
+    Returns
+    -------
+    bool
+        False where the file system cannot.
+
+    Raises
+    ------
+    OSError
+        ``ENOSPC`` and the like.
+    """
+    cdef int code = EINTR
+    if position < 0 or length <= 0 or position > INT64_MAX - length:
+        raise ValueError(f"position {position} and length {length} name no range")
+    while code == EINTR:
+        with nogil:
+            code = rs_allocate(fd, position, length)
+        if code == EINTR:
+            PyErr_CheckSignals()
+    if code == EINVAL:
+        raise_errno(code)
+    return supported(code)
+
+
+cdef class Mapping:
+    """A mapping of the first ``nbytes`` bytes of an open file.
+
+    Supports the buffer protocol (bytes, one dimension); read-only unless ``writable``. Every buffer
+    taken from it counts as an export. The descriptor is not kept.
+
+    Parameters
+    ----------
+    fd : int
+        The file; -1 for memory of its own, which must be writable and private.
+    nbytes : int
+        At most the file's size.
+    writable : bool
+    private : bool
+        Writes stay in this process's memory.
+
+    Raises
+    ------
+    OSError
+        From the system.
+    ValueError
+        When ``nbytes`` is not positive or more than the file has.
+
+    Notes
+    -----
+    Threading: all methods may run in parallel; ``sync`` and ``populate`` release the GIL.
+    """
+
+    # guarded by: the GIL
+    cdef void* _base
+    cdef int64_t _nbytes
+    cdef int64_t _exports
+    cdef int64_t _pins
+    cdef bint _writable
+    cdef bint _private
+    cdef bint _closed
+
+    def __cinit__(self, int fd, int64_t nbytes, bint writable=False, bint private=False):
+        global mapped
+        cdef int64_t file_nbytes = nbytes
+        cdef int code
+        self._closed = True
+        if nbytes <= 0:
+            raise ValueError(f"a mapping must have at least one byte, not {nbytes}")
+        if fd < 0 and not (fd == -1 and writable and private):
+            raise ValueError(f"descriptor {fd}: memory without a file must be writable and private")
+        if fd >= 0:
+            code = rs_file_nbytes(fd, &file_nbytes)
+            if code:
+                raise_errno(code)
+        if nbytes > file_nbytes:
+            raise ValueError(f"{nbytes} bytes to map, but the file has {file_nbytes}")
+        code = rs_map(fd, nbytes, writable, private, &self._base)
+        if code:
+            raise_errno(code)
+        self._nbytes = nbytes
+        self._writable = writable
+        self._private = private
+        self._closed = False
+        mapped += nbytes
+
+    def __dealloc__(self):
+        self._unmap()
+
+    cdef int _unmap(self) noexcept:
+        global mapped
+        if self._base != NULL:
+            rs_unmap(self._base, self._nbytes)
+            self._base = NULL
+            mapped -= self._nbytes
+        return 0
+
+    cdef int _unmap_if_unused(self) noexcept:
+        if self._closed and self._exports == 0 and self._pins == 0:
+            self._unmap()
+        return 0
+
+    cdef int _pin(self, int64_t position, int64_t length) except -1:
+        """Check a range and keep the pages until ``_unpin``."""
+        if self._closed:
+            raise ValueError("the mapping is closed")
+        if position < 0 or length < 0 or position > self._nbytes or length > self._nbytes - position:
+            raise ValueError(
+                f"position {position} and length {length} are outside {self._nbytes} bytes"
+            )
+        self._pins += 1
+        return 0
+
+    cdef int _unpin(self) noexcept:
+        self._pins -= 1
+        return self._unmap_if_unused()
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        if self._closed:
+            raise ValueError("the mapping is closed")
+        PyBuffer_FillInfo(buffer, self, self._base, self._nbytes, not self._writable, flags)
+        self._exports += 1
+
+    def __releasebuffer__(self, Py_buffer* buffer):
+        self._exports -= 1
+        self._unmap_if_unused()
+
+    @property
+    def nbytes(self):
+        """Length in bytes."""
+        return self._nbytes
+
+    @property
+    def writable(self):
+        """Whether buffers of it may be written."""
+        return self._writable
+
+    @property
+    def closed(self):
+        """Whether ``close`` was called."""
+        return self._closed
+
+    @property
+    def exports(self):
+        """Buffers taken and not yet released."""
+        return self._exports
+
+    def __len__(self):
+        return self._nbytes
+
+    def view(self):
+        """Return a memoryview of all bytes; an export like any other."""
+        return memoryview(self)
+
+    def advise(self, str advice, int64_t position=0, length=None):
+        """Tell the system how a range will be used.
+
+        Parameters
+        ----------
+        advice : str
+            ``normal``, ``random``, ``sequential``, ``willneed`` or ``dontneed``.
+        position, length : int
+            The range, by default everything; the pages that hold it are meant.
+
+        Returns
+        -------
+        bool
+            False where unsupported, and for ``dontneed`` on private memory, which would be lost.
+        """
+        cdef int word
+        cdef int64_t nbytes
+        if advice not in ADVICE:
+            raise ValueError(f"advice {advice!r} is none of {', '.join(ADVICE)}")
+        word = ADVICE[advice]
+        nbytes = self._nbytes - position if length is None else length
+        self._pin(position, nbytes)
+        try:
+            if self._private and word == RS_ADVICE_DONTNEED:
+                return False
+            return supported(rs_advise(self._base, position, nbytes, word))
+        finally:
+            self._unpin()
+
+    def sync(self, int64_t position, int64_t length):
+        """Write the pages that hold the range to disk and wait for it. Raises ``OSError``."""
+        cdef int code
+        self._pin(position, length)
+        try:
+            with nogil:
+                code = rs_sync(self._base, position, length)
+            if code:
+                raise_errno(code)
+        finally:
+            self._unpin()
+
+    def populate(self, int64_t position, int64_t length):
+        """Make the range's pages present and writable; False where unsupported."""
+        cdef int code
+        self._pin(position, length)
+        try:
+            if not self._writable:
+                raise ValueError("a read-only mapping cannot be populated for writing")
+            with nogil:
+                code = rs_populate(self._base, position, length)
+            return supported(code)
+        finally:
+            self._unpin()
+
+    def close(self):
+        """Allow no more exports; the pages go with the last of them. Idempotent."""
+        self._closed = True
+        self._unmap_if_unused()
+
+    def __repr__(self):
+        state = "closed" if self._closed else "writable" if self._writable else "read-only"
+        return f"<Mapping of {self._nbytes} bytes, {state}>"

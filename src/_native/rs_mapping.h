@@ -1,0 +1,136 @@
+/* The system calls behind Mapping. Each returns 0, or the errno of what went wrong. */
+#ifndef RS_MAPPING_H
+#define RS_MAPPING_H
+#include <Python.h>
+#include <errno.h>
+#include <stdint.h>
+
+enum {
+    RS_ADVICE_NORMAL, RS_ADVICE_RANDOM, RS_ADVICE_SEQUENTIAL, RS_ADVICE_WILLNEED,
+    RS_ADVICE_DONTNEED,
+};
+
+#ifdef _WIN32
+static inline int64_t rs_page_nbytes(void) { return 4096; }
+static inline int rs_file_nbytes(int fd, int64_t *nbytes)
+{
+    (void)fd;
+    *nbytes = 0;
+    return ENOSYS;
+}
+static inline int rs_map(int fd, int64_t nbytes, int writable, int private_copy, void **base)
+{
+    (void)fd, (void)nbytes, (void)writable, (void)private_copy, (void)base;
+    return ENOSYS;
+}
+static inline void rs_unmap(void *base, int64_t nbytes) { (void)base, (void)nbytes; }
+static inline int rs_advise(void *base, int64_t position, int64_t nbytes, int advice)
+{
+    (void)base, (void)position, (void)nbytes, (void)advice;
+    return ENOSYS;
+}
+static inline int rs_sync(void *base, int64_t position, int64_t nbytes)
+{
+    (void)base, (void)position, (void)nbytes;
+    return ENOSYS;
+}
+static inline int rs_populate(void *base, int64_t position, int64_t nbytes)
+{
+    (void)base, (void)position, (void)nbytes;
+    return ENOSYS;
+}
+static inline int rs_allocate(int fd, int64_t position, int64_t nbytes)
+{
+    (void)fd, (void)position, (void)nbytes;
+    return ENOSYS;
+}
+#else
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#if defined(__linux__) && !defined(MADV_POPULATE_WRITE)
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14; older C libraries do not name it */
+#endif
+
+static inline int64_t rs_page_nbytes(void) { return (int64_t)sysconf(_SC_PAGESIZE); }
+
+static inline int rs_file_nbytes(int fd, int64_t *nbytes)
+{
+    struct stat status;
+    if (fstat(fd, &status) != 0) {
+        return errno;
+    }
+    *nbytes = (int64_t)status.st_size;
+    return 0;
+}
+
+/* fd -1: memory of its own, zeros. */
+static inline int rs_map(int fd, int64_t nbytes, int writable, int private_copy, void **base)
+{
+    const int sharing = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS
+                               : private_copy ? MAP_PRIVATE : MAP_SHARED;
+    void *address = mmap(NULL, (size_t)nbytes, writable ? PROT_READ | PROT_WRITE : PROT_READ,
+                         sharing, fd, 0);
+    if (address == MAP_FAILED) {
+        return errno;
+    }
+    *base = address;
+    return 0;
+}
+
+static inline void rs_unmap(void *base, int64_t nbytes) { munmap(base, (size_t)nbytes); }
+
+/* The pages that hold a range: their address, and the range's length from there. */
+static inline void *rs_pages(void *base, int64_t position, int64_t nbytes, size_t *length)
+{
+    const int64_t ragged = position % rs_page_nbytes();
+    *length = (size_t)(nbytes + ragged);
+    return (char *)base + (position - ragged);
+}
+
+static inline int rs_advise(void *base, int64_t position, int64_t nbytes, int advice)
+{
+    static const int words[] = {
+        [RS_ADVICE_NORMAL] = MADV_NORMAL,         [RS_ADVICE_RANDOM] = MADV_RANDOM,
+        [RS_ADVICE_SEQUENTIAL] = MADV_SEQUENTIAL, [RS_ADVICE_WILLNEED] = MADV_WILLNEED,
+        [RS_ADVICE_DONTNEED] = MADV_DONTNEED,
+    };
+    size_t length;
+    void *address = rs_pages(base, position, nbytes, &length);
+    return madvise(address, length, words[advice]) == 0 ? 0 : errno;
+}
+
+static inline int rs_sync(void *base, int64_t position, int64_t nbytes)
+{
+    size_t length;
+    void *address = rs_pages(base, position, nbytes, &length);
+    return msync(address, length, MS_SYNC) == 0 ? 0 : errno;
+}
+
+static inline int rs_populate(void *base, int64_t position, int64_t nbytes)
+{
+#ifdef MADV_POPULATE_WRITE
+    size_t length;
+    void *address = rs_pages(base, position, nbytes, &length);
+    return madvise(address, length, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
+#else
+    (void)base, (void)position, (void)nbytes;
+    return ENOSYS;
+#endif
+}
+
+/* macOS can only reserve blocks behind a file's end, which fills no hole: unsupported there. */
+static inline int rs_allocate(int fd, int64_t position, int64_t nbytes)
+{
+#ifdef __linux__
+    return fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)position, (off_t)nbytes) == 0 ? 0 : errno;
+#else
+    (void)fd, (void)position, (void)nbytes;
+    return ENOSYS;
+#endif
+}
+#endif
+
+#endif

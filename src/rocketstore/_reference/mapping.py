@@ -1,0 +1,186 @@
+"""Mapped files: bytes in memory, nothing of paths. The plain-Python body, over ``mmap.mmap``."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import weakref
+from typing import Any, Final
+
+_UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+_MADV_POPULATE_WRITE = 23
+_ADVICE: Final = {
+    "normal": "MADV_NORMAL",
+    "random": "MADV_RANDOM",
+    "sequential": "MADV_SEQUENTIAL",
+    "willneed": "MADV_WILLNEED",
+    "dontneed": "MADV_DONTNEED",
+}
+_mapped = 0
+
+
+def mapped_nbytes() -> int:
+    """Return the bytes that are mapped at this moment in this process."""
+    return _mapped
+
+
+def _count(nbytes: int) -> None:
+    global _mapped
+    _mapped += nbytes
+
+
+def allocate(fd: int, position: int, length: int) -> bool:
+    """Reserve disk blocks within the file's size; False where unsupported.
+
+    ``posix_fallocate`` would lengthen the file, so what lies behind its end is left out.
+    """
+    if position < 0 or length <= 0 or position > 2**63 - 1 - length:
+        raise ValueError(f"position {position} and length {length} name no range")
+    if not hasattr(os, "posix_fallocate"):
+        return False
+    length = min(length, os.fstat(fd).st_size - position)
+    if length > 0:
+        os.posix_fallocate(fd, position, length)
+    return True
+
+
+class Mapping(mmap.mmap):
+    """A mapping of the first ``nbytes`` bytes of an open file.
+
+    Differences from the native body: ``mmap`` keeps a duplicate of the descriptor; ``exports``
+    counts what ``view`` gave out and is still referenced, not the buffers taken from the mapping
+    itself; and those can still be taken after ``close`` while another one exists.
+    """
+
+    _nbytes: int
+    _writable: bool
+    _private: bool
+    _is_closed: bool
+    _views: int
+    _uncount: Any
+
+    def __new__(
+        cls, fd: int, nbytes: int, writable: bool = False, private: bool = False
+    ) -> Mapping:
+        """Map the file; -1 for memory of its own, which must be writable and private."""
+        if nbytes <= 0:
+            raise ValueError(f"a mapping must have at least one byte, not {nbytes}")
+        if fd < 0 and not (fd == -1 and writable and private):
+            raise ValueError(f"descriptor {fd}: memory without a file must be writable and private")
+        file_nbytes = os.fstat(fd).st_size if fd >= 0 else nbytes
+        if nbytes > file_nbytes:
+            raise ValueError(f"{nbytes} bytes to map, but the file has {file_nbytes}")
+        access = mmap.ACCESS_READ
+        if writable:
+            access = mmap.ACCESS_COPY if private and fd >= 0 else mmap.ACCESS_WRITE
+        self = super().__new__(cls, fd, nbytes, access=access)
+        self._nbytes = nbytes
+        self._writable = bool(writable)
+        self._private = bool(private)
+        self._is_closed = False
+        self._views = 0
+        _count(nbytes)
+        self._uncount = weakref.finalize(self, _count, -nbytes)
+        self._uncount.atexit = False
+        return self
+
+    def _check(self, position: int, length: int) -> None:
+        if self._is_closed:
+            raise ValueError("the mapping is closed")
+        if not 0 <= position <= self._nbytes or not 0 <= length <= self._nbytes - position:
+            raise ValueError(
+                f"position {position} and length {length} are outside {self._nbytes} bytes"
+            )
+
+    @property
+    def nbytes(self) -> int:
+        """Length in bytes."""
+        return self._nbytes
+
+    @property
+    def writable(self) -> bool:
+        """Whether buffers of it may be written."""
+        return self._writable
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called."""
+        return self._is_closed
+
+    @property
+    def exports(self) -> int:
+        """Views given out and still referenced."""
+        return self._views
+
+    def __len__(self) -> int:
+        return self._nbytes
+
+    def view(self) -> memoryview:
+        """Return a memoryview of all bytes."""
+        if self._is_closed:
+            raise ValueError("the mapping is closed")
+        view = memoryview(self)
+        self._views += 1
+        weakref.finalize(view, self._forget).atexit = False
+        return view
+
+    def _forget(self) -> None:
+        self._views -= 1
+        if self._is_closed:
+            self._unmap_if_unused()
+
+    def _unmap_if_unused(self) -> None:
+        try:
+            super().close()
+        except BufferError:
+            return  # the last view's end comes back here, or the mapping's own
+        self._uncount()
+
+    def close(self) -> None:
+        """Allow no more views; the pages go with the last of them. Idempotent."""
+        self._is_closed = True
+        self._unmap_if_unused()
+
+    def advise(self, advice: str, position: int = 0, length: int | None = None) -> bool:
+        """Tell the system how a range will be used; False where unsupported."""
+        if advice not in _ADVICE:
+            raise ValueError(f"advice {advice!r} is none of {', '.join(_ADVICE)}")
+        length = self._nbytes - position if length is None else length
+        self._check(position, length)
+        word = getattr(mmap, _ADVICE[advice], None)
+        if word is None or (self._private and advice == "dontneed"):
+            return False
+        return self._madvise(word, position, length)
+
+    def _madvise(self, word: int, position: int, length: int) -> bool:
+        ragged = position % mmap.PAGESIZE
+        if length + ragged == 0:
+            return True
+        try:
+            self.madvise(word, position - ragged, length + ragged)
+        except OSError as error:
+            if error.errno in _UNSUPPORTED:
+                return False
+            raise
+        return True
+
+    def sync(self, position: int, length: int) -> None:
+        """Write the pages that hold the range to disk and wait for it. Raises ``OSError``."""
+        self._check(position, length)
+        ragged = position % mmap.PAGESIZE
+        if length + ragged > 0:
+            self.flush(position - ragged, length + ragged)
+
+    def populate(self, position: int, length: int) -> bool:
+        """Make the range's pages present and writable; False where unsupported."""
+        self._check(position, length)
+        if not self._writable:
+            raise ValueError("a read-only mapping cannot be populated for writing")
+        if not hasattr(self, "madvise"):
+            return False
+        return self._madvise(_MADV_POPULATE_WRITE, position, length)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "writable" if self._writable else "read-only"
+        return f"<Mapping of {self._nbytes} bytes, {state}>"
