@@ -1,18 +1,40 @@
 """``Message``, ``StoredMessage``, and the functions of ``record``."""
 
-from collections.abc import Buffer, Mapping
+from collections.abc import Mapping
+
+from typing_extensions import Buffer
 
 from rocketstore._native.record import (
     check_record as check_record,
+)
+from rocketstore._native.record import (
     crc32 as crc32,
+)
+from rocketstore._native.record import (
     encode_properties as encode_properties,
+)
+from rocketstore._native.record import (
     encode_record as encode_record,
+)
+from rocketstore._native.record import (
     find_record as find_record,
+)
+from rocketstore._native.record import (
     format_host as format_host,
+)
+from rocketstore._native.record import (
     message_id as message_id,
+)
+from rocketstore._native.record import (
     parse_host as parse_host,
+)
+from rocketstore._native.record import (
     parse_properties as parse_properties,
+)
+from rocketstore._native.record import (
     scan_records as scan_records,
+)
+from rocketstore._native.record import (
     string_hash_code as string_hash_code,
 )
 

@@ -7,7 +7,9 @@ No length from the buffer is trusted. Native bodies run without the GIL and guar
 (status ``FAULT``). Statuses are ``RecordStatus`` values, flags ``RecordFlags`` bits, as plain ints.
 """
 
-from collections.abc import Buffer, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+
+from typing_extensions import Buffer
 
 def crc32(data: Buffer, value: int = 0, /) -> int:
     """CRC-32 like ``zlib.crc32`` (unsigned)."""
