@@ -2,7 +2,7 @@
 #
 # Entry point for rs_guarded: rs_select_all.
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp
 
 from rs_arguments cimport rs_get_i64
 from rs_bytes cimport RS_PREFETCH_READ, RS_RELEASE_FENCE
@@ -12,7 +12,9 @@ from rs_status cimport (
     RS_BAD_UNIT, RS_BLANK, RS_END, RS_GET_MESSAGE_WAS_REMOVING, RS_GET_NO_MATCHED_MESSAGE, RS_INCOMPLETE,
     RS_LIMIT, RS_MISMATCH, RS_NO_UNIT, RS_NUL_PROPERTIES, RS_OK, RS_OTHER_SEGMENT, RS_UNSAFE_TOPIC,
 )
-from rs_units cimport rs_is_ext_address, rs_is_filler, rs_is_unwritten, rs_load_unit, rs_unit
+from rs_units cimport (
+    rs_is_ext_address, rs_is_filler, rs_is_unwritten, rs_load_unit, rs_store_selected, rs_unit,
+)
 
 cdef enum:
     # How many units ahead records are fetched.
@@ -95,7 +97,6 @@ cdef inline int64_t rs_end_of_log_file(const rs_selection* work, int64_t physica
 cdef inline int rs_select_record(rs_selection* work, const rs_unit* unit) noexcept nogil:
     """Check the record strictly and against its unit, and add the row."""
     cdef rs_parsed_record record
-    cdef rs_selected_message row
     cdef int64_t position = unit.physical_offset - work.base_offset
     cdef int status
     if position >= work.log_stop:
@@ -116,12 +117,10 @@ cdef inline int rs_select_record(rs_selection* work, const rs_unit* unit) noexce
         or rs_is_transient(record.sys_flag)
     ):
         return RS_MISMATCH
-    row.position = position
-    row.queue_offset = work.queue_offset
-    row.tags_code = unit.tags_code
-    row.total_size = unit.size
-    row.reserved = 0
-    memcpy(work.out + work.rows * <Py_ssize_t>sizeof(row), &row, sizeof(row))
+    rs_store_selected(
+        work.out + work.rows * <Py_ssize_t>sizeof(rs_selected_message), position, work.queue_offset,
+        unit.tags_code, unit.size,
+    )
     work.rows += 1
     work.nbytes += unit.size
     return RS_OK

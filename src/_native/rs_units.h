@@ -47,4 +47,17 @@ static inline int rs_is_ext_address(int64_t tags_code)
     return tags_code <= RS_MAX_EXT_ADDRESS;
 }
 
+/* One row of select_messages, field by field: a struct put together on the stack and copied as a whole
+ * waits for its parts. */
+static inline void rs_store_selected(uint8_t *p, int64_t position, int64_t queue_offset, int64_t tags_code,
+                                     int32_t total_size)
+{
+    const int32_t reserved = 0;
+    memcpy(p + offsetof(rs_selected_message, position), &position, sizeof position);
+    memcpy(p + offsetof(rs_selected_message, queue_offset), &queue_offset, sizeof queue_offset);
+    memcpy(p + offsetof(rs_selected_message, tags_code), &tags_code, sizeof tags_code);
+    memcpy(p + offsetof(rs_selected_message, total_size), &total_size, sizeof total_size);
+    memcpy(p + offsetof(rs_selected_message, reserved), &reserved, sizeof reserved);
+}
+
 #endif

@@ -11,3 +11,5 @@ cdef extern from "rs_units.h" nogil:
     bint rs_is_filler(const rs_unit* unit)
     bint rs_is_unwritten(const rs_unit* unit)
     bint rs_is_ext_address(int64_t tags_code)
+    void rs_store_selected(uint8_t* p, int64_t position, int64_t queue_offset, int64_t tags_code,
+                           int32_t total_size)
