@@ -85,7 +85,7 @@ class CommitLog:
         base = file.file_from_offset
         return LogWindow(
             file,
-            file.mapping,
+            file.view,
             base,
             base + self.queue.file_size,
             max(0, min(stop - base, file.file_size)),

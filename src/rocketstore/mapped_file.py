@@ -62,6 +62,7 @@ class MappedFile:
         self.root = root
         self.private = private
         self._mapping: Any = None  # guarded by: _lock
+        self._view: memoryview | None = None  # guarded by: _lock
         self._fd: int | None = None  # guarded by: _lock
         self._closed = False
         self._lock = threading.Lock()
@@ -105,6 +106,18 @@ class MappedFile:
                     mapping = self._mapping = self._map()
         return mapping
 
+    @property
+    def view(self) -> memoryview:
+        """The mapping as a view that keeps it mapped as long as it is held, also past ``close``."""
+        view = self._view
+        if view is None:
+            mapping = self.mapping
+            with self._lock:
+                if self._mapping is not mapping:
+                    raise StoreClosedError(f"{self.path} is closed")
+                view = self._view = memoryview(mapping)
+        return view
+
     def _map(self) -> Any:
         if self._closed:
             raise StoreClosedError(f"{self.path} is closed")
@@ -140,6 +153,7 @@ class MappedFile:
         """Drop the mapping; it is made again on the next use. Views of it stay valid."""
         with self._lock:
             mapping, self._mapping = self._mapping, None
+            self._view = None
         if mapping is not None:
             mapping.close()
 
@@ -191,6 +205,7 @@ class MappedFile:
         with self._lock:
             self._closed = True
             mapping, self._mapping = self._mapping, None
+            self._view = None
             fd, self._fd = self._fd, None
         if mapping is not None:
             mapping.close()
