@@ -244,11 +244,30 @@ def verify(
             progress=progress,
             max_findings=max_findings,
         )
+    return verify_files(
+        store.path, config, level=level, progress=progress, max_findings=max_findings
+    )
+
+
+def verify_files(
+    root: Path,
+    config: MessageStoreConfig,
+    *,
+    level: str = "crc",
+    progress: Progress | None = None,
+    max_findings: int = 1000,
+) -> VerifyReport:
+    """Check the files of the store at ``root`` as they lie there; see ``verify_parts``.
+
+    Raises ``FileNotFoundError`` when there is no log, and what ``open`` raises.
+    """
     if level not in LEVELS:
         raise ValueError(f"level {level!r} is none of {LEVELS}")
     from rocketstore.reader import ReadOnlyParts
 
-    paths = StorePaths.of(store.path, config)
+    paths = StorePaths.of(root, config)
+    if not paths.commit_log.is_dir():
+        raise FileNotFoundError(f"{root} is no store: it has no folder {paths.commit_log.name}")
     files = ReadOnlyParts(paths, config, derive="none", clock=_no_clock, progress=progress)
     try:
         dispatched = files.log.max_offset - files.behind_nbytes

@@ -1,0 +1,116 @@
+"""The Typer application: global options, and the commands by name."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from rocketstore.cli import demo, find, get, info, put, show, verify
+from rocketstore.cli.outcome import DEBUG_VARIABLE, ExitCode, complain, reporting
+from rocketstore.cli.text import escape
+
+_HELP = """Read, write and check RocketMQ store directories.
+
+PATH is the directory that holds "commitlog" (on a broker: storePathRootDir). Answers go to stdout,
+as a table on a terminal and as one JSON object a line in a pipe; progress and messages go to
+stderr.
+
+\b
+Exit status: 0 fine, 1 findings or no hit, 2 wrong usage, 3 cannot read, 4 refused as unsafe,
+70 unexpected, 130 interrupted.
+
+\b
+Examples:
+  rocketstore info /data/rocketmq/store
+  rocketstore get /data/rocketmq/store TopicA 0 --count 5
+  rocketstore find /data/rocketmq/store --topic TopicA --key order-17 | jq .body
+  rocketstore verify /data/rocketmq/store
+"""
+
+app = typer.Typer(
+    name="rocketstore",
+    help=_HELP,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+for _name, _command in (
+    ("info", info.info),
+    ("put", put.put),
+    ("get", get.get),
+    ("find", find.find),
+    ("show", show.show),
+    ("verify", verify.verify),
+    ("demo", demo.demo),
+):
+    app.command(_name, no_args_is_help=_name != "demo")(reporting(_command))
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from rocketstore import __version__, kernels
+
+        typer.echo(f"rocketstore {__version__} ({kernels.name} kernels)")
+        raise typer.Exit
+
+
+@app.callback()
+def globals_(
+    debug: Annotated[
+        bool, typer.Option("--debug", help=f"Show tracebacks; so does {DEBUG_VARIABLE}=1.")
+    ] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Take the options in front of the command."""
+    if debug:
+        os.environ[DEBUG_VARIABLE] = "1"
+    _send_logs_to_stderr()
+
+
+class _SafeFormatter(logging.Formatter):
+    """Log lines may hold names from the disk."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return escape(super().format(record), keep="\n")
+
+
+class _StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
+    """Writes to whatever stderr is at the moment of the message."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.setStream(sys.stderr)
+        super().emit(record)
+
+
+def _send_logs_to_stderr() -> None:
+    logging.captureWarnings(True)
+    for name in ("rocketstore", "py.warnings"):
+        logger = logging.getLogger(name)
+        if not any(isinstance(handler, _StderrHandler) for handler in logger.handlers):
+            handler = _StderrHandler()
+            handler.setFormatter(_SafeFormatter("rocketstore: %(message)s"))
+            logger.addHandler(handler)
+            logger.propagate = False
+
+
+def run() -> None:
+    """Run the application; what its own parts do not turn into an exit code ends here."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        app()
+    except KeyboardInterrupt:
+        complain("interrupted")
+        sys.exit(int(ExitCode.INTERRUPTED))

@@ -1,0 +1,127 @@
+"""``rocketstore info``: what is this directory?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from rocketstore.cli.options import FormatOption, QuietOption, StorePath
+from rocketstore.cli.outcome import ExitCode
+from rocketstore.cli.output import (
+    Format,
+    chosen,
+    print_fields,
+    print_json,
+    print_line,
+    print_rows,
+    print_text,
+)
+from rocketstore.cli.progress import progress_bar
+from rocketstore.cli.quantities import counted, format_size, format_time
+from rocketstore.cli.store_facts import Facts, gather
+
+
+def info(path: StorePath, form: FormatOption = None, quiet: QuietOption = False) -> None:
+    """Say what a directory is: RocketMQ line, sizes, last exit, extent, topics. Changes nothing.
+
+    Works on broken stores too; what cannot be read is named, and the exit status is then 1.
+
+    \b
+    Examples:
+      rocketstore info /data/store
+      rocketstore info /data/store --format json | jq .rocketmq.version
+    """
+    with progress_bar(quiet=quiet) as progress:
+        facts = gather(path, progress)
+    form = chosen(form)
+    if form is Format.JSON:
+        print_json(facts.document)
+    elif form is Format.NDJSON:
+        print_line(facts.document)
+    else:
+        _print_table(facts)
+    if facts.refusals or not facts.document["isStore"]:
+        raise typer.Exit(int(ExitCode.FINDINGS))
+
+
+def _print_table(facts: Facts) -> None:
+    document = facts.document
+    print_fields(_fields(document))
+    if document.get("topics"):
+        print_text()
+        print_rows(
+            ("topic", "queues", "messages", "queue offsets"),
+            [
+                (row["topic"], len(row["queues"]), row["messages"], _offsets(row["queues"]))
+                for row in document["topics"]
+            ],
+            right=("queues", "messages"),
+        )
+    for heading, lines in (
+        ("Left alone:", [f"{row['name']}: {row['what']}" for row in document["notRead"]]),
+        ("Notes:", document.get("notes", [])),
+        ("Could not be read:", facts.refusals),
+    ):
+        if lines:
+            print_text()
+            print_text(heading)
+            for line in lines:
+                print_text(f"  {line}")
+
+
+def _fields(document: dict[str, Any]) -> list[tuple[str, Any]]:
+    fields: list[tuple[str, Any]] = [("store", document["path"])]
+    if not document["isStore"]:
+        return [*fields, ("what", "no RocketMQ store: none of its files is here")]
+    if "rocketmq" in document:
+        line = document["rocketmq"]
+        fields.append(("likely RocketMQ", f"{line['version']}: {line['because']}"))
+    in_use = {True: "yes: a broker or another writer holds the lock", False: "no", None: "unknown"}
+    fields += [("last exit", document["lastExit"]), ("in use", in_use[document["inUse"]])]
+    if "geometry" in document:
+        sizes = document["geometry"]
+        fields.append(
+            (
+                "file sizes",
+                [
+                    f"log {format_size(sizes['commitLogFileSize'])}",
+                    f"queue {format_size(sizes['consumeQueueFileSize'])}",
+                    f"index {sizes['hashSlots']:,} slots, {sizes['indexEntries']:,} entries",
+                ],
+            )
+        )
+    return [*fields, *_extent(document)]
+
+
+def _extent(document: dict[str, Any]) -> list[tuple[str, Any]]:
+    log = document.get("log", {})
+    fields: list[tuple[str, Any]] = []
+    if "maxOffset" in log:
+        fields.append(
+            (
+                "log",
+                f"{counted(log['files'], 'file')}, offsets {log['minOffset']} to "
+                f"{log['maxOffset']} ({format_size(log['bytes'])})",
+            )
+        )
+        times = [log["firstTimestamp"], log["lastTimestamp"]]
+        if None not in times:
+            fields.append(("stored", " to ".join(format_time(time) for time in times)))
+    elif log:
+        sizes = ", ".join(format_size(size) for size in log["fileSizes"])
+        fields.append(("log", f"{counted(log['files'], 'file')} of {sizes}"))
+    if "messages" in document:
+        topics = counted(len(document["topics"]), "topic")
+        fields.append(("messages", f"{document['messages']:,} in queues of {topics}"))
+    if "index" in document:
+        index = document["index"]
+        fields.append(
+            ("index", f"{counted(index['files'], 'file')}, {counted(index['keys'], 'key')}")
+        )
+    return fields
+
+
+def _offsets(queues: list[dict[str, int]], limit: int = 8) -> str:
+    shown = [f"{one['queueId']}: {one['minOffset']}..{one['maxOffset']}" for one in queues[:limit]]
+    return "  ".join(shown) + ("  …" if len(queues) > limit else "")

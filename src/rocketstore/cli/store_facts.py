@@ -1,0 +1,273 @@
+"""What ``info`` says of a directory, gathered part by part so that a broken part hides no other."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import rocketstore
+from rocketstore import MessageStoreConfig, formats
+from rocketstore.cli.progress import Progress
+from rocketstore.errors import RocketStoreError
+from rocketstore.store_files import StoreFacts, StorePaths
+
+#: Parts of a store that this version leaves alone: name (``*``: its beginning) and what it is.
+_NOT_READ = {
+    "consumequeue_ext": "consume queue extensions (enableConsumeQueueExt)",
+    "batchconsumequeue": "batch consume queues (queue.type=BatchCQ)",
+    "consumequeue_rocksdb": "consume queues in RocksDB",
+    "rocksdbstore": "RocksDB files of 5.4 and later",
+    "kvStore": "RocksDB files of POP consumption",
+    "compaction": "compacted topics",
+    "timerwheel*": "timer wheel",
+    "timerlog": "timer log",
+    "dledger-*": "a DLedger commit log, which replaces commitlog",
+    "epochFileCheckpoint*": "epochs of controller mode",
+    "brokerIdentity*": "broker identity of controller mode",
+    "transaction": "transaction tables",
+    "config": "the broker's tables (topics, consumer offsets, subscriptions)",
+}
+_KNOWN = {
+    formats.COMMIT_LOG_DIR,
+    formats.CONSUME_QUEUE_DIR,
+    formats.INDEX_DIR,
+    formats.CHECKPOINT_FILE,
+    formats.ABORT_FILE,
+    formats.LOCK_FILE,
+    formats.STATE_FILE,
+    "abort.bak",
+}
+_SIGNS = {formats.COMMIT_LOG_DIR, formats.CONSUME_QUEUE_DIR, formats.CHECKPOINT_FILE}
+_ROCKSDB_SIGNS = ("CURRENT", "IDENTITY")
+
+
+@dataclass
+class Facts:
+    """The answer of ``info``.
+
+    ``document`` has the values by the names of the JSON form; ``refusals`` what could not be read.
+    """
+
+    document: dict[str, Any] = field(default_factory=dict)
+    refusals: list[str] = field(default_factory=list)
+
+    @contextlib.contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Gather one part; its failure becomes a refusal."""
+        try:
+            yield
+        except (RocketStoreError, OSError) as error:
+            self.refusals.append(f"{name}: {error}")
+
+
+def gather(path: Path, progress: Progress | None) -> Facts:
+    """Look at the directory ``path`` without changing anything.
+
+    Raises ``FileNotFoundError`` or ``NotADirectoryError`` when it is none.
+    """
+    names = sorted(os.listdir(path))
+    facts = Facts()
+    document = facts.document
+    document["path"] = str(path)
+    document["isStore"] = bool(_SIGNS.intersection(names))
+    document["inUse"] = None
+    with facts.part("lock"):
+        document["inUse"] = _is_locked(path / formats.LOCK_FILE)
+    if document["isStore"]:
+        _gather_store(path, facts, progress)
+    document["notRead"] = [*_not_read(path, names), *document.pop("skipped", [])]
+    document["refusals"] = facts.refusals
+    return facts
+
+
+def _gather_store(path: Path, facts: Facts, progress: Progress | None) -> None:
+    config = MessageStoreConfig(message_index_enable=False)
+    with facts.part("store"):
+        with rocketstore.open(path, "r", config=config, progress=progress) as store:
+            _add_geometry(store.facts, facts.document)
+            _add_stop(path, store.facts, facts.document)
+            with facts.part("log"):
+                _add_log(store, facts.document)
+            with facts.part("queues"):
+                _add_topics(store, facts.document)
+            with facts.part("index"):
+                _add_index(store, facts.document)
+            report = store.recovery_report
+            facts.refusals += [
+                f"{one.path} at position {one.position}: {one.reason}" for one in report.damaged
+            ]
+            facts.document["notes"] = list(dict.fromkeys(report.notes))
+            facts.document["skipped"] = [
+                {"name": os.path.relpath(name, path), "what": "no part of a store"}
+                for name in report.skipped
+            ]
+        return
+    _add_by_parts(path, facts)
+
+
+def _add_by_parts(path: Path, facts: Facts) -> None:
+    """A store that does not open: say at least what each folder's names and sizes tell."""
+    from rocketstore.mapped_file_queue import list_directory
+
+    paths = StorePaths.of(path, MessageStoreConfig())
+    facts.document["lastExit"] = _last_exit(path, None)
+    with facts.part("commitlog"):
+        listing = list_directory(paths.commit_log, path)
+        facts.document["log"] = {
+            "files": len(listing.files),
+            "bytes": sum(size for _, _, size in listing.files),
+            "fileSizes": sorted({size for _, _, size in listing.files}),
+        }
+
+
+def _add_geometry(found: StoreFacts, document: dict[str, Any]) -> None:
+    slots, entries = found.index.pair
+    document["rocketmq"] = {"version": found.dialect.name, "because": found.dialect_reason}
+    document["geometry"] = {
+        "commitLogFileSize": found.commit_log_file_size,
+        "consumeQueueFileSize": found.consume_queue_file_size,
+        "hashSlots": slots,
+        "indexEntries": entries,
+    }
+
+
+def _add_stop(path: Path, found: StoreFacts, document: dict[str, Any]) -> None:
+    checkpoint = found.checkpoint
+    document["lastExit"] = _last_exit(path, found)
+    document["checkpoint"] = {
+        "physicTimestamp": checkpoint.physic_timestamp,
+        "logicsTimestamp": checkpoint.logics_timestamp,
+        "indexTimestamp": checkpoint.index_timestamp,
+        "confirmPhysicalOffset": checkpoint.confirm_physical_offset,
+        "logicsPhysicalOffset": checkpoint.logics_physical_offset,
+    }
+
+
+def _last_exit(path: Path, found: StoreFacts | None) -> str:
+    abort = path / formats.ABORT_FILE
+    if not os.path.lexists(abort):
+        return "orderly" if found is None or found.listing.files else "never used"
+    pid = ""
+    with contextlib.suppress(OSError):
+        with open(abort, "rb") as file:
+            text = file.read(20)
+        pid = f", process {text.decode()}" if text.isdigit() else ""
+    return f"not orderly, or still running (there is an abort file{pid})"
+
+
+def _add_log(store: rocketstore.DefaultMessageStore, document: dict[str, Any]) -> None:
+    log = store.reader.log
+    start, end = max(store.min_physical_offset, 0), store.max_physical_offset
+    report = store.recovery_report
+    document["log"] = {
+        "files": len(log.queue.files),
+        "minOffset": start,
+        "maxOffset": end,
+        "bytes": max(0, end - start),
+        "firstTimestamp": _first_timestamp(store, start, end),
+        "lastTimestamp": _last_timestamp(store),
+        "ghosts": len(report.ghosts),
+        "damaged": len(report.damaged),
+        "clean": report.clean,
+    }
+
+
+def _first_timestamp(store: rocketstore.DefaultMessageStore, start: int, end: int) -> int | None:
+    for message in store.scan(start=start, stop=end, on_corruption="skip"):
+        return int(message.store_timestamp)
+    return None
+
+
+def _last_timestamp(store: rocketstore.DefaultMessageStore) -> int | None:
+    """The newest message of any queue (PREPARED and ROLLBACK records are in none)."""
+    newest: int | None = None
+    for queue in store.reader.queues:
+        for index in range(queue.max_index - 1, max(queue.min_index, queue.max_index - 4) - 1, -1):
+            timestamp = store.reader.store_timestamp_of(queue, index)
+            if timestamp >= 0:
+                newest = timestamp if newest is None else max(newest, timestamp)
+                break
+    return newest
+
+
+def _add_topics(store: rocketstore.DefaultMessageStore, document: dict[str, Any]) -> None:
+    topics = []
+    for topic in store.topics():
+        queues = [
+            {
+                "queueId": queue_id,
+                "minOffset": store.min_offset_in_queue(topic, queue_id),
+                "maxOffset": store.max_offset_in_queue(topic, queue_id),
+            }
+            for queue_id in store.queues(topic)
+        ]
+        messages = sum(max(0, queue["maxOffset"] - queue["minOffset"]) for queue in queues)
+        topics.append({"topic": topic, "messages": messages, "queues": queues})
+    document["messages"] = sum(topic["messages"] for topic in topics)
+    document["topics"] = topics
+
+
+def _add_index(store: rocketstore.DefaultMessageStore, document: dict[str, Any]) -> None:
+    headers = [file.header for file in store.reader.index.files]
+    document["index"] = {
+        "files": len(headers),
+        "keys": sum(header.index_count - 1 for header in headers),
+        "endTimestamp": headers[-1].end_timestamp if headers else None,
+    }
+
+
+# --- what lies in the directory ---------------------------------------------------------------
+
+
+def _not_read(path: Path, names: list[str]) -> list[dict[str, str]]:
+    found = []
+    for name in names:
+        what = _meaning(name)
+        if what is not None:
+            found.append({"name": name, "what": f"{what}; not read by this version"})
+        elif name == formats.QUARANTINE_DIR:
+            found.append({"name": name, "what": "records that recovery cut off and kept aside"})
+        elif name not in _KNOWN:
+            found.append({"name": name, "what": "no part of a store"})
+    queues = path / formats.CONSUME_QUEUE_DIR
+    if any((queues / sign).is_file() for sign in _ROCKSDB_SIGNS):
+        found.append(
+            {
+                "name": formats.CONSUME_QUEUE_DIR,
+                "what": "consume queues in RocksDB; not read by this version",
+            }
+        )
+    return found
+
+
+def _meaning(name: str) -> str | None:
+    for pattern, what in _NOT_READ.items():
+        if name == pattern or (pattern[-1] == "*" and name.startswith(pattern[:-1])):
+            return what
+    return None
+
+
+def _is_locked(lock: Path) -> bool | None:
+    """Whether a process holds the store's lock; asks without taking it. ``None``: unknown."""
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    query = getattr(fcntl, "F_OFD_GETLK", None)
+    if query is None or not lock.is_file():
+        return None if lock.is_file() else False
+    return _ask(lock, fcntl.fcntl, query, fcntl.F_WRLCK, fcntl.F_UNLCK)
+
+
+def _ask(lock: Path, fcntl: Callable[..., Any], query: int, write: int, unlocked: int) -> bool:
+    fd = os.open(lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        answer = fcntl(fd, query, struct.pack("hhqqi4x", write, os.SEEK_SET, 0, 1, 0))
+    finally:
+        os.close(fd)
+    return bool(struct.unpack_from("h", answer)[0] != unlocked)

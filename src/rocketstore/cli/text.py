@@ -1,0 +1,49 @@
+"""Text from a store made safe for terminals and for JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+#: Control characters, characters that reorder or hide text, separators of lines, lone surrogates.
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
+
+
+def _visible(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    short = {9: "\\t", 10: "\\n", 13: "\\r"}.get(code)
+    return short or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+
+
+def escape(text: str, *, keep: str = "") -> str:
+    r"""Return ``text`` with everything that a terminal would act on written out (``\x1b``).
+
+    Characters in ``keep`` stay.
+    """
+    return _UNSAFE.sub(lambda m: m[0] if m[0] in keep else _visible(m), text)
+
+
+def to_json(value: Any, *, indent: int | None = None) -> str:
+    """Return JSON that is safe to print: no control character stands in it as itself."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    keep = "\n" if indent is not None else ""
+    return _UNSAFE.sub(lambda m: m[0] if m[0] in keep else f"\\u{ord(m[0]):04x}", text)
+
+
+def preview(text: str, width: int) -> str:
+    """Return at most ``width`` characters of ``text``, escaped, with an ellipsis when cut."""
+    escaped = escape(text[: width + 1])
+    return escaped if len(escaped) <= width else escaped[: width - 1] + "…"
+
+
+def hex_dump(data: bytes, limit: int = 256) -> list[str]:
+    """Return lines of 16 bytes: position, hexadecimal, printable ASCII."""
+    lines = []
+    for at in range(0, min(len(data), limit), 16):
+        row = data[at : min(at + 16, limit)]
+        ascii_text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
+        lines.append(f"{at:08x}  {row.hex(' '):<47}  {ascii_text}")
+    return lines

@@ -1,0 +1,142 @@
+"""``rocketstore verify``: check a store and name every finding."""
+
+from __future__ import annotations
+
+import dataclasses
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from rocketstore import MessageStoreConfig
+from rocketstore.cli.options import FormatOption, QuietOption, StorePath
+from rocketstore.cli.outcome import ExitCode
+from rocketstore.cli.output import (
+    Format,
+    chosen,
+    print_json,
+    print_line,
+    print_rows,
+    print_text,
+)
+from rocketstore.cli.progress import progress_bar
+from rocketstore.cli.quantities import counted, format_size
+from rocketstore.verify import Finding, VerifyReport, verify_files
+
+
+class Level(StrEnum):
+    """How closely to look."""
+
+    STRUCTURE = "structure"
+    CRC = "crc"
+
+
+def verify(
+    path: StorePath,
+    level: Annotated[
+        Level,
+        typer.Option("--level", help="structure: lengths, offsets, references; crc: bodies too."),
+    ] = Level.CRC,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="Findings listed; all are counted.")
+    ] = 1000,
+    index: Annotated[
+        bool, typer.Option("--index/--no-index", help="Whether the broker keeps an index.")
+    ] = True,
+    delay_levels: Annotated[
+        str | None,
+        typer.Option("--delay-levels", metavar="TEXT", help="The broker's messageDelayLevel."),
+    ] = None,
+    form: FormatOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Check every record, every queue unit and every index entry. Changes nothing.
+
+    Each finding names its file and position. Exit status 1 when there is any. In NDJSON the last
+    line, of kind "summary", holds the counts.
+
+    \b
+    Examples:
+      rocketstore verify /data/store
+      rocketstore verify /data/store --level structure --quiet
+      rocketstore verify /data/store --format ndjson | jq -r 'select(.kind == "record") | .path'
+    """
+    options: dict[str, Any] = {"message_index_enable": index}
+    if delay_levels is not None:
+        options["message_delay_level"] = delay_levels
+    config = MessageStoreConfig(**options)
+    with progress_bar(quiet=quiet) as progress:
+        report = verify_files(
+            path, config, level=level.value, progress=progress, max_findings=limit
+        )
+    _print(report, chosen(form))
+    if not report.ok:
+        raise typer.Exit(int(ExitCode.FINDINGS))
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "kind": finding.kind,
+        "path": finding.path,
+        "position": finding.position,
+        "physicalOffset": finding.offset,
+        "reason": finding.reason,
+    }
+
+
+def _summary(report: VerifyReport) -> dict[str, Any]:
+    values = dataclasses.asdict(report)
+    for name in ("findings", "max_findings", "finding_counts"):
+        del values[name]
+    names = {
+        "log_start": "logStart",
+        "log_end": "logEnd",
+        "nbytes": "bytes",
+        "index_files": "indexFiles",
+        "duration_s": "durationSeconds",
+    }
+    summary = {names.get(name, name): value for name, value in values.items()}
+    summary["durationSeconds"] = round(report.duration_s, 3)
+    return {
+        "kind": "summary",
+        "ok": report.ok,
+        "findingCounts": dict(report.finding_counts),
+        **summary,
+    }
+
+
+def _print(report: VerifyReport, form: Format) -> None:
+    findings = [_finding(one) for one in report.findings]
+    if form is Format.JSON:
+        print_json({**_summary(report), "findings": findings})
+    elif form is Format.NDJSON:
+        for one in findings:
+            print_line(one)
+        print_line(_summary(report))
+    else:
+        _print_table(report)
+
+
+def _print_table(report: VerifyReport) -> None:
+    if report.findings:
+        rows = [(one.kind, one.path, one.position, one.reason) for one in report.findings]
+        print_rows(("kind", "file", "position", "what"), rows, right=("position",))
+        print_text()
+    rate = report.records / report.duration_s if report.duration_s else 0
+    print_text(
+        f"Checked {counted(report.records, 'record')} ({format_size(report.nbytes)}), "
+        f"{counted(report.units, 'unit')} of {counted(report.queues, 'queue')} and "
+        f"{counted(report.keys, 'key')} in {counted(report.index_files, 'index file')}, "
+        f"log offsets {report.log_start} to {report.log_end}, in {report.duration_s:.1f} s "
+        f"({rate:,.0f} records/s), level {report.level}."
+    )
+    for note in report.notes:
+        print_text(f"Note: {note}.")
+    if report.ok:
+        print_text("Nothing wrong was found.", style="green")
+        return
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.finding_counts.items()))
+    print_text(f"{counted(report.finding_count, 'finding')}: {kinds}.", style="bold red")
+    hidden = report.finding_count - len(report.findings)
+    if hidden > 0:
+        print_text(f"{counted(hidden, 'more finding')} not listed; --limit lists more.")
