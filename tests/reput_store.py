@@ -7,17 +7,12 @@ from types import ModuleType
 from typing import Any
 
 from kernel_bodies import Bodies
-
 from rocketstore import formats
 from rocketstore.status import KernelStatus, RecordStatus
 
 UNIT_NBYTES = formats.CONSUME_QUEUE_UNIT.nbytes
-GOES_ON = (
-    RecordStatus.OK,
-    KernelStatus.NEED_QUEUE,
-    KernelStatus.NEED_INDEX,
-    KernelStatus.QUEUE_GAP,
-)
+NEEDS_QUEUE = (KernelStatus.NEED_QUEUE, KernelStatus.QUEUE_GAP)
+GOES_ON = (RecordStatus.OK, KernelStatus.NEED_INDEX, *NEEDS_QUEUE)
 
 
 class MemoryStore:
@@ -67,7 +62,7 @@ class MemoryStore:
             self.statuses.append(status)
             if status == KernelStatus.NEED_INDEX:
                 self.add_index_file()
-            elif status in (KernelStatus.NEED_QUEUE, KernelStatus.QUEUE_GAP):
+            elif status in NEEDS_QUEUE:
                 self.serve_queue(status)
         return position, status
 

@@ -1,4 +1,4 @@
-"""The staged dispatcher: log records to consume-queue units and index entries. Contract: ``reput.pyi``."""
+"""The staged dispatcher: records to queue units and index entries. Contract: ``reput.pyi``."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -100,7 +100,9 @@ cdef class Dispatcher:
 
     # --- queues -----------------------------------------------------------------------------
 
-    cdef rs_queue* find(self, object topic, object queue_id, uint64_t* key, int32_t* number) except? NULL:
+    cdef rs_queue* find(
+        self, object topic, object queue_id, uint64_t* key, int32_t* number
+    ) except? NULL:
         """The queue, or NULL; its hash and id go to `key` and `number`."""
         if not isinstance(topic, bytes):
             raise TypeError(f"topic must be bytes, not {type(topic).__name__}")
@@ -117,7 +119,9 @@ cdef class Dispatcher:
     def set_queue(self, topic, queue_id, buffer, first_index, next_index, max_physical_offset):
         self.enter()
         try:
-            return self._set_queue(topic, queue_id, buffer, first_index, next_index, max_physical_offset)
+            return self._set_queue(
+                topic, queue_id, buffer, first_index, next_index, max_physical_offset
+            )
         finally:
             self.busy = False
 
@@ -217,8 +221,8 @@ cdef class Dispatcher:
             entry_count = bounded("entries", entries, 1, INT32_LIMIT)
             view = bytes_view(buffer, True)
             # Changes nothing when it does not fit.
-            if not rs_index_place(&self.core.index, start_of(view), PyMemoryView_GET_BUFFER(view).len,
-                                  slot_count, entry_count):
+            if not rs_index_place(&self.core.index, start_of(view),
+                                  PyMemoryView_GET_BUFFER(view).len, slot_count, entry_count):
                 raise ValueError(
                     f"an index of {slot_count} slots and {entry_count} entries does not fit "
                     f"{view.nbytes} bytes"
@@ -253,7 +257,8 @@ cdef class Dispatcher:
         core.stop = bounded("stop", stop, 0, min(PyMemoryView_GET_BUFFER(view).len, LOG_MAX))
         core.position = bounded("position", position, 0, core.stop)
         core.base_offset = bounded("base_offset", base_offset, 0, OFFSET_MAX - core.stop)
-        core.segment_end = bounded("segment_end", segment_end, core.base_offset + core.stop, OFFSET_MAX)
+        core.segment_end = bounded("segment_end", segment_end, core.base_offset + core.stop,
+                                   OFFSET_MAX)
         left = bounded("max_count", max_count, 1, INT32_LIMIT)
         core.log = start_of(view)
         with nogil:
@@ -318,5 +323,6 @@ cdef class Dispatcher:
         cdef rs_dispatcher* core = self.core
         if core.stalled_topic_nbytes == 0:
             return None
-        topic = PyBytes_FromStringAndSize(<const char*>core.stalled_topic, core.stalled_topic_nbytes)
+        topic = PyBytes_FromStringAndSize(<const char*>core.stalled_topic,
+                                          core.stalled_topic_nbytes)
         return topic, core.stalled_queue_id, core.stalled_queue_offset

@@ -1,8 +1,9 @@
-/* Dispatch in stages over a batch of records: parse, find queues, append units, hash keys, link them.
+/* Dispatch in stages over a batch of records: parse, find queues, append units, hash and link keys.
  *
- * What a batch leaves behind equals the outcome of one record after the other, its unit before its keys: when
- * the index file might fill up within the batch, the stages run over one record at a time instead. All
- * progress is kept in the struct, so that a fault in the middle of a stage loses the place of nothing. */
+ * What a batch leaves behind equals the outcome of one record after the other, its unit before its
+ * keys: when the index file might fill up within the batch, the stages run over one record at a
+ * time instead. All progress is kept in the struct, so that a fault in the middle of a stage loses
+ * the place of nothing. */
 #ifndef RS_DISPATCH_H
 #define RS_DISPATCH_H
 #include "rs_guard.h"
@@ -32,7 +33,8 @@ typedef struct {
     int64_t *delay_ms;
     int32_t delay_count;
     int32_t index_enable, index_tags;
-    int32_t infix_hash, infix_length; /* of the text in front of a tag key */
+    int32_t infix_hash; /* of the text in front of a tag key */
+    uint32_t infix_length;
     uint32_t powers[RS_DISPATCH_POWER_COUNT]; /* of 31 */
 
     int64_t position_offset, indexed_offset, last_store_timestamp, last_record_offset;
@@ -61,8 +63,9 @@ RS_UNUSED static void rs_dispatch_init(rs_dispatcher *d)
     uint32_t units;
     memset(d, 0, sizeof *d);
     d->last_record_offset = d->unit_done_offset = -1;
-    d->infix_hash = rs_string_hash((const uint8_t *)RS_TAG_KEY_INFIX, sizeof RS_TAG_KEY_INFIX - 1, &units);
-    d->infix_length = (int32_t)units;
+    d->infix_hash = rs_string_hash((const uint8_t *)RS_TAG_KEY_INFIX,
+                                   sizeof RS_TAG_KEY_INFIX - 1, &units);
+    d->infix_length = units;
     for (uint32_t n = 0; n < RS_DISPATCH_POWER_COUNT; n++) {
         d->powers[n] = rs_power_of_31(n);
     }
@@ -96,13 +99,15 @@ static inline void rs_prepare_row(rs_dispatcher *d, const uint8_t *p, int32_t i)
     row->position = (int32_t)d->position;
     if (RS_LIKELY(!rs_is_skipped(row))) {
         rs_parse_properties(p, row, d->delay_ms, d->delay_count);
-        d->hashes[i] = rs_queue_hash(d->table.seed, p + row->topic_at, row->topic_nbytes, row->queue_id);
+        d->hashes[i] = rs_queue_hash(d->table.seed, p + row->topic_at, row->topic_nbytes,
+                                     row->queue_id);
         if (RS_LIKELY(d->table.places != NULL)) {
             RS_PREFETCH_WRITE(d->table.places + (d->hashes[i] & d->table.mask));
         }
     }
     /* Bodies are not read: among big records only the next header is worth fetching. */
-    d->window = row->total_size > RS_DISPATCH_BYTES_AHEAD ? RS_DISPATCH_HEADER_NBYTES : RS_DISPATCH_BYTES_AHEAD;
+    d->window = row->total_size > RS_DISPATCH_BYTES_AHEAD ? RS_DISPATCH_HEADER_NBYTES
+                                                          : RS_DISPATCH_BYTES_AHEAD;
     d->position += row->total_size;
     d->fetched = d->fetched < d->position ? d->position : d->fetched;
 }
@@ -203,8 +208,9 @@ static int32_t rs_put_units(rs_dispatcher *d, int32_t from, int32_t to)
 
 /* --- stages 4 and 5: hash keys, link them ----------------------------------------------------- */
 
-/* Link what was gathered; 0 when the index file has no room for all of it. The header follows every entry:
- * a slot above the header's count reads as an empty chain, to other threads and after a kill. */
+/* Link what was gathered; 0 when the index file has no room for all of it. The header follows every
+ * entry: a slot above the header's count reads as an empty chain, to other threads and after a
+ * kill. */
 static int rs_link_keys(rs_dispatcher *d)
 {
     const int32_t count = d->key_count;
@@ -218,7 +224,8 @@ static int rs_link_keys(rs_dispatcher *d)
             return 0;
         }
         const rs_parsed_record *row = d->rows + key->row;
-        rs_index_put_slot(&d->index, key->slot, key->hash, row->physical_offset, row->store_timestamp);
+        rs_index_put_slot(&d->index, key->slot, key->hash, row->physical_offset,
+                          row->store_timestamp);
         d->key_linked = i + 1;
         rs_index_store_header(&d->index);
     }
@@ -227,7 +234,8 @@ static int rs_link_keys(rs_dispatcher *d)
 }
 
 /* The hash of two texts joined, by the table of powers. */
-static inline int32_t rs_join_hash(const rs_dispatcher *d, int32_t prefix, int32_t hash, uint32_t length)
+static inline int32_t rs_join_hash(const rs_dispatcher *d, int32_t prefix, int32_t hash,
+                                   uint32_t length)
 {
     if (RS_LIKELY(length < RS_DISPATCH_POWER_COUNT)) {
         return (int32_t)((uint32_t)prefix * d->powers[length] + (uint32_t)hash);
@@ -236,7 +244,8 @@ static inline int32_t rs_join_hash(const rs_dispatcher *d, int32_t prefix, int32
 }
 
 /* One more key of row d->key_row, unless an earlier file has it; 0 when the index file is full. */
-static inline int rs_gather_key(rs_dispatcher *d, int32_t prefix, int32_t skip, const uint8_t *text, int32_t n)
+static inline int rs_gather_key(rs_dispatcher *d, int32_t prefix, int32_t skip,
+                                const uint8_t *text, int32_t n)
 {
     const int32_t number = d->key_number;
     if (RS_UNLIKELY(number < skip)) {
@@ -258,7 +267,7 @@ static inline int rs_gather_key(rs_dispatcher *d, int32_t prefix, int32_t skip, 
     return 1;
 }
 
-/* The first separator of keys in p..end, or end. Requires: 16 bytes in front of `end` are readable. */
+/* The first separator of keys in p..end, or end. Requires: 16 readable bytes in front of `end`. */
 static inline const uint8_t *rs_find_key_end(const uint8_t *p, const uint8_t *end)
 {
 #if defined(__SSE2__)
@@ -266,14 +275,15 @@ static inline const uint8_t *rs_find_key_end(const uint8_t *p, const uint8_t *en
     for (; p < end; p += 16) {
         const ptrdiff_t before = end - p < 16 ? 16 - (end - p) : 0;
         const __m128i v = _mm_loadu_si128((const __m128i *)(const void *)(p - before));
-        const unsigned int mask = (unsigned int)_mm_movemask_epi8(_mm_cmpeq_epi8(v, separator)) >> before;
+        const __m128i found = _mm_cmpeq_epi8(v, separator);
+        const unsigned int mask = (unsigned int)_mm_movemask_epi8(found) >> before;
         if (mask != 0) {
             return p + rs_lowest_bit(mask);
         }
     }
     return end;
 #else
-    const uint8_t *found = p < end ? (const uint8_t *)memchr(p, RS_KEY_SEPARATOR[0], (size_t)(end - p)) : NULL;
+    const uint8_t *found = (const uint8_t *)memchr(p, RS_KEY_SEPARATOR[0], (size_t)(end - p));
     return found == NULL ? end : found;
 #endif
 }
@@ -285,8 +295,8 @@ static inline int rs_gather_keys(rs_dispatcher *d)
     const rs_queue *queue = d->queues[d->key_row];
     const uint8_t *record = d->log + row->position;
     const int32_t skip = row->physical_offset == d->indexed_offset ? d->indexed_keys : 0;
-    const int32_t prefix =
-        queue != NULL ? queue->prefix_hash : rs_prefix_hash(record + row->topic_at, row->topic_nbytes);
+    const int32_t prefix = queue != NULL
+        ? queue->prefix_hash : rs_prefix_hash(record + row->topic_at, row->topic_nbytes);
     if (row->unique_key_at >= 0
         && !rs_gather_key(d, prefix, skip, record + row->unique_key_at, row->unique_key_nbytes)) {
         return 0;
@@ -302,8 +312,8 @@ static inline int rs_gather_keys(rs_dispatcher *d)
         }
     }
     if (d->index_tags && row->tags_at >= 0) {
-        const int32_t tag_prefix = rs_join_hash(d, prefix, d->infix_hash, (uint32_t)d->infix_length);
-        return rs_gather_key(d, tag_prefix, skip, record + row->tags_at, row->tags_nbytes);
+        return rs_gather_key(d, rs_join_hash(d, prefix, d->infix_hash, d->infix_length), skip,
+                             record + row->tags_at, row->tags_nbytes);
     }
     return 1;
 }
@@ -335,7 +345,8 @@ static int rs_has_room(const rs_dispatcher *d)
             most += 2 + ((int64_t)d->rows[i].keys_nbytes + 1) / 2;
         }
     }
-    return most == 0 || (d->index.base != NULL && most <= (int64_t)d->index.entries - d->index.count);
+    return most == 0
+           || (d->index.base != NULL && most <= (int64_t)d->index.entries - d->index.count);
 }
 
 /* All stages behind the parse. Returns RS_OK, RS_NEED_QUEUE, RS_QUEUE_GAP or RS_NEED_INDEX. */

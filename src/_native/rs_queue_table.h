@@ -1,8 +1,8 @@
 /* The dispatcher's table of queues: (topic, queue id) to where the queue's next unit goes.
  *
- * Open addressing at most half full, one cache line an entry, so that a record finds its queue with one
- * miss. The 64-bit hash is keyed by a seed of the process; a hit is compared in full. Entries move
- * when the table grows or one is removed: whoever holds a pointer looks it up again. */
+ * Open addressing at most two thirds full, one cache line an entry: a record finds its queue with
+ * one miss. The 64-bit hash is keyed by a seed of the process; a hit is compared in full. Entries
+ * move when the table grows or one is removed: whoever holds a pointer looks it up again. */
 #ifndef RS_QUEUE_TABLE_H
 #define RS_QUEUE_TABLE_H
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 
 typedef struct {
     uint64_t hash;
-    const uint8_t *topic; /* owned copy; NULL: this place is free */
+    const uint8_t *topic; /* in the table's texts; NULL: this place is free */
     uint8_t *write;       /* where the next unit goes; NULL without a file */
     uint8_t *limit;       /* behind the last whole unit of the file */
     int64_t next_index;   /* read by other threads: stored behind the unit's bytes */
@@ -35,6 +35,8 @@ typedef struct {
     uint64_t mask;    /* places - 1 */
     uint64_t used;
     uint64_t seed;
+    uint8_t *texts; /* the topics, side by side; those of removed queues go with the next rebuild */
+    int64_t text_room, text_used, text_live;
     rs_queue **of_handle; /* NULL behind a removed queue's handle */
     int32_t handle_count, handle_room;
 } rs_queue_table;
@@ -45,25 +47,26 @@ static inline uint64_t rs_mix(uint64_t hash, uint64_t word)
     return hash ^ (hash >> 32);
 }
 
-/* Whole words, the last one overlapping, so that no byte beyond the text is read. */
-static inline uint64_t rs_queue_hash(uint64_t seed, const uint8_t *topic, int32_t n, int32_t queue_id)
+/* Whole words, the last one overlapping, so that no byte beyond the text is read. A word's high
+ * bytes reach the low bits of the hash only by the second mix. */
+static inline uint64_t rs_queue_hash(uint64_t seed, const uint8_t *topic, int32_t n,
+                                     int32_t queue_id)
 {
     uint64_t hash = rs_mix(seed, ((uint64_t)(uint32_t)n << 32) | (uint32_t)queue_id);
+    uint64_t word = 0;
     if (n >= 8) {
         for (int32_t at = 0; at < n - 8; at += 8) {
             hash = rs_mix(hash, rs_load_u64(topic + at));
         }
-        return rs_mix(hash, rs_load_u64(topic + n - 8));
-    }
-    uint64_t word = 0;
-    if (n >= 4) {
+        word = rs_load_u64(topic + n - 8);
+    } else if (n >= 4) {
         word = ((uint64_t)rs_load_u32(topic) << 32) | rs_load_u32(topic + n - 4);
     } else {
         for (int32_t at = 0; at < n; at++) {
             word = (word << 8) | topic[at];
         }
     }
-    return rs_mix(hash, word);
+    return rs_mix(rs_mix(hash, word), 0);
 }
 
 static inline int rs_same_text(const uint8_t *a, const uint8_t *b, int32_t n)
@@ -82,7 +85,7 @@ static inline rs_queue *rs_queue_find(const rs_queue_table *table, uint64_t hash
                                       const uint8_t *topic, int32_t n, int32_t queue_id)
 {
     for (uint64_t at = hash & table->mask;; at = (at + 1) & table->mask) {
-        rs_queue *queue = table->places + at; /* a free place comes: half of them are free */
+        rs_queue *queue = table->places + at; /* a free place comes: a third is free */
         if (queue->topic == NULL) {
             return NULL;
         }
@@ -110,33 +113,58 @@ static inline rs_queue *rs_queue_free_place(rs_queue_table *table, uint64_t hash
     return table->places + at;
 }
 
-/* Room for one more entry; 0, or -1 without memory (the table is as it was). */
-RS_UNUSED static int rs_queue_table_reserve(rs_queue_table *table)
+static void rs_queue_move(rs_queue_table *to, const rs_queue *from)
 {
-    if (table->places != NULL && 2 * (table->used + 1) <= table->mask + 1) {
-        return 0;
-    }
-    rs_queue_table bigger = *table;
-    const uint64_t old_count = table->places == NULL ? 0 : table->mask + 1;
-    const uint64_t count = old_count == 0 ? RS_QUEUE_TABLE_FIRST_COUNT : 2 * old_count;
-    bigger.memory = calloc((size_t)count + 1, sizeof(rs_queue));
-    if (bigger.memory == NULL) {
+    rs_queue *queue = rs_queue_free_place(to, from->hash);
+    *queue = *from;
+    queue->topic = to->texts + to->text_used;
+    memcpy(to->texts + to->text_used, from->topic, (size_t)from->topic_nbytes);
+    to->text_used += from->topic_nbytes;
+    to->of_handle[queue->handle] = queue;
+}
+
+/* Move to `count` places and `text_room` bytes; -1 without memory (the table is as it was). */
+RS_UNUSED static int rs_queue_table_rebuild(rs_queue_table *table, uint64_t count,
+                                            int64_t text_room)
+{
+    rs_queue_table fresh = *table;
+    fresh.memory = calloc((size_t)count + 1, sizeof(rs_queue));
+    fresh.texts = (uint8_t *)malloc((size_t)text_room + 1);
+    if (fresh.memory == NULL || fresh.texts == NULL) {
+        free(fresh.memory);
+        free(fresh.texts);
         return -1;
     }
-    const uintptr_t start = ((uintptr_t)bigger.memory + RS_CACHE_LINE_NBYTES - 1)
+    const uintptr_t start = ((uintptr_t)fresh.memory + RS_CACHE_LINE_NBYTES - 1)
                             & ~(uintptr_t)(RS_CACHE_LINE_NBYTES - 1);
-    bigger.places = (rs_queue *)start;
-    bigger.mask = count - 1;
-    for (uint64_t at = 0; at < old_count; at++) {
-        if (table->places[at].topic != NULL) {
-            rs_queue *queue = rs_queue_free_place(&bigger, table->places[at].hash);
-            *queue = table->places[at];
-            bigger.of_handle[queue->handle] = queue;
+    fresh.places = (rs_queue *)start;
+    fresh.mask = count - 1;
+    fresh.text_room = text_room;
+    fresh.text_used = 0;
+    for (int32_t handle = 0; handle < table->handle_count; handle++) {
+        if (table->of_handle[handle] != NULL) {
+            rs_queue_move(&fresh, table->of_handle[handle]);
         }
     }
     free(table->memory);
-    *table = bigger;
+    free(table->texts);
+    *table = fresh;
     return 0;
+}
+
+/* Room for one more queue with a topic of n bytes; 0, or -1 without memory. */
+RS_UNUSED static int rs_queue_table_reserve(rs_queue_table *table, int32_t n)
+{
+    uint64_t count = table->places == NULL ? RS_QUEUE_TABLE_FIRST_COUNT : table->mask + 1;
+    int64_t text_room = table->text_room;
+    count *= 3 * (table->used + 1) > 2 * count ? 2 : 1;
+    if (table->text_used + n > text_room) {
+        text_room = 2 * (table->text_live + n) + RS_QUEUE_TABLE_FIRST_COUNT;
+    }
+    if (count == table->mask + 1 && text_room == table->text_room) {
+        return 0;
+    }
+    return rs_queue_table_rebuild(table, count, text_room);
 }
 
 RS_UNUSED static int rs_queue_table_reserve_handle(rs_queue_table *table)
@@ -147,7 +175,8 @@ RS_UNUSED static int rs_queue_table_reserve_handle(rs_queue_table *table)
     if (table->handle_room > INT32_MAX / 2) {
         return -1;
     }
-    const int32_t room = table->handle_room == 0 ? RS_QUEUE_TABLE_FIRST_COUNT : 2 * table->handle_room;
+    const int32_t room =
+        table->handle_room == 0 ? RS_QUEUE_TABLE_FIRST_COUNT : 2 * table->handle_room;
     rs_queue **grown = (rs_queue **)realloc(table->of_handle, (size_t)room * sizeof *grown);
     if (grown == NULL) {
         return -1;
@@ -161,18 +190,16 @@ RS_UNUSED static int rs_queue_table_reserve_handle(rs_queue_table *table)
 RS_UNUSED static rs_queue *rs_queue_add(rs_queue_table *table, uint64_t hash, const uint8_t *topic,
                                         int32_t n, int32_t queue_id)
 {
-    if (rs_queue_table_reserve(table) != 0 || rs_queue_table_reserve_handle(table) != 0) {
+    if (rs_queue_table_reserve_handle(table) != 0 || rs_queue_table_reserve(table, n) != 0) {
         return NULL;
     }
-    uint8_t *copy = (uint8_t *)malloc((size_t)n + 1);
-    if (copy == NULL) {
-        return NULL;
-    }
-    memcpy(copy, topic, (size_t)n);
     rs_queue *queue = rs_queue_free_place(table, hash);
     memset(queue, 0, sizeof *queue);
     queue->hash = hash;
-    queue->topic = copy;
+    queue->topic = table->texts + table->text_used;
+    memcpy(table->texts + table->text_used, topic, (size_t)n);
+    table->text_used += n;
+    table->text_live += n;
     queue->topic_nbytes = n;
     queue->queue_id = queue_id;
     queue->prefix_hash = rs_prefix_hash(topic, n);
@@ -188,7 +215,7 @@ RS_UNUSED static void rs_queue_remove(rs_queue_table *table, rs_queue *queue)
 {
     uint64_t hole = (uint64_t)(queue - table->places);
     table->of_handle[queue->handle] = NULL;
-    free((void *)(uintptr_t)queue->topic);
+    table->text_live -= queue->topic_nbytes;
     for (uint64_t at = (hole + 1) & table->mask; table->places[at].topic != NULL;
          at = (at + 1) & table->mask) {
         const uint64_t home = table->places[at].hash & table->mask;
@@ -204,12 +231,8 @@ RS_UNUSED static void rs_queue_remove(rs_queue_table *table, rs_queue *queue)
 
 RS_UNUSED static void rs_queue_table_free(rs_queue_table *table)
 {
-    for (int32_t handle = 0; handle < table->handle_count; handle++) {
-        if (table->of_handle[handle] != NULL) {
-            free((void *)(uintptr_t)table->of_handle[handle]->topic);
-        }
-    }
     free(table->memory);
+    free(table->texts);
     free(table->of_handle);
     memset(table, 0, sizeof *table);
 }

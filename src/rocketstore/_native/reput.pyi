@@ -7,29 +7,59 @@ from typing_extensions import Buffer
 class Dispatcher:
     """Follows the log in batches. It pins the buffers it was given (``close()`` releases them).
 
-    The outcome is that of one record after the other, its unit before its keys, whatever is batched inside.
-    Queues are known by handle (int, dense from 0, one per (topic, queue id), never used twice). ``next_index``
-    and ``max_physical_offset`` may be read from any thread; everything else belongs to one thread at a time
-    (``RuntimeError`` when a second one is inside ``dispatch``). After ``close()`` every other method that
-    changes something raises ``ValueError``."""
+    The outcome is that of one record after the other, its unit before its keys, whatever is batched
+    inside. Queues are known by handle (int, dense from 0, one per (topic, queue id), never used
+    twice). ``next_index``, ``max_physical_offset`` and the properties may be read from any thread;
+    everything else belongs to one thread at a time (``RuntimeError`` when a second one is inside).
+    After ``close()`` every other method that changes something raises ``ValueError``."""
 
-    position_offset: int       # physical offset up to which the last dispatch got, units and keys
-    indexed_offset: int        # same for keys: records that start below it need no key any more
-    indexed_keys: int          # keys already put of the record that starts at indexed_offset
-    last_store_timestamp: int  # of the last record that went into a queue (0: none yet)
-    last_record_offset: int    # start of that record (-1: none yet)
-    stalled: tuple[bytes, int, int] | None   # (topic, queue_id, queue_offset) behind NEED_QUEUE / QUEUE_GAP
-    dispatched_count: int      # records done, without ghosts and unsafe topics
-    skipped_ghosts: int
-    skipped_topics: int        # records of unsafe topics
-    repeated_units: int        # queue offset below the queue's end, or record already in the queue
-    def __init__(self, *, index_enable: bool = True, index_tags: bool = True, delay_ms: Sequence[int] = ()) -> None: ...
-    def set_queue(self, topic: bytes, queue_id: int, buffer: Buffer | None, first_index: int,
-                  next_index: int, max_physical_offset: int) -> int:
-        """Register the queue's current file (unit ``first_index`` lies at position 0 of ``buffer``), or
-        only its positions (buffer None: the next unit answers NEED_QUEUE). Returns the handle. Replacing
-        a buffer releases the old one. ``ValueError``: a buffer that is read-only or not contiguous,
-        numbers out of range, ``next_index`` not in this file or directly behind it."""
+    @property
+    def position_offset(self) -> int:
+        """Physical offset up to which the last dispatch got, units and keys."""
+    @property
+    def indexed_offset(self) -> int:
+        """Records that start below this physical offset need no key any more."""
+    @property
+    def indexed_keys(self) -> int:
+        """Keys already put of the record that starts at ``indexed_offset``."""
+    @property
+    def last_store_timestamp(self) -> int:
+        """Of the last record that went into a queue, 0 for none yet."""
+    @property
+    def last_record_offset(self) -> int:
+        """Start of that record, -1 for none yet."""
+    @property
+    def stalled(self) -> tuple[bytes, int, int] | None:
+        """(topic, queue_id, queue_offset) behind NEED_QUEUE and QUEUE_GAP."""
+    @property
+    def dispatched_count(self) -> int:
+        """Records done, without ghosts and unsafe topics."""
+    @property
+    def skipped_ghosts(self) -> int: ...
+    @property
+    def skipped_topics(self) -> int:
+        """Records of unsafe topics."""
+    @property
+    def repeated_units(self) -> int:
+        """Queue offset below the queue's end, or record already in the queue."""
+    def __init__(
+        self, *, index_enable: bool = True, index_tags: bool = True, delay_ms: Sequence[int] = ()
+    ) -> None: ...
+    def set_queue(
+        self,
+        topic: bytes,
+        queue_id: int,
+        buffer: Buffer | None,
+        first_index: int,
+        next_index: int,
+        max_physical_offset: int,
+    ) -> int:
+        """Register the queue's current file, or only its positions; returns the handle.
+
+        Unit ``first_index`` lies at position 0 of ``buffer``; without one the next unit answers
+        NEED_QUEUE. The buffer set before is released. ``BufferError``: read-only or not contiguous.
+        ``ValueError``: numbers out of range, or ``next_index`` neither in this file nor directly
+        behind it."""
     def remove_queue(self, topic: bytes, queue_id: int) -> None:
         """Forget the queue and release its buffer; nothing happens when it is unknown."""
     def handle(self, topic: bytes, queue_id: int) -> int:
@@ -38,21 +68,39 @@ class Dispatcher:
         """``ValueError`` for a handle that is unknown or removed."""
     def max_physical_offset(self, handle: int) -> int:
         """End (offset + size) of the last record in the queue, -1 for none."""
-    def set_index(self, buffer: Buffer | None, slots: int, entries: int, indexed_offset: int,
-                  indexed_keys: int | None = None) -> None:
-        """``indexed_offset``: records starting below it are not indexed again. ``indexed_keys``: how many
-        keys of the record starting there are in older files; None keeps what the dispatcher knows when
-        ``indexed_offset`` stays as it is, else 0."""
-    def dispatch(self, buffer: Buffer, position: int, stop: int, base_offset: int, segment_end: int,
-                 max_count: int = 4096) -> tuple[int, int]:
-        """Dispatch records from ``position``: NOT and COMMIT records become units (dedupe as
-        ConsumeQueue.putMessagePositionInfo: a record ending at or below max_physical_offset or a queue
-        offset below the queue's end counts as repeated), all but ROLLBACK records
-        are indexed (UNIQ_KEY, KEYS items, with index_tags topic#T#TAGS). GHOST and UNSAFE_TOPIC
-        records are skipped and counted, NUL_PROPERTIES dispatched. No CRC is checked.
-        Returns (next_position, status): OK (max_count reached), END (stop reached), BLANK, EMPTY, INCOMPLETE,
-        damage, NEED_QUEUE, NEED_INDEX, QUEUE_GAP. After a NEED_* the same call is repeated once the
-        file was set; nothing is put twice, also when a record's keys split over two index files.
-        FULL queue file: NEED_QUEUE. QUEUE_GAP: the caller fills the gap (fill_units + set_queue) first."""
+    def set_index(
+        self,
+        buffer: Buffer | None,
+        slots: int,
+        entries: int,
+        indexed_offset: int,
+        indexed_keys: int | None = None,
+    ) -> None:
+        """Set the index file that takes the next keys; None: the next key answers NEED_INDEX.
+
+        ``indexed_offset``: records starting below it are not indexed again. ``indexed_keys``: how
+        many keys of the record starting there are in older files; None keeps what the dispatcher
+        knows when ``indexed_offset`` stays as it is, else 0."""
+    def dispatch(
+        self,
+        buffer: Buffer,
+        position: int,
+        stop: int,
+        base_offset: int,
+        segment_end: int,
+        max_count: int = 4096,
+    ) -> tuple[int, int]:
+        """Dispatch records from ``position``; returns (next_position, status).
+
+        NOT and COMMIT records become units, deduped as ConsumeQueue.putMessagePositionInfo does: a
+        record ending at or below max_physical_offset, or a queue offset below the queue's end,
+        counts as repeated. All but ROLLBACK records are indexed (UNIQ_KEY, KEYS items, with
+        index_tags topic#T#TAGS). GHOST and UNSAFE_TOPIC records are skipped and counted,
+        NUL_PROPERTIES dispatched. No CRC is checked, but a ghost's body CRC.
+
+        Statuses: OK (max_count reached), END (stop reached), BLANK, EMPTY, INCOMPLETE, damage,
+        NEED_QUEUE (no file, or a full one), NEED_INDEX, QUEUE_GAP. After a NEED_* the same call is
+        repeated once the file was set; nothing is put twice, also when a record's keys split over
+        two index files. At a QUEUE_GAP the caller fills the gap first (fill_units, set_queue)."""
     def close(self) -> None:
-        """Release all buffers; idempotent. ``next_index`` and ``max_physical_offset`` still answer."""
+        """Release all buffers; idempotent. ``next_index`` and the properties still answer."""
