@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from rocketstore import kernels
 from rocketstore.config import MessageStoreConfig
 from rocketstore.errors import (
@@ -21,10 +23,8 @@ from rocketstore.errors import (
     UnsafePathError,
 )
 from rocketstore.filter import MessageFilter, TagFilter
-from rocketstore.get_message import GetMessageResult
 from rocketstore.message import Message, MessageBatch, StoredMessage
-from rocketstore.queries import QueryMessageResult
-from rocketstore.recovery import RecoveryReport
+from rocketstore.results import GetMessageResult, QueryMessageResult
 from rocketstore.status import (
     AppendMessageStatus,
     FlushDiskType,
@@ -32,6 +32,9 @@ from rocketstore.status import (
     PutMessageStatus,
 )
 from rocketstore.store import DefaultMessageStore, open
+
+if TYPE_CHECKING:
+    from rocketstore.recovery import RecoveryReport
 
 PutMessageResult = kernels.commit_log.PutMessageResult
 PutManyResult = kernels.commit_log.PutManyResult
@@ -70,3 +73,12 @@ __all__ = [
     "UnsafePathError",
     "open",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what only few callers name on first use, so that importing the package stays quick."""
+    if name == "RecoveryReport":
+        from rocketstore.recovery import RecoveryReport
+
+        return RecoveryReport
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,7 +6,6 @@ import dataclasses
 import datetime
 import os
 import re
-import zoneinfo
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TextIO
@@ -163,6 +162,8 @@ class MessageStoreConfig:
         """The time zone of index file names, ``None`` for the machine's."""
         if self.timezone is None:
             return None
+        import zoneinfo
+
         try:
             return zoneinfo.ZoneInfo(self.timezone)
         except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 import sys
 from collections.abc import Iterator
@@ -81,7 +80,7 @@ def create_sized_file(path: Path, nbytes: int, allocated: int, root: Path) -> No
     FileExistsError
         When ``path`` exists.
     """
-    temporary = root / f"{_PREFIX}{os.getpid()}-{secrets.token_hex(6)}"
+    temporary = root / f"{_PREFIX}{os.getpid()}-{os.urandom(6).hex()}"
     with reporting_full_disk(path):
         fd = os.open(temporary, READ_WRITE | os.O_CREAT | os.O_EXCL, 0o644)
         try:
@@ -115,7 +114,7 @@ def reserve_blocks(fd: int, position: int, length: int, path: Path) -> None:
 
 def write_file(path: Path, content: bytes) -> None:
     """Replace a small file: temporary name, sync, rename, sync of the directory."""
-    temporary = path.parent / f"{_PREFIX}{os.getpid()}-{secrets.token_hex(6)}"
+    temporary = path.parent / f"{_PREFIX}{os.getpid()}-{os.urandom(6).hex()}"
     with reporting_full_disk(path):
         fd = os.open(temporary, READ_WRITE | os.O_CREAT | os.O_EXCL, 0o644)
         try:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rocketstore import formats, kernels
 from rocketstore.commit_log import CommitLog, LogWindow
 from rocketstore.config import MessageStoreConfig
 from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue
-from rocketstore.message import StoredMessage
+from rocketstore.results import MessageList
 from rocketstore.status import GetMessageStatus, KernelStatus, RecordStatus
 
 if TYPE_CHECKING:
@@ -17,67 +16,6 @@ if TYPE_CHECKING:
 
 _ROW = formats.SELECTED_MESSAGE
 _UNIT = formats.CONSUME_QUEUE_UNIT.struct
-
-
-class MessageList(Sequence[StoredMessage]):
-    """Selected messages; each ``StoredMessage`` is made when it is asked for."""
-
-    __slots__ = ("_count", "_parts")
-
-    def __init__(self) -> None:
-        self._parts: list[tuple[LogWindow, bytes]] = []
-        self._count = 0
-
-    def add(self, window: LogWindow, rows: bytes) -> None:
-        """Append rows of ``formats.SELECTED_MESSAGE`` whose records lie in ``window``."""
-        self._parts.append((window, rows))
-        self._count += len(rows) // _ROW.nbytes
-
-    def drop_last(self) -> None:
-        """Take back the last message added (the last part then holds just that one)."""
-        _, rows = self._parts.pop()
-        self._count -= len(rows) // _ROW.nbytes
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, index: int) -> StoredMessage: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[StoredMessage]: ...
-    def __getitem__(self, index: int | slice) -> StoredMessage | list[StoredMessage]:
-        if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(self._count))]
-        if index < 0:
-            index += self._count
-        if not 0 <= index < self._count:
-            raise IndexError("message index out of range")
-        for window, rows in self._parts:
-            count = len(rows) // _ROW.nbytes
-            if index < count:
-                position = _ROW.struct.unpack_from(rows, index * _ROW.nbytes)[0]
-                return StoredMessage(
-                    window.buffer, position, window.base_offset, window.segment_end
-                )
-            index -= count
-        raise IndexError("message index out of range")
-
-    def __repr__(self) -> str:
-        return f"<{self._count} messages>"
-
-
-class GetMessageResult(NamedTuple):
-    """Answer of ``get_message``.
-
-    ``next_begin_offset`` is where the next pull goes on; ``min_offset`` and ``max_offset`` bound
-    the queue; ``messages`` are in queue order.
-    """
-
-    status: GetMessageStatus
-    next_begin_offset: int
-    min_offset: int
-    max_offset: int
-    messages: Sequence[StoredMessage]
 
 
 class BatchLimits(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -61,3 +62,19 @@ class MessageBatch:
 
     def __repr__(self) -> str:
         return f"MessageBatch({len(self)} messages, topic={self.topic!r}, queue_id={self.queue_id})"
+
+
+_MSG_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
+
+
+def decode_message_id(msg_id: str) -> tuple[bytes, int]:
+    """Return (store host bytes, physical offset) of an offsetMsgId.
+
+    Raises ``ValueError`` when it is none: 32 (IPv4) or 56 (IPv6) hexadecimal digits.
+    """
+    if not isinstance(msg_id, str):
+        raise TypeError(f"msg_id must be str, not {type(msg_id).__name__}")
+    if not _MSG_ID.fullmatch(msg_id):
+        raise ValueError(f"{msg_id!r} is no message id: it must be 32 or 56 hexadecimal digits")
+    data = bytes.fromhex(msg_id)
+    return data[:-8], int.from_bytes(data[-8:], "big", signed=True)

@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from rocketstore import formats, kernels
+from rocketstore import formats
 from rocketstore.commit_log import CommitLog
 from rocketstore.config import MessageStoreConfig
 from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue, ConsumeQueueTable
 from rocketstore.dialect import Dialect
 from rocketstore.errors import CorruptMessageError
 from rocketstore.filter import TagFilter
-from rocketstore.get_message import BatchLimits, GetMessageResult, Selection, bounds_status
+from rocketstore.get_message import BatchLimits, Selection, bounds_status
 from rocketstore.index_service import IndexService
 from rocketstore.log_scan import LogScan, find_next_record
 from rocketstore.message import StoredMessage
 from rocketstore.recovery import DamagedRange
+from rocketstore.results import MAX_TIMESTAMP, GetMessageResult, QueryMessageResult
 from rocketstore.status import GetMessageStatus, RecordStatus
 
 if TYPE_CHECKING:
     from rocketstore.filter import MessageFilter
 
-MAX_TIMESTAMP = 2**63 - 1
 _QUERY_ROUNDS = 3
-
-
-class QueryMessageResult(NamedTuple):
-    """Answer of ``query_message``: messages by ascending offset, and the newest index file's
-    end."""
-
-    messages: list[StoredMessage]
-    index_last_update_timestamp: int
-    index_last_update_physical_offset: int
 
 
 class StoreReader:
@@ -269,24 +259,3 @@ def _mtime_ms(path: Any) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
     except FileNotFoundError:
         return MAX_TIMESTAMP
-
-
-_MSG_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
-
-
-def decode_message_id(msg_id: str) -> tuple[bytes, int]:
-    """Return (store host bytes, physical offset) of an offsetMsgId.
-
-    Raises ``ValueError`` when it is none: 32 (IPv4) or 56 (IPv6) hexadecimal digits.
-    """
-    if not isinstance(msg_id, str):
-        raise TypeError(f"msg_id must be str, not {type(msg_id).__name__}")
-    if not _MSG_ID.fullmatch(msg_id):
-        raise ValueError(f"{msg_id!r} is no message id: it must be 32 or 56 hexadecimal digits")
-    data = bytes.fromhex(msg_id)
-    return data[:-8], int.from_bytes(data[-8:], "big", signed=True)
-
-
-def format_host(host: bytes) -> str:
-    """Return a stored host as ``ip:port``."""
-    return str(kernels.message.format_host(host))

@@ -11,12 +11,9 @@ from rocketstore.dispatch import CommitLogDispatcher
 from rocketstore.index_recovery import IndexPosition, IndexRecovery
 from rocketstore.index_service import IndexService
 from rocketstore.mapped_file_queue import MappedFileQueue
-from rocketstore.recovery import DurableMark, LogRecovery, Progress, RecoveryReport
+from rocketstore.recovery import DurableMark, LogRecovery, Progress, RecoveryReport, log_start
 from rocketstore.status import RecordStatus
 from rocketstore.store_files import StorePaths, examine
-from rocketstore.writer import log_start
-
-DERIVE_WORDS = ("tail", "full", "none")
 
 
 class ReadOnlyParts:

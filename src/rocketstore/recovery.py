@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rocketstore import formats
 from rocketstore.commit_log import CommitLog, describe
@@ -17,6 +18,9 @@ from rocketstore.errors import CorruptMessageError
 from rocketstore.log_scan import LogScan, RecordBatch, find_next_record, has_content
 from rocketstore.mapped_file import MappedFile
 from rocketstore.status import RecordFlags, RecordStatus
+
+if TYPE_CHECKING:
+    from rocketstore.store_files import StoreFacts
 
 _log = logging.getLogger(__name__)
 #: Records looked at behind damage to tell a stale tail from durable messages.
@@ -357,6 +361,27 @@ def _queue_key(batch: RecordBatch, row: dict[str, int]) -> tuple[bytes, int] | N
     start = row["position"] + row["topic_at"]
     topic = bytes(memoryview(batch.window.buffer)[start : start + row["topic_nbytes"]])
     return topic, row["queue_id"]
+
+
+def log_start(log: CommitLog, facts: StoreFacts) -> tuple[DurableMark, int]:
+    """Return what is known to be durable and where checking begins.
+
+    With a valid state file: the segment that holds its oldest position. Otherwise the whole log,
+    since a checkpoint's times are no proof of anything but an order.
+    """
+    minimum = max(log.min_offset, 0)
+    state = facts.valid_state
+    if state is None:
+        physic = facts.checkpoint.physic_timestamp
+        return DurableMark(None, physic, inclusive=not facts.aborted), minimum
+    position = min(state.flushed_offset, state.dispatched_offset, state.indexed_offset)
+    start = position - position % log.segment_size
+    if log.queue.find_mapped_file_by_offset(start) is None:
+        start = minimum
+        last = log.queue.last()
+        if last is not None and start < last.end_offset <= position:
+            start = last.file_from_offset
+    return DurableMark(state.flushed_offset), max(start, minimum)
 
 
 # --- cutting ----------------------------------------------------------------------------------

@@ -18,21 +18,21 @@ from rocketstore import formats, kernels
 from rocketstore.config import MessageStoreConfig
 from rocketstore.errors import ConfigError, ForkedStoreError, RocketStoreError, StoreClosedError
 from rocketstore.filter import MessageFilter, TagFilter
-from rocketstore.get_message import GetMessageResult
-from rocketstore.message import MessageBatch, StoredMessage
-from rocketstore.queries import MAX_TIMESTAMP, QueryMessageResult, StoreReader, decode_message_id
-from rocketstore.reader import DERIVE_WORDS, ReadOnlyParts
-from rocketstore.recovery import Progress, RecoveryReport
-from rocketstore.services.reput import ArrivingListener
-from rocketstore.store_files import StoreFacts, StorePaths
-from rocketstore.writer import StoreWriter, create_root
+from rocketstore.message import MessageBatch, StoredMessage, decode_message_id
+from rocketstore.results import MAX_TIMESTAMP, GetMessageResult, QueryMessageResult
 
 if TYPE_CHECKING:
     import numpy
 
+    from rocketstore.queries import StoreReader
+    from rocketstore.recovery import Progress, RecoveryReport
+    from rocketstore.services.reput import ArrivingListener
+    from rocketstore.store_files import StoreFacts
     from rocketstore.verify import VerifyReport
+    from rocketstore.writer import StoreWriter
 
 MODES = ("r", "r+", "a", "x")
+DERIVE_WORDS = ("tail", "full", "none")
 _CORRUPTION_WORDS = ("fail", "skip", "stop")
 _NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "fuse", "9p", "afs")
 _forks = 0
@@ -153,33 +153,50 @@ class DefaultMessageStore:
         self._opened_at = time.monotonic()
         self._boot_timestamp = self._clock()
         self._writer: StoreWriter | None = None
+        from rocketstore.store_files import StorePaths
+
         self._paths = StorePaths.of(root, config)
         if mode == "r":
             self._open_parts()
             self.put = self._refuse_put
             return
-        if not root.exists():
-            create_root(root)
+        self._open_writer(clock, arriving_listener, start=start)
+
+    def _open_writer(
+        self,
+        put_clock: Callable[[], int] | None,
+        listener: ArrivingListener | None,
+        *,
+        start: bool,
+    ) -> None:
+        from rocketstore.queries import StoreReader
+        from rocketstore.writer import StoreWriter, create_root
+
+        if not self.path.exists():
+            create_root(self.path)
         self._writer = writer = StoreWriter(
             self._paths,
-            config,
+            self._config,
             clock=self._clock,
-            put_clock=clock,
-            listener=arriving_listener,
-            progress=progress,
+            put_clock=put_clock,
+            listener=listener,
+            progress=self._progress,
             start=start,
         )
         self._reader = StoreReader(
             writer.log,
             writer.queues,
             writer.index,
-            config,
+            self._config,
             writer.dialect,
             lambda: writer.report.damaged,
         )
         self.put = writer.log.appender.put
 
     def _open_parts(self) -> None:
+        from rocketstore.queries import StoreReader
+        from rocketstore.reader import ReadOnlyParts
+
         self._parts = parts = ReadOnlyParts(
             self._paths,
             self._config,

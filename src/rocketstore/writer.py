@@ -29,6 +29,7 @@ from rocketstore.recovery import (
     RecoveryReport,
     cut_tail,
     drop_cached_pages,
+    log_start,
     sync_log,
 )
 from rocketstore.services.allocate import AllocateService
@@ -437,27 +438,6 @@ class StoreWriter:
             part = getattr(self, name, None)
             if part is not None:
                 part.close()
-
-
-def log_start(log: CommitLog, facts: StoreFacts) -> tuple[DurableMark, int]:
-    """Return what is known to be durable and where checking begins.
-
-    With a valid state file: the segment that holds its oldest position. Otherwise the whole log,
-    since a checkpoint's times are no proof of anything but an order.
-    """
-    minimum = max(log.min_offset, 0)
-    state = facts.valid_state
-    if state is None:
-        physic = facts.checkpoint.physic_timestamp
-        return DurableMark(None, physic, inclusive=not facts.aborted), minimum
-    position = min(state.flushed_offset, state.dispatched_offset, state.indexed_offset)
-    start = position - position % log.segment_size
-    if log.queue.find_mapped_file_by_offset(start) is None:
-        start = minimum
-        last = log.queue.last()
-        if last is not None and start < last.end_offset <= position:
-            start = last.file_from_offset
-    return DurableMark(state.flushed_offset), max(start, minimum)
 
 
 def _drop_empty_last_segment(listing: DirectoryListing, aborted: bool) -> None:

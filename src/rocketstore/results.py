@@ -1,0 +1,85 @@
+"""What reading calls return: lists of messages made on access, statuses and offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, overload
+
+from rocketstore import formats
+from rocketstore.commit_log import LogWindow
+from rocketstore.message import StoredMessage
+from rocketstore.status import GetMessageStatus
+
+#: Latest time there is, epoch ms.
+MAX_TIMESTAMP = 2**63 - 1
+_ROW = formats.SELECTED_MESSAGE
+
+
+class MessageList(Sequence[StoredMessage]):
+    """Selected messages; each ``StoredMessage`` is made when it is asked for."""
+
+    __slots__ = ("_count", "_parts")
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[LogWindow, bytes]] = []
+        self._count = 0
+
+    def add(self, window: LogWindow, rows: bytes) -> None:
+        """Append rows of ``formats.SELECTED_MESSAGE`` whose records lie in ``window``."""
+        self._parts.append((window, rows))
+        self._count += len(rows) // _ROW.nbytes
+
+    def drop_last(self) -> None:
+        """Take back the last message added (the last part then holds just that one)."""
+        _, rows = self._parts.pop()
+        self._count -= len(rows) // _ROW.nbytes
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> StoredMessage: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[StoredMessage]: ...
+    def __getitem__(self, index: int | slice) -> StoredMessage | list[StoredMessage]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(self._count))]
+        if index < 0:
+            index += self._count
+        if not 0 <= index < self._count:
+            raise IndexError("message index out of range")
+        for window, rows in self._parts:
+            count = len(rows) // _ROW.nbytes
+            if index < count:
+                position = _ROW.struct.unpack_from(rows, index * _ROW.nbytes)[0]
+                return StoredMessage(
+                    window.buffer, position, window.base_offset, window.segment_end
+                )
+            index -= count
+        raise IndexError("message index out of range")
+
+    def __repr__(self) -> str:
+        return f"<{self._count} messages>"
+
+
+class GetMessageResult(NamedTuple):
+    """Answer of ``get_message``.
+
+    ``next_begin_offset`` is where the next pull goes on; ``min_offset`` and ``max_offset`` bound
+    the queue; ``messages`` are in queue order.
+    """
+
+    status: GetMessageStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    messages: Sequence[StoredMessage]
+
+
+class QueryMessageResult(NamedTuple):
+    """Answer of ``query_message``: messages by ascending offset, and the newest index file's
+    end."""
+
+    messages: list[StoredMessage]
+    index_last_update_timestamp: int
+    index_last_update_physical_offset: int
