@@ -1,4 +1,4 @@
-"""ConsumeQueue units: write, read, scan, search, filter, follow. Contract: ``consume_queue.pyi``."""
+"""Units of ConsumeQueue: write, read, scan, search, filter, follow (``consume_queue.pyi``)."""
 
 from cpython.buffer cimport PyBuffer_Release
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -79,7 +79,8 @@ cdef int load_columns(void* argument) noexcept nogil:
 
 
 cdef int get_columns(
-    Py_buffer* views, physical_offsets, sizes, tags_codes, bint writes, Py_ssize_t units, Columns* columns
+    Py_buffer* views, physical_offsets, sizes, tags_codes, bint writes, Py_ssize_t units,
+    Columns* columns,
 ) except -1:
     """Take the three arrays into ``views``; they must be of one length."""
     cdef Py_ssize_t count

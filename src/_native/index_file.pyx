@@ -1,4 +1,4 @@
-"""Index files: put keys, walk chains, check and rebuild. Contract: ``index_file.pyi``."""
+"""Index files: put keys, walk chains, check and rebuild (``index_file.pyi``)."""
 
 from cpython.buffer cimport PyBuffer_Release
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
@@ -9,13 +9,14 @@ from rs_arguments cimport rs_get_bytes, rs_get_i32, rs_get_i64, rs_get_integers
 from rs_bytes cimport RS_PREFETCH_WRITE, rs_store_be64
 from rs_formats cimport (
     RS_INDEX_HEADER_BEGIN_PHYSICAL_OFFSET_AT, RS_INDEX_HEADER_BEGIN_TIMESTAMP_AT,
-    RS_INDEX_HEADER_END_PHYSICAL_OFFSET_AT, RS_INDEX_HEADER_END_TIMESTAMP_AT, RS_INDEX_HEADER_NBYTES,
+    RS_INDEX_HEADER_END_PHYSICAL_OFFSET_AT, RS_INDEX_HEADER_END_TIMESTAMP_AT,
+    RS_INDEX_HEADER_NBYTES,
 )
 from rs_guard cimport rs_guard_import, rs_guarded
 from rs_hash cimport rs_string_hash
 from rs_index cimport (
-    rs_index, rs_index_is_full, rs_index_key_hash, rs_index_load_header, rs_index_place, rs_index_put,
-    rs_index_slot, rs_index_slot_at, rs_index_store_header,
+    rs_index, rs_index_is_full, rs_index_key_hash, rs_index_load_header, rs_index_place,
+    rs_index_put, rs_index_slot, rs_index_slot_at, rs_index_store_header,
 )
 from rs_index_check cimport (
     RS_INDEX_AHEAD, rs_check_all, rs_check_work, rs_explain_all, rs_explain_work, rs_rebuild_all,
@@ -62,7 +63,8 @@ cdef struct Text:
 cdef int hash_text(void* argument) noexcept nogil:
     cdef Text* text = <Text*>argument
     cdef uint32_t utf16_length
-    text.key_hash = rs_index_key_hash(rs_string_hash(text.start, <size_t>text.nbytes, &utf16_length))
+    cdef int32_t hash_code = rs_string_hash(text.start, <size_t>text.nbytes, &utf16_length)
+    text.key_hash = rs_index_key_hash(hash_code)
     return RS_OK
 
 
@@ -109,12 +111,13 @@ cdef struct Preset:
 
 cdef int preset_header(void* argument) noexcept nogil:
     cdef Preset* preset = <Preset*>argument
+    cdef uint8_t* header = preset.base
     if preset.end_physical_offset > 0:
-        rs_store_be64(preset.base + RS_INDEX_HEADER_BEGIN_PHYSICAL_OFFSET_AT, preset.end_physical_offset)
-        rs_store_be64(preset.base + RS_INDEX_HEADER_END_PHYSICAL_OFFSET_AT, preset.end_physical_offset)
+        rs_store_be64(header + RS_INDEX_HEADER_BEGIN_PHYSICAL_OFFSET_AT, preset.end_physical_offset)
+        rs_store_be64(header + RS_INDEX_HEADER_END_PHYSICAL_OFFSET_AT, preset.end_physical_offset)
     if preset.end_timestamp > 0:
-        rs_store_be64(preset.base + RS_INDEX_HEADER_BEGIN_TIMESTAMP_AT, preset.end_timestamp)
-        rs_store_be64(preset.base + RS_INDEX_HEADER_END_TIMESTAMP_AT, preset.end_timestamp)
+        rs_store_be64(header + RS_INDEX_HEADER_BEGIN_TIMESTAMP_AT, preset.end_timestamp)
+        rs_store_be64(header + RS_INDEX_HEADER_END_TIMESTAMP_AT, preset.end_timestamp)
     return RS_OK
 
 
@@ -250,7 +253,7 @@ def put_hashes(
     return puts.put
 
 
-# --- rs_walk one chain ---------------------------------------------------------------------------
+# --- Walk one chain ---------------------------------------------------------------------------
 
 cdef tuple run_walk(rs_walk* walk):
     cdef list found = []
@@ -307,11 +310,11 @@ def walk_key(buffer, int64_t slots, int64_t entries, key, int64_t begin, int64_t
         PyBuffer_Release(&view)
 
 
-# --- rs_walk many chains -------------------------------------------------------------------------
+# --- Walk many chains -------------------------------------------------------------------------
 
 def lookup(
-    buffer, int64_t slots, int64_t entries, hashes, int64_t begin, int64_t end, out_keys, out_offsets,
-    int64_t start, /
+    buffer, int64_t slots, int64_t entries, hashes, int64_t begin, int64_t end,
+    out_keys, out_offsets, int64_t start, /
 ):
     """``walk_key`` for many hashes, as far as the arrays have room for whole answers."""
     cdef Py_buffer[4] views
@@ -349,7 +352,7 @@ def lookup(
     return state.hits, state.next, status
 
 
-# --- rs_check_work and rebuild ------------------------------------------------------------------------
+# --- Check and rebuild ------------------------------------------------------------------------
 
 def check_entries(buffer, int64_t slots, int64_t entries, int64_t log_end, /):
     """Count the good leading entries; ``BAD_ENTRY`` when one, or the header, is not."""

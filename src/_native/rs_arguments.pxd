@@ -7,7 +7,9 @@ cdef inline int rs_get_bytes(object source, Py_buffer* view, bint writes) except
     PyObject_GetBuffer(source, view, PyBUF_WRITABLE if writes else PyBUF_SIMPLE)
     return 0
 
-cdef inline int rs_get_integers(object source, Py_buffer* view, Py_ssize_t nbytes, str name, bint writes) except -1:
+cdef inline int rs_get_integers(
+    object source, Py_buffer* view, Py_ssize_t nbytes, str name, bint writes
+) except -1:
     """Take a buffer of native integers of `nbytes`, or of their bytes."""
     rs_get_bytes(source, view, writes)
     if view.itemsize not in (1, nbytes) or view.len % nbytes:

@@ -1,8 +1,9 @@
 /* An index file: geometry, header, and the link of one more entry.
  *
  * rs_index_open reads the header into the struct; rs_index_put writes the entry, then the slot;
- * rs_index_store_header writes the header, the count last. A reader that runs beside the writer takes a slot
- * above the header's count for empty, so it may miss the newest entries but never follows half an entry. */
+ * rs_index_store_header writes the header, the count last. A reader that runs beside the writer
+ * takes a slot above the header's count for empty, so it may miss entries but never follows half
+ * of one. */
 #ifndef RS_INDEX_H
 #define RS_INDEX_H
 #include <stdint.h>
@@ -46,9 +47,10 @@ static inline void rs_index_load_header(rs_index *index)
     index->count = index->stored_count > 0 ? index->stored_count : 1;
 }
 
-/* Set the places without reading the file; rs_index_load_header follows (guarded where the file is not
- * ours). Returns 1, or 0 when the geometry does not fit into `nbytes`. */
-static inline int rs_index_place(rs_index *index, uint8_t *base, int64_t nbytes, int64_t slots, int64_t entries)
+/* Set the places without reading the file; rs_index_load_header follows (guarded where the file is
+ * not ours). Returns 1, or 0 when the geometry does not fit into `nbytes`. */
+static inline int rs_index_place(rs_index *index, uint8_t *base, int64_t nbytes, int64_t slots,
+                                 int64_t entries)
 {
     const int64_t needed = rs_index_file_nbytes(slots, entries);
     if (needed < 0 || needed > nbytes)
@@ -62,7 +64,8 @@ static inline int rs_index_place(rs_index *index, uint8_t *base, int64_t nbytes,
     return 1;
 }
 
-static inline int rs_index_open(rs_index *index, uint8_t *base, int64_t nbytes, int64_t slots, int64_t entries)
+static inline int rs_index_open(rs_index *index, uint8_t *base, int64_t nbytes, int64_t slots,
+                                int64_t entries)
 {
     if (!rs_index_place(index, base, nbytes, slots, entries))
         return 0;
@@ -75,7 +78,7 @@ static inline int rs_index_is_full(const rs_index *index)
     return index->count >= index->entries;
 }
 
-/* What an entry stores for a hash code: its absolute value, 0 for -2**31 (whose negation overflows). */
+/* What an entry stores for a hash code: its absolute value, 0 for -2**31 (which has none). */
 static inline int32_t rs_index_key_hash(int32_t hash_code)
 {
     if (hash_code == INT32_MIN)
@@ -105,7 +108,7 @@ static inline uint8_t *rs_index_entry_at(const rs_index *index, int32_t number)
     return index->entries_at + (uint64_t)(uint32_t)number * RS_INDEX_ENTRY_NBYTES;
 }
 
-/* Whole seconds from the file's begin, as an entry stores them. The difference wraps as Java's does. */
+/* Whole seconds from the file's begin, as an entry stores them. The difference wraps as Java's. */
 static inline int32_t rs_index_time_diff(int64_t begin_timestamp, int64_t store_timestamp)
 {
     const int64_t seconds = (int64_t)((uint64_t)store_timestamp - (uint64_t)begin_timestamp) / 1000;
@@ -115,10 +118,10 @@ static inline int32_t rs_index_time_diff(int64_t begin_timestamp, int64_t store_
 }
 
 /* Link one more entry into `slot` (rs_index_slot of key_hash). Requires !rs_index_is_full and
- * key_hash >= 0. The first entry's time is measured from the begin time the header was preset with, and only
- * then becomes the begin time: RocketMQ writes these bytes, so they are kept. */
-static inline void rs_index_put_slot(rs_index *index, uint32_t slot, int32_t key_hash, int64_t physical_offset,
-                                     int64_t store_timestamp)
+ * key_hash >= 0. The first entry's time is measured from the begin time the header was preset with,
+ * and only then becomes the begin time: RocketMQ writes these bytes, so they are kept. */
+static inline void rs_index_put_slot(rs_index *index, uint32_t slot, int32_t key_hash,
+                                     int64_t physical_offset, int64_t store_timestamp)
 {
     uint8_t *slot_at = rs_index_slot_at(index, slot);
     uint8_t *entry = rs_index_entry_at(index, index->count);
@@ -143,9 +146,11 @@ static inline void rs_index_put_slot(rs_index *index, uint32_t slot, int32_t key
 }
 
 /* As rs_index_put_slot, with the slot computed here. */
-static inline void rs_index_put(rs_index *index, int32_t key_hash, int64_t physical_offset, int64_t store_timestamp)
+static inline void rs_index_put(rs_index *index, int32_t key_hash, int64_t physical_offset,
+                                int64_t store_timestamp)
 {
-    rs_index_put_slot(index, rs_index_slot(index, key_hash), key_hash, physical_offset, store_timestamp);
+    const uint32_t slot = rs_index_slot(index, key_hash);
+    rs_index_put_slot(index, slot, key_hash, physical_offset, store_timestamp);
 }
 
 /* Publish what was put; writes nothing when nothing was. The count goes last. */

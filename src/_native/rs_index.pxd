@@ -18,15 +18,18 @@ cdef extern from "rs_index.h" nogil:
 
     int64_t rs_index_file_nbytes(int64_t slots, int64_t entries)
     void rs_index_load_header(rs_index* index)
-    bint rs_index_place(rs_index* index, uint8_t* base, int64_t nbytes, int64_t slots, int64_t entries)
-    bint rs_index_open(rs_index* index, uint8_t* base, int64_t nbytes, int64_t slots, int64_t entries)
+    bint rs_index_place(rs_index* index, uint8_t* base, int64_t nbytes, int64_t slots,
+                        int64_t entries)
+    bint rs_index_open(rs_index* index, uint8_t* base, int64_t nbytes, int64_t slots,
+                       int64_t entries)
     bint rs_index_is_full(const rs_index* index)
     int32_t rs_index_key_hash(int32_t hash_code)
     uint32_t rs_index_slot(const rs_index* index, int32_t key_hash)
     uint8_t* rs_index_slot_at(const rs_index* index, uint32_t slot)
     uint8_t* rs_index_entry_at(const rs_index* index, int32_t number)
     int32_t rs_index_time_diff(int64_t begin_timestamp, int64_t store_timestamp)
-    void rs_index_put_slot(rs_index* index, uint32_t slot, int32_t key_hash, int64_t physical_offset,
-                           int64_t store_timestamp)
-    void rs_index_put(rs_index* index, int32_t key_hash, int64_t physical_offset, int64_t store_timestamp)
+    void rs_index_put_slot(rs_index* index, uint32_t slot, int32_t key_hash,
+                           int64_t physical_offset, int64_t store_timestamp)
+    void rs_index_put(rs_index* index, int32_t key_hash, int64_t physical_offset,
+                      int64_t store_timestamp)
     void rs_index_store_header(rs_index* index)

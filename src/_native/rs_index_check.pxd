@@ -100,6 +100,10 @@ cdef inline int32_t rs_hash_at(const rs_index* index, int32_t number) noexcept n
     return rs_load_be32(rs_index_entry_at(index, number) + RS_INDEX_ENTRY_KEY_HASH_AT)
 
 
+cdef inline uint8_t* rs_slot_of_entry(const rs_index* index, int32_t number) noexcept nogil:
+    return rs_index_slot_at(index, rs_index_slot(index, rs_hash_at(index, number)))
+
+
 cdef inline void rs_link_again(rs_index* index, int32_t keep) noexcept nogil:
     """Link the entries 1 .. keep in order into empty slots, counting those."""
     cdef uint8_t* slot_at
@@ -107,9 +111,8 @@ cdef inline void rs_link_again(rs_index* index, int32_t keep) noexcept nogil:
     index.hash_slot_count = 0
     for number in range(1, keep + 1):
         if keep - number >= RS_INDEX_AHEAD:
-            slot_at = rs_index_slot_at(index, rs_index_slot(index, rs_hash_at(index, number + RS_INDEX_AHEAD)))
-            RS_PREFETCH_WRITE(slot_at)
-        slot_at = rs_index_slot_at(index, rs_index_slot(index, rs_hash_at(index, number)))
+            RS_PREFETCH_WRITE(rs_slot_of_entry(index, number + RS_INDEX_AHEAD))
+        slot_at = rs_slot_of_entry(index, number)
         previous = rs_load_be32(slot_at)
         index.hash_slot_count += previous == 0
         rs_store_be32(rs_index_entry_at(index, number) + RS_INDEX_ENTRY_PREVIOUS_INDEX_AT, previous)
@@ -152,9 +155,11 @@ cdef struct rs_explain_work:
     int64_t found
 
 
-cdef inline int64_t rs_chain_contradictions(const rs_index* index, uint32_t slot, int32_t last, int64_t* reached) noexcept nogil:
-    """1 when the chain is broken; adds the entries it reached. An entry belongs to one slot and numbers
-    fall, so all chains together take no more steps than there are entries and slots."""
+cdef inline int64_t rs_chain_contradictions(
+    const rs_index* index, uint32_t slot, int32_t last, int64_t* reached
+) noexcept nogil:
+    """1 when the chain is broken; adds the entries it reached. An entry belongs to one slot and
+    numbers fall, so all chains together take no more steps than there are entries and slots."""
     cdef int32_t number = rs_load_be32(rs_index_slot_at(index, slot))
     cdef int32_t below = last + 1
     cdef int32_t key

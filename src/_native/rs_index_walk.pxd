@@ -15,9 +15,9 @@ from rs_index cimport (
 from rs_status cimport RS_BAD_CHAIN, RS_LIMIT, RS_OK
 
 cdef enum:
-    # Entries hold whole seconds, rounded down: a message may be this much younger than its entry says.
+    # Entries hold whole seconds, rounded down: a message may be this much younger than it says.
     RS_ROUNDED_MS = 1000
-    # Keys whose chains are walked side by side, and hits kept for them before they are put in order.
+    # Keys whose chains are walked side by side, and hits kept before they are put in order.
     RS_BLOCK_KEYS = 64
     RS_BLOCK_HITS = 512
     # Hits of one key collected between two visits to Python.
@@ -46,10 +46,10 @@ cdef inline int64_t rs_entry_time(const rs_index* index, int32_t time_diff) noex
 cdef inline bint rs_may_match(
     const rs_index* index, int32_t number, int32_t time_diff, int64_t begin, int64_t end
 ) noexcept nogil:
-    """Whether an exact query has to look at the message. Requires: begin is widened by RS_ROUNDED_MS.
+    """Whether an exact query has to look at the message. Requires: begin is widened (rs_widened).
 
-    The first entry's difference is no time of its own file, and a difference of 0 may stand for any time
-    up to the begin (a clock set back)."""
+    The first entry's difference is no time of its own file, and a difference of 0 may stand for any
+    time up to the begin (a clock set back)."""
     if number == 1:
         return begin <= index.begin_timestamp <= end
     if time_diff == 0:
@@ -63,8 +63,8 @@ cdef inline int32_t rs_chain_head(const rs_index* index, uint32_t slot) noexcept
 
 
 cdef inline int32_t rs_older(const uint8_t* entry, int32_t number) noexcept nogil:
-    """Number of the next older entry, 0 at the end, -1 where the chain turns back. Numbers fall along a
-    chain, which bounds every walk; an entry that names itself ends it."""
+    """Number of the next older entry, 0 at the end, -1 where the chain turns back. Numbers fall
+    along a chain, which bounds every walk; an entry that names itself ends it."""
     cdef int32_t previous = rs_load_be32(entry + RS_INDEX_ENTRY_PREVIOUS_INDEX_AT)
     if previous > number:
         return -1
@@ -72,7 +72,7 @@ cdef inline int32_t rs_older(const uint8_t* entry, int32_t number) noexcept nogi
 
 
 cdef inline int rs_walk_on(rs_walk* walk) noexcept nogil:
-    """Collect offsets from walk.number on. Returns RS_OK at the end, RS_LIMIT when the room is used up."""
+    """Collect offsets from walk.number on. RS_OK at the end, RS_LIMIT when the room is used up."""
     cdef const uint8_t* entry
     cdef int32_t time_diff
     cdef int64_t time
@@ -154,7 +154,9 @@ cdef inline void rs_prefetch_entry(const rs_index* index, int32_t number) noexce
     RS_PREFETCH_READ(entry + RS_INDEX_ENTRY_NBYTES - 1)
 
 
-cdef inline void rs_keep_active(rs_block* block, const rs_index* index, int from_, int32_t number) noexcept nogil:
+cdef inline void rs_keep_active(
+    rs_block* block, const rs_index* index, int from_, int32_t number
+) noexcept nogil:
     """Go on with the chain in place `from_` at `number`; a broken one is dropped."""
     if number == 0:
         return
@@ -230,7 +232,7 @@ cdef inline void rs_emit_block(rs_lookup* lookup, rs_block* block, int keys) noe
 
 
 cdef inline bint rs_lookup_block(rs_lookup* lookup, rs_block* block, int keys) noexcept nogil:
-    """rs_walk the next chains side by side. False, with nothing done, when their hits are too many."""
+    """Walk the next chains side by side. False, with nothing done, when their hits are too many."""
     rs_open_block(lookup, block, keys)
     while block.active > 0:
         if not rs_walk_round(lookup, block):
@@ -245,9 +247,10 @@ cdef inline bint rs_lookup_block(rs_lookup* lookup, rs_block* block, int keys) n
 
 
 cdef inline bint rs_lookup_one(rs_lookup* lookup) noexcept nogil:
-    """rs_walk the next chain straight into the arrays. False, with nothing done, when they are too small."""
+    """Walk the next chain straight into the arrays. False when its hits do not all fit."""
     cdef const uint8_t* entry
     cdef Py_ssize_t hits = lookup.hits
+    cdef int64_t offset
     cdef int32_t wanted = rs_get_i32(lookup.hashes, lookup.next)
     cdef int32_t number = rs_chain_head(&lookup.index, rs_index_slot(&lookup.index, wanted))
     cdef int32_t time_diff
@@ -265,7 +268,8 @@ cdef inline bint rs_lookup_one(rs_lookup* lookup) noexcept nogil:
             if hits == lookup.room:
                 return False
             rs_set_i64(lookup.out_keys, hits, lookup.next)
-            rs_set_i64(lookup.out_offsets, hits, rs_load_be64(entry + RS_INDEX_ENTRY_PHYSICAL_OFFSET_AT))
+            offset = rs_load_be64(entry + RS_INDEX_ENTRY_PHYSICAL_OFFSET_AT)
+            rs_set_i64(lookup.out_offsets, hits, offset)
             hits += 1
         number = rs_older(entry, number)
     if number < 0:
@@ -278,10 +282,12 @@ cdef inline bint rs_lookup_one(rs_lookup* lookup) noexcept nogil:
 cdef inline int rs_lookup_all(void* argument) noexcept nogil:
     cdef rs_lookup* lookup = <rs_lookup*>argument
     cdef rs_block block
+    cdef Py_ssize_t left
     cdef int keys, i
     rs_index_load_header(&lookup.index)
     while lookup.next < lookup.count:
-        keys = RS_BLOCK_KEYS if lookup.count - lookup.next > RS_BLOCK_KEYS else <int>(lookup.count - lookup.next)
+        left = lookup.count - lookup.next
+        keys = RS_BLOCK_KEYS if left > RS_BLOCK_KEYS else <int>left
         if rs_lookup_block(lookup, &block, keys):
             continue
         for i in range(keys):

@@ -9,8 +9,9 @@ from rs_bytes cimport RS_PREFETCH_READ, RS_RELEASE_FENCE
 from rs_formats cimport RS_CQ_UNIT_NBYTES, rs_parsed_record, rs_selected_message
 from rs_record cimport rs_check, rs_is_transient
 from rs_status cimport (
-    RS_BAD_UNIT, RS_BLANK, RS_END, RS_GET_MESSAGE_WAS_REMOVING, RS_GET_NO_MATCHED_MESSAGE, RS_INCOMPLETE,
-    RS_LIMIT, RS_MISMATCH, RS_NO_UNIT, RS_NUL_PROPERTIES, RS_OK, RS_OTHER_SEGMENT, RS_UNSAFE_TOPIC,
+    RS_BAD_UNIT, RS_BLANK, RS_END, RS_GET_MESSAGE_WAS_REMOVING, RS_GET_NO_MATCHED_MESSAGE,
+    RS_INCOMPLETE, RS_LIMIT, RS_MISMATCH, RS_NO_UNIT, RS_NUL_PROPERTIES, RS_OK, RS_OTHER_SEGMENT,
+    RS_UNSAFE_TOPIC,
 )
 from rs_units cimport (
     rs_is_ext_address, rs_is_filler, rs_is_unwritten, rs_load_unit, rs_store_selected, rs_unit,
@@ -85,7 +86,9 @@ cdef inline bint rs_tag_matches(const rs_selection* work, int64_t tags_code) noe
     return False
 
 
-cdef inline int64_t rs_end_of_log_file(const rs_selection* work, int64_t physical_offset) noexcept nogil:
+cdef inline int64_t rs_end_of_log_file(
+    const rs_selection* work, int64_t physical_offset
+) noexcept nogil:
     """End of the expired log file that held the offset. Requires: physical_offset < min_offset."""
     cdef int64_t file_nbytes = work.segment_end - work.base_offset
     cdef int64_t left = file_nbytes - physical_offset % file_nbytes

@@ -1,4 +1,4 @@
-/* One consume-queue unit: load and store. Byte order is rs_bytes.h's affair, places are rs_formats.h's. */
+/* One consume-queue unit: load, store, and tell what it is. */
 #ifndef RS_UNITS_H
 #define RS_UNITS_H
 #include <stdint.h>
@@ -12,9 +12,10 @@ typedef struct {
     int32_t size;
 } rs_unit;
 
-/* Requires RS_CQ_UNIT_NBYTES writable bytes at `p`. The size goes last: a reader in another process that
- * finds it sees the whole unit, and one that finds zero sees no unit. */
-static inline void rs_store_unit(uint8_t *p, int64_t physical_offset, int32_t size, int64_t tags_code)
+/* Requires RS_CQ_UNIT_NBYTES writable bytes at `p`. The size goes last: a reader in another process
+ * that finds it sees the whole unit, and one that finds zero sees no unit. */
+static inline void rs_store_unit(uint8_t *p, int64_t physical_offset, int32_t size,
+                                 int64_t tags_code)
 {
     rs_store_be64(p + RS_CQ_UNIT_PHYSICAL_OFFSET_AT, physical_offset);
     rs_store_be64(p + RS_CQ_UNIT_TAGS_CODE_AT, tags_code);
@@ -47,10 +48,10 @@ static inline int rs_is_ext_address(int64_t tags_code)
     return tags_code <= RS_MAX_EXT_ADDRESS;
 }
 
-/* One row of select_messages, field by field: a struct put together on the stack and copied as a whole
- * waits for its parts. */
-static inline void rs_store_selected(uint8_t *p, int64_t position, int64_t queue_offset, int64_t tags_code,
-                                     int32_t total_size)
+/* One row of select_messages, field by field: a struct put together on the stack and copied as a
+ * whole waits for its parts. */
+static inline void rs_store_selected(uint8_t *p, int64_t position, int64_t queue_offset,
+                                     int64_t tags_code, int32_t total_size)
 {
     const int32_t reserved = 0;
     memcpy(p + offsetof(rs_selected_message, position), &position, sizeof position);
