@@ -41,12 +41,12 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     (
         *("commit_log", "consume_queue", "consume_queue_ext", "dispatch"),
-        *("index_file", "index_lookup", "index_service", "log_scan"),
+        *("index_file", "index_lookup", "index_recovery", "index_service", "log_scan"),
     ),
     ("services",),
     (
-        *("recovery", "index_recovery", "store", "store_files", "reader", "writer"),
-        *("get_message", "queries", "filter"),
+        *("recovery", "store", "store_files", "reader", "writer"),
+        *("get_message", "queries", "results", "filter", "verify", "verify_index", "verify_queues"),
         *("transaction", "consumer", "config_managers", "statistics"),
     ),
     ("arrow", "testing", "cli", "spark"),

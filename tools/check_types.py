@@ -34,9 +34,12 @@ def main() -> int:
         print(f"{ALLOWLIST.name}: {line!r} has no reason")
     stubs = sorted((ROOT / "src" / "rocketstore" / "_native").glob("*.pyi"))
     modules = [f"rocketstore._native.{path.stem}" for path in stubs]
+    # Entries that one Python needs are unused on another; that a class has a C struct of its
+    # own is of no interest to those who read the stubs.
+    options = ["--concise", "--ignore-unused-allowlist", "--ignore-disjoint-bases"]
     results = [
         run("mypy"),
-        run("mypy.stubtest", "--concise", "--allowlist", str(ALLOWLIST), *modules),
+        run("mypy.stubtest", *options, "--allowlist", str(ALLOWLIST), *modules),
     ]
     return 1 if any(results) or without_reason else 0
 

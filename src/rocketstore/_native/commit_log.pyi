@@ -1,11 +1,13 @@
 """The appender: encodes records in place into the current log segment; ``store.put`` is its method."""
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import final, overload
 
 from typing_extensions import Buffer
 
 from rocketstore.status import AppendMessageStatus, PutMessageStatus
 
+@final
 class PutMessageResult:
     """Outcome of one put (immutable). Offsets are None when nothing was appended."""
 
@@ -23,9 +25,17 @@ class PutMessageResult:
                  nbytes: int = 0, queue_offset: int | None = None, store_timestamp: int = 0,
                  msg_ids: Sequence[tuple[bytes, int]] = ()) -> None: ...
 
+@final
 class PutManyResult(Sequence[PutMessageResult]):
     """Objects are made on access; column access by ``physical_offsets`` etc. (array('q') copies)."""
 
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, index: int) -> PutMessageResult: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[PutMessageResult]: ...
+
+@final
 class Appender:
     """One per log; any number of threads may put. Callbacks run without the appender's mutex.
 

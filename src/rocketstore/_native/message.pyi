@@ -1,6 +1,7 @@
 """``Message``, ``StoredMessage``, and the functions of ``record``."""
 
 from collections.abc import Mapping
+from typing import final
 
 from typing_extensions import Buffer
 
@@ -64,6 +65,7 @@ class Message:
                  prepared_transaction_offset: int = 0,
                  properties: Mapping[str, str] | None = None) -> None: ...
 
+@final
 class StoredMessage(Message):
     """A record that lies in a buffer (usually a ``Mapping``), decoded on access; read-only.
 

@@ -1,9 +1,11 @@
 """Staged dispatch of log records into consume-queue files and index files (one owner thread)."""
 
 from collections.abc import Sequence
+from typing import final
 
 from typing_extensions import Buffer
 
+@final
 class Dispatcher:
     """Follows the log in batches. It pins the buffers it was given (``close()`` releases them).
 
