@@ -15,7 +15,11 @@ _SIZES = {"i": 4, "q": 8}
 
 def readable(buffer: Buffer) -> memoryview:
     """Return the bytes of a C-contiguous buffer."""
-    view = memoryview(buffer)
+    try:
+        view = memoryview(buffer)
+    except TypeError:
+        kind = type(buffer).__name__
+        raise TypeError(f"a bytes-like object is required, not {kind!r}") from None
     if not view.c_contiguous:
         raise BufferError("memoryview: underlying buffer is not C-contiguous")
     return view.cast("B")

@@ -356,7 +356,8 @@ class StoredMessage(Message):
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"attribute {name!r} of a stored message is not writable")
 
-    __delattr__ = __setattr__  # type: ignore[assignment]
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"attribute {name!r} of a stored message cannot be deleted")
 
     def _part(self, at: int, nbytes: int) -> bytes:
         return bytes(self._view[at : at + nbytes])
