@@ -6,6 +6,7 @@ from cpython.exc cimport PyErr_NoMemory
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 
+from rs_crc cimport rs_crc_import
 from rs_dispatch cimport (
     rs_dispatch, rs_dispatch_init, rs_dispatcher, rs_queue, rs_queue_add, rs_queue_find,
     rs_queue_hash, rs_queue_remove, rs_queue_table_free,
@@ -22,6 +23,7 @@ cdef extern from "Python.h":
     Py_buffer* PyMemoryView_GET_BUFFER(object view)
 
 rs_guard_import()
+rs_crc_import()
 
 cdef int64_t OFFSET_MAX = 0x7fffffffffffffff
 cdef int64_t INT32_LIMIT = 0x7fffffff
