@@ -61,7 +61,9 @@ def build(folder: Path, environment: dict[str, str]) -> tuple[Path, Path]:
     make = (sys.executable, "-m", "build", "-o", folder)
     run(*make, "-s", bootstrap.ROOT, quiet=True, env=environment)
     with tarfile.open(only(folder, "*.tar.gz")) as archive:
-        archive.extractall(folder / "sdist", filter="data")
+        # Python before 3.11.4 has no filters; the archive is our own.
+        filters = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        archive.extractall(folder / "sdist", **filters)
     sources = only(folder / "sdist", "rocketstore-*")
     run(*make, "-w", sources, quiet=True, env=environment)
     wheel = only(folder, "*.whl")

@@ -64,7 +64,10 @@ def geometry(name: str) -> Geometry:
 def unpack(name: str, directory: Path) -> Path:
     """Unpack the store ``name`` below ``directory``, modification times too; return its root."""
     with tarfile.open(HERE / name / "store.tar.xz", "r:xz") as archive:
-        archive.extractall(directory, filter="data")
+        # Python before 3.11.4 has no filters.
+        archive.extractall(
+            directory, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {})
+        )
     return directory / "store"
 
 
