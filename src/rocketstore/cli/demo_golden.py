@@ -19,7 +19,9 @@ from rocketstore.errors import DecodeError
 def unpack(golden: Path, directory: Path) -> Path:
     """Unpack ``store.tar.xz`` of a golden folder below ``directory``; return the store's root."""
     with tarfile.open(golden / "store.tar.xz", "r:xz") as archive:
-        archive.extractall(directory, filter="data")
+        # Python before 3.11.4 has no filters.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(directory)
     return directory / "store"
 
 
