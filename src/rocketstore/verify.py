@@ -534,7 +534,7 @@ _NOTES = {
     "newer_units": "units are newer than this look at the log",
     "newer_keys": "index entries are newer than this look at the log",
     "doubled_keys": "index entries are there more than once",
-    "odd_index_tails": "index files hold bytes behind their last entry",
+    "odd_index_tails": "index files hold bytes outside their entries, or entries of no chain",
 }
 
 

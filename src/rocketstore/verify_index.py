@@ -103,7 +103,12 @@ class EntryStream:
         """File and position of an entry."""
         return str(self.index_file.path), formats.index_file_nbytes(self.index_file.slots, number)
 
-    def _read(self, first: int, stop: int) -> Array:
+    def offset_of(self, number: int) -> int:
+        """Log offset of one entry."""
+        return int(self.read(number, number + 1)["physical_offset"][0])
+
+    def read(self, first: int, stop: int) -> Array:
+        """Entries ``first`` .. ``stop`` as they lie in the file."""
         count = max(0, stop - first)
         content = read_bytes(
             self.index_file.file,
@@ -114,7 +119,7 @@ class EntryStream:
         return np.frombuffer(content, _ENTRY)
 
     def _placed(self, first: int, stop: int) -> Array:
-        entries = self._read(first, stop)
+        entries = self.read(first, stop)
         placed = np.empty(len(entries), _PLACED)
         for name in ("physical_offset", "key_hash", "time_diff"):
             placed[name] = entries[name]
@@ -126,7 +131,7 @@ class EntryStream:
         """Offsets must not fall; when they do, the whole file is sorted so that all are judged."""
         last = -(2**63)
         for first in range(1, self.count + 1, _CHUNK_ENTRIES):
-            offsets = self._read(first, min(first + _CHUNK_ENTRIES, self.count + 1))
+            offsets = self.read(first, min(first + _CHUNK_ENTRIES, self.count + 1))
             offsets = offsets["physical_offset"].astype("i8")
             falls = np.flatnonzero(offsets < np.concatenate(([last], offsets[:-1])))
             if len(falls):
@@ -336,7 +341,7 @@ class IndexCheck:
                 (1, "begin_physical_offset"),
                 (stream.count, "end_physical_offset"),
             ):
-                wanted = file.entry(number)[1]
+                wanted = stream.offset_of(number)
                 if getattr(header, name) != wanted:
                     self._add_header(stream, name, getattr(header, name), wanted)
 
@@ -364,7 +369,7 @@ class ChainCheck:
         file = self._file
         if kernels.index_file.contradictions(file.buffer, file.slots, file.entries):
             self._locate(slots)
-        return int(np.count_nonzero(slots))
+        return int(((slots > 0) & (slots <= self._stream.header.index_count)).sum())
 
     def _slots(self) -> Array:
         content = read_bytes(
@@ -373,14 +378,11 @@ class ChainCheck:
             formats.INDEX_HEADER.nbytes,
             self._file.slots * formats.INDEX_SLOT.nbytes,
         )
-        slots = np.frombuffer(content, formats.INDEX_SLOT.dtype)["index"].astype("i4")
-        # What a reader takes for an empty slot.
-        slots[(slots < 0) | (slots > self._stream.header.index_count)] = 0
-        return slots
+        return np.frombuffer(content, formats.INDEX_SLOT.dtype)["index"].astype("i4")
 
     def _locate(self, slots: Array) -> None:
         """Compare each chain's links with those that its entries, in order, must have."""
-        entries = self._stream._read(1, self._stream.count + 1)
+        entries = self._stream.read(1, self._stream.count + 1)
         hashes = entries["key_hash"].astype("i4")
         for number in np.flatnonzero(hashes < 0).tolist():
             self._add_entry(number + 1, f"its hash {hashes[number]} is negative")
@@ -390,7 +392,7 @@ class ChainCheck:
         wanted = np.zeros(len(entries), "i4")
         wanted[order] = np.where(same, np.concatenate(([0], order[:-1] + 1)), 0)
         found = entries["previous_index"].astype("i4")
-        wrong = np.flatnonzero((found != wanted) & ~((found <= 0) & (wanted == 0)))
+        wrong = np.flatnonzero(found != wanted)
         for number in self._scope.report.shown("index-chain", wrong.tolist()):
             self._add_entry(
                 number + 1, f"its chain goes on at {found[number]} instead of {wanted[number]}"
@@ -401,9 +403,10 @@ class ChainCheck:
         heads = np.zeros(len(slots), "i4")
         heads[own] = np.arange(1, len(own) + 1)
         # An entry whose count was not written any more may head a chain already.
-        unfinished = slots == self._stream.header.index_count
-        self._scope.counts["odd_index_tails"] += int(unfinished.any())
+        unfinished = slots == self._stream.count + 1
         wrong = np.flatnonzero((slots != heads) & ~unfinished)
+        if not len(wrong):
+            self._scope.counts["odd_index_tails"] += 1
         for slot in self._scope.report.shown("index-chain", wrong.tolist()):
             position = formats.INDEX_HEADER.nbytes + slot * formats.INDEX_SLOT.nbytes
             reason = f"slot {slot} begins at entry {slots[slot]} instead of {heads[slot]}"
@@ -411,9 +414,8 @@ class ChainCheck:
 
     def _add_entry(self, number: int, what: str) -> None:
         path, position = self._stream.place(number)
-        self._scope.report.add(
-            "index-chain", path, position, self._file.entry(number)[1], f"entry {number}: {what}"
-        )
+        offset = self._stream.offset_of(number)
+        self._scope.report.add("index-chain", path, position, offset, f"entry {number}: {what}")
 
 
 def _packed(offsets: Array, hashes: Array, first: int) -> Array:

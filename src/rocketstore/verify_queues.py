@@ -26,6 +26,7 @@ _CHUNK_UNITS = 65536
 _GATHER_COUNT = 1 << 19
 #: A batch with longer records than this on average has its topics read one by one.
 _WHOLE_READ_NBYTES = 16 * 1024
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
 _BATCH_QUEUE_DIR = "batchconsumequeue"
 
@@ -364,12 +365,74 @@ def _is_written(units: Array) -> Array:
     return (units["physical_offset"] != 0) | (units["size"] != 0) | (units["tags_code"] != 0)
 
 
-class _Numbers(dict[bytes, int]):
-    """Numbers texts in order of appearance."""
+class TopicNumbers:
+    """Numbers topics in order of appearance, for a whole batch of records at a time.
 
-    def __missing__(self, text: bytes) -> int:
-        number = self[text] = len(self)
+    A topic that is known is found by a hash of its bytes, and compared; whatever is not found so
+    goes through a dict.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[bytes] = []
+        self._numbers: dict[bytes, int] = {}
+        self._hashes = np.empty(0, "u8")
+        self._by_hash = np.empty(0, "i8")
+        self._texts = np.zeros((0, 0), "u1")
+        self._lengths = np.empty(0, "i8")
+
+    def number(self, name: bytes) -> int:
+        """Number of one topic."""
+        number = self._numbers.setdefault(name, len(self.names))
+        if number == len(self.names):
+            self.names.append(name)
         return number
+
+    def of(self, content: bytes, starts: Array, lengths: Array) -> Array:
+        """Numbers of the topics that lie at ``starts`` of ``content``."""
+        texts = _gather(content, starts, lengths)
+        numbers = self._known(texts, lengths)
+        unknown = np.flatnonzero(numbers < 0)
+        for row in unknown.tolist():
+            start = int(starts[row])
+            numbers[row] = self.number(content[start : start + int(lengths[row])])
+        if len(self.names) > len(self._hashes):
+            self._learn()
+        return numbers
+
+    def _known(self, texts: Array, lengths: Array) -> Array:
+        if not len(self._hashes):
+            return np.full(len(texts), -1, "i8")
+        place = np.searchsorted(self._hashes, _hashes_of(texts, lengths))
+        numbers = self._by_hash[np.minimum(place, len(self._hashes) - 1)]
+        width = min(texts.shape[1], self._texts.shape[1])
+        same = (self._texts[numbers, :width] == texts[:, :width]).all(axis=1)
+        return np.where(same & (self._lengths[numbers] == lengths), numbers, -1)
+
+    def _learn(self) -> None:
+        self._lengths = np.array([len(name) for name in self.names], "i8")
+        starts = np.concatenate(([0], np.cumsum(self._lengths)[:-1]))
+        self._texts = _gather(b"".join(self.names), starts, self._lengths)
+        hashes = _hashes_of(self._texts, self._lengths)
+        self._by_hash = np.argsort(hashes, kind="stable")
+        self._hashes = hashes[self._by_hash]
+
+
+def _gather(content: bytes, starts: Array, lengths: Array) -> Array:
+    """The texts as rows of bytes, padded with zeros to a multiple of 8."""
+    width = -(-int(lengths.max()) // 8) * 8
+    column = np.arange(width)
+    data = np.frombuffer(content, "u1")
+    places = np.minimum(starts[:, None] + column, len(data) - 1)
+    return np.where(column < lengths[:, None], data[places], np.uint8(0))
+
+
+def _hashes_of(texts: Array, lengths: Array) -> Array:
+    hashes = lengths.astype("u8")
+    for word in np.ascontiguousarray(texts).view("u8").T:
+        mixed = (hashes ^ word) * _MULTIPLIER
+        # Padding must not count: how much there is depends on the batch.
+        hashes = np.where(word != 0, mixed ^ (mixed >> np.uint64(32)), hashes)
+    return hashes
 
 
 class QueuesCheck:
@@ -381,7 +444,7 @@ class QueuesCheck:
         self._scope = scope
         self._queues = queues
         self._dispatched_offset = dispatched_offset
-        self._topics = _Numbers()
+        self._topics = TopicNumbers()
         self._checks: dict[tuple[bytes, int], QueueCheck] = {}
         self._gathered: list[tuple[Array, ...]] = []
         self._gathered_count = 0
@@ -408,48 +471,44 @@ class QueuesCheck:
         )
         status = columns["status"]
         queued &= (status == RecordStatus.OK) | (status == RecordStatus.NUL_PROPERTIES)
-        columns = columns[queued]
-        if not len(columns):
+        if not queued.any():
             return
-        topics = self._topic_numbers(batch, columns)
+        topics = self._topic_numbers(batch, queued)
         if self._batch_topics:
-            names = [topic for topic in self._topics if topic in self._batch_topics]
-            plain = ~np.isin(topics, [self._topics[name] for name in names])
+            plain = ~np.isin(topics, [self._topics.number(name) for name in self._batch_topics])
             self._scope.counts["batch_topics"] += int((~plain).sum())
-            topics, columns = topics[plain], columns[plain]
+            queued[queued] = plain
+            topics = topics[plain]
         self._gathered.append(
             (
-                (topics << 31) | columns["queue_id"],
+                (topics << 31) | columns["queue_id"][queued],
                 *(
-                    columns[name].copy()
+                    columns[name][queued]
                     for name in ("queue_offset", "physical_offset", "total_size", "tags_code")
                 ),
             )
         )
-        self._gathered_count += len(columns)
+        self._gathered_count += len(topics)
         if self._gathered_count >= _GATHER_COUNT:
             self._hand_out()
 
-    def _topic_numbers(self, batch: RecordBatch, columns: Array) -> Array:
-        starts = (columns["position"].astype("i8") + columns["topic_at"]).tolist()
-        lengths = columns["topic_nbytes"].tolist()
+    def _topic_numbers(self, batch: RecordBatch, queued: Array) -> Array:
+        columns = batch.columns
+        starts = (columns["position"].astype("i8") + columns["topic_at"])[queued]
+        lengths = columns["topic_nbytes"][queued].astype("i8")
         last = batch.last()
         first = batch.row(0)["position"]
         nbytes = last["position"] + last["total_size"] - first
         file = batch.window.file
-        number_of = self._topics.__getitem__
         if nbytes <= batch.count * _WHOLE_READ_NBYTES:
-            content = read_bytes(file, file.root, first, nbytes)
-            numbers = [
-                number_of(content[start - first : start - first + length])
-                for start, length in zip(starts, lengths, strict=True)
-            ]
-        else:
-            numbers = [
-                number_of(read_bytes(file, file.root, start, length))
-                for start, length in zip(starts, lengths, strict=True)
-            ]
-        return np.array(numbers, "i8")
+            return self._topics.of(
+                read_bytes(file, file.root, first, nbytes), starts - first, lengths
+            )
+        names = (
+            read_bytes(file, file.root, start, length)
+            for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)
+        )
+        return np.array([self._topics.number(name) for name in names], "i8")
 
     def _hand_out(self) -> None:
         if not self._gathered:
@@ -459,7 +518,7 @@ class QueuesCheck:
         order = np.argsort(columns[0], kind="stable")
         keys, indexes, offsets, sizes, codes = (column[order] for column in columns)
         edges = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), len(keys)]
-        topics = list(self._topics)
+        topics = self._topics.names
         for start, stop in itertools.pairwise(edges):
             if start == stop:
                 continue
