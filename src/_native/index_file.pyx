@@ -2,6 +2,7 @@
 
 from cpython.buffer cimport PyBuffer_Release
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memset
 
@@ -355,7 +356,7 @@ def lookup(
 # --- Check and rebuild ------------------------------------------------------------------------
 
 def check_entries(buffer, int64_t slots, int64_t entries, int64_t log_end, /):
-    """Count the good leading entries; ``BAD_ENTRY`` when one, or the header, is not."""
+    """Count the good leading entries; ``BAD_ENTRY`` when anything is not good."""
     cdef Py_buffer view
     cdef rs_check_work check
     cdef int status
@@ -364,8 +365,13 @@ def check_entries(buffer, int64_t slots, int64_t entries, int64_t log_end, /):
         place(&check.index, &view, slots, entries)
         check.log_end = log_end
         check.good = 0
+        check.linked = True
+        check.heads = <int32_t*>PyMem_RawCalloc(<size_t>slots, sizeof(int32_t))
+        if check.heads == NULL:
+            raise MemoryError(f"no memory for {slots} slots")
         with nogil:
             status = rs_guarded(rs_check_all, &check)
+        PyMem_RawFree(check.heads)
     finally:
         PyBuffer_Release(&view)
     return check.good, status

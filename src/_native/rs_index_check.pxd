@@ -25,44 +25,85 @@ cdef enum:
     RS_ZERO_BLOCK_ENTRIES = 16
     RS_ZERO_BLOCK_NBYTES = RS_ZERO_BLOCK_ENTRIES * RS_INDEX_ENTRY_NBYTES
 
+
+cdef inline int32_t rs_hash_at(const rs_index* index, int32_t number) noexcept nogil:
+    return rs_load_be32(rs_index_entry_at(index, number) + RS_INDEX_ENTRY_KEY_HASH_AT)
+
+
+cdef inline int64_t rs_offset_at(const rs_index* index, int32_t number) noexcept nogil:
+    return rs_load_be64(rs_index_entry_at(index, number) + RS_INDEX_ENTRY_PHYSICAL_OFFSET_AT)
+
+
 cdef struct rs_check_work:
     rs_index index
     int64_t log_end
+    int32_t* heads # one zero for each slot; what the slots should hold comes to stand here
     int32_t good
+    bint linked
+
+
+cdef inline bint rs_follows(
+    const rs_check_work* check, const uint8_t* entry, int32_t number, int64_t last_offset
+) noexcept nogil:
+    """Whether an entry can stand behind the one before it."""
+    cdef int64_t offset = rs_load_be64(entry + RS_INDEX_ENTRY_PHYSICAL_OFFSET_AT)
+    cdef int32_t previous = rs_load_be32(entry + RS_INDEX_ENTRY_PREVIOUS_INDEX_AT)
+    return (
+        rs_load_be32(entry + RS_INDEX_ENTRY_KEY_HASH_AT) >= 0
+        and last_offset <= offset < check.log_end
+        and rs_load_be32(entry + RS_INDEX_ENTRY_TIME_DIFF_AT) >= 0
+        and 0 <= previous < number
+    )
+
+
+cdef inline void rs_check_link(
+    rs_check_work* check, const rs_index* index, const uint8_t* entry, int32_t number
+) noexcept nogil:
+    """Link the entry as a put would; its own link must be the same."""
+    cdef int32_t* head = &check.heads[
+        rs_index_slot(index, rs_load_be32(entry + RS_INDEX_ENTRY_KEY_HASH_AT))
+    ]
+    check.linked &= rs_load_be32(entry + RS_INDEX_ENTRY_PREVIOUS_INDEX_AT) == head[0]
+    head[0] = number
+
+
+cdef inline bint rs_slots_hold(const rs_index* index, const int32_t* heads) noexcept nogil:
+    cdef int32_t differences = 0
+    cdef uint32_t slot
+    for slot in range(index.slots):
+        differences |= heads[slot] ^ rs_load_be32(rs_index_slot_at(index, slot))
+    return differences == 0
 
 
 cdef inline int rs_check_all(void* argument) noexcept nogil:
+    """Slots are checked too: behind a kill they may lead past the count, where the next puts would
+    take them for empty and lose what hangs on them."""
     cdef rs_check_work* check = <rs_check_work*>argument
     cdef rs_index index = check.index
     cdef const uint8_t* entry
-    cdef int32_t number, stop, previous
-    cdef int64_t offset, last_offset = 0
+    cdef int32_t number, stop
+    cdef int64_t last_offset = 0
     rs_index_load_header(&index)
     stop = index.count if index.count < index.entries else index.entries
     for number in range(1, stop):
         entry = rs_index_entry_at(&index, number)
-        offset = rs_load_be64(entry + RS_INDEX_ENTRY_PHYSICAL_OFFSET_AT)
-        previous = rs_load_be32(entry + RS_INDEX_ENTRY_PREVIOUS_INDEX_AT)
-        if (
-            rs_load_be32(entry + RS_INDEX_ENTRY_KEY_HASH_AT) < 0
-            or offset < last_offset
-            or offset >= check.log_end
-            or rs_load_be32(entry + RS_INDEX_ENTRY_TIME_DIFF_AT) < 0
-            or previous < 0
-            or previous >= number
-        ):
+        if stop - number > RS_INDEX_AHEAD:
+            RS_PREFETCH_WRITE(
+                &check.heads[rs_index_slot(&index, rs_hash_at(&index, number + RS_INDEX_AHEAD))]
+            )
+        if not rs_follows(check, entry, number, last_offset):
             return RS_BAD_ENTRY
+        rs_check_link(check, &index, entry, number)
         check.good = number
-        last_offset = offset
-    if index.count > index.entries:
+        last_offset = rs_load_be64(entry + RS_INDEX_ENTRY_PHYSICAL_OFFSET_AT)
+    if index.count > index.entries or not check.linked:
         return RS_BAD_ENTRY
     if check.good > 0 and (
-        index.begin_physical_offset
-        != rs_load_be64(rs_index_entry_at(&index, 1) + RS_INDEX_ENTRY_PHYSICAL_OFFSET_AT)
+        index.begin_physical_offset != rs_offset_at(&index, 1)
         or index.end_physical_offset != last_offset
     ):
         return RS_BAD_ENTRY
-    return RS_OK
+    return RS_OK if rs_slots_hold(&index, check.heads) else RS_BAD_ENTRY
 
 
 cdef inline bint rs_is_zero(const uint8_t* p, Py_ssize_t nbytes) noexcept nogil:
@@ -96,10 +137,6 @@ cdef struct rs_rebuild_work:
     int32_t bad
 
 
-cdef inline int32_t rs_hash_at(const rs_index* index, int32_t number) noexcept nogil:
-    return rs_load_be32(rs_index_entry_at(index, number) + RS_INDEX_ENTRY_KEY_HASH_AT)
-
-
 cdef inline uint8_t* rs_slot_of_entry(const rs_index* index, int32_t number) noexcept nogil:
     return rs_index_slot_at(index, rs_index_slot(index, rs_hash_at(index, number)))
 
@@ -117,10 +154,6 @@ cdef inline void rs_link_again(rs_index* index, int32_t keep) noexcept nogil:
         index.hash_slot_count += previous == 0
         rs_store_be32(rs_index_entry_at(index, number) + RS_INDEX_ENTRY_PREVIOUS_INDEX_AT, previous)
         rs_store_be32(slot_at, number)
-
-
-cdef inline int64_t rs_offset_at(const rs_index* index, int32_t number) noexcept nogil:
-    return rs_load_be64(rs_index_entry_at(index, number) + RS_INDEX_ENTRY_PHYSICAL_OFFSET_AT)
 
 
 cdef inline int rs_rebuild_all(void* argument) noexcept nogil:

@@ -87,8 +87,9 @@ def test_a_count_below_one_is_an_empty_file(count: int) -> None:
     set_count(file, count)
     assert answers(file) == ([], KernelStatus.OK)
     assert both("index_file", "read_header", file)[5] == 1
-    good = both("index_file", "check_entries", file, SLOTS, ENTRIES, FOREVER)
-    assert good == (0, KernelStatus.OK)
+    # Its slots say that something was there.
+    checked = both("index_file", "check_entries", file, SLOTS, ENTRIES, FOREVER)
+    assert checked == (0, KernelStatus.BAD_ENTRY)
 
 
 @pytest.mark.parametrize("count", [ENTRIES + 1, 2**31 - 1])
@@ -116,6 +117,32 @@ def test_a_slot_beyond_the_count_is_empty(value: int) -> None:
     set_slot(file, value)
     assert answers(file) == ([], KernelStatus.OK)
     assert both("index_file", "contradictions", file, SLOTS, ENTRIES) > 0
+    checked = both("index_file", "check_entries", file, SLOTS, ENTRIES, FOREVER)
+    assert checked == (5, KernelStatus.BAD_ENTRY)
+
+
+@pytest.mark.parametrize("lost", ["header", "slots"])
+def test_what_a_kill_or_a_power_cut_leaves_is_seen_and_mended(lost: str) -> None:
+    """The header lags behind the slots after a kill in mid-batch, the slots may after a power cut.
+
+    Each entry by itself is good then; but the next puts would take a slot beyond the count for
+    empty, and every older key of its chain would be lost.
+    """
+    before, after = chain_of(5), chain_of(9)
+    file = bytearray(after)
+    start = formats.INDEX_HEADER.nbytes
+    end = formats.index_file_nbytes(SLOTS, 0)
+    if lost == "header":
+        file[:start] = before[:start]
+    else:
+        file[start:end] = before[start:end]
+    kept, expected = (5, before) if lost == "header" else (9, after)
+    checked = both("index_file", "check_entries", file, SLOTS, ENTRIES, FOREVER)
+    assert checked == (kept, KernelStatus.BAD_ENTRY)
+    both("index_file", "rebuild", file, SLOTS, ENTRIES, kept, (STORED + 1, STORED + kept))
+    assert file == expected
+    checked = both("index_file", "check_entries", file, SLOTS, ENTRIES, FOREVER)
+    assert checked == (kept, KernelStatus.OK)
 
 
 @pytest.mark.parametrize("previous", [-1, -(2**31)])

@@ -81,9 +81,12 @@ def lookup(
 
 def check_entries(buffer: Buffer, slots: int, entries: int, log_end: int, /) -> tuple[int, int]:
     """Validate entries 1..count-1 (offset in [0, log_end), non-decreasing, hash >= 0, diff >= 0,
-    previous < own number) and the header (count <= entries, offsets of entry 1 and the last).
-    Returns (number of good leading entries, status OK | BAD_ENTRY | FAULT). Slots are not looked
-    at."""
+    previous < own number), the header (count <= entries, offsets of entry 1 and the last) and the
+    links: every slot and previous number is what putting the entries in order gives, since behind
+    a kill or a power cut slots may lead past the count or lag, and puts would lose what hangs on
+    them. Returns (number of good leading entries, status OK | BAD_ENTRY | FAULT); BAD_ENTRY with
+    all entries good means that ``rebuild`` with that count mends the file. Takes memory for the
+    slots for the time of the call."""
 
 def rebuild(
     buffer: Buffer, slots: int, entries: int, count: int, store_timestamps: tuple[int, int], /

@@ -311,11 +311,12 @@ def lookup(
 
 
 def check_entries(buffer: Buffer, slots: int, entries: int, log_end: int, /) -> tuple[int, int]:
-    """Count the good leading entries; ``BAD_ENTRY`` when one, or the header, is not."""
+    """Count the good leading entries; ``BAD_ENTRY`` when anything is not good."""
     file = _IndexFile(readable(buffer), slots, entries)
     check_int64(log_end)
     header = file.header
-    last_offset = 0
+    last_offset, linked = 0, True
+    heads = [0] * slots
     for number in range(1, min(header.index_count, entries)):
         entry = file.entry(number)
         good = (
@@ -327,12 +328,18 @@ def check_entries(buffer: Buffer, slots: int, entries: int, log_end: int, /) -> 
         if not good:
             return number - 1, KernelStatus.BAD_ENTRY
         last_offset = entry.physical_offset
+        slot = entry.key_hash % slots
+        linked = linked and entry.previous_index == heads[slot]
+        heads[slot] = number
     good_entries = min(header.index_count, entries) - 1
-    agrees = header.index_count <= entries and (
-        good_entries == 0
-        or (header.begin_physical_offset, header.end_physical_offset)
-        == (file.entry(1).physical_offset, last_offset)
+    agrees = (
+        header.index_count <= entries
+        and linked
+        and heads == [file.slot(slot) for slot in range(slots)]
     )
+    if good_entries > 0:
+        offsets = file.entry(1).physical_offset, last_offset
+        agrees &= offsets == (header.begin_physical_offset, header.end_physical_offset)
     return good_entries, KernelStatus.OK if agrees else KernelStatus.BAD_ENTRY
 
 
