@@ -52,9 +52,7 @@ class CommitLog:
         self.queue = queue
         self.record_flags = record_flags
         self._end_offset = end_offset
-        #: Offset of the first record; differs from the first file's start after a slave's
-        #: take-over.
-        self.first_record_offset: int | None = None
+        self._recent: LogWindow | None = None
 
     @property
     def segment_size(self) -> int:
@@ -74,22 +72,29 @@ class CommitLog:
     def move_end(self, offset: int) -> None:
         """Set the end of what is shown."""
         self._end_offset = offset
+        self._recent = None
 
     def window(self, offset: int, stop_offset: int | None = None) -> LogWindow | None:
-        """Return the segment that holds ``offset``, readable up to ``stop_offset`` (default: the
-        end)."""
+        """Return the segment that holds ``offset``, readable up to ``stop_offset``.
+
+        The default is the log's end now, or any earlier end that lies behind ``offset``.
+        """
+        recent = self._recent
+        if stop_offset is None and recent is not None:
+            position = offset - recent.base_offset
+            if 0 <= position < recent.stop:
+                return recent
         file = self.queue.find_mapped_file_by_offset(offset)
         if file is None:
             return None
         stop = self.max_offset if stop_offset is None else stop_offset
         base = file.file_from_offset
-        return LogWindow(
-            file,
-            file.view,
-            base,
-            base + self.queue.file_size,
-            max(0, min(stop - base, file.file_size)),
-        )
+        segment_end = base + self.queue.file_size
+        stop = max(0, min(stop - base, file.file_size))
+        window = LogWindow(file, file.view, base, segment_end, stop)
+        if stop_offset is None:
+            self._recent = window
+        return window
 
     def roll_next_file(self, offset: int) -> int:
         """Offset of the segment behind the one that holds ``offset``."""
@@ -160,6 +165,7 @@ class CommitLog:
 
     def close(self) -> None:
         """Close all segments; messages in use stay valid."""
+        self._recent = None
         self.queue.close()
 
 

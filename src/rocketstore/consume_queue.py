@@ -108,14 +108,18 @@ class ConsumeQueue:
 
         ``None`` when ``index`` lies outside the queue or its file is gone.
         """
-        if index < 0 or index >= self.max_index:
+        end = self.max_index
+        if not 0 <= index < end:
             return None
+        size = self.queue.file_size
         offset = index * UNIT_NBYTES
-        start = offset - offset % self.queue.file_size
-        file = self._overlay.get(start) or self.queue.find_mapped_file_by_offset(offset)
+        position = offset % size
+        file = self._overlay.get(offset - position) if self._overlay else None
         if file is None:
-            return None
-        return file.mapping, offset - file.file_from_offset, self._readable(file)
+            file = self.queue.find_mapped_file_by_offset(offset)
+            if file is None:
+                return None
+        return file.mapping, position, min(end * UNIT_NBYTES - offset + position, size)
 
     def unit(self, index: int) -> tuple[int, int, int] | None:
         """Return (physical offset, size, tags code) of one unit; ``None`` for a filler or no

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
@@ -181,7 +182,7 @@ class CommitLogDispatcher:
         handle = self.kernel.set_queue(
             queue.topic_bytes, queue.queue_id, mapping, first, next_index, max_physical_offset
         )
-        queue.follow(lambda: self.kernel.next_index(handle))
+        queue.follow(functools.partial(self.kernel.next_index, handle))
         return int(handle)
 
     def _start_queue(self, queue: ConsumeQueue, queue_offset: int) -> None:

@@ -14,8 +14,10 @@ from rocketstore.status import GetMessageStatus, KernelStatus, RecordStatus
 if TYPE_CHECKING:
     from rocketstore.filter import MessageFilter
 
-_ROW = formats.SELECTED_MESSAGE
+_ROW_NBYTES = formats.SELECTED_MESSAGE.nbytes
 _UNIT = formats.CONSUME_QUEUE_UNIT.struct
+#: Messages one kernel call selects at the most.
+_MAX_ROOM = 1024
 
 
 class BatchLimits(NamedTuple):
@@ -97,7 +99,7 @@ class Selection:
         self._nbytes = 0
         self._reason = GetMessageStatus.NO_MATCHED_MESSAGE
         room = min(max_count, max(limits.memory_count, limits.disk_count))
-        self._out = bytearray(max(1, min(room, 1024)) * _ROW.nbytes)
+        self._room = max(1, min(room, _MAX_ROOM))
 
     def run(self, offset: int) -> tuple[GetMessageStatus, int]:
         """Collect messages from queue offset ``offset``; return status and next offset.
@@ -145,6 +147,7 @@ class Selection:
     ) -> tuple[int, bool]:
         """Follow units into one segment; return the position reached and whether to go on."""
         limits, queue = self._limits, self._queue
+        out = bytearray(self._room * _ROW_NBYTES)
         reached, rows, nbytes, status, reason = kernels.consume_queue.select_messages(
             units, position, stop, index,
             window.buffer, window.stop, window.base_offset, window.segment_end,
@@ -152,10 +155,10 @@ class Selection:
             min(self._max_count, limits.memory_count), limits.memory_nbytes,
             self._log.max_offset - limits.memory_window_nbytes,
             min(self._max_count, limits.disk_count), limits.disk_nbytes,
-            self._nbytes, len(self.messages), self._log.record_flags, self._out,
+            self._nbytes, len(self.messages), self._log.record_flags, out,
         )  # fmt: skip
         if rows:
-            self.messages.add(window, bytes(self._out[: rows * _ROW.nbytes]))
+            self.messages.add(window, out, rows)
             self._nbytes += nbytes
         elif reason:
             self._reason = GetMessageStatus(reason)

@@ -282,12 +282,11 @@ def choose_geometry(
     by_nbytes: dict[int, tuple[int, int]] = {}
     doubts: list[str] = []
     for nbytes in lengths:
-        files = [path for path, size in paths if size == nbytes]
         known = [p for p in (*hints, default) if formats.index_file_nbytes(*p) == nbytes]
-        if given is not None and known and known[0] == given:
-            by_nbytes[nbytes] = given
+        if known:
+            by_nbytes[nbytes] = known[0]
             continue
-        pair = _explaining_pair(files, nbytes, known, root, doubts)
+        pair = _explaining_pair([p for p, n in paths if n == nbytes], nbytes, root, doubts)
         if pair is not None:
             by_nbytes[nbytes] = pair
     newest = [by_nbytes[size] for _, size in paths if size in by_nbytes]
@@ -296,18 +295,18 @@ def choose_geometry(
 
 
 def _explaining_pair(
-    paths: list[Path], nbytes: int, known: list[tuple[int, int]], root: Path, doubts: list[str]
+    paths: list[Path], nbytes: int, root: Path, doubts: list[str]
 ) -> tuple[int, int] | None:
     """Return the pair that explains the files of one length best; ``None`` when they say
     nothing."""
     files = [MappedFile(path, 0, nbytes, root) for path in paths]
     try:
-        candidates = dict.fromkeys(known)
+        candidates: dict[tuple[int, int], None] = {}
         for file in files:
             candidates.update(dict.fromkeys(detect_geometry(file.mapping, nbytes)))
         holding = [f for f in files if kernels.index_file.read_header(f.mapping)[5] > 1]
         if not holding:
-            return known[0] if known else None
+            return None
         scores = {
             pair: sum(kernels.index_file.contradictions(f.mapping, *pair) for f in holding)
             for pair in candidates

@@ -21,18 +21,17 @@ class MessageList(Sequence[StoredMessage]):
     __slots__ = ("_count", "_parts")
 
     def __init__(self) -> None:
-        self._parts: list[tuple[LogWindow, bytes]] = []
+        self._parts: list[tuple[LogWindow, bytearray, int]] = []
         self._count = 0
 
-    def add(self, window: LogWindow, rows: bytes) -> None:
-        """Append rows of ``formats.SELECTED_MESSAGE`` whose records lie in ``window``."""
-        self._parts.append((window, rows))
-        self._count += len(rows) // _ROW.nbytes
+    def add(self, window: LogWindow, rows: bytearray, count: int) -> None:
+        """Append ``count`` rows of ``formats.SELECTED_MESSAGE`` whose records lie in ``window``."""
+        self._parts.append((window, rows, count))
+        self._count += count
 
     def drop_last(self) -> None:
-        """Take back the last message added (the last part then holds just that one)."""
-        _, rows = self._parts.pop()
-        self._count -= len(rows) // _ROW.nbytes
+        """Take back the last part."""
+        self._count -= self._parts.pop()[2]
 
     def __len__(self) -> int:
         return self._count
@@ -48,8 +47,7 @@ class MessageList(Sequence[StoredMessage]):
             index += self._count
         if not 0 <= index < self._count:
             raise IndexError("message index out of range")
-        for window, rows in self._parts:
-            count = len(rows) // _ROW.nbytes
+        for window, rows, count in self._parts:
             if index < count:
                 position = _ROW.struct.unpack_from(rows, index * _ROW.nbytes)[0]
                 return StoredMessage(

@@ -425,9 +425,13 @@ class DefaultMessageStore:
         CorruptMessageError
             When the first message to return is damaged.
         """
-        _check_int("queue_id", queue_id)
-        _check_int("offset", offset)
-        _check_int("max_count", max_count)
+        if not (type(queue_id) is int and type(offset) is int and type(max_count) is int):
+            for name, value in (
+                ("queue_id", queue_id),
+                ("offset", offset),
+                ("max_count", max_count),
+            ):
+                _check_int(name, value)
         return self._use().get_message(topic, queue_id, offset, max_count, filter)
 
     def query_message(
