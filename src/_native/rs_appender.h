@@ -235,29 +235,112 @@ static inline int rs_is_populated(const rs_append_call *call)
     return a->position + rs_call_nbytes(call) + RS_BLANK_NBYTES <= a->populated;
 }
 
-/* Replace the segment (NULL: none) under the mutex; returns the former view. */
-static inline void *rs_appender_attach(rs_appender *a, void *view, uint8_t *buffer,
-                                       int64_t base_offset, int64_t position, int64_t frontier)
-{
-    void *former = a->view;
-    a->view = view;
-    a->buffer = buffer;
-    a->generation++;
-    if (buffer != NULL) {
-        rs_store_release64(&a->base_offset, base_offset);
-        a->frontier = frontier;
-        a->populated = 0;
-        rs_publish(a, position);
-    }
-    return former;
-}
-
 static inline int rs_append_blocking(rs_append_call *call)
 {
     rs_mutex_lock(&call->appender->mutex);
     const int result = rs_append_run(call);
     rs_mutex_unlock(&call->appender->mutex);
     return result;
+}
+
+/* --- What is set and asked from outside; each takes the mutex itself. --- */
+
+/* Replace the segment (NULL: none); returns the former view. Without `locks` where no other thread
+ * exists any more that could hold the mutex. */
+static inline void *rs_appender_replace(rs_appender *a, void *view, uint8_t *buffer,
+                                        int64_t base_offset, int64_t position, int64_t frontier,
+                                        int32_t stop, int locks)
+{
+    if (locks) {
+        rs_mutex_lock(&a->mutex);
+    }
+    void *former = view; /* stays with the caller when it is not wanted any more */
+    if (buffer == NULL || a->stop == 0) {
+        former = a->view;
+        a->view = view;
+        a->buffer = buffer;
+        a->generation++;
+    }
+    if (former != view && buffer != NULL) {
+        rs_store_release64(&a->base_offset, base_offset);
+        a->frontier = frontier;
+        a->populated = 0;
+        rs_publish(a, position);
+    }
+    a->stop |= stop;
+    if (locks) {
+        rs_mutex_unlock(&a->mutex);
+    }
+    return former;
+}
+
+/* Raise a limit of the segment at `base_offset` (negative: of whichever there is). */
+static inline void rs_appender_raise(rs_appender *a, int64_t *limit, int64_t position,
+                                     int64_t base_offset)
+{
+    rs_mutex_lock(&a->mutex);
+    if ((base_offset < 0 || base_offset == a->base_offset) && position > *limit) {
+        *limit = position;
+        a->generation += limit == &a->frontier;
+    }
+    rs_mutex_unlock(&a->mutex);
+}
+
+static inline int64_t rs_appender_next_offset(rs_appender *a, const uint8_t *topic, int32_t n,
+                                              int32_t queue_id)
+{
+    const uint64_t hash = rs_topic_queue_hash(rs_topic_hash(&a->queues, topic, n), queue_id);
+    rs_mutex_lock(&a->mutex);
+    const rs_topic_entry *entry = rs_topic_find(&a->queues, hash, topic, n, queue_id);
+    const int64_t offset = entry == NULL ? 0 : entry->next_offset;
+    rs_mutex_unlock(&a->mutex);
+    return offset;
+}
+
+/* 0, or -1 without memory. */
+static inline int rs_appender_set_next_offset(rs_appender *a, const uint8_t *topic, int32_t n,
+                                              int32_t queue_id, int64_t offset)
+{
+    const uint64_t hash = rs_topic_queue_hash(rs_topic_hash(&a->queues, topic, n), queue_id);
+    rs_mutex_lock(&a->mutex);
+    rs_topic_entry *entry = rs_topic_put(&a->queues, hash, topic, n, queue_id);
+    if (entry != NULL) {
+        entry->next_offset = offset;
+    }
+    rs_mutex_unlock(&a->mutex);
+    return entry == NULL ? -1 : 0;
+}
+
+static inline void rs_appender_remove_queue(rs_appender *a, const uint8_t *topic, int32_t n,
+                                            int32_t queue_id)
+{
+    const uint64_t hash = rs_topic_queue_hash(rs_topic_hash(&a->queues, topic, n), queue_id);
+    rs_mutex_lock(&a->mutex);
+    a->last_entry = NULL;
+    rs_topic_remove(&a->queues, hash, topic, n, queue_id);
+    rs_mutex_unlock(&a->mutex);
+}
+
+static inline void rs_appender_refuse(rs_appender *a, int32_t status)
+{
+    rs_mutex_lock(&a->mutex);
+    a->refusal = status;
+    rs_mutex_unlock(&a->mutex);
+}
+
+static inline void rs_appender_stop(rs_appender *a, int32_t stop)
+{
+    rs_mutex_lock(&a->mutex);
+    a->stop |= stop;
+    rs_mutex_unlock(&a->mutex);
+}
+
+static inline int64_t rs_appender_generation(rs_appender *a)
+{
+    rs_mutex_lock(&a->mutex);
+    const int64_t generation = a->generation;
+    rs_mutex_unlock(&a->mutex);
+    return generation;
 }
 
 #endif

@@ -20,25 +20,16 @@ cdef extern from "rs_appender.h" nogil:
     int rs_mutex_init(rs_mutex *m)
     void rs_mutex_destroy(rs_mutex *m)
     bint rs_mutex_try(rs_mutex *m)
-    void rs_mutex_lock(rs_mutex *m)
     void rs_mutex_unlock(rs_mutex *m)
     int64_t rs_load_acquire64(const int64_t *p)
 
     ctypedef struct rs_topic_entry:
-        int64_t next_offset
+        pass
     ctypedef struct rs_topic_table:
         pass
     uint64_t rs_topic_hash(const rs_topic_table *table, const uint8_t *topic, int32_t n)
-    uint64_t rs_topic_queue_hash(uint64_t topic_hash, int32_t queue_id)
     int rs_topic_table_init(rs_topic_table *table, uint64_t seed)
     void rs_topic_table_free(rs_topic_table *table)
-    rs_topic_entry *rs_topic_find(const rs_topic_table *table, uint64_t hash, const uint8_t *topic,
-                                  int32_t topic_nbytes, int32_t queue_id)
-    rs_topic_entry *rs_topic_put(rs_topic_table *table, uint64_t hash, const uint8_t *topic,
-                                 int32_t topic_nbytes, int32_t queue_id)
-    void rs_topic_remove(rs_topic_table *table, uint64_t hash, const uint8_t *topic,
-                         int32_t topic_nbytes, int32_t queue_id)
-
     ctypedef struct rs_put_record:
         rs_record_fields fields
         int64_t nbytes
@@ -86,5 +77,15 @@ cdef extern from "rs_appender.h" nogil:
     bint rs_is_populated(const rs_append_call *call)
     int rs_append_run(rs_append_call *call)
     int rs_append_blocking(rs_append_call *call)
-    void *rs_appender_attach(rs_appender *a, void *view, uint8_t *buffer, int64_t base_offset,
-                             int64_t position, int64_t frontier)
+    void *rs_appender_replace(rs_appender *a, void *view, uint8_t *buffer, int64_t base_offset,
+                              int64_t position, int64_t frontier, int32_t stop, bint locks)
+    void rs_appender_raise(rs_appender *a, int64_t *limit, int64_t position, int64_t base_offset)
+    int64_t rs_appender_next_offset(rs_appender *a, const uint8_t *topic, int32_t n,
+                                    int32_t queue_id)
+    int rs_appender_set_next_offset(rs_appender *a, const uint8_t *topic, int32_t n,
+                                    int32_t queue_id, int64_t offset)
+    void rs_appender_remove_queue(rs_appender *a, const uint8_t *topic, int32_t n,
+                                  int32_t queue_id)
+    void rs_appender_refuse(rs_appender *a, int32_t status)
+    void rs_appender_stop(rs_appender *a, int32_t stop)
+    int64_t rs_appender_generation(rs_appender *a)

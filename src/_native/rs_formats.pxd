@@ -124,6 +124,7 @@ cdef extern from "rs_formats.h" nogil:
     const char *RS_PROPERTY_TIMER_DELIVER_MS
     const char *RS_PROPERTY_TIMER_DELAY_SEC
     const char *RS_PROPERTY_TIMER_DELAY_MS
+    const char *RS_PROPERTY_TIMER_OUT_MS
     const char *RS_TOPIC_TIMER
     const char *RS_TOPIC_RETRY_PREFIX
     const char *RS_TOPIC_LMQ_PREFIX

@@ -1,41 +1,11 @@
 """The appender: encodes records in place into the current log segment; ``store.put`` is its method."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import final, overload
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-from typing_extensions import Buffer
+from rocketstore._native.put_result import PutManyResult as PutManyResult
+from rocketstore._native.put_result import PutMessageResult as PutMessageResult
 
-from rocketstore.status import AppendMessageStatus, PutMessageStatus
-
-@final
-class PutMessageResult:
-    """Outcome of one put (immutable). Offsets are None when nothing was appended."""
-
-    status: PutMessageStatus
-    append_status: AppendMessageStatus | None
-    physical_offset: int | None
-    nbytes: int
-    queue_offset: int | None
-    store_timestamp: int
-    message_count: int
-    msg_id: str | None
-    ok: bool
-    appended: bool
-    def __init__(self, status: int, append_status: int | None = None, physical_offset: int | None = None,
-                 nbytes: int = 0, queue_offset: int | None = None, store_timestamp: int = 0,
-                 msg_ids: Sequence[tuple[bytes, int]] = ()) -> None: ...
-
-@final
-class PutManyResult(Sequence[PutMessageResult]):
-    """Objects are made on access; column access by ``physical_offsets`` etc. (array('q') copies)."""
-
-    def __len__(self) -> int: ...
-    @overload
-    def __getitem__(self, index: int) -> PutMessageResult: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[PutMessageResult]: ...
-
-@final
 class Appender:
     """One per log; any number of threads may put. Callbacks run without the appender's mutex.
 
@@ -45,57 +15,131 @@ class Appender:
         The next record ends behind the allocated frontier: allocate and ``set_frontier``.
     wait(end_offset) -> int
         SYNC_FLUSH: called after the append when the message waits; returns a PutMessageStatus value.
+
+    ``roll`` and ``extend`` are called by one thread at a time, once for all that need the room; they
+    must not put. What they raise, the put raises; the next put asks again. When they make no room
+    (three times in a row) the put answers UNKNOWN_ERROR. ``clock`` is called once per put, batch or
+    chunk, in front of the mutex; without it the system's clock is read under the mutex.
     """
 
-    def __init__(self, *, roll: Callable[[int], None], extend: Callable[[int], None],
-                 wait: Callable[[int], int] | None = None, clock: Callable[[], int] | None = None,
-                 store_host: str = "127.0.0.1:10911", broker_version: str = "5.3.3",
-                 max_message_size: int = 4194304, segment_nbytes: int = 1073741824,
-                 delay_ms: Sequence[int] = (), append_property_crc: bool = False,
-                 unique_key_maker: Callable[[], str] | None = None) -> None:
-        """The dialect comes from ``rocketstore.dialect.Dialect.for_version(broker_version)``."""
+    def __init__(
+        self,
+        *,
+        roll: Callable[[int], None],
+        extend: Callable[[int], None],
+        wait: Callable[[int], int] | None = None,
+        clock: Callable[[], int] | None = None,
+        store_host: str = "127.0.0.1:10911",
+        broker_version: str = "5.3.3",
+        max_message_size: int = 4194304,
+        segment_nbytes: int = 1073741824,
+        delay_ms: Sequence[int] = (),
+        append_property_crc: bool = False,
+        unique_key_maker: Callable[[], str] | None = None,
+    ) -> None:
+        """The dialect comes from ``rocketstore.dialect.Dialect.for_version(broker_version)``.
+
+        Without ``delay_ms`` (only its length counts) no message is moved to the schedule topic.
+        """
 
     # the log
-    def attach(self, buffer: Buffer, base_offset: int, position: int, frontier: int) -> None:
-        """Append to this (writable, segment-long) buffer from ``position``; pins it, releases the former."""
-    def detach(self) -> None: ...
-    def set_frontier(self, position: int) -> None:
-        """Disk blocks exist up to here (monotonic)."""
-    def set_populated(self, position: int) -> None:
+    def attach(self, buffer: Any, base_offset: int, position: int, frontier: int) -> None:
+        """Append to this (writable, segment-long) buffer from ``position``; pins it, releases the former.
+
+        ``frontier`` and the arguments of the two methods below are positions in the segment."""
+    def detach(self) -> None:
+        """Release the buffer; the next put asks for a segment."""
+    def set_frontier(self, position: int, base_offset: int | None = None) -> None:
+        """Disk blocks exist up to here (monotonic within a segment). With ``base_offset`` it counts
+        only while the segment that begins there is attached."""
+    def set_populated(self, position: int, base_offset: int | None = None) -> None:
         """Pages are present up to here: below it a put keeps the GIL."""
-    write_offset: int        # physical offset behind the last published record
-    write_position: int      # the same in the current segment
-    base_offset: int
-    last_store_timestamp: int
+    @property
+    def write_offset(self) -> int:
+        """Physical offset behind the last published record."""
+    @property
+    def write_position(self) -> int:
+        """The same in the current segment."""
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def last_store_timestamp(self) -> int: ...
 
     # the topic-queue table
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         """0 when unknown."""
-    def set_next_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> None: ...
+    def set_next_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> None:
+        """At most 2**62."""
     def remove_queue(self, topic: str, queue_id: int) -> None: ...
 
     # switching off
     def refuse(self, status: int | None) -> None:
         """Answer every put with this status (SERVICE_NOT_AVAILABLE ...) until ``refuse(None)``."""
     def fail(self, error: BaseException) -> None:
-        """Every later put raises ``ServiceFailedError`` from this cause."""
+        """Every later put raises ``ServiceFailedError`` from this cause (the first one counts)."""
     def close(self) -> None:
         """Release the buffer; later puts raise ``StoreClosedError``. Idempotent."""
 
     # counters
-    put_times: int
-    put_nbytes: int
-    failed_times: int
+    @property
+    def put_times(self) -> int:
+        """Messages appended."""
+    @property
+    def put_nbytes(self) -> int:
+        """Bytes of the records appended."""
+    @property
+    def failed_times(self) -> int:
+        """Puts that were refused, or for which no room could be made."""
+    def put(
+        self,
+        topic: str,
+        body: Any,
+        queue_id: int = 0,
+        tags: str | None = None,
+        keys: str | Iterable[str] | None = None,
+        *,
+        properties: Mapping[str, str | None] | None = None,
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_timestamp: int | None = None,
+        born_host: str | None = None,
+        store_host: str | None = None,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+        delay_level: int = 0,
+        wait_store_msg_ok: bool = True,
+        unique_key: str | bool | None = None,
+    ) -> PutMessageResult:
+        """Append one message. Written: ``properties``, UNIQ_KEY, TAGS, KEYS, WAIT (when false), DELAY.
 
-    def put(self, topic: str, body: Buffer, queue_id: int = 0, tags: str | None = None,
-            keys: str | Iterable[str] | None = None, *, properties: dict[str, str] | None = None,
-            flag: int = 0, sys_flag: int = 0, born_timestamp: int | None = None,
-            born_host: str | None = None, store_host: str | None = None, reconsume_times: int = 0,
-            prepared_transaction_offset: int = 0, delay_level: int = 0, wait_store_msg_ok: bool = True,
-            unique_key: str | bool | None = None) -> PutMessageResult: ...
-    def put_message(self, message: object) -> PutMessageResult: ...
-    def put_messages(self, batch: object) -> PutMessageResult: ...
-    def put_many(self, messages: Iterable[object]) -> PutManyResult: ...
-    def put_columns(self, topic: str, offsets: Buffer, data: Buffer, *, queue_id: int = 0,
-                    tags: str | None = None, keys: str | None = None,
-                    properties: dict[str, str] | None = None) -> PutManyResult: ...
+        ``unique_key=True`` makes one with ``unique_key_maker`` unless ``properties`` have one; the
+        same name twice is a ``ValueError``. Limits answer a status, wrong types and characters
+        raise; either way nothing is appended. A born timestamp or host not given is the store's."""
+    def put_message(self, message: object) -> PutMessageResult:
+        """Append one message, given as an object with ``Message``'s attributes."""
+    def put_messages(self, batch: object) -> PutMessageResult:
+        """Append a batch (attributes of ``MessageBatch``) to one queue: consecutive, in one segment,
+        all or nothing; followers of the log see all its records at once."""
+    def put_many(self, messages: Iterable[object]) -> PutManyResult:
+        """Append messages, one mutex hold per chunk of 512 messages or 4 MiB. A refused message stops
+        no other. A wrong type raises before anything of its chunk is appended; the chunks before it
+        stay. One wait at the end, for the last message that wants it."""
+    def put_columns(
+        self,
+        topic: str,
+        offsets: Any,
+        data: Any,
+        *,
+        queue_id: int = 0,
+        tags: str | None = None,
+        keys: str | Iterable[str] | None = None,
+        properties: Mapping[str, str | None] | None = None,
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_timestamp: int | None = None,
+        born_host: str | None = None,
+        store_host: str | None = None,
+        wait_store_msg_ok: bool = True,
+    ) -> PutManyResult:
+        """Append the bodies ``data[offsets[i]:offsets[i + 1]]`` (native int32 or int64 offsets, not
+        falling); everything else is the same for all. Chunks and waiting as in ``put_many``."""

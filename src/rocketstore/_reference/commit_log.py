@@ -132,7 +132,12 @@ class Appender:
     def attach(self, buffer: Any, base_offset: int, position: int, frontier: int) -> None:
         """Append to this (writable, segment-long) buffer from ``position``; releases the former."""
         self._check_usable()
-        view = memoryview(buffer)
+        try:
+            view = memoryview(buffer)
+        except TypeError:
+            raise TypeError(
+                f"the segment's buffer must be bytes-like, not {type(buffer).__name__}"
+            ) from None
         try:
             self._check_segment(view, base_offset, position, frontier)
             with self._mutex:

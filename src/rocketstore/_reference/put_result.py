@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Any, overload
 
+from rocketstore import formats
 from rocketstore._reference.message import message_id
 from rocketstore.status import AppendMessageStatus, PutMessageStatus
 
@@ -32,6 +33,9 @@ class PutMessageResult:
         self._queue = queue_offset
         self._timestamp = store_timestamp
         self._ids = tuple(msg_ids)
+        for host, _ in self._ids:
+            if len(host) not in (formats.HOST_V4.nbytes, formats.HOST_V6.nbytes):
+                raise ValueError(f"a stored host has 8 or 20 bytes, not {len(host)}")
 
     @property
     def status(self) -> PutMessageStatus:

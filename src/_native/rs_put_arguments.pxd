@@ -1,0 +1,160 @@
+# What a put takes, checked: numbers, buffers, columns. The messages are those of
+# _reference/put_arguments.py.
+from cpython.buffer cimport (
+    PyBUF_FORMAT,
+    PyBUF_ND,
+    PyBUF_SIMPLE,
+    PyBUF_WRITABLE,
+    PyBuffer_Release,
+    PyObject_CheckBuffer,
+    PyObject_GetBuffer,
+)
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy, memset
+
+cdef extern from "Python.h":
+    bint PyLong_CheckExact(object thing)
+    long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
+
+
+cdef inline int64_t rs_to_integer(str name, object value, int64_t low, int64_t high) except? -1:
+    """``value`` within the bounds; a bool is refused."""
+    cdef int overflow = 0
+    cdef int64_t number
+    if PyLong_CheckExact(value):
+        number = PyLong_AsLongLongAndOverflow(value, &overflow)
+        if overflow == 0 and low <= number <= high:
+            return number
+    return rs_to_integer_otherwise(name, value, low, high)
+
+
+cdef inline int64_t rs_to_integer_otherwise(str name, object value, int64_t low,
+                                            int64_t high) except? -1:
+    from operator import index
+    if isinstance(value, bool):
+        raise TypeError(f"{name} must be int, not bool")
+    try:
+        whole = index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be int, not {type(value).__name__}") from None
+    if not low <= whole <= high:
+        raise ValueError(f"{name} {whole} is outside {low} .. {high}")
+    return whole
+
+
+cdef inline object rs_attribute(object thing, str name):
+    try:
+        return getattr(thing, name)
+    except AttributeError:
+        raise TypeError(f"{type(thing).__name__} has no attribute {name!r}") from None
+
+
+cdef inline int64_t rs_take_bytes(bytes body, const uint8_t **out) noexcept:
+    out[0] = <const uint8_t *> PyBytes_AS_STRING(body)
+    return PyBytes_GET_SIZE(body)
+
+
+cdef inline int rs_pin_body(object body, Py_buffer *view) except -1:
+    """Pin a buffer that is no ``bytes`` object."""
+    cdef bint pinned = False
+    if not PyObject_CheckBuffer(body):
+        raise TypeError(f"body must be bytes-like, not {type(body).__name__}")
+    try:
+        PyObject_GetBuffer(body, view, PyBUF_SIMPLE)
+        pinned = True
+    except (BufferError, ValueError):
+        pass
+    if not pinned:
+        memset(view, 0, sizeof(Py_buffer))
+        raise ValueError("body must be a contiguous buffer")
+    return 0
+
+
+cdef inline bytes rs_copy_body(object body):
+    cdef Py_buffer view
+    rs_pin_body(body, &view)
+    try:
+        return PyBytes_FromStringAndSize(<char *> view.buf, view.len)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef inline Py_buffer *rs_pin_segment(object buffer) except NULL:
+    """Pin a writable, contiguous buffer; ``rs_unpin_segment`` undoes it."""
+    cdef Py_buffer *view
+    cdef bint pinned = False
+    if not PyObject_CheckBuffer(buffer):
+        raise TypeError(f"the segment's buffer must be bytes-like, not {type(buffer).__name__}")
+    view = <Py_buffer *> PyMem_Malloc(sizeof(Py_buffer))
+    if view == NULL:
+        raise MemoryError()
+    try:
+        PyObject_GetBuffer(buffer, view, PyBUF_WRITABLE)
+        pinned = True
+    except (BufferError, ValueError):
+        pass
+    finally:
+        if not pinned:
+            PyMem_Free(view)
+    if not pinned:
+        raise ValueError("the segment's buffer must be writable and contiguous")
+    return view
+
+
+cdef inline int rs_unpin_segment(void *view) except -1:
+    if view != NULL:
+        PyBuffer_Release(<Py_buffer *> view)
+        PyMem_Free(view)
+    return 0
+
+
+cdef inline int64_t *rs_copy_offsets(object offsets, Py_ssize_t *count) except NULL:
+    """A private copy of a column's int32 or int64 offsets, to be freed."""
+    cdef Py_buffer view
+    cdef int64_t *copy
+    cdef Py_ssize_t i
+    cdef int32_t narrow
+    cdef bint pinned = False
+    if not PyObject_CheckBuffer(offsets):
+        raise TypeError(
+            f"offsets must be an int32 or int64 buffer, not {type(offsets).__name__}")
+    try:
+        PyObject_GetBuffer(offsets, &view, PyBUF_ND | PyBUF_FORMAT)
+        pinned = True
+    except (BufferError, ValueError):
+        pass
+    if not pinned:
+        raise ValueError("offsets must be a contiguous int32 or int64 buffer")
+    try:
+        if view.ndim != 1 or view.format == NULL or view.itemsize not in (4, 8) or (
+                <bytes> view.format not in (b"i", b"l", b"q")):
+            raise ValueError("offsets must be a contiguous int32 or int64 buffer")
+        count[0] = view.len // view.itemsize
+        if count[0] == 0:
+            raise ValueError("offsets must have one entry more than there are messages")
+        copy = <int64_t *> PyMem_Malloc(<size_t> count[0] * sizeof(int64_t))
+        if copy == NULL:
+            raise MemoryError()
+        if view.itemsize == 8:
+            memcpy(copy, view.buf, <size_t> view.len)
+        else:
+            for i in range(count[0]):
+                memcpy(&narrow, <char *> view.buf + 4 * i, 4)
+                copy[i] = narrow
+        return copy
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef inline int rs_check_column(const int64_t *offsets, Py_ssize_t count,
+                                Py_ssize_t nbytes) except -1:
+    cdef Py_ssize_t i
+    cdef bint good = offsets[0] >= 0 and offsets[count - 1] <= nbytes
+    for i in range(count - 1):
+        good = good and offsets[i] <= offsets[i + 1]
+    if not good:
+        raise ValueError(f"offsets must not fall, nor leave the {nbytes} bytes of data")
+    return 0

@@ -1,0 +1,269 @@
+# The limits and transforms of a put, in RocketMQ's order: the native twin of
+# _reference/put_record.py. Text that the rules must look at is a dict of properties.
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport strlen
+
+from rs_appender cimport rs_appender, rs_put_record, rs_topic_hash
+from rs_encode cimport rs_needs_separator, rs_record_nbytes, rs_stored_properties_nbytes
+from rs_formats cimport *
+from rs_put_properties cimport (
+    rs_delay_level,
+    rs_encode_dict,
+    rs_encode_pair,
+    rs_encode_pairs,
+    rs_wants_wait,
+)
+from rs_put_text cimport (
+    RS_NAME_CRC,
+    RS_NAME_KEYS,
+    RS_NAME_RULES,
+    RS_NAME_TAGS,
+    RS_NAME_UNIQUE_KEY,
+    rs_is_retry_topic,
+    rs_is_schedule_topic,
+    rs_is_timer_topic,
+    rs_scratch,
+    rs_utf16_length,
+)
+from rs_status cimport (
+    RS_APPEND_MESSAGE_SIZE_EXCEEDED,
+    RS_PUT_MESSAGE_ILLEGAL,
+    RS_PUT_PROPERTIES_SIZE_EXCEEDED,
+    RS_PUT_WHEEL_TIMER_NOT_ENABLE,
+)
+
+ctypedef struct rs_put_rules:
+    # Habits of the version written, see Dialect.
+    bint limits_in_characters
+    bint long_retry_topics
+    bint record_version_2
+    bint hooks  # the broker's checks of 5.x
+    bint record_extra
+    bint trailing_separator
+    bint joins_batch_properties
+    bint drops_batch_properties
+    # Settings of the store.
+    bint property_crc
+    int32_t delay_level_count
+    int64_t max_message_size
+    int64_t segment_nbytes
+    int names  # kinds of property names that the rules look at
+
+
+cdef inline int rs_take_dialect(rs_put_rules *rules, object dialect) except -1:
+    from rocketstore.dialect import BatchProperties
+    rules.limits_in_characters = dialect.limits_in_characters
+    rules.long_retry_topics = dialect.long_retry_topics
+    rules.record_version_2 = dialect.record_version_2
+    rules.hooks = dialect.version >= (5, 0, 0)
+    rules.record_extra = dialect.record_extra
+    rules.trailing_separator = dialect.trailing_separator
+    rules.joins_batch_properties = dialect.batch_properties == BatchProperties.JOINED
+    rules.drops_batch_properties = dialect.batch_properties == BatchProperties.DROPPED
+    rules.names = RS_NAME_RULES
+    if rules.property_crc:
+        rules.names |= RS_NAME_CRC
+    return 0
+
+
+cdef inline int rs_refuse(rs_put_record *record, int32_t status, int32_t append_status) noexcept:
+    record.status = status
+    record.append_status = append_status
+    record.nbytes = 0
+    return 0
+
+
+cdef inline bint rs_is_queued(const rs_put_record *record) noexcept nogil:
+    """Whether the record takes a queue offset."""
+    return not record.fields.sys_flag & RS_SYS_FLAG_TRANSACTION_PREPARED
+
+
+# --- The plain path -----------------------------------------------------------------------------
+
+
+cdef inline bint rs_plain_properties(const rs_put_rules *rules, rs_put_record *record,
+                                     rs_scratch *scratch, object properties, object unique_key,
+                                     object tags, object keys, bint waits) except -1:
+    """Encode the properties if nothing about them needs the rules; else nothing happened."""
+    cdef size_t start = scratch.used
+    cdef int names = rules.names
+    cdef bint odd = False
+    if properties is not None:
+        if tags is not None:
+            names |= RS_NAME_TAGS
+        if keys is not None:
+            names |= RS_NAME_KEYS
+        if unique_key is not None:
+            names |= RS_NAME_UNIQUE_KEY
+        odd = rs_encode_dict(scratch, properties, names)
+    if not odd and unique_key is not None:
+        odd = rs_encode_pair(
+            scratch, RS_PROPERTY_UNIQUE_KEY, strlen(RS_PROPERTY_UNIQUE_KEY), unique_key)
+    if not odd and tags is not None:
+        odd = rs_encode_pair(scratch, RS_PROPERTY_TAGS, strlen(RS_PROPERTY_TAGS), tags)
+    if not odd and keys is not None:
+        odd = rs_encode_pair(scratch, RS_PROPERTY_KEYS, strlen(RS_PROPERTY_KEYS), keys)
+    if not odd and not waits:
+        odd = rs_encode_pair(scratch, RS_PROPERTY_WAIT, strlen(RS_PROPERTY_WAIT), "false")
+    if not odd:
+        if not rules.trailing_separator and scratch.used > start:
+            scratch.used -= 1
+        odd = scratch.used - start > RS_MAX_PROPERTIES_NBYTES
+    if odd:
+        scratch.used = start
+        return False
+    record.waits = waits
+    return True
+
+
+cdef inline bint rs_plain_lengths(const rs_put_rules *rules, rs_put_record *record,
+                                  const uint8_t *properties, size_t properties_nbytes,
+                                  int64_t body_nbytes) noexcept:
+    """Set the lengths; False when the rules must judge them."""
+    if record.fields.topic_nbytes > RS_MAX_TOPIC_LENGTH:
+        return False
+    if rules.hooks and record.fields.sys_flag & RS_SYS_FLAG_INNER_BATCH:
+        return False
+    rs_set_lengths(rules, record, properties, <int32_t> properties_nbytes, body_nbytes)
+    if record.status >= 0:
+        record.status = record.append_status = -1
+        return False
+    return True
+
+
+# --- Limits and transforms ----------------------------------------------------------------------
+
+
+cdef inline int rs_finish_record(const rs_put_rules *rules, const rs_appender *state,
+                                 rs_put_record *record, rs_scratch *scratch, size_t *start,
+                                 int64_t body_nbytes, dict pairs) except -1:
+    """Judge and transform a single message; its properties go to ``scratch`` from ``start``."""
+    cdef int refusal
+    cdef size_t nbytes
+    record.waits = rs_wants_wait(pairs)
+    if not rs_topic_fits(rules, record):
+        return rs_refuse(record, RS_PUT_MESSAGE_ILLEGAL, -1)
+    refusal = rs_hook_status(rules, record, pairs)
+    if refusal >= 0:
+        return rs_refuse(record, refusal, -1)
+    start[0] = scratch.used
+    if rules.limits_in_characters:
+        rs_encode_pairs(scratch, pairs, rules.trailing_separator)
+        nbytes = rs_utf16_length(scratch.data + start[0], scratch.used - start[0])
+        scratch.used = start[0]
+        if nbytes > RS_MAX_PROPERTIES_NBYTES:
+            return rs_refuse(record, RS_PUT_MESSAGE_ILLEGAL, -1)
+    rs_delay_record(rules, state, record, pairs)
+    if rules.property_crc:
+        pairs.pop(RS_PROPERTY_CRC32.decode(), None)
+    rs_encode_pairs(scratch, pairs, rules.trailing_separator)
+    nbytes = scratch.used - start[0]
+    if nbytes > RS_MAX_PROPERTIES_NBYTES:
+        return rs_refuse(record, RS_PUT_PROPERTIES_SIZE_EXCEEDED, -1)
+    rs_set_version(rules, record)
+    return rs_set_lengths(
+        rules, record, scratch.data + start[0], <int32_t> nbytes, body_nbytes)
+
+
+cdef inline int rs_set_lengths(const rs_put_rules *rules, rs_put_record *record,
+                               const uint8_t *properties, int32_t properties_nbytes,
+                               int64_t body_nbytes) noexcept:
+    """Set the lengths, and refuse a record that is too long for a limit, or for any segment."""
+    cdef int64_t most = rules.max_message_size
+    record.fields.properties = properties
+    record.fields.properties_nbytes = properties_nbytes
+    if rules.property_crc:
+        record.fields.separator = rs_needs_separator(properties, properties_nbytes)
+    if rs_stored_properties_nbytes(&record.fields) > RS_MAX_PROPERTIES_NBYTES:
+        return rs_refuse(record, RS_PUT_PROPERTIES_SIZE_EXCEEDED, -1)
+    if body_nbytes > most:
+        return rs_refuse(record, RS_PUT_MESSAGE_ILLEGAL, -1)
+    record.fields.body_nbytes = <int32_t> body_nbytes
+    record.nbytes = rs_record_nbytes(&record.fields)
+    if rules.record_extra:
+        most += RS_RECORD_EXTRA_NBYTES
+    if record.nbytes > most:
+        return rs_refuse(record, RS_PUT_MESSAGE_ILLEGAL, -1)
+    if record.nbytes + RS_BLANK_NBYTES > rules.segment_nbytes:
+        return rs_refuse(record, RS_PUT_MESSAGE_ILLEGAL, RS_APPEND_MESSAGE_SIZE_EXCEEDED)
+    return 0
+
+
+cdef inline bint rs_topic_fits(const rs_put_rules *rules, const rs_put_record *record) noexcept:
+    """Whether the topic is short enough (its characters are ASCII, so units are bytes)."""
+    cdef int32_t nbytes = record.fields.topic_nbytes
+    if rules.long_retry_topics and rs_is_retry_topic(record.fields.topic, <size_t> nbytes):
+        return nbytes <= RS_MAX_RETRY_TOPIC_NBYTES
+    return nbytes <= RS_MAX_TOPIC_LENGTH
+
+
+cdef inline void rs_set_version(const rs_put_rules *rules, rs_put_record *record) noexcept:
+    cdef bint is_long = record.fields.topic_nbytes > RS_MAX_TOPIC_LENGTH
+    record.fields.version = 2 if rules.record_version_2 and is_long else 1
+
+
+cdef inline tuple rs_timer_names():
+    return (
+        RS_PROPERTY_TIMER_DELIVER_MS.decode(),
+        RS_PROPERTY_TIMER_DELAY_SEC.decode(),
+        RS_PROPERTY_TIMER_DELAY_MS.decode(),
+    )
+
+
+cdef inline int rs_hook_status(const rs_put_rules *rules, const rs_put_record *record,
+                               dict pairs) except -2:
+    """The broker's inner-batch and timer checks, -1: passed. A delay clears timer properties."""
+    if not rules.hooks:
+        return -1
+    # No topic of this store has a BatchCQ queue, so every inner batch is on the wrong topic.
+    if record.fields.sys_flag & RS_SYS_FLAG_INNER_BATCH or RS_PROPERTY_INNER_NUM.decode() in pairs:
+        return RS_PUT_MESSAGE_ILLEGAL
+    if not rs_is_queued(record):
+        return -1
+    if rs_is_timer_topic(record.fields.topic, <size_t> record.fields.topic_nbytes):
+        return -1
+    if rs_delay_level(pairs) > 0:
+        if rs_transforms(rules, record, pairs):
+            for name in rs_timer_names():
+                pairs.pop(name, None)
+        return -1
+    if RS_PROPERTY_TIMER_OUT_MS.decode() not in pairs:
+        for name in rs_timer_names():
+            if name in pairs:
+                return RS_PUT_WHEEL_TIMER_NOT_ENABLE
+    return -1
+
+
+cdef inline bint rs_transforms(const rs_put_rules *rules, const rs_put_record *record,
+                               dict pairs) except -1:
+    """Whether a delay level sends the message to the schedule topic."""
+    if not rs_is_queued(record) or rules.delay_level_count == 0 or rs_delay_level(pairs) <= 0:
+        return False
+    real_topic = pairs.get(RS_PROPERTY_REAL_TOPIC.decode())
+    if real_topic is not None and rs_is_schedule_topic(
+            record.fields.topic, <size_t> record.fields.topic_nbytes):
+        return False
+    return not rules.hooks or real_topic != RS_TOPIC_SCHEDULE.decode()
+
+
+cdef inline int rs_delay_record(const rs_put_rules *rules, const rs_appender *state,
+                                rs_put_record *record, dict pairs) except -1:
+    """Send a delayed message to the schedule topic, its own topic and queue kept in properties."""
+    cdef int32_t level
+    cdef const char *topic = RS_TOPIC_SCHEDULE
+    if not rs_transforms(rules, record, pairs):
+        return 0
+    level = rs_delay_level(pairs)
+    if level > rules.delay_level_count:
+        level = rules.delay_level_count
+        pairs[RS_PROPERTY_DELAY.decode()] = str(level)
+    real_topic = record.fields.topic[: record.fields.topic_nbytes].decode("ascii")
+    pairs[RS_PROPERTY_REAL_TOPIC.decode()] = real_topic
+    pairs[RS_PROPERTY_REAL_QUEUE_ID.decode()] = str(record.fields.queue_id)
+    record.fields.topic = <const uint8_t *> topic
+    record.fields.topic_nbytes = <int32_t> strlen(topic)
+    record.fields.queue_id = level - 1
+    record.topic_hash = rs_topic_hash(
+        &state.queues, record.fields.topic, record.fields.topic_nbytes)
+    return 0
