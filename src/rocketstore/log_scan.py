@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
 
 _ROW = formats.PARSED_RECORD
 _CAPACITY = 1024
+#: Longer than any record a broker of the default limits stores.
+_LONGEST_RECORD_NBYTES = 16 * 1024 * 1024
+_ZEROS = memoryview(bytes(1 << 20))
+_POSITION_AT = _ROW.at("position") // 4
+_STATUS_AT = _ROW.at("status") // 4
+_ROW_INTS = _ROW.nbytes // 4
 
 
 class RecordBatch(NamedTuple):
@@ -34,6 +41,12 @@ class RecordBatch(NamedTuple):
         import numpy
 
         return numpy.frombuffer(self.rows, _ROW.dtype, self.count)
+
+    def places(self) -> Iterator[tuple[int, int]]:
+        """Yield (position, status) of every row."""
+        ints = memoryview(self.rows).cast("i")
+        for at in range(0, self.count * _ROW_INTS, _ROW_INTS):
+            yield ints[at + _POSITION_AT], ints[at + _STATUS_AT]
 
     def last(self) -> dict[str, int]:
         """The last row by field name."""
@@ -130,8 +143,12 @@ def data_ranges(file: MappedFile, position: int) -> Iterator[tuple[int, int]]:
             try:
                 start = os.lseek(fd, position, seek_data)
                 stop = os.lseek(fd, start, os.SEEK_HOLE)
-            except OSError:
-                return  # nothing but a hole up to the end
+            except OSError as error:
+                if error.errno == errno.ENXIO:
+                    return  # nothing but a hole up to the end
+                if error.errno != errno.EINVAL:
+                    raise
+                start, stop = position, file.file_size  # the file system cannot tell
             yield max(start, position), min(stop, file.file_size)
             position = stop
     finally:
@@ -145,14 +162,17 @@ def find_next_record(log: CommitLog, offset: int) -> int | None:
         if file.end_offset <= offset:
             continue
         base = file.file_from_offset
-        for start, _ in data_ranges(file, max(0, offset - base)):
-            # The kernel sees all that follows, so the first range decides for the file.
+        for start, stop in data_ranges(file, max(0, offset - base)):
+            # A record may reach into the hole behind it: a sparse copy has no blocks for zeros.
             position = kernels.message.find_record(
-                file.mapping, start, file.file_size, base, base + log.segment_size
+                file.mapping,
+                start,
+                min(stop + _LONGEST_RECORD_NBYTES, file.file_size),
+                base,
+                base + log.segment_size,
             )
             if position >= 0:
                 return base + int(position)
-            break
     return None
 
 
@@ -162,8 +182,8 @@ def has_content(log: CommitLog, offset: int) -> bool:
         if file.end_offset <= offset:
             continue
         for start, stop in data_ranges(file, max(0, offset - file.file_from_offset)):
-            view = memoryview(file.mapping)
-            for at in range(start, stop, 1 << 20):
-                if bytes(view[at : min(at + (1 << 20), stop)]).strip(b"\0"):
+            for at in range(start, stop, len(_ZEROS)):
+                chunk = file.read(at, min(len(_ZEROS), stop - at))
+                if chunk != _ZEROS[: len(chunk)]:
                     return True
     return False

@@ -167,11 +167,10 @@ class StoreReader:
             walk = LogScan(self.log, start, stop, flags)
             for batch in walk:
                 window = batch.window
-                for number in range(batch.count):
-                    row = batch.row(number)
-                    if row["status"] != RecordStatus.GHOST:
+                for position, status in batch.places():
+                    if status != RecordStatus.GHOST:
                         yield StoredMessage(
-                            window.buffer, row["position"], window.base_offset, window.segment_end
+                            window.buffer, position, window.base_offset, window.segment_end
                         )
             if walk.status == RecordStatus.END or walk.offset >= stop or on_corruption == "stop":
                 return
