@@ -97,6 +97,8 @@ class Pull:
             if ended or result.next_begin_offset <= self._offset:
                 return
             self._offset = result.next_begin_offset
+            if self._offset >= result.max_offset:
+                return
 
     def explain(self) -> str:
         """Say why nothing came."""

@@ -59,7 +59,7 @@ def _print_table(facts: Facts) -> None:
             right=("queues", "messages"),
         )
     for heading, lines in (
-        ("Left alone:", [f"{row['name']}: {row['what']}" for row in document["notRead"]]),
+        ("Left alone:", [f"{row['name']}: {row['what']}" for row in document.get("notRead", [])]),
         ("Notes:", document.get("notes", [])),
         ("Could not be read:", facts.refusals),
     ):
@@ -114,6 +114,8 @@ def _extent(document: dict[str, Any]) -> list[tuple[str, Any]]:
     if "messages" in document:
         topics = counted(len(document["topics"]), "topic")
         fields.append(("messages", f"{document['messages']:,} in queues of {topics}"))
+    elif "topicNames" in document:
+        fields.append(("topics", document["topicNames"]))
     if "index" in document:
         index = document["index"]
         fields.append(

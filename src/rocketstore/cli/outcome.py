@@ -86,6 +86,8 @@ def _explain(code: ExitCode, error: Exception) -> typer.Exit:
 
         typer.echo(escape("".join(traceback.format_exception(error)), keep="\n"), err=True)
     text = str(error) or type(error).__name__
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        text = f"{os.fsdecode(error.filename)}: {error.strerror}"
     if code == ExitCode.UNEXPECTED:
         text = f"unexpected {type(error).__name__}: {text} (--debug shows where)"
     return fail(code, text)

@@ -60,14 +60,16 @@ def print_rows(
     headings: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Iterable[str] = ()
 ) -> None:
     """Write a table; the columns named in ``right`` are numbers. Cells are escaped."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    out = console()
+    box = SIMPLE_HEAD if out.is_terminal else None
+    table = Table(box=box, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
     numeric = set(right)
     for heading in headings:
         justify = "right" if heading in numeric else "left"
         table.add_column(heading, justify=justify, overflow="fold")
     for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row))
-    console().print(table)
+    out.print(table)
 
 
 def print_fields(fields: Iterable[tuple[str, Any]]) -> None:

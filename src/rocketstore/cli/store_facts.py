@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +14,9 @@ from typing import Any
 import rocketstore
 from rocketstore import MessageStoreConfig, formats
 from rocketstore.cli.progress import Progress
+from rocketstore.consume_queue import queue_directories
 from rocketstore.errors import RocketStoreError
-from rocketstore.store_files import StoreFacts, StorePaths
+from rocketstore.store_files import StoreFacts
 
 #: Parts of a store that this version leaves alone: name (``*``: its beginning) and what it is.
 _NOT_READ = {
@@ -80,7 +82,7 @@ def gather(path: Path, progress: Progress | None) -> Facts:
         document["inUse"] = _is_locked(path / formats.LOCK_FILE)
     if document["isStore"]:
         _gather_store(path, facts, progress)
-    document["notRead"] = [*_not_read(path, names), *document.pop("skipped", [])]
+        document["notRead"] = [*_not_read(path, names), *document.pop("skipped", [])]
     document["refusals"] = facts.refusals
     return facts
 
@@ -102,27 +104,42 @@ def _gather_store(path: Path, facts: Facts, progress: Progress | None) -> None:
                 f"{one.path} at position {one.position}: {one.reason}" for one in report.damaged
             ]
             facts.document["notes"] = list(dict.fromkeys(report.notes))
+            rocksdb = path / formats.CONSUME_QUEUE_DIR if _has_rocksdb_queues(path) else None
             facts.document["skipped"] = [
                 {"name": os.path.relpath(name, path), "what": "no part of a store"}
                 for name in report.skipped
+                if Path(name).parent != rocksdb
             ]
         return
     _add_by_parts(path, facts)
 
 
 def _add_by_parts(path: Path, facts: Facts) -> None:
-    """A store that does not open: say at least what each folder's names and sizes tell."""
-    from rocketstore.mapped_file_queue import list_directory
-
-    paths = StorePaths.of(path, MessageStoreConfig())
+    """A store that does not open: say at least what names and sizes tell."""
     facts.document["lastExit"] = _last_exit(path, None)
-    with facts.part("commitlog"):
-        listing = list_directory(paths.commit_log, path)
+    with facts.part(formats.COMMIT_LOG_DIR):
+        sizes = _segment_sizes(path / formats.COMMIT_LOG_DIR)
         facts.document["log"] = {
-            "files": len(listing.files),
-            "bytes": sum(size for _, _, size in listing.files),
-            "fileSizes": sorted({size for _, _, size in listing.files}),
+            "files": len(sizes),
+            "bytes": sum(sizes),
+            "fileSizes": sorted(set(sizes)),
         }
+    with facts.part(formats.CONSUME_QUEUE_DIR):
+        queues = Counter(
+            topic.name for topic, _ in queue_directories(path / formats.CONSUME_QUEUE_DIR, [])
+        )
+        facts.document["topicNames"] = sorted(queues)
+
+
+def _segment_sizes(directory: Path) -> list[int]:
+    """Sizes of the regular files that are named like segments."""
+    with os.scandir(directory) as entries:
+        return [
+            entry.stat().st_size
+            for entry in entries
+            if formats.file_name_to_offset(entry.name) is not None
+            and entry.is_file(follow_symlinks=False)
+        ]
 
 
 def _add_geometry(found: StoreFacts, document: dict[str, Any]) -> None:
@@ -234,8 +251,7 @@ def _not_read(path: Path, names: list[str]) -> list[dict[str, str]]:
             found.append({"name": name, "what": "records that recovery cut off and kept aside"})
         elif name not in _KNOWN:
             found.append({"name": name, "what": "no part of a store"})
-    queues = path / formats.CONSUME_QUEUE_DIR
-    if any((queues / sign).is_file() for sign in _ROCKSDB_SIGNS):
+    if _has_rocksdb_queues(path):
         found.append(
             {
                 "name": formats.CONSUME_QUEUE_DIR,
@@ -243,6 +259,10 @@ def _not_read(path: Path, names: list[str]) -> list[dict[str, str]]:
             }
         )
     return found
+
+
+def _has_rocksdb_queues(path: Path) -> bool:
+    return any((path / formats.CONSUME_QUEUE_DIR / sign).is_file() for sign in _ROCKSDB_SIGNS)
 
 
 def _meaning(name: str) -> str | None:
