@@ -57,10 +57,14 @@ cdef str DELAY = RS_PROPERTY_DELAY.decode()
 
 # --- Message ----------------------------------------------------------------------------------
 
-cdef object text_or_none(value, str name):
-    if value is not None and not PyUnicode_Check(value):
+cdef object to_text(value, str name):
+    if not PyUnicode_Check(value):
         raise TypeError(f"{name} must be str, not {type(value).__name__}")
     return value
+
+
+cdef object text_or_none(value, str name):
+    return None if value is None else to_text(value, name)
 
 
 cdef int64_t to_int64(value, str name) except? -1:
@@ -125,16 +129,18 @@ cdef class Message:
     def __init__(self, topic, body=b"", *, queue_id=0, flag=0, sys_flag=0, born_timestamp=None,
                  born_host=None, store_host=None, reconsume_times=0,
                  prepared_transaction_offset=0, properties=None):
-        self.topic = topic
-        self.body = body
-        self.queue_id = queue_id
-        self.flag = flag
-        self.sys_flag = sys_flag
-        self.born_timestamp = born_timestamp
-        self.born_host = born_host
-        self.store_host = store_host
-        self.reconsume_times = reconsume_times
-        self.prepared_transaction_offset = prepared_transaction_offset
+        self._topic = to_text(topic, "topic")
+        self._body = to_body(body)
+        self._queue_id = to_int64(queue_id, "queue_id")
+        self._flag = to_int64(flag, "flag")
+        self._sys_flag = to_int64(sys_flag, "sys_flag")
+        set_born_timestamp(self, born_timestamp)
+        self._born_host = text_or_none(born_host, "born_host")
+        self._store_host = text_or_none(store_host, "store_host")
+        self._reconsume_times = to_int64(reconsume_times, "reconsume_times")
+        self._prepared_transaction_offset = to_int64(
+            prepared_transaction_offset, "prepared_transaction_offset"
+        )
         self._properties = {} if properties is None else dict(properties)
 
     @property
@@ -144,9 +150,7 @@ cdef class Message:
 
     @topic.setter
     def topic(self, value):
-        if not PyUnicode_Check(value):
-            raise TypeError(f"topic must be str, not {type(value).__name__}")
-        self._topic = value
+        self._topic = to_text(value, "topic")
 
     @property
     def body(self):
@@ -191,11 +195,7 @@ cdef class Message:
 
     @born_timestamp.setter
     def born_timestamp(self, value):
-        if value is None:
-            self._has_born_timestamp = 0
-        else:
-            self._born_timestamp = to_int64(value, "born_timestamp")
-            self._has_born_timestamp = 1
+        set_born_timestamp(self, value)
 
     @property
     def born_host(self):
@@ -291,6 +291,15 @@ cdef class Message:
             f"{type(self).__name__}({self.topic!r}, <{len(self.body)} bytes>, "
             f"queue_id={self.queue_id}, properties={self.properties!r})"
         )
+
+
+cdef int set_born_timestamp(Message message, value) except -1:
+    if value is None:
+        message._has_born_timestamp = 0
+    else:
+        message._born_timestamp = to_int64(value, "born_timestamp")
+        message._has_born_timestamp = 1
+    return 0
 
 
 cdef int set_property(Message message, str name, value) except -1:

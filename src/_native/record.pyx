@@ -8,7 +8,7 @@ from cpython.buffer cimport PyBuffer_Release
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.unicode cimport PyUnicode_Check
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from rs_arguments cimport rs_check_range, rs_get_bytes
@@ -25,8 +25,10 @@ from rs_formats cimport (
 from rs_guard cimport rs_guard_import, rs_guarded
 from rs_hosts cimport rs_format_host, rs_message_id, rs_parse_host, rs_stored_host
 from rs_record cimport RS_CRC_MASK
-from rs_scan cimport rs_check_one, rs_find_record, rs_scan, rs_scan_records
-from rs_status cimport RS_CHECK_BODY_CRC, RS_FAULT, RS_OK
+from rs_scan cimport (
+    rs_check_one, rs_crc_mark_count, rs_find_record, rs_scan, rs_scan_records,
+)
+from rs_status cimport RS_CHECK_BODY_CRC, RS_FAULT, RS_LIMIT, RS_OK
 from rs_text cimport rs_decode_properties
 
 rs_guard_import()
@@ -133,20 +135,35 @@ def scan_records(buffer, int64_t position, int64_t stop, int64_t base_offset, in
         PyBuffer_Release(&view)
 
 
+cdef int find(rs_scan* scan) except -1:
+    """Search; with CRC marks when too many bodies had to be read."""
+    cdef int status
+    with nogil:
+        status = rs_guarded(rs_find_record, scan)
+    if status == RS_LIMIT:
+        scan.marks = <uint32_t*>PyMem_Malloc(
+            rs_crc_mark_count(<uint64_t>(scan.stop - scan.position)) * sizeof(uint32_t)
+        )
+        if scan.marks == NULL:
+            raise MemoryError
+        with nogil:
+            status = rs_guarded(rs_find_record, scan)
+    if status == RS_FAULT:
+        rs_raise_fault()
+    return status
+
+
 def find_record(buffer, int64_t position, int64_t stop, int64_t base_offset, int64_t segment_end, /):
     """Return the position of the first good record at its own offset, -1 when there is none."""
     cdef Py_buffer view
     cdef rs_scan scan
-    cdef int status
     memset(&view, 0, sizeof(view))
+    memset(&scan, 0, sizeof(scan))
     try:
         scan_range(buffer, &view, &scan, position, stop, base_offset, segment_end, 0)
-        with nogil:
-            status = rs_guarded(rs_find_record, &scan)
-        if status == RS_FAULT:
-            rs_raise_fault()
-        return scan.position if status == RS_OK else -1
+        return scan.count if find(&scan) == RS_OK else -1
     finally:
+        PyMem_Free(scan.marks)
         PyBuffer_Release(&view)
 
 

@@ -3,6 +3,7 @@
 #ifndef RS_SCAN_H
 #define RS_SCAN_H
 #include "rs_bytes.h"
+#include "rs_crc_ranges.h"
 #include "rs_formats.h"
 #include "rs_properties.h"
 #include "rs_record.h"
@@ -20,7 +21,8 @@ typedef struct {
     int64_t base_offset;
     int64_t segment_end;
     const int64_t *delay_ms;
-    uint8_t *rows; /* any alignment */
+    uint8_t *rows;   /* any alignment */
+    uint32_t *marks; /* rs_find_record: see there */
     int64_t capacity;
     int64_t count; /* out: rows filled */
     int32_t delay_count;
@@ -88,7 +90,27 @@ RS_UNUSED static int rs_scan_records(void *argument)
     return RS_END;
 }
 
-/* Find the first good record at its own offset: RS_OK with its position, RS_END when there is none. */
+/* Does the body's CRC match? Without marks by reading the body, which counts against `*budget`. */
+static inline int rs_candidate_matches(const rs_scan *scan, const uint8_t *p,
+                                       const rs_parsed_record *row, int64_t *budget)
+{
+    if (scan->marks == NULL) {
+        *budget -= row->body_nbytes;
+        return rs_body_crc_matches(p, row);
+    }
+    const uint8_t *start = scan->buffer + scan->position;
+    const uint32_t crc = rs_crc_of_range(start, (uint64_t)(p + row->body_at - start),
+                                         (uint64_t)row->body_nbytes, scan->marks);
+    return row->body_nbytes == 0
+           || (int32_t)(crc & RS_CRC_MASK) == rs_load_be32(p + RS_RECORD_HEAD_BODY_CRC_AT);
+}
+
+/* Find the first good record at its own offset: RS_OK with its place in `count`, RS_END when there is
+ * none.
+ *
+ * Bytes may be made up so that thousands of headers claim one long body each. When the bodies read
+ * exceed a few times the range, the answer is RS_LIMIT: call again with room for
+ * rs_crc_mark_count(stop - position) words in `marks`, and every body costs a few kilobytes. */
 RS_UNUSED static int rs_find_record(void *argument)
 {
     rs_scan *scan = (rs_scan *)argument;
@@ -96,14 +118,20 @@ RS_UNUSED static int rs_find_record(void *argument)
     const uint8_t *stop = scan->buffer + scan->stop;
     const uint8_t *p = scan->buffer + scan->position;
     const uint8_t *end = stop - p < RS_RECORD_MIN_NBYTES ? p : stop - RS_RECORD_MIN_NBYTES + 1;
+    int64_t budget = 4 * (stop - p);
+    if (scan->marks != NULL) {
+        rs_crc_fill_marks(p, (uint64_t)(stop - p), scan->marks);
+    }
     while ((p = rs_find_magic(p, end)) < end) {
         const int64_t offset = scan->base_offset + (p - scan->buffer);
-        if (RS_UNLIKELY(rs_may_be_record(p, offset))) {
-            const int status =
-                rs_check(p, stop - p, offset, scan->segment_end, RS_CHECK_BODY_CRC, &row);
-            if (rs_is_complete(status)) {
-                scan->position = p - scan->buffer;
+        if (RS_UNLIKELY(rs_may_be_record(p, offset))
+            && rs_is_complete(rs_check(p, stop - p, offset, scan->segment_end, 0, &row))) {
+            if (rs_candidate_matches(scan, p, &row, &budget)) {
+                scan->count = p - scan->buffer;
                 return RS_OK;
+            }
+            if (budget < 0) {
+                return RS_LIMIT;
             }
         }
         p++;

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from golden import golden_stores
-from kernel_bodies import REFERENCE, Bodies, both
+from kernel_bodies import NATIVE, REFERENCE, Bodies, both
 from record_factory import V4, V6, make_log, make_record, rows_of
 from rocketstore import formats
 from rocketstore.status import RecordFlags, RecordStatus
@@ -496,6 +497,38 @@ def test_find_in_the_middle_of_a_body_that_is_a_log() -> None:
     inner = make_record(physical_offset=200 + 88)
     outer = make_record(physical_offset=200, body=inner, body_crc=1)
     assert find(b"\xff" * 200 + outer) == 288
+
+
+def claims(count: int, spacing: int, good: int | None = None) -> bytes:
+    """Headers that all claim the bytes up to one common end as their body; one may be right."""
+    head = make_record(body=b"", body_crc=1, topic=b"T", properties=b"")[:88]
+    tail = make_record(body=b"", topic=b"T", properties=b"")[88:]
+    log = bytearray(spacing * count) + tail
+    for number in range(count):
+        at = number * spacing
+        fields = bytearray(head)
+        body_nbytes = len(log) - len(tail) - 88 - at
+        fields[0:4] = (len(log) - at).to_bytes(4, "big")
+        fields[28:36] = at.to_bytes(8, "big")
+        fields[84:88] = body_nbytes.to_bytes(4, "big")
+        log[at : at + 88] = fields
+    if good is not None:
+        at = good * spacing
+        crc = both("message", "crc32", bytes(log[at + 88 : -len(tail)])) & 0x7FFFFFFF
+        log[at + 8 : at + 12] = crc.to_bytes(4, "big")
+    return bytes(log)
+
+
+def test_many_headers_that_claim_one_long_body() -> None:
+    """Once each of them had its whole body read: work grew with the square of the file."""
+    for count, good in ((30, None), (30, 29), (30, 20), (400, 399), (400, 250), (400, None)):
+        log = claims(count, 97, good)
+        assert find(log, end=len(log)) == (-1 if good is None else good * 97)
+    log = claims(100_000, 97, 99_998)
+    begin = time.perf_counter()
+    position = NATIVE.message.find_record(log, 0, len(log), 0, len(log))
+    assert position == 99_998 * 97
+    assert time.perf_counter() - begin < 5
 
 
 # --- Encoding -----------------------------------------------------------------------------------
