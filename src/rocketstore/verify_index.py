@@ -60,6 +60,7 @@ class KeyHashes:
                 window.buffer, position, stop, window.base_offset, window.segment_end, batch.count
             )
             if status in (KernelStatus.NEED_QUEUE, KernelStatus.QUEUE_GAP):
+                assert self._kernel.stalled is not None
                 topic, queue_id, _ = self._kernel.stalled
                 self._kernel.set_queue(topic, queue_id, None, 0, 0, 2**63 - 1)
             else:
@@ -420,4 +421,4 @@ class ChainCheck:
 
 def _packed(offsets: Array, hashes: Array, first: int) -> Array:
     """One number for (offset, hash); offsets of a batch lie within one segment."""
-    return ((offsets.astype("i8") - first) << 31) | hashes.astype("i8")
+    return np.asarray(((offsets.astype("i8") - first) << 31) | hashes.astype("i8"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ _GATHER_COUNT = 1 << 19
 _WHOLE_READ_NBYTES = 16 * 1024
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
+_EXTENSION_DIR = "consumequeue_ext"
 _BATCH_QUEUE_DIR = "batchconsumequeue"
 
 Array = np.ndarray[Any, Any]
@@ -67,6 +69,12 @@ class UnitFiles:
         self._directory = directory
         self._root = root
         self._per_file = file_size // UNIT_NBYTES
+
+    @functools.cached_property
+    def has_extension(self) -> bool:
+        """Whether the queue keeps tags codes in ``consumequeue_ext``."""
+        parts = self._directory.parts[-2:]
+        return self._root.joinpath(_EXTENSION_DIR, *parts).is_dir()
 
     @property
     def first_index(self) -> int | None:
@@ -222,7 +230,9 @@ class QueueCheck:
             return
         empty = (units["physical_offset"] == 0) & (units["size"] == 0)
         behind = empty & (offsets >= self._dispatched_offset)
-        ext = same_place & ~same & (units["tags_code"] <= formats.MAX_EXT_ADDRESS)
+        ext = np.zeros(len(units), bool)
+        if self._files.has_extension:
+            ext = same_place & ~same & (units["tags_code"] <= formats.MAX_EXT_ADDRESS)
         self._scope.counts["behind_units"] += int(behind.sum())
         self._scope.counts["ext_units"] += int(ext.sum())
         self._scope.report.units += int(ext.sum())
@@ -362,7 +372,9 @@ class QueueCheck:
 
 
 def _is_written(units: Array) -> Array:
-    return (units["physical_offset"] != 0) | (units["size"] != 0) | (units["tags_code"] != 0)
+    return (
+        np.asarray(units["physical_offset"] != 0) | (units["size"] != 0) | (units["tags_code"] != 0)
+    )
 
 
 class TopicNumbers:
@@ -423,7 +435,7 @@ def _gather(content: bytes, starts: Array, lengths: Array) -> Array:
     column = np.arange(width)
     data = np.frombuffer(content, "u1")
     places = np.minimum(starts[:, None] + column, len(data) - 1)
-    return np.where(column < lengths[:, None], data[places], np.uint8(0))
+    return np.asarray(np.where(column < lengths[:, None], data[places], np.uint8(0)))
 
 
 def _hashes_of(texts: Array, lengths: Array) -> Array:

@@ -54,8 +54,9 @@ def _short(message: StoredMessage) -> dict[str, Any]:
     }
 
 
-def _java_host(host: str) -> str:
+def _java_host(host: str | None) -> str:
     """Java writes every group of an IPv6 address, and no brackets."""
+    assert host is not None, "a stored record has both hosts"
     if not host.startswith("["):
         return host
     address, port = host[1:].rsplit("]:", 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -65,7 +65,7 @@ def print_rows(
     table = Table(box=box, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
     numeric = set(right)
     for heading in headings:
-        justify = "right" if heading in numeric else "left"
+        justify: Literal["left", "right"] = "right" if heading in numeric else "left"
         table.add_column(heading, justify=justify, overflow="fold")
     for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row))

@@ -49,7 +49,7 @@ def parse_size(text: str) -> int:
         raise typer.BadParameter(f"{text!r} is no size: give bytes, or a number with KiB, MiB, GiB")
     unit = match[2].upper()
     base = 1000 if unit.endswith("B") and len(unit) == 2 else 1024
-    return int(match[1]) * base ** _POWERS[unit.rstrip("B").rstrip("I")]
+    return int(match[1]) * int(base ** _POWERS[unit.rstrip("B").rstrip("I")])
 
 
 def format_time(timestamp: int) -> str:
