@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rocketstore import formats, kernels
-from rocketstore.commit_log import CommitLog, LogWindow
+from rocketstore.commit_log import CommitLog
 from rocketstore.config import MessageStoreConfig
 from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue
 from rocketstore.results import MessageList
@@ -53,15 +53,15 @@ def bounds_status(
     offset: int, min_offset: int, max_offset: int
 ) -> tuple[GetMessageStatus, int] | None:
     """Status and next offset for an ``offset`` outside the queue, ``None`` inside."""
+    if min_offset <= offset < max_offset:
+        return None
     if max_offset == 0:
         return GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0
     if offset < min_offset:
         return GetMessageStatus.OFFSET_TOO_SMALL, min_offset
     if offset == max_offset:
         return GetMessageStatus.OFFSET_OVERFLOW_ONE, offset
-    if offset > max_offset:
-        return GetMessageStatus.OFFSET_OVERFLOW_BADLY, max_offset
-    return None
+    return GetMessageStatus.OFFSET_OVERFLOW_BADLY, max_offset
 
 
 class Selection:
@@ -76,9 +76,9 @@ class Selection:
         Messages asked for.
     tags_codes : bytes or None
         int64 codes that pass, ``None`` for all.
-    message_filter : MessageFilter or None
-        Asked for every message besides, when it is more than a set of tags codes.
     """
+
+    __slots__ = ("_codes", "_limits", "_log", "_max_count", "_queue", "_reason", "messages")
 
     def __init__(
         self,
@@ -87,7 +87,6 @@ class Selection:
         limits: BatchLimits,
         max_count: int,
         tags_codes: bytes | None,
-        message_filter: MessageFilter | None,
     ) -> None:
         self.messages = MessageList()
         self._log = log
@@ -95,15 +94,14 @@ class Selection:
         self._limits = limits
         self._max_count = max_count
         self._codes = tags_codes
-        self._filter = message_filter
-        self._nbytes = 0
         self._reason = GetMessageStatus.NO_MATCHED_MESSAGE
-        room = min(max_count, max(limits.memory_count, limits.disk_count))
-        self._room = max(1, min(room, _MAX_ROOM))
 
-    def run(self, offset: int) -> tuple[GetMessageStatus, int]:
+    def run(
+        self, offset: int, message_filter: MessageFilter | None
+    ) -> tuple[GetMessageStatus, int]:
         """Collect messages from queue offset ``offset``; return status and next offset.
 
+        ``message_filter`` is asked for every message that passes the tags codes.
         Raises ``CorruptMessageError`` when the first message that would be returned is damaged.
         """
         found = self._queue.units_from(offset)
@@ -112,23 +110,55 @@ class Selection:
             return GetMessageStatus.OFFSET_FOUND_NULL, offset + per_file - offset % per_file
         units, start, stop = found
         examined = max(self._limits.filter_nbytes, self._max_count * UNIT_NBYTES)
-        stop = min(stop, start + -(-examined // UNIT_NBYTES) * UNIT_NBYTES)
-        position, going = start, True
-        while going and position < stop:
-            physical_offset, size, tags_code = _UNIT.unpack_from(units, position)
-            window = self._log.window(physical_offset)
-            index = offset + (position - start) // UNIT_NBYTES
-            if window is None or size == formats.FILLER_UNIT_SIZE:
-                position = self._pass_over(units, position, stop)
-            elif self._filter is None:
-                position, going = self._select(window, units, position, stop, index)
-            elif self._filter.is_matched_by_consume_queue(tags_code, None):
-                position, going = self._select_one(window, units, position, index)
-            else:
-                self._reason = GetMessageStatus.NO_MATCHED_MESSAGE
-                position += UNIT_NBYTES
+        if stop - start > examined:
+            stop = start + -(-examined // UNIT_NBYTES) * UNIT_NBYTES
+        if message_filter is None:
+            reached = self._collect(units, start, stop, offset)
+        else:
+            reached = self._collect_filtered(units, start, stop, offset, message_filter)
         status = GetMessageStatus.FOUND if self.messages else self._reason
-        return status, offset + (position - start) // UNIT_NBYTES
+        return status, offset + (reached - start) // UNIT_NBYTES
+
+    def _collect(self, units: Any, position: int, stop: int, index: int) -> int:
+        """Follow units, one log segment after the other; return the position reached."""
+        log, limits, queue, messages = self._log, self._limits, self._queue, self.messages
+        max_count, nbytes = self._max_count, 0
+        memory_count = max_count if max_count < limits.memory_count else limits.memory_count
+        disk_count = max_count if max_count < limits.disk_count else limits.disk_count
+        room = min(max(memory_count, disk_count, 1), _MAX_ROOM)
+        while position < stop:
+            physical_offset, size, _ = _UNIT.unpack_from(units, position)
+            window = log.window(physical_offset)
+            if window is None or size == formats.FILLER_UNIT_SIZE:
+                passed = self._pass_over(units, position, stop)
+                index += (passed - position) // UNIT_NBYTES
+                position = passed
+                continue
+            rows = bytearray(room * _ROW_NBYTES)
+            reached, count, added, status, reason = kernels.consume_queue.select_messages(
+                units, position, stop, index,
+                window.buffer, window.stop, window.base_offset, window.segment_end, log.min_offset,
+                queue.topic_bytes, queue.queue_id, self._codes,
+                memory_count, limits.memory_nbytes,
+                log.max_offset - limits.memory_window_nbytes, disk_count, limits.disk_nbytes,
+                nbytes, len(messages), log.record_flags, rows,
+            )  # fmt: skip
+            if count:
+                messages.add(window, rows, count)
+                nbytes += added
+            elif reason:
+                self._reason = GetMessageStatus(reason)
+            index += (reached - position) // UNIT_NBYTES
+            position = reached
+            if status == KernelStatus.LIMIT or status == RecordStatus.OK:
+                break
+            if status != RecordStatus.END and status != KernelStatus.OTHER_SEGMENT:
+                if messages:
+                    break
+                self._meet_damage(units, position, status)
+                position += UNIT_NBYTES
+                index += 1
+        return position
 
     def _pass_over(self, units: Any, position: int, stop: int) -> int:
         """Pass over a filler, or all units whose records lie in a segment that is gone."""
@@ -142,53 +172,49 @@ class Selection:
             position += UNIT_NBYTES
         return position
 
-    def _select(
-        self, window: LogWindow, units: Any, position: int, stop: int, index: int
-    ) -> tuple[int, bool]:
-        """Follow units into one segment; return the position reached and whether to go on."""
-        limits, queue = self._limits, self._queue
-        out = bytearray(self._room * _ROW_NBYTES)
-        reached, rows, nbytes, status, reason = kernels.consume_queue.select_messages(
-            units, position, stop, index,
-            window.buffer, window.stop, window.base_offset, window.segment_end,
-            self._log.min_offset, queue.topic_bytes, queue.queue_id, self._codes,
-            min(self._max_count, limits.memory_count), limits.memory_nbytes,
-            self._log.max_offset - limits.memory_window_nbytes,
-            min(self._max_count, limits.disk_count), limits.disk_nbytes,
-            self._nbytes, len(self.messages), self._log.record_flags, out,
-        )  # fmt: skip
-        if rows:
-            self.messages.add(window, out, rows)
-            self._nbytes += nbytes
-        elif reason:
-            self._reason = GetMessageStatus(reason)
-        if status in (RecordStatus.END, KernelStatus.OTHER_SEGMENT):
-            return reached, True
-        if status in (RecordStatus.OK, KernelStatus.LIMIT):
-            return reached, False
-        return self._meet_damage(units, reached, status)
-
-    def _meet_damage(self, units: Any, position: int, status: int) -> tuple[int, bool]:
-        """A damaged record ends the batch, as the first of it it raises; a wrong unit is passed
-        over."""
-        if self.messages:
-            return position, False
-        if status == KernelStatus.MISMATCH or status == RecordStatus.INCOMPLETE:
+    def _meet_damage(self, units: Any, position: int, status: int) -> None:
+        """A damaged record raises; a unit that names no such record is passed over."""
+        wrong_unit = status >= KernelStatus.FULL or status == RecordStatus.INCOMPLETE
+        if wrong_unit:
             self._reason = GetMessageStatus.MESSAGE_WAS_REMOVING
-            return position + UNIT_NBYTES, True
+            return
         raise self._log.corruption(_UNIT.unpack_from(units, position)[0], status)
 
-    def _select_one(
-        self, window: LogWindow, units: Any, position: int, index: int
-    ) -> tuple[int, bool]:
-        """One unit under a filter that is asked in Python."""
-        assert self._filter is not None
-        count, nbytes = len(self.messages), self._nbytes
-        reached, going = self._select(window, units, position, position + UNIT_NBYTES, index)
-        if len(self.messages) > count and not self._filter.is_matched_by_commit_log(
-            self.messages[count]
-        ):
-            self.messages.drop_last()
-            self._nbytes = nbytes
-            self._reason = GetMessageStatus.NO_MATCHED_MESSAGE
-        return reached, going
+    def _collect_filtered(
+        self, units: Any, position: int, stop: int, index: int, message_filter: MessageFilter
+    ) -> int:
+        """The same, asking a filter in Python about one unit and one message at a time."""
+        kept, nbytes = MessageList(), 0
+        while position < stop and len(kept) < self._max_count:
+            tags_code = _UNIT.unpack_from(units, position)[2]
+            if not message_filter.is_matched_by_consume_queue(tags_code, None):
+                self._reason = GetMessageStatus.NO_MATCHED_MESSAGE
+            else:
+                self.messages = MessageList()
+                self._collect(units, position, position + UNIT_NBYTES, index)
+                if self.messages:
+                    message = self.messages[0]
+                    if not message_filter.is_matched_by_commit_log(message):
+                        self._reason = GetMessageStatus.NO_MATCHED_MESSAGE
+                    elif self._is_full(kept, nbytes, message):
+                        break
+                    else:
+                        kept.extend(self.messages)
+                        nbytes += message.store_size
+            position += UNIT_NBYTES
+            index += 1
+        self.messages = kept
+        return position
+
+    def _is_full(self, kept: MessageList, nbytes: int, message: Any) -> bool:
+        """RocketMQ's ``isTheBatchFull`` for one more message."""
+        if not kept:
+            return False
+        limits = self._limits
+        on_disk = message.physical_offset < self._log.max_offset - limits.memory_window_nbytes
+        count, most = (
+            (limits.disk_count, limits.disk_nbytes)
+            if on_disk
+            else (limits.memory_count, limits.memory_nbytes)
+        )
+        return len(kept) >= count or nbytes + message.store_size > most

@@ -72,12 +72,12 @@ class StoreReader:
         if outside is not None:
             return GetMessageResult(*outside, first, end, ())
         codes = None
-        if isinstance(message_filter, TagFilter):
+        if message_filter is not None and isinstance(message_filter, TagFilter):
             codes = message_filter.tags_codes
             if codes is None or not message_filter.exact:
                 message_filter = None
-        selection = Selection(self.log, queue, self._limits, max_count, codes, message_filter)
-        status, next_offset = selection.run(offset)
+        selection = Selection(self.log, queue, self._limits, max_count, codes)
+        status, next_offset = selection.run(offset, message_filter)
         return GetMessageResult(status, next_offset, first, end, selection.messages)
 
     def store_timestamp_of(self, queue: ConsumeQueue, index: int) -> int:

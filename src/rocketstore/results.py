@@ -29,9 +29,10 @@ class MessageList(Sequence[StoredMessage]):
         self._parts.append((window, rows, count))
         self._count += count
 
-    def drop_last(self) -> None:
-        """Take back the last part."""
-        self._count -= self._parts.pop()[2]
+    def extend(self, other: MessageList) -> None:
+        """Append the messages of another list."""
+        self._parts += other._parts
+        self._count += other._count
 
     def __len__(self) -> int:
         return self._count
