@@ -17,7 +17,7 @@ from rocketstore.consume_queue import ConsumeQueueTable
 from rocketstore.index_service import IndexService
 from rocketstore.log_scan import LogScan, RecordBatch, find_next_record, has_content
 from rocketstore.message import StoredMessage
-from rocketstore.recovery import DamagedRange
+from rocketstore.recovery_report import DamagedRange
 from rocketstore.status import RecordFlags, RecordStatus
 from rocketstore.store_files import StorePaths
 
@@ -78,7 +78,7 @@ class VerifyReport:
         Index files, and entries that agree with their record.
     findings : list of Finding
         The first ``max_findings`` of them.
-    finding_counts : Counter
+    finding_counts : dict
         All of them, by kind.
     notes : list of str
         What is odd but allowed, in words.
@@ -97,7 +97,7 @@ class VerifyReport:
     index_files: int = 0
     keys: int = 0
     findings: list[Finding] = field(default_factory=list)
-    finding_counts: Counter[str] = field(default_factory=Counter)
+    finding_counts: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     duration_s: float = 0.0
     max_findings: int = 1000
@@ -121,9 +121,12 @@ class VerifyReport:
         reason: str,
     ) -> None:
         """Take a finding; only counted once the limit is reached."""
-        self.finding_counts[kind] += 1
+        self._count(kind, 1)
         if len(self.findings) < self.max_findings:
             self.findings.append(Finding(kind, os.fspath(path), position, offset, reason))
+
+    def _count(self, kind: str, number: int) -> None:
+        self.finding_counts[kind] = self.finding_counts.get(kind, 0) + number
 
     def shown(self, kind: str, numbers: Sequence[int]) -> Sequence[int]:
         """The leading ``numbers`` that still fit the limit; the rest is counted at once.
@@ -133,7 +136,7 @@ class VerifyReport:
         """
         room = max(1, self.max_findings - len(self.findings))
         if len(numbers) > room:
-            self.finding_counts[kind] += len(numbers) - room
+            self._count(kind, len(numbers) - room)
         return numbers[:room]
 
 
