@@ -4,7 +4,7 @@
 #include "rs_guard.h"
 
 #ifdef _WIN32
-static int rs_guard_install(void) { return 0; }
+RS_UNUSED static int rs_guard_install(void) { return 0; }
 static int rs_guard_run(rs_guarded_function function, void *argument) { return function(argument); }
 #else
 #include <errno.h>
@@ -69,7 +69,7 @@ static void rs_guard_on_signal(int signal_number, siginfo_t *info, void *context
 }
 
 /* 1 when the handler stands, -1 with errno. Installs it on top again when another took its place. */
-static int rs_guard_install(void)
+RS_UNUSED static int rs_guard_install(void)
 {
     struct sigaction action, current;
     if (sigaction(SIGBUS, NULL, &current) != 0) {
