@@ -1,8 +1,8 @@
 """The appender: encodes records in place into the current log segment; ``store.put`` is its method.
 
-What needs Python objects is here and in ``rs_put_*.pxd``; the append loop is ``rs_appender.h``. A put
-with ordinary arguments takes the plain path; whatever is out of the ordinary (a delay level, a name
-given twice, a limit exceeded ...) goes through the rules, which work on a dict of properties.
+What needs Python objects is here and in ``rs_put_*.pxd``; the append loop is ``rs_appender.h``. A
+put with ordinary arguments takes the plain path; whatever is out of the ordinary (a delay level, a
+name given twice, a limit exceeded ...) goes through the rules, which work on a dict of properties.
 """
 
 cimport cython
@@ -17,26 +17,17 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from rs_appender cimport *
-from rs_bytes cimport rs_store_be64
 from rs_crc cimport rs_crc_import
-from rs_formats cimport RS_BLANK_NBYTES, RS_MAX_PROPERTIES_NBYTES
+from rs_formats cimport RS_BLANK_NBYTES
 from rs_guard cimport rs_guard_import
 from rs_hosts cimport rs_parse_host
 from rs_message_object cimport rs_message_object
 from rs_put_arguments cimport *
-from rs_put_batch cimport rs_take_batch
-from rs_put_properties cimport (
-    PyErr_Clear,
-    PyUnicode_AsUTF8AndSize,
-    PyUnicode_CheckExact,
-    rs_check_properties,
-    rs_gather_properties,
-    rs_java_utf8,
-    rs_wants_wait,
-)
+from rs_put_batch cimport rs_pack_ids, rs_take_batch
+from rs_put_properties cimport rs_check_properties, rs_gather_properties, rs_wants_wait
 from rs_put_result cimport *
 from rs_put_rules cimport *
-from rs_put_text cimport rs_scratch, rs_scratch_free, rs_scratch_init, rs_topic_is_allowed
+from rs_put_text cimport rs_scratch, rs_scratch_free, rs_scratch_init
 from rs_status cimport *
 
 import os
@@ -47,13 +38,8 @@ from rocketstore import formats
 from rocketstore._native import put_result
 from rocketstore._native.message import Message
 from rocketstore.dialect import Dialect
-from rocketstore.errors import (
-    ConfigError,
-    ForkedStoreError,
-    MappedFileError,
-    ServiceFailedError,
-    StoreClosedError,
-)
+from rocketstore.errors import ConfigError, ForkedStoreError, MappedFileError
+from rocketstore.errors import ServiceFailedError, StoreClosedError
 from rocketstore.status import PutMessageStatus
 
 # The outcomes' C layout, so that filling them in costs no calls.
@@ -88,8 +74,6 @@ cdef enum:
     ROUND_LIMIT = 1000
     # Of these, rounds in which nothing changed at all.
     IDLE_ROUND_LIMIT = 3
-    # Hosts whose parsed form is kept.
-    HOST_CACHE_COUNT = 1024
 
 # Forks since this module was imported in the first process of the line.
 cdef int64_t fork_count = 0
@@ -110,30 +94,6 @@ cdef PutMessageResult outcome_of(const rs_put_record *record, int32_t waited, by
     rs_fill_outcome(&result.outcome, record, waited)
     result.host = host
     return result
-
-
-cdef int64_t rest_count(const rs_append_call *call) noexcept:
-    """Puts that the call has not appended."""
-    cdef int64_t i
-    cdef int64_t count = 0
-    if call.atomic:
-        return call.done == 0
-    for i in range(call.done, call.count):
-        count += call.records[i].status < 0
-    return count
-
-
-cdef int64_t take_body(rs_put_record *record, object body, Py_buffer *view) except -1:
-    """Point the record at the body; returns its length. ``view`` may be NULL for ``bytes``."""
-    if PyBytes_CheckExact(body):
-        return rs_take_bytes(body, &record.fields.body)
-    rs_pin_body(body, view)
-    # Others may write to the buffer meanwhile: what counts is what was stored.
-    record.crc_from_log = True
-    record.fields.body = <const uint8_t *> view.buf
-    if view.len == 0:
-        record.fields.body = <const uint8_t *> record
-    return view.len
 
 
 @cython.final
@@ -207,6 +167,9 @@ cdef class Appender:
         record.waits = 1
         record.fields.version = 1
         record.fields.property_crc = self._rules.property_crc
+        record.fields.store_host_nbytes = <int32_t> PyBytes_GET_SIZE(self._store_host)
+        memcpy(record.store_host, PyBytes_AS_STRING(self._store_host),
+               <size_t> PyBytes_GET_SIZE(self._store_host))
         return 0
 
     def __dealloc__(self):
@@ -298,23 +261,25 @@ cdef class Appender:
 
     def next_queue_offset(self, topic, queue_id):
         """Queue offset of the next message; 0 when unknown."""
-        cdef bytes key = self._queue_topic(topic)
+        cdef bytes key = rs_queue_topic(topic)
         cdef const uint8_t *text
         cdef int32_t size = <int32_t> rs_take_bytes(key, &text)
         cdef int32_t number = <int32_t> rs_to_integer("queue_id", queue_id, 0, INT32_MAX)
         cdef int64_t offset
+        self._check_forked()
         with nogil:
             offset = rs_appender_next_offset(&self._state, text, size, number)
         return offset
 
     def set_next_queue_offset(self, topic, queue_id, queue_offset):
         """Set the queue offset of the next message."""
-        cdef bytes key = self._queue_topic(topic)
+        cdef bytes key = rs_queue_topic(topic)
         cdef const uint8_t *text
         cdef int32_t size = <int32_t> rs_take_bytes(key, &text)
         cdef int32_t number = <int32_t> rs_to_integer("queue_id", queue_id, 0, INT32_MAX)
         cdef int64_t offset = rs_to_integer("queue_offset", queue_offset, 0, <int64_t> 1 << 62)
         cdef int failed
+        self._check_forked()
         with nogil:
             failed = rs_appender_set_next_offset(&self._state, text, size, number, offset)
         if failed:
@@ -322,22 +287,13 @@ cdef class Appender:
 
     def remove_queue(self, topic, queue_id):
         """Forget a queue; its numbering restarts at 0."""
-        cdef bytes key = self._queue_topic(topic)
+        cdef bytes key = rs_queue_topic(topic)
         cdef const uint8_t *text
         cdef int32_t size = <int32_t> rs_take_bytes(key, &text)
         cdef int32_t number = <int32_t> rs_to_integer("queue_id", queue_id, 0, INT32_MAX)
+        self._check_forked()
         with nogil:
             rs_appender_remove_queue(&self._state, text, size, number)
-
-    cdef bytes _queue_topic(self, object topic):
-        cdef bytes encoded
-        self._check_forked()
-        if not isinstance(topic, str):
-            raise TypeError(f"topic must be str, not {type(topic).__name__}")
-        encoded = rs_java_utf8(topic)
-        if len(encoded) > RS_MAX_PROPERTIES_NBYTES:
-            raise ValueError(f"topic of {len(encoded)} bytes is longer than any record can hold")
-        return encoded
 
     # --- switching off ---
 
@@ -423,68 +379,20 @@ cdef class Appender:
             "reconsume_times", reconsume_times, INT32_MIN, INT32_MAX)
         record.fields.prepared_transaction_offset = rs_to_integer(
             "prepared_transaction_offset", prepared_transaction_offset, INT64_MIN, INT64_MAX)
-        return self._take_hosts(record, born_host, store_host)
-
-    cdef int _take_hosts(self, rs_put_record *record, object born_host,
-                         object store_host) except -1:
-        record.fields.store_host_nbytes = self._take_host(
-            store_host, self._store_host, record.store_host)
-        record.fields.store_host = record.store_host
-        if born_host is None:
-            record.fields.born_host = record.store_host
-            record.fields.born_host_nbytes = record.fields.store_host_nbytes
-        else:
-            record.fields.born_host_nbytes = self._take_host(
-                born_host, None, record.born_host)
-            record.fields.born_host = record.born_host
-        return 0
+        return rs_take_hosts(record, born_host, store_host, self._hosts)
 
     cdef int _start(self, rs_put_record *record, object topic) except -1:
+        """What is the same in all records, and the topic, which usually is the last one again."""
         record[0] = self._template
         if topic is not self._topic:
-            self._check_topic(topic)
+            rs_take_topic(topic, &self._topic_text, &self._topic_nbytes)
+            self._topic = topic
+            self._topic_hash = rs_topic_hash(
+                &self._state.queues, self._topic_text, self._topic_nbytes)
         record.fields.topic = self._topic_text
         record.fields.topic_nbytes = self._topic_nbytes
         record.topic_hash = self._topic_hash
         return 0
-
-    cdef int _check_topic(self, object topic) except -1:
-        """Make this topic the last one, when RocketMQ allows its characters."""
-        cdef Py_ssize_t size = 0
-        cdef const char *text
-        if not isinstance(topic, str):
-            raise TypeError(f"topic must be str, not {type(topic).__name__}")
-        text = PyUnicode_AsUTF8AndSize(topic, &size)
-        if text == NULL:
-            PyErr_Clear()
-        elif size == 0:
-            raise ValueError("topic is empty")
-        if text == NULL or not rs_topic_is_allowed(<const uint8_t *> text, <size_t> size):
-            raise ValueError(f"topic {topic!r} holds a character that RocketMQ does not allow")
-        if size > INT32_MAX:
-            raise ValueError("topic is longer than 2147483647 bytes")
-        self._topic = topic
-        self._topic_text = <const uint8_t *> text
-        self._topic_nbytes = <int32_t> size
-        self._topic_hash = rs_topic_hash(&self._state.queues, self._topic_text, self._topic_nbytes)
-        return 0
-
-    cdef int32_t _take_host(self, object host, bytes default, uint8_t *out) except -1:
-        """Copy the stored form of a host; returns its length."""
-        cdef bytes parsed
-        if host is None and default is not None:
-            parsed = default
-        elif not PyUnicode_CheckExact(host):
-            parsed = rs_parse_host(host)
-        else:
-            parsed = self._hosts.get(host)
-            if parsed is None:
-                parsed = rs_parse_host(host)
-                if len(self._hosts) >= HOST_CACHE_COUNT:
-                    self._hosts.clear()
-                self._hosts[host] = parsed
-        memcpy(out, PyBytes_AS_STRING(parsed), <size_t> PyBytes_GET_SIZE(parsed))
-        return <int32_t> PyBytes_GET_SIZE(parsed)
 
     # --- appending ---
 
@@ -493,7 +401,7 @@ cdef class Appender:
 
         Records that could not be appended have their status set.
         """
-        cdef int idle = 0
+        cdef int64_t idle = 0
         cdef int result, _
         if self._clock is not None:
             call.now = rs_to_integer("clock()", self._clock(), INT64_MIN, INT64_MAX)
@@ -506,16 +414,13 @@ cdef class Appender:
                 self._refuse_rest(call, <int32_t> call.needed)
                 return 0
             if result != RS_RUN_ROLL and result != RS_RUN_EXTEND:
-                self._failed_times += rest_count(call)
+                self._failed_times += rs_rest_count(call)
                 if result == RS_RUN_NO_MEMORY:
                     raise MemoryError()
                 self._raise_unusable()
-            if self._make_room(call, result):
-                idle = 0
-            else:
-                idle += 1
-                if idle == IDLE_ROUND_LIMIT:
-                    break
+            idle = 0 if self._make_room(call, result) else idle + 1
+            if idle == IDLE_ROUND_LIMIT:
+                break
         self._refuse_rest(call, RS_PUT_UNKNOWN_ERROR)
         return 0
 
@@ -545,30 +450,21 @@ cdef class Appender:
         return result
 
     cdef bint _make_room(self, rs_append_call *call, int action) except -1:
-        """Call ``roll`` or ``extend`` unless another thread made room; tell whether room changed."""
+        """Call ``roll`` or ``extend`` unless another thread made room; tell whether it changed."""
         callback = self._roll if action == RS_RUN_ROLL else self._extend
         try:
             with self._room_lock:
-                if self._generation() == call.generation:
+                if rs_load_acquire64(&self._state.generation) == call.generation:
                     callback(call.needed)
-                return self._generation() != call.generation
+                return rs_load_acquire64(&self._state.generation) != call.generation
         except BaseException:
-            self._failed_times += rest_count(call)
+            self._failed_times += rs_rest_count(call)
             raise
 
-    cdef int64_t _generation(self) noexcept:
-        cdef int64_t generation
-        with nogil:
-            generation = rs_appender_generation(&self._state)
-        return generation
-
     cdef int _refuse_rest(self, rs_append_call *call, int32_t status) except -1:
-        cdef int64_t i
-        cdef bint unknown = status == RS_PUT_UNKNOWN_ERROR
-        self._failed_times += rest_count(call)
-        for i in range(call.done, call.count):
-            if call.records[i].status < 0:
-                rs_refuse(&call.records[i], status, RS_APPEND_UNKNOWN_ERROR if unknown else -1)
+        self._failed_times += rs_rest_count(call)
+        rs_refuse_rest(
+            call, status, RS_APPEND_UNKNOWN_ERROR if status == RS_PUT_UNKNOWN_ERROR else -1)
         return 0
 
     cdef int32_t _wait_until(self, int64_t end_offset) except -1:
@@ -594,7 +490,7 @@ cdef class Appender:
         memset(&view, 0, sizeof(view))
         rs_scratch_init(&scratch)
         try:
-            body_nbytes = take_body(&record, body, &view)
+            body_nbytes = rs_take_body(&record, body, &view)
             level = rs_to_integer("delay_level", delay_level, 0, INT32_MAX)
             waits = wait_store_msg_ok
             plain = level == 0 and rs_plain_properties(
@@ -616,7 +512,7 @@ cdef class Appender:
     cdef PutMessageResult _put_one(self, rs_put_record *record, bint default_host):
         cdef rs_append_call call
         cdef int32_t waited = RS_PUT_PUT_OK
-        cdef bytes host = None
+        cdef bytes host
         if record.status >= 0:
             self._failed_times += 1
             return outcome_of(record, waited, None)
@@ -629,11 +525,8 @@ cdef class Appender:
             return outcome_of(record, waited, None)
         if record.waits and self._wait is not None:
             waited = self._wait_until(record.fields.physical_offset + record.nbytes)
-        if default_host:
-            host = self._store_host
-        else:
-            host = PyBytes_FromStringAndSize(
-                <char *> record.store_host, record.fields.store_host_nbytes)
+        host = self._store_host if default_host else PyBytes_FromStringAndSize(
+            <char *> record.store_host, record.fields.store_host_nbytes)
         return outcome_of(record, waited, host)
 
     def put_message(self, message):
@@ -679,33 +572,22 @@ cdef class Appender:
         holds.append(topic)
         if view == NULL and not PyBytes_CheckExact(body):
             body = rs_copy_body(body)
-        body_nbytes = take_body(record, body, view)
+        body_nbytes = rs_take_body(record, body, view)
         holds.append(body)
         return self._take_properties(record, scratch, start, body_nbytes, properties)
 
     cdef bint _take_exact_message(self, rs_put_record *record, rs_scratch *scratch, size_t *start,
                                   const rs_message_object *message, list holds) except -1:
-        """The same from the C fields of a ``Message``; False when a number is out of range."""
-        if not (0 <= message.queue_id <= INT32_MAX
-                and INT32_MIN <= message.flag <= INT32_MAX
-                and INT32_MIN <= message.sys_flag <= INT32_MAX
-                and INT32_MIN <= message.reconsume_times <= INT32_MAX
-                and PyBytes_CheckExact(<object> message.body)):
-            return False
+        """The same from the C fields of a ``Message``; False when one of them is odd."""
         topic = <object> message.topic
         body = <object> message.body
         self._start(record, topic)
+        if not rs_take_numbers(record, message) or not PyBytes_CheckExact(body):
+            return False
         holds.append(topic)
         holds.append(body)
-        record.fields.queue_id = <int32_t> message.queue_id
-        record.fields.flag = <int32_t> message.flag
-        record.fields.sys_flag = <int32_t> message.sys_flag
-        record.born_at_store = not message.has_born_timestamp
-        record.fields.born_timestamp = message.born_timestamp
-        record.fields.reconsume_times = <int32_t> message.reconsume_times
-        record.fields.prepared_transaction_offset = message.prepared_transaction_offset
-        self._take_hosts(record, <object> message.born_host, <object> message.store_host)
-        self._take_properties(record, scratch, start, take_body(record, body, NULL),
+        rs_take_hosts(record, <object> message.born_host, <object> message.store_host, self._hosts)
+        self._take_properties(record, scratch, start, rs_take_body(record, body, NULL),
                               <object> message.properties)
         return True
 
@@ -764,24 +646,16 @@ cdef class Appender:
         cdef const rs_put_record *first = call.records
         cdef PutMessageResult result
         cdef int32_t waited = RS_PUT_PUT_OK
-        cdef Py_ssize_t host_nbytes = first.fields.store_host_nbytes
-        cdef Py_ssize_t id_nbytes = 1 + host_nbytes + 8
         cdef int64_t i
         cdef int64_t nbytes = 0
-        cdef bytes ids = PyBytes_FromStringAndSize(NULL, call.count * id_nbytes)
-        cdef uint8_t *out = <uint8_t *> PyBytes_AS_STRING(ids)
         for i in range(call.count):
             nbytes += call.records[i].nbytes
-            out[0] = <uint8_t> host_nbytes
-            memcpy(out + 1, first.store_host, <size_t> host_nbytes)
-            rs_store_be64(out + 1 + host_nbytes, call.records[i].fields.physical_offset)
-            out += id_nbytes
         if first.waits and self._wait is not None:
             waited = self._wait_until(first.fields.physical_offset + nbytes)
         result = outcome_of(first, waited, None)
         result.outcome.nbytes = nbytes
         result.outcome.count = call.count
-        result.ids = ids
+        result.ids = rs_pack_ids(call)
         return result
 
     def put_many(self, messages):
@@ -843,7 +717,7 @@ cdef class Appender:
         call.appender = &self._state
         call.records = records
         call.count = count
-        good = rest_count(&call)
+        good = rs_rest_count(&call)
         self._failed_times += count - good
         if good > 0:
             self._append(&call)
@@ -853,20 +727,11 @@ cdef class Appender:
 
     cdef int _await_many(self, PutManyResult result) except -1:
         """Wait once, for the last record that wants it."""
-        cdef int32_t waited
-        cdef Py_ssize_t i
-        cdef rs_put_row *rows = result.table.rows
-        cdef Py_ssize_t last = result.table.count - 1
-        if self._wait is None:
-            return 0
-        while last >= 0 and not rows[last].waits:
-            last -= 1
-        if last < 0:
-            return 0
-        waited = self._wait_until(rows[last].physical_offset + rows[last].nbytes)
-        for i in range(last + 1):
-            if rows[i].waits:
-                rows[i].status = waited
+        cdef const rs_put_row *row
+        cdef Py_ssize_t last = rs_last_waiting(&result.table)
+        if self._wait is not None and last >= 0:
+            row = result.table.rows + last
+            rs_set_waited(&result.table, self._wait_until(row.physical_offset + row.nbytes))
         return 0
 
     def put_columns(self, topic, offsets, data, *, queue_id=0, tags=None, keys=None,
@@ -888,13 +753,14 @@ cdef class Appender:
         rs_scratch_init(&scratch)
         try:
             bounds = rs_copy_offsets(offsets, &count)
-            nbytes = take_body(&head, data, &view)
+            nbytes = rs_take_body(&head, data, &view)
             rs_check_column(bounds, count, nbytes)
             records = <rs_put_record *> PyMem_Malloc(CHUNK_COUNT * sizeof(rs_put_record))
             if records == NULL:
                 raise MemoryError()
-            self._put_rows(result, &head, records, &scratch, bounds, count - 1, rs_gather_properties(
-                properties, None, tags, keys, wait_store_msg_ok, 0, None))
+            pairs = rs_gather_properties(
+                properties, None, tags, keys, wait_store_msg_ok, 0, None)
+            self._put_rows(result, &head, records, &scratch, bounds, count - 1, pairs)
         finally:
             PyMem_Free(bounds)
             PyMem_Free(records)
@@ -910,7 +776,7 @@ cdef class Appender:
         cdef rs_put_record common = head[0]
         cdef rs_put_record *record
         cdef size_t start = 0
-        cdef int64_t body_nbytes, nbytes
+        cdef int64_t nbytes
         cdef Py_ssize_t count
         cdef Py_ssize_t row = 0
         rs_finish_record(&self._rules, &self._state, &common, scratch, &start, 0, dict(pairs))
@@ -918,17 +784,8 @@ cdef class Appender:
             count = nbytes = 0
             while row < row_count and count < CHUNK_COUNT and nbytes < CHUNK_NBYTES:
                 record = records + count
-                body_nbytes = bounds[row + 1] - bounds[row]
-                if common.status < 0:
-                    record[0] = common
-                    rs_set_lengths(&self._rules, record, common.fields.properties,
-                                   common.fields.properties_nbytes, body_nbytes)
-                else:
-                    # Refused even without a body; by which rule depends on the body, too.
-                    record[0] = head[0]
-                    scratch.used = 0
-                    rs_finish_record(&self._rules, &self._state, record, scratch, &start,
-                                     body_nbytes, dict(pairs))
+                rs_finish_row(&self._rules, &self._state, record, head, &common, scratch,
+                              bounds[row + 1] - bounds[row], pairs)
                 record.fields.body = head.fields.body + bounds[row]
                 nbytes += record.nbytes
                 count += 1

@@ -1,5 +1,5 @@
-/* The appender's state and its append loop. Nothing here touches a Python object: the loop runs with
- * or without the GIL, always under the appender's mutex, and inside rs_guarded. */
+/* The appender's state and its append loop. Nothing here touches a Python object: the loop runs
+ * with or without the GIL, always under the appender's mutex, and inside rs_guarded. */
 #ifndef RS_APPENDER_H
 #define RS_APPENDER_H
 #include "rs_encode.h"
@@ -41,13 +41,13 @@ typedef struct {
     int64_t segment_nbytes;
     int64_t frontier;
     int64_t populated;
-    int64_t generation; /* counts everything that may have made room */
     int32_t stop;
     int32_t refusal; /* -1: none */
     rs_topic_table queues;
     rs_topic_entry *last_entry; /* saves most look-ups */
     void *view; /* what keeps the buffer in its place; the owner's business */
     /* guarded by: mutex; read by any thread */
+    int64_t generation; /* counts everything that may have made room */
     int64_t base_offset;
     int64_t position;
     int64_t write_offset;
@@ -66,7 +66,7 @@ typedef struct {
     int64_t generation; /* as it was when the call came back */
     int64_t now;
     int32_t has_now; /* else the system's clock is read under the mutex */
-    int32_t atomic;  /* all records in one segment and in one queue, visible at once or not at all */
+    int32_t atomic;  /* all in one segment and one queue, visible at once or not at all */
 } rs_append_call;
 
 /* The body's CRC before the copy, where nobody can change the body meanwhile. */
@@ -116,6 +116,11 @@ static inline rs_topic_entry *rs_record_queue(rs_appender *a, const rs_put_recor
     return entry;
 }
 
+static inline void rs_count_generation(rs_appender *a)
+{
+    rs_store_release64(&a->generation, a->generation + 1);
+}
+
 static inline void rs_publish(rs_appender *a, int64_t position)
 {
     rs_store_release64(&a->position, position);
@@ -163,7 +168,7 @@ static inline int rs_find_room(rs_appender *a, int64_t nbytes, int64_t *needed)
             return RS_RUN_EXTEND;
         }
         rs_encode_blank(a->buffer + a->position, (int32_t)(a->segment_nbytes - a->position));
-        a->generation++;
+        rs_count_generation(a);
         rs_publish(a, a->segment_nbytes);
         return RS_RUN_ROLL;
     }
@@ -259,7 +264,7 @@ static inline void *rs_appender_replace(rs_appender *a, void *view, uint8_t *buf
         former = a->view;
         a->view = view;
         a->buffer = buffer;
-        a->generation++;
+        rs_count_generation(a);
     }
     if (former != view && buffer != NULL) {
         rs_store_release64(&a->base_offset, base_offset);
@@ -281,7 +286,9 @@ static inline void rs_appender_raise(rs_appender *a, int64_t *limit, int64_t pos
     rs_mutex_lock(&a->mutex);
     if ((base_offset < 0 || base_offset == a->base_offset) && position > *limit) {
         *limit = position;
-        a->generation += limit == &a->frontier;
+        if (limit == &a->frontier) {
+            rs_count_generation(a);
+        }
     }
     rs_mutex_unlock(&a->mutex);
 }
@@ -335,12 +342,28 @@ static inline void rs_appender_stop(rs_appender *a, int32_t stop)
     rs_mutex_unlock(&a->mutex);
 }
 
-static inline int64_t rs_appender_generation(rs_appender *a)
+/* Puts of the call that are not appended. */
+static inline int64_t rs_rest_count(const rs_append_call *call)
 {
-    rs_mutex_lock(&a->mutex);
-    const int64_t generation = a->generation;
-    rs_mutex_unlock(&a->mutex);
-    return generation;
+    int64_t count = 0;
+    if (call->atomic) {
+        return call->done == 0;
+    }
+    for (int64_t i = call->done; i < call->count; i++) {
+        count += call->records[i].status < 0;
+    }
+    return count;
+}
+
+/* Their outcome. */
+static inline void rs_refuse_rest(rs_append_call *call, int32_t status, int32_t append_status)
+{
+    for (int64_t i = call->done; i < call->count; i++) {
+        if (call->records[i].status < 0) {
+            call->records[i].status = status;
+            call->records[i].append_status = append_status;
+        }
+    }
 }
 
 #endif

@@ -88,4 +88,5 @@ cdef extern from "rs_appender.h" nogil:
                                   int32_t queue_id)
     void rs_appender_refuse(rs_appender *a, int32_t status)
     void rs_appender_stop(rs_appender *a, int32_t stop)
-    int64_t rs_appender_generation(rs_appender *a)
+    int64_t rs_rest_count(const rs_append_call *call)
+    void rs_refuse_rest(rs_append_call *call, int32_t status, int32_t append_status)

@@ -9,15 +9,28 @@ from cpython.buffer cimport (
     PyObject_CheckBuffer,
     PyObject_GetBuffer,
 )
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact
+from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, INT32_MIN, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
+
+from rs_appender cimport rs_put_record
+from rs_formats cimport RS_MAX_PROPERTIES_NBYTES
+from rs_hosts cimport rs_parse_host
+from rs_message_object cimport rs_message_object
+from rs_put_properties cimport PyErr_Clear, PyUnicode_AsUTF8AndSize, PyUnicode_CheckExact
+from rs_put_properties cimport rs_java_utf8
+from rs_put_text cimport rs_topic_is_allowed
 
 cdef extern from "Python.h":
     bint PyLong_CheckExact(object thing)
     long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
+
+
+cdef enum:
+    RS_HOST_CACHE_COUNT = 1024  # hosts whose stored form is kept
 
 
 cdef inline int64_t rs_to_integer(str name, object value, int64_t low, int64_t high) except? -1:
@@ -158,3 +171,90 @@ cdef inline int rs_check_column(const int64_t *offsets, Py_ssize_t count,
     if not good:
         raise ValueError(f"offsets must not fall, nor leave the {nbytes} bytes of data")
     return 0
+
+
+cdef inline int rs_take_topic(object topic, const uint8_t **text, int32_t *nbytes) except -1:
+    """Point at a topic whose characters RocketMQ allows; its length is judged elsewhere."""
+    cdef Py_ssize_t size = 0
+    cdef const char *utf8
+    if not isinstance(topic, str):
+        raise TypeError(f"topic must be str, not {type(topic).__name__}")
+    utf8 = PyUnicode_AsUTF8AndSize(topic, &size)
+    if utf8 == NULL:
+        PyErr_Clear()
+    elif size == 0:
+        raise ValueError("topic is empty")
+    if utf8 == NULL or not rs_topic_is_allowed(<const uint8_t *> utf8, <size_t> size):
+        raise ValueError(f"topic {topic!r} holds a character that RocketMQ does not allow")
+    if size > INT32_MAX:
+        raise ValueError("topic is longer than 2147483647 bytes")
+    text[0] = <const uint8_t *> utf8
+    nbytes[0] = <int32_t> size
+    return 0
+
+
+cdef inline int32_t rs_take_host(object host, dict known, uint8_t *out) except -1:
+    """Copy the stored form of a host; returns its length. ``known`` keeps what was parsed."""
+    cdef bytes parsed = known.get(host) if PyUnicode_CheckExact(host) else rs_parse_host(host)
+    if parsed is None:
+        parsed = rs_parse_host(host)
+        if len(known) >= RS_HOST_CACHE_COUNT:
+            known.clear()
+        known[host] = parsed
+    memcpy(out, PyBytes_AS_STRING(parsed), <size_t> PyBytes_GET_SIZE(parsed))
+    return <int32_t> PyBytes_GET_SIZE(parsed)
+
+
+cdef inline int rs_take_hosts(rs_put_record *record, object born_host, object store_host,
+                              dict known) except -1:
+    """Set both hosts; the record's store host is the default for both."""
+    if store_host is not None:
+        record.fields.store_host_nbytes = rs_take_host(store_host, known, record.store_host)
+    record.fields.store_host = record.store_host
+    if born_host is None:
+        record.fields.born_host = record.store_host
+        record.fields.born_host_nbytes = record.fields.store_host_nbytes
+    else:
+        record.fields.born_host = record.born_host
+        record.fields.born_host_nbytes = rs_take_host(born_host, known, record.born_host)
+    return 0
+
+
+cdef inline int64_t rs_take_body(rs_put_record *record, object body, Py_buffer *view) except -1:
+    """Point the record at the body; returns its length. ``view`` may be NULL for ``bytes``."""
+    if PyBytes_CheckExact(body):
+        return rs_take_bytes(body, &record.fields.body)
+    rs_pin_body(body, view)
+    # Others may write to the buffer meanwhile: what counts is what was stored.
+    record.crc_from_log = True
+    record.fields.body = <const uint8_t *> view.buf
+    if view.len == 0:
+        record.fields.body = <const uint8_t *> record
+    return view.len
+
+
+cdef inline bint rs_take_numbers(rs_put_record *record, const rs_message_object *m) noexcept:
+    """Take a ``Message``'s numbers; False when one is out of its range."""
+    if not (0 <= m.queue_id <= INT32_MAX and INT32_MIN <= m.flag <= INT32_MAX
+            and INT32_MIN <= m.sys_flag <= INT32_MAX
+            and INT32_MIN <= m.reconsume_times <= INT32_MAX):
+        return False
+    record.fields.queue_id = <int32_t> m.queue_id
+    record.fields.flag = <int32_t> m.flag
+    record.fields.sys_flag = <int32_t> m.sys_flag
+    record.fields.reconsume_times = <int32_t> m.reconsume_times
+    record.fields.prepared_transaction_offset = m.prepared_transaction_offset
+    record.fields.born_timestamp = m.born_timestamp
+    record.born_at_store = not m.has_born_timestamp
+    return True
+
+
+cdef inline bytes rs_queue_topic(object topic):
+    """A key of the topic-queue table; recovered topics may be anything a record can hold."""
+    cdef bytes encoded
+    if not isinstance(topic, str):
+        raise TypeError(f"topic must be str, not {type(topic).__name__}")
+    encoded = rs_java_utf8(topic)
+    if len(encoded) > RS_MAX_PROPERTIES_NBYTES:
+        raise ValueError(f"topic of {len(encoded)} bytes is longer than any record can hold")
+    return encoded

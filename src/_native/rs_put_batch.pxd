@@ -1,10 +1,11 @@
 # A client batch: its messages become records of one queue, all or none of them.
-from cpython.bytes cimport PyBytes_CheckExact
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize
 from libc.stddef cimport size_t
 from libc.stdint cimport INT32_MAX, INT32_MIN, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from rs_appender cimport rs_append_call, rs_put_record
+from rs_bytes cimport rs_store_be64
 from rs_encode cimport rs_needs_separator, rs_record_nbytes, rs_stored_properties_nbytes
 from rs_formats cimport (
     RS_BATCH_ITEM_HEAD_NBYTES,
@@ -165,3 +166,20 @@ cdef inline int rs_batch_status(const rs_put_rules *rules, const rs_put_record *
     if head.fields.sys_flag & RS_SYS_FLAG_TRANSACTION_MASK or rs_delay_level(pairs) > 0:
         return RS_PUT_MESSAGE_ILLEGAL
     return -1
+
+
+cdef inline bytes rs_pack_ids(const rs_append_call *call):
+    """What the message ids of a batch are made of: see rs_put_result_object."""
+    cdef const rs_put_record *record
+    cdef Py_ssize_t host_nbytes = call.records.fields.store_host_nbytes
+    cdef Py_ssize_t id_nbytes = 1 + host_nbytes + <Py_ssize_t> sizeof(int64_t)
+    cdef bytes ids = PyBytes_FromStringAndSize(NULL, call.count * id_nbytes)
+    cdef uint8_t *out = <uint8_t *> PyBytes_AS_STRING(ids)
+    cdef int64_t i
+    for i in range(call.count):
+        record = call.records + i
+        out[0] = <uint8_t> host_nbytes
+        memcpy(out + 1, record.store_host, <size_t> host_nbytes)
+        rs_store_be64(out + 1 + host_nbytes, record.fields.physical_offset)
+        out += id_nbytes
+    return ids

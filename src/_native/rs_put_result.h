@@ -1,4 +1,4 @@
-/* The C layout of the outcomes of puts: put_result.pyx makes the types, commit_log.pyx fills them. */
+/* The C layout of the outcomes of puts: put_result.pyx has the types, commit_log.pyx fills them. */
 #ifndef RS_PUT_RESULT_H
 #define RS_PUT_RESULT_H
 #include <Python.h>
@@ -94,6 +94,25 @@ static inline void rs_fill_row(rs_put_row *row, const rs_put_record *record)
     row->waits = appended && record->waits;
     row->host_nbytes = record->fields.store_host_nbytes;
     memcpy(row->host, record->store_host, sizeof row->host);
+}
+
+/* The last row that waits for the flush, -1 for none. */
+static inline Py_ssize_t rs_last_waiting(const rs_put_rows *table)
+{
+    Py_ssize_t last = table->count - 1;
+    while (last >= 0 && !table->rows[last].waits) {
+        last--;
+    }
+    return last;
+}
+
+static inline void rs_set_waited(rs_put_rows *table, int32_t status)
+{
+    for (Py_ssize_t i = 0; i < table->count; i++) {
+        if (table->rows[i].waits) {
+            table->rows[i].status = status;
+        }
+    }
 }
 
 #endif

@@ -40,3 +40,5 @@ cdef extern from "rs_put_result.h":
     rs_put_row *rs_put_rows_grow(rs_put_rows *table, Py_ssize_t count)
     void rs_fill_outcome(rs_put_outcome *out, const rs_put_record *record, int32_t waited)
     void rs_fill_row(rs_put_row *row, const rs_put_record *record)
+    Py_ssize_t rs_last_waiting(const rs_put_rows *table)
+    void rs_set_waited(rs_put_rows *table, int32_t status)

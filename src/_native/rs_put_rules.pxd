@@ -267,3 +267,23 @@ cdef inline int rs_delay_record(const rs_put_rules *rules, const rs_appender *st
     record.topic_hash = rs_topic_hash(
         &state.queues, record.fields.topic, record.fields.topic_nbytes)
     return 0
+
+
+# --- Columns ------------------------------------------------------------------------------------
+
+
+cdef inline int rs_finish_row(const rs_put_rules *rules, const rs_appender *state,
+                              rs_put_record *record, const rs_put_record *head,
+                              const rs_put_record *common, rs_scratch *scratch,
+                              int64_t body_nbytes, dict pairs) except -1:
+    """Make one row of a column. All rows start from ``head``, which was finished as ``common``."""
+    cdef size_t start = 0
+    if common.status < 0:
+        record[0] = common[0]
+        return rs_set_lengths(rules, record, common.fields.properties,
+                              common.fields.properties_nbytes, body_nbytes)
+    # Refused even without a body; by which rule depends on the body, too.
+    record[0] = head[0]
+    scratch.used = 0
+    return rs_finish_record(
+        rules, state, record, scratch, &start, body_nbytes, dict(pairs))

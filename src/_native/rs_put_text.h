@@ -38,7 +38,8 @@ RS_UNUSED static int rs_scratch_grow(rs_scratch *s, size_t nbytes)
         }
         capacity *= 2;
     }
-    uint8_t *data = (uint8_t *)(s->data == s->first ? malloc(capacity) : realloc(s->data, capacity));
+    void *place = s->data == s->first ? NULL : s->data;
+    uint8_t *data = (uint8_t *)realloc(place, capacity);
     if (data == NULL) {
         return -1;
     }

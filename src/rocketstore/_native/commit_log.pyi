@@ -1,4 +1,4 @@
-"""The appender: encodes records in place into the current log segment; ``store.put`` is its method."""
+"""The appender: encodes records in place into the current log segment; ``put`` is the store's."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -10,16 +10,16 @@ class Appender:
     """One per log; any number of threads may put. Callbacks run without the appender's mutex.
 
     roll(needed_nbytes) -> None
-        The current segment is full (its blank is already written) or there is none: attach the next one.
+        The segment is full (its blank is already written) or there is none: attach the next one.
     extend(end_position) -> None
         The next record ends behind the allocated frontier: allocate and ``set_frontier``.
     wait(end_offset) -> int
-        SYNC_FLUSH: called after the append when the message waits; returns a PutMessageStatus value.
+        SYNC_FLUSH: called after the append of what waits; returns a PutMessageStatus value.
 
-    ``roll`` and ``extend`` are called by one thread at a time, once for all that need the room; they
-    must not put. What they raise, the put raises; the next put asks again. When they make no room
-    (three times in a row) the put answers UNKNOWN_ERROR. ``clock`` is called once per put, batch or
-    chunk, in front of the mutex; without it the system's clock is read under the mutex.
+    ``roll`` and ``extend`` are called by one thread at a time, once for all that need the room;
+    they must not put. What they raise, the put raises; the next put asks again. When they make no
+    room (three times in a row) the put answers UNKNOWN_ERROR. ``clock`` is called once per put,
+    batch or chunk, in front of the mutex; without it the system's clock is read under the mutex.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Appender:
 
     # the log
     def attach(self, buffer: Any, base_offset: int, position: int, frontier: int) -> None:
-        """Append to this (writable, segment-long) buffer from ``position``; pins it, releases the former.
+        """Append to this (writable, segment-long) buffer from ``position``; releases the former.
 
         ``frontier`` and the arguments of the two methods below are positions in the segment."""
     def detach(self) -> None:
@@ -110,7 +110,7 @@ class Appender:
         wait_store_msg_ok: bool = True,
         unique_key: str | bool | None = None,
     ) -> PutMessageResult:
-        """Append one message. Written: ``properties``, UNIQ_KEY, TAGS, KEYS, WAIT (when false), DELAY.
+        """Append one message with ``properties``, UNIQ_KEY, TAGS, KEYS, WAIT (false only), DELAY.
 
         ``unique_key=True`` makes one with ``unique_key_maker`` unless ``properties`` have one; the
         same name twice is a ``ValueError``. Limits answer a status, wrong types and characters
@@ -118,12 +118,12 @@ class Appender:
     def put_message(self, message: object) -> PutMessageResult:
         """Append one message, given as an object with ``Message``'s attributes."""
     def put_messages(self, batch: object) -> PutMessageResult:
-        """Append a batch (attributes of ``MessageBatch``) to one queue: consecutive, in one segment,
-        all or nothing; followers of the log see all its records at once."""
+        """Append a batch (attributes of ``MessageBatch``) to one queue: consecutive, in one
+        segment, all or nothing; followers of the log see all its records at once."""
     def put_many(self, messages: Iterable[object]) -> PutManyResult:
-        """Append messages, one mutex hold per chunk of 512 messages or 4 MiB. A refused message stops
-        no other. A wrong type raises before anything of its chunk is appended; the chunks before it
-        stay. One wait at the end, for the last message that wants it."""
+        """Append messages, one mutex hold per chunk of 512 messages or 4 MiB. A refused message
+        stops no other. A wrong type raises before anything of its chunk is appended; the chunks
+        before it stay. One wait at the end, for the last message that wants it."""
     def put_columns(
         self,
         topic: str,

@@ -222,6 +222,7 @@ class Appender:
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         """Queue offset of the next message; 0 when unknown."""
         key = self._queue_key(topic, queue_id)
+        self._check_forked()
         with self._mutex:
             return self._queues.get(key, 0)
 
@@ -229,21 +230,24 @@ class Appender:
         """Set the queue offset of the next message."""
         key = self._queue_key(topic, queue_id)
         number = arguments.check_integer("queue_offset", queue_offset, (0, 2**62))
+        self._check_forked()
         with self._mutex:
             self._queues[key] = number
 
     def remove_queue(self, topic: str, queue_id: int) -> None:
         """Forget a queue; its numbering restarts at 0."""
         key = self._queue_key(topic, queue_id)
+        self._check_forked()
         with self._mutex:
             self._queues.pop(key, None)
 
     def _queue_key(self, topic: str, queue_id: int) -> tuple[bytes, int]:
-        self._check_forked()
         if not isinstance(topic, str):
             raise TypeError(f"topic must be str, not {type(topic).__name__}")
-        number = arguments.check_integer("queue_id", queue_id, arguments.QUEUE_ID)
-        return arguments.java_utf8(topic), number
+        encoded = arguments.java_utf8(topic)
+        if len(encoded) > formats.MAX_PROPERTIES_NBYTES:
+            raise ValueError(f"topic of {len(encoded)} bytes is longer than any record can hold")
+        return encoded, arguments.check_integer("queue_id", queue_id, arguments.QUEUE_ID)
 
     # --- switching off ------------------------------------------------------------------------
 
