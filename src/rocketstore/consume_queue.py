@@ -58,6 +58,8 @@ class ConsumeQueue:
         self._in_memory = in_memory
         self._next_index: Callable[[], int] | None = None
         self._overlay: dict[int, Any] = {}
+        #: File last read: (buffer, its first queue offset, the one behind its last).
+        self.recent: tuple[Any, int, int] | None = None
 
     # --- bounds -------------------------------------------------------------------------------
 
@@ -119,6 +121,8 @@ class ConsumeQueue:
             file = self.queue.find_mapped_file_by_offset(offset)
             if file is None:
                 return None
+        first = (offset - position) // UNIT_NBYTES
+        self.recent = (file.mapping, first, first + size // UNIT_NBYTES)
         return file.mapping, position, min(end * UNIT_NBYTES - offset + position, size)
 
     def unit(self, index: int) -> tuple[int, int, int] | None:
@@ -250,6 +254,7 @@ class ConsumeQueue:
 
     def close(self) -> None:
         """Close all files."""
+        self.recent = None
         for file in self._overlay.values():
             file.close()
         self.queue.close()
@@ -288,7 +293,8 @@ class ConsumeQueueTable:
         self._root = root
         self._writable = writable
         self._in_memory = in_memory
-        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        #: Queues by (topic, queue id); replaced, never changed, once the store is open.
+        self.table: dict[tuple[str, int], ConsumeQueue] = {}
 
     def load(self) -> None:
         """Open every ``<topic>/<queue id>`` folder; what has another name is listed in
@@ -304,7 +310,7 @@ class ConsumeQueueTable:
                 if size >= self.file_size and offset % self.file_size == 0
             ]
             queue.queue.load(listing)
-            self._queues[topic, queue_id] = queue
+            self.table[topic, queue_id] = queue
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
         files = MappedFileQueue(
@@ -317,33 +323,33 @@ class ConsumeQueueTable:
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """Return the queue, ``None`` when there is none; never creates one (D-36)."""
-        return self._queues.get((topic, queue_id))
+        return self.table.get((topic, queue_id))
 
     def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Return the queue, new and empty when there is none (for dispatch)."""
-        queue = self._queues.get((topic, queue_id))
+        queue = self.table.get((topic, queue_id))
         if queue is None:
             queue = self._new(topic, queue_id)
-            self._queues = {**self._queues, (topic, queue_id): queue}
+            self.table = {**self.table, (topic, queue_id): queue}
         return queue
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
-        return iter(list(self._queues.values()))
+        return iter(list(self.table.values()))
 
     def __len__(self) -> int:
-        return len(self._queues)
+        return len(self.table)
 
     def topics(self) -> list[str]:
         """Topics that have a queue, sorted."""
-        return sorted({topic for topic, _ in self._queues})
+        return sorted({topic for topic, _ in self.table})
 
     def queue_ids(self, topic: str) -> list[int]:
         """Queue ids of ``topic``, sorted."""
-        return sorted(queue_id for name, queue_id in self._queues if name == topic)
+        return sorted(queue_id for name, queue_id in self.table if name == topic)
 
     def forget(self, queue: ConsumeQueue) -> None:
         """Drop a queue from the table (its files are the caller's)."""
-        self._queues = {key: kept for key, kept in self._queues.items() if kept is not queue}
+        self.table = {key: kept for key, kept in self.table.items() if kept is not queue}
 
     def close(self) -> None:
         """Close every queue."""

@@ -263,6 +263,7 @@ class CommitLogDispatcher:
             handle = self.kernel.handle(other.topic_bytes, queue_id)
             next_index = self.kernel.next_index(handle)
             self._register(other, next_index, self.kernel.max_physical_offset(handle))
+            other.recent = None
             for file in other.files()[-1:]:
                 file.release_mapping()
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from rocketstore import formats
+from rocketstore import formats, kernels
 from rocketstore.commit_log import CommitLog
 from rocketstore.config import MessageStoreConfig
 from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue, ConsumeQueueTable
@@ -17,14 +17,24 @@ from rocketstore.get_message import BatchLimits, Selection, bounds_status
 from rocketstore.index_service import IndexService
 from rocketstore.log_scan import LogScan, find_next_record
 from rocketstore.message import StoredMessage
-from rocketstore.recovery import DamagedRange
-from rocketstore.results import MAX_TIMESTAMP, GetMessageResult, QueryMessageResult
-from rocketstore.status import GetMessageStatus, RecordStatus
+from rocketstore.recovery_report import DamagedRange
+from rocketstore.results import (
+    MAX_TIMESTAMP,
+    GetMessageResult,
+    MessageList,
+    QueryMessageResult,
+)
+from rocketstore.status import GetMessageStatus, KernelStatus, RecordStatus
 
 if TYPE_CHECKING:
     from rocketstore.filter import MessageFilter
 
 _QUERY_ROUNDS = 3
+_ROW_NBYTES = formats.SELECTED_MESSAGE.nbytes
+_FOUND = GetMessageStatus.FOUND
+#: Statuses with which a batch is whole: its count reached, its limits reached, the queue's end.
+_PLAIN_ENDS = frozenset(map(int, (RecordStatus.OK, RecordStatus.END, KernelStatus.LIMIT)))
+_select_messages = kernels.consume_queue.select_messages
 
 
 class StoreReader:
@@ -63,11 +73,15 @@ class StoreReader:
         message_filter: MessageFilter | None,
     ) -> GetMessageResult:
         """See ``DefaultMessageStore.get_message``."""
-        queue = self.queues.get(topic, queue_id)
+        queue = self.queues.table.get((topic, queue_id))
         if queue is None:
             status = GetMessageStatus.NO_MESSAGE_IN_QUEUE
             return GetMessageResult(status, 0, 0, 0, ())
         first, end = queue.min_index, queue.max_index
+        if message_filter is None and first <= offset < end:
+            result = self._get_at_once(queue, offset, max_count, first, end)
+            if result is not None:
+                return result
         outside = bounds_status(offset, first, end)
         if outside is not None:
             return GetMessageResult(*outside, first, end, ())
@@ -79,6 +93,41 @@ class StoreReader:
         selection = Selection(self.log, queue, self._limits, max_count, codes)
         status, next_offset = selection.run(offset, message_filter)
         return GetMessageResult(status, next_offset, first, end, selection.messages)
+
+    def _get_at_once(
+        self, queue: ConsumeQueue, offset: int, max_count: int, first: int, end: int
+    ) -> GetMessageResult | None:
+        """Answer with one kernel call where the last call's queue file and segment serve again.
+
+        ``None`` when they do not, or when anything but plain messages came: then the loop of
+        ``Selection`` answers from the start.
+        """
+        log, limits = self.log, self._limits
+        file, window = queue.recent, log.recent
+        if file is None or window is None:
+            return None
+        units, file_first, file_end = file
+        if not file_first <= offset < file_end or max_count > limits.memory_count:
+            return None
+        start = (offset - file_first) * UNIT_NBYTES
+        stop = ((end if end < file_end else file_end) - file_first) * UNIT_NBYTES
+        rows = bytearray(max_count * _ROW_NBYTES)
+        disk_count = limits.disk_count
+        reached, count, _, status, _ = _select_messages(
+            units, start, stop, offset,
+            window.buffer, window.stop, window.base_offset, window.segment_end, log.min_offset,
+            queue.topic_bytes, queue.queue_id, None,
+            max_count, limits.memory_nbytes,
+            log.max_offset - limits.memory_window_nbytes,
+            max_count if max_count < disk_count else disk_count, limits.disk_nbytes,
+            0, 0, log.record_flags, rows,
+        )  # fmt: skip
+        if not count or status not in _PLAIN_ENDS:
+            return None
+        messages = MessageList()
+        messages.add(window, rows, count)
+        following = offset + (reached - start) // UNIT_NBYTES
+        return GetMessageResult(_FOUND, following, first, end, messages)
 
     def store_timestamp_of(self, queue: ConsumeQueue, index: int) -> int:
         """Store time of one unit's message, -1 when it is gone."""
