@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rocketstore import formats, kernels
 from rocketstore.commit_log import CommitLog, LogWindow
 from rocketstore.mapped_file import MappedFile
-from rocketstore.status import RecordStatus
+from rocketstore.status import RecordFlags, RecordStatus
 
 if TYPE_CHECKING:
     import numpy
@@ -19,7 +19,7 @@ _ROW = formats.PARSED_RECORD
 _CAPACITY = 1024
 #: Longer than any record a broker of the default limits stores.
 _LONGEST_RECORD_NBYTES = 16 * 1024 * 1024
-_ZEROS = memoryview(bytes(1 << 20))
+_ZEROS = bytes(1 << 20)
 _POSITION_AT = _ROW.at("position") // 4
 _STATUS_AT = _ROW.at("status") // 4
 _ROW_INTS = _ROW.nbytes // 4
@@ -34,6 +34,11 @@ class RecordBatch(NamedTuple):
     window: LogWindow
     rows: bytearray
     count: int
+
+    @property
+    def filled(self) -> memoryview:
+        """The bytes of the rows that are filled."""
+        return memoryview(self.rows)[: self.count * _ROW.nbytes]
 
     @property
     def columns(self) -> numpy.ndarray[Any, Any]:
@@ -67,7 +72,7 @@ class LogScan:
     start, stop : int
         Physical offsets; ``start`` is a record's or a segment's first byte.
     flags : int
-        ``RecordFlags``.
+        ``RecordFlags``. With CHECK_BODY_CRC those that hold in a segment anyway are added.
     delay_ms : tuple of int
         For the tags code of delayed records.
 
@@ -97,6 +102,7 @@ class LogScan:
         self._rows = bytearray(capacity * _ROW.nbytes)
 
     def __iter__(self) -> Iterator[RecordBatch]:
+        flags = self._flags
         while self.offset < self._stop:
             window = self._log.window(self.offset, self._stop)
             if window is None:
@@ -108,7 +114,7 @@ class LogScan:
                 window.stop,
                 window.base_offset,
                 window.segment_end,
-                self._flags,
+                flags | (window.flags if flags & RecordFlags.CHECK_BODY_CRC else 0),
                 self._rows,
                 self._delay_ms,
             )
@@ -184,6 +190,7 @@ def has_content(log: CommitLog, offset: int) -> bool:
         for start, stop in data_ranges(file, max(0, offset - file.file_from_offset)):
             for at in range(start, stop, len(_ZEROS)):
                 chunk = file.read(at, min(len(_ZEROS), stop - at))
-                if chunk != _ZEROS[: len(chunk)]:
+                # Two bytes objects are compared at memory speed, views of them are not.
+                if chunk != (_ZEROS if len(chunk) == len(_ZEROS) else bytes(len(chunk))):
                     return True
     return False
