@@ -22,7 +22,7 @@ help:  ## this list
 
 demo:  ## set up and show what rocketstore does on a store made on the spot
 	$(SET_UP) --for run
-	@$(VENV)/bin/rocketstore demo
+	@$(VENV)/bin/rocketstore demo --golden tests/golden/plain-5.3.3
 
 develop:  ## set up: environment, packages, native modules built in place
 	$(SET_UP)

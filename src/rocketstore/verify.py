@@ -518,30 +518,30 @@ def _note_tail(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> None:
 
 
 _NOTES = {
-    "ghosts": "records that carry another, lower offset (5.5.0 leaves such) were passed over",
-    "nul_properties": "records have NULs in their properties",
-    "unsafe_topics": "records have a topic that names no directory; they have no units",
-    "backward_times": "store times are earlier than the one in front",
-    "foreign_property_crcs": "records hold a CRC property that is not their own, as copies do",
-    "batch_topics": "records belong to batch queues, which this version does not read",
-    "behind_units": "units are not there yet: dispatch is behind",
-    "behind_keys": "keys are not there yet: dispatch is behind",
-    "expired_units": "units point at records that have expired",
-    "expired_keys": "index entries point at records that have expired",
-    "damaged_units": "units point into damaged stretches of the log and were not judged",
-    "damaged_keys": "index entries point into damaged stretches of the log and were not judged",
-    "lost_queue_offsets": "queue offsets have no record because of damage in the log",
-    "ext_units": "units keep their tags code in consumequeue_ext, which this version does not read",
-    "shifted_units": "units of light message queues stand at another number than their record says",
-    "filler_units": "units are fillers in front of a queue's first message",
-    "newer_units": "units are newer than this look at the log",
-    "newer_keys": "index entries are newer than this look at the log",
-    "doubled_keys": "index entries are there more than once",
-    "odd_index_tails": "index files hold bytes outside their entries, or entries of no chain",
+    "ghosts": "records that carry another, lower offset (5.5.0 leaves such), passed over",
+    "nul_properties": "records with NULs in their properties",
+    "unsafe_topics": "records whose topic names no directory, so that they have no units",
+    "backward_times": "store times earlier than the one in front",
+    "foreign_property_crcs": "records with a CRC property that is not their own, as copies have",
+    "batch_topics": "records of batch queues, which this version does not read",
+    "behind_units": "units that are not there yet, as dispatch is behind",
+    "behind_keys": "records whose keys are not all there yet, as dispatch is behind",
+    "expired_units": "units of records that have expired",
+    "expired_keys": "index entries of records that have expired",
+    "damaged_units": "units that point into damaged stretches of the log and were not judged",
+    "damaged_keys": "index entries that point into damaged stretches of the log, not judged",
+    "lost_queue_offsets": "queue offsets without a record because of damage in the log",
+    "ext_units": "units with their tags code in consumequeue_ext, which this version does not read",
+    "shifted_units": "units of light message queues at another number than their record says",
+    "filler_units": "fillers in front of a queue's first message",
+    "newer_units": "units that are newer than this look at the log",
+    "newer_keys": "index entries that are newer than this look at the log",
+    "doubled_keys": "index entries that are there more than once",
+    "odd_index_tails": "index files with bytes outside their entries, or entries of no chain",
 }
 
 
 def _write_notes(scope: VerifyScope) -> None:
     for name, text in _NOTES.items():
         if scope.counts[name]:
-            scope.report.notes.append(f"{scope.counts[name]} {text}")
+            scope.report.notes.append(f"{text}: {scope.counts[name]}")
