@@ -34,7 +34,7 @@ from rocketstore.status import (
 from rocketstore.store import DefaultMessageStore, open
 
 if TYPE_CHECKING:
-    from rocketstore.recovery import RecoveryReport
+    from rocketstore.recovery_report import RecoveryReport
 
 PutMessageResult = kernels.commit_log.PutMessageResult
 PutManyResult = kernels.commit_log.PutManyResult
@@ -78,7 +78,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import what only few callers name on first use, so that importing the package stays quick."""
     if name == "RecoveryReport":
-        from rocketstore.recovery import RecoveryReport
+        from rocketstore.recovery_report import RecoveryReport
 
         return RecoveryReport
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

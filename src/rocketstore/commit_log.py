@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from rocketstore import kernels
+from rocketstore import formats, kernels
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dialect import Dialect
 from rocketstore.errors import CorruptMessageError, MappedFileError
@@ -18,6 +18,9 @@ from rocketstore.status import RecordFlags, RecordStatus
 
 #: Disk blocks exist this far ahead of the write position.
 ALLOCATE_AHEAD_NBYTES = 64 * 1024 * 1024
+_CHECKED_PROPERTY_CRC = RecordFlags.CHECK_PROPERTY_CRC | RecordFlags.REQUIRE_PROPERTY_CRC
+#: Records of a segment looked at to see whether they carry whole-record CRCs.
+_SAMPLE_COUNT = 64
 _COMPLETE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
 
 
@@ -29,6 +32,7 @@ class LogWindow(NamedTuple):
     base_offset: int
     segment_end: int
     stop: int
+    flags: int
 
 
 class CommitLog:
@@ -51,8 +55,12 @@ class CommitLog:
     def __init__(self, queue: MappedFileQueue, end_offset: int, record_flags: int) -> None:
         self.queue = queue
         self.record_flags = record_flags
+        #: Damaged places that recovery found, by physical offset.
+        self.damage: dict[int, RecordStatus] = {}
         self._end_offset = end_offset
-        self._recent: LogWindow | None = None
+        #: The window last asked for: readers mostly stay in one segment.
+        self.recent: LogWindow | None = None
+        self._segment_flags: dict[int, int] = {}
 
     @property
     def segment_size(self) -> int:
@@ -72,14 +80,14 @@ class CommitLog:
     def move_end(self, offset: int) -> None:
         """Set the end of what is shown."""
         self._end_offset = offset
-        self._recent = None
+        self.recent = None
 
     def window(self, offset: int, stop_offset: int | None = None) -> LogWindow | None:
         """Return the segment that holds ``offset``, readable up to ``stop_offset``.
 
         The default is the log's end now, or any earlier end that lies behind ``offset``.
         """
-        recent = self._recent
+        recent = self.recent
         if stop_offset is None and recent is not None:
             position = offset - recent.base_offset
             if 0 <= position < recent.stop:
@@ -91,10 +99,34 @@ class CommitLog:
         base = file.file_from_offset
         segment_end = base + self.queue.file_size
         stop = max(0, min(stop - base, file.file_size))
-        window = LogWindow(file, file.view, base, segment_end, stop)
+        view = file.view
+        flags = self._segment_flags.get(base)
+        if flags is None:
+            flags = self._judge_flags(view, base, segment_end, stop)
+        window = LogWindow(file, view, base, segment_end, stop, flags)
         if stop_offset is None:
-            self._recent = window
+            self.recent = window
         return window
+
+    def _judge_flags(self, view: Any, base_offset: int, segment_end: int, stop: int) -> int:
+        """Flags of the strict check in one segment.
+
+        Where its first records carry right whole-record CRCs, all CRCs that are there must be
+        right; a segment without any may hold copied properties that say nothing.
+        """
+        flags = self.record_flags
+        if stop > 0:
+            if not flags & _CHECKED_PROPERTY_CRC and _carries_property_crc(
+                view, base_offset, segment_end, stop
+            ):
+                flags |= RecordFlags.CHECK_PROPERTY_CRC
+            self._segment_flags[base_offset] = flags
+        return flags
+
+    def demand_property_crc(self, base_offset: int) -> None:
+        """Check whole-record CRCs in the segment that starts at ``base_offset``."""
+        self._segment_flags[base_offset] = self.record_flags | RecordFlags.CHECK_PROPERTY_CRC
+        self.recent = None
 
     def roll_next_file(self, offset: int) -> int:
         """Offset of the segment behind the one that holds ``offset``."""
@@ -105,13 +137,15 @@ class CommitLog:
         window = self.window(offset) if offset >= 0 else None
         if window is None or offset - window.base_offset > window.stop:
             return RecordStatus.END, 0
+        if offset in self.damage:
+            return self.damage[offset], 0
         status, size = kernels.message.check_record(
             window.buffer,
             offset - window.base_offset,
             window.stop,
             window.base_offset,
             window.segment_end,
-            self.record_flags | extra_flags,
+            window.flags | extra_flags,
         )
         return RecordStatus(status), size
 
@@ -121,12 +155,13 @@ class CommitLog:
         Raises
         ------
         CorruptMessageError
-            When a record starts there by its own word but is damaged.
+            When a record starts there by its own word but is damaged, or damage is known to start
+            there.
         """
         status, _ = self.check(offset)
         if status in _COMPLETE:
             return self.view(offset)
-        if status >= RecordStatus.FIRST_DAMAGE and self._claims(offset):
+        if offset in self.damage or (status >= RecordStatus.FIRST_DAMAGE and self._claims(offset)):
             raise self.corruption(offset, status)
         return None
 
@@ -141,8 +176,6 @@ class CommitLog:
 
     def _claims(self, offset: int) -> bool:
         """Whether the bytes at ``offset`` carry a record's magic and this very offset."""
-        from rocketstore import formats
-
         window = self.window(offset)
         head = formats.RECORD_HEAD
         if window is None or offset - window.base_offset + head.nbytes > window.stop:
@@ -165,8 +198,25 @@ class CommitLog:
 
     def close(self) -> None:
         """Close all segments; messages in use stay valid."""
-        self._recent = None
+        self.recent = None
         self.queue.close()
+
+
+def _carries_property_crc(view: Any, base_offset: int, segment_end: int, stop: int) -> bool:
+    """Whether one of a segment's first records carries a right whole-record CRC."""
+    row = formats.PARSED_RECORD
+    rows = bytearray(_SAMPLE_COUNT * row.nbytes)
+    count, _, _ = kernels.message.scan_records(
+        view,
+        0,
+        stop,
+        base_offset,
+        segment_end,
+        RecordFlags.CHECK_BODY_CRC | RecordFlags.REPORT_PROPERTY_CRC,
+        rows,
+    )
+    judged = memoryview(rows).cast("i")[row.at("property_crc") // 4 :: row.nbytes // 4]
+    return 1 in judged[:count].tolist()
 
 
 _REASONS = {

@@ -8,7 +8,7 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rocketstore.errors import MappedFileError, StoreFullError, UnsafePathError
@@ -16,7 +16,7 @@ from rocketstore.errors import MappedFileError, StoreFullError, UnsafePathError
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
-_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+NO_FOLLOW = getattr(os, "ONO_FOLLOW", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
 READ_ONLY = os.O_RDONLY | _CLOEXEC | _NONBLOCK | _BINARY
 READ_WRITE = os.O_RDWR | _CLOEXEC | _NONBLOCK | _BINARY
@@ -55,8 +55,25 @@ def sync_directory(path: Path) -> None:
         os.close(fd)
 
 
+def refuse_link_out(path: Path, root: Path) -> None:
+    """Raise ``UnsafePathError`` when ``path`` is a symbolic link that leaves ``root``."""
+    if path.is_symlink():
+        target = Path(os.path.realpath(path))
+        if not target.is_relative_to(os.path.realpath(root)):
+            raise UnsafePathError(
+                f"{path} is a symbolic link to {target}, outside the store {root}"
+            )
+
+
 def make_directories(path: Path, root: Path) -> None:
-    """Create ``path`` below the existing ``root`` and make every new entry durable."""
+    """Create ``path`` below the existing ``root`` and make every new entry durable.
+
+    Raises ``UnsafePathError`` when a folder on the way is a link out of ``root``.
+    """
+    for folder in (path, *path.parents):
+        if folder == root or not folder.is_relative_to(root):
+            break
+        refuse_link_out(folder, root)
     missing = []
     while path != root and not path.is_dir():
         missing.append(path)
@@ -112,15 +129,16 @@ def reserve_blocks(fd: int, position: int, length: int, path: Path) -> None:
             position += os.pwrite(fd, zeros[: end - position], position)
 
 
-def write_file(path: Path, content: bytes) -> None:
-    """Replace a small file: temporary name, sync, rename, sync of the directory."""
+def write_file(path: Path, content: bytes | Iterable[bytes]) -> None:
+    """Replace a file: temporary name, sync, rename, sync of the directory."""
     temporary = path.parent / f"{_PREFIX}{os.getpid()}-{os.urandom(6).hex()}"
     with reporting_full_disk(path):
         fd = os.open(temporary, READ_WRITE | os.O_CREAT | os.O_EXCL, 0o644)
         try:
-            view = memoryview(content)
-            while view:
-                view = view[os.write(fd, view) :]
+            for part in (content,) if isinstance(content, bytes) else content:
+                view = memoryview(part)
+                while view:
+                    view = view[os.write(fd, view) :]
             sync_descriptor(fd)
             os.replace(temporary, path)
         except BaseException:
@@ -148,17 +166,13 @@ def open_regular_file(path: Path, flags: int, root: Path) -> int:
     MappedFileError
         When it is a directory, FIFO, socket or device.
     """
+    refuse_link_out(path, root)
     if path.is_symlink():
-        target = Path(os.path.realpath(path))
-        if not target.is_relative_to(os.path.realpath(root)):
-            raise UnsafePathError(
-                f"{path} is a symbolic link to {target}, outside the store {root}"
-            )
-        path = target
+        path = Path(os.path.realpath(path))
     kind = os.lstat(path).st_mode
     if not stat.S_ISREG(kind):
         raise MappedFileError(f"{path} is {_kind_name(kind)}, not a regular file")
-    fd = os.open(path, flags | _NOFOLLOW)
+    fd = os.open(path, flags | NO_FOLLOW)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise MappedFileError(f"{path} is not a regular file")

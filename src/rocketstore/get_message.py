@@ -141,7 +141,7 @@ class Selection:
                 queue.topic_bytes, queue.queue_id, self._codes,
                 memory_count, limits.memory_nbytes,
                 log.max_offset - limits.memory_window_nbytes, disk_count, limits.disk_nbytes,
-                nbytes, len(messages), log.record_flags, rows,
+                nbytes, len(messages), window.flags, rows,
             )  # fmt: skip
             if count:
                 messages.add(window, rows, count)

@@ -9,7 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rocketstore import formats
-from rocketstore.durable_file import make_directories
+from rocketstore.durable_file import (
+    READ_ONLY,
+    make_directories,
+    open_regular_file,
+    refuse_link_out,
+)
 from rocketstore.errors import ConfigError, MappedFileError
 from rocketstore.mapped_file import MappedFile
 
@@ -45,11 +50,12 @@ def list_directory(
     MappedFileError
         A directory, FIFO, socket or device has a queue file's name.
     UnsafePathError
-        A queue file's name is a link out of ``root``.
+        The directory, the one it is in, or a queue file is a link out of ``root``.
     """
-    from rocketstore.durable_file import READ_ONLY, open_regular_file
-
     listing = DirectoryListing()
+    for folder in (directory, directory.parent):
+        if folder != root:
+            refuse_link_out(folder, root)
     try:
         names = os.listdir(directory)
     except FileNotFoundError:

@@ -120,7 +120,7 @@ class StoreReader:
             max_count, limits.memory_nbytes,
             log.max_offset - limits.memory_window_nbytes,
             max_count if max_count < disk_count else disk_count, limits.disk_nbytes,
-            0, 0, log.record_flags, rows,
+            0, 0, window.flags, rows,
         )  # fmt: skip
         if not count or status not in _PLAIN_ENDS:
             return None

@@ -11,9 +11,12 @@ from rocketstore.dispatch import CommitLogDispatcher
 from rocketstore.index_recovery import IndexPosition, IndexRecovery
 from rocketstore.index_service import IndexService
 from rocketstore.mapped_file_queue import MappedFileQueue
-from rocketstore.recovery import DurableMark, LogRecovery, Progress, RecoveryReport, log_start
+from rocketstore.recovery import Progress, recover_log
+from rocketstore.recovery_report import RecoveryReport
 from rocketstore.status import RecordStatus
 from rocketstore.store_files import StorePaths, examine
+
+_COMPLETE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
 
 
 class ReadOnlyParts:
@@ -54,6 +57,7 @@ class ReadOnlyParts:
         self.report = self._recover(dispatched if derive != "full" else self._minimum)
         if derive != "none":
             self._derive(dispatched if derive != "full" else self._minimum, derive)
+        self.report.warn(paths.root)
         self.behind_nbytes = 0 if self.dispatcher else max(0, self.log.max_offset - dispatched)
         for queue in self.queues:
             queue.correct_min_index(
@@ -128,21 +132,13 @@ class ReadOnlyParts:
                 if unit is None:
                     continue
                 status, size = self.log.check(unit[0])
-                good = status in (
-                    RecordStatus.OK,
-                    RecordStatus.NUL_PROPERTIES,
-                    RecordStatus.UNSAFE_TOPIC,
-                )
-                if good and size == unit[1]:
+                if status in _COMPLETE and size == unit[1]:
                     return max(end, self._minimum)
         return self._minimum
 
     def _recover(self, start: int) -> RecoveryReport:
-        mark, _ = log_start(self.log, self.facts)
-        state = self.facts.valid_state
-        report = LogRecovery(self.log, start, mark, self._progress).run()
-        if state is not None and report.log_end < state.flushed_offset and not report.damaged:
-            report = LogRecovery(self.log, start, DurableMark(None), self._progress).run()
+        recovery, _ = recover_log(self.log, self.facts, self._progress, position=start)
+        report = recovery.report
         report.clean = not self.facts.aborted
         report.notes += [*self.facts.notes, *self._odd_segments]
         report.skipped += [
@@ -181,7 +177,7 @@ class ReadOnlyParts:
         )
         self._dispatch_around_damage(end)
         notes = self.dispatcher.notes
-        self.report.gaps, self.report.refused = notes.gaps, notes.refused
+        self.report.take_dispatch(notes.gaps, notes.refused)
         self.report.rebuilt_units = self.dispatcher.kernel.dispatched_count
 
     def _dispatch_around_damage(self, end: int) -> None:

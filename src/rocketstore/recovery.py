@@ -1,108 +1,38 @@
-"""Finding the log's true end: what is good, what is torn, what is damaged, and cutting the torn
-tail."""
+"""Finding the log's true end: what is good, what is torn, what is damaged. Changes nothing."""
 
 from __future__ import annotations
 
 import logging
-import os
 import time
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from rocketstore import formats
 from rocketstore.commit_log import CommitLog, describe
-from rocketstore.durable_file import make_directories, sync_descriptor, sync_directory, write_file
-from rocketstore.errors import CorruptMessageError
 from rocketstore.log_scan import LogScan, RecordBatch, find_next_record, has_content
-from rocketstore.mapped_file import MappedFile
+from rocketstore.odd_delays import odd_delays
+from rocketstore.queue_continuity import QueueEnds, displaced, goes_on_behind, queue_order
+from rocketstore.recovery_report import DamagedRange, RecoveryReport
 from rocketstore.status import RecordFlags, RecordStatus
 
 if TYPE_CHECKING:
+    import numpy
+
     from rocketstore.store_files import StoreFacts
+    from rocketstore.store_state import StoreState
 
 _log = logging.getLogger(__name__)
-#: Records looked at behind damage to tell a stale tail from durable messages.
-_PROBE_COUNT = 256
+#: At least so much of the log's end is checked at every open, whatever the state file says.
+CHECKED_NBYTES = 256 * 1024 * 1024
+#: Batches in front of damage from which the queues' ends are known.
+_RECENT_BATCHES = 8
+#: Batches at the log's end in which the order of queue offsets is looked at.
+_ORDERED_BATCHES = 32
+_MAX_DELAY_NOTES = 100
+_GOOD = (RecordStatus.OK, RecordStatus.UNSAFE_TOPIC)
 
 Progress = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class DamagedRange:
-    """A stretch of the log that is no record. Offsets are physical; ``stop`` is the next good
-    record."""
-
-    path: str
-    position: int
-    start: int
-    stop: int
-    reason: str
-
-    def error(self) -> CorruptMessageError:
-        """The error that reading it raises."""
-        return CorruptMessageError(self.path, self.position, self.reason)
-
-
-@dataclass(frozen=True, slots=True)
-class CutRange:
-    """Bytes that recovery dropped from the log's end."""
-
-    path: str
-    position: int
-    start: int
-    nbytes: int
-    reason: str
-    quarantined: str | None
-
-
-@dataclass
-class RecoveryReport:
-    """What opening the store found and did.
-
-    Attributes
-    ----------
-    clean : bool
-        The last writer stopped in good order.
-    scanned_from, log_end : int
-        Physical offsets: where the check began, and behind the last record.
-    scanned_count : int
-        Records checked.
-    durable_mark : int
-        Offset below which everything is known to have been on disk.
-    damaged : list of DamagedRange
-    cut : list of CutRange
-    ghosts, nul_properties, unsafe_topics : list of int
-        Physical offsets of records that are passed over, or kept though odd.
-    gaps, refused : list
-        Queue offsets that no record carries; records whose queue offset cannot be.
-    skipped : list of str
-        Entries of the directory that are no part of a store; they were left alone.
-    rebuilt_units, rebuilt_keys : int
-        Units and index entries made from the log.
-    notes : list of str
-        Everything else worth knowing, in words.
-    duration_s : float
-    """
-
-    clean: bool = True
-    scanned_from: int = 0
-    log_end: int = 0
-    scanned_count: int = 0
-    durable_mark: int = 0
-    damaged: list[DamagedRange] = field(default_factory=list)
-    cut: list[CutRange] = field(default_factory=list)
-    ghosts: list[int] = field(default_factory=list)
-    nul_properties: list[int] = field(default_factory=list)
-    unsafe_topics: list[int] = field(default_factory=list)
-    gaps: list[tuple[str, int, int, int]] = field(default_factory=list)
-    refused: list[tuple[str, int, int, int]] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-    rebuilt_units: int = 0
-    rebuilt_keys: int = 0
-    notes: list[str] = field(default_factory=list)
-    duration_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,33 +48,74 @@ class DurableMark:
     inclusive: bool = False
 
 
+@dataclass(slots=True)
+class _OddPlace:
+    """A place that is no plain good record: damage, a ghost, NULs in properties.
+
+    ``proven``: what follows shows that it was durable. ``void``: zeros up to the mark, so that it
+    is the mark which is wrong.
+    """
+
+    start: int
+    stop: int
+    status: RecordStatus
+    proven: bool = False
+    void: bool = False
+
+
 class LogRecovery:
-    """Scans a log from a trusted start and decides what its end is. Changes nothing.
+    """Scans a log from a trusted start and decides what its end is. Changes nothing on disk.
 
     Parameters
     ----------
     log : CommitLog
-        Read-only segments; its end is moved here.
+        Read-only segments; its end and its damaged places are set here.
     start : int
         A record's or segment's first offset.
     mark : DurableMark
     progress : callable or None
         ``progress(what, done, total)`` in bytes.
+    stop_at_damage : bool
+        Look no further once something durable is damaged (for opening that refuses it anyway).
+
+    Attributes
+    ----------
+    report : RecoveryReport
+    torn_reason : str
+        What stands at the log's end, when that is no clean end.
     """
 
     def __init__(
-        self, log: CommitLog, start: int, mark: DurableMark, progress: Progress | None = None
+        self,
+        log: CommitLog,
+        start: int,
+        mark: DurableMark,
+        progress: Progress | None = None,
+        *,
+        stop_at_damage: bool = False,
     ) -> None:
         self.log = log
-        self.report = RecoveryReport(scanned_from=start)
+        self.torn_reason = "nothing good follows"
         self._start = start
         self._mark = mark
         self._progress = progress
+        self._stop_at_damage = stop_at_damage
         self._limit = self._files_end()
+        self._reset()
+
+    def _reset(self) -> None:
+        self.report = RecoveryReport(scanned_from=self._start)
+        self.log.damage = {}
+        self._end = self._start
         self._last_timestamp: int | None = None
         self._newest_timestamp = 0
-        self._timed_mark = start
-        self._trailing: int | None = None  # start of ghosts and torn-looking records at the end
+        self._timed_mark = self._start
+        self._last_good_end = self._start
+        self._odd: list[_OddPlace] = []
+        self._recent: deque[RecordBatch] = deque(maxlen=_RECENT_BATCHES)
+        self._queue_ends = QueueEnds()
+        self._batch_starts: deque[int] = deque(maxlen=_ORDERED_BATCHES)
+        self._crc_seen: dict[int, set[int]] = {}
 
     def _files_end(self) -> int:
         last = self.log.queue.last()
@@ -153,87 +124,170 @@ class LogRecovery:
     def run(self) -> RecoveryReport:
         """Scan; return the report. The log's end is moved to behind the last good record."""
         began = time.monotonic()
+        while not self._walk():
+            self._reset()
+        end = self._resolve()
+        report = self.report
+        report.unsafe_topics = [offset for offset in report.unsafe_topics if offset < end]
+        report.log_end = end
+        report.durable_mark = min(self._durable_mark(), end)
+        report.duration_s = time.monotonic() - began
+        self.log.move_end(end)
+        self._recent.clear()  # they hold mappings
+        if self._batch_starts:
+            order = queue_order(self.log, self._batch_starts[0], end)
+            report.gaps, report.repeated = order.gaps, [place[:4] for place in order.repeated]
+        return report
+
+    # --- walking ------------------------------------------------------------------------------
+
+    def _walk(self) -> bool:
+        """Walk to the end and note every odd place; False when it has to be done again."""
         offset = self._start
         while True:
             offset, status = self._scan(offset)
-            if status == RecordStatus.END:
-                break
-            behind = find_next_record(self.log, offset + 1)
-            if behind is None or not self._is_durable(offset, behind):
-                if self._is_below_mark(offset, status):
-                    self._note_damage(offset, self._limit if behind is None else behind, status)
-                break
-            self._note_damage(offset, behind, status)
-            offset = behind
-        self._settle_ghosts()
-        end = self._end_without_trailing(offset)
-        self.report.log_end = end
-        self.report.durable_mark = min(self._durable_mark(), end)
-        self.report.duration_s = time.monotonic() - began
-        self.log.move_end(end)
-        return self.report
-
-    # --- scanning -----------------------------------------------------------------------------
+            if not self._crcs_agree():
+                return False
+            self._end = offset
+            if status == RecordStatus.END or self._is_clean_end(offset, status):
+                return True
+            place = self._take_damage(offset, status)
+            durable = place.proven or place.start < self._marked_offset
+            if place.stop >= self._limit or not durable or self._stop_at_damage:
+                return True
+            offset = place.stop
 
     def _scan(self, offset: int) -> tuple[int, RecordStatus]:
-        scan = LogScan(
-            self.log, offset, self._limit, self._flags(offset) | RecordFlags.REPORT_PROPERTY_CRC
-        )
+        flags = self.log.record_flags | RecordFlags.REPORT_PROPERTY_CRC
+        scan = LogScan(self.log, offset, self._limit, flags)
         for batch in scan:
             self._take(batch)
             if self._progress is not None:
                 self._progress("check log", scan.offset - self._start, self._limit - self._start)
         return scan.offset, scan.status
 
-    def _flags(self, offset: int) -> int:
-        """Flags for a segment: its whole-record CRCs count when any record carries a valid one."""
-        flags = self.log.record_flags
-        if flags & (RecordFlags.CHECK_PROPERTY_CRC | RecordFlags.REQUIRE_PROPERTY_CRC):
-            return flags
-        report = flags | RecordFlags.REPORT_PROPERTY_CRC
-        for batch in LogScan(self.log, offset, self._limit, report, capacity=64):
-            if (batch.columns["property_crc"] == 1).any():
-                return flags | RecordFlags.CHECK_PROPERTY_CRC
-            break
-        return flags
-
     def _take(self, batch: RecordBatch) -> None:
+        import numpy
+
         columns = batch.columns
         self.report.scanned_count += batch.count
-        last = batch.last()
-        times = columns["store_timestamp"]
-        self._newest_timestamp = max(self._newest_timestamp, int(times.max()))
-        self._take_times(batch)
-        self._last_timestamp = last["store_timestamp"]
-        if last["status"] in (RecordStatus.OK, RecordStatus.UNSAFE_TOPIC):
-            self._trailing = None
-        if not columns["status"].any():
-            return
-        for number in columns["status"].nonzero()[0].tolist():
-            self._take_odd(batch.row(number))
+        self._batch_starts.append(int(columns["physical_offset"][0]))
+        self._recent.append(batch._replace(rows=bytearray(batch.filled)))
+        self._take_crcs(batch)
+        statuses = columns["status"]
+        if statuses.any():
+            good = numpy.isin(statuses, _GOOD)
+            for number in statuses.nonzero()[0].tolist():
+                self._take_odd(batch.row(number))
+            columns = columns[good]
+        if len(columns):
+            self._take_good(columns)
+        room = _MAX_DELAY_NOTES - len(self.report.notes)
+        self.report.notes += odd_delays(batch)[: max(room, 0)]
 
-    def _take_times(self, batch: RecordBatch) -> None:
+    def _take_good(self, columns: numpy.ndarray[Any, Any]) -> None:
+        times = columns["store_timestamp"]
+        ends = columns["physical_offset"] + columns["total_size"]
+        self._last_timestamp = int(times[-1])
+        self._newest_timestamp = max(self._newest_timestamp, int(times.max()))
+        self._last_good_end = int(ends[-1])
         physic = self._mark.physic_timestamp
-        if self._mark.offset is not None or physic <= 0:
-            return
-        times = batch.columns["store_timestamp"]
-        covered = times <= physic if self._mark.inclusive else times < physic
-        if covered.any():
-            row = batch.row(int(covered.nonzero()[0][-1]))
-            self._timed_mark = row["physical_offset"] + row["total_size"]
+        if self._mark.offset is None and physic > 0:
+            covered = times <= physic if self._mark.inclusive else times < physic
+            if covered.any():
+                self._timed_mark = int(ends[covered][-1])
 
     def _take_odd(self, row: dict[str, int]) -> None:
-        offset, status = row["physical_offset"], row["status"]
+        offset, status = row["physical_offset"], RecordStatus(row["status"])
         if status == RecordStatus.UNSAFE_TOPIC:
             self.report.unsafe_topics.append(offset)
-            self._trailing = None
-            return
-        if status == RecordStatus.GHOST:
-            self.report.ghosts.append(offset)
-        elif status == RecordStatus.NUL_PROPERTIES:
-            self.report.nul_properties.append(offset)
-        if self._trailing is None:
-            self._trailing = offset
+        else:
+            self._odd.append(_OddPlace(offset, offset + row["total_size"], status))
+
+    def _take_crcs(self, batch: RecordBatch) -> None:
+        judged = batch.columns["property_crc"]
+        if judged.any():
+            seen = self._crc_seen.setdefault(batch.window.base_offset, set())
+            seen.update(int(value) for value in (1, 2) if (judged == value).any())
+
+    def _crcs_agree(self) -> bool:
+        """Whether no segment holds both right and wrong whole-record CRCs that were let pass.
+
+        Records carry them as soon as any of their segment has a right one; then wrong ones count.
+        """
+        mixed = [base for base, seen in self._crc_seen.items() if len(seen) == 2]
+        for base in mixed:
+            self.log.demand_property_crc(base)
+        return not mixed
+
+    # --- damage -------------------------------------------------------------------------------
+
+    @property
+    def _marked_offset(self) -> int:
+        """The state file's mark, -1 without one."""
+        return -1 if self._mark.offset is None else self._mark.offset
+
+    def _is_clean_end(self, offset: int, status: RecordStatus) -> bool:
+        return status == RecordStatus.EMPTY and not has_content(self.log, offset)
+
+    def _take_damage(self, offset: int, status: RecordStatus) -> _OddPlace:
+        """Note the damage at ``offset`` with the odd records that lean on it."""
+        start, status = self._join_odd(offset, status)
+        behind = find_next_record(self.log, offset + 1)
+        place = _OddPlace(start, self._limit if behind is None else behind, status)
+        if behind is not None:
+            place.proven = self._is_proven(start, behind)
+        elif status == RecordStatus.EMPTY and offset < self._marked_offset:
+            place.void = not self._has_content_between(offset, self._marked_offset)
+        self._odd.append(place)
+        return place
+
+    def _join_odd(self, start: int, status: RecordStatus) -> tuple[int, RecordStatus]:
+        """Ghosts right in front of damage are a part of it (a ghost stands between good records),
+        and so is a record whose properties were zeroed up to its end."""
+        while self._odd and self._odd[-1].stop == start:
+            place = self._odd[-1]
+            if place.status == RecordStatus.GHOST:
+                status = RecordStatus.BAD_PHYSICAL_OFFSET
+            elif place.status == RecordStatus.NUL_PROPERTIES and self._byte_at(start - 1) == 0:
+                status = RecordStatus.BAD_PROPERTIES
+            else:
+                break
+            start = self._odd.pop().start
+        return start, status
+
+    def _byte_at(self, offset: int) -> int:
+        file = self.log.queue.find_mapped_file_by_offset(offset)
+        content = b"" if file is None else file.read(offset - file.file_from_offset, 1)
+        return content[0] if content else 0
+
+    def _has_content_between(self, start: int, stop: int) -> bool:
+        """Whether a byte that is not zero lies in ``start`` .. ``stop`` (at most one segment)."""
+        file = self.log.queue.find_mapped_file_by_offset(start)
+        while file is not None and start < stop:
+            position = start - file.file_from_offset
+            chunk = file.read(position, min(1 << 20, stop - start, file.file_size - position))
+            if chunk.strip(b"\0"):
+                return True
+            if not chunk:
+                return False
+            start += len(chunk)
+            file = self.log.queue.find_mapped_file_by_offset(start)
+        return False
+
+    def _is_proven(self, start: int, behind: int) -> bool:
+        """Whether the good records at ``behind`` prove that the damage at ``start`` was durable."""
+        file = self.log.queue.find_mapped_file_by_offset(start)
+        size = self.log.segment_size
+        if behind >= start - start % size + size and (file is None or file.file_size < size):
+            return True  # a segment is missing or cut short although a later one was made
+        if self._mark.offset is not None:
+            return False
+        while self._recent:
+            self._queue_ends.take(self._recent.popleft())
+        return goes_on_behind(
+            self.log, start, behind, self._limit, self._queue_ends, self._last_timestamp
+        )
 
     # --- judging ------------------------------------------------------------------------------
 
@@ -244,251 +298,124 @@ class LogRecovery:
             return self._start  # a time later than the newest record proves nothing
         return self._timed_mark
 
-    def _is_below_mark(self, offset: int, status: RecordStatus) -> bool:
-        """Whether what stands at ``offset`` was durable once (zeros there: the mark is void)."""
-        return offset < self._durable_mark() and status != RecordStatus.EMPTY
-
-    def _is_durable(self, offset: int, behind: int) -> bool:
-        """Whether the good records at ``behind`` prove that the damage at ``offset`` was
-        durable."""
-        if self._mark.offset is not None:
-            return offset < self._mark.offset
-        if offset < self._durable_mark():
-            return True
-        return self._continues(offset, behind)
-
-    def _continues(self, offset: int, behind: int) -> bool:
-        """Whether the records at ``behind`` go on where those in front of ``offset`` stopped.
-
-        Their times are not earlier, and the queue offsets that are missing in between fit into the
-        damaged stretch. Older times, or queue offsets used already, mean a stale tail.
-        """
-        ends = self._queue_ends(offset)
-        room = (behind - offset) // formats.RECORD_MIN_NBYTES + 1
-        probe = LogScan(self.log, behind, self._limit, self.log.record_flags, capacity=_PROBE_COUNT)
-        for batch in probe:
-            first = batch.row(0)
-            if self._last_timestamp is not None and first["store_timestamp"] < self._last_timestamp:
-                return False
-            for row in map(batch.row, range(batch.count)):
-                key = _queue_key(batch, row)
-                if key is None:
-                    continue
-                expected = ends.get(key)
-                if expected is not None:
-                    missing = row["queue_offset"] - expected
-                    if missing < 0 or missing > room:
-                        return False
-                    room -= missing
-                ends[key] = row["queue_offset"] + 1
-            return True
-        return False
-
-    def _queue_ends(self, offset: int) -> dict[tuple[bytes, int], int]:
-        """Next queue offset of each queue seen in the two segments in front of ``offset``."""
-        start = max(self._start, offset - offset % self.log.segment_size - self.log.segment_size)
-        ends: dict[tuple[bytes, int], int] = {}
-        for batch in LogScan(self.log, start, offset, self.log.record_flags):
-            for row in map(batch.row, range(batch.count)):
-                key = _queue_key(batch, row)
-                if key is not None:
-                    ends[key] = row["queue_offset"] + 1
-        return ends
-
-    def _settle_ghosts(self) -> None:
-        """A ghost in place of a real record leaves a gap in a queue: then it is damage, not a
-        ghost."""
-        for ghost in list(self.report.ghosts):
-            segment = ghost - ghost % self.log.segment_size
-            ends = self._queue_ends(ghost)
-            stop = min(segment + self.log.segment_size, self._limit)
-            for batch in LogScan(self.log, ghost, stop, self.log.record_flags):
-                seen = self._first_gap(batch, ends)
-                if seen:
-                    _, size = self.log.check(ghost)
-                    self.report.ghosts.remove(ghost)
-                    self._note_damage(ghost, ghost + size, RecordStatus.BAD_PHYSICAL_OFFSET)
-                    break
-
-    @staticmethod
-    def _first_gap(batch: RecordBatch, ends: dict[tuple[bytes, int], int]) -> bool:
-        for row in map(batch.row, range(batch.count)):
-            key = _queue_key(batch, row)
-            if key is None or row["status"] == RecordStatus.GHOST:
-                continue
-            expected = ends.get(key)
-            ends[key] = row["queue_offset"] + 1
-            if expected is not None and row["queue_offset"] > expected:
-                return True
-        return False
-
-    def _end_without_trailing(self, offset: int) -> int:
-        """Ghosts at the very end, and records with NULs above the mark, are a torn tail."""
+    def _resolve(self) -> int:
+        """Go through the odd places in order; the first torn one is the log's end."""
+        self._mark_displaced_ghosts()
         mark = self._durable_mark()
-        if self._mark.offset is not None:
-            torn = [at for at in self.report.nul_properties if at >= mark]
-            if torn:
-                return min(torn)
-        if self._trailing is not None and self._trailing >= mark:
-            return self._trailing
-        ghost = self._trailing
-        if ghost is not None and ghost in self.report.ghosts:
-            return ghost
-        return offset
+        for place in self._odd:
+            if not self._is_durable(place, mark):
+                self.torn_reason = describe(place.status, place.start)
+                return place.start
+            self._accept(place)
+        return self._end
 
-    def _note_damage(self, start: int, stop: int, status: int) -> None:
+    def _is_durable(self, place: _OddPlace, mark: int) -> bool:
+        if place.void:
+            return False
+        if place.proven or place.start < mark:
+            return True
+        is_followed = place.start < self._last_good_end
+        if self._mark.offset is not None:
+            return is_followed and place.status == RecordStatus.GHOST
+        return is_followed
+
+    def _accept(self, place: _OddPlace) -> None:
+        """Report something durable: damage, or what is passed over or kept."""
+        if place.status == RecordStatus.GHOST:
+            if place.start < self._last_good_end:
+                self.report.ghosts.append(place.start)
+                return
+            place.status = RecordStatus.BAD_PHYSICAL_OFFSET
+        if place.status == RecordStatus.NUL_PROPERTIES:
+            self.report.nul_properties.append(place.start)
+        else:
+            self._note_damage(place)
+
+    def _mark_displaced_ghosts(self) -> None:
+        """A ghost in place of a real record leaves a gap in a queue: then it is damage."""
+        ghosts = [place.start for place in self._odd if place.status == RecordStatus.GHOST]
+        if not ghosts:
+            return
+        size = self.log.segment_size
+        start = max(self._start, ghosts[0] - ghosts[0] % size - size)
+        stop = min(ghosts[-1] - ghosts[-1] % size + 2 * size, self._end)
+        lost = displaced(self.log, ghosts, start, stop)
+        for place in self._odd:
+            if place.start in lost:
+                place.status = RecordStatus.BAD_PHYSICAL_OFFSET
+
+    def _note_damage(self, place: _OddPlace) -> None:
+        start = place.start
+        self.log.damage[start] = place.status
         file = self.log.queue.find_mapped_file_by_offset(start)
         base = file.file_from_offset if file is not None else 0
         path = file.path if file is not None else self.log.queue.directory
-        reason = f"{describe(status, start)}; the next good record is at log offset {stop}"
-        if stop >= self._limit:
-            reason = f"{describe(status, start)}; it had been written durably"
-        self.report.damaged.append(DamagedRange(str(path), start - base, start, stop, reason))
+        reason = f"{describe(place.status, start)}; the next good record is at log offset "
+        reason += str(place.stop)
+        if place.stop >= self._limit:
+            reason = f"{describe(place.status, start)}; it had been written durably"
+        self.report.damaged.append(DamagedRange(str(path), start - base, start, place.stop, reason))
 
 
-def _queue_key(batch: RecordBatch, row: dict[str, int]) -> tuple[bytes, int] | None:
-    """(topic, queue id) of a row that consumes a queue offset, else ``None``."""
-    transaction = row["sys_flag"] & formats.SYS_FLAG_TRANSACTION_MASK
-    if (
-        transaction
-        in (
-            formats.SYS_FLAG_TRANSACTION_PREPARED,
-            formats.SYS_FLAG_TRANSACTION_ROLLBACK,
-        )
-        or row["status"] == RecordStatus.GHOST
-    ):
-        return None
-    start = row["position"] + row["topic_at"]
-    topic = bytes(memoryview(batch.window.buffer)[start : start + row["topic_nbytes"]])
-    return topic, row["queue_id"]
+# --- where to begin -----------------------------------------------------------------------------
 
 
-def log_start(log: CommitLog, facts: StoreFacts) -> tuple[DurableMark, int]:
-    """Return what is known to be durable and where checking begins.
+def check_start(log: CommitLog, position: int) -> int:
+    """Start of the segment from which the log is checked when ``position`` is known to be good.
 
-    With a valid state file: the segment that holds its oldest position. Otherwise the whole log,
-    since a checkpoint's times are no proof of anything but an order.
+    Damage that came later, to records that were good once, is looked for in the newest
+    ``CHECKED_NBYTES`` at least; what is older shows when it is read.
     """
     minimum = max(log.min_offset, 0)
-    state = facts.valid_state
-    if state is None:
-        physic = facts.checkpoint.physic_timestamp
-        return DurableMark(None, physic, inclusive=not facts.aborted), minimum
-    position = min(state.flushed_offset, state.dispatched_offset, state.indexed_offset)
-    start = position - position % log.segment_size
-    if log.queue.find_mapped_file_by_offset(start) is None:
-        start = minimum
-        last = log.queue.last()
-        if last is not None and start < last.end_offset <= position:
-            start = last.file_from_offset
-    return DurableMark(state.flushed_offset), max(start, minimum)
+    position -= CHECKED_NBYTES
+    starts = [
+        file.file_from_offset for file in log.queue.files if file.file_from_offset <= position
+    ]
+    return max(starts, default=minimum)
 
 
-# --- cutting ----------------------------------------------------------------------------------
-
-
-def cut_tail(log: CommitLog, end: int, root: Path, clock: Callable[[], int]) -> list[CutRange]:
-    """Drop everything behind ``end`` from the log's files, durably; complete records are kept
-    aside.
-
-    The files are cut from the last one backwards, so that a kill in between leaves a state that the
-    next open cuts again.
-    """
-    cuts: list[CutRange] = []
-    if not has_content(log, end):
-        return cuts
-    for file in reversed(log.queue.files):
-        position = max(0, end - file.file_from_offset)
-        if position >= file.file_size:
-            continue
-        nbytes = _content_nbytes(file, position)
-        if not nbytes:
-            continue
-        kept = _quarantine(log, file, position, nbytes, root, clock)
-        _write_zeros(file, position, nbytes)
-        status, _ = log.check(file.file_from_offset + position)
-        _log.warning("cut %d bytes at position %d of %s", nbytes, position, file.path)
-        cuts.append(
-            CutRange(
-                str(file.path),
-                position,
-                file.file_from_offset + position,
-                nbytes,
-                describe(status, file.file_from_offset + position),
-                kept,
-            )
-        )
-    return cuts[::-1]
-
-
-def _content_nbytes(file: MappedFile, position: int) -> int:
-    """Bytes from ``position`` to the last one that is not zero."""
-    stop = file.file_size
-    step = 1 << 20
-    while stop > position:
-        start = max(position, stop - step)
-        chunk = file.read(start, stop - start).rstrip(b"\0")
-        if chunk:
-            return start + len(chunk) - position
-        stop = start
-    return 0
-
-
-def _quarantine(
+def recover_log(
     log: CommitLog,
-    file: MappedFile,
-    position: int,
-    nbytes: int,
-    root: Path,
-    clock: Callable[[], int],
-) -> str | None:
-    """Keep a copy of the bytes when a complete record is among them."""
-    base = file.file_from_offset
-    first = find_next_record(log, base + position)
-    if first is None or first >= base + position + nbytes:
-        return None
-    directory = root / formats.QUARANTINE_DIR
-    make_directories(directory, root)
-    path = directory / f"{clock()}-{file.path.name}-{position}"
-    write_file(path, file.read(position, nbytes))
-    return str(path)
+    facts: StoreFacts,
+    progress: Progress | None,
+    *,
+    position: int | None = None,
+    for_writing: bool = False,
+) -> tuple[LogRecovery, StoreState | None]:
+    """Find the log's end; return the recovery that ran and the state file as far as it is true.
 
+    A state file that claims more than the log has is void (the log was shortened, or a broker ran
+    in between); then, as without one, all of the log is checked, or in a read-only open what lies
+    behind ``position`` and a stretch in front of it. ``for_writing``: damage will be refused, and
+    the log's mappings serve nothing but this scan.
+    """
 
-def _write_zeros(file: MappedFile, position: int, nbytes: int) -> None:
-    fd = os.open(file.path, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        zeros = bytes(min(nbytes, 1 << 20))
-        stop = position + nbytes
-        while position < stop:
-            position += os.pwrite(fd, zeros[: stop - position], position)
-        sync_descriptor(fd)
-    finally:
-        os.close(fd)
+    def run(start: int, mark: DurableMark) -> LogRecovery:
+        if for_writing:
+            for file in log.queue.files:
+                if file.end_offset > start:
+                    file.mapping.advise("sequential")
+        recovery = LogRecovery(log, start, mark, progress, stop_at_damage=for_writing)
+        recovery.run()
+        return recovery
 
-
-def drop_cached_pages(log: CommitLog, offset: int) -> None:
-    """Forget clean cached pages behind ``offset``: after an I/O error they may be newer than the
-    disk."""
-    advise = getattr(os, "posix_fadvise", None)
-    if advise is None:
-        return
-    for file in log.queue.files:
-        if file.end_offset > offset:
-            fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                advise(fd, max(0, offset - file.file_from_offset), 0, os.POSIX_FADV_DONTNEED)
-            finally:
-                os.close(fd)
-
-
-def sync_log(log: CommitLog, offset: int, end: int) -> None:
-    """Sync the segments that hold ``offset`` .. ``end`` and their directory."""
-    for file in log.queue.files:
-        if file.end_offset > offset and file.file_from_offset < end:
-            fd = os.open(file.path, os.O_RDWR | os.O_CLOEXEC)
-            try:
-                sync_descriptor(fd)
-            finally:
-                os.close(fd)
-    if log.queue.files:
-        sync_directory(log.queue.directory)
+    note = None
+    state = facts.valid_state
+    if state is not None:
+        known = min(state.flushed_offset, state.dispatched_offset, state.indexed_offset)
+        start = check_start(log, known if position is None else min(known, position))
+        recovery = run(start, DurableMark(state.flushed_offset))
+        report = recovery.report
+        if report.damaged or report.log_end >= state.flushed_offset:
+            return recovery, state
+        note = (
+            f"the state file says that the log was flushed up to {state.flushed_offset}, but it "
+            f"ends at {report.log_end}; the state file was not believed"
+        )
+        _log.warning("%s", note)
+    start = max(log.min_offset, 0) if position is None else check_start(log, position)
+    mark = DurableMark(None, facts.checkpoint.physic_timestamp, inclusive=not facts.aborted)
+    recovery = run(start, mark)
+    if note is not None:
+        recovery.report.notes.append(note)
+    return recovery, None

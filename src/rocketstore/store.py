@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     import numpy
 
     from rocketstore.queries import StoreReader
-    from rocketstore.recovery import Progress, RecoveryReport
+    from rocketstore.recovery import Progress
+    from rocketstore.recovery_report import RecoveryReport
     from rocketstore.services.reput import ArrivingListener
     from rocketstore.store_files import StoreFacts
     from rocketstore.verify import VerifyReport

@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 from rocketstore import formats
-from rocketstore.durable_file import READ_WRITE, open_regular_file
+from rocketstore.durable_file import NO_FOLLOW, READ_WRITE, open_regular_file
 from rocketstore.errors import StoreLockedError
 
 _registry_lock = threading.Lock()
@@ -31,6 +31,7 @@ class StoreLock:
         held."""
         self.path = root / formats.LOCK_FILE
         self._fd = -1
+        self._is_new = False
         stat = os.stat(root)
         self._key = (stat.st_dev, stat.st_ino)
         with _registry_lock:
@@ -45,10 +46,21 @@ class StoreLock:
         os.register_at_fork(after_in_child=self._after_fork)
 
     def _take(self, root: Path) -> int:
+        while True:
+            fd = self._open(root)
+            self._lock_or_refuse(fd, root)
+            if self._is_ours(fd):
+                return fd
+            os.close(fd)  # another writer that refused the store removed its new file meanwhile
+
+    def _open(self, root: Path) -> int:
         try:
-            fd = open_regular_file(self.path, READ_WRITE, root)
+            return open_regular_file(self.path, READ_WRITE, root)
         except FileNotFoundError:
-            fd = os.open(self.path, READ_WRITE | os.O_CREAT, 0o644)
+            self._is_new = True
+            return os.open(self.path, READ_WRITE | os.O_CREAT | NO_FOLLOW, 0o644)
+
+    def _lock_or_refuse(self, fd: int, root: Path) -> None:
         try:
             _lock_first_byte(fd)
         except OSError as error:
@@ -59,17 +71,26 @@ class StoreLock:
                     f"{root}; stop it, or open the store with mode 'r'"
                 ) from error
             raise
-        return fd
+
+    def _is_ours(self, fd: int) -> bool:
+        """Whether the locked file is still the one that stands in the directory."""
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(fd))
+        except FileNotFoundError:
+            return False
 
     def mark(self) -> None:
         """Write what RocketMQ writes into the file."""
         if os.pread(self._fd, len(formats.LOCK_CONTENT) + 1, 0) != formats.LOCK_CONTENT:
             os.pwrite(self._fd, formats.LOCK_CONTENT, 0)
+        self._is_new = False
 
     def release(self) -> None:
-        """Give the lock back. Idempotent."""
+        """Give the lock back; a store that was refused keeps no file made for it. Idempotent."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
+            if self._is_new:
+                self.path.unlink(missing_ok=True)
             os.close(fd)
             self._forget()
 

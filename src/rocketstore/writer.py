@@ -21,17 +21,9 @@ from rocketstore.durable_file import (
 )
 from rocketstore.index_recovery import IndexPosition, IndexRecovery
 from rocketstore.index_service import IndexService
+from rocketstore.log_cut import cut_tail, drop_cached_pages, sync_log
 from rocketstore.mapped_file_queue import DirectoryListing, MappedFileQueue
-from rocketstore.recovery import (
-    DurableMark,
-    LogRecovery,
-    Progress,
-    RecoveryReport,
-    cut_tail,
-    drop_cached_pages,
-    log_start,
-    sync_log,
-)
+from rocketstore.recovery import LogRecovery, Progress, recover_log
 from rocketstore.services.allocate import AllocateService
 from rocketstore.services.flush import (
     FlushConsumeQueueService,
@@ -41,7 +33,7 @@ from rocketstore.services.flush import (
 )
 from rocketstore.services.reput import ArrivingListener, ReputMessageService, lag_limit_nbytes
 from rocketstore.services.service_thread import ServiceThread
-from rocketstore.status import FlushDiskType, KernelStatus, PutMessageStatus
+from rocketstore.status import FlushDiskType, KernelStatus, PutMessageStatus, RecordStatus
 from rocketstore.store_checkpoint import StoreCheckpoint, signed_crc
 from rocketstore.store_files import StoreFacts, StorePaths, examine
 from rocketstore.store_lock import StoreLock
@@ -55,7 +47,7 @@ class StoreWriter:
 
     The order of opening is: lock, examine, scan the log, refuse damage, cut the torn tail, sync,
     write ``abort``, dispatch what is missing, accept puts. Nothing on disk changes before the log
-    was found fit, but for the removal of an empty last segment.
+    was found fit.
     """
 
     def __init__(
@@ -95,28 +87,40 @@ class StoreWriter:
         listener: ArrivingListener | None,
     ) -> None:
         facts = examine(self.paths, config)
-        _drop_empty_last_segment(facts.listing, facts.aborted)
         self.facts = facts
         self.dialect = facts.dialect
         self.config = config
-        read_log = self._load_log(facts, writable=False)
-        self.report = self._recover_log(read_log, facts)
-        state = facts.valid_state
-        if state is not None and self.report.log_end < state.flushed_offset:
-            state = None
-        if self.report.damaged:
-            raise self.report.damaged[0].error()
-        self._lock.mark()
-        remove_leftovers(self.paths.root)
+        unused = take_unused_segments(facts.listing)
+        state = self._take_over_log(facts, unused)
         end = self.report.log_end
-        self.report.cut = cut_tail(read_log, end, self.paths.log_root, self.clock)
-        sync_log(read_log, self.report.durable_mark, end)
-        read_log.close()
         self._write_abort()
         self._open_parts(facts, end, put_clock)
-        self._first_state(facts, end)
+        self._first_state(state, end)
         self._dispatch_missing(state, end)
         self._make_services(listener)
+        self.report.warn(self.paths.root)
+
+    def _take_over_log(self, facts: StoreFacts, unused: list[Path]) -> StoreState | None:
+        """Check the log, refuse what is damaged, cut what is torn; return the state as far as it is
+        true."""
+        log = self._load_log(facts, writable=False)
+        try:
+            recovery, state = self._recover_log(log, facts)
+            self.report = report = recovery.report
+            if report.damaged:
+                raise report.damaged[0].error()
+            self._lock.mark()
+            remove_leftovers(self.paths.root)
+            for path in unused:
+                _log.warning("removed the empty segment %s", path)
+                path.unlink()
+            end = report.log_end
+            root = self.paths.log_root
+            report.cut = cut_tail(log, end, recovery.torn_reason, root, self.clock)
+            sync_log(log, report.durable_mark, end)
+        finally:
+            log.close()
+        return state
 
     def _load_log(self, facts: StoreFacts, *, writable: bool) -> CommitLog:
         queue = MappedFileQueue(
@@ -129,34 +133,29 @@ class StoreWriter:
         queue.load(facts.listing)
         return CommitLog(queue, 0, record_flags(self.config))
 
-    def _recover_log(self, log: CommitLog, facts: StoreFacts) -> RecoveryReport:
-        mark, start = log_start(log, facts)
+    def _recover_log(
+        self, log: CommitLog, facts: StoreFacts
+    ) -> tuple[LogRecovery, StoreState | None]:
         if facts.aborted:
-            drop_cached_pages(log, start)
-        for file in log.queue.files:
-            if file.end_offset > start:
-                file.mapping.advise("sequential")
-        report = LogRecovery(log, start, mark, self._progress).run()
-        state = facts.valid_state
-        if state is not None and report.log_end < state.flushed_offset and start > 0:
-            # Somebody shortened the log behind our back: the hint is void, so everything is
-            # checked.
-            minimum = max(log.min_offset, 0)
-            report = LogRecovery(log, minimum, DurableMark(None), self._progress).run()
+            known = facts.valid_state
+            drop_cached_pages(log, known.flushed_offset if known is not None else 0)
+        recovery, state = recover_log(log, facts, self._progress, for_writing=True)
+        report = recovery.report
         report.clean = not facts.aborted
         report.notes += facts.notes
         report.skipped += [str(path) for path in facts.listing.foreign]
-        return report
+        return recovery, state
 
-    def _first_state(self, facts: StoreFacts, end: int) -> None:
-        """A new store has its state file before its first segment."""
-        self._checkpoint = facts.checkpoint
-        self._checkpoint_crc = facts.checkpoint_crc
+    def _first_state(self, state: StoreState | None, end: int) -> None:
+        """Without a true state file one is written before the first append: all of the log was just
+        synced, and what was durable once must never look torn later."""
+        self._checkpoint = self.facts.checkpoint
+        self._checkpoint_crc = self.facts.checkpoint_crc
         byte_40 = self._checkpoint.logics_physical_offset
         if byte_40 >= end:
             self._checkpoint = self._checkpoint.replace(logics_physical_offset=0)
-        if facts.state is None:
-            self._write_state(0, 0, 0, end, clean=False)
+        if state is None:
+            self._write_state(end, 0, 0, end, clean=False)
 
     def _write_abort(self) -> None:
         content = str(os.getpid()).encode() if self.dialect.abort_holds_pid else b""
@@ -221,7 +220,7 @@ class StoreWriter:
         if state is not None and self._is_complete(state):
             start = max(minimum, min(state.dispatched_offset, indexed.offset, end))
         self._start_dispatcher(start, indexed)
-        self.dispatcher.dispatch_until(end)
+        self._dispatch_all(end)
         if self.dispatcher.notes.gaps and start > minimum:
             # A queue lost units that lie in front of the start: make all of them again.
             self._restart_dispatcher(minimum, end)
@@ -266,14 +265,21 @@ class StoreWriter:
                 queue.recovered_index, queue.recovered_end = 0, -1
                 queue.clear_behind()
         self._start_dispatcher(minimum, indexed)
-        self.dispatcher.dispatch_until(end)
+        self._dispatch_all(end)
+
+    def _dispatch_all(self, end: int) -> None:
+        """Dispatch up to ``end``. Raises ``CorruptMessageError`` for damage in a part of the log
+        that was not checked."""
+        status = self.dispatcher.dispatch_until(end)
+        if status != RecordStatus.END:
+            raise self.log.corruption(self.dispatcher.reput_offset, status)
 
     def _finish_dispatch(self, minimum: int) -> None:
         for queue in self.queues:
             queue.correct_min_index(minimum, keep_when_empty=self.dialect.empty_queue_keeps_min)
             self.log.appender.set_next_queue_offset(queue.topic, queue.queue_id, queue.max_index)
         notes = self.dispatcher.notes
-        self.report.gaps, self.report.refused = notes.gaps, notes.refused
+        self.report.take_dispatch(notes.gaps, notes.refused)
         self.report.rebuilt_units = self.dispatcher.kernel.dispatched_count
 
     # --- services -----------------------------------------------------------------------------
@@ -440,13 +446,16 @@ class StoreWriter:
                 part.close()
 
 
-def _drop_empty_last_segment(listing: DirectoryListing, aborted: bool) -> None:
-    """A last segment of 0 bytes is what a kill between create and extend leaves: it held
-    nothing."""
-    if listing.files and listing.files[-1][2] == 0:
-        _, path, _ = listing.files.pop()
-        _log.warning("removed the empty last segment %s", path)
-        path.unlink()
+def take_unused_segments(listing: DirectoryListing) -> list[Path]:
+    """Take segments of 0 bytes off the end of ``listing``; return their paths.
+
+    A kill between create and extend leaves them: they held nothing. One that is alone and does not
+    begin at 0 stays, because only its name tells where the log goes on.
+    """
+    files, unused = listing.files, []
+    while files and files[-1][2] == 0 and (len(files) > 1 or files[0][0] == 0):
+        unused.append(files.pop()[1])
+    return unused
 
 
 def create_root(root: Path) -> None:

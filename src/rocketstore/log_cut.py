@@ -1,0 +1,143 @@
+"""Dropping the torn tail of a log: kept aside where complete, overwritten with zeros, synced."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from rocketstore import formats
+from rocketstore.commit_log import CommitLog
+from rocketstore.durable_file import (
+    READ_WRITE,
+    make_directories,
+    open_regular_file,
+    sync_descriptor,
+    sync_directory,
+    write_file,
+)
+from rocketstore.log_scan import find_next_record, has_content
+from rocketstore.mapped_file import MappedFile
+from rocketstore.recovery_report import CutRange
+
+_log = logging.getLogger(__name__)
+_STEP_NBYTES = 1 << 20
+
+
+def cut_tail(
+    log: CommitLog, end: int, reason: str, root: Path, clock: Callable[[], int]
+) -> list[CutRange]:
+    """Drop everything behind ``end`` from the log's files, durably; complete records are kept
+    aside.
+
+    The files are cut from the last one backwards, so that a kill in between leaves a state that the
+    next open cuts again.
+
+    Parameters
+    ----------
+    log : CommitLog
+    end : int
+        Physical offset behind the last record that stays.
+    reason : str
+        What stands at ``end``, for the report.
+    root : Path
+        The store's root; copies go to its ``quarantine`` folder.
+    clock : callable
+        Epoch ms, for the copies' names.
+    """
+    cuts: list[CutRange] = []
+    if not has_content(log, end):
+        return cuts
+    for file in reversed(log.queue.files):
+        position = max(0, end - file.file_from_offset)
+        if position >= file.file_size:
+            continue
+        nbytes = _content_nbytes(file, position)
+        if not nbytes:
+            continue
+        kept = _quarantine(log, file, position, nbytes, root, clock)
+        _write_zeros(file, position, nbytes)
+        _log.warning("cut %d bytes at position %d of %s", nbytes, position, file.path)
+        start = file.file_from_offset + position
+        why = reason if start == end else f"behind log offset {end}, where the log ends: {reason}"
+        cuts.append(CutRange(str(file.path), position, start, nbytes, why, kept))
+    return cuts[::-1]
+
+
+def _content_nbytes(file: MappedFile, position: int) -> int:
+    """Bytes from ``position`` to the last one that is not zero."""
+    stop = file.file_size
+    while stop > position:
+        start = max(position, stop - _STEP_NBYTES)
+        chunk = file.read(start, stop - start).rstrip(b"\0")
+        if chunk:
+            return start + len(chunk) - position
+        stop = start
+    return 0
+
+
+def _quarantine(
+    log: CommitLog,
+    file: MappedFile,
+    position: int,
+    nbytes: int,
+    root: Path,
+    clock: Callable[[], int],
+) -> str | None:
+    """Keep a copy of the bytes when a complete record is among them."""
+    base = file.file_from_offset
+    first = find_next_record(log, base + position)
+    if first is None or first >= base + position + nbytes:
+        return None
+    directory = root / formats.QUARANTINE_DIR
+    make_directories(directory, root)
+    path = directory / f"{clock()}-{file.path.name}-{position}"
+    number = 1
+    while os.path.lexists(path):
+        number += 1
+        path = path.with_name(f"{path.name.split('~')[0]}~{number}")
+    stop = position + nbytes
+    steps = range(position, stop, _STEP_NBYTES)
+    write_file(path, (file.read(at, min(_STEP_NBYTES, stop - at)) for at in steps))
+    return str(path)
+
+
+def _write_zeros(file: MappedFile, position: int, nbytes: int) -> None:
+    fd = open_regular_file(file.path, READ_WRITE, file.root)
+    try:
+        zeros = bytes(min(nbytes, _STEP_NBYTES))
+        stop = position + nbytes
+        while position < stop:
+            position += os.pwrite(fd, zeros[: stop - position], position)
+        sync_descriptor(fd)
+    finally:
+        os.close(fd)
+
+
+def drop_cached_pages(log: CommitLog, offset: int) -> None:
+    """Forget clean cached pages behind ``offset``: after an I/O error they may be newer than the
+    disk."""
+    advise = getattr(os, "posix_fadvise", None)
+    if advise is None:
+        return
+    for file in log.queue.files:
+        if file.end_offset > offset:
+            fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                advise(fd, max(0, offset - file.file_from_offset), 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(fd)
+
+
+def sync_log(log: CommitLog, offset: int, end: int) -> None:
+    """Sync the segments that hold ``offset`` .. ``end`` and their directory."""
+    for file in log.queue.files:
+        if file.end_offset > offset and file.file_from_offset < end:
+            fd = os.open(file.path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                sync_descriptor(fd)
+            finally:
+                os.close(fd)
+    if log.queue.files:
+        sync_directory(log.queue.directory)

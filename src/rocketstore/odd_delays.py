@@ -1,0 +1,25 @@
+"""Delay levels that are no numbers: RocketMQ stops recovery at them, here they count as absent."""
+
+from __future__ import annotations
+
+from rocketstore import formats
+from rocketstore.log_scan import RecordBatch
+from rocketstore.message import StoredMessage
+
+
+def odd_delays(batch: RecordBatch) -> list[str]:
+    """Say which records of the schedule topic carry a delay level that is no number."""
+    notes = []
+    window, columns = batch.window, batch.columns
+    of_that_length = columns["topic_nbytes"] == len(formats.TOPIC_SCHEDULE.encode())
+    for position in columns["position"][of_that_length].tolist():
+        message = StoredMessage(window.buffer, position, window.base_offset, window.segment_end)
+        if message.delay_level != 0 or message.topic != formats.TOPIC_SCHEDULE:
+            continue
+        level = message.properties.get(formats.PROPERTY_DELAY)
+        if level is not None and not level.lstrip("+-").isdigit():
+            notes.append(
+                f"log offset {message.physical_offset}: {formats.PROPERTY_DELAY} is "
+                f"{level[:40]!r}, which is no number; it is taken as absent"
+            )
+    return notes

@@ -1,0 +1,115 @@
+"""What opening a store found: damaged and cut ranges, and everything odd that was let through."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from rocketstore.errors import CorruptMessageError
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedRange:
+    """A stretch of the log that is no record. Offsets are physical; ``stop`` is the next good
+    record."""
+
+    path: str
+    position: int
+    start: int
+    stop: int
+    reason: str
+
+    def error(self) -> CorruptMessageError:
+        """The error that reading it raises."""
+        return CorruptMessageError(self.path, self.position, self.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class CutRange:
+    """Bytes that recovery dropped from the log's end."""
+
+    path: str
+    position: int
+    start: int
+    nbytes: int
+    reason: str
+    quarantined: str | None
+
+
+@dataclass
+class RecoveryReport:
+    """What opening the store found and did.
+
+    Attributes
+    ----------
+    clean : bool
+        The last writer stopped in good order.
+    scanned_from, log_end : int
+        Physical offsets: where the check began, and behind the last record.
+    scanned_count : int
+        Records checked.
+    durable_mark : int
+        Offset below which everything is known to have been on disk.
+    damaged : list of DamagedRange
+    cut : list of CutRange
+    ghosts, nul_properties, unsafe_topics : list of int
+        Physical offsets of records that are passed over, or kept though odd.
+    gaps, refused : list
+        Queue offsets that no record carries; records whose queue offset cannot be.
+    repeated : list of (topic, queue id, queue offset, physical offset)
+        Among the newest records: those whose queue offset another one had before; they are read by
+        log offset only.
+    skipped : list of str
+        Entries of the directory that are no part of a store; they were left alone.
+    rebuilt_units, rebuilt_keys : int
+        Units and index entries made from the log.
+    notes : list of str
+        Everything else worth knowing, in words.
+    duration_s : float
+    """
+
+    clean: bool = True
+    scanned_from: int = 0
+    log_end: int = 0
+    scanned_count: int = 0
+    durable_mark: int = 0
+    damaged: list[DamagedRange] = field(default_factory=list)
+    cut: list[CutRange] = field(default_factory=list)
+    ghosts: list[int] = field(default_factory=list)
+    nul_properties: list[int] = field(default_factory=list)
+    unsafe_topics: list[int] = field(default_factory=list)
+    gaps: list[tuple[str, int, int, int]] = field(default_factory=list)
+    refused: list[tuple[str, int, int, int]] = field(default_factory=list)
+    repeated: list[tuple[str, int, int, int]] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    rebuilt_units: int = 0
+    rebuilt_keys: int = 0
+    notes: list[str] = field(default_factory=list)
+    duration_s: float = 0.0
+
+    def take_dispatch(
+        self, gaps: list[tuple[str, int, int, int]], refused: list[tuple[str, int, int, int]]
+    ) -> None:
+        """Add what dispatch came across."""
+        self.gaps += [gap for gap in gaps if gap not in self.gaps]
+        self.refused += refused
+
+    def warn(self, root: object) -> None:
+        """Tell the log once, in one line per kind, of everything that is out of the ordinary."""
+        kinds = (
+            ("damaged ranges", self.damaged),
+            ("records at another's place, passed over", self.ghosts),
+            ("records with NULs in their properties", self.nul_properties),
+            ("records whose topic names no directory, not dispatched", self.unsafe_topics),
+            ("gaps in queue offsets", self.gaps),
+            ("records whose queue offset cannot be", self.refused),
+            ("records with a queue offset used before", self.repeated),
+            ("entries that are no part of a store, left alone", self.skipped),
+        )
+        for what, found in kinds:
+            if found:
+                _log.warning("%s: %d %s, first: %s", root, len(found), what, found[0])
+        for note in self.notes:
+            _log.info("%s: %s", root, note)
