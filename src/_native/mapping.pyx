@@ -1,5 +1,6 @@
 """Mapped files: bytes in memory, nothing of paths. Contract: ``mapping.pyi``."""
 
+cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrno
 from libc.errno cimport EINTR, EINVAL, ENOSYS, EOPNOTSUPP, errno
@@ -79,11 +80,12 @@ def allocate(int fd, int64_t position, int64_t length):
     return supported(code)
 
 
+@cython.final
 cdef class Mapping:
     """A mapping of the first ``nbytes`` bytes of an open file.
 
-    Supports the buffer protocol (bytes, one dimension); read-only unless ``writable``. Every buffer
-    taken from it counts as an export. The descriptor is not kept.
+    Supports the buffer protocol (bytes, one dimension); read-only unless ``writable``. Every
+    buffer taken from it counts as an export. The descriptor is not kept.
 
     Parameters
     ----------
@@ -160,7 +162,7 @@ cdef class Mapping:
         """Check a range and keep the pages until ``_unpin``."""
         if self._closed:
             raise ValueError("the mapping is closed")
-        if position < 0 or length < 0 or position > self._nbytes or length > self._nbytes - position:
+        if not 0 <= position <= self._nbytes or not 0 <= length <= self._nbytes - position:
             raise ValueError(
                 f"position {position} and length {length} are outside {self._nbytes} bytes"
             )

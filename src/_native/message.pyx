@@ -107,9 +107,9 @@ def _message(cls, topic, body, queue_id, flag, sys_flag, born_timestamp, born_ho
 cdef class Message:
     """A message to be put.
 
-    The constructor checks types only; whether topic, hosts and sizes can be stored is decided by the
-    put. ``properties`` is a dict of its own; ``tags``, ``keys``, ``unique_key`` and ``delay_level``
-    are views of it.
+    The constructor checks types only; whether topic, hosts and sizes can be stored is decided by
+    the put. ``properties`` is a dict of its own; ``tags``, ``keys``, ``unique_key`` and
+    ``delay_level`` are views of it.
     """
 
     # In the order of rs_message_object.h.
@@ -531,8 +531,12 @@ cdef class StoredMessage(Message):
     cdef Py_ssize_t _copy_host(self, uint8_t* host, bint store) except -1:
         """Copy a stored host; return its length."""
         cdef int32_t bit = RS_SYS_FLAG_STORE_HOST_V6 if store else RS_SYS_FLAG_BORN_HOST_V6
-        cdef int32_t nbytes = RS_HOST_V6_NBYTES if self._record_sys_flag & bit else RS_HOST_V4_NBYTES
-        cdef int32_t at = self._tail_at() - nbytes if store else RS_RECORD_HEAD_NBYTES
+        cdef int32_t nbytes = RS_HOST_V4_NBYTES
+        cdef int32_t at = RS_RECORD_HEAD_NBYTES
+        if self._record_sys_flag & bit:
+            nbytes = RS_HOST_V6_NBYTES
+        if store:
+            at = self._tail_at() - nbytes
         rs_copy_out(host, self._p + at, <size_t>nbytes)
         return nbytes
 

@@ -120,7 +120,8 @@ def scan_records(buffer, int64_t position, int64_t stop, int64_t base_offset, in
         rs_get_bytes(out, &rows, True)
         if rows.len % <Py_ssize_t>sizeof(rs_parsed_record):
             raise ValueError(
-                f"out must hold whole rows of {sizeof(rs_parsed_record)} bytes, not {rows.len} bytes"
+                f"out must hold whole rows of {sizeof(rs_parsed_record)} bytes, "
+                f"not {rows.len} bytes"
             )
         if stop > INT32_MAX:
             raise ValueError(f"stop {stop} is beyond what a row's position can say")
@@ -153,7 +154,8 @@ cdef int find(rs_scan* scan) except -1:
     return status
 
 
-def find_record(buffer, int64_t position, int64_t stop, int64_t base_offset, int64_t segment_end, /):
+def find_record(buffer, int64_t position, int64_t stop, int64_t base_offset,
+                int64_t segment_end, /):
     """Return the position of the first good record at its own offset, -1 when there is none."""
     cdef Py_buffer view
     cdef rs_scan scan

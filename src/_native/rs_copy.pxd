@@ -86,7 +86,9 @@ cdef inline bytes rs_copied_buffer(object source):
         PyBuffer_Release(&view)
 
 
-cdef inline uint32_t rs_run_over(object data, rs_guarded_function function, uint32_t value) except? 0:
+cdef inline uint32_t rs_run_over(
+    object data, rs_guarded_function function, uint32_t value
+) except? 0:
     """Run over all bytes of a buffer and return the value it leaves."""
     cdef Py_buffer view
     cdef rs_bytes_call call

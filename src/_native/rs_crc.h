@@ -1,5 +1,5 @@
-/* CRC-32 as zlib computes it. Bodies: slice-by-8 tables everywhere; folding by carry-less products of
- * 128 bits (PCLMUL, PMULL) and of 512 bits (VPCLMULQDQ), chosen once when a module is imported.
+/* CRC-32 as zlib computes it. Bodies: slice-by-8 tables everywhere; folding by carry-less products
+ * of 128 bits (PCLMUL, PMULL) and of 512 bits (VPCLMULQDQ), chosen once when a module is imported.
  *
  * Folding: the running remainder is kept as 128 bits; moving it over D more bits of message means
  * multiplying its halves by x^(D+32) and x^(D-32) modulo the polynomial. RS_FOLD_<D> are these two,
@@ -77,7 +77,7 @@ RS_UNUSED static uint32_t rs_crc_slice8(uint32_t crc, const uint8_t *p, size_t n
     return crc;
 }
 
-/* --- 128-bit folding, one text for x86-64 and arm64 -------------------------------------------- */
+/* --- 128-bit folding, one text for x86-64 and arm64 ------------------------------------------- */
 
 #if RS_CRC_X86
 #define RS_CRC_TARGET __attribute__((target("pclmul,sse4.1,ssse3")))
@@ -193,7 +193,7 @@ RS_CRC_TARGET RS_UNUSED static uint32_t rs_crc_fold128(uint32_t crc, const uint8
 }
 #endif
 
-/* --- 512-bit folding --------------------------------------------------------------------------- */
+/* --- 512-bit folding -------------------------------------------------------------------------- */
 
 #if RS_CRC_X86
 #define RS_CRC_TARGET_512 \
@@ -205,7 +205,8 @@ RS_CRC_TARGET_512 static inline __m512i rs_crc_fold_wide(__m512i x, __m512i fact
                                      _mm512_clmulepi64_epi128(x, factors, 0x11), data, 0x96);
 }
 
-RS_CRC_TARGET_512 RS_UNUSED static uint32_t rs_crc_fold512(uint32_t crc, const uint8_t *p, size_t n)
+RS_CRC_TARGET_512 RS_UNUSED static uint32_t rs_crc_fold512(uint32_t crc, const uint8_t *p,
+                                                           size_t n)
 {
     if (n < 64) {
         return rs_crc_fold128(crc, p, n);
@@ -246,10 +247,16 @@ RS_CRC_TARGET_512 RS_UNUSED static uint32_t rs_crc_fold512(uint32_t crc, const u
 }
 #endif
 
-/* --- Choice -------------------------------------------------------------------------------------- */
+/* --- Choice ----------------------------------------------------------------------------------- */
 
 /* Bodies in rising order; the words are those of the environment variable ROCKETSTORE_CPU. */
-enum { RS_CPU_BASELINE = 0, RS_CPU_AVX2 = 1, RS_CPU_AVX512 = 2, RS_CPU_BEST = 3, RS_CPU_UNKNOWN = -1 };
+enum {
+    RS_CPU_BASELINE = 0,
+    RS_CPU_AVX2 = 1,
+    RS_CPU_AVX512 = 2,
+    RS_CPU_BEST = 3,
+    RS_CPU_UNKNOWN = -1,
+};
 
 static rs_crc_body rs_crc_chosen = rs_crc_slice8;
 static int rs_cpu_level = RS_CPU_BASELINE;
@@ -271,7 +278,8 @@ static inline int rs_cpu_best_level(void)
     if (!__get_cpuid(1, &a, &b, &c, &d)) {
         return RS_CPU_BASELINE;
     }
-    const unsigned int needed = (1u << 1) | (1u << 9) | (1u << 19) | (1u << 27); /* PCLMUL SSSE3 SSE4.1 OSXSAVE */
+    /* PCLMUL SSSE3 SSE4.1 OSXSAVE */
+    const unsigned int needed = (1u << 1) | (1u << 9) | (1u << 19) | (1u << 27);
     if ((c & needed) != needed) {
         return RS_CPU_BASELINE;
     }

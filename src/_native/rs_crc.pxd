@@ -15,6 +15,7 @@ cdef inline int rs_crc_import() except -1:
     """Choose the bodies of this module; every module that uses ``rs_crc32`` calls it at import."""
     if rs_crc_init() != 0:
         raise ImportError(
-            "ROCKETSTORE_CPU must be baseline, avx2 or avx512, and this machine must be able to run it"
+            "ROCKETSTORE_CPU must be baseline, avx2 or avx512, "
+            "and this machine must be able to run it"
         )
     return 0

@@ -140,8 +140,8 @@ static inline void rs_encode_finish(uint8_t *record, uint8_t *end, int32_t total
     rs_store_be32_release(record + RS_RECORD_HEAD_TOTAL_SIZE_AT, total_size);
 }
 
-/* Write the whole record. Requires: room for total_size == rs_record_nbytes(f) bytes, lengths that fit
- * their fields. */
+/* Write the whole record. Requires: room for total_size == rs_record_nbytes(f) bytes, lengths that
+ * fit their fields. */
 static inline void rs_encode_record(uint8_t *record, int32_t total_size, const rs_record_fields *f)
 {
     uint8_t *p = rs_encode_start(record, f);

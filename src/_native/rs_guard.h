@@ -1,9 +1,9 @@
 /* Calls that survive a SIGBUS: reading a mapping whose file was shortened.
  *
  * One handler and one thread-local place to return to exist in the process, in the module
- * rocketstore._native.guard; other modules reach them through its capsule. A guarded function may be
- * left at any instruction that reads or writes mapped memory: it holds no lock, owns no memory and
- * touches no Python object, and the caller decides what its half-done stores mean. */
+ * rocketstore._native.guard; other modules reach them through its capsule. A guarded function may
+ * be left at any instruction that reads or writes mapped memory: it holds no lock, owns no memory
+ * and touches no Python object, and the caller decides what its half-done stores mean. */
 #ifndef RS_GUARD_H
 #define RS_GUARD_H
 #include <Python.h>
@@ -18,7 +18,8 @@ typedef int (*rs_guard_caller)(rs_guarded_function function, void *argument);
 
 static rs_guard_caller rs_guard_call = NULL;
 
-/* Fetch the guard; every module that uses rs_guarded calls it at import. 0, or -1 with an exception. */
+/* Fetch the guard; every module that uses rs_guarded calls it at import. 0, or -1 with an
+ * exception. */
 RS_UNUSED static int rs_guard_import(void)
 {
     PyObject *module = PyImport_ImportModule(RS_GUARD_MODULE);

@@ -5,14 +5,17 @@
 
 #ifdef _WIN32
 RS_UNUSED static int rs_guard_install(void) { return 0; }
-static int rs_guard_run(rs_guarded_function function, void *argument) { return function(argument); }
+static int rs_guard_run(rs_guarded_function function, void *argument)
+{
+    return function(argument);
+}
 #else
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 
-/* With glibc the variable lies at a fixed distance from the thread pointer: the handler may read it in
- * a thread that never made a guarded call, where the general model could allocate memory. */
+/* With glibc the variable lies at a fixed distance from the thread pointer: the handler may read it
+ * in a thread that never made a guarded call, where the general model could allocate memory. */
 #if defined(__GLIBC__)
 #define RS_THREAD_LOCAL static _Thread_local __attribute__((tls_model("initial-exec")))
 #else
@@ -68,7 +71,7 @@ static void rs_guard_on_signal(int signal_number, siginfo_t *info, void *context
     errno = saved_errno;
 }
 
-/* 1 when the handler stands, -1 with errno. Installs it on top again when another took its place. */
+/* 1 when the handler stands, -1 with errno. Puts it on top again when another took its place. */
 RS_UNUSED static int rs_guard_install(void)
 {
     struct sigaction action, current;

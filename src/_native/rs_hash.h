@@ -1,9 +1,9 @@
 /* Java's String.hashCode of UTF-8 bytes, without decoding them: h = 31 h + unit over UTF-16 units.
  *
- * ASCII bytes are their own units: sixteen go in one step, the ragged part first, since units of zero
- * in front do not change the hash. Anything else takes the slow path, which replaces malformed bytes
- * by U+FFFD in the groups Java's decoder does: the longest well-formed beginning of a character is one
- * group, and a whole encoded surrogate is one (where other decoders see three). */
+ * ASCII bytes are their own units: sixteen go in one step, the ragged part first, since units of
+ * zero in front do not change the hash. Anything else takes the slow path, which replaces malformed
+ * bytes by U+FFFD in the groups Java's decoder does: the longest well-formed beginning of a
+ * character is one group, and a whole encoded surrogate is one (where other decoders see three). */
 #ifndef RS_HASH_H
 #define RS_HASH_H
 #include "rs_bytes.h"
@@ -27,12 +27,13 @@ static inline uint32_t rs_power_of_31(uint32_t n)
 }
 
 /* The hash of two strings joined, from their hashes and the second one's length in UTF-16 units. */
-static inline int32_t rs_hash_extend(int32_t prefix_hash, int32_t suffix_hash, uint32_t suffix_length)
+static inline int32_t rs_hash_extend(int32_t prefix_hash, int32_t suffix_hash,
+                                     uint32_t suffix_length)
 {
     return (int32_t)((uint32_t)prefix_hash * rs_power_of_31(suffix_length) + (uint32_t)suffix_hash);
 }
 
-/* How many continuation bytes follow a lead byte, and the bounds of the first of them; 0 for none. */
+/* How many continuation bytes follow a lead byte, and the bounds of the first; 0 for none. */
 static inline int rs_utf8_follow(uint8_t lead, uint8_t *low, uint8_t *high)
 {
     *low = 0x80;

@@ -6,8 +6,8 @@
 
 #define RS_MAX_PORT 65535
 
-/* A decimal number of at most `digits` digits and at most `limit`; leading zeros only where allowed.
- * Returns the place behind it, or NULL. */
+/* A decimal number of at most `digits` digits and at most `limit`; leading zeros only where
+ * allowed. Returns the place behind it, or NULL. */
 static inline const char *rs_parse_decimal(const char *p, int digits, int32_t limit,
                                            int leading_zeros, int32_t *value)
 {

@@ -1,7 +1,7 @@
 /* Properties of a record: NUL runs, the four values the store needs, the tags code.
  *
- * A whole record lies in front of the properties' end, at least 91 bytes, so blocks are read backwards
- * from the end instead of running past it. */
+ * A whole record lies in front of the properties' end, at least 91 bytes, so blocks are read
+ * backwards from the end instead of running past it. */
 #ifndef RS_PROPERTIES_H
 #define RS_PROPERTIES_H
 #include "rs_bytes.h"

@@ -95,10 +95,11 @@ static inline int rs_check_lengths(const uint8_t *p, rs_parsed_record *out)
     }
     topic += topic_width;
     const int32_t properties_nbytes = rs_load_be16(topic + topic_nbytes);
-    if (RS_UNLIKELY(properties_nbytes < 0 || properties_nbytes > rest - body_nbytes - topic_nbytes)) {
+    const int32_t left = rest - body_nbytes - topic_nbytes;
+    if (RS_UNLIKELY(properties_nbytes < 0 || properties_nbytes > left)) {
         return RS_BAD_PROPERTIES_LENGTH;
     }
-    if (RS_UNLIKELY(properties_nbytes != rest - body_nbytes - topic_nbytes)) {
+    if (RS_UNLIKELY(properties_nbytes != left)) {
         return RS_BAD_LENGTH_SUM;
     }
     out->body_at = header;
@@ -130,8 +131,8 @@ static inline int rs_body_crc_matches(const uint8_t *p, const rs_parsed_record *
                   == rs_load_be32(p + RS_RECORD_HEAD_BODY_CRC_AT);
 }
 
-/* A topic that is not plain text: RS_BAD_TOPIC when a lost sector touches it, RS_UNSAFE_TOPIC when it
- * cannot name a directory, RS_OK for the rest of UTF-8. */
+/* A topic that is not plain text: RS_BAD_TOPIC when a lost sector touches it, RS_UNSAFE_TOPIC when
+ * it cannot name a directory, RS_OK for the rest of UTF-8. */
 RS_UNUSED static int rs_judge_topic(const uint8_t *topic, int32_t n)
 {
     const uint8_t *end = topic + n;
@@ -242,8 +243,8 @@ static inline int rs_check_content(const uint8_t *p, int64_t physical_offset, in
  * rs_parse_properties) when a complete record does. Returns the status, also in out->status;
  * out->total_size is the bytes to step over, 0 for statuses that allow no step.
  *
- * available: bytes that may be read from p; physical_offset: of p, not negative; segment_end: physical
- * offset behind the segment; flags: RS_CHECK_* and RS_REPORT_PROPERTY_CRC. */
+ * available: bytes that may be read from p; physical_offset: of p, not negative; segment_end:
+ * physical offset behind the segment; flags: RS_CHECK_* and RS_REPORT_PROPERTY_CRC. */
 static inline int rs_check(const uint8_t *p, int64_t available, int64_t physical_offset,
                            int64_t segment_end, int flags, rs_parsed_record *out)
 {

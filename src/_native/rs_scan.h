@@ -1,5 +1,5 @@
-/* Loops over many records: parse what follows one another, find the next one behind damage. Both are
- * run through rs_guarded: their progress lies in the call's structure before they go on. */
+/* Loops over many records: parse what follows one another, find the next one behind damage. Both
+ * are run through rs_guarded: their progress lies in the call's structure before they go on. */
 #ifndef RS_SCAN_H
 #define RS_SCAN_H
 #include "rs_bytes.h"
@@ -105,8 +105,8 @@ static inline int rs_candidate_matches(const rs_scan *scan, const uint8_t *p,
            || (int32_t)(crc & RS_CRC_MASK) == rs_load_be32(p + RS_RECORD_HEAD_BODY_CRC_AT);
 }
 
-/* Find the first good record at its own offset: RS_OK with its place in `count`, RS_END when there is
- * none.
+/* Find the first good record at its own offset: RS_OK with its place in `count`, RS_END when there
+ * is none.
  *
  * Bytes may be made up so that thousands of headers claim one long body each. When the bodies read
  * exceed a few times the range, the answer is RS_LIMIT: call again with room for

@@ -36,9 +36,9 @@ static inline uint64_t rs_pair_mask(const uint8_t *p, uint8_t first, uint8_t sec
 }
 #endif
 
-/* The first place in [p, end) whose magic begins as a record's does, or `end`. Both magics begin with
- * the same two bytes, which are compared 64 places at a time.
- * Requires: RS_RECORD_HEAD_NBYTES bytes from every place in front of `end` are readable. */
+/* The first place in [p, end) whose magic begins as a record's does, or `end`. Both magics begin
+ * with the same two bytes, which are compared 64 places at a time. Requires: RS_RECORD_HEAD_NBYTES
+ * bytes from every place in front of `end` are readable. */
 static inline const uint8_t *rs_find_magic(const uint8_t *p, const uint8_t *end)
 {
     const uint8_t first = (uint8_t)((uint32_t)RS_MAGIC_V1 >> 24);

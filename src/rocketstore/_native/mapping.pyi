@@ -1,7 +1,10 @@
 """Mapped files: bytes in memory, nothing of paths. Bodies: ``_native/mapping``, ``_reference/mapping``."""
 
+from typing import final
+
 from typing_extensions import Buffer
 
+@final
 class Mapping(Buffer):
     """A shared mapping of the first ``nbytes`` bytes of an open file.
 

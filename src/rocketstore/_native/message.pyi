@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import final
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, disjoint_base
 
 from rocketstore._native.record import (
     check_record as check_record,
@@ -39,6 +39,7 @@ from rocketstore._native.record import (
     string_hash_code as string_hash_code,
 )
 
+@disjoint_base
 class Message:
     """A message to be put. Attributes as in the constructor; ``properties`` is a dict (order kept),
     ``tags``, ``keys``, ``unique_key``, ``delay_level`` are read/write views of it (None / "" rules: a

@@ -1,20 +1,41 @@
-"""Commit-log records: check, parse, encode, search; ``Message`` and ``StoredMessage``.
+"""``Message``, a message to be put, and ``StoredMessage``, a record that lies in a buffer.
 
-The plain-Python body of ``_native/message.pyi``. It cannot be guarded against a mapping whose file
-is shortened: use it for tests, for comparing and for debugging.
+The plain-Python body of ``_native/message.pyi``; the functions of ``record`` are offered here too.
 """
+
+# A stored message has read-only properties where a message to be put has writable ones.
+# mypy: disable-error-code="misc,override"
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
+from typing import Any
 
 from rocketstore import formats
 from rocketstore._reference import java_text
 from rocketstore._reference.arguments import Buffer, check_int64, readable
-from rocketstore._reference.hosts import format_host, message_id, parse_host
-from rocketstore._reference.message_object import Message, StoredMessage
-from rocketstore._reference.record import check_record, find_record, pairs, scan_records
+from rocketstore._reference.record import (
+    check_record,
+    crc32,
+    encode_properties,
+    encode_record,
+    find_record,
+    format_host,
+    message_id,
+    parse_host,
+    parse_properties,
+    scan_records,
+    string_hash_code,
+)
+from rocketstore._reference.record_check import (
+    Row,
+    check_size,
+    host_nbytes,
+    lengths_status,
+    load_numbers,
+    pairs,
+)
+from rocketstore.status import RecordStatus
 
 __all__ = [
     "Message",
@@ -32,159 +53,534 @@ __all__ = [
     "string_hash_code",
 ]
 
-_CRC_MASK = 0x7FFFFFFF
-#: By record version: magic, width of the topic's length, longest topic.
-_VERSIONS = {
-    1: (formats.MAGIC_V1, formats.TOPIC_LENGTH_NBYTES_V1, formats.MAX_TOPIC_LENGTH),
-    2: (formats.MAGIC_V2, formats.TOPIC_LENGTH_NBYTES_V2, formats.MAX_PROPERTIES_NBYTES),
-}
-_NAME_VALUE = chr(formats.NAME_VALUE_SEPARATOR)
-_PAIR = chr(formats.PROPERTY_SEPARATOR)
-_RESERVED = ("\x00", _NAME_VALUE, _PAIR)
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be str, not {type(value).__name__}")
+    return value
 
 
-def crc32(data: Buffer, value: int = 0, /) -> int:
-    """Return the CRC-32 of ``data``, continuing from ``value``."""
-    check_int64(value)
-    return zlib.crc32(readable(data), value & 0xFFFFFFFF)
+def _text_or_none(value: Any, name: str) -> str | None:
+    return None if value is None else _text(value, name)
 
 
-def string_hash_code(text: Buffer, /) -> int:
-    """Return Java's ``String.hashCode`` of UTF-8 bytes."""
-    return java_text.hash_code(bytes(readable(text)))
+def _integer(value: Any, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be int, not {type(value).__name__}")
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(f"{name} does not fit 64 bits")
+    return value
 
 
-def parse_properties(data: Buffer, /) -> dict[str, str]:
-    """Return the properties that RocketMQ reads from their stored bytes."""
-    stored = bytes(readable(data))
-    return {
-        java_text.decode(name): java_text.decode(stored[start:stop])
-        for name, start, stop in pairs(stored)
-    }
+def _content(value: Any) -> bytes:
+    if type(value) is bytes:
+        return value
+    if isinstance(value, str):
+        raise TypeError("body must be bytes-like, not str")
+    return bytes(readable(value))
 
 
-def encode_properties(properties: Mapping[str, str], trailing_separator: bool, /) -> bytes:
-    """Return the stored bytes of properties; those that are ``None`` are left out."""
-    items = []
-    for name, value in properties.items():
+class Message:
+    """A message to be put.
+
+    The constructor checks types only; whether topic, hosts and sizes can be stored is decided by
+    the put. ``properties`` is a dict of its own; ``tags``, ``keys``, ``unique_key`` and
+    ``delay_level`` are views of it.
+    """
+
+    __slots__ = (
+        "_body",
+        "_born_host",
+        "_born_timestamp",
+        "_flag",
+        "_prepared_transaction_offset",
+        "_properties",
+        "_queue_id",
+        "_reconsume_times",
+        "_store_host",
+        "_sys_flag",
+        "_topic",
+    )
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        topic: str,
+        body: Buffer = b"",
+        *,
+        queue_id: int = 0,
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_timestamp: int | None = None,
+        born_host: str | None = None,
+        store_host: str | None = None,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        self.topic = topic
+        self.body = body
+        self.queue_id = queue_id
+        self.flag = flag
+        self.sys_flag = sys_flag
+        self.born_timestamp = born_timestamp
+        self.born_host = born_host
+        self.store_host = store_host
+        self.reconsume_times = reconsume_times
+        self.prepared_transaction_offset = prepared_transaction_offset
+        self.properties = {} if properties is None else properties
+
+    @property
+    def topic(self) -> str:
+        """Topic."""
+        return self._topic
+
+    @topic.setter
+    def topic(self, value: str) -> None:
+        self._topic = _text(value, "topic")
+
+    @property
+    def body(self) -> bytes:
+        """Body; another bytes-like object is copied when it is set."""
+        return self._body
+
+    @body.setter
+    def body(self, value: Buffer) -> None:
+        self._body = _content(value)
+
+    @property
+    def queue_id(self) -> int:
+        """Queue of the topic."""
+        return self._queue_id
+
+    @queue_id.setter
+    def queue_id(self, value: int) -> None:
+        self._queue_id = _integer(value, "queue_id")
+
+    @property
+    def flag(self) -> int:
+        """The producer's own flag."""
+        return self._flag
+
+    @flag.setter
+    def flag(self, value: int) -> None:
+        self._flag = _integer(value, "flag")
+
+    @property
+    def sys_flag(self) -> int:
+        """System flag; its host bits follow the hosts when the message is stored."""
+        return self._sys_flag
+
+    @sys_flag.setter
+    def sys_flag(self, value: int) -> None:
+        self._sys_flag = _integer(value, "sys_flag")
+
+    @property
+    def born_timestamp(self) -> int | None:
+        """When the client sent it, epoch ms; ``None``: the store time."""
+        return self._born_timestamp
+
+    @born_timestamp.setter
+    def born_timestamp(self, value: int | None) -> None:
+        self._born_timestamp = None if value is None else _integer(value, "born_timestamp")
+
+    @property
+    def born_host(self) -> str | None:
+        """Host of the client; ``None``: the store's."""
+        return self._born_host
+
+    @born_host.setter
+    def born_host(self, value: str | None) -> None:
+        self._born_host = _text_or_none(value, "born_host")
+
+    @property
+    def store_host(self) -> str | None:
+        """Host of the broker; ``None``: the store's."""
+        return self._store_host
+
+    @store_host.setter
+    def store_host(self, value: str | None) -> None:
+        self._store_host = _text_or_none(value, "store_host")
+
+    @property
+    def reconsume_times(self) -> int:
+        """How often it was sent back by consumers."""
+        return self._reconsume_times
+
+    @reconsume_times.setter
+    def reconsume_times(self, value: int) -> None:
+        self._reconsume_times = _integer(value, "reconsume_times")
+
+    @property
+    def prepared_transaction_offset(self) -> int:
+        """Commit-log offset of the half message, or 0."""
+        return self._prepared_transaction_offset
+
+    @prepared_transaction_offset.setter
+    def prepared_transaction_offset(self, value: int) -> None:
+        self._prepared_transaction_offset = _integer(value, "prepared_transaction_offset")
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Properties in the order in which they are stored."""
+        return self._properties
+
+    @properties.setter
+    def properties(self, value: Mapping[str, str]) -> None:
+        self._properties = dict(value)
+
+    def _set_property(self, name: str, value: str | None) -> None:
         if value is None:
-            continue
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise TypeError("property names and values must be str")
-        if not name or any(c in name or c in value for c in _RESERVED):
-            raise ValueError(f"property {name!r} is empty or holds \\x00, \\x01 or \\x02")
-        items.append(name + _NAME_VALUE + value)
-    text = _PAIR.join(items) + (_PAIR if items and trailing_separator else "")
-    return java_text.encode(text)
+            self.properties.pop(name, None)
+        else:
+            self.properties[name] = value
 
+    @property
+    def tags(self) -> str | None:
+        """The property ``TAGS``."""
+        return self.properties.get(formats.PROPERTY_TAGS)
 
-def _check_record_lengths(topic: bytes, limit: int, properties_nbytes: int, total: int) -> None:
-    if not 0 < len(topic) <= limit:
-        raise ValueError(f"the topic has {len(topic)} bytes, not 1 to {limit}")
-    if properties_nbytes > formats.MAX_PROPERTIES_NBYTES:
-        raise ValueError(
-            f"the properties have {properties_nbytes} bytes, "
-            f"more than {formats.MAX_PROPERTIES_NBYTES}"
+    @tags.setter
+    def tags(self, value: str | None) -> None:
+        self._set_property(formats.PROPERTY_TAGS, _text_or_none(value, "tags"))
+
+    @property
+    def keys(self) -> str | None:
+        """The property ``KEYS``: keys joined by spaces."""
+        return self.properties.get(formats.PROPERTY_KEYS)
+
+    @keys.setter
+    def keys(self, value: str | None) -> None:
+        self._set_property(formats.PROPERTY_KEYS, _text_or_none(value, "keys"))
+
+    @property
+    def unique_key(self) -> str | None:
+        """The property ``UNIQ_KEY``."""
+        return self.properties.get(formats.PROPERTY_UNIQUE_KEY)
+
+    @unique_key.setter
+    def unique_key(self, value: str | None) -> None:
+        self._set_property(formats.PROPERTY_UNIQUE_KEY, _text_or_none(value, "unique_key"))
+
+    @property
+    def delay_level(self) -> int:
+        """The property ``DELAY`` as a number; 0 when it is missing or no number."""
+        value = self.properties.get(formats.PROPERTY_DELAY)
+        return java_text.parse_int(java_text.encode(value)) if isinstance(value, str) else 0
+
+    @delay_level.setter
+    def delay_level(self, value: int | None) -> None:
+        text = None if value is None else str(_integer(value, "delay_level"))
+        self._set_property(formats.PROPERTY_DELAY, text)
+
+    def _fields(self) -> tuple[Any, ...]:
+        return (
+            self.topic,
+            self.body,
+            self.queue_id,
+            self.flag,
+            self.sys_flag,
+            self.born_timestamp,
+            self.born_host,
+            self.store_host,
+            self.reconsume_times,
+            self.prepared_transaction_offset,
+            self.properties,
         )
-    if total > 2**31 - 1:
-        raise ValueError(f"a record of {total} bytes is too long")
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._fields() == other._fields()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _message, (type(self), *self._fields())
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.topic!r}, <{len(self.body)} bytes>, "
+            f"queue_id={self.queue_id}, properties={self.properties!r})"
+        )
 
 
-def _check_int32(**values: int) -> None:
-    for name, value in values.items():
-        check_int64(value)
-        if not -(2**31) <= value < 2**31:
-            raise ValueError(f"{name} {value} does not fit 32 bits")
-
-
-def _property_crc(record: bytes) -> bytes:
-    """The 20 bytes that end a record whose other bytes are ``record``."""
-    digits = f"{zlib.crc32(record) & _CRC_MASK:010d}"[::-1]
-    return (formats.PROPERTY_CRC32 + _NAME_VALUE + digits + _PAIR).encode()
-
-
-def encode_record(
+def _message(
+    cls: type[Message],
     topic: str,
-    body: Buffer,
+    body: bytes,
     queue_id: int,
-    queue_offset: int,
-    physical_offset: int,
     flag: int,
     sys_flag: int,
-    born_timestamp: int,
-    born_host: str,
-    store_timestamp: int,
-    store_host: str,
+    born_timestamp: int | None,
+    born_host: str | None,
+    store_host: str | None,
     reconsume_times: int,
     prepared_transaction_offset: int,
-    properties: bytes,
-    version: int = 1,
-    property_crc: bool = False,
+    properties: dict[str, str],
     /,
-) -> bytes:
-    """Return one whole record."""
-    if not isinstance(topic, str):
-        raise TypeError(f"topic must be str, not {type(topic).__name__}")
-    _check_int32(queue_id=queue_id, flag=flag, sys_flag=sys_flag, reconsume_times=reconsume_times)
-    check_int64(queue_offset, physical_offset, born_timestamp, store_timestamp)
-    check_int64(prepared_transaction_offset)
-    if version not in _VERSIONS:
-        raise ValueError(f"version must be 1 or 2, not {version}")
-    magic, topic_width, topic_limit = _VERSIONS[version]
-    name, content, stored = (
-        java_text.encode(topic),
-        bytes(readable(body)),
-        bytes(readable(properties)),
+) -> Message:
+    """Make a message again from what was pickled."""
+    return cls(
+        topic,
+        body,
+        queue_id=queue_id,
+        flag=flag,
+        sys_flag=sys_flag,
+        born_timestamp=born_timestamp,
+        born_host=born_host,
+        store_host=store_host,
+        reconsume_times=reconsume_times,
+        prepared_transaction_offset=prepared_transaction_offset,
+        properties=properties,
     )
-    born, store = parse_host(born_host), parse_host(store_host)
-    if property_crc and stored and not stored.endswith(_PAIR.encode()):
-        stored += _PAIR.encode()
-    crc_nbytes = formats.PROPERTY_CRC32_NBYTES if property_crc else 0
-    nbytes = len(stored) + crc_nbytes
-    sys_flag &= ~(formats.SYS_FLAG_BORN_HOST_V6 | formats.SYS_FLAG_STORE_HOST_V6)
-    if len(born) == formats.HOST_V6.nbytes:
-        sys_flag |= formats.SYS_FLAG_BORN_HOST_V6
-    if len(store) == formats.HOST_V6.nbytes:
-        sys_flag |= formats.SYS_FLAG_STORE_HOST_V6
-    total = (
-        formats.RECORD_HEAD.nbytes
-        + len(born)
-        + formats.RECORD_STORED.nbytes
-        + len(store)
-        + formats.RECORD_TAIL.nbytes
-        + len(content)
-        + topic_width
-        + len(name)
-        + formats.PROPERTIES_LENGTH_NBYTES
-        + nbytes
-    )
-    _check_record_lengths(name, topic_limit, nbytes, total)
-    head = formats.RECORD_HEAD.struct.pack(
-        total,
-        magic,
-        zlib.crc32(content) & _CRC_MASK,
-        queue_id,
-        flag,
-        queue_offset,
-        physical_offset,
-        sys_flag,
-        born_timestamp,
-    )
-    tail = formats.RECORD_TAIL.struct.pack(
-        reconsume_times, prepared_transaction_offset, len(content)
-    )
-    record = b"".join(
-        (
-            head,
-            born,
-            formats.RECORD_STORED.struct.pack(store_timestamp),
-            store,
-            tail,
-            content,
-            len(name).to_bytes(topic_width, "big"),
-            name,
-            nbytes.to_bytes(formats.PROPERTIES_LENGTH_NBYTES, "big"),
-            stored,
+
+
+class StoredMessage(Message):
+    """A record that lies in a buffer, decoded on access; read-only.
+
+    Parameters
+    ----------
+    buffer : bytes-like
+        Kept, with an export of it, as long as the message lives.
+    position : int
+        Of the record in the buffer.
+    base_offset : int
+        Physical offset of the buffer's first byte.
+    segment_end : int
+        Physical offset behind the record's segment.
+
+    Raises
+    ------
+    ValueError
+        When no record can lie there: its lengths do not fit. No CRC is checked.
+    """
+
+    __slots__ = ("_physical_offset", "_row", "_view")
+    _physical_offset: int
+    _row: Row
+    _view: memoryview
+
+    def __init__(self, buffer: Buffer, position: int, base_offset: int, segment_end: int) -> None:
+        check_int64(position, base_offset, segment_end)
+        view = readable(buffer)
+        if not 0 <= position <= len(view):
+            raise ValueError(f"position {position} is outside {len(view)} bytes")
+        if base_offset < 0 or segment_end < 0 or base_offset > 2**63 - 1 - len(view):
+            raise ValueError(
+                f"base_offset {base_offset} or segment_end {segment_end} is out of range"
+            )
+        row = Row(base_offset + position)
+        status, size, row.magic = check_size(view[position:], segment_end - row.physical_offset)
+        if status == RecordStatus.OK:
+            view = view[position : position + size].toreadonly()
+            status = lengths_status(view, row)
+        if status != RecordStatus.OK:
+            raise ValueError(
+                f"no record lies at position {position} (physical offset {row.physical_offset}): "
+                f"status {int(status)}"
+            )
+        set_own = object.__setattr__
+        set_own(self, "_view", view)
+        set_own(self, "_physical_offset", base_offset + position)
+        set_own(self, "_row", row)
+        row.total_size = size
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"attribute {name!r} of a stored message is not writable")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"attribute {name!r} of a stored message cannot be deleted")
+
+    def _part(self, at: int, nbytes: int) -> bytes:
+        return bytes(self._view[at : at + nbytes])
+
+    def _numbers(self) -> Row:
+        """The row with its numbers as they are now."""
+        load_numbers(self._view, self._row)
+        return self._row
+
+    @property
+    def topic(self) -> str:
+        """Topic."""
+        return java_text.decode(self._part(self._row.topic_at, self._row.topic_nbytes))
+
+    @property
+    def body(self) -> bytes:
+        """Body as stored, a copy."""
+        return self._part(self._row.body_at, self._row.body_nbytes)
+
+    @property
+    def queue_id(self) -> int:
+        """Queue of the topic."""
+        return self._row.queue_id
+
+    @property
+    def flag(self) -> int:
+        """The producer's own flag."""
+        return self._numbers().flag
+
+    @property
+    def sys_flag(self) -> int:
+        """System flag."""
+        return self._row.sys_flag
+
+    @property
+    def born_timestamp(self) -> int:
+        """When the client sent it, epoch ms."""
+        return self._numbers().born_timestamp
+
+    @property
+    def reconsume_times(self) -> int:
+        """How often it was sent back by consumers."""
+        return self._numbers().reconsume_times
+
+    @property
+    def prepared_transaction_offset(self) -> int:
+        """Commit-log offset of the half message, or 0."""
+        return self._numbers().prepared_transaction_offset
+
+    @property
+    def queue_offset(self) -> int:
+        """Number in the queue."""
+        return self._row.queue_offset
+
+    @property
+    def physical_offset(self) -> int:
+        """Where the record lies in the log."""
+        return self._physical_offset
+
+    @property
+    def store_timestamp(self) -> int:
+        """When it was stored, epoch ms."""
+        return self._numbers().store_timestamp
+
+    @property
+    def body_crc(self) -> int:
+        """CRC-32 of the body as stored, top bit cleared."""
+        return self._numbers().body_crc
+
+    @property
+    def store_size(self) -> int:
+        """Length of the record in bytes."""
+        return self._row.total_size
+
+    @property
+    def magic_code(self) -> int:
+        """Magic of the record's version."""
+        return self._row.magic
+
+    def _host(self, at: int, bit: int) -> bytes:
+        return self._part(at, host_nbytes(self._row.sys_flag, bit))
+
+    def _stored_born_host(self) -> bytes:
+        return self._host(formats.RECORD_HEAD.nbytes, formats.SYS_FLAG_BORN_HOST_V6)
+
+    def _stored_store_host(self) -> bytes:
+        bit = formats.SYS_FLAG_STORE_HOST_V6
+        tail_at = self._row.body_at - formats.RECORD_TAIL.nbytes
+        return self._host(tail_at - host_nbytes(self._row.sys_flag, bit), bit)
+
+    @property
+    def born_host(self) -> str:
+        """Host of the client."""
+        return format_host(self._stored_born_host())
+
+    @property
+    def store_host(self) -> str:
+        """Host of the broker."""
+        return format_host(self._stored_store_host())
+
+    @property
+    def msg_id(self) -> str:
+        """The offsetMsgId."""
+        return message_id(self._stored_store_host(), self._physical_offset)
+
+    @property
+    def properties_bytes(self) -> bytes:
+        """Properties as stored."""
+        return self._part(self._row.properties_at, self._row.properties_nbytes)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Properties as RocketMQ reads them, a new dict each time."""
+        stored = self.properties_bytes
+        return {
+            java_text.decode(name): java_text.decode(stored[start:stop])
+            for name, start, stop in pairs(stored)
+        }
+
+    @property
+    def tags(self) -> str | None:
+        """The property ``TAGS``."""
+        return self.properties.get(formats.PROPERTY_TAGS)
+
+    @property
+    def keys(self) -> str | None:
+        """The property ``KEYS``."""
+        return self.properties.get(formats.PROPERTY_KEYS)
+
+    @property
+    def unique_key(self) -> str | None:
+        """The property ``UNIQ_KEY``."""
+        return self.properties.get(formats.PROPERTY_UNIQUE_KEY)
+
+    @property
+    def delay_level(self) -> int:
+        """The property ``DELAY`` as a number; 0 when it is missing or no number."""
+        return java_text.parse_int(
+            java_text.encode(self.properties.get(formats.PROPERTY_DELAY, ""))
         )
-    )
-    return record + _property_crc(record) if property_crc else record
+
+    @property
+    def raw(self) -> memoryview:
+        """The whole record, a read-only view that pins the buffer."""
+        return self._view
+
+    @property
+    def body_view(self) -> memoryview:
+        """The body, a read-only view that pins the buffer."""
+        return self._view[self._row.body_at : self._row.body_at + self._row.body_nbytes]
+
+    def detach(self) -> StoredMessage:
+        """Return an equal message over its own copy of the bytes."""
+        return StoredMessage(*self._copied())
+
+    def _copied(self) -> tuple[bytes, int, int, int]:
+        end = self._physical_offset + self._row.total_size
+        return bytes(self._view), 0, self._physical_offset, end
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StoredMessage, self._copied()
+
+    def _order(self) -> tuple[int, bytes]:
+        return self._physical_offset, bytes(self._view)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, StoredMessage):
+            return NotImplemented
+        return self._order() == other._order()
+
+    def __lt__(self, other: StoredMessage) -> bool:
+        return self._order() < other._order() if self._comparable(other) else NotImplemented
+
+    def __le__(self, other: StoredMessage) -> bool:
+        return self._order() <= other._order() if self._comparable(other) else NotImplemented
+
+    def __gt__(self, other: StoredMessage) -> bool:
+        return self._order() > other._order() if self._comparable(other) else NotImplemented
+
+    def __ge__(self, other: StoredMessage) -> bool:
+        return self._order() >= other._order() if self._comparable(other) else NotImplemented
+
+    @staticmethod
+    def _comparable(other: object) -> bool:
+        return isinstance(other, StoredMessage)
+
+    def __hash__(self) -> int:
+        return hash((self._physical_offset, self._row.total_size))
+
+    def __repr__(self) -> str:
+        return (
+            f"StoredMessage({self.topic!r}, <{self._row.body_nbytes} bytes>, "
+            f"queue_id={self.queue_id}, queue_offset={self.queue_offset}, "
+            f"physical_offset={self._physical_offset}, store_size={self.store_size})"
+        )
