@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import io
 import logging
 import os
 import sys
@@ -107,8 +107,8 @@ def _send_logs_to_stderr() -> None:
 def run() -> None:
     """Run the application; what its own parts do not turn into an exit code ends here."""
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(AttributeError):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         app()
     except KeyboardInterrupt:
