@@ -372,9 +372,8 @@ class QueueCheck:
 
 
 def _is_written(units: Array) -> Array:
-    return (
-        np.asarray(units["physical_offset"] != 0) | (units["size"] != 0) | (units["tags_code"] != 0)
-    )
+    written: Array = (units["physical_offset"] != 0) | (units["size"] != 0)
+    return written | (units["tags_code"] != 0)
 
 
 class TopicNumbers:
