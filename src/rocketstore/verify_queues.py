@@ -373,7 +373,8 @@ class QueueCheck:
 
 def _is_written(units: Array) -> Array:
     written: Array = (units["physical_offset"] != 0) | (units["size"] != 0)
-    return written | (units["tags_code"] != 0)
+    written |= units["tags_code"] != 0
+    return written
 
 
 class TopicNumbers:
