@@ -1,4 +1,5 @@
-"""Mapped files: bytes in memory, nothing of paths. Bodies: ``_native/mapping``, ``_reference/mapping``."""
+"""Mapped files: bytes in memory, nothing of paths. Bodies: ``_native/mapping``,
+``_reference/mapping``."""
 
 from typing import final
 
@@ -10,10 +11,10 @@ class Mapping(Buffer):
 
     Supports the buffer protocol (``uint8``, shape (nbytes,)); read-only unless ``writable``. Every
     buffer taken from it counts as an export. The descriptor is not kept. ``close()`` only marks it
-    closed: new exports raise ``ValueError``, the pages are unmapped with the last export. ``private``
-    writes stay in this process's memory; ``fd`` -1 is memory of its own (writable and private).
-    The reference body counts only ``view()`` in ``exports``.
-    Threads: all methods may run in parallel; ``sync`` and ``populate`` release the GIL.
+    closed: new exports raise ``ValueError``, the pages are unmapped with the last export.
+    ``private`` writes stay in this process's memory; ``fd`` -1 is memory of its own (writable and
+    private). The reference body counts only ``view()`` in ``exports``. Threads: all methods may
+    run in parallel; ``sync`` and ``populate`` release the GIL.
     """
 
     nbytes: int
@@ -21,14 +22,16 @@ class Mapping(Buffer):
     closed: bool
     exports: int
     def __init__(self, fd: int, nbytes: int, writable: bool = False, private: bool = False) -> None:
-        """Raises ``OSError`` from mmap, ``ValueError`` for nbytes <= 0 or past the end of the file."""
+        """Raises ``OSError`` from mmap, ``ValueError`` for nbytes <= 0 or past the end of the
+        file."""
     def advise(self, advice: str, position: int = 0, length: int | None = None) -> bool:
         """madvise with ``normal|random|sequential|willneed|dontneed``; False where unsupported, and
         for ``dontneed`` on private memory, which would be lost."""
     def sync(self, position: int, length: int) -> None:
         """msync(MS_SYNC) the pages that hold the range (rounded to pages). Raises ``OSError``."""
     def populate(self, position: int, length: int) -> bool:
-        """Make the range's pages present and writable (MADV_POPULATE_WRITE); False if unsupported."""
+        """Make the range's pages present and writable (MADV_POPULATE_WRITE); False if
+        unsupported."""
     def view(self) -> memoryview:
         """All bytes; ``ValueError`` once closed."""
     def close(self) -> None: ...
@@ -38,5 +41,6 @@ class Mapping(Buffer):
 def allocate(fd: int, position: int, length: int) -> bool:
     """Reserve disk blocks without changing the size (fallocate KEEP_SIZE). False where unsupported
     (EOPNOTSUPP, ENOSYS); other failures raise ``OSError`` (ENOSPC, EFBIG ...)."""
+
 def mapped_nbytes() -> int:
     """Bytes this body has mapped at this moment in this process (for leak tests)."""

@@ -41,9 +41,10 @@ from rocketstore._native.record import (
 
 @disjoint_base
 class Message:
-    """A message to be put. Attributes as in the constructor; ``properties`` is a dict (order kept),
-    ``tags``, ``keys``, ``unique_key``, ``delay_level`` are read/write views of it (None / "" rules: a
-    missing string is None, a missing or non-numeric delay level 0; setting None removes the entry)."""
+    """A message to be put. Attributes as in the constructor; ``properties`` is a dict (order
+    kept), ``tags``, ``keys``, ``unique_key``, ``delay_level`` are read/write views of it (None /
+    "" rules: a missing string is None, a missing or non-numeric delay level 0; setting None
+    removes the entry)."""
 
     topic: str
     body: bytes
@@ -60,20 +61,31 @@ class Message:
     keys: str | None
     unique_key: str | None
     delay_level: int
-    def __init__(self, topic: str, body: Buffer = b"", *, queue_id: int = 0, flag: int = 0,
-                 sys_flag: int = 0, born_timestamp: int | None = None, born_host: str | None = None,
-                 store_host: str | None = None, reconsume_times: int = 0,
-                 prepared_transaction_offset: int = 0,
-                 properties: Mapping[str, str] | None = None) -> None: ...
+    def __init__(
+        self,
+        topic: str,
+        body: Buffer = b"",
+        *,
+        queue_id: int = 0,
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_timestamp: int | None = None,
+        born_host: str | None = None,
+        store_host: str | None = None,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+        properties: Mapping[str, str] | None = None,
+    ) -> None: ...
 
 @final
 class StoredMessage(Message):
     """A record that lies in a buffer (usually a ``Mapping``), decoded on access; read-only.
 
-    ``queue_offset, physical_offset, store_timestamp, body_crc, store_size, magic_code, msg_id`` come on
-    top of ``Message``'s attributes. ``body`` is a ``bytes`` copy; ``raw`` and ``body_view`` are read-only
-    memoryviews that pin the buffer. ``detach()`` returns an equal message over its own copy; pickling
-    copies. Comparable by (physical_offset, raw bytes)."""
+    ``queue_offset, physical_offset, store_timestamp, body_crc, store_size, magic_code, msg_id``
+    come on top of ``Message``'s attributes. ``body`` is a ``bytes`` copy; ``raw`` and
+    ``body_view`` are read-only memoryviews that pin the buffer. ``detach()`` returns an equal
+    message over its own copy; pickling copies. Comparable by (physical_offset, raw bytes). Access
+    raises ``OSError`` when the mapped file was shortened."""
 
     queue_offset: int
     physical_offset: int

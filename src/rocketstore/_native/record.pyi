@@ -4,7 +4,7 @@ A *record buffer* is any contiguous bytes-like object that holds log bytes; ``ba
 physical offset of its byte 0, ``segment_end`` the physical offset behind the segment it belongs to,
 ``stop`` the position (in the buffer) behind the last byte that may be read.
 No length from the buffer is trusted. Native bodies run without the GIL and guarded against SIGBUS
-(status ``FAULT``). Statuses are ``RecordStatus`` values, flags ``RecordFlags`` bits, as plain ints.
+(status ``FAULT``; where there is no status to answer, ``OSError`` with ``EFAULT``). Statuses are ``RecordStatus`` values, flags ``RecordFlags`` bits, as plain ints.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,37 +13,76 @@ from typing_extensions import Buffer
 
 def crc32(data: Buffer, value: int = 0, /) -> int:
     """CRC-32 like ``zlib.crc32`` (unsigned)."""
+
 def string_hash_code(text: Buffer, /) -> int:
     """Java's ``String.hashCode`` of UTF-8 bytes as Java would decode them (malformed -> U+FFFD per
     Java's rules, supplementary characters as two surrogates); i32."""
-def check_record(buffer: Buffer, position: int, stop: int, base_offset: int, segment_end: int,
-                 flags: int = 1, /) -> tuple[int, int]:
-    """Strict check of one record. Returns (status, total_size); total_size is 0 unless the status is
-    OK, BLANK, GHOST, NUL_PROPERTIES or UNSAFE_TOPIC (for those the bytes to skip)."""
-def scan_records(buffer: Buffer, position: int, stop: int, base_offset: int, segment_end: int,
-                 flags: int, out: Buffer, delay_ms: Sequence[int] = (), /) -> tuple[int, int, int]:
+
+def check_record(
+    buffer: Buffer, position: int, stop: int, base_offset: int, segment_end: int, flags: int = 1, /
+) -> tuple[int, int]:
+    """Strict check of one record. Returns (status, total_size); total_size is 0 unless the status
+    is OK, BLANK, GHOST, NUL_PROPERTIES or UNSAFE_TOPIC (for those the bytes to skip)."""
+
+def scan_records(
+    buffer: Buffer,
+    position: int,
+    stop: int,
+    base_offset: int,
+    segment_end: int,
+    flags: int,
+    out: Buffer,
+    delay_ms: Sequence[int] = (),
+    /,
+) -> tuple[int, int, int]:
     """Parse consecutive records into rows of ``formats.PARSED_RECORD``; ``out`` is writable, its
-    length sets the capacity. OK, GHOST, NUL_PROPERTIES and UNSAFE_TOPIC records become rows and the
-    scan goes on. Returns (rows, next_position, status): OK when ``out`` is full, END when
-    ``position`` reached ``stop``, otherwise the status of the place ``next_position`` (BLANK: the blank
-    starts there; EMPTY; INCOMPLETE; damage). ``delay_ms[level - 1]`` are the delay levels for the tags
-    code of SCHEDULE_TOPIC_XXXX records (deliver time; an unknown positive level within the table cannot
-    occur, levels above it are capped; empty table: +1000 ms as RocketMQ does for an unknown level)."""
-def find_record(buffer: Buffer, position: int, stop: int, base_offset: int, segment_end: int, /) -> int:
+    length sets the capacity. OK, GHOST, NUL_PROPERTIES and UNSAFE_TOPIC records become rows and
+    the scan goes on. Returns (rows, next_position, status): OK when ``out`` is full, END when
+    ``position`` reached ``stop``, otherwise the status of the place ``next_position`` (BLANK: the
+    blank starts there; EMPTY; INCOMPLETE; damage). ``delay_ms[level - 1]`` are the delay levels
+    for the tags code of SCHEDULE_TOPIC_XXXX records (deliver time; an unknown positive level
+    within the table cannot occur, levels above it are capped; empty table: +1000 ms as RocketMQ
+    does for an unknown level)."""
+
+def find_record(
+    buffer: Buffer, position: int, stop: int, base_offset: int, segment_end: int, /
+) -> int:
     """Position of the first record at or behind ``position`` that passes the strict check (body CRC
-    included) at its own offset, -1 if there is none. Memory speed over garbage."""
+    included) at its own offset, -1 if there is none. Memory speed over garbage; the work is
+    bounded by the bytes searched, also where many headers claim the same long body."""
+
 def parse_properties(data: Buffer, /) -> dict[str, str]:
     """Properties as RocketMQ >= 4.9.1 reads them (empty names and values dropped, last duplicate
     wins, order of first appearance as in a dict), malformed UTF-8 replaced."""
+
 def encode_properties(properties: Mapping[str, str], trailing_separator: bool, /) -> bytes: ...
-def encode_record(topic: str, body: Buffer, queue_id: int, queue_offset: int, physical_offset: int,
-                  flag: int, sys_flag: int, born_timestamp: int, born_host: str, store_timestamp: int,
-                  store_host: str, reconsume_times: int, prepared_transaction_offset: int,
-                  properties: bytes, version: int = 1, property_crc: bool = False, /) -> bytes:
-    """One whole record. ``properties`` are stored bytes; host bits of sys_flag are derived from the
-    hosts. ``property_crc`` appends the 20-byte tail (a missing separator in front of it is added)."""
+def encode_record(
+    topic: str,
+    body: Buffer,
+    queue_id: int,
+    queue_offset: int,
+    physical_offset: int,
+    flag: int,
+    sys_flag: int,
+    born_timestamp: int,
+    born_host: str,
+    store_timestamp: int,
+    store_host: str,
+    reconsume_times: int,
+    prepared_transaction_offset: int,
+    properties: bytes,
+    version: int = 1,
+    property_crc: bool = False,
+    /,
+) -> bytes:
+    """One whole record. ``properties`` are stored bytes; host bits of sys_flag are derived from
+    the hosts. ``property_crc`` appends the 20-byte tail (a missing separator in front of it is
+    added)."""
+
 def parse_host(host: str, /) -> bytes:
-    """``"10.0.0.1:1234"`` or ``"[2001:db8::1]:1234"`` -> 8 or 20 bytes as stored. ``ValueError`` else."""
+    """``"10.0.0.1:1234"`` or ``"[2001:db8::1]:1234"`` -> 8 or 20 bytes as stored. ``ValueError``
+    else."""
+
 def format_host(data: Buffer, /) -> str: ...
 def message_id(store_host: Buffer, physical_offset: int, /) -> str:
     """offsetMsgId: upper-case hex of host bytes and offset (32 or 56 characters)."""
