@@ -4,7 +4,8 @@ A *record buffer* is any contiguous bytes-like object that holds log bytes; ``ba
 physical offset of its byte 0, ``segment_end`` the physical offset behind the segment it belongs to,
 ``stop`` the position (in the buffer) behind the last byte that may be read.
 No length from the buffer is trusted. Native bodies run without the GIL and guarded against SIGBUS
-(status ``FAULT``; where there is no status to answer, ``OSError`` with ``EFAULT``). Statuses are ``RecordStatus`` values, flags ``RecordFlags`` bits, as plain ints.
+(status ``FAULT``; where there is no status to answer, ``OSError`` with ``EFAULT``).
+Statuses are ``RecordStatus`` values, flags ``RecordFlags`` bits, as plain ints.
 """
 
 from collections.abc import Mapping, Sequence
