@@ -384,7 +384,7 @@ cdef class Appender:
     cdef int _start(self, rs_put_record *record, object topic) except -1:
         """What is the same in all records, and the topic, which usually is the last one again."""
         record[0] = self._template
-        if topic is not self._topic:
+        if topic is not self._topic or self._topic_text == NULL:
             rs_take_topic(topic, &self._topic_text, &self._topic_nbytes)
             self._topic = topic
             self._topic_hash = rs_topic_hash(
