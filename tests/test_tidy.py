@@ -45,7 +45,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("services",),
     (
-        *("recovery", "store", "store_files", "reader", "writer"),
+        *("recovery", "recovery_report", "log_cut", "odd_delays", "queue_continuity"),
+        *("store", "store_files", "reader", "writer"),
         *("get_message", "queries", "results", "filter", "verify", "verify_index", "verify_queues"),
         *("transaction", "consumer", "config_managers", "statistics"),
     ),
