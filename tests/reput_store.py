@@ -13,6 +13,8 @@ from rocketstore.status import KernelStatus, RecordStatus
 UNIT_NBYTES = formats.CONSUME_QUEUE_UNIT.nbytes
 NEEDS_QUEUE = (KernelStatus.NEED_QUEUE, KernelStatus.QUEUE_GAP)
 GOES_ON = (RecordStatus.OK, KernelStatus.NEED_INDEX, *NEEDS_QUEUE)
+#: No test needs so many calls.
+MOST_STEPS = 20_000
 
 
 class MemoryStore:
@@ -56,6 +58,7 @@ class MemoryStore:
         segment_end = base_offset + len(log) if segment_end is None else segment_end
         status = int(RecordStatus.OK)
         while status in GOES_ON:
+            assert len(self.statuses) < MOST_STEPS, "the dispatcher gets nowhere"
             position, status = self.dispatcher.dispatch(
                 log, position, stop, base_offset, segment_end, max_count
             )

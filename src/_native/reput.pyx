@@ -1,6 +1,7 @@
 """The staged dispatcher: records to queue units and index entries. Contract: ``reput.pyi``."""
 
 cimport cython
+from cpython.buffer cimport PyObject_CheckBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_NoMemory
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -17,7 +18,7 @@ from rs_index cimport rs_index_place
 
 import operator
 
-from rocketstore.formats import MAX_COMMIT_LOG_FILE_NBYTES
+from rocketstore import formats
 
 cdef extern from "Python.h":
     Py_buffer* PyMemoryView_GET_BUFFER(object view)
@@ -29,7 +30,7 @@ cdef int64_t OFFSET_MAX = 0x7fffffffffffffff
 cdef int64_t INT32_LIMIT = 0x7fffffff
 # A queue's positions are 64-bit too.
 cdef int64_t INDEX_MAX = OFFSET_MAX // RS_CQ_UNIT_NBYTES
-cdef int64_t LOG_MAX = MAX_COMMIT_LOG_FILE_NBYTES
+cdef int64_t LOG_MAX = formats.MAX_COMMIT_LOG_FILE_NBYTES
 
 
 cdef int64_t bounded(str name, object value, int64_t low, int64_t high) except? -1:
@@ -41,6 +42,8 @@ cdef int64_t bounded(str name, object value, int64_t low, int64_t high) except? 
 
 cdef object bytes_view(object buffer, bint writes):
     """A contiguous view of the buffer's bytes; the caller releases it."""
+    if not PyObject_CheckBuffer(buffer):
+        raise TypeError(f"a bytes-like object is required, not '{type(buffer).__name__}'")
     view = memoryview(buffer)
     if not view.c_contiguous:
         raise BufferError("memoryview: underlying buffer is not C-contiguous")

@@ -13,6 +13,8 @@
 #include "rs_units.h"
 
 #define RS_DISPATCH_COUNT 256
+/* A call begins with a small batch: behind a stall, all that was parsed is parsed again. */
+#define RS_DISPATCH_FIRST_COUNT 32
 #define RS_DISPATCH_KEY_COUNT 1024
 #define RS_DISPATCH_POWER_COUNT 256
 /* How far slots are fetched ahead of the link, and log bytes ahead of the parse. */
@@ -414,11 +416,13 @@ static int rs_dispatch_read_header(void *argument)
 RS_UNUSED static int rs_dispatch(rs_dispatcher *d, int64_t left)
 {
     int status = rs_guarded(rs_dispatch_read_header, d);
+    int32_t count = RS_DISPATCH_FIRST_COUNT;
     d->fetched = d->position;
     d->window = RS_DISPATCH_BYTES_AHEAD;
     d->stalled_topic_nbytes = 0;
     while (status == RS_OK && left > 0) {
-        d->room = left < RS_DISPATCH_COUNT ? (int32_t)left : RS_DISPATCH_COUNT;
+        d->room = left < count ? (int32_t)left : count;
+        count = count < RS_DISPATCH_COUNT ? 2 * count : count;
         d->row_count = 0;
         status = rs_guarded(rs_dispatch_parse, d);
         left -= d->row_count;

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kernel_bodies import REFERENCE, Bodies
-from reput_store import MemoryStore, encode_log, record
+from kernel_bodies import NATIVE, REFERENCE, Bodies
+from reput_store import UNIT_NBYTES, MemoryStore, encode_log, record
 from rocketstore import formats
 from rocketstore.status import KernelStatus, RecordStatus
 
@@ -188,14 +191,14 @@ def test_a_repeated_queue_offset_never_overwrites(
 def test_keys_split_over_two_index_files(kernels: Bodies) -> None:
     log = encode_log(REFERENCE, [{"keys": "a b c", "tags": "t"}, {"queue_offset": 1, "keys": "d"}])
     store = MemoryStore(kernels, entries=3, slots=2)
-    seen = []
-    position, status = 0, int(RecordStatus.OK)
+    seen, position = [], 0
     store.dispatcher.set_queue(TOPIC, 0, bytearray(40), 0, 0, -1)
-    while status != RecordStatus.END:
+    for _ in range(5):
         position, status = store.dispatcher.dispatch(log, position, len(log), 0, len(log))
         if status == KernelStatus.NEED_INDEX:
             seen.append((position, store.dispatcher.indexed_keys))
             store.add_index_file()
+    assert status == RecordStatus.END
     assert seen == [(0, 0), (0, 2), (sizes_of(log)[1][0], 0)]
     assert put_hashes(store) == entry_hashes(
         kernels, "TopicA#a", "TopicA#b", "TopicA#c", "TopicA#T#t", "TopicA#d"
@@ -484,7 +487,7 @@ BAD_CALLS: list[tuple[str, tuple[Any, ...], type[Exception], str]] = [
     ("set_queue", (TOPIC, 0, None, 0, 0, -2), ValueError, "max_physical_offset -2 is outside"),
     ("set_queue", (TOPIC, 0, bytearray(39), 5, 7, -1), ValueError, "next_index 7 lies behind the"),
     ("set_queue", (TOPIC, 0, bytes(40), 0, 0, -1), BufferError, "Object is not writable."),
-    ("set_queue", (TOPIC, 0, 5, 0, 0, -1), TypeError, "memoryview: a bytes-like object is req"),
+    ("set_queue", (TOPIC, 0, 5, 0, 0, -1), TypeError, "a bytes-like object is required, not"),
     (
         "set_queue",
         (TOPIC, 0, memoryview(bytearray(40))[::2], 0, 0, -1),
@@ -502,7 +505,7 @@ BAD_CALLS: list[tuple[str, tuple[Any, ...], type[Exception], str]] = [
     ("dispatch", (b"abc", 0, 3, INT64_MAX, INT64_MAX), ValueError, "base_offset 9223372036854"),
     ("dispatch", (b"abc", 0, 3, 0, 2), ValueError, "segment_end 2 is outside 3"),
     ("dispatch", (b"abc", 0, 3, 0, 3, 0), ValueError, "max_count 0 is outside 1"),
-    ("dispatch", ("abc", 0, 3, 0, 3), TypeError, "memoryview: a bytes-like object is required"),
+    ("dispatch", ("abc", 0, 3, 0, 3), TypeError, "a bytes-like object is required, not"),
     ("handle", (TOPIC, -1), ValueError, "queue_id -1 is outside"),
     ("next_index", (0,), ValueError, "no queue has the handle 0"),
     ("max_physical_offset", (2**40,), ValueError, "no queue has the handle 1099511627776"),
@@ -536,3 +539,98 @@ def test_both_bodies_say_the_same() -> None:
 def test_bad_delays(kernels: Bodies, delay: int) -> None:
     with pytest.raises(ValueError, match=f"^delay {delay} is outside 0"):
         kernels.reput.Dispatcher(delay_ms=[1000, delay])
+
+
+# --- files that vanish under the mapping (native: the reference cannot be guarded) ------------
+
+
+def map_file(path: Path, data: bytes) -> mmap.mmap:
+    path.write_bytes(data)
+    with path.open("r+b") as file:
+        return mmap.mmap(file.fileno(), len(data))
+
+
+#: So many that units, entries and records all need more than one page.
+LONG_COUNT = mmap.PAGESIZE // UNIT_NBYTES + 100
+LONG_ENTRIES = 2 * LONG_COUNT + 100
+
+
+def make_long_log() -> bytes:
+    return encode_log(
+        REFERENCE,
+        [{"queue_offset": n, "keys": f"k{n} l{n}", "body": b"b" * 50} for n in range(LONG_COUNT)],
+    )
+
+
+def test_a_shortened_log_is_a_fault_behind_its_last_whole_record(tmp_path: Path) -> None:
+    log = make_long_log()
+    whole = MemoryStore(NATIVE, units_per_file=LONG_COUNT, entries=LONG_ENTRIES)
+    whole.dispatch(log)
+    mapped = map_file(tmp_path / "log", log)
+    os.truncate(tmp_path / "log", mmap.PAGESIZE)
+    store = MemoryStore(NATIVE, units_per_file=LONG_COUNT, entries=LONG_ENTRIES)
+    position, status = store.dispatch(mapped)
+    assert status == RecordStatus.FAULT
+    ends = [start + size for start, size in sizes_of(log)]
+    assert position == max(end for end in ends if end <= mmap.PAGESIZE)
+    assert position == store.dispatcher.position_offset
+    assert store.dispatch(log, position=position) == (len(log), RecordStatus.END)
+    assert store.queue_files == whole.queue_files
+    assert store.index_files == whole.index_files
+
+
+@pytest.mark.parametrize("entries", [LONG_ENTRIES, 10 * LONG_ENTRIES])
+def test_a_shortened_queue_file_is_a_fault(tmp_path: Path, entries: int) -> None:
+    """With room for all keys a batch puts all its units first, else one record after the other."""
+    log = make_long_log()
+    whole = MemoryStore(NATIVE, units_per_file=LONG_COUNT, entries=entries)
+    whole.dispatch(log)
+    queue = map_file(tmp_path / "queue", bytes(LONG_COUNT * UNIT_NBYTES))
+    os.truncate(tmp_path / "queue", mmap.PAGESIZE)
+    store = MemoryStore(NATIVE, units_per_file=LONG_COUNT, entries=entries)
+    handle = store.dispatcher.set_queue(TOPIC, 0, queue, 0, 0, -1)
+    store.add_index_file()
+    position, status = store.dispatch(log)
+    assert status == RecordStatus.FAULT
+    done = store.dispatcher.next_index(handle)
+    assert done == mmap.PAGESIZE // UNIT_NBYTES
+    assert position <= sizes_of(log)[done][0]
+    assert store.dispatcher.indexed_offset == position
+    file = bytearray(queue[: mmap.PAGESIZE]) + bytes(LONG_COUNT * UNIT_NBYTES - mmap.PAGESIZE)
+    file[done * UNIT_NBYTES :] = bytes(len(file) - done * UNIT_NBYTES)
+    end = store.dispatcher.max_physical_offset(handle)
+    store.dispatcher.set_queue(TOPIC, 0, file, 0, done, end)
+    assert store.dispatch(log, position=position) == (len(log), RecordStatus.END)
+    assert file == whole.queue_files[TOPIC, 0, 0]
+    assert store.index_files == whole.index_files
+
+
+@pytest.mark.parametrize("entries", [LONG_ENTRIES, 10 * LONG_ENTRIES])
+def test_a_shortened_index_file_is_a_fault_and_no_key_is_put_twice(
+    tmp_path: Path, entries: int
+) -> None:
+    log = make_long_log()
+    whole = MemoryStore(NATIVE, units_per_file=LONG_COUNT, entries=entries)
+    whole.dispatch(log)
+    nbytes = formats.index_file_nbytes(50, entries)
+    index = map_file(tmp_path / "index", bytes(nbytes))
+    os.truncate(tmp_path / "index", mmap.PAGESIZE)
+    store = MemoryStore(NATIVE, units_per_file=LONG_COUNT, entries=entries)
+    store.dispatcher.set_queue(TOPIC, 0, bytearray(LONG_COUNT * UNIT_NBYTES), 0, 0, -1)
+    store.dispatcher.set_index(index, 50, entries, 0)
+    position, status = store.dispatch(log)
+    assert status == RecordStatus.FAULT
+    count = NATIVE.index_file.read_header(index[:40])[5]
+    assert position == store.dispatcher.indexed_offset == sizes_of(log)[(count - 1) // 2][0]
+    assert store.dispatcher.indexed_keys == (count - 1) % 2
+    file = bytearray(index[: mmap.PAGESIZE]) + bytes(nbytes - mmap.PAGESIZE)
+    store.dispatcher.set_index(file, 50, entries, store.dispatcher.indexed_offset)
+    assert store.dispatch(log, position=position) == (len(log), RecordStatus.END)
+    assert put_hashes_of(file, entries) == put_hashes(whole)
+    assert whole.dispatcher.dispatched_count == store.dispatcher.dispatched_count
+
+
+def put_hashes_of(file: bytearray, entries: int) -> list[int]:
+    store = MemoryStore(NATIVE, entries=entries)
+    store.index_files = [file]
+    return put_hashes(store)

@@ -15,7 +15,7 @@ from rocketstore.status import KernelStatus, RecordFlags, RecordStatus
 _UNIT = formats.CONSUME_QUEUE_UNIT
 _ROW = formats.PARSED_RECORD
 _ROW_NAMES = tuple(field.name for field in _ROW.fields)
-_BATCH_COUNT = 256
+_BATCH_COUNT = 16
 _OFFSET_MAX = 2**63 - 1
 #: A queue's positions are 64-bit too.
 _INDEX_MAX = _OFFSET_MAX // _UNIT.nbytes
@@ -52,10 +52,17 @@ class _Queue:
             self.view.release()
             self.view = None
 
-    def has_room(self) -> bool:
-        if self.view is None:
+    def put(self, record: _Record) -> bool:
+        """Append the record's unit; False when there is no file or it is full."""
+        position = (self.next_index - self.first_index) * _UNIT.nbytes
+        if self.view is None or position + _UNIT.nbytes > len(self.view):
             return False
-        return (self.next_index - self.first_index + 1) * _UNIT.nbytes <= len(self.view)
+        _UNIT.struct.pack_into(
+            self.view, position, record.physical_offset, record.total_size, record.tags_code
+        )
+        self.max_physical_offset = record.end
+        self.next_index += 1
+        return True
 
 
 class _Record:
@@ -82,6 +89,17 @@ class _Record:
 class Dispatcher:
     """See ``_native/reput.pyi``."""
 
+    position_offset = 0
+    indexed_offset = 0
+    indexed_keys = 0
+    last_store_timestamp = 0
+    last_record_offset = -1
+    stalled: tuple[bytes, int, int] | None = None
+    dispatched_count = 0
+    skipped_ghosts = 0
+    skipped_topics = 0
+    repeated_units = 0
+
     def __init__(
         self,
         *,
@@ -89,16 +107,6 @@ class Dispatcher:
         index_tags: bool = True,
         delay_ms: Sequence[int] = (),
     ) -> None:
-        self.position_offset = 0
-        self.indexed_offset = 0
-        self.indexed_keys = 0
-        self.last_store_timestamp = 0
-        self.last_record_offset = -1
-        self.stalled: tuple[bytes, int, int] | None = None
-        self.dispatched_count = 0
-        self.skipped_ghosts = 0
-        self.skipped_topics = 0
-        self.repeated_units = 0
         self._index_enable = bool(index_enable)
         self._index_tags = bool(index_tags)
         self._delay_ms = tuple(_bounded("delay", delay, 0, _OFFSET_MAX) for delay in delay_ms)
@@ -294,27 +302,15 @@ class Dispatcher:
             if record.physical_offset != self._unit_done_offset:
                 self.repeated_units += 1
             return KernelStatus.OK
-        if queue is None or queue.view is None or not queue.has_room():
-            status = KernelStatus.NEED_QUEUE
-        else:
-            status = KernelStatus.OK
+        status = KernelStatus.NEED_QUEUE
         if queue is not None and record.queue_offset > queue.next_index:
             status = KernelStatus.QUEUE_GAP
-        if status != KernelStatus.OK:
-            self.stalled = (topic, record.queue_id, record.queue_offset)
-            return status
-        _UNIT.struct.pack_into(
-            queue.view,
-            (queue.next_index - queue.first_index) * _UNIT.nbytes,
-            record.physical_offset,
-            record.total_size,
-            record.tags_code,
-        )
-        queue.max_physical_offset = record.end
-        queue.next_index += 1
-        self.last_store_timestamp = record.store_timestamp
-        self.last_record_offset = record.physical_offset
-        return KernelStatus.OK
+        elif queue is not None and queue.put(record):
+            self.last_store_timestamp = record.store_timestamp
+            self.last_record_offset = record.physical_offset
+            return KernelStatus.OK
+        self.stalled = (topic, record.queue_id, record.queue_offset)
+        return status
 
     def _put_keys(self, record: _Record) -> bool:
         """Put the keys that are missing; False when the index file has no room for the next."""
