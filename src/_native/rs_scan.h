@@ -10,8 +10,8 @@
 #include "rs_search.h"
 #include "rs_status.h"
 
-/* Memory is fetched this far ahead of the record being parsed; records longer than this are jumped
- * over, and the fetching begins again behind them. */
+/* Memory is fetched this far ahead of the record being parsed. Of a longer record whose body nobody
+ * reads only the ends are fetched: its last two lines and the next record's first two. */
 #define RS_PREFETCH_WINDOW_NBYTES 8192
 
 typedef struct {
@@ -29,10 +29,28 @@ typedef struct {
     int32_t flags;
 } rs_scan;
 
+static inline void rs_prefetch_ends(const uint8_t *next_record, const uint8_t *end)
+{
+    for (ptrdiff_t at = -2 * RS_CACHE_LINE_NBYTES; at <= RS_CACHE_LINE_NBYTES;
+         at += RS_CACHE_LINE_NBYTES) {
+        if (at < end - next_record) {
+            RS_PREFETCH_READ(next_record + at);
+        }
+    }
+}
+
+/* Fetch what the record at p needs; returns up to where memory was fetched. */
 static inline const uint8_t *rs_prefetch_ahead(const uint8_t *next, const uint8_t *p,
-                                               const uint8_t *end)
+                                               const uint8_t *end, int32_t flags)
 {
     next = next < p ? p : next;
+    if (!(flags & RS_CHECK_BODY_CRC) && end - p > RS_PREFETCH_WINDOW_NBYTES) {
+        const int32_t size = rs_load_be32(p + RS_RECORD_HEAD_TOTAL_SIZE_AT);
+        if (size > RS_PREFETCH_WINDOW_NBYTES && size <= end - p) {
+            rs_prefetch_ends(p + size, end);
+            return next;
+        }
+    }
     const uint8_t *to = end - p > RS_PREFETCH_WINDOW_NBYTES ? p + RS_PREFETCH_WINDOW_NBYTES : end;
     for (; next < to; next += RS_CACHE_LINE_NBYTES) {
         RS_PREFETCH_READ(next);
@@ -71,7 +89,7 @@ RS_UNUSED static int rs_scan_records(void *argument)
         if (scan->count == scan->capacity) {
             return RS_OK;
         }
-        fetched = rs_prefetch_ahead(fetched, p, end);
+        fetched = rs_prefetch_ahead(fetched, p, end, scan->flags);
         const int status = rs_check(p, end - p, scan->base_offset + position, scan->segment_end,
                                     scan->flags, &row);
         if (RS_UNLIKELY(!rs_is_complete(status))) {
