@@ -3,11 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from kernel_bodies import NATIVE, REFERENCE, Bodies
 
 FIRST_CLOCK = 1_700_000_000_000
+
+
+def message(topic: str = "T", body: Any = b"b", **values: Any) -> SimpleNamespace:
+    fields: dict[str, Any] = {
+        "queue_id": 0,
+        "flag": 0,
+        "sys_flag": 0,
+        "born_timestamp": None,
+        "born_host": None,
+        "store_host": None,
+        "reconsume_times": 0,
+        "prepared_transaction_offset": 0,
+        "properties": {},
+    }
+    return SimpleNamespace(topic=topic, body=body, **{**fields, **values})
+
+
+def batch(*messages: Any, **values: Any) -> SimpleNamespace:
+    return SimpleNamespace(**{**vars(message()), **values}, messages=list(messages))
+
+
+def stored(log: Log, offset: int = 0) -> Any:
+    """The record at ``offset`` of a log, decoded."""
+    base = offset - offset % log.segment_nbytes
+    segment = log.segments[base // log.segment_nbytes]
+    view = NATIVE.message.StoredMessage
+    return view(segment, offset - base, base, base + log.segment_nbytes)
 
 
 class Log:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appenders import Log, Pair
+from appenders import Log, Pair, batch, message
 from kernel_bodies import NATIVE
 from rocketstore import formats
 from rocketstore.status import PutMessageStatus, RecordFlags, RecordStatus
@@ -103,22 +102,9 @@ def extras(odd: bool) -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
-MESSAGE_DEFAULTS: dict[str, Any] = {
-    "queue_id": 0,
-    "flag": 0,
-    "sys_flag": 0,
-    "born_timestamp": None,
-    "born_host": None,
-    "store_host": None,
-    "reconsume_times": 0,
-    "prepared_transaction_offset": 0,
-    "properties": None,
-}
-
-
-def message(values: dict[str, Any]) -> Any:
+def sent(values: dict[str, Any]) -> Any:
     """A message of the caller's own making."""
-    return SimpleNamespace(**{**MESSAGE_DEFAULTS, **values})
+    return message(**{"properties": None, **values})
 
 
 def native_message(values: dict[str, Any]) -> Any:
@@ -127,7 +113,7 @@ def native_message(values: dict[str, Any]) -> Any:
     try:
         return NATIVE.message.Message(keywords.pop("topic"), keywords.pop("body"), **keywords)
     except (TypeError, ValueError, OverflowError, BufferError):
-        return message(values)
+        return sent(values)
 
 
 @st.composite
@@ -148,9 +134,7 @@ def columns(draw: st.DrawFn) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 batches = st.builds(
-    lambda head, items: SimpleNamespace(
-        **{**MESSAGE_DEFAULTS, **head}, messages=[message(item) for item in items]
-    ),
+    lambda head, items: batch(*map(sent, items), **{"properties": None, **head}),
     fields(odd=False).map(lambda f: {k: v for k, v in f.items() if k != "body"}),
     st.lists(st.booleans().flatmap(fields), max_size=5),
 )
@@ -171,10 +155,10 @@ def take(pair: Pair, step: tuple[Any, ...]) -> None:
     if kind == "put":
         pair.call("put", **step[1], **step[2])
     elif kind == "message":
-        pair.call("put_message", message(step[1]))
+        pair.call("put_message", sent(step[1]))
         pair.call("put_message", native_message(step[1]))
     elif kind == "many":
-        pair.call("put_many", [message(values) for values in step[1]])
+        pair.call("put_many", [sent(values) for values in step[1]])
         pair.call("put_many", [native_message(values) for values in step[1]])
     elif kind == "batch":
         pair.call("put_messages", step[1])
@@ -246,7 +230,7 @@ def test_queue_offsets_are_dense(sequence: list[dict[str, Any]], version: str) -
     """Offsets of a queue count from 0 without gaps; what is not queued carries 0."""
     log = Log(NATIVE, broker_version=version, delay_ms=[1000] * 18)
     for values in sequence:
-        log.appender.put_message(message(values))
+        log.appender.put_message(sent(values))
     seen: dict[tuple[str, int], int] = {}
     for offset, _ in strictly_check(log):
         base = offset - offset % log.segment_nbytes
