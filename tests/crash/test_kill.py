@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -19,6 +20,20 @@ WRITER = Path(__file__).with_name("writer.py")
 KILL_COUNT = 200
 #: Kills of one store before a fresh one is begun, so that recovered stores are killed again.
 KILLS_PER_STORE = 10
+
+
+class KillMoment(NamedTuple):
+    """When to kill: ``delay_s`` behind the start of the process, or behind the store's opening."""
+
+    behind_opening: bool
+    delay_s: float
+
+    @classmethod
+    def choose(cls, chance: random.Random) -> KillMoment:
+        """One in five falls into start-up and recovery, the rest into writing."""
+        if chance.random() < 0.2:
+            return cls(False, 0.05 + chance.random() * 0.25)
+        return cls(True, chance.choice((0.0, chance.random() * 0.02, chance.random() * 0.15)))
 
 
 class Acknowledged:
@@ -36,11 +51,10 @@ class Acknowledged:
             self.rows.append((int(offset), topic, int(queue_id), int(queue_offset), body, key))
 
 
-def run_and_kill(root: Path, flush_disk_type: str, seed: int, delay_s: float) -> bytes:
-    """Start a writer, let it run for ``delay_s`` behind its start-up, kill it, return its
-    output."""
+def run_and_kill(root: Path, flush_disk_type: str, seed: int, moment: KillMoment) -> bytes:
+    """Start a writer, kill it at ``moment``, return what it had printed."""
     environment = dict(os.environ)
-    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     process = subprocess.Popen(
         [sys.executable, str(WRITER), str(root), flush_disk_type, str(seed)],
         stdout=subprocess.PIPE,
@@ -51,21 +65,17 @@ def run_and_kill(root: Path, flush_disk_type: str, seed: int, delay_s: float) ->
     assert process.stderr is not None
     os.set_blocking(process.stdout.fileno(), False)
     collected = bytearray()
-    deadline: float | None = time.monotonic() + 30
-    started = False
-    while True:
-        chunk = process.stdout.read()
-        if chunk:
-            collected += chunk
-            if not started and collected.startswith(b"open\n"):
-                started, deadline = True, time.monotonic() + delay_s
+    begun = time.monotonic()
+    deadline = begun + (30.0 if moment.behind_opening else moment.delay_s)
+    opened = False
+    while time.monotonic() < deadline:
+        collected += process.stdout.read() or b""
+        if moment.behind_opening and not opened and collected.startswith(b"open\n"):
+            opened, deadline = True, time.monotonic() + moment.delay_s
         if process.poll() is not None:
             raise AssertionError(f"the writer ended: {process.stderr.read().decode()}")
-        assert deadline is not None
-        if time.monotonic() >= deadline:
-            assert started, "the writer did not open the store in time"
-            break
         time.sleep(0.001)
+    assert opened or not moment.behind_opening, "the writer did not open the store in time"
     process.send_signal(signal.SIGKILL)
     process.wait()
     os.set_blocking(process.stdout.fileno(), True)
@@ -111,11 +121,12 @@ def check_order(store: rocketstore.DefaultMessageStore) -> None:
 def test_killed_writer_loses_nothing_acknowledged(
     flush_disk_type: str, round_number: int, tmp_path: Path
 ) -> None:
-    choose = random.Random(f"{flush_disk_type}-{round_number}")
+    chance = random.Random(f"{flush_disk_type}-{round_number}")
     root, acknowledged = tmp_path / "store", Acknowledged()
     for kill in range(KILLS_PER_STORE):
-        delay_s = choose.choice((0.0, choose.random() * 0.02, choose.random() * 0.15))
-        output = run_and_kill(root, flush_disk_type, round_number * 1000 + kill, delay_s)
+        moment = KillMoment.choose(chance)
+        output = run_and_kill(root, flush_disk_type, round_number * 1000 + kill, moment)
         acknowledged.take(output)
-        check_store(root, acknowledged)
+        if root.exists():  # else the very first writer was killed before it made anything
+            check_store(root, acknowledged)
     assert acknowledged.rows
