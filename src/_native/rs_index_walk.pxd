@@ -4,10 +4,10 @@
 from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from rs_arguments cimport rs_get_i32, rs_set_i64
-from rs_bytes cimport RS_PREFETCH_READ, rs_load_be32, rs_load_be64
+from rs_bytes cimport RS_PREFETCH_READ, rs_load_be32, rs_load_be32_acquire, rs_load_be64
 from rs_formats cimport (
     RS_INDEX_ENTRY_KEY_HASH_AT, RS_INDEX_ENTRY_NBYTES, RS_INDEX_ENTRY_PHYSICAL_OFFSET_AT,
-    RS_INDEX_ENTRY_PREVIOUS_INDEX_AT, RS_INDEX_ENTRY_TIME_DIFF_AT,
+    RS_INDEX_ENTRY_PREVIOUS_INDEX_AT, RS_INDEX_ENTRY_TIME_DIFF_AT, RS_INDEX_HEADER_INDEX_COUNT_AT,
 )
 from rs_index cimport (
     rs_index, rs_index_entry_at, rs_index_load_header, rs_index_slot, rs_index_slot_at,
@@ -58,8 +58,13 @@ cdef inline bint rs_may_match(
 
 
 cdef inline int32_t rs_chain_head(const rs_index* index, uint32_t slot) noexcept nogil:
-    cdef int32_t head = rs_load_be32(rs_index_slot_at(index, slot))
-    return head if index.count > 1 and 0 < head <= index.count else 0
+    """Newest entry of the slot's chain, 0 for none. A writer beside us may have put entries since
+    the header was read, and a slot never names one that the header does not count yet."""
+    cdef int32_t head = rs_load_be32_acquire(rs_index_slot_at(index, slot))
+    cdef int32_t count = index.count
+    if head > count:
+        count = rs_load_be32(index.base + RS_INDEX_HEADER_INDEX_COUNT_AT)
+    return head if count > 1 and 0 < head <= count else 0
 
 
 cdef inline int32_t rs_older(const uint8_t* entry, int32_t number) noexcept nogil:
