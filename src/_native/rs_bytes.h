@@ -20,6 +20,7 @@
 #define RS_PREFETCH_READ(address) ((void)(address))
 #define RS_PREFETCH_WRITE(address) ((void)(address))
 #define RS_UNUSED
+#define RS_NOINLINE __declspec(noinline)
 #else
 #define RS_SWAP16(v) __builtin_bswap16(v)
 #define RS_SWAP32(v) __builtin_bswap32(v)
@@ -35,6 +36,7 @@
 #define RS_PREFETCH_WRITE(address) __builtin_prefetch((address), 1)
 /* For functions that a module may include without calling. */
 #define RS_UNUSED __attribute__((unused))
+#define RS_NOINLINE __attribute__((noinline))
 #endif
 
 #define RS_CACHE_LINE_NBYTES 64

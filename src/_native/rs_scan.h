@@ -29,29 +29,29 @@ typedef struct {
     int32_t flags;
 } rs_scan;
 
-static inline void rs_prefetch_ends(const uint8_t *next_record, const uint8_t *end)
+/* Not inlined: it would slow the loop for short records down three times. */
+RS_UNUSED RS_NOINLINE static void rs_prefetch_ends(const uint8_t *p, const uint8_t *end)
 {
-    for (ptrdiff_t at = -2 * RS_CACHE_LINE_NBYTES; at <= RS_CACHE_LINE_NBYTES;
+    const int64_t size = rs_load_be32(p + RS_RECORD_HEAD_TOTAL_SIZE_AT);
+    for (int64_t at = size - 2 * RS_CACHE_LINE_NBYTES; at <= size + RS_CACHE_LINE_NBYTES;
          at += RS_CACHE_LINE_NBYTES) {
-        if (at < end - next_record) {
-            RS_PREFETCH_READ(next_record + at);
+        if (at >= 0 && at < end - p) {
+            RS_PREFETCH_READ(p + at);
         }
     }
 }
 
-/* Fetch what the record at p needs; returns up to where memory was fetched. */
+/* Fetch what the record at p needs; returns up to where memory was fetched. Whether records are long
+ * is told by the one before: reading this one's size here would wait for memory first. */
 static inline const uint8_t *rs_prefetch_ahead(const uint8_t *next, const uint8_t *p,
-                                               const uint8_t *end, int32_t flags)
+                                               const uint8_t *end, int only_ends)
 {
     next = next < p ? p : next;
-    if (!(flags & RS_CHECK_BODY_CRC) && end - p > RS_PREFETCH_WINDOW_NBYTES) {
-        const int32_t size = rs_load_be32(p + RS_RECORD_HEAD_TOTAL_SIZE_AT);
-        if (size > RS_PREFETCH_WINDOW_NBYTES && size <= end - p) {
-            rs_prefetch_ends(p + size, end);
-            return next;
-        }
-    }
     const uint8_t *to = end - p > RS_PREFETCH_WINDOW_NBYTES ? p + RS_PREFETCH_WINDOW_NBYTES : end;
+    if (RS_UNLIKELY(only_ends) && end - p > RS_PREFETCH_WINDOW_NBYTES) {
+        rs_prefetch_ends(p, end);
+        return next;
+    }
     for (; next < to; next += RS_CACHE_LINE_NBYTES) {
         RS_PREFETCH_READ(next);
     }
@@ -76,31 +76,51 @@ RS_UNUSED static int rs_check_one(void *argument)
     return status;
 }
 
+/* The columns of rs_parse_properties when nobody asked for them. */
+static inline void rs_clear_properties(rs_parsed_record *row)
+{
+    row->tags_at = row->keys_at = row->unique_key_at = -1;
+    row->tags_nbytes = row->keys_nbytes = row->unique_key_nbytes = 0;
+    row->delay_level = 0;
+    row->tags_code = 0;
+}
+
+/* Rows are filled in place where they are aligned: copying each costs a tenth more. */
 RS_UNUSED static int rs_scan_records(void *argument)
 {
     rs_scan *scan = (rs_scan *)argument;
     const uint8_t *end = scan->buffer + scan->stop, *fetched = scan->buffer;
+    const int aligned = (uintptr_t)scan->rows % sizeof(int64_t) == 0;
+    const int unread = !(scan->flags & RS_CHECK_BODY_CRC);
     int64_t position = scan->position;
-    rs_parsed_record row;
-    memset(&row, 0, sizeof row);
-    row.tags_at = row.keys_at = row.unique_key_at = -1;
+    int32_t size = 0;
+    rs_parsed_record local;
     while (position < scan->stop) {
         const uint8_t *p = scan->buffer + position;
         if (scan->count == scan->capacity) {
             return RS_OK;
         }
-        fetched = rs_prefetch_ahead(fetched, p, end, scan->flags);
+        uint8_t *place = scan->rows + scan->count * (int64_t)sizeof local;
+        rs_parsed_record *row = aligned ? (rs_parsed_record *)(void *)place : &local;
+        fetched = rs_prefetch_ahead(fetched, p, end,
+                                    unread && size > RS_PREFETCH_WINDOW_NBYTES);
         const int status = rs_check(p, end - p, scan->base_offset + position, scan->segment_end,
-                                    scan->flags, &row);
+                                    scan->flags, row);
         if (RS_UNLIKELY(!rs_is_complete(status))) {
             return status;
         }
         if (scan->flags & RS_PARSE_PROPERTIES) {
-            rs_parse_properties(p, &row, scan->delay_ms, scan->delay_count);
+            rs_parse_properties(p, row, scan->delay_ms, scan->delay_count);
+        } else {
+            rs_clear_properties(row);
         }
-        row.position = (int32_t)position;
-        memcpy(scan->rows + scan->count * (int64_t)sizeof row, &row, sizeof row);
-        position += row.total_size;
+        row->position = (int32_t)position;
+        row->reserved = 0;
+        if (!aligned) {
+            memcpy(place, row, sizeof local);
+        }
+        size = row->total_size;
+        position += size;
         scan->count++;
         scan->position = position;
         RS_COMPILER_BARRIER();
