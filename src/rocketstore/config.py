@@ -238,7 +238,7 @@ def _check_type(name: str, kind: Any, value: Any) -> None:
         return
     if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
         raise ConfigError(f"{name} is {value!r}; it must be {text}")
-    if wanted is int and value < 0:
+    if isinstance(value, int) and value < 0:
         raise ConfigError(f"{name} is {value}; it must not be negative")
 
 

@@ -151,6 +151,7 @@ class CommitLogDispatcher:
             return True
         if status not in (KernelStatus.NEED_QUEUE, KernelStatus.QUEUE_GAP):
             return False
+        assert self.kernel.stalled is not None
         topic_bytes, queue_id, queue_offset = self.kernel.stalled
         queue = self.queues.get_or_create(topic_bytes.decode("utf-8"), queue_id)
         handle = self.kernel.handle(topic_bytes, queue_id)
@@ -216,7 +217,8 @@ class CommitLogDispatcher:
             first = file.file_from_offset // UNIT_NBYTES
             stop = min(stop_index, first + queue.units_per_file)
             if isinstance(file, MappedFile) and not file.private:
-                file.allocate((stop - first) * UNIT_NBYTES)
+                end = (stop - first) * UNIT_NBYTES
+                file.allocate(end, used=(index - first) * UNIT_NBYTES)
             kernels.consume_queue.fill_units(
                 file.mapping, (index - first) * UNIT_NBYTES, (stop - first) * UNIT_NBYTES
             )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from rocketstore import formats, kernels
 from rocketstore.commit_log import CommitLog, LogWindow
@@ -25,7 +26,8 @@ _STATUS_AT = _ROW.at("status") // 4
 _ROW_INTS = _ROW.nbytes // 4
 
 
-class RecordBatch(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RecordBatch:
     """Consecutive records of one segment.
 
     ``rows`` holds ``count`` rows of ``formats.PARSED_RECORD`` and is reused by the next batch.

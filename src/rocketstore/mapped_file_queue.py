@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import bisect
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from rocketstore.durable_file import (
     make_directories,
     open_regular_file,
     refuse_link_out,
+    sync_directory,
 )
 from rocketstore.errors import ConfigError, MappedFileError
 from rocketstore.mapped_file import MappedFile
@@ -150,8 +152,8 @@ class MappedFileQueue:
                 )
             expected = offset + self.file_size
 
-    def _replace(self, files: object) -> None:
-        self._files = tuple(files)  # type: ignore[call-overload]
+    def _replace(self, files: Iterable[MappedFile]) -> None:
+        self._files = tuple(files)
         self._starts = tuple(file.file_from_offset for file in self._files)
 
     @property
@@ -221,6 +223,25 @@ class MappedFileQueue:
         self._replace(kept)
         self.flushed_where = offset
         return dropped
+
+    def destroy_behind(self, offset: int, *, keep_first: bool = True) -> None:
+        """Set positions to ``offset``; delete the files that start behind it, the last one first,
+        each durably, so that a kill or a power cut leaves no hole in the row."""
+        dropped = self.truncate_dirty_files(offset)
+        if not keep_first:
+            dropped = [*self._files, *dropped]
+            self._replace(())
+        for file in reversed(dropped):
+            file.destroy()
+            sync_directory(self.directory)
+
+    def files_in_row(self) -> tuple[MappedFile, ...]:
+        """The files up to the first that is missing between two others."""
+        files = self._files
+        for number in range(1, len(files)):
+            if files[number].file_from_offset != files[number - 1].end_offset:
+                return files[:number]
+        return files
 
     def remove(self, files: list[MappedFile]) -> None:
         """Forget files (the caller destroys or closes them)."""

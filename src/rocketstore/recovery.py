@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import time
 from collections import deque
@@ -172,7 +173,7 @@ class LogRecovery:
         columns = batch.columns
         self.report.scanned_count += batch.count
         self._batch_starts.append(int(columns["physical_offset"][0]))
-        self._recent.append(batch._replace(rows=bytearray(batch.filled)))
+        self._recent.append(dataclasses.replace(batch, rows=bytearray(batch.filled)))
         self._take_crcs(batch)
         statuses = columns["status"]
         if statuses.any():
