@@ -41,8 +41,8 @@ RS_UNUSED RS_NOINLINE static void rs_prefetch_ends(const uint8_t *p, const uint8
     }
 }
 
-/* Fetch what the record at p needs; returns up to where memory was fetched. Whether records are long
- * is told by the one before: reading this one's size here would wait for memory first. */
+/* Fetch what the record at p needs; returns up to where memory was fetched. Whether records are
+ * long is told by the one before: reading this one's size here would wait for memory first. */
 static inline const uint8_t *rs_prefetch_ahead(const uint8_t *next, const uint8_t *p,
                                                const uint8_t *end, int only_ends)
 {
@@ -76,51 +76,33 @@ RS_UNUSED static int rs_check_one(void *argument)
     return status;
 }
 
-/* The columns of rs_parse_properties when nobody asked for them. */
-static inline void rs_clear_properties(rs_parsed_record *row)
-{
-    row->tags_at = row->keys_at = row->unique_key_at = -1;
-    row->tags_nbytes = row->keys_nbytes = row->unique_key_nbytes = 0;
-    row->delay_level = 0;
-    row->tags_code = 0;
-}
-
-/* Rows are filled in place where they are aligned: copying each costs a tenth more. */
 RS_UNUSED static int rs_scan_records(void *argument)
 {
     rs_scan *scan = (rs_scan *)argument;
     const uint8_t *end = scan->buffer + scan->stop, *fetched = scan->buffer;
-    const int aligned = (uintptr_t)scan->rows % sizeof(int64_t) == 0;
     const int unread = !(scan->flags & RS_CHECK_BODY_CRC);
     int64_t position = scan->position;
-    int32_t size = 0;
-    rs_parsed_record local;
+    rs_parsed_record row;
+    memset(&row, 0, sizeof row);
+    row.tags_at = row.keys_at = row.unique_key_at = -1;
     while (position < scan->stop) {
         const uint8_t *p = scan->buffer + position;
         if (scan->count == scan->capacity) {
             return RS_OK;
         }
-        uint8_t *place = scan->rows + scan->count * (int64_t)sizeof local;
-        rs_parsed_record *row = aligned ? (rs_parsed_record *)(void *)place : &local;
         fetched = rs_prefetch_ahead(fetched, p, end,
-                                    unread && size > RS_PREFETCH_WINDOW_NBYTES);
+                                    unread && row.total_size > RS_PREFETCH_WINDOW_NBYTES);
         const int status = rs_check(p, end - p, scan->base_offset + position, scan->segment_end,
-                                    scan->flags, row);
+                                    scan->flags, &row);
         if (RS_UNLIKELY(!rs_is_complete(status))) {
             return status;
         }
         if (scan->flags & RS_PARSE_PROPERTIES) {
-            rs_parse_properties(p, row, scan->delay_ms, scan->delay_count);
-        } else {
-            rs_clear_properties(row);
+            rs_parse_properties(p, &row, scan->delay_ms, scan->delay_count);
         }
-        row->position = (int32_t)position;
-        row->reserved = 0;
-        if (!aligned) {
-            memcpy(place, row, sizeof local);
-        }
-        size = row->total_size;
-        position += size;
+        row.position = (int32_t)position;
+        memcpy(scan->rows + scan->count * (int64_t)sizeof row, &row, sizeof row);
+        position += row.total_size;
         scan->count++;
         scan->position = position;
         RS_COMPILER_BARRIER();
