@@ -594,8 +594,7 @@ cdef class Appender:
     cdef int _take_properties(self, rs_put_record *record, rs_scratch *scratch, size_t *start,
                               int64_t body_nbytes, object properties) except -1:
         start[0] = scratch.used
-        if rs_plain_properties(
-                &self._rules, record, scratch, properties, None, None, None, True):
+        if rs_plain_dict(&self._rules, scratch, properties):
             if rs_plain_lengths(&self._rules, record, scratch.data + start[0],
                                 scratch.used - start[0], body_nbytes):
                 return 0

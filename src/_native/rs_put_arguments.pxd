@@ -20,9 +20,9 @@ from rs_appender cimport rs_put_record
 from rs_formats cimport RS_MAX_PROPERTIES_NBYTES
 from rs_hosts cimport rs_parse_host
 from rs_message_object cimport rs_message_object
-from rs_put_properties cimport PyErr_Clear, PyUnicode_AsUTF8AndSize, PyUnicode_CheckExact
+from rs_put_properties cimport PyErr_Clear, PyUnicode_CheckExact
 from rs_put_properties cimport rs_java_utf8
-from rs_put_text cimport rs_topic_is_allowed
+from rs_put_text cimport rs_topic_is_allowed, rs_utf8
 
 cdef extern from "Python.h":
     bint PyLong_CheckExact(object thing)
@@ -179,7 +179,7 @@ cdef inline int rs_take_topic(object topic, const uint8_t **text, int32_t *nbyte
     cdef const char *utf8
     if not isinstance(topic, str):
         raise TypeError(f"topic must be str, not {type(topic).__name__}")
-    utf8 = PyUnicode_AsUTF8AndSize(topic, &size)
+    utf8 = rs_utf8(topic, &size)
     if utf8 == NULL:
         PyErr_Clear()
     elif size == 0:

@@ -15,10 +15,9 @@ from rs_formats cimport (
     RS_PROPERTY_WAIT,
 )
 from rs_properties cimport rs_parse_int
-from rs_put_text cimport rs_name_kind, rs_scratch, rs_scratch_pair
+from rs_put_text cimport rs_name_kind, rs_scratch, rs_scratch_pair, rs_utf8
 
 cdef extern from "Python.h":
-    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size)  # NULL with an exception
     bint PyUnicode_CheckExact(object thing)
     void PyErr_Clear()
 
@@ -145,7 +144,7 @@ cdef inline bint rs_encode_pair(rs_scratch *scratch, const char *name, size_t na
     cdef int bad
     if not PyUnicode_CheckExact(value):
         return True
-    text = PyUnicode_AsUTF8AndSize(value, &size)
+    text = rs_utf8(value, &size)
     if text == NULL:
         PyErr_Clear()
         return True
@@ -170,7 +169,7 @@ cdef inline bint rs_encode_dict(rs_scratch *scratch, object properties,
     while PyDict_Next(properties, &position, &name, &value):
         if not PyUnicode_CheckExact(<object> name):
             return True
-        text = PyUnicode_AsUTF8AndSize(<object> name, &size)
+        text = rs_utf8(<object> name, &size)
         if text == NULL:
             PyErr_Clear()
             return True

@@ -117,6 +117,20 @@ cdef inline bint rs_plain_properties(const rs_put_rules *rules, rs_put_record *r
     return True
 
 
+cdef inline bint rs_plain_dict(const rs_put_rules *rules, rs_scratch *scratch,
+                               object properties) except -1:
+    """The same for a message, which has all its properties in a dict."""
+    cdef size_t start = scratch.used
+    cdef bint odd = rs_encode_dict(scratch, properties, rules.names)
+    if not odd:
+        if not rules.trailing_separator and scratch.used > start:
+            scratch.used -= 1
+        odd = scratch.used - start > RS_MAX_PROPERTIES_NBYTES
+    if odd:
+        scratch.used = start
+    return not odd
+
+
 cdef inline bint rs_plain_lengths(const rs_put_rules *rules, rs_put_record *record,
                                   const uint8_t *properties, size_t properties_nbytes,
                                   int64_t body_nbytes) noexcept:

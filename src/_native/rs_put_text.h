@@ -1,11 +1,22 @@
 /* Text of a put: topics, property names, and a buffer in which properties are put together. */
 #ifndef RS_PUT_TEXT_H
 #define RS_PUT_TEXT_H
+#include <Python.h>
 #include <stdlib.h>
 #include "rs_bytes.h"
 #include "rs_formats.h"
 
 #define RS_SCRATCH_INLINE_NBYTES 1024
+
+/* A str's UTF-8; NULL with an exception for unpaired surrogates. */
+static inline const char *rs_utf8(PyObject *text, Py_ssize_t *nbytes)
+{
+    if (RS_LIKELY(PyUnicode_IS_COMPACT_ASCII(text))) {
+        *nbytes = PyUnicode_GET_LENGTH(text);
+        return (const char *)PyUnicode_1BYTE_DATA(text);
+    }
+    return PyUnicode_AsUTF8AndSize(text, nbytes);
+}
 
 /* Grows by doubling; small contents live on the stack. */
 typedef struct {
@@ -60,15 +71,41 @@ static inline uint8_t *rs_scratch_room(rs_scratch *s, size_t n)
     return s->data + s->used;
 }
 
-/* Copy text; nonzero when a byte of it cannot stand in properties (NUL and the separators). */
+/* Nonzero when a byte of the word is NUL or a separator, all of which are below 3. */
+static inline uint64_t rs_low_bytes(uint64_t word)
+{
+    return (word - 0x0303030303030303ULL) & ~word & 0x8080808080808080ULL;
+}
+_Static_assert(RS_NAME_VALUE_SEPARATOR < 3 && RS_PROPERTY_SEPARATOR < 3, "rs_low_bytes");
+
+/* Copy text; nonzero when a byte of it cannot stand in properties. Most of it is short: words that
+ * overlap take the place of a loop over the last bytes. */
 static inline int rs_copy_text(uint8_t *to, const uint8_t *from, size_t n)
 {
-    uint8_t bad = 0;
-    for (size_t i = 0; i < n; i++) {
-        bad |= (uint8_t)(from[i] <= RS_PROPERTY_SEPARATOR);
-        to[i] = from[i];
+    uint64_t word, bad = 0;
+    uint32_t half[2];
+    if (n >= sizeof word) {
+        for (size_t at = 0; at + sizeof word <= n; at += sizeof word) {
+            word = rs_load_u64(from + at);
+            bad |= rs_low_bytes(word);
+            memcpy(to + at, &word, sizeof word);
+        }
+        word = rs_load_u64(from + n - sizeof word);
+        bad |= rs_low_bytes(word);
+        memcpy(to + n - sizeof word, &word, sizeof word);
+    } else if (n >= sizeof half[0]) {
+        half[0] = rs_load_u32(from);
+        half[1] = rs_load_u32(from + n - sizeof half[1]);
+        memcpy(to, &half[0], sizeof half[0]);
+        memcpy(to + n - sizeof half[1], &half[1], sizeof half[1]);
+        bad = rs_low_bytes((uint64_t)half[0] << 32 | half[1]);
+    } else {
+        for (size_t at = 0; at < n; at++) {
+            to[at] = from[at];
+            bad |= from[at] < 3;
+        }
     }
-    return bad;
+    return bad != 0;
 }
 
 /* Append `name SEP1 value SEP2`. 0; 1 when a byte cannot stand there; -1 without memory. */

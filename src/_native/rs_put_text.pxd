@@ -12,6 +12,7 @@ cdef extern from "rs_put_text.h" nogil:
         RS_NAME_UNIQUE_KEY
         RS_NAME_CRC
         RS_NAME_RULES
+    const char *rs_utf8(object text, Py_ssize_t *nbytes)  # NULL with an exception
     void rs_scratch_init(rs_scratch *s)
     void rs_scratch_free(rs_scratch *s)
     uint8_t *rs_scratch_room(rs_scratch *s, size_t n)
