@@ -134,9 +134,14 @@ class Selection:
                 index += (passed - position) // UNIT_NBYTES
                 position = passed
                 continue
+            upto = stop if not log.damage else self._next_known_damage(units, position, stop)
+            if upto == position:
+                if messages:
+                    break
+                raise log.corruption(physical_offset, log.damage[physical_offset])
             rows = bytearray(room * _ROW_NBYTES)
             reached, count, added, status, reason = kernels.consume_queue.select_messages(
-                units, position, stop, index,
+                units, position, upto, index,
                 window.buffer, window.stop, window.base_offset, window.segment_end, log.min_offset,
                 queue.topic_bytes, queue.queue_id, self._codes,
                 memory_count, limits.memory_nbytes,
@@ -169,6 +174,16 @@ class Selection:
             return position
         next_file = self._log.roll_next_file(physical_offset)
         while position < stop and _UNIT.unpack_from(units, position)[0] < next_file:
+            position += UNIT_NBYTES
+        return position
+
+    def _next_known_damage(self, units: Any, position: int, stop: int) -> int:
+        """Position of the next unit that names a damaged place, ``stop`` without one.
+
+        Recovery knows of damage that a record alone does not show: ghosts in place of messages,
+        records whose last bytes were zeroed with the next one's head.
+        """
+        while position < stop and _UNIT.unpack_from(units, position)[0] not in self._log.damage:
             position += UNIT_NBYTES
         return position
 

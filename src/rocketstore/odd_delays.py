@@ -17,9 +17,15 @@ def odd_delays(batch: RecordBatch) -> list[str]:
         if message.delay_level != 0 or message.topic != formats.TOPIC_SCHEDULE:
             continue
         level = message.properties.get(formats.PROPERTY_DELAY)
-        if level is not None and not level.lstrip("+-").isdigit():
+        if level is not None and not _is_number(level):
             notes.append(
                 f"log offset {message.physical_offset}: {formats.PROPERTY_DELAY} is "
                 f"{level[:40]!r}, which is no number; it is taken as absent"
             )
     return notes
+
+
+def _is_number(text: str) -> bool:
+    """Whether Java's ``Integer.parseInt`` takes the text (digits of any script, 32 bits)."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    return digits.isdecimal() and len(digits) < 64 and -(2**31) <= int(text) < 2**31

@@ -78,7 +78,7 @@ class StoreReader:
             status = GetMessageStatus.NO_MESSAGE_IN_QUEUE
             return GetMessageResult(status, 0, 0, 0, ())
         first, end = queue.min_index, queue.max_index
-        if message_filter is None and first <= offset < end:
+        if message_filter is None and first <= offset < end and not self.log.damage:
             result = self._get_at_once(queue, offset, max_count, first, end)
             if result is not None:
                 return result
@@ -217,7 +217,14 @@ class StoreReader:
             for batch in walk:
                 window = batch.window
                 for position, status in batch.places():
-                    if status != RecordStatus.GHOST:
+                    if status and window.base_offset + position in self.log.damage:
+                        # Recovery knows that this record is not what it seems.
+                        if on_corruption == "stop":
+                            return
+                        if on_corruption == "fail":
+                            offset = window.base_offset + position
+                            raise self.log.corruption(offset, self.log.damage[offset])
+                    elif status != RecordStatus.GHOST:
                         yield StoredMessage(
                             window.buffer, position, window.base_offset, window.segment_end
                         )
