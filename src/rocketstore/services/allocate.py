@@ -10,7 +10,9 @@ from rocketstore.errors import StoreFullError
 from rocketstore.services.service_thread import ServiceThread
 
 _STEP_NBYTES = 2 * 1024 * 1024
-_AHEAD_NBYTES = 64 * 1024 * 1024
+#: Pages are made present this far ahead at the least and at the most.
+_LEAST_AHEAD_NBYTES = 4 * 1024 * 1024
+_MOST_AHEAD_NBYTES = 64 * 1024 * 1024
 
 
 class AllocateService(ServiceThread):
@@ -25,13 +27,19 @@ class AllocateService(ServiceThread):
     def __init__(self, log: WritableCommitLog, on_failure: Callable[[BaseException], None]) -> None:
         super().__init__("allocate", 0.002, on_failure)
         self._log = log
+        self._begun_at = log.max_offset
 
     def run_once(self) -> bool:
         """Take one step: reserve blocks, make 2 MiB of pages present, or create the next
         segment."""
         try:
             allocated = self._log.allocate_ahead()
-            populated = self._log.populate_ahead(_STEP_NBYTES, _AHEAD_NBYTES)
+            populated = self._log.populate_ahead(_STEP_NBYTES, self._ahead_nbytes())
             return self._log.prepare_next() or allocated or populated
         except StoreFullError:
             return False
+
+    def _ahead_nbytes(self) -> int:
+        """As far ahead as has been written so far: a store that stores little dirties few pages."""
+        written = self._log.max_offset - self._begun_at
+        return min(max(written, _LEAST_AHEAD_NBYTES), _MOST_AHEAD_NBYTES)
