@@ -40,6 +40,14 @@ from rocketstore.store_lock import StoreLock
 from rocketstore.store_state import StoreState
 
 _log = logging.getLogger(__name__)
+#: What a place is where dispatch may begin.
+_STARTS = (
+    RecordStatus.OK,
+    RecordStatus.BLANK,
+    RecordStatus.GHOST,
+    RecordStatus.NUL_PROPERTIES,
+    RecordStatus.UNSAFE_TOPIC,
+)
 
 
 class StoreWriter:
@@ -66,6 +74,7 @@ class StoreWriter:
         self.failure: BaseException | None = None
         self._progress = progress
         self._closed = False
+        self._released = False  # guarded by: _write_lock
         self._write_lock = threading.Lock()
         self._lock = StoreLock(paths.root)
         try:
@@ -95,8 +104,7 @@ class StoreWriter:
         end = self.report.log_end
         self._write_abort()
         self._open_parts(facts, end, put_clock)
-        self._first_state(state, end)
-        self._dispatch_missing(state, end)
+        self._bring_up(state, end)
         self._make_services(listener)
         self.report.warn(self.paths.root)
 
@@ -110,14 +118,15 @@ class StoreWriter:
             if report.damaged:
                 raise report.damaged[0].error()
             self._lock.mark()
-            remove_leftovers(self.paths.root)
+            for directory in {self.paths.root, self.paths.log_root}:
+                remove_leftovers(directory)
             for path in unused:
                 _log.warning("removed the empty segment %s", path)
                 path.unlink()
             end = report.log_end
             root = self.paths.log_root
             report.cut = cut_tail(log, end, recovery.torn_reason, root, self.clock)
-            sync_log(log, report.durable_mark, end)
+            sync_log(log, 0 if state is None else report.durable_mark, end)
         finally:
             log.close()
         return state
@@ -146,17 +155,6 @@ class StoreWriter:
         report.skipped += [str(path) for path in facts.listing.foreign]
         return recovery, state
 
-    def _first_state(self, state: StoreState | None, end: int) -> None:
-        """Without a true state file one is written before the first append: all of the log was just
-        synced, and what was durable once must never look torn later."""
-        self._checkpoint = self.facts.checkpoint
-        self._checkpoint_crc = self.facts.checkpoint_crc
-        byte_40 = self._checkpoint.logics_physical_offset
-        if byte_40 >= end:
-            self._checkpoint = self._checkpoint.replace(logics_physical_offset=0)
-        if state is None:
-            self._write_state(end, 0, 0, end, clean=False)
-
     def _write_abort(self) -> None:
         content = str(os.getpid()).encode() if self.dialect.abort_holds_pid else b""
         write_file(self.paths.abort, content)
@@ -164,8 +162,7 @@ class StoreWriter:
     def _open_parts(self, facts: StoreFacts, end: int, put_clock: Callable[[], int] | None) -> None:
         config, root = self.config, self.paths.root
         queue = self._load_log(facts, writable=True).queue
-        for file in queue.truncate_dirty_files(end):
-            file.destroy()
+        queue.destroy_behind(end)
         self.queues = ConsumeQueueTable(
             self.paths.consume_queue, facts.consume_queue_file_size, root, writable=True
         )
@@ -193,94 +190,28 @@ class StoreWriter:
             wait=self._wait if is_sync else None,
             clock=put_clock,
             before_roll=None if lag is None else self._let_dispatch_catch_up,
+            on_failure=self.fail,
         )
-        self.flushed = FlushedLog(self.log, facts.checkpoint.physic_timestamp)
+        physic = min(facts.checkpoint.physic_timestamp, self.report.newest_store_timestamp)
+        self.flushed = FlushedLog(self.log, physic, self.fail)
 
-    # --- dispatching what is missing ----------------------------------------------------------
-
-    def _dispatch_missing(self, state: StoreState | None, end: int) -> None:
-        """Bring queues and index up to the log's end; each from its own verified position
-        (D-24)."""
-        minimum = max(self.log.min_offset, 0)
-        whole = state is None
-        for queue in list(self.queues):
-            status = queue.recover(end, whole=whole)
-            if status == KernelStatus.BAD_UNIT:
-                self.report.notes.append(
-                    f"{queue.topic} queue {queue.queue_id}: units from {queue.recovered_index} on "
-                    "are not good; they are made again from the log"
-                )
-            queue.clear_behind()
-        index_recovery = IndexRecovery(self.index, self.log, self.dialect.index_tags)
-        indexed = IndexPosition(end, 0)
-        if self.config.message_index_enable:
-            indexed = index_recovery.run(minimum, end)
-        self.report.notes += index_recovery.notes
-        start = minimum
-        if state is not None and self._is_complete(state):
-            start = max(minimum, min(state.dispatched_offset, indexed.offset, end))
-        self._start_dispatcher(start, indexed)
-        self._dispatch_all(end)
-        if self.dispatcher.notes.gaps and start > minimum:
-            # A queue lost units that lie in front of the start: make all of them again.
-            self._restart_dispatcher(minimum, end)
-        self._finish_dispatch(minimum)
-
-    def _is_complete(self, state: StoreState) -> bool:
-        """Whether no queue and no index file vanished since the state was written."""
-        if len(self.index.files) < state.index_file_count:
-            return False
-        if state.clean:
-            return self._queue_crc() == state.queue_crc
-        return len(self.queues) >= state.queue_count
-
-    def _queue_crc(self) -> int:
-        lines = sorted(
-            f"{queue.topic}\0{queue.queue_id}\0{queue.max_index}"
-            for queue in self.queues
-            if queue.max_index > 0
+    def _bring_up(self, state: StoreState | None, end: int) -> None:
+        """Dispatch what is missing; without a true state file, sync everything and write one, so
+        that nothing that is durable now will look torn later."""
+        recovery = DispatchRecovery(
+            self.log, self.queues, self.index, self.config, self.dialect, state, self.report
         )
-        return signed_crc("\n".join(lines).encode("utf-8", "surrogateescape"))
-
-    def _start_dispatcher(self, start: int, indexed: IndexPosition) -> None:
-        index = self.index if self.config.message_index_enable else None
-        self.dispatcher = CommitLogDispatcher(
-            self.log,
-            self.queues,
-            index,
-            index_tags=self.dialect.index_tags,
-            delay_ms=self.config.delay_ms,
-            start_offset=start,
-            indexed=indexed,
-        )
-
-    def _restart_dispatcher(self, minimum: int, end: int) -> None:
-        broken = {(topic, queue_id) for topic, queue_id, _, _ in self.dispatcher.notes.gaps}
-        kernel = self.dispatcher.kernel
-        indexed = IndexPosition(kernel.indexed_offset, kernel.indexed_keys)
-        self.dispatcher.close()
-        for topic, queue_id in broken:
-            queue = self.queues.get(topic, queue_id)
-            if queue is not None:
-                queue.recovered_index, queue.recovered_end = 0, -1
-                queue.clear_behind()
-        self._start_dispatcher(minimum, indexed)
-        self._dispatch_all(end)
-
-    def _dispatch_all(self, end: int) -> None:
-        """Dispatch up to ``end``. Raises ``CorruptMessageError`` for damage in a part of the log
-        that was not checked."""
-        status = self.dispatcher.dispatch_until(end)
-        if status != RecordStatus.END:
-            raise self.log.corruption(self.dispatcher.reput_offset, status)
-
-    def _finish_dispatch(self, minimum: int) -> None:
+        self.marks = StoreMarks(self.paths, self.facts, self.config, self.log, state)
+        try:
+            self.dispatcher = recovery.run()
+        except BaseException:
+            if recovery.dispatcher is not None:
+                recovery.dispatcher.close()
+            raise
         for queue in self.queues:
-            queue.correct_min_index(minimum, keep_when_empty=self.dialect.empty_queue_keeps_min)
             self.log.appender.set_next_queue_offset(queue.topic, queue.queue_id, queue.max_index)
-        notes = self.dispatcher.notes
-        self.report.take_dispatch(notes.gaps, notes.refused)
-        self.report.rebuilt_units = self.dispatcher.kernel.dispatched_count
+        if state is None:
+            self._sync_and_mark(DispatchSnapshot.take(self.dispatcher), end, clean=False)
 
     # --- services -----------------------------------------------------------------------------
 
@@ -335,83 +266,38 @@ class StoreWriter:
 
     def _flush_queues(self, least_pages: int) -> None:
         least_units = least_pages * 4096 // formats.CONSUME_QUEUE_UNIT.nbytes
-        for queue in self.queues:
-            if queue.max_index - queue.flushed_index >= least_units:
-                queue.flush(queue.max_index)
+        with self._write_lock:
+            self._refuse_after_failure()
+            for queue in self.queues:
+                if queue.max_index - queue.flushed_index >= least_units:
+                    queue.flush(queue.max_index)
 
-    def flush_log_now(self) -> int:
-        """Sync the log; a failure ends the store's writing."""
-        try:
-            return self.flushed.flush()
-        except OSError as error:
-            self.fail(error)
-            raise
+    def _refuse_after_failure(self) -> None:
+        if self.failure is not None:
+            raise ServiceFailedError(f"writing has failed: {self.failure}") from self.failure
+        if self._released:
+            raise StoreClosedError(f"the store {self.paths.root} is closed")
 
     def flush_thoroughly(self, *, clean: bool = False) -> None:
-        """Sync log, queues, index, in this order, then write checkpoint and state."""
+        """Sync log, queues, index, in this order, then write state and checkpoint."""
+        with self.reput.paused():
+            snapshot = DispatchSnapshot.take(self.dispatcher)
         with self._write_lock:
-            dispatched = self.dispatcher.reput_offset
-            indexed = self.dispatcher.indexed_offset
-            logics = self.dispatcher.kernel.last_store_timestamp
-            last_record = self.dispatcher.kernel.last_record_offset
-            flushed = self.flush_log_now()
+            self._refuse_after_failure()
+            flushed = self.flushed.flush()
+            clean = clean and snapshot.dispatched_offset >= self.log.max_offset
             try:
-                for queue in self.queues:
-                    queue.flush(queue.max_index)
-                index_timestamp = self.index.flush()
+                self._sync_and_mark(snapshot, flushed, clean=clean)
             except OSError as error:
                 self.fail(error)
                 raise
-            self._write_checkpoint(logics, last_record, index_timestamp)
-            self._write_state(
-                flushed,
-                min(dispatched, flushed),
-                min(indexed if self.config.message_index_enable else dispatched, flushed),
-                self.log.max_offset,
-                clean=clean and dispatched >= self.log.max_offset,
-            )
 
-    def _write_checkpoint(self, logics: int, last_record: int, index_timestamp: int) -> None:
-        old = self._checkpoint
-        nbytes = self.dialect.checkpoint_nbytes
-        offset = old.logics_physical_offset
-        if nbytes >= formats.CHECKPOINT.nbytes and logics:
-            offset = last_record
-        if offset < max(self.log.min_offset, 0) or offset >= self.log.max_offset:
-            offset = 0
-        confirm = old.confirm_physical_offset
-        if nbytes > formats.CHECKPOINT.at("confirm_physical_offset") and logics:
-            confirm = last_record
-        self._checkpoint = StoreCheckpoint(
-            physic_timestamp=self.flushed.physic_timestamp,
-            logics_timestamp=logics or old.logics_timestamp,
-            index_timestamp=max(index_timestamp, old.index_timestamp),
-            master_flushed_offset=old.master_flushed_offset,
-            confirm_physical_offset=confirm,
-            logics_physical_offset=offset,
-        )
-        self._checkpoint_crc = self._checkpoint.write(self.paths.checkpoint)
-
-    def _write_state(
-        self, flushed: int, dispatched: int, indexed: int, log_end: int, *, clean: bool
-    ) -> None:
-        StoreState(
-            flushed_offset=flushed,
-            dispatched_offset=dispatched,
-            indexed_offset=indexed,
-            log_end_offset=log_end,
-            commit_log_file_size=self.facts.commit_log_file_size,
-            consume_queue_file_size=self.facts.consume_queue_file_size,
-            hash_slot_num=self.facts.index.pair[0],
-            index_num=self.facts.index.pair[1],
-            clean=clean,
-            queue_count=sum(queue.max_index > 0 for queue in self.queues),
-            queue_crc=self._queue_crc(),
-            index_file_count=len(self.index.files),
-            checkpoint_crc=self._checkpoint_crc,
-            broker_version=self.dialect.name,
-            timezone=self.config.timezone or "",
-        ).write(self.paths.state)
+    def _sync_and_mark(self, snapshot: DispatchSnapshot, flushed: int, *, clean: bool) -> None:
+        physic_timestamp = self.flushed.physic_timestamp
+        for queue in self.queues:
+            queue.flush(queue.max_index)
+        index_timestamp = self.index.flush()
+        self.marks.write(snapshot, flushed, physic_timestamp, index_timestamp, clean=clean)
 
     # --- closing ------------------------------------------------------------------------------
 
@@ -423,21 +309,35 @@ class StoreWriter:
         if self._closed:
             return
         self._closed = True
-        appender = self.log.appender
-        appender.refuse(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        self.log.appender.refuse(PutMessageStatus.SERVICE_NOT_AVAILABLE)
         try:
-            for service in (self.allocate, self.flush_log, self.reput, self.flush_queues):
-                service.shutdown()
-            if self.failure is None:
-                self.flush_log_now()
-                self.reput.drain()
-                self.flush_thoroughly(clean=True)
-                if self.dispatcher.reput_offset >= self.log.max_offset:
-                    self.paths.abort.unlink(missing_ok=True)
-                    sync_directory(self.paths.root)
+            self._stop_services()
+            if self.failure is not None:
+                raise ServiceFailedError(f"writing has failed: {self.failure}") from self.failure
+            self.flushed.flush()
+            self.reput.drain()
+            self.flush_thoroughly(clean=True)
+            if self.dispatcher.reput_offset >= self.log.max_offset:
+                self.paths.abort.unlink(missing_ok=True)
+                sync_directory(self.paths.root)
         finally:
-            self._release_parts()
-            self._lock.release()
+            with self._write_lock:
+                self._released = True
+                self._release_parts()
+                self._lock.release()
+
+    def _stop_services(self) -> None:
+        """Stop all services, also those behind one that fails; then raise the first failure."""
+        failures: list[ServiceFailedError] = []
+        for service in self.services:
+            service.stop()
+        for service in self.services:
+            try:
+                service.shutdown()
+            except ServiceFailedError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     def _release_parts(self) -> None:
         for name in ("dispatcher", "log", "queues", "index"):
