@@ -2,8 +2,8 @@
 
 The clock stops when the record is published in the mapped log; nothing is synced. ``message_ns`` in
 a result's extra information is the time of one message. Resident rounds write the same 64 MiB of a
-file again, fresh ones a new sparse file each, so that the page faults are in the figure. The body of
-1 KiB varies in length (512 to 1536 bytes). Messages carry one tag and one key.
+file again, fresh ones a new sparse file each, so that the page faults are in the figure. The body
+of 1 KiB varies in length (512 to 1536 bytes). Messages carry one tag and one key.
 """
 
 from __future__ import annotations

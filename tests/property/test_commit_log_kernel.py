@@ -55,7 +55,9 @@ bodies = st.one_of(
 )
 odd_bodies = st.sampled_from((None, "text", 5, memoryview(b"abcdef")[::2], [1, 2]))
 hosts = st.sampled_from((None, "10.0.0.1:1234", "[2001:db8::1]:65535", "255.255.255.255:0"))
-odd_hosts = st.sampled_from(("", "10.0.0.1", "[::1]", "host:80", 5, b"1.2.3.4:5", "1.2.3.4:70000"))
+odd_hosts = st.sampled_from(
+    ("", "10.0.0.1", "[::1]", "host:80", 5, b"1.2.3.4:5", "1.2.3.4:70000", ["::"])
+)
 small = st.sampled_from((0, 1, 7, 2**31 - 1))
 i32 = st.one_of(small, st.sampled_from((-1, -(2**31))))
 i64 = st.sampled_from((0, 1, -1, 2**63 - 1, -(2**63), 1_700_000_000_000))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rocketstore import formats
+from rocketstore._reference import message
 from rocketstore._reference import put_arguments as arguments
-from rocketstore._reference.message import encode_record, parse_host
+from rocketstore._reference.message import encode_record
 from rocketstore._reference.put_result import PutMessageResult
 from rocketstore.dialect import BatchProperties, Dialect
 from rocketstore.status import AppendMessageStatus, PutMessageStatus
@@ -20,6 +22,13 @@ _TIMER_PROPERTIES = (
     formats.PROPERTY_TIMER_DELAY_MS,
 )
 _ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
+
+_known_host = functools.lru_cache(maxsize=1024)(message.parse_host)
+
+
+def stored_host(host: Any) -> bytes:
+    """Parse a host; most messages come from few of them."""
+    return _known_host(host) if isinstance(host, str) else message.parse_host(host)
 
 
 @dataclass
@@ -125,7 +134,7 @@ class Record:
             self.nbytes,
             self.queue_offset,
             self.store_timestamp,
-            ((parse_host(self.store_host), self.physical_offset),),
+            ((stored_host(self.store_host), self.physical_offset),),
         )
 
 
@@ -168,11 +177,11 @@ class RecordRules:
         if store_host is None:
             store_host = self.store_host
         else:
-            parse_host(store_host)
+            stored_host(store_host)
         if born_host is None:
             born_host = store_host
         else:
-            parse_host(born_host)
+            stored_host(born_host)
         return Record(
             topic,
             queue_id,
