@@ -210,19 +210,19 @@ cdef class PutManyResult:
         for i in range(self._table.count - 1, -1, -1):
             yield result_at(&self._table, i)
 
-    def __contains__(self, result):
-        return any(result == mine for mine in self)
+    def __contains__(self, value):
+        return any(value == mine for mine in self)
 
-    def index(self, result, start=0, stop=None):
+    def index(self, value, start=0, stop=None):
         """Return the place of the first equal result; ``ValueError`` when there is none."""
         for i in range(*slice(start, stop).indices(self._table.count)):
-            if result_at(&self._table, i) == result:
+            if result_at(&self._table, i) == value:
                 return i
         raise ValueError
 
-    def count(self, result):
+    def count(self, value):
         """Return how many results are equal."""
-        return sum(result == mine for mine in self)
+        return sum(value == mine for mine in self)
 
     @property
     def ok(self):
