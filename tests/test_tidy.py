@@ -46,7 +46,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("services",),
     (
         *("recovery", "recovery_report", "log_cut", "odd_delays", "queue_continuity"),
-        *("store", "store_files", "reader", "writer"),
+        *("store", "store_files", "store_marks", "dispatch_recovery", "reader", "writer"),
         *("get_message", "queries", "results", "filter", "verify", "verify_index", "verify_queues"),
         *("transaction", "consumer", "config_managers", "statistics"),
     ),

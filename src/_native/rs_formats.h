@@ -111,11 +111,12 @@ _Static_assert(RS_CHECKPOINT_NBYTES == 8 + 8 + 8 + 8 + 8 + 8, "checkpoint");
 #define RS_STORE_STATE_QUEUE_CRC_AT 72
 #define RS_STORE_STATE_INDEX_FILE_COUNT_AT 76
 #define RS_STORE_STATE_CHECKPOINT_CRC_AT 80
-#define RS_STORE_STATE_BROKER_VERSION_AT 84
-#define RS_STORE_STATE_TIMEZONE_AT 100
-#define RS_STORE_STATE_CRC_AT 164
-#define RS_STORE_STATE_NBYTES 168
-_Static_assert(RS_STORE_STATE_NBYTES == 8 + 8 + 8 + 8 + 8 + 8 + 8 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 16 + 64 + 4, "store_state");
+#define RS_STORE_STATE_FORMER_CHECKPOINT_CRC_AT 84
+#define RS_STORE_STATE_BROKER_VERSION_AT 88
+#define RS_STORE_STATE_TIMEZONE_AT 104
+#define RS_STORE_STATE_CRC_AT 168
+#define RS_STORE_STATE_NBYTES 172
+_Static_assert(RS_STORE_STATE_NBYTES == 8 + 8 + 8 + 8 + 8 + 8 + 8 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 4 + 16 + 64 + 4, "store_state");
 
 #define RS_MAGIC_V1 (-626843481)
 #define RS_MAGIC_V2 (-626843477)

@@ -3,6 +3,7 @@ appender."""
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 from rocketstore import formats, kernels
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dialect import Dialect
-from rocketstore.errors import CorruptMessageError, MappedFileError
+from rocketstore.errors import CorruptMessageError, MappedFileError, StoreFullError
 from rocketstore.mapped_file import MappedFile
 from rocketstore.mapped_file_queue import MappedFileQueue
 from rocketstore.message import StoredMessage
@@ -21,6 +22,8 @@ ALLOCATE_AHEAD_NBYTES = 64 * 1024 * 1024
 _CHECKED_PROPERTY_CRC = RecordFlags.CHECK_PROPERTY_CRC | RecordFlags.REQUIRE_PROPERTY_CRC
 #: Records of a segment looked at to see whether they carry whole-record CRCs.
 _SAMPLE_COUNT = 64
+#: Errors of making a file that say nothing about the disk.
+_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN)
 _COMPLETE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
 
 
@@ -274,6 +277,8 @@ class WritableCommitLog(CommitLog):
         Epoch ms of every record; ``None`` reads the system's clock natively.
     before_roll : callable or None
         Called before a new segment is made (may block to let dispatch catch up).
+    on_failure : callable or None
+        Told when a segment could not be made durable.
 
     Notes
     -----
@@ -291,10 +296,12 @@ class WritableCommitLog(CommitLog):
         wait: Callable[[int], int] | None,
         clock: Callable[[], int] | None,
         before_roll: Callable[[], None] | None = None,
+        on_failure: Callable[[BaseException], None] | None = None,
     ) -> None:
         super().__init__(queue, end_offset, record_flags)
         self._roll_lock = threading.Lock()
         self._before_roll = before_roll
+        self._on_failure = on_failure if on_failure is not None else lambda error: None
         self._base_offset = -1  # guarded by: _roll_lock
         self._populated = 0  # guarded by: _roll_lock
         self._spare: MappedFile | None = None  # guarded by: _roll_lock
@@ -319,9 +326,14 @@ class WritableCommitLog(CommitLog):
         """Offset behind the last published record."""
         return max(self.appender.write_offset, self._end_offset)
 
-    def _attach(self, file: MappedFile) -> None:
+    def _prepare(self, file: MappedFile) -> Any:
         file.keep_descriptor()
-        frontier = file.allocate(file.wrote_position + ALLOCATE_AHEAD_NBYTES)
+        file.allocate(file.wrote_position + ALLOCATE_AHEAD_NBYTES, used=file.wrote_position)
+        return file.mapping
+
+    def _attach(self, file: MappedFile) -> None:
+        self._prepare(file)
+        frontier = file.allocated_position
         self.appender.attach(file.mapping, file.file_from_offset, file.wrote_position, frontier)
         self._base_offset = file.file_from_offset
         self._populated = file.wrote_position
@@ -338,21 +350,33 @@ class WritableCommitLog(CommitLog):
                 if not full:
                     return  # another putter rolled in the meantime
                 last.wrote_position = last.file_size
-            start = last.end_offset if last is not None else 0
-            spare, self._spare = self._spare, None
-            if spare is None:
-                file = self.queue.create_file(start, allocated=ALLOCATE_AHEAD_NBYTES)
-            else:
-                file = spare
-                self.queue.append(spare)
+            if self._spare is None:
+                start = last.end_offset if last is not None else 0
+                self._spare = self._make_segment(start)
+            file = self._spare
+            # Whatever can fail comes first: a segment in the list that is never written would be a
+            # hole in the log.
+            self._prepare(file)
+            self.queue.append(file)
+            self._spare = None
             self._attach(file)
+
+    def _make_segment(self, start: int) -> MappedFile:
+        try:
+            return self.queue.create_spare(start, allocated=ALLOCATE_AHEAD_NBYTES)
+        except OSError as error:
+            if not isinstance(error, StoreFullError) and error.errno not in _PASSING:
+                self._on_failure(error)  # what is on disk cannot be known any more
+            raise
 
     def _extend(self, end_position: int) -> None:
         with self._roll_lock:
             last = self.queue.last()
             if last is None or last.file_from_offset != self.appender.base_offset:
                 return
-            self.appender.set_frontier(last.allocate(end_position + ALLOCATE_AHEAD_NBYTES))
+            self.appender.set_frontier(
+                last.allocate(end_position + ALLOCATE_AHEAD_NBYTES, used=last.allocated_position)
+            )
 
     def allocate_ahead(self) -> bool:
         """Keep blocks ``ALLOCATE_AHEAD_NBYTES`` ahead; True when some were added (for a
@@ -364,9 +388,8 @@ class WritableCommitLog(CommitLog):
             wanted = min(self.appender.write_position + ALLOCATE_AHEAD_NBYTES // 2, last.file_size)
             if last.allocated_position >= wanted:
                 return False
-            self.appender.set_frontier(
-                last.allocate(self.appender.write_position + ALLOCATE_AHEAD_NBYTES)
-            )
+            position = self.appender.write_position + ALLOCATE_AHEAD_NBYTES
+            self.appender.set_frontier(last.allocate(position, used=last.allocated_position))
             return True
 
     def populate_ahead(self, step_nbytes: int, ahead_nbytes: int) -> bool:
@@ -393,7 +416,7 @@ class WritableCommitLog(CommitLog):
                 return False
             if self.appender.write_position < last.file_size - last.file_size // 4:
                 return False
-            self._spare = self.queue.create_spare(last.end_offset, allocated=ALLOCATE_AHEAD_NBYTES)
+            self._spare = self._make_segment(last.end_offset)
             return True
 
     def flush(self, offset: int) -> int:

@@ -125,6 +125,15 @@ class ConsumeQueue:
         self.recent = (file.mapping, first, first + size // UNIT_NBYTES)
         return file.mapping, position, min(end * UNIT_NBYTES - offset + position, size)
 
+    def start_of(self, index: int) -> int:
+        """Physical offset that stands in unit ``index``, whether it is good or not; -1 without a
+        file."""
+        file = self.queue.find_mapped_file_by_offset(index * UNIT_NBYTES)
+        if file is None:
+            return -1
+        position = index * UNIT_NBYTES - file.file_from_offset
+        return int(_UNIT.unpack_from(file.mapping, position)[0])
+
     def unit(self, index: int) -> tuple[int, int, int] | None:
         """Return (physical offset, size, tags code) of one unit; ``None`` for a filler or no
         unit."""
@@ -169,7 +178,8 @@ class ConsumeQueue:
         KernelStatus
             What ended the walk: NO_UNIT (zeros), OK (all units good), BAD_UNIT.
         """
-        files = self.queue.files if whole else self.queue.files[-3:]
+        files = self.queue.files_in_row()
+        files = files if whole else files[-3:]
         last_end, index, status = -1, 0, KernelStatus.OK
         for file in files:
             position, last_end, code = kernels.consume_queue.scan_units(
@@ -219,22 +229,19 @@ class ConsumeQueue:
     def clear_behind(self) -> None:
         """Write zeros over whatever lies behind the last good unit, so that it never comes back
         (D-12)."""
+        from rocketstore.log_scan import data_ranges
+
         end = self.recovered_index * UNIT_NBYTES
-        for file in self.queue.truncate_dirty_files(end):
-            file.destroy()
+        self.queue.destroy_behind(end, keep_first=self.recovered_index > 0)
         last = self.queue.last()
         if last is None:
             return
-        if self.recovered_index == 0:
-            self.queue.remove([last])
-            last.destroy()
-            return
         position = end - last.file_from_offset
-        if any(last.read(position, last.file_size - position)):
-            last.allocate(last.file_size)
-            memoryview(last.mapping)[position:] = bytes(last.file_size - position)
-            last.flushed_position = position
-            last.flush(last.file_size)
+        for start, stop in data_ranges(last, position):
+            if last.read(start, stop - start).strip(b"\0"):
+                memoryview(last.mapping)[start:stop] = bytes(stop - start)
+                last.flushed_position = start
+                last.flush(stop)
         last.wrote_position = last.flushed_position = position
 
     def flush(self, end_index: int) -> None:

@@ -102,7 +102,7 @@ def create_sized_file(path: Path, nbytes: int, allocated: int, root: Path) -> No
         fd = os.open(temporary, READ_WRITE | os.O_CREAT | os.O_EXCL, 0o644)
         try:
             os.ftruncate(fd, nbytes)
-            reserve_blocks(fd, 0, allocated, path)
+            reserve_blocks(fd, 0, allocated, path, used=0)
             sync_descriptor(fd)
             _move_without_replacing(temporary, path)
         except BaseException:
@@ -111,11 +111,16 @@ def create_sized_file(path: Path, nbytes: int, allocated: int, root: Path) -> No
             raise
         finally:
             os.close(fd)
-        sync_directory(path.parent)
+        try:
+            sync_directory(path.parent)
+        except OSError:
+            path.unlink()  # so that it can be tried again where the error was that of a full disk
+            raise
 
 
-def reserve_blocks(fd: int, position: int, length: int, path: Path) -> None:
-    """Reserve disk blocks for a range that holds zeros; writes zeros where that is unsupported."""
+def reserve_blocks(fd: int, position: int, length: int, path: Path, *, used: int) -> None:
+    """Reserve disk blocks for a range; where that is unsupported, write zeros over the part of it
+    that does not lie in front of ``used``."""
     from rocketstore import kernels
 
     if length <= 0:
@@ -125,6 +130,7 @@ def reserve_blocks(fd: int, position: int, length: int, path: Path) -> None:
             return
         zeros = bytes(min(length, 1 << 20))
         end = position + length
+        position = max(position, used)
         while position < end:
             position += os.pwrite(fd, zeros[: end - position], position)
 

@@ -328,11 +328,10 @@ STORE_STATE = Layout(
         Field("index_num", "i4", "Entries of an index file."),
         Field("clean", "i4", "1 after an orderly close."),
         Field("queue_count", "i4", "Queues that had a unit when this was written."),
-        Field(
-            "queue_crc", "i4", "CRC-32 over the names and ends of all queues; after a close only."
-        ),
-        Field("index_file_count", "i4", "Index files when this was written."),
+        Field("queue_crc", "i4", "CRC-32 over all queues' names, files and ends at that offset."),
+        Field("index_file_count", "i4", "Index files that had an entry when this was written."),
         Field("checkpoint_crc", "i4", "CRC-32 of the checkpoint as last written by rocketstore."),
+        Field("former_checkpoint_crc", "i4", "CRC-32 of the checkpoint it replaces, 0 for none."),
         Field("broker_version", "S16", "Dialect written, ASCII, padded with NUL."),
         Field("timezone", "S64", "Zone of the index file names, ASCII, padded with NUL."),
         Field("crc", "i4", "CRC-32 of all bytes in front of this field."),

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from rocketstore import formats, kernels
 from rocketstore.commit_log import CommitLog
+from rocketstore.durable_file import sync_directory
 from rocketstore.index_file import IndexFile
 from rocketstore.index_service import IndexService
 from rocketstore.mapped_file import MappedFile
@@ -35,37 +36,89 @@ class IndexRecovery:
         self._log = log
         self._index_tags = index_tags
 
-    def run(self, log_min: int, log_end: int) -> IndexPosition:
+    def run(self, log_min: int, log_end: int, trusted: int | None = None) -> IndexPosition:
         """Return the record from which keys are still to be put.
 
-        The rule is rocketstore's own; RocketMQ deletes the newest files instead.
+        Entries of records from ``trusted`` (default ``log_end``) on are not good. The rule is
+        rocketstore's own; RocketMQ deletes the newest files instead.
         """
+        limit = log_end if trusted is None else trusted
         while self._index.files:
             file = self._index.last_for_append()
             assert file is not None
             count, status = kernels.index_file.check_entries(
-                file.buffer, file.slots, file.entries, log_end
+                file.buffer, file.slots, file.entries, limit
             )
+            count, status = self._without_strangers(file, count, KernelStatus(status))
             if count == 0:
                 self._drop(file, "it holds no good entry")
                 continue
+            complete = trusted is not None and self._is_all_below(file, count, limit)
             if status != KernelStatus.OK:
-                self.notes.append(
-                    f"{file.path}: entries from {count + 1} on are not good; they are made again"
-                )
+                if not complete:
+                    self.notes.append(
+                        f"{file.path}: entries from {count + 1} on are not good; they are made "
+                        "again"
+                    )
                 self._rebuild(file, count)
-            return self._position(file)
+            return IndexPosition(limit, 0) if complete else self._position(file)
         return IndexPosition(log_min, 0)
 
-    def _drop(self, file: IndexFile, reason: str) -> None:
+    def run_up_to(self, trusted: int, log_min: int, log_end: int, file_count: int) -> IndexPosition:
+        """Give up the entries of records from ``trusted`` on, then do as ``run``.
+
+        They may have reached the disk in part. Everything in front was on disk once, in
+        ``file_count`` files; when there are not so many, all keys are put again.
+        """
+        while self._index.files and self._begins_behind(self._index.files[-1], trusted):
+            self._drop(self._index.files[-1], None)
+        if len(self._index.files) != file_count:
+            if self._index.files or file_count:
+                self.notes.append("index files are missing; the index is made again from the log")
+            for file in reversed(self._index.files):
+                self._drop(file, None)
+        return self.run(log_min, log_end, trusted)
+
+    @staticmethod
+    def _begins_behind(file: IndexFile, offset: int) -> bool:
+        return file.entry_count == 0 or file.entry(1)[1] >= offset
+
+    def _drop(self, file: IndexFile, reason: str | None) -> None:
         header = file.header
         self._index.remove([file])
-        if header.index_count > 1:
+        if header.index_count > 1 and reason is not None:
             self.notes.append(f"{file.path} was set aside: {reason}")
         if isinstance(file.file, MappedFile) and not file.file.private:
             file.file.destroy()
+            sync_directory(file.path.parent)
         else:
             file.close()
+
+    def _without_strangers(
+        self, file: IndexFile, count: int, status: KernelStatus
+    ) -> tuple[int, KernelStatus]:
+        """Take off the last entries that are none of their record's keys.
+
+        Zeros that follow the entries of the log's first record look like another entry of it.
+        """
+        if count == 0:
+            return count, status
+        message = self._message(file.entry(count)[1])
+        if message is None:
+            return count, status
+        texts = record_keys(message, index_tags=True)
+        hashes = {kernels.index_file.key_hash(text) for text in texts}
+        while count > 0:
+            key_hash, offset, _, _ = file.entry(count)
+            if offset != message.physical_offset or key_hash in hashes:
+                break
+            count, status = count - 1, KernelStatus.BAD_ENTRY
+        return count, status
+
+    @staticmethod
+    def _is_all_below(file: IndexFile, count: int, limit: int) -> bool:
+        """Whether the ``count`` good entries are all that the file has in front of ``limit``."""
+        return count >= file.entry_count or file.entry(count + 1)[1] >= limit
 
     def _rebuild(self, file: IndexFile, count: int) -> None:
         times = []
@@ -77,6 +130,10 @@ class IndexRecovery:
         kernels.index_file.rebuild(
             file.buffer, file.slots, file.entries, count, (times[0], times[1])
         )
+        if isinstance(file.file, MappedFile) and not file.file.private:
+            # What was cut must not come back behind entries that are synced later.
+            file.file.flushed_position = 0
+            file.file.flush(file.file.file_size)
 
     def _message(self, offset: int) -> StoredMessage | None:
         status, _ = self._log.check(offset)

@@ -158,13 +158,17 @@ class IndexService:
         file = index_file.file
         if isinstance(file, MappedFile) and file.writable and not file.private:
             used = formats.index_file_nbytes(index_file.slots, index_file.header.index_count)
-            file.allocate(used + ALLOCATE_AHEAD_NBYTES)
+            file.allocate(used + ALLOCATE_AHEAD_NBYTES, used=used)
 
     def reserve_ahead(self) -> None:
         """Reserve blocks ahead of the newest entry (a service calls it). May raise
         ``StoreFullError``."""
         if self.files and not self._in_memory:
             self._reserve(self.files[-1])
+
+    def count_files(self, offset: int) -> int:
+        """Files that hold a key of a record in front of ``offset``."""
+        return sum(file.entry_count > 0 and file.entry(1)[1] < offset for file in self.files)
 
     def flush(self) -> int:
         """Sync all entries; return the end time of the newest file that is full and on disk (0:

@@ -157,10 +157,11 @@ class MappedFile:
         if mapping is not None:
             mapping.close()
 
-    def allocate(self, position: int) -> int:
+    def allocate(self, position: int, *, used: int) -> int:
         """Make sure that blocks exist up to ``position``; return the allocated position.
 
-        Raises ``StoreFullError`` without room.
+        ``used``: bytes in front of this position may hold data. Where blocks cannot be reserved,
+        zeros are written, but never in front of it. Raises ``StoreFullError`` without room.
         """
         position = min(position, self.file_size)
         with self._lock:
@@ -168,7 +169,7 @@ class MappedFile:
                 fd = self._descriptor()
                 try:
                     start = self.allocated_position
-                    reserve_blocks(fd, start, position - start, self.path)
+                    reserve_blocks(fd, start, position - start, self.path, used=used)
                 finally:
                     if fd != self._fd:
                         os.close(fd)

@@ -131,6 +131,7 @@ class LogRecovery:
         report = self.report
         report.unsafe_topics = [offset for offset in report.unsafe_topics if offset < end]
         report.log_end = end
+        report.newest_store_timestamp = self._newest_timestamp
         report.durable_mark = min(self._durable_mark(), end)
         report.duration_s = time.monotonic() - began
         self.log.move_end(end)

@@ -50,6 +50,8 @@ class RecoveryReport:
         Physical offsets: where the check began, and behind the last record.
     scanned_count : int
         Records checked.
+    newest_store_timestamp : int
+        Latest store time among them, 0 for none.
     durable_mark : int
         Offset below which everything is known to have been on disk.
     damaged : list of DamagedRange
@@ -74,6 +76,7 @@ class RecoveryReport:
     scanned_from: int = 0
     log_end: int = 0
     scanned_count: int = 0
+    newest_store_timestamp: int = 0
     durable_mark: int = 0
     damaged: list[DamagedRange] = field(default_factory=list)
     cut: list[CutRange] = field(default_factory=list)

@@ -370,7 +370,7 @@ class DefaultMessageStore:
             return self._parts.behind_nbytes == 0
         end = self._writer.log.max_offset
         if self._writer.group_commit is not None and self._writer.flushed.offset < end:
-            self._writer.flush_log_now()
+            self._writer.flushed.flush()
         return self._writer.reput.wait_until(end, timeout_s)
 
     # --- reading ------------------------------------------------------------------------------

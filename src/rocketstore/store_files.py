@@ -117,7 +117,7 @@ class StoreFacts:
     def valid_state(self) -> StoreState | None:
         """The state file as far as it can be trusted: nobody else wrote the checkpoint since."""
         state = self.state
-        if state is None or state.checkpoint_crc != self.checkpoint_crc:
+        if state is None or not state.belongs_to(self.checkpoint_crc):
             return None
         return state
 

@@ -29,11 +29,12 @@ class StoreState:
     clean : bool
         Written by an orderly close, when nothing was behind.
     queue_count, queue_crc, index_file_count : int
-        How many queues and index files there were; the CRC covers every queue's name and end and is
-        meaningful after a clean close only.
-    checkpoint_crc : int
-        CRC-32 of the checkpoint as rocketstore last wrote it; another one means that somebody else
-        (a broker) ran in between, and voids all of the above.
+        What there was when everything in front of ``dispatched_offset`` and nothing behind it was
+        in the queues; the CRC covers each queue's name, first file and end.
+    checkpoint_crc, former_checkpoint_crc : int
+        CRC-32 of the checkpoint that rocketstore wrote right behind this file, and of the one that
+        it replaced (0: none). Another one on disk means that somebody else (a broker) ran in
+        between, and voids all of the above.
     broker_version, timezone : str
         Dialect and zone written; an empty zone is the machine's.
     """
@@ -51,6 +52,7 @@ class StoreState:
     queue_crc: int
     index_file_count: int
     checkpoint_crc: int
+    former_checkpoint_crc: int = 0
     broker_version: str
     timezone: str
 
@@ -92,6 +94,12 @@ class StoreState:
             return cls.from_bytes(os.pread(fd, _LAYOUT.nbytes + 1, 0))
         finally:
             os.close(fd)
+
+    def belongs_to(self, checkpoint_crc: int) -> bool:
+        """Whether a checkpoint with this CRC-32 is the one written with this file, or the one in
+        front of it: power may be cut between the two."""
+        former = self.former_checkpoint_crc
+        return self.checkpoint_crc == checkpoint_crc or former == checkpoint_crc != 0
 
     def write(self, path: Path) -> None:
         """Replace the file durably."""

@@ -12,14 +12,14 @@ from rocketstore import formats
 from rocketstore.commit_log import CommitLog, WritableCommitLog, record_flags
 from rocketstore.config import MessageStoreConfig
 from rocketstore.consume_queue import ConsumeQueueTable
-from rocketstore.dispatch import CommitLogDispatcher
+from rocketstore.dispatch_recovery import DispatchRecovery
 from rocketstore.durable_file import (
     make_directories,
     remove_leftovers,
     sync_directory,
     write_file,
 )
-from rocketstore.index_recovery import IndexPosition, IndexRecovery
+from rocketstore.errors import ServiceFailedError, StoreClosedError
 from rocketstore.index_service import IndexService
 from rocketstore.log_cut import cut_tail, drop_cached_pages, sync_log
 from rocketstore.mapped_file_queue import DirectoryListing, MappedFileQueue
@@ -33,21 +33,13 @@ from rocketstore.services.flush import (
 )
 from rocketstore.services.reput import ArrivingListener, ReputMessageService, lag_limit_nbytes
 from rocketstore.services.service_thread import ServiceThread
-from rocketstore.status import FlushDiskType, KernelStatus, PutMessageStatus, RecordStatus
-from rocketstore.store_checkpoint import StoreCheckpoint, signed_crc
+from rocketstore.status import FlushDiskType, PutMessageStatus
 from rocketstore.store_files import StoreFacts, StorePaths, examine
 from rocketstore.store_lock import StoreLock
+from rocketstore.store_marks import DispatchSnapshot, StoreMarks
 from rocketstore.store_state import StoreState
 
 _log = logging.getLogger(__name__)
-#: What a place is where dispatch may begin.
-_STARTS = (
-    RecordStatus.OK,
-    RecordStatus.BLANK,
-    RecordStatus.GHOST,
-    RecordStatus.NUL_PROPERTIES,
-    RecordStatus.UNSAFE_TOPIC,
-)
 
 
 class StoreWriter:
@@ -72,6 +64,7 @@ class StoreWriter:
         self.paths = paths
         self.clock = clock
         self.failure: BaseException | None = None
+        self.group_commit: GroupCommitService | None = None
         self._progress = progress
         self._closed = False
         self._released = False  # guarded by: _write_lock
@@ -217,7 +210,6 @@ class StoreWriter:
 
     def _make_services(self, listener: ArrivingListener | None) -> None:
         config = self.config
-        self.group_commit: GroupCommitService | None = None
         flush: ServiceThread
         if config.flush_disk_type == FlushDiskType.SYNC_FLUSH:
             flush = self.group_commit = GroupCommitService(

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rocketstore.commit_log import WritableCommitLog
-from rocketstore.errors import StoreFullError
 from rocketstore.services.service_thread import ServiceThread
 
 _STEP_NBYTES = 2 * 1024 * 1024
@@ -20,7 +19,7 @@ class AllocateService(ServiceThread):
 
     Notes
     -----
-    A full disk is no failure here: the put that needs the room raises ``StoreFullError``.
+    What fails here is no failure of the store: it meets the put that needs the room.
     Source: RocketMQ ``store/AllocateMappedFileService.java``.
     """
 
@@ -36,7 +35,7 @@ class AllocateService(ServiceThread):
             allocated = self._log.allocate_ahead()
             populated = self._log.populate_ahead(_STEP_NBYTES, self._ahead_nbytes())
             return self._log.prepare_next() or allocated or populated
-        except StoreFullError:
+        except OSError:
             return False
 
     def _ahead_nbytes(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -24,9 +25,17 @@ class FlushedLog:
         Store time of the newest record known to be on disk.
     """
 
-    def __init__(self, log: WritableCommitLog, physic_timestamp: int) -> None:
+    def __init__(
+        self,
+        log: WritableCommitLog,
+        physic_timestamp: int,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
         self.physic_timestamp = physic_timestamp
+        self.moved = threading.Condition()
         self._log = log
+        self._on_failure = on_failure
+        self._error: OSError | None = None  # guarded by: _lock
         self._lock = threading.Lock()
 
     @property
@@ -35,13 +44,38 @@ class FlushedLog:
         return self._log.queue.flushed_where
 
     def flush(self) -> int:
-        """Sync all that is written now; return the flushed offset. ``OSError`` is final."""
-        with self._lock:
-            # The time is read first, so it never runs ahead of the bytes that are synced.
-            timestamp = self._log.appender.last_store_timestamp
+        """Sync all that is written now; return the flushed offset.
+
+        Raises
+        ------
+        OSError
+            The first time a sync fails.
+        ServiceFailedError
+            Ever after: the system may take pages that it could not write for clean, so that the
+            next sync of them would succeed without their being on disk.
+        """
+        try:
+            with self._lock:
+                flushed = self._flush()
+        except OSError as error:
+            self._on_failure(error)
+            raise
+        with self.moved:
+            self.moved.notify_all()
+        return flushed
+
+    def _flush(self) -> int:
+        if self._error is not None:
+            raise ServiceFailedError(f"syncing the log failed: {self._error}") from self._error
+        # The time is read first, so it never runs ahead of the bytes that are synced.
+        timestamp = self._log.appender.last_store_timestamp
+        try:
             flushed = self._log.flush(self._log.max_offset)
-            self.physic_timestamp = max(self.physic_timestamp, timestamp)
-            return flushed
+        except OSError as error:
+            self._error = error
+            raise
+        self.physic_timestamp = max(self.physic_timestamp, timestamp)
+        return flushed
 
 
 class GroupCommitService(ServiceThread):
@@ -64,18 +98,14 @@ class GroupCommitService(ServiceThread):
         self._flushed = flushed
         self._log = log
         self._timeout_s = config.sync_flush_timeout / 1000
-        self._done = threading.Condition()
+        self._done = flushed.moved
         self._error: BaseException | None = None  # guarded by: _done
 
     def run_once(self) -> bool:
         """Sync what was written since the last time."""
         if self._log().max_offset <= self._flushed.offset:
             return False
-        try:
-            self._flushed.flush()
-        finally:
-            with self._done:
-                self._done.notify_all()
+        self._flushed.flush()
         return True
 
     def wait(self, end_offset: int) -> int:
@@ -89,7 +119,8 @@ class GroupCommitService(ServiceThread):
             While waiting; the message's fate is then unknown.
         """
         if not self.is_running and self._error is None and self._flushed.offset < end_offset:
-            self.step()
+            with contextlib.suppress(OSError):  # the store is told of it, and so is the wait below
+                self.step()
         deadline = time.monotonic() + self._timeout_s
         self.wakeup()
         with self._done:

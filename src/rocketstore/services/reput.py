@@ -55,7 +55,10 @@ class ReputMessageService(ServiceThread):
         self._listener = listener
         self._delay_ms = delay_ms
         self._moved = threading.Condition()
+        self._pause = threading.Event()
         self._waiting = 0  # guarded by: _moved
+        #: Why the last step could not go on, until one can.
+        self._full: StoreFullError | None = None
 
     def run_once(self) -> bool:
         """Dispatch a bounded number of records; True when any was."""
@@ -64,15 +67,22 @@ class ReputMessageService(ServiceThread):
             return False
         try:
             status = self.dispatcher.dispatch_until(limit, max_records=_STEP_COUNT)
-        except StoreFullError:
+            self._full = None
+        except StoreFullError as error:
             # Nothing is lost: the same record is tried again once there is room (D-7, D-15).
-            time.sleep(_BACK_OFF_S)
+            self._full = error
+            self._pause.wait(_BACK_OFF_S)
             return False
         finally:
             self._announce(start)
         if status not in (RecordStatus.OK, RecordStatus.END):
             raise self._log.corruption(self.dispatcher.reput_offset, status)
         return self.dispatcher.reput_offset > start
+
+    def stop(self) -> None:
+        """Also end the pause of a full disk."""
+        self._pause.set()
+        super().stop()
 
     def _announce(self, start: int) -> None:
         end = self.dispatcher.reput_offset
@@ -106,8 +116,14 @@ class ReputMessageService(ServiceThread):
     def wait_until(self, offset: int, timeout_s: float | None) -> bool:
         """Wait until everything in front of ``offset`` is dispatched; False after ``timeout_s``.
 
-        Without the thread the calling thread dispatches. Raises ``ServiceFailedError`` when the
-        service has failed.
+        Without the thread the calling thread dispatches.
+
+        Raises
+        ------
+        ServiceFailedError
+            When the service has failed.
+        StoreFullError
+            Without ``timeout_s``, when there is no room to go on; nothing is lost by that.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._moved:
@@ -116,8 +132,12 @@ class ReputMessageService(ServiceThread):
             while self.dispatcher.reput_offset < offset:
                 if self.failure is not None:
                     raise ServiceFailedError(f"dispatch failed: {self.failure}") from self.failure
+                if self._full is not None and timeout_s is None:
+                    raise StoreFullError(*self._full.args) from self._full
                 if not self.is_running:
-                    if not self.step():
+                    if not self.step() and self._full is None:
+                        return self.dispatcher.reput_offset >= offset
+                    if deadline is not None and time.monotonic() >= deadline:
                         return self.dispatcher.reput_offset >= offset
                     continue
                 left = 0.05 if deadline is None else min(0.05, deadline - time.monotonic())

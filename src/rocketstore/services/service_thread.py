@@ -3,9 +3,10 @@ kept."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from rocketstore.errors import ServiceFailedError
 
@@ -38,7 +39,8 @@ class ServiceThread:
         self._wakeup = threading.Event()
         self._stopping = False
         self._thread: threading.Thread | None = None
-        self._step_lock = threading.Lock()
+        #: Held while a step runs; again by the same thread, as a listener may call the store.
+        self._step_lock = threading.RLock()
 
     @property
     def is_running(self) -> bool:
@@ -54,6 +56,12 @@ class ServiceThread:
         """``run_once`` for callers without the thread; one step runs at a time."""
         with self._step_lock:
             return self.run_once()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Keep the service between two steps."""
+        with self._step_lock:
+            yield
 
     def drain(self) -> None:
         """Step until there is nothing left to do."""
@@ -71,13 +79,17 @@ class ServiceThread:
         """End the pause; sticky when the service is busy."""
         self._wakeup.set()
 
+    def stop(self) -> None:
+        """Ask the thread to stop after its current step (see ``shutdown``)."""
+        self._stopping = True
+        self._wakeup.set()
+
     def shutdown(self, timeout_s: float = 60.0) -> None:
         """Stop the thread after its current step.
 
         Raises ``ServiceFailedError`` when the service had failed, or does not stop in time.
         """
-        self._stopping = True
-        self._wakeup.set()
+        self.stop()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout_s)

@@ -1,0 +1,179 @@
+"""Bringing queues and index up to the log's end when a store is opened for writing."""
+
+from __future__ import annotations
+
+from rocketstore import formats
+from rocketstore.commit_log import CommitLog
+from rocketstore.config import MessageStoreConfig
+from rocketstore.consume_queue import ConsumeQueue, ConsumeQueueTable
+from rocketstore.dialect import Dialect
+from rocketstore.dispatch import CommitLogDispatcher
+from rocketstore.index_recovery import IndexPosition, IndexRecovery
+from rocketstore.index_service import IndexService
+from rocketstore.recovery_report import RecoveryReport
+from rocketstore.status import KernelStatus, RecordStatus
+from rocketstore.store_marks import queue_ends, queues_crc
+from rocketstore.store_state import StoreState
+
+#: What a place is where dispatch may begin.
+_STARTS = (
+    RecordStatus.OK,
+    RecordStatus.BLANK,
+    RecordStatus.GHOST,
+    RecordStatus.NUL_PROPERTIES,
+    RecordStatus.UNSAFE_TOPIC,
+)
+
+
+class DispatchRecovery:
+    """Dispatches what queues and index lack, each from its own verified position (D-24).
+
+    With a true state file, units and keys of records behind its marks are made again: their pages
+    may have reached the disk in any order, and a unit with half its bytes cannot be told from a
+    good one. Without one, what is there is kept as far as it is plausible.
+
+    Parameters
+    ----------
+    log : CommitLog
+        Recovered; ``report`` tells how.
+    queues, index
+        Loaded; changed.
+    config : MessageStoreConfig
+    dialect : Dialect
+    state : StoreState or None
+        As far as it is true.
+    report : RecoveryReport
+        Notes go here.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: ConsumeQueueTable,
+        index: IndexService,
+        config: MessageStoreConfig,
+        dialect: Dialect,
+        state: StoreState | None,
+        report: RecoveryReport,
+    ) -> None:
+        self.dispatcher: CommitLogDispatcher | None = None
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._config = config
+        self._dialect = dialect
+        self._state = state
+        self._report = report
+        self._end = report.log_end
+        self._minimum = max(log.min_offset, 0)
+
+    def run(self) -> CommitLogDispatcher:
+        """Do it; return the dispatcher, which stands at the log's end."""
+        state = self._state
+        self._recover_queues()
+        start = self._minimum
+        queues_lost = state is not None and not self._has_all_queues(state)
+        if queues_lost:
+            self._report.notes.append(
+                "queue files are missing or short; the queues are made again from the log"
+            )
+            self._drop_queues_without_head()
+        indexed = self._recover_index()
+        if state is not None and not queues_lost:
+            known = min(state.dispatched_offset, indexed.offset, self._end)
+            if known > start and self._is_record_start(known):
+                start = known
+        dispatcher = self._dispatch(start, indexed)
+        if dispatcher.notes.gaps and start > self._minimum:
+            # A queue lost units that lie in front of the start: make all of them again.
+            dispatcher = self._dispatch_again(dispatcher)
+        for queue in self._queues:
+            queue.correct_min_index(
+                self._minimum, keep_when_empty=self._dialect.empty_queue_keeps_min
+            )
+        self._report.take_dispatch(dispatcher.notes.gaps, dispatcher.notes.refused)
+        self._report.rebuilt_units = dispatcher.kernel.dispatched_count
+        return dispatcher
+
+    # --- queues -------------------------------------------------------------------------------
+
+    def _recover_queues(self) -> None:
+        state = self._state
+        trusted = self._end if state is None else min(self._end, state.dispatched_offset)
+        for queue in self._queues:
+            status = queue.recover(trusted, whole=state is None)
+            if status == KernelStatus.BAD_UNIT and queue.start_of(queue.recovered_index) < trusted:
+                self._report.notes.append(
+                    f"{queue.topic} queue {queue.queue_id}: units from {queue.recovered_index} on "
+                    "are not good; they are made again from the log"
+                )
+            queue.clear_behind()
+            if state is None:
+                queue.flushed_index = 0  # who wrote it may not have synced it
+
+    def _has_all_queues(self, state: StoreState) -> bool:
+        """Whether the queues are what they were when everything up to the state's dispatched
+        offset was in them."""
+        return queues_crc(queue_ends(self._queues)) == state.queue_crc
+
+    def _drop_queues_without_head(self) -> None:
+        """A queue whose first files are gone begins anew; light queues are not made from the
+        log."""
+        for queue in self._queues:
+            is_light = queue.topic.startswith(formats.TOPIC_LMQ_PREFIX)
+            if queue.queue.min_offset > 0 and not is_light:
+                _forget_units(queue)
+
+    # --- index --------------------------------------------------------------------------------
+
+    def _recover_index(self) -> IndexPosition:
+        if not self._config.message_index_enable:
+            return IndexPosition(self._end, 0)
+        state = self._state
+        recovery = IndexRecovery(self._index, self._log, self._dialect.index_tags)
+        if state is None:
+            indexed = recovery.run(self._minimum, self._end)
+        else:
+            trusted = min(self._end, state.indexed_offset)
+            indexed = recovery.run_up_to(trusted, self._minimum, self._end, state.index_file_count)
+        self._report.notes += recovery.notes
+        return indexed
+
+    # --- dispatching --------------------------------------------------------------------------
+
+    def _is_record_start(self, offset: int) -> bool:
+        """Whether the log can be followed from ``offset`` (a wrong hint costs time only)."""
+        return offset == self._end or self._log.check(offset)[0] in _STARTS
+
+    def _dispatch(self, start: int, indexed: IndexPosition) -> CommitLogDispatcher:
+        """Dispatch from ``start``. Raises ``CorruptMessageError`` for damage in a part of the log
+        that was not checked."""
+        self.dispatcher = dispatcher = CommitLogDispatcher(
+            self._log,
+            self._queues,
+            self._index if self._config.message_index_enable else None,
+            index_tags=self._dialect.index_tags,
+            delay_ms=self._config.delay_ms,
+            start_offset=start,
+            indexed=indexed,
+        )
+        status = dispatcher.dispatch_until(self._end)
+        if status != RecordStatus.END:
+            raise self._log.corruption(dispatcher.reput_offset, status)
+        return dispatcher
+
+    def _dispatch_again(self, dispatcher: CommitLogDispatcher) -> CommitLogDispatcher:
+        broken = {(topic, queue_id) for topic, queue_id, _, _ in dispatcher.notes.gaps}
+        indexed = IndexPosition(dispatcher.kernel.indexed_offset, dispatcher.kernel.indexed_keys)
+        dispatcher.close()
+        for topic, queue_id in broken:
+            queue = self._queues.get(topic, queue_id)
+            if queue is not None:
+                _forget_units(queue)
+        return self._dispatch(self._minimum, indexed)
+
+
+def _forget_units(queue: ConsumeQueue) -> None:
+    queue.recovered_index, queue.recovered_end = 0, -1
+    queue.flushed_index = 0
+    queue.clear_behind()

@@ -1,0 +1,164 @@
+"""How far log, queues and index are on disk: taken at one moment, written to ``rocketstore.state``
+and ``checkpoint``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rocketstore import formats
+from rocketstore.commit_log import CommitLog
+from rocketstore.config import MessageStoreConfig
+from rocketstore.consume_queue import ConsumeQueue
+from rocketstore.dispatch import CommitLogDispatcher
+from rocketstore.status import RecordStatus
+from rocketstore.store_checkpoint import StoreCheckpoint, signed_crc
+from rocketstore.store_files import StoreFacts, StorePaths
+from rocketstore.store_state import StoreState
+
+
+def queues_crc(queues: Iterable[tuple[str, int, int, int]]) -> int:
+    """CRC-32 over (topic, queue id, first file's offset, max index) of the queues with units."""
+    lines = sorted(
+        f"{topic}\0{queue_id}\0{start}\0{end}" for topic, queue_id, start, end in queues if end > 0
+    )
+    return signed_crc("\n".join(lines).encode("utf-8", "surrogateescape"))
+
+
+def queue_ends(queues: Iterable[ConsumeQueue]) -> list[tuple[str, int, int, int]]:
+    """What ``queues_crc`` covers of each queue, as it is now."""
+    return [(q.topic, q.queue_id, max(q.queue.min_offset, 0), q.max_index) for q in queues]
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchSnapshot:
+    """What is dispatched at one moment between two records.
+
+    Everything here is on disk once queues and index were synced later on.
+    """
+
+    dispatched_offset: int
+    indexed_offset: int
+    last_store_timestamp: int
+    last_record_offset: int
+    ends: list[tuple[str, int, int, int]]
+    index_file_count: int
+
+    @classmethod
+    def take(cls, dispatcher: CommitLogDispatcher) -> DispatchSnapshot:
+        """Take one; no dispatch may run meanwhile."""
+        kernel = dispatcher.kernel
+        index = dispatcher.index
+        return cls(
+            dispatched_offset=dispatcher.reput_offset,
+            indexed_offset=dispatcher.indexed_offset,
+            last_store_timestamp=kernel.last_store_timestamp,
+            last_record_offset=kernel.last_record_offset,
+            ends=queue_ends(dispatcher.queues),
+            index_file_count=0 if index is None else index.count_files(dispatcher.indexed_offset),
+        )
+
+
+class StoreMarks:
+    """Writes state file and checkpoint; neither ever claims more than what is on disk.
+
+    Parameters
+    ----------
+    paths : StorePaths
+    facts : StoreFacts
+    config : MessageStoreConfig
+    log : CommitLog
+    state : StoreState or None
+        The state file as far as it was found true at opening.
+
+    Notes
+    -----
+    Threading: one caller at a time.
+    """
+
+    def __init__(
+        self,
+        paths: StorePaths,
+        facts: StoreFacts,
+        config: MessageStoreConfig,
+        log: CommitLog,
+        state: StoreState | None,
+    ) -> None:
+        self._paths = paths
+        self._facts = facts
+        self._config = config
+        self._log = log
+        self._indexed_offset = state.indexed_offset if state is not None else 0
+        self._index_file_count = state.index_file_count if state is not None else 0
+        self._checkpoint = facts.checkpoint
+        self._checkpoint_crc = facts.checkpoint_crc
+
+    def write(
+        self,
+        snapshot: DispatchSnapshot,
+        flushed_offset: int,
+        physic_timestamp: int,
+        index_timestamp: int,
+        *,
+        clean: bool,
+    ) -> None:
+        """Write both. The state file is first and knows the checkpoint in front of it, so that a
+        power cut between the two makes neither void."""
+        checkpoint = self._next_checkpoint(snapshot, physic_timestamp, index_timestamp)
+        content = checkpoint.to_bytes()
+        former, self._checkpoint_crc = self._checkpoint_crc, signed_crc(content)
+        if self._config.message_index_enable:
+            self._indexed_offset = min(snapshot.indexed_offset, flushed_offset)
+            self._index_file_count = snapshot.index_file_count
+        self._write_state(snapshot, flushed_offset, former, clean=clean)
+        checkpoint.write(self._paths.checkpoint)
+        self._checkpoint = checkpoint
+
+    def _next_checkpoint(
+        self, snapshot: DispatchSnapshot, physic_timestamp: int, index_timestamp: int
+    ) -> StoreCheckpoint:
+        old = self._checkpoint
+        nbytes = self._facts.dialect.checkpoint_nbytes
+        place, confirm = old.logics_physical_offset, old.confirm_physical_offset
+        logics = snapshot.last_store_timestamp
+        if logics and nbytes >= formats.CHECKPOINT.nbytes:
+            place = snapshot.last_record_offset
+        if logics and nbytes > formats.CHECKPOINT.at("confirm_physical_offset"):
+            confirm = snapshot.last_record_offset
+        return StoreCheckpoint(
+            physic_timestamp=physic_timestamp,
+            logics_timestamp=logics or min(old.logics_timestamp, physic_timestamp),
+            index_timestamp=max(index_timestamp, min(old.index_timestamp, physic_timestamp)),
+            master_flushed_offset=old.master_flushed_offset,
+            confirm_physical_offset=min(confirm, self._log.max_offset),
+            logics_physical_offset=place if self._is_record(place) else 0,
+        )
+
+    def _is_record(self, offset: int) -> bool:
+        if not max(self._log.min_offset, 0) <= offset < self._log.max_offset:
+            return False
+        status, _ = self._log.check(offset)
+        return status in (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
+
+    def _write_state(
+        self, snapshot: DispatchSnapshot, flushed_offset: int, former_crc: int, *, clean: bool
+    ) -> None:
+        facts = self._facts
+        StoreState(
+            flushed_offset=flushed_offset,
+            dispatched_offset=min(snapshot.dispatched_offset, flushed_offset),
+            indexed_offset=self._indexed_offset,
+            log_end_offset=self._log.max_offset,
+            commit_log_file_size=facts.commit_log_file_size,
+            consume_queue_file_size=facts.consume_queue_file_size,
+            hash_slot_num=facts.index.pair[0],
+            index_num=facts.index.pair[1],
+            clean=clean,
+            queue_count=sum(end > 0 for *_, end in snapshot.ends),
+            queue_crc=queues_crc(snapshot.ends),
+            index_file_count=self._index_file_count,
+            checkpoint_crc=self._checkpoint_crc,
+            former_checkpoint_crc=former_crc,
+            broker_version=facts.dialect.name,
+            timezone=self._config.timezone or "",
+        ).write(self._paths.state)
