@@ -104,7 +104,7 @@ class Mapping(mmap.mmap):
         return self._writable
 
     @property
-    def closed(self) -> bool:
+    def closed(self) -> bool:  # type: ignore[override]  # mmap's is as read-only as this one
         """Whether ``close`` was called."""
         return self._is_closed
 
