@@ -13,8 +13,9 @@ from rocketstore.mapped_file_queue import MappedFileQueue, list_directory
 from rocketstore.status import KernelStatus
 
 UNIT_NBYTES = formats.CONSUME_QUEUE_UNIT.nbytes
-#: Blocks are reserved this far ahead in a queue file.
+#: Blocks are reserved this far ahead in a queue file, later as far as it is long by then.
 ALLOCATE_AHEAD_NBYTES = 64 * 1024
+MOST_AHEAD_NBYTES = 1024 * 1024
 _UNIT = formats.CONSUME_QUEUE_UNIT.struct
 
 
@@ -211,6 +212,24 @@ class ConsumeQueue:
             file = self.queue.create_file(start, allocated=ALLOCATE_AHEAD_NBYTES)
             file.mapping.advise("random")
         return file
+
+    def room_for_append(self, index: int) -> tuple[Any, int]:
+        """Return (buffer, queue offset of its first unit) for unit ``index``: as much of its file
+        as has disk blocks, since a store into a hole on a full disk kills the process.
+
+        Raises ``StoreFullError`` without room.
+        """
+        file = self.file_for_append(index)
+        first = file.file_from_offset // UNIT_NBYTES
+        if not isinstance(file, MappedFile) or file.private:
+            return file.mapping, first
+        position = (index - first) * UNIT_NBYTES
+        if position + UNIT_NBYTES > file.allocated_position:
+            ahead = min(max(position, ALLOCATE_AHEAD_NBYTES), MOST_AHEAD_NBYTES)
+            file.allocate(position + ahead, used=position)
+        if file.allocated_position >= file.file_size:
+            return file.mapping, first
+        return memoryview(file.mapping)[: file.allocated_position], first
 
     def _memory_file(self, start: int) -> MappedFile | MemoryFile:
         file = self._overlay.get(start)

@@ -147,7 +147,8 @@ class CommitLogDispatcher:
         """Give the kernel what it asked for; False when it asked for nothing."""
         if status == KernelStatus.NEED_INDEX:
             assert self.index is not None
-            self._attach_index(self.index.roll())
+            last = self.index.last_for_append()
+            self._attach_index(self.index.roll() if last is None or last.is_full else last)
             return True
         if status not in (KernelStatus.NEED_QUEUE, KernelStatus.QUEUE_GAP):
             return False
@@ -177,8 +178,7 @@ class CommitLogDispatcher:
         """Tell the kernel of a queue; with ``attach`` also its file for the next unit."""
         mapping, first = None, next_index
         if attach:
-            file = queue.file_for_append(next_index)
-            mapping, first = file.mapping, file.file_from_offset // UNIT_NBYTES
+            mapping, first = queue.room_for_append(next_index)
             self._pin(queue)
         handle = self.kernel.set_queue(
             queue.topic_bytes, queue.queue_id, mapping, first, next_index, max_physical_offset
@@ -277,7 +277,8 @@ class CommitLogDispatcher:
         if file is None:
             self.kernel.set_index(None, self.index.slots, self.index.entries, offset, keys)
         else:
-            self.kernel.set_index(file.buffer, file.slots, file.entries, offset, keys)
+            room = self.index.entries_with_room(file)
+            self.kernel.set_index(file.buffer, file.slots, room, offset, keys)
 
     def close(self) -> None:
         """Release every buffer. The positions of queues stay readable."""

@@ -28,6 +28,8 @@ def reporting_full_disk(path: Path) -> Iterator[None]:
     """Turn "no room" errors about ``path`` into ``StoreFullError``; others pass."""
     try:
         yield
+    except StoreFullError:
+        raise
     except OSError as error:
         if error.errno in _NO_ROOM:
             raise StoreFullError(

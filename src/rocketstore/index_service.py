@@ -158,13 +158,19 @@ class IndexService:
         file = index_file.file
         if isinstance(file, MappedFile) and file.writable and not file.private:
             used = formats.index_file_nbytes(index_file.slots, index_file.header.index_count)
-            file.allocate(used + ALLOCATE_AHEAD_NBYTES, used=used)
+            wanted = used + ALLOCATE_AHEAD_NBYTES // 2
+            if file.allocated_position < min(wanted, file.file_size):
+                file.allocate(used + ALLOCATE_AHEAD_NBYTES, used=used)
 
-    def reserve_ahead(self) -> None:
-        """Reserve blocks ahead of the newest entry (a service calls it). May raise
-        ``StoreFullError``."""
-        if self.files and not self._in_memory:
-            self._reserve(self.files[-1])
+    def entries_with_room(self, index_file: IndexFile) -> int:
+        """Entries of a file made ready for new keys that have disk blocks, as its geometry counts
+        them."""
+        file = index_file.file
+        if not isinstance(file, MappedFile) or file.private:
+            return index_file.entries
+        start = formats.index_file_nbytes(index_file.slots, 0)
+        room = (file.allocated_position - start) // formats.INDEX_ENTRY.nbytes
+        return min(index_file.entries, room)
 
     def count_files(self, offset: int) -> int:
         """Files that hold a key of a record in front of ``offset``."""

@@ -19,7 +19,7 @@ from rocketstore.durable_file import (
     sync_directory,
     write_file,
 )
-from rocketstore.errors import ServiceFailedError, StoreClosedError
+from rocketstore.errors import ServiceFailedError, StoreClosedError, StoreFullError
 from rocketstore.index_service import IndexService
 from rocketstore.log_cut import cut_tail, drop_cached_pages, sync_log
 from rocketstore.mapped_file_queue import DirectoryListing, MappedFileQueue
@@ -280,6 +280,8 @@ class StoreWriter:
             clean = clean and snapshot.dispatched_offset >= self.log.max_offset
             try:
                 self._sync_and_mark(snapshot, flushed, clean=clean)
+            except StoreFullError:
+                raise  # the marks stay where they were, which is true; the next try may have room
             except OSError as error:
                 self.fail(error)
                 raise
@@ -296,7 +298,8 @@ class StoreWriter:
     def close(self) -> None:
         """Stop in good order; ``abort`` stays when anything had failed. Idempotent.
 
-        Raises ``ServiceFailedError`` when a service had failed or could not finish.
+        Raises ``ServiceFailedError`` when a service had failed or could not finish,
+        ``StoreFullError`` when there was no room for the last marks.
         """
         if self._closed:
             return

@@ -1,11 +1,12 @@
 """The appender: encodes records in place into the current log segment; ``put`` is the store's."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, final
 
 from rocketstore._native.put_result import PutManyResult as PutManyResult
 from rocketstore._native.put_result import PutMessageResult as PutMessageResult
 
+@final
 class Appender:
     """One per log; any number of threads may put. Callbacks run without the appender's mutex.
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from rocketstore.commit_log import WritableCommitLog
 from rocketstore.config import MessageStoreConfig
-from rocketstore.errors import ServiceFailedError
+from rocketstore.errors import ServiceFailedError, StoreFullError
 from rocketstore.services.service_thread import ServiceThread
 from rocketstore.status import PutMessageStatus
 
@@ -203,8 +203,9 @@ class FlushConsumeQueueService(ServiceThread):
     def run_once(self) -> bool:
         """Sync what is due; never True, so that the interval is kept."""
         if time.monotonic() >= self._last_thorough + self._thorough_s:
-            self._flush_thoroughly()
             self._last_thorough = time.monotonic()
+            with contextlib.suppress(StoreFullError):  # the old marks stay; tried again later
+                self._flush_thoroughly()
         else:
             self._flush_queues(self._least_pages)
         return False

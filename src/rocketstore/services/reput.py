@@ -57,8 +57,9 @@ class ReputMessageService(ServiceThread):
         self._moved = threading.Condition()
         self._pause = threading.Event()
         self._waiting = 0  # guarded by: _moved
-        #: Why the last step could not go on, until one can.
+        #: Why a step could not go on, and how often that was.
         self._full: StoreFullError | None = None
+        self._full_count = 0
 
     def run_once(self) -> bool:
         """Dispatch a bounded number of records; True when any was."""
@@ -71,6 +72,7 @@ class ReputMessageService(ServiceThread):
         except StoreFullError as error:
             # Nothing is lost: the same record is tried again once there is room (D-7, D-15).
             self._full = error
+            self._full_count += 1
             self._pause.wait(_BACK_OFF_S)
             return False
         finally:
@@ -126,13 +128,14 @@ class ReputMessageService(ServiceThread):
             Without ``timeout_s``, when there is no room to go on; nothing is lost by that.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        before = self._full_count
         with self._moved:
             self._waiting += 1
         try:
             while self.dispatcher.reput_offset < offset:
                 if self.failure is not None:
                     raise ServiceFailedError(f"dispatch failed: {self.failure}") from self.failure
-                if self._full is not None and timeout_s is None:
+                if self._full is not None and self._full_count > before and timeout_s is None:
                     raise StoreFullError(*self._full.args) from self._full
                 if not self.is_running:
                     if not self.step() and self._full is None:
