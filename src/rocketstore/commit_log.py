@@ -164,7 +164,7 @@ class CommitLog:
         status, _ = self.check(offset)
         if status in _COMPLETE:
             return self.view(offset)
-        if offset in self.damage or (status >= RecordStatus.FIRST_DAMAGE and self._claims(offset)):
+        if offset in self.damage or (status >= RecordStatus.FIRST_DAMAGE and self.claims(offset)):
             raise self.corruption(offset, status)
         return None
 
@@ -177,7 +177,7 @@ class CommitLog:
             window.buffer, offset - window.base_offset, window.base_offset, window.segment_end
         )
 
-    def _claims(self, offset: int) -> bool:
+    def claims(self, offset: int) -> bool:
         """Whether the bytes at ``offset`` carry a record's magic and this very offset."""
         window = self.window(offset)
         head = formats.RECORD_HEAD

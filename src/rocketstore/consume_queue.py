@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rocketstore import formats, kernels
+from rocketstore.durable_file import refuse_link_out
 from rocketstore.mapped_file import MappedFile, MemoryFile
 from rocketstore.mapped_file_queue import MappedFileQueue, list_directory
 from rocketstore.status import KernelStatus
@@ -325,10 +326,14 @@ class ConsumeQueueTable:
     def load(self) -> None:
         """Open every ``<topic>/<queue id>`` folder; what has another name is listed in
         ``skipped``."""
-        for topic_directory, queue_directory in queue_directories(self.directory, self.skipped):
+        for topic_directory, queue_directory in queue_directories(
+            self.directory, self._root, self.skipped, tolerant=self._in_memory
+        ):
             topic, queue_id = topic_directory.name, int(queue_directory.name)
-            listing = list_directory(queue_directory, self._root)
-            self.skipped += listing.foreign
+            listing = list_directory(
+                queue_directory, self._root, tolerate_unreadable=self._in_memory
+            )
+            self.skipped += [*listing.foreign, *listing.unreadable]
             queue = self._new(topic, queue_id)
             listing.files = [
                 (offset, path, size)
@@ -383,15 +388,34 @@ class ConsumeQueueTable:
             queue.close()
 
 
-def queue_directories(directory: Path, skipped: list[Path]) -> Iterator[tuple[Path, Path]]:
+def queue_directories(
+    directory: Path, root: Path, skipped: list[Path], *, tolerant: bool = False
+) -> Iterator[tuple[Path, Path]]:
     """Yield (topic folder, queue folder) of a ``consumequeue`` folder; other entries go to
-    ``skipped``."""
+    ``skipped``.
+
+    Raises
+    ------
+    UnsafePathError
+        A folder is a link out of ``root``.
+    PermissionError
+        A topic's folder may not be read; with ``tolerant`` it goes to ``skipped``.
+    """
     for topic_directory in _entries(directory):
         if not is_topic_name(topic_directory.name) or not topic_directory.is_dir():
             skipped.append(topic_directory)
             continue
-        for queue_directory in _entries(topic_directory):
+        refuse_link_out(topic_directory, root)
+        try:
+            entries = _entries(topic_directory)
+        except PermissionError:
+            if not tolerant:
+                raise
+            skipped.append(topic_directory)
+            continue
+        for queue_directory in entries:
             if is_queue_id(queue_directory.name) and queue_directory.is_dir():
+                refuse_link_out(queue_directory, root)
                 yield topic_directory, queue_directory
             else:
                 skipped.append(queue_directory)

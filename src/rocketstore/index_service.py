@@ -87,7 +87,9 @@ class IndexService:
         Files whose name is no timestamp, and those without a usable geometry, go to ``skipped``.
         """
         files = []
-        for path, nbytes in index_paths(self.directory, self._root, self.skipped):
+        for path, nbytes in index_paths(
+            self.directory, self._root, self.skipped, tolerant=self._in_memory
+        ):
             pair = geometry(path, nbytes)
             if pair is None or formats.index_file_nbytes(*pair) != nbytes:
                 self.skipped.append(path)
@@ -236,8 +238,13 @@ class IndexService:
             file.close()
 
 
-def index_paths(directory: Path, root: Path, skipped: list[Path]) -> list[tuple[Path, int]]:
-    """Return (path, bytes) of the index files in order of name; other entries go to ``skipped``."""
+def index_paths(
+    directory: Path, root: Path, skipped: list[Path], *, tolerant: bool = False
+) -> list[tuple[Path, int]]:
+    """Return (path, bytes) of the index files in order of name; other entries go to ``skipped``.
+
+    With ``tolerant`` also those that may not be read.
+    """
     paths = []
     try:
         names = sorted(os.listdir(directory))
@@ -248,7 +255,13 @@ def index_paths(directory: Path, root: Path, skipped: list[Path]) -> list[tuple[
         if not formats.is_index_name(name):
             skipped.append(path)
             continue
-        fd = open_regular_file(path, READ_ONLY, root)
+        try:
+            fd = open_regular_file(path, READ_ONLY, root)
+        except PermissionError:
+            if not tolerant:
+                raise
+            skipped.append(path)
+            continue
         try:
             paths.append((path, os.fstat(fd).st_size))
         finally:
@@ -270,6 +283,8 @@ def choose_geometry(
     given: tuple[int, int] | None,
     hints: list[tuple[int, int]],
     default: tuple[int, int],
+    *,
+    tolerant: bool = False,
 ) -> GeometryChoice:
     """Find the slots and entries of the index files from what they hold.
 
@@ -278,7 +293,8 @@ def choose_geometry(
 
     Raises ``ConfigError`` when ``given`` has another length than every file.
     """
-    paths = [(p, n) for p, n in index_paths(directory, root, []) if n > formats.INDEX_HEADER.nbytes]
+    found = index_paths(directory, root, [], tolerant=tolerant)
+    paths = [(path, nbytes) for path, nbytes in found if nbytes > formats.INDEX_HEADER.nbytes]
     lengths = sorted({nbytes for _, nbytes in paths})
     if given is not None:
         wanted = formats.index_file_nbytes(*given)

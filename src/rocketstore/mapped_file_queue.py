@@ -82,6 +82,14 @@ def list_directory(
     return listing
 
 
+def check_place(offset: int, path: Path, file_size: int) -> None:
+    """Raise ``MappedFileError`` when a file's name is no multiple of the file size."""
+    if offset % file_size:
+        raise MappedFileError(
+            f"{path} starts at {offset}, which is no multiple of the file size {file_size}"
+        )
+
+
 class MappedFileQueue:
     """Files of one size, each named after the offset of its first byte.
 
@@ -135,11 +143,7 @@ class MappedFileQueue:
             )
         expected = listing.files[0][0] if listing.files else 0
         for offset, path, size in listing.files:
-            if offset % self.file_size:
-                raise MappedFileError(
-                    f"{path} starts at {offset}, which is no multiple of the file size "
-                    f"{self.file_size}"
-                )
+            check_place(offset, path, self.file_size)
             if offset != expected:
                 raise MappedFileError(
                     f"{self.directory} lacks the bytes {expected} to {offset}: there is no file "

@@ -230,12 +230,23 @@ class StoreReader:
                         )
             if walk.status == RecordStatus.END or walk.offset >= stop or on_corruption == "stop":
                 return
+            if walk.status == RecordStatus.INCOMPLETE and stop < self.log.max_offset:
+                return  # the record reaches beyond ``stop``
             if on_corruption == "fail":
                 raise self.log.corruption(walk.offset, walk.status)
             behind = find_next_record(self.log, walk.offset + 1)
             if behind is None:
                 return
             start = behind
+
+    def check_scan_start(self, offset: int) -> None:
+        """Raise ``ValueError`` when a scan cannot begin at ``offset``, because it lies inside a
+        record."""
+        if offset >= self.log.max_offset or offset in self.log.damage:
+            return
+        status, _ = self.log.check(offset)
+        if status >= RecordStatus.FIRST_DAMAGE and not self.log.claims(offset):
+            raise ValueError(f"no record begins at log offset {offset}")
 
     def look_message_by_offset(self, offset: int) -> StoredMessage | None:
         """See ``DefaultMessageStore.look_message_by_offset``."""

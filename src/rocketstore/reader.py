@@ -10,7 +10,7 @@ from rocketstore.consume_queue import ConsumeQueueTable
 from rocketstore.dispatch import CommitLogDispatcher
 from rocketstore.index_recovery import IndexPosition, IndexRecovery
 from rocketstore.index_service import IndexService
-from rocketstore.mapped_file_queue import MappedFileQueue
+from rocketstore.mapped_file_queue import MappedFileQueue, check_place
 from rocketstore.recovery import Progress, recover_log
 from rocketstore.recovery_report import RecoveryReport
 from rocketstore.status import RecordStatus
@@ -78,6 +78,12 @@ class ReadOnlyParts:
             if nbytes != size
         ]
         self._odd_segments += [f"{path} may not be read" for path in listing.unreadable]
+        misnamed = [(offset, path) for offset, path, _ in listing.files if offset % size]
+        if misnamed and misnamed[0][0] == listing.files[0][0]:
+            check_place(*misnamed[0], size)  # where the log begins is anybody's guess
+        self._odd_segments += [
+            f"{path} begins at no multiple of {size} and is not read" for _, path in misnamed
+        ]
         listing.files = [
             (offset, path, nbytes)
             for offset, path, nbytes in listing.files

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocketstore import formats, kernels
 from rocketstore.config import MessageStoreConfig
+from rocketstore.dialect import Dialect
 from rocketstore.errors import ConfigError, ForkedStoreError, RocketStoreError, StoreClosedError
 from rocketstore.filter import MessageFilter, TagFilter
 from rocketstore.message import MessageBatch, StoredMessage, decode_message_id
@@ -108,6 +109,7 @@ def open(
         raise ValueError(f"derive {derive!r} is none of {DERIVE_WORDS}")
     _check_platform(mode)
     settings = _merge(config, options)
+    _check_settings(settings)
     root = Path(path)
     _check_root(root, mode)
     return DefaultMessageStore(
@@ -433,6 +435,8 @@ class DefaultMessageStore:
                 ("max_count", max_count),
             ):
                 _check_int(name, value)
+        if max_count < 0:
+            raise ValueError(f"max_count is {max_count}; it must not be negative")
         return self._use().get_message(topic, queue_id, offset, max_count, filter)
 
     def query_message(
@@ -534,18 +538,27 @@ class DefaultMessageStore:
         begin, end : int, optional
             Store times, ``begin <= time < end``.
         start, stop : int, optional
-            Physical offsets; ``start`` must be a record's first byte.
+            Physical offsets; ``start`` is a record's first byte, or lies outside the log. Records
+            that reach beyond ``stop`` are left out.
         on_corruption : {"fail", "skip", "stop"}
 
         Raises
         ------
         CorruptMessageError
             At a damaged place with ``"fail"``.
+        ValueError
+            When no record begins at ``start``.
         """
         if on_corruption not in _CORRUPTION_WORDS:
             raise ValueError(f"on_corruption {on_corruption!r} is none of {_CORRUPTION_WORDS}")
         reader = self._use()
-        first = max(reader.log.min_offset, 0) if start is None else start
+        for name, value in (("begin", begin), ("end", end), ("start", start), ("stop", stop)):
+            if value is not None:
+                _check_int(name, value)
+        first = max(reader.log.min_offset, 0)
+        if start is not None and start > first:
+            reader.check_scan_start(start)
+            first = start
         last = reader.log.max_offset if stop is None else min(stop, reader.log.max_offset)
         wanted = None if topics is None else frozenset(topics)
         for message in reader.scan(first, last, on_corruption):
@@ -611,6 +624,7 @@ class DefaultMessageStore:
         """Check every record, every queue unit and every index entry; see ``VerifyReport``."""
         from rocketstore.verify import verify
 
+        self._use()
         return verify(self, self._config, level=level, progress=progress)
 
     @property
@@ -641,6 +655,13 @@ def _merge(config: MessageStoreConfig | None, options: dict[str, Any]) -> Messag
     if not isinstance(config, MessageStoreConfig):
         raise ConfigError(f"config must be a MessageStoreConfig, not {type(config).__name__}")
     return config.replace(**options) if options else config
+
+
+def _check_settings(config: MessageStoreConfig) -> None:
+    """Refuse, before anything is made, what only opening would find out. Raises ``ValueError``."""
+    kernels.message.parse_host(config.store_host)
+    if config.broker_version is not None:
+        Dialect.for_version(config.broker_version, allow_newer=config.allow_newer)
 
 
 def _check_platform(mode: str) -> None:

@@ -19,7 +19,7 @@ from rocketstore.config import (
 )
 from rocketstore.consume_queue import queue_directories
 from rocketstore.dialect import DEFAULT_VERSION, Dialect
-from rocketstore.errors import ConfigError, UnsafePathError
+from rocketstore.errors import ConfigError, MappedFileError, UnsafePathError
 from rocketstore.index_service import GeometryChoice, choose_geometry, index_paths
 from rocketstore.mapped_file import MappedFile
 from rocketstore.mapped_file_queue import DirectoryListing, list_directory
@@ -132,7 +132,7 @@ def examine(
     ConfigError
         When a configured size contradicts the files.
     MappedFileError, UnsafePathError
-        As ``list_directory``.
+        As ``list_directory``; ``MappedFileError`` also when ``abort`` is no file.
     """
     paths.check()
     state = StoreState.read(paths.state, paths.root)
@@ -146,24 +146,41 @@ def examine(
     if config.max_hash_slot_num is not None and config.max_index_num is not None:
         given = (config.max_hash_slot_num, config.max_index_num)
     index = choose_geometry(
-        paths.index, paths.root, given, hints, (DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM)
+        paths.index,
+        paths.root,
+        given,
+        hints,
+        (DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM),
+        tolerant=tolerate_unreadable,
     )
     log_size = _log_file_size(listing, config, state)
     facts = StoreFacts(
         listing=listing,
         commit_log_file_size=log_size,
-        consume_queue_file_size=_queue_file_size(paths, config, state),
+        consume_queue_file_size=_queue_file_size(
+            paths, config, state, tolerant=tolerate_unreadable
+        ),
         index=index,
         dialect=Dialect((0, 0, 0)),
         dialect_reason="",
         checkpoint=checkpoint,
         checkpoint_crc=signed_crc(content),
         state=state,
-        aborted=os.path.lexists(paths.abort),
+        aborted=_is_aborted(paths.abort),
         notes=list(index.doubts),
     )
     facts.dialect, facts.dialect_reason = choose_dialect(paths, config, facts)
     return facts
+
+
+def _is_aborted(path: Path) -> bool:
+    """Whether ``abort`` is there, whatever it holds. Raises ``MappedFileError`` when it cannot be
+    replaced."""
+    if not os.path.lexists(path):
+        return False
+    if not path.is_symlink() and not path.is_file():
+        raise MappedFileError(f"{path} is no regular file")
+    return True
 
 
 def _log_file_size(
@@ -197,13 +214,16 @@ def _log_file_size(
 
 
 def _queue_file_size(
-    paths: StorePaths, config: MessageStoreConfig, state: StoreState | None
+    paths: StorePaths, config: MessageStoreConfig, state: StoreState | None, *, tolerant: bool
 ) -> int:
     """Size given, else the most common one, else the state file's, else the default."""
     given = config.mapped_file_size_consume_queue
     sizes: Counter[int] = Counter()
-    for number, (_, directory) in enumerate(queue_directories(paths.consume_queue, [])):
-        sizes.update(size for _, _, size in list_directory(directory, paths.root).files if size)
+    root = paths.root
+    folders = queue_directories(paths.consume_queue, root, [], tolerant=tolerant)
+    for number, (_, directory) in enumerate(folders):
+        listing = list_directory(directory, root, tolerate_unreadable=tolerant)
+        sizes.update(size for _, _, size in listing.files if size)
         if number >= 200:
             break
     unit = formats.CONSUME_QUEUE_UNIT.nbytes
@@ -308,7 +328,7 @@ def _take_signs(signs: _RecordSigns, record: memoryview, row: dict[str, int]) ->
 
 def _has_tag_entries(paths: StorePaths, facts: StoreFacts, keys: list[bytes]) -> bool:
     """Whether an index file holds an entry for one of the ``topic#T#TAGS`` texts."""
-    for path, nbytes in index_paths(paths.index, paths.root, [])[-4:]:
+    for path, nbytes in index_paths(paths.index, paths.root, [], tolerant=True)[-4:]:
         pair = facts.index.by_nbytes.get(nbytes)
         if pair is None:
             continue

@@ -468,7 +468,7 @@ class QueuesCheck:
         size = self._queues.file_size
         for queue in self._queues:
             for offset, path, nbytes in list_directory(
-                queue.queue.directory, self._queues.directory.parent
+                queue.queue.directory, self._queues.directory.parent, tolerate_unreadable=True
             ).files:
                 if nbytes != size or offset % size:
                     reason = f"{nbytes} bytes from {offset}; files of this queue have {size} bytes"

@@ -126,7 +126,10 @@ def _add_by_parts(path: Path, facts: Facts) -> None:
         }
     with facts.part(formats.CONSUME_QUEUE_DIR):
         queues = Counter(
-            topic.name for topic, _ in queue_directories(path / formats.CONSUME_QUEUE_DIR, [])
+            topic.name
+            for topic, _ in queue_directories(
+                path / formats.CONSUME_QUEUE_DIR, path, [], tolerant=True
+            )
         )
         facts.document["topicNames"] = sorted(queues)
 
