@@ -7,7 +7,6 @@ import os
 import shutil
 import stat
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -347,11 +346,3 @@ def quarantined(root: Path) -> bytes:
     if not directory.exists():
         return b""
     return b"".join(path.read_bytes() for path in sorted(directory.iterdir()))
-
-
-def iterate_variants(table: dict[str, Any]) -> Iterator[Any]:
-    """``pytest.param`` of every entry of a table, its name as the id."""
-    import pytest
-
-    for name, value in table.items():
-        yield pytest.param(value, id=name)
