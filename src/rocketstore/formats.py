@@ -329,7 +329,7 @@ STORE_STATE = Layout(
         Field("clean", "i4", "1 after an orderly close."),
         Field("queue_count", "i4", "Queues that had a unit when this was written."),
         Field("queue_crc", "i4", "CRC-32 over all queues' names, files and ends at that offset."),
-        Field("index_file_count", "i4", "Index files that had an entry when this was written."),
+        Field("index_file_count", "i4", "Index files that had an entry then; -1: none is kept."),
         Field("checkpoint_crc", "i4", "CRC-32 of the checkpoint as last written by rocketstore."),
         Field("former_checkpoint_crc", "i4", "CRC-32 of the checkpoint it replaces, 0 for none."),
         Field("broker_version", "S16", "Dialect written, ASCII, padded with NUL."),

@@ -73,7 +73,7 @@ class IndexRecovery:
         while self._index.files and self._begins_behind(self._index.files[-1], trusted):
             self._drop(self._index.files[-1], None)
         if len(self._index.files) != file_count:
-            if self._index.files or file_count:
+            if self._index.files or file_count > 0:
                 self.notes.append("index files are missing; the index is made again from the log")
             for file in reversed(self._index.files):
                 self._drop(file, None)

@@ -161,7 +161,10 @@ class ReadOnlyParts:
             if queue.recovered_end > end:
                 queue.recover(end, whole=True)
         wants_index = self.config.message_index_enable and (
-            derive == "full" or bool(self.index.files) or len(self.queues) == 0
+            derive == "full"
+            or bool(self.index.files)
+            or len(self.queues) == 0
+            or self._has_no_keys_yet()
         )
         if not wants_index and self.config.message_index_enable and end > self._minimum:
             self.report.notes.append(
@@ -172,6 +175,9 @@ class ReadOnlyParts:
             recovery = IndexRecovery(self.index, self.log, self.dialect.index_tags)
             indexed = recovery.run(self._minimum, end)
             self.report.notes += recovery.notes
+            state = self.facts.valid_state
+            if state is not None and not self.index.files and self._has_no_keys_yet():
+                indexed = IndexPosition(min(max(self._minimum, state.indexed_offset), end), 0)
         self.dispatcher = CommitLogDispatcher(
             self.log,
             self.queues,
@@ -185,6 +191,12 @@ class ReadOnlyParts:
         notes = self.dispatcher.notes
         self.report.take_dispatch(notes.gaps, notes.refused)
         self.report.rebuilt_units = self.dispatcher.kernel.dispatched_count
+
+    def _has_no_keys_yet(self) -> bool:
+        """Whether there was no index file when the state file was written, since no record in
+        front of its mark has a key."""
+        state = self.facts.valid_state
+        return state is not None and state.index_file_count == 0
 
     def _dispatch_around_damage(self, end: int) -> None:
         assert self.dispatcher is not None

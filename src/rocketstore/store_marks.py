@@ -89,7 +89,8 @@ class StoreMarks:
         self._config = config
         self._log = log
         self._indexed_offset = state.indexed_offset if state is not None else 0
-        self._index_file_count = state.index_file_count if state is not None else 0
+        # -1: nobody indexes.
+        self._index_file_count = state.index_file_count if state is not None else -1
         self._checkpoint = facts.checkpoint
         self._checkpoint_crc = facts.checkpoint_crc
 

@@ -30,7 +30,8 @@ class StoreState:
         Written by an orderly close, when nothing was behind.
     queue_count, queue_crc, index_file_count : int
         What there was when everything in front of ``dispatched_offset`` and nothing behind it was
-        in the queues; the CRC covers each queue's name, first file and end.
+        in the queues; the CRC covers each queue's name, first file and end. -1 index files: keys
+        were never put.
     checkpoint_crc, former_checkpoint_crc : int
         CRC-32 of the checkpoint that rocketstore wrote right behind this file, and of the one that
         it replaced (0: none). Another one on disk means that somebody else (a broker) ran in

@@ -262,14 +262,15 @@ def verify_files(
 ) -> VerifyReport:
     """Check the files of the store at ``root`` as they lie there; see ``verify_parts``.
 
-    Raises ``FileNotFoundError`` when there is no log, and what ``open`` raises.
+    Raises ``FileNotFoundError`` when there is no log, unless the state file of a new store tells
+    that there is none yet, and what ``open`` raises.
     """
     if level not in LEVELS:
         raise ValueError(f"level {level!r} is none of {LEVELS}")
     from rocketstore.reader import ReadOnlyParts
 
     paths = StorePaths.of(root, config)
-    if not paths.commit_log.is_dir():
+    if not paths.commit_log.is_dir() and not paths.state.is_file():
         raise FileNotFoundError(f"{root} is no store: it has no folder {paths.commit_log.name}")
     files = ReadOnlyParts(paths, config, derive="none", clock=_no_clock, progress=progress)
     try:
