@@ -24,7 +24,7 @@ class AllocateService(ServiceThread):
     """
 
     def __init__(self, log: WritableCommitLog, on_failure: Callable[[BaseException], None]) -> None:
-        super().__init__("allocate", 0.002, on_failure)
+        super().__init__("allocate", 0.002, on_failure, longest_s=0.02)
         self._log = log
         self._begun_at = log.max_offset
 

@@ -48,7 +48,7 @@ class ReputMessageService(ServiceThread):
         delay_ms: tuple[int, ...],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        super().__init__("reput", 0.001, on_failure)
+        super().__init__("reput", 0.001, on_failure, longest_s=0.01)
         self.dispatcher = dispatcher
         self._limit = limit
         self._log = log

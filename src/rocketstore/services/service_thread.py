@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from rocketstore.errors import ServiceFailedError
 
 _log = logging.getLogger(__name__)
+#: By how much an idle service's next pause is longer.
+_GROWTH = 1.1
 
 
 class ServiceThread:
@@ -25,15 +27,22 @@ class ServiceThread:
         Of the thread.
     interval_s : float
         Pause after a step that had nothing to do.
+    longest_s : float, optional
+        Pauses grow up to this while there is nothing to do (default: they do not grow).
     on_failure : callable
         Told once of the exception that ended the service.
     """
 
     def __init__(
-        self, name: str, interval_s: float, on_failure: Callable[[BaseException], None]
+        self,
+        name: str,
+        interval_s: float,
+        on_failure: Callable[[BaseException], None],
+        longest_s: float | None = None,
     ) -> None:
         self.name = name
         self.interval_s = interval_s
+        self.longest_s = interval_s if longest_s is None else longest_s
         self.failure: BaseException | None = None
         self._on_failure = on_failure
         self._wakeup = threading.Event()
@@ -99,15 +108,20 @@ class ServiceThread:
             raise ServiceFailedError(f"{self.name} failed: {self.failure}") from self.failure
 
     def _run(self) -> None:
+        pause_s = self.interval_s
         while not self._stopping:
             try:
                 progressed = self.step()
             except Exception as error:  # noqa: BLE001 - kept, told to the store, raised by shutdown
                 self._fail(error)
                 return
-            if not progressed:
-                self._wakeup.wait(self.interval_s)
+            if progressed:
+                pause_s = self.interval_s
+            elif self._wakeup.wait(pause_s):
                 self._wakeup.clear()
+                pause_s = self.interval_s
+            else:
+                pause_s = min(pause_s * _GROWTH, self.longest_s)
 
     def _fail(self, error: BaseException) -> None:
         self.failure = error
