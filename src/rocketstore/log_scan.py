@@ -20,6 +20,7 @@ _ROW = formats.PARSED_RECORD
 _CAPACITY = 1024
 #: Longer than any record a broker of the default limits stores.
 _LONGEST_RECORD_NBYTES = 16 * 1024 * 1024
+_NEAR_NBYTES = 16 * 1024
 _ZEROS = bytes(1 << 20)
 _POSITION_AT = _ROW.at("position") // 4
 _STATUS_AT = _ROW.at("status") // 4
@@ -166,6 +167,9 @@ def data_ranges(file: MappedFile, position: int) -> Iterator[tuple[int, int]]:
 def find_next_record(log: CommitLog, offset: int) -> int | None:
     """Return the first offset at or behind ``offset`` where a good record lies at its own
     offset."""
+    near = _find_near(log, offset)
+    if near is not None:
+        return near
     for file in log.queue.files:
         if file.end_offset <= offset:
             continue
@@ -182,6 +186,22 @@ def find_next_record(log: CommitLog, offset: int) -> int | None:
             if position >= 0:
                 return base + int(position)
     return None
+
+
+def _find_near(log: CommitLog, offset: int) -> int | None:
+    """Look just behind ``offset``, without asking the file system where there is anything: in a log
+    with many damaged records the next good one is mostly there."""
+    window = log.window(offset, offset + _NEAR_NBYTES)
+    if window is None or offset - window.base_offset > window.stop:
+        return None
+    position = kernels.message.find_record(
+        window.buffer,
+        offset - window.base_offset,
+        window.stop,
+        window.base_offset,
+        window.segment_end,
+    )
+    return window.base_offset + int(position) if position >= 0 else None
 
 
 def has_content(log: CommitLog, offset: int) -> bool:

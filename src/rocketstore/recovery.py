@@ -31,6 +31,8 @@ _RECENT_BATCHES = 8
 #: Batches at the log's end in which the order of queue offsets is looked at.
 _ORDERED_BATCHES = 32
 _MAX_DELAY_NOTES = 100
+#: So many damaged places with later records behind them show that all of them were durable.
+_ENOUGH_PROOFS = 1000
 _GOOD = (RecordStatus.OK, RecordStatus.UNSAFE_TOPIC)
 
 Progress = Callable[[str, int, int], None]
@@ -115,6 +117,7 @@ class LogRecovery:
         self._odd: list[_OddPlace] = []
         self._recent: deque[RecordBatch] = deque(maxlen=_RECENT_BATCHES)
         self._queue_ends = QueueEnds()
+        self._proven_count = 0
         self._batch_starts: deque[int] = deque(maxlen=_ORDERED_BATCHES)
         self._crc_seen: dict[int, set[int]] = {}
 
@@ -285,11 +288,15 @@ class LogRecovery:
             return True  # a segment is missing or cut short although a later one was made
         if self._mark.offset is not None:
             return False
+        if self._proven_count == _ENOUGH_PROOFS:
+            return True  # damaged all over: it is no stale tail, and more proof only takes time
         while self._recent:
             self._queue_ends.take(self._recent.popleft())
-        return goes_on_behind(
+        proven = goes_on_behind(
             self.log, start, behind, self._limit, self._queue_ends, self._last_timestamp
         )
+        self._proven_count += proven
+        return proven
 
     # --- judging ------------------------------------------------------------------------------
 

@@ -245,7 +245,7 @@ elif kind == "shared":
 else:
     import rocketstore
     os.close(fd)
-    store = rocketstore.open(os.path.dirname(path), "r+")
+    store = rocketstore.open(os.path.dirname(path), "r+", start=False)
 print("held", flush=True)
 sys.stdin.read()
 """
