@@ -79,7 +79,10 @@ cdef int64_t to_int64(value, str name) except? -1:
 cdef bytes to_body(value):
     if PyUnicode_Check(value):
         raise TypeError("body must be bytes-like, not str")
-    return rs_copied_buffer(value)
+    try:
+        return rs_copied_buffer(value)
+    except BufferError:
+        raise ValueError("body must be a contiguous buffer") from None
 
 
 cdef object delay_level_of(value):

@@ -52,7 +52,7 @@ cdef inline str rs_join_keys(object keys):
 
 
 cdef inline dict rs_check_properties(object properties):
-    """A dict of the pairs whose value is not None, in their order."""
+    """A dict of the pairs, in their order; names and values are text."""
     cdef dict pairs = {}
     if properties is None:
         return pairs
@@ -64,8 +64,7 @@ cdef inline dict rs_check_properties(object properties):
         text = rs_check_text("a property name", name)
         if not text:
             raise ValueError("a property name is empty")
-        if value is not None:
-            pairs[text] = rs_check_text(f"property {name}", value)
+        pairs[text] = rs_check_text(f"property {name}", value)
     return pairs
 
 

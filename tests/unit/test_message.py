@@ -615,3 +615,8 @@ def test_golden_records_encode_to_themselves(name: str, tmp_path: Path) -> None:
 def test_encode_refuses(changes: dict[str, Any], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         encode(**changes)
+
+
+def test_a_body_that_is_not_contiguous_is_refused(kernels: Bodies) -> None:
+    with pytest.raises(ValueError, match="contiguous"):
+        kernels.message.Message("T", memoryview(b"abcdef")[::2])

@@ -77,7 +77,10 @@ def _content(value: Any) -> bytes:
         return value
     if isinstance(value, str):
         raise TypeError("body must be bytes-like, not str")
-    return bytes(readable(value))
+    try:
+        return bytes(readable(value))
+    except BufferError:
+        raise ValueError("body must be a contiguous buffer") from None
 
 
 class Message:

@@ -108,7 +108,7 @@ def _join_keys(keys: Any) -> str:
 
 
 def check_properties(properties: Any) -> dict[str, str]:
-    """Return a dict of the pairs whose value is not None, in their order."""
+    """Return a dict of the pairs, in their order; names and values are text."""
     if properties is None:
         return {}
     if not isinstance(properties, Mapping):
@@ -118,8 +118,7 @@ def check_properties(properties: Any) -> dict[str, str]:
         _check_text("a property name", name)
         if not name:
             raise ValueError("a property name is empty")
-        if value is not None:
-            pairs[name] = _check_text(f"property {name}", value)
+        pairs[name] = _check_text(f"property {name}", value)
     return pairs
 
 
