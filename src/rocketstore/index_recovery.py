@@ -87,7 +87,7 @@ class IndexRecovery:
         header = file.header
         self._index.remove([file])
         if header.index_count > 1 and reason is not None:
-            self.notes.append(f"{file.path} was set aside: {reason}")
+            self.notes.append(f"{file.path} was dropped: {reason}; its keys are made again")
         if isinstance(file.file, MappedFile) and not file.file.private:
             file.file.destroy()
             sync_directory(file.path.parent)

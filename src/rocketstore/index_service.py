@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rocketstore import formats, kernels
-from rocketstore.durable_file import READ_ONLY, make_directories, open_regular_file
+from rocketstore.durable_file import (
+    READ_ONLY,
+    make_directories,
+    open_regular_file,
+    sync_directory,
+)
 from rocketstore.errors import ConfigError
 from rocketstore.index_file import IndexFile, detect_geometry
 from rocketstore.mapped_file import MappedFile, MemoryFile
@@ -71,6 +76,7 @@ class IndexService:
         self.entries = entries
         self.files: tuple[IndexFile, ...] = ()
         self.skipped: list[Path] = []
+        self.unusable: list[Path] = []
         self.bad_chains = 0
         self._root = root
         self._writable = writable
@@ -84,7 +90,8 @@ class IndexService:
     def load(self, geometry: Callable[[Path, int], tuple[int, int] | None]) -> None:
         """Open the files; ``geometry(path, nbytes)`` tells each one's (slots, entries) or ``None``.
 
-        Files whose name is no timestamp, and those without a usable geometry, go to ``skipped``.
+        Files whose name is no timestamp go to ``skipped``, those without a usable geometry to
+        ``unusable``.
         """
         files = []
         for path, nbytes in index_paths(
@@ -92,12 +99,29 @@ class IndexService:
         ):
             pair = geometry(path, nbytes)
             if pair is None or formats.index_file_nbytes(*pair) != nbytes:
-                self.skipped.append(path)
+                self.unusable.append(path)
                 continue
             files.append(
                 IndexFile(MappedFile(path, 0, nbytes, self._root, writable=self._writable), *pair)
             )
         self.files = tuple(files)
+
+    def move_unusable_aside(self) -> list[Path]:
+        """Move the files whose geometry nothing tells out of the way; return where they are now.
+
+        They hold no key that could be read, and a broker would take them for its own.
+        """
+        moved = []
+        for path in self.unusable:
+            directory = self._root / formats.QUARANTINE_DIR
+            make_directories(directory, self._root)
+            target = directory / f"index-{path.name}"
+            os.replace(path, target)
+            sync_directory(directory)
+            sync_directory(path.parent)
+            moved.append(target)
+        self.unusable = []
+        return moved
 
     def remove(self, gone: list[IndexFile]) -> None:
         """Forget files (theirs is the caller's affair)."""

@@ -149,7 +149,12 @@ class ReadOnlyParts:
         report.notes += [*self.facts.notes, *self._odd_segments]
         report.skipped += [
             str(path)
-            for path in (*self.facts.listing.foreign, *self.queues.skipped, *self.index.skipped)
+            for path in (
+                *self.facts.listing.foreign,
+                *self.queues.skipped,
+                *self.index.skipped,
+                *self.index.unusable,
+            )
         ]
         return report
 

@@ -184,7 +184,7 @@ class IndexCheck:
         self._keys = KeyHashes(False, delay_ms)
         self._tag_keys = KeyHashes(True, delay_ms)
         self._with_tags = False
-        for path in index.skipped:
+        for path in (*index.skipped, *index.unusable):
             if formats.is_index_name(path.name):
                 scope.report.add("index-file", path, 0, None, "no index file of any known geometry")
 

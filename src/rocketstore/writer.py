@@ -171,6 +171,10 @@ class StoreWriter:
         )
         self.index.load(lambda _, nbytes: facts.index.by_nbytes.get(nbytes))
         self.report.skipped += [str(path) for path in self.index.skipped]
+        self.report.notes += [
+            f"moved to {path}: an index file of a size that says nothing; its keys are made again"
+            for path in self.index.move_unusable_aside()
+        ]
         is_sync = config.flush_disk_type == FlushDiskType.SYNC_FLUSH
         lag = lag_limit_nbytes(self.dialect.max_dispatch_lag_files, queue.file_size)
         self._max_lag_nbytes = lag

@@ -381,3 +381,17 @@ def test_lost_index_is_made_again(tmp_path: Path) -> None:
         for number in range(300):
             assert len(list(store.find(topic="T", key=f"key-{number}"))) == 1
         assert store.verify().ok
+
+
+def test_index_file_of_no_known_geometry_is_moved_aside(tmp_path: Path) -> None:
+    """A file without entries, of a length no hint explains, is in a broker's way and in ours."""
+    root = make(tmp_path / "s", 20)
+    odd = root / "index" / "20200101000000000"
+    odd.write_bytes(bytes(40 + 4 * 7 + 20 * 9 + 3))
+    with rocketstore.open(root) as store:
+        assert str(odd) in store.recovery_report.skipped
+    with rocketstore.open(root, "r+") as store:
+        assert not odd.exists()
+        assert (root / "quarantine" / "index-20200101000000000").stat().st_size == 251
+        assert any("says nothing" in note for note in store.recovery_report.notes)
+        assert len(list(store.find(topic="T", key="key-7"))) == 1
