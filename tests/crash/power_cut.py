@@ -58,10 +58,13 @@ class Disk:
         The store; what lies there now is durable.
     choose : random.Random
     on_moment : callable
-        Called at every moment at which the power may be cut.
+        Called with the file or directory that is about to be synced, or just was: every moment at
+        which the power may be cut.
     """
 
-    def __init__(self, root: Path, choose: random.Random, on_moment: Callable[[], None]) -> None:
+    def __init__(
+        self, root: Path, choose: random.Random, on_moment: Callable[[Path], None]
+    ) -> None:
         self.root = root
         self.sync_count = 0
         self._choose = choose
@@ -86,22 +89,22 @@ class Disk:
                 path = Path(os.readlink(f"/proc/self/fd/{fd}"))
                 if not path.is_relative_to(self.root):
                     return
-                self._on_moment()
+                self._on_moment(path)
                 self.sync_count += 1
                 if stat.S_ISDIR(os.fstat(fd).st_mode):
                     self._sync_directory(path)
                 else:
                     self._file(os.dup(fd)).sync_all()
-                self._on_moment()
+                self._on_moment(path)
 
             def watched_flush(file: MappedFile, position: int) -> None:
-                self._on_moment()
+                self._on_moment(file.path)
                 start = file.flushed_position
                 flush(file, position)
                 self.sync_count += 1
                 if position > start and file.path.exists():
                     self._file(os.open(file.path, os.O_RDONLY)).sync(start, position)
-                self._on_moment()
+                self._on_moment(file.path)
 
             patch.setattr(os, "fsync", watched_fsync)
             patch.setattr(MappedFile, "flush", watched_flush)

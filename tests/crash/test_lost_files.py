@@ -1,0 +1,61 @@
+"""Every file of queues and index may be lost, one by one or all: the log makes it again."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rocketstore
+from crash.test_failures import check_all, put_some
+
+OPTIONS: dict[str, Any] = {
+    "mapped_file_size_commit_log": 8 * 1024,
+    "mapped_file_size_consume_queue": 200,
+    "max_hash_slot_num": 40,
+    "max_index_num": 50,
+}
+COUNT = 110
+
+
+@pytest.fixture(scope="module", params=["closed", "killed"])
+def store_root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of several files of each kind, stopped in good order or not."""
+    folder = tmp_path_factory.mktemp(request.param)
+    with rocketstore.open(folder / "s", "x", start=False, **OPTIONS) as store:
+        put_some(store, COUNT - 20)
+        store.wait_dispatched()
+        store.flush()
+        put_some(store, 20, COUNT - 20)
+        store.wait_dispatched()
+        shutil.copytree(folder / "s", folder / "killed")
+    return folder / ("s" if request.param == "closed" else "killed")
+
+
+def lost_one_by_one(root: Path) -> list[Path]:
+    """Every derived file, and every folder that holds some."""
+    return [path for name in ("consumequeue", "index") for path in [root / name,
+            *sorted((root / name).rglob("*"))]]  # fmt: skip
+
+
+def test_whatever_is_lost_is_made_again(store_root: Path, tmp_path: Path) -> None:
+    lost = [path.relative_to(store_root) for path in lost_one_by_one(store_root)]
+    assert len(lost) > 15
+    for number, path in enumerate(lost):
+        root = tmp_path / str(number)
+        shutil.copytree(store_root, root)
+        if (root / path).is_dir():
+            shutil.rmtree(root / path)
+        else:
+            (root / path).unlink()
+        with rocketstore.open(root, "r+", start=False) as store:
+            check_all(store, COUNT)
+            put_some(store, 3, COUNT)
+            store.wait_dispatched()
+            check_all(store, COUNT + 3)
+        with rocketstore.open(root, "r+", start=False) as store:
+            assert store.recovery_report.clean
+            check_all(store, COUNT + 3)
+        shutil.rmtree(root)
