@@ -18,7 +18,13 @@ import toolchain
 NATIVE = bootstrap.ROOT / "src" / "_native"
 WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
 #: A header's functions are called by the modules, so alone they are all unused.
-FLAGS = ["-std=c11", "-O2", *WARNINGS, "-Wno-unused-function"]
+FLAGS = [
+    "-std=c11",
+    "-D_GNU_SOURCE",  # as Python.h, which every module includes first, defines it
+    "-O2",
+    *WARNINGS,
+    "-Wno-unused-function",
+]
 
 
 def main() -> int:
