@@ -125,5 +125,5 @@ class ServiceThread:
 
     def _fail(self, error: BaseException) -> None:
         self.failure = error
+        self._on_failure(error)  # first: a log handler may raise
         _log.error("%s failed: %s", self.name, error, exc_info=error)
-        self._on_failure(error)
