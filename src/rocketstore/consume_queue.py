@@ -378,10 +378,6 @@ class ConsumeQueueTable:
         """Queue ids of ``topic``, sorted."""
         return sorted(queue_id for name, queue_id in self.table if name == topic)
 
-    def forget(self, queue: ConsumeQueue) -> None:
-        """Drop a queue from the table (its files are the caller's)."""
-        self.table = {key: kept for key, kept in self.table.items() if kept is not queue}
-
     def close(self) -> None:
         """Close every queue."""
         for queue in self:

@@ -15,7 +15,7 @@ from rocketstore.index_file import IndexFile
 from rocketstore.index_recovery import IndexPosition
 from rocketstore.index_service import IndexService
 from rocketstore.mapped_file import MappedFile
-from rocketstore.status import KernelStatus, RecordFlags, RecordStatus
+from rocketstore.status import KernelStatus, RecordStatus
 
 _log = logging.getLogger(__name__)
 #: Queue files mapped for appending at one time (a process may have 65,530 mappings in all).
@@ -293,8 +293,3 @@ class CommitLogDispatcher:
 
 def _constant(value: int) -> Callable[[], int]:
     return lambda: value
-
-
-def record_scan_flags(flags: int) -> int:
-    """Flags of a scan that also looks at properties."""
-    return flags | int(RecordFlags.PARSE_PROPERTIES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from rocketstore import formats, kernels
@@ -17,7 +17,6 @@ from rocketstore.get_message import BatchLimits, Selection, bounds_status
 from rocketstore.index_service import IndexService
 from rocketstore.log_scan import LogScan, find_next_record
 from rocketstore.message import StoredMessage
-from rocketstore.recovery_report import DamagedRange
 from rocketstore.results import (
     MAX_TIMESTAMP,
     GetMessageResult,
@@ -52,13 +51,11 @@ class StoreReader:
         index: IndexService,
         config: MessageStoreConfig,
         dialect: Dialect,
-        damaged: Callable[[], list[DamagedRange]],
     ) -> None:
         self.log = log
         self.queues = queues
         self.index = index
         self._dialect = dialect
-        self._damaged = damaged
         self._limits = BatchLimits.of(config)
         self._max_hits = config.max_msgs_num_batch
 

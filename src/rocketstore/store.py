@@ -192,7 +192,6 @@ class DefaultMessageStore:
             writer.index,
             self._config,
             writer.dialect,
-            lambda: writer.report.damaged,
         )
         self.put = writer.log.appender.put
 
@@ -213,7 +212,6 @@ class DefaultMessageStore:
             parts.index,
             self._config,
             parts.dialect,
-            lambda: parts.report.damaged,
         )
 
     # --- state --------------------------------------------------------------------------------
