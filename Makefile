@@ -7,6 +7,8 @@
 VENV ?= .venv
 TESTS ?= tests
 PYTEST_ARGS ?=
+# Tests run in three processes; `PROCESSES=0` runs them in one.
+PROCESSES ?= 3
 RUN := $(VENV)/bin/python
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 FIND_PYTHON = for p in $(or $(PYTHON),python3.13 python3.12 python3.11 python3); do \
@@ -28,7 +30,7 @@ develop:  ## set up: environment, packages, native modules built in place
 	$(SET_UP)
 
 test: develop  ## run the tests
-	@$(RUN) -m pytest $(TESTS) $(PYTEST_ARGS)
+	@$(RUN) -m pytest -n $(PROCESSES) --dist loadgroup $(TESTS) $(PYTEST_ARGS)
 
 lint: develop  ## check style, and the C headers one by one
 	@$(RUN) -m ruff check .
@@ -52,7 +54,7 @@ sdist: develop  ## make the source distribution in dist/
 
 debug:  ## build with checks in the native code and run the tests on that
 	$(SET_UP) --debug
-	@$(RUN) -m pytest $(TESTS) $(PYTEST_ARGS)
+	@$(RUN) -m pytest -n $(PROCESSES) --dist loadgroup $(TESTS) $(PYTEST_ARGS)
 
 clean:  ## remove what was built; the environment stays
 	rm -rf build dist src/rocketstore.egg-info .pytest_cache .mypy_cache .ruff_cache

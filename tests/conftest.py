@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 from collections.abc import Generator
 from typing import Any
@@ -45,3 +46,14 @@ def pytest_report_header() -> str:
 def kernels(request: pytest.FixtureRequest) -> Bodies:
     """The kernel modules of one body: ``kernels.message.crc32`` and so on; runs a test on both."""
     return Bodies(request.param)
+
+
+@pytest.fixture(autouse=True)
+def _loggers_of_a_library() -> None:
+    """Take back what the command line does to loggers when a test runs it in its own process."""
+    logging.captureWarnings(False)
+    for name in ("rocketstore", "py.warnings"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = True
+        logger.setLevel(logging.NOTSET)

@@ -22,6 +22,8 @@ import bootstrap
 import toolchain
 
 IN_WHEEL = ("rocketstore/py.typed", "rocketstore/_native/message.pyi", "rocketstore/formats.py")
+#: Three processes, as ``make test`` runs them.
+PARALLEL = ("-n", "3", "--dist", "loadgroup")
 NOT_IN_WHEEL = re.compile(r"\.(c|h|pyx|pxd)$|^(tests|tools|docs|src)/")
 
 
@@ -92,7 +94,17 @@ def main(arguments: list[str]) -> int:
         bootstrap.pip_install(python, str(wheel), *test_requirements(sources))
         where = "import rocketstore, sys; assert rocketstore.__file__.startswith(sys.prefix)"
         run(python, "-P", "-c", where, cwd=folder)
-        pytest = [python, "-P", "-m", "pytest", "-p", "no:cacheprovider", "-o", "pythonpath=tests"]
+        pytest = [
+            python,
+            "-P",
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            "-o",
+            "pythonpath=tests",
+            *PARALLEL,
+        ]
         run(*pytest, *arguments, cwd=sources)
     return 0
 

@@ -131,7 +131,9 @@ def test_f01_questions_about_bad_topics(store: Any, topic: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [None, "text", 5, 1.5, [1, 2], memoryview(bytes(20))[::2], object()], ids=repr
+    "body",
+    [None, "text", 5, 1.5, [1, 2], memoryview(bytes(20))[::2], object()],
+    ids=["None", "text", "int", "float", "list", "strided view", "object"],
 )
 def test_f02_bad_body(store: Any, body: Any) -> None:
     for call in all_puts(store, "Orders", body):

@@ -6,7 +6,7 @@ import io
 import logging
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -88,9 +88,13 @@ class _SafeFormatter(logging.Formatter):
 class _StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
     """Writes to whatever stderr is at the moment of the message."""
 
-    def emit(self, record: logging.LogRecord) -> None:
-        self.setStream(sys.stderr)
-        super().emit(record)
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:
+        """Where messages go."""
+        return sys.stderr
 
 
 def _send_logs_to_stderr() -> None:
