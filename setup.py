@@ -14,7 +14,10 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 NATIVE = Path("src/_native")
-ALL_MODULES = "guard,mapping,record,message,put_result,commit_log,consume_queue,index_file,reput"
+ALL_MODULES = (
+    "guard,mapping,record,message,put_result,commit_log,consume_queue,batch_consume_queue,"
+    "index_file,reput"
+)
 MODULES = [
     name for name in os.environ.get("ROCKETSTORE_EXTENSIONS", ALL_MODULES).split(",") if name
 ]

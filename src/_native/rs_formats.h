@@ -63,6 +63,18 @@ _Static_assert(RS_BATCH_ITEM_HEAD_NBYTES == 4 + 4 + 4 + 4 + 4, "batch_item_head"
 #define RS_CQ_UNIT_NBYTES 20
 _Static_assert(RS_CQ_UNIT_NBYTES == 8 + 4 + 8, "cq_unit");
 
+/* One record of a BatchConsumeQueue; units lie in log order, whatever their queue offsets. */
+#define RS_BCQ_UNIT_PHYSICAL_OFFSET_AT 0
+#define RS_BCQ_UNIT_SIZE_AT 8
+#define RS_BCQ_UNIT_TAGS_CODE_AT 12
+#define RS_BCQ_UNIT_STORE_TIMESTAMP_AT 20
+#define RS_BCQ_UNIT_BASE_OFFSET_AT 28
+#define RS_BCQ_UNIT_BATCH_SIZE_AT 36
+#define RS_BCQ_UNIT_COMPACTED_OFFSET_AT 38
+#define RS_BCQ_UNIT_RESERVED_AT 42
+#define RS_BCQ_UNIT_NBYTES 46
+_Static_assert(RS_BCQ_UNIT_NBYTES == 8 + 4 + 8 + 8 + 8 + 2 + 4 + 4, "bcq_unit");
+
 /* In front of the slots. */
 #define RS_INDEX_HEADER_BEGIN_TIMESTAMP_AT 0
 #define RS_INDEX_HEADER_END_TIMESTAMP_AT 8

@@ -258,6 +258,22 @@ FILLER_UNIT_SIZE = 2**31 - 1
 #: A tags code up to here is the address of a consume-queue-ext record (tag hashes have 32 bits).
 MAX_EXT_ADDRESS = -(2**31) - 1
 
+BATCH_QUEUE_UNIT = Layout(
+    "bcq_unit",
+    (
+        Field("physical_offset", "i8", "Commit-log offset of the record, in bytes."),
+        Field("size", "i4", "Length of the stored record, in bytes."),
+        Field("tags_code", "i8", "Hash of the tag."),
+        Field("store_timestamp", "i8", "Store time of the record, epoch ms."),
+        Field("base_offset", "i8", "Queue offset of the record's first message."),
+        Field("batch_size", "i2", "Messages in the record; their queue offsets follow each other."),
+        Field("compacted_offset", "i4", "Not used by the store: -1."),
+        Field("reserved", "i4", "0."),
+    ),
+    "One record of a BatchConsumeQueue; units lie in log order, whatever their queue offsets.",
+    "store/queue/BatchConsumeQueue.java",
+)
+
 # --- Index file -------------------------------------------------------------------------------
 
 INDEX_HEADER = Layout(
@@ -401,6 +417,7 @@ LAYOUTS: tuple[Layout, ...] = (
     BLANK,
     BATCH_ITEM_HEAD,
     CONSUME_QUEUE_UNIT,
+    BATCH_QUEUE_UNIT,
     INDEX_HEADER,
     INDEX_SLOT,
     INDEX_ENTRY,
@@ -471,6 +488,7 @@ SHARED_TEXTS: tuple[str, ...] = (
 
 COMMIT_LOG_DIR = "commitlog"
 CONSUME_QUEUE_DIR = "consumequeue"
+BATCH_QUEUE_DIR = "batchconsumequeue"
 INDEX_DIR = "index"
 CONFIG_DIR = "config"
 CHECKPOINT_FILE = "checkpoint"

@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING
 
 from rocketstore.errors import ConfigError
 
-MODULES = ("mapping", "message", "commit_log", "consume_queue", "index_file", "reput")
+MODULES = (
+    *("mapping", "message", "commit_log", "consume_queue", "batch_consume_queue"),
+    *("index_file", "reput"),
+)
 
 
 def load(body: str) -> dict[str, ModuleType]:
@@ -43,6 +46,7 @@ name: str = os.environ.get("ROCKETSTORE_KERNELS", "native")
 _modules = load(name)
 if TYPE_CHECKING:
     # Both bodies have the types of the native stubs.
+    from rocketstore._native import batch_consume_queue as batch_consume_queue
     from rocketstore._native import commit_log as commit_log
     from rocketstore._native import consume_queue as consume_queue
     from rocketstore._native import index_file as index_file
@@ -54,5 +58,6 @@ else:
     message = _modules["message"]
     commit_log = _modules["commit_log"]
     consume_queue = _modules["consume_queue"]
+    batch_consume_queue = _modules["batch_consume_queue"]
     index_file = _modules["index_file"]
     reput = _modules["reput"]
