@@ -37,7 +37,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("_native", "_reference", "kernels"),
     (
         *("message", "durable_file", "mapped_file", "mapped_file_queue"),
-        *("store_checkpoint", "store_lock", "store_state"),
+        *("store_checkpoint", "store_kinds", "store_lock", "store_state"),
+        *("json_dialect", "config_files", "config_tables", "bloom_filter"),
     ),
     (
         *("commit_log", "consume_queue", "consume_queue_ext", "dispatch"),

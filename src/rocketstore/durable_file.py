@@ -20,7 +20,8 @@ NO_FOLLOW = getattr(os, "ONO_FOLLOW", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
 READ_ONLY = os.O_RDONLY | _CLOEXEC | _NONBLOCK | _BINARY
 READ_WRITE = os.O_RDWR | _CLOEXEC | _NONBLOCK | _BINARY
-_PREFIX = ".rocketstore-new-"
+#: How the names of files begin that are not in their place yet.
+TEMPORARY_PREFIX = ".rocketstore-new-"
 
 
 @contextlib.contextmanager
@@ -99,7 +100,7 @@ def create_sized_file(path: Path, nbytes: int, allocated: int, root: Path) -> No
     FileExistsError
         When ``path`` exists.
     """
-    temporary = root / f"{_PREFIX}{os.getpid()}-{os.urandom(6).hex()}"
+    temporary = root / f"{TEMPORARY_PREFIX}{os.getpid()}-{os.urandom(6).hex()}"
     with reporting_full_disk(path):
         fd = os.open(temporary, READ_WRITE | os.O_CREAT | os.O_EXCL, 0o644)
         try:
@@ -139,7 +140,7 @@ def reserve_blocks(fd: int, position: int, length: int, path: Path, *, used: int
 
 def write_file(path: Path, content: bytes | Iterable[bytes]) -> None:
     """Replace a file: temporary name, sync, rename, sync of the directory."""
-    temporary = path.parent / f"{_PREFIX}{os.getpid()}-{os.urandom(6).hex()}"
+    temporary = path.parent / f"{TEMPORARY_PREFIX}{os.getpid()}-{os.urandom(6).hex()}"
     with reporting_full_disk(path):
         fd = os.open(temporary, READ_WRITE | os.O_CREAT | os.O_EXCL, 0o644)
         try:
@@ -160,7 +161,7 @@ def write_file(path: Path, content: bytes | Iterable[bytes]) -> None:
 
 def remove_leftovers(root: Path) -> None:
     """Delete the temporary files that a killed writer of this library left in ``root``."""
-    for path in root.glob(f"{_PREFIX}*"):
+    for path in root.glob(f"{TEMPORARY_PREFIX}*"):
         path.unlink(missing_ok=True)
 
 

@@ -24,6 +24,7 @@ from rocketstore.index_service import GeometryChoice, choose_geometry, index_pat
 from rocketstore.mapped_file import MappedFile
 from rocketstore.mapped_file_queue import DirectoryListing, list_directory
 from rocketstore.store_checkpoint import StoreCheckpoint, read_bytes, signed_crc
+from rocketstore.store_kinds import refuse_dledger
 from rocketstore.store_state import StoreState
 
 
@@ -135,6 +136,7 @@ def examine(
         As ``list_directory``; ``MappedFileError`` also when ``abort`` is no file.
     """
     paths.check()
+    refuse_dledger(paths.root, paths.commit_log)
     state = StoreState.read(paths.state, paths.root)
     content = read_bytes(paths.checkpoint, paths.root)
     checkpoint = StoreCheckpoint.from_bytes(content)
