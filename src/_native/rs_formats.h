@@ -63,6 +63,14 @@ _Static_assert(RS_BATCH_ITEM_HEAD_NBYTES == 4 + 4 + 4 + 4 + 4, "batch_item_head"
 #define RS_CQ_UNIT_NBYTES 20
 _Static_assert(RS_CQ_UNIT_NBYTES == 8 + 4 + 8, "cq_unit");
 
+/* What a queue unit has no room for; its tags code then is EXT_ADDRESS_BASE + the offset of this unit in the queue's ext files. */
+#define RS_CQ_EXT_UNIT_SIZE_AT 0
+#define RS_CQ_EXT_UNIT_TAGS_CODE_AT 2
+#define RS_CQ_EXT_UNIT_STORE_TIMESTAMP_AT 10
+#define RS_CQ_EXT_UNIT_BIT_MAP_SIZE_AT 18
+#define RS_CQ_EXT_UNIT_NBYTES 20
+_Static_assert(RS_CQ_EXT_UNIT_NBYTES == 2 + 8 + 8 + 2, "cq_ext_unit");
+
 /* One record of a BatchConsumeQueue; units lie in log order, whatever their queue offsets. */
 #define RS_BCQ_UNIT_PHYSICAL_OFFSET_AT 0
 #define RS_BCQ_UNIT_SIZE_AT 8
@@ -160,6 +168,10 @@ _Static_assert(RS_STORE_STATE_NBYTES == 8 + 8 + 8 + 8 + 8 + 8 + 8 + 4 + 4 + 4 + 
 #define RS_LOST_TAIL_NBYTES (4)
 #define RS_FILLER_UNIT_SIZE (2147483647)
 #define RS_MAX_EXT_ADDRESS (-2147483649)
+#define RS_EXT_END (-1)
+#define RS_EXT_END_NBYTES (4)
+#define RS_MAX_EXT_UNIT_NBYTES (32767)
+#define RS_MAX_FOLDER_NAME_NBYTES (255)
 #define RS_UNKNOWN_DELAY_MS (1000)
 #define RS_PROPERTY_KEYS "KEYS"
 #define RS_PROPERTY_TAGS "TAGS"
@@ -181,6 +193,11 @@ _Static_assert(RS_STORE_STATE_NBYTES == 8 + 8 + 8 + 8 + 8 + 8 + 8 + 4 + 4 + 4 + 
 #define RS_TOPIC_TIMER "rmq_sys_wheel_timer"
 #define RS_TOPIC_RETRY_PREFIX "%RETRY%"
 #define RS_TOPIC_LMQ_PREFIX "%LMQ%"
+#define RS_PROPERTY_INNER_MULTI_DISPATCH "INNER_MULTI_DISPATCH"
+#define RS_PROPERTY_INNER_MULTI_QUEUE_OFFSET "INNER_MULTI_QUEUE_OFFSET"
+#define RS_TOPIC_DLQ_PREFIX "%DLQ%"
+#define RS_TOPIC_SYSTEM_PREFIX "rmq_sys_"
+#define RS_MULTI_DISPATCH_SEPARATOR ","
 
 /* One row of scan_records. */
 typedef struct {
@@ -213,7 +230,7 @@ typedef struct {
     int32_t keys_nbytes;
     int32_t unique_key_at;
     int32_t unique_key_nbytes;
-    int32_t reserved;
+    int32_t multi_dispatch_at;
 } rs_parsed_record;
 
 _Static_assert(sizeof(rs_parsed_record) == 144, "rs_parsed_record has padding");
@@ -246,7 +263,7 @@ _Static_assert(offsetof(rs_parsed_record, keys_at) == 124, "keys_at");
 _Static_assert(offsetof(rs_parsed_record, keys_nbytes) == 128, "keys_nbytes");
 _Static_assert(offsetof(rs_parsed_record, unique_key_at) == 132, "unique_key_at");
 _Static_assert(offsetof(rs_parsed_record, unique_key_nbytes) == 136, "unique_key_nbytes");
-_Static_assert(offsetof(rs_parsed_record, reserved) == 140, "reserved");
+_Static_assert(offsetof(rs_parsed_record, multi_dispatch_at) == 140, "multi_dispatch_at");
 
 /* One row of select_messages. */
 typedef struct {

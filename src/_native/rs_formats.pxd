@@ -38,6 +38,11 @@ cdef extern from "rs_formats.h" nogil:
         RS_CQ_UNIT_SIZE_AT
         RS_CQ_UNIT_TAGS_CODE_AT
         RS_CQ_UNIT_NBYTES
+        RS_CQ_EXT_UNIT_SIZE_AT
+        RS_CQ_EXT_UNIT_TAGS_CODE_AT
+        RS_CQ_EXT_UNIT_STORE_TIMESTAMP_AT
+        RS_CQ_EXT_UNIT_BIT_MAP_SIZE_AT
+        RS_CQ_EXT_UNIT_NBYTES
         RS_BCQ_UNIT_PHYSICAL_OFFSET_AT
         RS_BCQ_UNIT_SIZE_AT
         RS_BCQ_UNIT_TAGS_CODE_AT
@@ -117,6 +122,10 @@ cdef extern from "rs_formats.h" nogil:
         RS_LOST_TAIL_NBYTES
         RS_FILLER_UNIT_SIZE
         RS_MAX_EXT_ADDRESS
+        RS_EXT_END
+        RS_EXT_END_NBYTES
+        RS_MAX_EXT_UNIT_NBYTES
+        RS_MAX_FOLDER_NAME_NBYTES
         RS_UNKNOWN_DELAY_MS
     const char *RS_PROPERTY_KEYS
     const char *RS_PROPERTY_TAGS
@@ -138,6 +147,11 @@ cdef extern from "rs_formats.h" nogil:
     const char *RS_TOPIC_TIMER
     const char *RS_TOPIC_RETRY_PREFIX
     const char *RS_TOPIC_LMQ_PREFIX
+    const char *RS_PROPERTY_INNER_MULTI_DISPATCH
+    const char *RS_PROPERTY_INNER_MULTI_QUEUE_OFFSET
+    const char *RS_TOPIC_DLQ_PREFIX
+    const char *RS_TOPIC_SYSTEM_PREFIX
+    const char *RS_MULTI_DISPATCH_SEPARATOR
 
     ctypedef struct rs_parsed_record:
         int64_t physical_offset
@@ -169,7 +183,7 @@ cdef extern from "rs_formats.h" nogil:
         int32_t keys_nbytes
         int32_t unique_key_at
         int32_t unique_key_nbytes
-        int32_t reserved
+        int32_t multi_dispatch_at
 
     ctypedef struct rs_selected_message:
         int64_t position

@@ -134,6 +134,8 @@ typedef struct {
     int32_t keys_at, keys_nbytes;
     int32_t unique_key_at, unique_key_nbytes;
     int32_t delay_at, delay_nbytes;
+    int32_t multi_names_at, multi_names_nbytes;
+    int32_t multi_offsets_at, multi_offsets_nbytes;
 } rs_property_values;
 
 /* Keep the value when the name is one of ours; positions count from `record`. */
@@ -159,6 +161,15 @@ static inline void rs_take_property(const uint8_t *record, const uint8_t *name,
     } else if (name_nbytes == 5 && memcmp(name, RS_PROPERTY_DELAY, 5) == 0) {
         values->delay_at = at;
         values->delay_nbytes = nbytes;
+    } else if (name_nbytes == sizeof RS_PROPERTY_INNER_MULTI_DISPATCH - 1) {
+        if (memcmp(name, RS_PROPERTY_INNER_MULTI_DISPATCH, (size_t)name_nbytes) == 0) {
+            values->multi_names_at = at;
+            values->multi_names_nbytes = nbytes;
+        }
+    } else if (name_nbytes == sizeof RS_PROPERTY_INNER_MULTI_QUEUE_OFFSET - 1
+               && memcmp(name, RS_PROPERTY_INNER_MULTI_QUEUE_OFFSET, (size_t)name_nbytes) == 0) {
+        values->multi_offsets_at = at;
+        values->multi_offsets_nbytes = nbytes;
     }
 }
 
@@ -172,6 +183,7 @@ static inline void rs_find_properties(const uint8_t *record, int32_t properties_
     values->tags_at = values->keys_at = values->unique_key_at = values->delay_at = -1;
     values->tags_nbytes = values->keys_nbytes = 0;
     values->unique_key_nbytes = values->delay_nbytes = 0;
+    values->multi_names_at = values->multi_offsets_at = 0;
     for (const uint8_t *block = name; block < end; block += RS_BLOCK_NBYTES) {
         uint64_t mask = rs_properties_mask(block, end, RS_PROPERTY_SEPARATOR);
         for (; mask != 0; mask &= mask - 1) {
@@ -217,6 +229,7 @@ RS_UNUSED static void rs_parse_properties(const uint8_t *record, rs_parsed_recor
     out->keys_nbytes = values.keys_nbytes;
     out->unique_key_at = values.unique_key_at;
     out->unique_key_nbytes = values.unique_key_nbytes;
+    out->multi_dispatch_at = values.multi_offsets_at > 0 ? values.multi_names_at : 0;
     out->delay_level =
         values.delay_at < 0 ? 0 : rs_parse_int(record + values.delay_at, values.delay_nbytes);
     out->tags_code = values.tags_at < 0 ? 0

@@ -36,11 +36,16 @@ cdef extern from "rs_status.h" nogil:
         RS_BAD_UNIT
         RS_MISMATCH
         RS_NO_UNIT
+        RS_NEED_EXT
         RS_CHECK_BODY_CRC
         RS_CHECK_PROPERTY_CRC
         RS_REQUIRE_PROPERTY_CRC
         RS_REPORT_PROPERTY_CRC
         RS_PARSE_PROPERTIES
+        RS_MULTI_LIGHT
+        RS_MULTI_PLAIN
+        RS_MULTI_NOT_OF_SYSTEM
+        RS_MULTI_NOT_OF_DLQ
         RS_PUT_PUT_OK
         RS_PUT_FLUSH_DISK_TIMEOUT
         RS_PUT_FLUSH_SLAVE_TIMEOUT

@@ -211,6 +211,7 @@ PROPERTY_CRC32 = "__CRC32#"
 PROPERTY_INNER_NUM = "INNER_NUM"
 PROPERTY_INNER_BASE = "INNER_BASE"
 PROPERTY_INNER_MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
+PROPERTY_INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
 PROPERTY_TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
 PROPERTY_TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
 PROPERTY_TIMER_DELAY_MS = "TIMER_DELAY_MS"
@@ -224,10 +225,15 @@ TOPIC_TIMER = "rmq_sys_wheel_timer"
 TOPIC_RETRY_PREFIX = "%RETRY%"
 TOPIC_DLQ_PREFIX = "%DLQ%"
 TOPIC_LMQ_PREFIX = "%LMQ%"
+TOPIC_SYSTEM_PREFIX = "rmq_sys_"
+#: Between the names of INNER_MULTI_DISPATCH, and between its offsets.
+MULTI_DISPATCH_SEPARATOR = ","
 
 MAX_PROPERTIES_NBYTES = 32767
 MAX_TOPIC_LENGTH = 127
 MAX_RETRY_TOPIC_NBYTES = 255
+#: Longest name that file systems let a topic's folder have.
+MAX_FOLDER_NAME_NBYTES = 255
 #: A record may be this much longer than ``max_message_size``.
 RECORD_EXTRA_NBYTES = 65536
 MIN_COMMIT_LOG_FILE_NBYTES = 128
@@ -257,6 +263,26 @@ CONSUME_QUEUE_UNIT = Layout(
 FILLER_UNIT_SIZE = 2**31 - 1
 #: A tags code up to here is the address of a consume-queue-ext record (tag hashes have 32 bits).
 MAX_EXT_ADDRESS = -(2**31) - 1
+
+CONSUME_QUEUE_EXT_UNIT = Layout(
+    "cq_ext_unit",
+    (
+        Field("size", "i2", "Length of this unit, its bit map included; EXT_END ends a file."),
+        Field("tags_code", "i8", "Hash of the tag, or deliver time."),
+        Field("store_timestamp", "i8", "Store time of the message, epoch ms."),
+        Field("bit_map_size", "i2", "Bytes of the bit map that follows, 0 for none."),
+    ),
+    "What a queue unit has no room for; its tags code then is EXT_ADDRESS_BASE + the offset of "
+    "this unit in the queue's ext files.",
+    "store/ConsumeQueueExt.java",
+)
+#: Address of the first ext unit of a queue.
+EXT_ADDRESS_BASE = -(2**63)
+#: In place of a unit's size: the file ends here.
+EXT_END = -1
+#: So many bytes of a file stay free for it.
+EXT_END_NBYTES = 4
+MAX_EXT_UNIT_NBYTES = 32767
 
 BATCH_QUEUE_UNIT = Layout(
     "bcq_unit",
@@ -390,7 +416,11 @@ PARSED_RECORD = Layout(
         Field("keys_nbytes", "i4", "Bytes."),
         Field("unique_key_at", "i4", "Value of UNIQ_KEY, -1 when absent."),
         Field("unique_key_nbytes", "i4", "Bytes."),
-        Field("reserved", "i4", "0."),
+        Field(
+            "multi_dispatch_at",
+            "i4",
+            "Value of INNER_MULTI_DISPATCH; 0 when it or INNER_MULTI_QUEUE_OFFSET is absent.",
+        ),
     ),
     "One row of scan_records.",
     native=True,
@@ -417,6 +447,7 @@ LAYOUTS: tuple[Layout, ...] = (
     BLANK,
     BATCH_ITEM_HEAD,
     CONSUME_QUEUE_UNIT,
+    CONSUME_QUEUE_EXT_UNIT,
     BATCH_QUEUE_UNIT,
     INDEX_HEADER,
     INDEX_SLOT,
@@ -458,6 +489,10 @@ SHARED_CONSTANTS: tuple[str, ...] = (
     "LOST_TAIL_NBYTES",
     "FILLER_UNIT_SIZE",
     "MAX_EXT_ADDRESS",
+    "EXT_END",
+    "EXT_END_NBYTES",
+    "MAX_EXT_UNIT_NBYTES",
+    "MAX_FOLDER_NAME_NBYTES",
     "UNKNOWN_DELAY_MS",
 )
 #: Texts that the native kernels share, as C string literals.
@@ -482,12 +517,18 @@ SHARED_TEXTS: tuple[str, ...] = (
     "TOPIC_TIMER",
     "TOPIC_RETRY_PREFIX",
     "TOPIC_LMQ_PREFIX",
+    "PROPERTY_INNER_MULTI_DISPATCH",
+    "PROPERTY_INNER_MULTI_QUEUE_OFFSET",
+    "TOPIC_DLQ_PREFIX",
+    "TOPIC_SYSTEM_PREFIX",
+    "MULTI_DISPATCH_SEPARATOR",
 )
 
 # --- Names of files ---------------------------------------------------------------------------
 
 COMMIT_LOG_DIR = "commitlog"
 CONSUME_QUEUE_DIR = "consumequeue"
+CONSUME_QUEUE_EXT_DIR = "consumequeue_ext"
 BATCH_QUEUE_DIR = "batchconsumequeue"
 INDEX_DIR = "index"
 CONFIG_DIR = "config"

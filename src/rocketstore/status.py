@@ -3,7 +3,7 @@ only."""
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 
 
 class PutMessageStatus(IntEnum):
@@ -119,6 +119,8 @@ class KernelStatus(IntEnum):
     MISMATCH = 73
     #: Unwritten unit (zeros).
     NO_UNIT = 74
+    #: ``Dispatcher`` needs a (new) consume-queue-ext file for the queue it names in ``stalled``.
+    NEED_EXT = 75
 
 
 class RecordFlags(IntEnum):
@@ -134,6 +136,19 @@ class RecordFlags(IntEnum):
     REPORT_PROPERTY_CRC = 8
     #: Look for TAGS, KEYS, UNIQ_KEY and DELAY and compute the tags code.
     PARSE_PROPERTIES = 16
+
+
+class MultiDispatch(IntFlag):
+    """Which queues besides its own a record goes into (``INNER_MULTI_DISPATCH``)."""
+
+    #: Light queues (``%LMQ%``), by the queue offsets that the record carries.
+    LIGHT = 1
+    #: Other queues, too (4.9).
+    PLAIN = 2
+    #: Not for records of retry, system and schedule topics (5.x).
+    NOT_OF_SYSTEM = 4
+    #: Nor for those of dead-letter topics (5.5.0).
+    NOT_OF_DLQ = 8
 
 
 class FlushDiskType(IntEnum):

@@ -90,7 +90,7 @@ class Row:
     keys_nbytes: int = 0
     unique_key_at: int = -1
     unique_key_nbytes: int = 0
-    reserved: int = 0
+    multi_dispatch_at: int = 0
 
     def pack(self) -> bytes:
         """Return the row's bytes."""
@@ -305,6 +305,9 @@ def _parse_properties(view: memoryview, row: Row, delay_ms: Sequence[int]) -> No
     row.unique_key_at, row.unique_key_nbytes = values.get(
         formats.PROPERTY_UNIQUE_KEY.encode(), absent
     )
+    if formats.PROPERTY_INNER_MULTI_QUEUE_OFFSET.encode() in values:
+        names = formats.PROPERTY_INNER_MULTI_DISPATCH.encode()
+        row.multi_dispatch_at, _ = values.get(names, (0, 0))
     delay_at, delay_nbytes = values.get(formats.PROPERTY_DELAY.encode(), absent)
     if delay_at >= 0:
         row.delay_level = java_text.parse_int(bytes(view[delay_at : delay_at + delay_nbytes]))
