@@ -305,7 +305,17 @@ def test_columns_of_a_row() -> None:
     assert row["store_timestamp"] == 1_700_000_000_123
     assert (row["reconsume_times"], row["prepared_transaction_offset"]) == (2, 5)
     assert (row["magic"], row["body_crc"]) == (formats.MAGIC_V2, 907060870)
-    assert (row["tags_code"], row["delay_level"], row["reserved"]) == (2598919, 4, 0)
+    assert (row["tags_code"], row["delay_level"]) == (2598919, 4)
+    assert row["multi_dispatch_at"] == 0
+
+
+@pytest.mark.parametrize("offsets", [b"INNER_MULTI_QUEUE_OFFSET\x017,8\x02", b""])
+def test_names_of_light_queues_count_with_their_offsets_only(offsets: bytes) -> None:
+    names = b"%LMQ%a,%LMQ%b"
+    record = make_record(properties=offsets + b"INNER_MULTI_DISPATCH\x01" + names + b"\x02A\x01b")
+    (row,), _, _ = scan(record)
+    at = row["multi_dispatch_at"]
+    assert (record[at : at + len(names)] if at else b"") == (names if offsets else b"")
 
 
 def test_without_parsing_the_property_columns_are_empty() -> None:
