@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from enum import IntEnum
 
+from rocketstore import formats
 from rocketstore.errors import ConfigError
 
 OLDEST = (4, 9, 0)
@@ -22,6 +23,21 @@ class BatchProperties(IntEnum):
     JOINED = 1
     #: Behind each message's own as they are (4.8.0 to 4.9.2).
     FUSED = 2
+
+
+class LightOffsets(IntEnum):
+    """How a put gives offsets in the queues that INNER_MULTI_DISPATCH names."""
+
+    #: Not at all (up to 4.9.2).
+    NONE = 0
+    #: In queues of any name; PREPARED and ROLLBACK records tell offsets without taking them; WAIT
+    #: is not stored; too long a record is an unknown error (4.9.3 to 4.9.8).
+    ANY_NAME = 1
+    #: In light queues; PREPARED and ROLLBACK records have none; WAIT is not stored (5.0 and 5.1).
+    QUEUED = 2
+    #: In light queues, PREPARED and ROLLBACK records too; WAIT goes last; the record may be no
+    #: longer than the largest body (5.2.0 and later).
+    ALL = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +73,14 @@ class Dialect:
         Offset by time is clamped to the queue's bounds (5.2.0).
     empty_queue_keeps_min : bool
         The min offset of a queue whose messages are all expired stays as it was (4.9).
+    light_offsets : LightOffsets
+    light_offsets_by_lmq : bool
+        Their switch is ``enable_lmq`` (5.3.2), earlier ``enable_multi_dispatch``.
+    light_offsets_count_on : bool
+        A queue named twice by one message gets two offsets, not one twice (5.0.0 to 5.1.0).
+    light_limit : bool
+        Too many light queues are refused: 4.9 says so without doing it (D-17), 5.0 to 5.4 forgot
+        the limit, 5.5.0 has a quota.
     max_dispatch_lag_files : int or None
         A broker recovers only this many log files (5.4.0), so dispatch may not lag further.
     """
@@ -124,6 +148,40 @@ class Dialect:
     @property
     def empty_queue_keeps_min(self) -> bool:
         return self.version < (5, 0, 0)
+
+    @property
+    def light_offsets(self) -> LightOffsets:
+        if self.version >= (5, 2, 0):
+            return LightOffsets.ALL
+        if self.version >= (5, 0, 0):
+            return LightOffsets.QUEUED
+        return LightOffsets.ANY_NAME if self.version >= (4, 9, 3) else LightOffsets.NONE
+
+    @property
+    def light_offsets_by_lmq(self) -> bool:
+        return self.version >= (5, 3, 2)
+
+    @property
+    def light_offsets_count_on(self) -> bool:
+        return (5, 0, 0) <= self.version <= (5, 1, 0)
+
+    @property
+    def light_limit(self) -> bool:
+        return self.version < (5, 0, 0) or self.version >= (5, 5, 0)
+
+    def gives_light_offsets(self, topic: str) -> bool:
+        """Whether a put gives offsets in light queues to messages of ``topic``."""
+        if self.light_offsets == LightOffsets.NONE:
+            return False
+        if self.version >= (5, 1, 1) and topic.startswith(formats.TOPIC_RETRY_PREFIX):
+            return False
+        if (5, 1, 2) <= self.version < (5, 2, 0):
+            return topic not in (formats.TOPIC_TIMER, formats.TOPIC_SCHEDULE)
+        if self.version >= (5, 3, 1) and (
+            topic == formats.TOPIC_SCHEDULE or topic.startswith(formats.TOPIC_SYSTEM_PREFIX)
+        ):
+            return False
+        return self.version < (5, 5, 0) or not topic.startswith(formats.TOPIC_DLQ_PREFIX)
 
     @property
     def max_dispatch_lag_files(self) -> int | None:

@@ -11,14 +11,21 @@ from hypothesis import strategies as st
 
 from golden import golden_stores
 from rocketstore import formats
-from rocketstore.dialect import DEFAULT_VERSION, BatchProperties, Dialect
+from rocketstore.dialect import DEFAULT_VERSION, BatchProperties, Dialect, LightOffsets
 from rocketstore.errors import ConfigError
 
 FUSED, JOINED, DROPPED = BatchProperties.FUSED, BatchProperties.JOINED, BatchProperties.DROPPED
 #: The last version before each change and the first after it, with what changed.
 CHANGES: list[tuple[str, str, dict[str, tuple[Any, Any]]]] = [
     ("4.9.0", "4.9.1", {"trailing_separator": (True, False)}),
-    ("4.9.2", "4.9.3", {"batch_properties": (FUSED, JOINED)}),
+    (
+        "4.9.2",
+        "4.9.3",
+        {
+            "batch_properties": (FUSED, JOINED),
+            "light_offsets": (LightOffsets.NONE, LightOffsets.ANY_NAME),
+        },
+    ),
     ("4.9.3", "4.9.4", {"record_extra": (False, True)}),
     (
         "4.9.8",
@@ -28,6 +35,9 @@ CHANGES: list[tuple[str, str, dict[str, tuple[Any, Any]]]] = [
             "abort_holds_pid": (False, True),
             "checkpoint_nbytes": (24, 32),
             "empty_queue_keeps_min": (True, False),
+            "light_offsets": (LightOffsets.ANY_NAME, LightOffsets.QUEUED),
+            "light_offsets_count_on": (False, True),
+            "light_limit": (True, False),
         },
     ),
     (
@@ -35,7 +45,15 @@ CHANGES: list[tuple[str, str, dict[str, tuple[Any, Any]]]] = [
         "5.1.0",
         {"record_version_2": (False, True), "long_retry_topics": (False, True)},
     ),
-    ("5.1.0", "5.1.1", {"checkpoint_nbytes": (32, 40), "offset_by_mtime": (True, False)}),
+    (
+        "5.1.0",
+        "5.1.1",
+        {
+            "checkpoint_nbytes": (32, 40),
+            "offset_by_mtime": (True, False),
+            "light_offsets_count_on": (True, False),
+        },
+    ),
     (
         "5.1.4",
         "5.2.0",
@@ -43,8 +61,10 @@ CHANGES: list[tuple[str, str, dict[str, tuple[Any, Any]]]] = [
             "trailing_separator": (False, True),
             "property_crc": (False, True),
             "clamp_offset_by_time": (False, True),
+            "light_offsets": (LightOffsets.QUEUED, LightOffsets.ALL),
         },
     ),
+    ("5.3.1", "5.3.2", {"light_offsets_by_lmq": (False, True)}),
     (
         "5.3.3",
         "5.4.0",
@@ -54,7 +74,7 @@ CHANGES: list[tuple[str, str, dict[str, tuple[Any, Any]]]] = [
             "max_dispatch_lag_files": (None, 9),
         },
     ),
-    ("5.4.0", "5.5.0", {"checkpoint_nbytes": (40, 48)}),
+    ("5.4.0", "5.5.0", {"checkpoint_nbytes": (40, 48), "light_limit": (False, True)}),
 ]
 HABITS = sorted(
     name for name, value in vars(Dialect).items() if isinstance(value, property) and name != "name"
@@ -82,12 +102,43 @@ def test_each_threshold_changes_just_this(
         ("4.9.1", "4.9.2"),
         ("4.9.4", "4.9.8"),
         ("5.1.1", "5.1.4"),
-        ("5.2.0", "5.3.3"),
+        ("5.2.0", "5.3.1"),
+        ("5.3.2", "5.3.3"),
         ("5.5.0", "5.5.7"),
     ],
 )
 def test_nothing_changes_between_thresholds(first: str, last: str) -> None:
     assert habits(first) == habits(last)
+
+
+@pytest.mark.parametrize(
+    ("version", "topics"),
+    [
+        ("4.9.2", ""),
+        ("4.9.3", "T retry timer system schedule dlq"),
+        ("5.1.0", "T retry timer system schedule dlq"),
+        ("5.1.1", "T timer system schedule dlq"),
+        ("5.1.2", "T system dlq"),
+        ("5.1.4", "T system dlq"),
+        ("5.2.0", "T timer system schedule dlq"),
+        ("5.3.0", "T timer system schedule dlq"),
+        ("5.3.1", "T dlq"),
+        ("5.4.0", "T dlq"),
+        ("5.5.0", "T"),
+    ],
+)
+def test_which_topics_get_offsets_in_light_queues(version: str, topics: str) -> None:
+    dialect = Dialect.for_version(version)
+    named = {
+        "T": "T",
+        "retry": "%RETRY%g",
+        "timer": formats.TOPIC_TIMER,
+        "system": "rmq_sys_REVIVE_LOG_c",
+        "schedule": formats.TOPIC_SCHEDULE,
+        "dlq": "%DLQ%g",
+    }
+    given = [word for word, topic in named.items() if dialect.gives_light_offsets(topic)]
+    assert given == topics.split()
 
 
 @pytest.mark.parametrize(
