@@ -140,6 +140,7 @@ cdef extern from "rs_formats.h" nogil:
     const char *RS_INDEX_KEY_SEPARATOR
     const char *RS_KEY_SEPARATOR
     const char *RS_PROPERTY_INNER_NUM
+    const char *RS_PROPERTY_INNER_BASE
     const char *RS_PROPERTY_TIMER_DELIVER_MS
     const char *RS_PROPERTY_TIMER_DELAY_SEC
     const char *RS_PROPERTY_TIMER_DELAY_MS
