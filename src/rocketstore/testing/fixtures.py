@@ -1,0 +1,96 @@
+"""The pytest fixtures of ``rocketstore.testing``."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rocketstore
+from rocketstore.config import MessageStoreConfig
+from rocketstore.testing.invariants import check_invariants
+
+#: Small files, so that a test's store rolls and takes little room.
+SMALL_FILES: dict[str, Any] = {
+    "mapped_file_size_commit_log": 64 * 1024,
+    "mapped_file_size_consume_queue": 2000,
+    "max_hash_slot_num": 50,
+    "max_index_num": 200,
+}
+
+
+@pytest.fixture
+def rocket_store(tmp_path: Path) -> Iterator[Callable[..., rocketstore.DefaultMessageStore]]:
+    """Open stores that are closed, and checked, when the test ends.
+
+    ``rocket_store(name="store", mode="a", **options)`` opens ``tmp_path / name`` with small files;
+    ``options`` are those of ``rocketstore.open``. When the test has ended, all are closed and every
+    store that was written is given to ``check_invariants``.
+    """
+    opened: list[tuple[rocketstore.DefaultMessageStore, dict[str, Any]]] = []
+
+    def open_store(
+        name: str = "store", mode: str = "a", **options: Any
+    ) -> rocketstore.DefaultMessageStore:
+        root = tmp_path / name
+        sizes = {} if root.exists() or "config" in options else SMALL_FILES
+        store = rocketstore.open(root, mode, **{**sizes, **options})
+        opened.append((store, options))
+        return store
+
+    yield open_store
+    for store, _ in opened:
+        store.close()
+    written = {store.path: options for store, options in opened if store.mode != "r"}
+    for root, options in written.items():
+        check_invariants(root, config=_config_of(options), clock_steps=True).require()
+
+
+def _config_of(options: dict[str, Any]) -> MessageStoreConfig:
+    """The configuration among the options of ``rocketstore.open``."""
+    names = {field.name for field in dataclasses.fields(MessageStoreConfig)}
+    fields = {name: value for name, value in options.items() if name in names}
+    config = options.get("config")
+    return MessageStoreConfig(**fields) if config is None else config.replace(**fields)
+
+
+@pytest.fixture
+def golden_store(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> Callable[[str | os.PathLike[str]], Path]:
+    """Give a test a store of its own to read or to write: a copy of one that is kept.
+
+    ``golden_store(source)`` takes a store's directory, or a tar archive with a ``commitlog``
+    somewhere in it (modification times are kept: RocketMQ up to 5.1.0 answers by them), and returns
+    the root of the copy below ``tmp_path``. A relative ``source`` is looked for beside the test
+    file. What is kept stays as it is.
+    """
+
+    def copy_of(source: str | os.PathLike[str]) -> Path:
+        path = Path(request.path).parent / source
+        if not path.exists():
+            raise FileNotFoundError(f"there is no golden store {path}")
+        target = tmp_path / f"golden-{sum(1 for _ in tmp_path.glob('golden-*'))}"
+        if path.is_dir():
+            shutil.copytree(path, target)
+        else:
+            _unpack(path, target)
+        logs = [found for found in target.rglob("commitlog") if found.is_dir()]
+        if len(logs) != 1:
+            raise ValueError(f"{path} holds {len(logs)} folders named commitlog, not one")
+        return logs[0].parent
+
+    return copy_of
+
+
+def _unpack(path: Path, target: Path) -> None:
+    with tarfile.open(path) as archive:
+        # Python before 3.11.4 has no filters.
+        safe: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        archive.extractall(target, **safe)
