@@ -42,14 +42,17 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     (
         *("commit_log", "consume_queue", "consume_queue_ext", "dispatch"),
+        *("batch_consume_queue", "queue_table"),
         *("index_file", "index_lookup", "index_recovery", "index_service", "log_scan"),
     ),
     ("services",),
     (
         *("recovery", "recovery_report", "log_cut", "odd_delays", "queue_continuity"),
         *("store", "store_files", "store_marks", "dispatch_recovery", "reader", "writer"),
+        *("get_batch_message", "rocksdb_queues"),
         *("get_message", "queries", "results", "filter", "verify", "verify_index", "verify_queues"),
         *("transaction", "consumer", "config_managers", "statistics"),
+        *("conditions", "tail", "queue_view"),
     ),
     ("arrow", "testing", "cli", "spark"),
 )

@@ -249,10 +249,14 @@ class ConsumeQueue:
     def clear_behind(self) -> None:
         """Write zeros over whatever lies behind the last good unit, so that it never comes back
         (D-12)."""
+        self._clear_from(self.recovered_index * UNIT_NBYTES)
+
+    def _clear_from(self, end: int) -> None:
+        """Delete the files behind position ``end`` of the queue; write zeros behind it in its
+        own."""
         from rocketstore.log_scan import data_ranges
 
-        end = self.recovered_index * UNIT_NBYTES
-        self.queue.destroy_behind(end, keep_first=self.recovered_index > 0)
+        self.queue.destroy_behind(end, keep_first=end > 0)
         last = self.queue.last()
         if last is None:
             return
@@ -266,18 +270,20 @@ class ConsumeQueue:
 
     def flush(self, end_index: int) -> None:
         """Sync all units below ``end_index``. Raises ``OSError``; the error is final."""
-        end = end_index * UNIT_NBYTES
+        self._flush_range(self.flushed_index * UNIT_NBYTES, end_index * UNIT_NBYTES)
+        self.flushed_index = max(self.flushed_index, end_index)
+
+    def _flush_range(self, start: int, end: int) -> None:
+        """Sync the positions from ``start`` to ``end`` of the queue."""
         for file in self.queue.files:
-            if file.end_offset <= self.flushed_index * UNIT_NBYTES:
+            if file.end_offset <= start:
                 continue
             if file.file_from_offset >= end:
                 break
             position = min(end - file.file_from_offset, file.file_size)
-            start = max(0, self.flushed_index * UNIT_NBYTES - file.file_from_offset)
-            file.flushed_position = start
+            file.flushed_position = max(0, start - file.file_from_offset)
             file.flush(position)
             file.wrote_position = position
-        self.flushed_index = max(self.flushed_index, end_index)
 
     def close(self) -> None:
         """Close all files."""

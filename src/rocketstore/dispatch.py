@@ -9,13 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rocketstore import formats, kernels
+from rocketstore.batch_consume_queue import BatchConsumeQueue, BatchUnit
 from rocketstore.commit_log import CommitLog
-from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue, ConsumeQueueTable
+from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue
 from rocketstore.index_file import IndexFile
 from rocketstore.index_recovery import IndexPosition
 from rocketstore.index_service import IndexService
 from rocketstore.mapped_file import MappedFile
-from rocketstore.status import KernelStatus, RecordStatus
+from rocketstore.queue_table import QueueTable
+from rocketstore.status import KernelStatus, RecordFlags, RecordStatus
 
 _log = logging.getLogger(__name__)
 #: Queue files mapped for appending at one time (a process may have 65,530 mappings in all).
@@ -45,7 +47,7 @@ class CommitLogDispatcher:
     Parameters
     ----------
     log : CommitLog
-    queues : ConsumeQueueTable
+    queues : QueueTable
     index : IndexService or None
         ``None`` when no index is built.
     index_tags : bool
@@ -61,7 +63,7 @@ class CommitLogDispatcher:
     def __init__(
         self,
         log: CommitLog,
-        queues: ConsumeQueueTable,
+        queues: QueueTable,
         index: IndexService | None,
         *,
         index_tags: bool,
@@ -77,7 +79,10 @@ class CommitLogDispatcher:
             index_enable=index is not None, index_tags=index_tags, delay_ms=delay_ms
         )
         self._reput_offset = start_offset
+        self._delay_ms = delay_ms
         self._pinned: OrderedDict[tuple[str, int], None] = OrderedDict()
+        #: (start, store time) of the last record that went into a BatchConsumeQueue.
+        self._last_batch = (-1, 0)
         for queue in queues:
             self._register(queue, queue.recovered_index, queue.recovered_end)
         if index is not None:
@@ -94,6 +99,18 @@ class CommitLogDispatcher:
     def indexed_offset(self) -> int:
         """Keys of all records in front of this physical offset are in the index."""
         return int(self.kernel.indexed_offset)
+
+    @property
+    def last_record_offset(self) -> int:
+        """Start of the last record that went into a queue, -1 for none yet."""
+        return max(int(self.kernel.last_record_offset), self._last_batch[0])
+
+    @property
+    def last_store_timestamp(self) -> int:
+        """Store time of that record, 0 for none yet."""
+        if self._last_batch[0] > self.kernel.last_record_offset:
+            return self._last_batch[1]
+        return int(self.kernel.last_store_timestamp)
 
     # --- dispatching --------------------------------------------------------------------------
 
@@ -154,7 +171,13 @@ class CommitLogDispatcher:
             return False
         assert self.kernel.stalled is not None
         topic_bytes, queue_id, queue_offset = self.kernel.stalled
-        queue = self.queues.get_or_create(topic_bytes.decode("utf-8"), queue_id)
+        topic = topic_bytes.decode("utf-8")
+        if self.queues.get(topic, queue_id) is None and self._is_batch(self._reput_offset):
+            self.queues.take_batch_topic(topic)
+        queue = self.queues.get_or_create(topic, queue_id)
+        if isinstance(queue, BatchConsumeQueue):
+            self._put_batch_unit(queue)
+            return True
         handle = self.kernel.handle(topic_bytes, queue_id)
         next_index = self.kernel.next_index(handle) if handle >= 0 else 0
         if handle < 0 or (next_index == 0 and queue_offset > 0):
@@ -251,6 +274,63 @@ class CommitLogDispatcher:
         end = self.kernel.next_index(handle) if handle >= 0 else 0
         self._register(queue, end, place + size)
         return False
+
+    # --- batch queues -------------------------------------------------------------------------
+
+    def _is_batch(self, offset: int) -> bool:
+        return bool(self.log.view(offset).sys_flag & formats.SYS_FLAG_INNER_BATCH)
+
+    def _put_batch_unit(self, queue: BatchConsumeQueue) -> None:
+        """Put the unit of the record at hand; then the kernel takes it for one that is there
+        already, and goes on with its keys."""
+        place, start = self._reput_offset, queue.max_index
+        _, size = self.log.check(place)
+        unit = self._batch_unit(place)
+        room = (place - max(queue.recovered_end, 0)) // formats.BATCH_ITEM_MIN_NBYTES
+        if queue.recovered_end < 0 and self.log.min_offset > 0:
+            room = place // formats.BATCH_ITEM_MIN_NBYTES
+        if unit is None or unit.base_offset < start or unit.base_offset - start > room:
+            _log.warning(
+                "the record at log offset %d fits no place in %s queue %d, which ends at %d; it is "
+                "readable by its log offset only",
+                place, queue.topic, queue.queue_id, start,
+            )  # fmt: skip
+            self.notes.refused.append((queue.topic, queue.queue_id, start, place))
+        elif place >= queue.recovered_end:
+            if queue.recovered_end >= 0 and unit.base_offset > start:
+                self.notes.gaps.append((queue.topic, queue.queue_id, start, unit.base_offset))
+            queue.append(unit)
+            self._last_batch = (place, unit.store_timestamp)
+        self._register(queue, queue.max_index, place + size)
+
+    def _batch_unit(self, offset: int) -> BatchUnit | None:
+        """The unit of the record at ``offset``; ``None`` when its numbers are none."""
+        window = self.log.window(offset)
+        assert window is not None
+        position, layout = offset - window.base_offset, formats.PARSED_RECORD
+        row = bytearray(layout.nbytes)
+        kernels.message.scan_records(
+            window.buffer, position, window.stop, window.base_offset, window.segment_end,
+            int(RecordFlags.PARSE_PROPERTIES), row, self._delay_ms,
+        )  # fmt: skip
+        names = (field.name for field in layout.fields)
+        record = dict(zip(names, layout.struct.unpack(row), strict=True))
+        properties = self.log.view(offset).properties
+        base, count = record["queue_offset"], 1
+        texts = [
+            properties.get(name)
+            for name in (formats.PROPERTY_INNER_BASE, formats.PROPERTY_INNER_NUM)
+        ]
+        if texts[0] is not None and texts[1] is not None:
+            if not all(text and text.isascii() and text.isdigit() for text in texts):
+                return None
+            base, count = int(texts[0]), int(texts[1])
+        if not (0 < count < 2**15 and base < 2**63 - count):
+            return None
+        return BatchUnit(
+            offset, record["total_size"], record["tags_code"], record["store_timestamp"], base,
+            count,
+        )  # fmt: skip
 
     def _pin(self, queue: ConsumeQueue) -> None:
         """Keep the number of pinned queue files under the limit by releasing the oldest."""

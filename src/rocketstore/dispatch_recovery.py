@@ -5,11 +5,12 @@ from __future__ import annotations
 from rocketstore import formats
 from rocketstore.commit_log import CommitLog
 from rocketstore.config import MessageStoreConfig
-from rocketstore.consume_queue import ConsumeQueue, ConsumeQueueTable
+from rocketstore.consume_queue import ConsumeQueue
 from rocketstore.dialect import Dialect
 from rocketstore.dispatch import CommitLogDispatcher
 from rocketstore.index_recovery import IndexPosition, IndexRecovery
 from rocketstore.index_service import IndexService
+from rocketstore.queue_table import QueueTable
 from rocketstore.recovery_report import RecoveryReport
 from rocketstore.status import KernelStatus, RecordStatus
 from rocketstore.store_marks import queue_ends, queues_crc
@@ -49,7 +50,7 @@ class DispatchRecovery:
     def __init__(
         self,
         log: CommitLog,
-        queues: ConsumeQueueTable,
+        queues: QueueTable,
         index: IndexService,
         config: MessageStoreConfig,
         dialect: Dialect,

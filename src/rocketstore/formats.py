@@ -230,6 +230,8 @@ TOPIC_SYSTEM_PREFIX = "rmq_sys_"
 MULTI_DISPATCH_SEPARATOR = ","
 
 MAX_PROPERTIES_NBYTES = 32767
+#: Messages in one inner batch: a queue unit counts them in 16 bits.
+MAX_INNER_BATCH_COUNT = 32767
 MAX_TOPIC_LENGTH = 127
 MAX_RETRY_TOPIC_NBYTES = 255
 #: Longest name that file systems let a topic's folder have.
@@ -457,6 +459,8 @@ LAYOUTS: tuple[Layout, ...] = (
     PARSED_RECORD,
     SELECTED_MESSAGE,
 )
+#: Bytes of the shortest message in an inner batch: its head and the length of its properties.
+BATCH_ITEM_MIN_NBYTES = BATCH_ITEM_HEAD.nbytes + PROPERTIES_LENGTH_NBYTES
 #: Integer constants that the native kernels share; the generator writes each as ``RS_<name>``.
 SHARED_CONSTANTS: tuple[str, ...] = (
     "MAGIC_V1",
@@ -482,6 +486,7 @@ SHARED_CONSTANTS: tuple[str, ...] = (
     "PROPERTY_SEPARATOR",
     "PROPERTY_CRC32_NBYTES",
     "MAX_PROPERTIES_NBYTES",
+    "MAX_INNER_BATCH_COUNT",
     "MAX_TOPIC_LENGTH",
     "MAX_RETRY_TOPIC_NBYTES",
     "RECORD_EXTRA_NBYTES",

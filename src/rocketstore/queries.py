@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from rocketstore import formats, kernels
+from rocketstore.batch_consume_queue import BatchConsumeQueue
 from rocketstore.commit_log import CommitLog
 from rocketstore.config import MessageStoreConfig
 from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue, ConsumeQueueTable
 from rocketstore.dialect import Dialect
 from rocketstore.errors import CorruptMessageError
 from rocketstore.filter import TagFilter
+from rocketstore.get_batch_message import BatchSelection
 from rocketstore.get_message import BatchLimits, Selection, bounds_status
 from rocketstore.index_service import IndexService
 from rocketstore.log_scan import LogScan, find_next_record
@@ -87,7 +89,8 @@ class StoreReader:
             codes = message_filter.tags_codes
             if codes is None or not message_filter.exact:
                 message_filter = None
-        selection = Selection(self.log, queue, self._limits, max_count, codes)
+        kind = BatchSelection if isinstance(queue, BatchConsumeQueue) else Selection
+        selection = kind(self.log, queue, self._limits, max_count, codes)
         status, next_offset = selection.run(offset, message_filter)
         return GetMessageResult(status, next_offset, first, end, selection.messages)
 
@@ -143,6 +146,10 @@ class StoreReader:
         queue = self.queues.get(topic, queue_id)
         if queue is None:
             return 0
+        if boundary is None and isinstance(queue, BatchConsumeQueue):
+            offset = queue.offset_by_time(timestamp)
+            clamped = self._dialect.clamp_offset_by_time
+            return max(offset, queue.min_index) if clamped else offset
         search = TimeSearch(self, queue, self._dialect)
         if boundary is None and self._dialect.offset_by_mtime:
             return search.by_modification_time(timestamp)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from rocketstore.commit_log import CommitLog, record_flags
 from rocketstore.config import MessageStoreConfig
-from rocketstore.consume_queue import ConsumeQueueTable
 from rocketstore.dispatch import CommitLogDispatcher
 from rocketstore.index_recovery import IndexPosition, IndexRecovery
 from rocketstore.index_service import IndexService
 from rocketstore.mapped_file_queue import MappedFileQueue, check_place
+from rocketstore.queue_table import QueueTable
 from rocketstore.recovery import Progress, recover_log
 from rocketstore.recovery_report import RecoveryReport
 from rocketstore.status import RecordStatus
@@ -93,13 +93,16 @@ class ReadOnlyParts:
         queue.load(listing)
         return CommitLog(queue, 0, record_flags(self.config))
 
-    def _load_queues(self, *, load: bool) -> ConsumeQueueTable:
-        queues = ConsumeQueueTable(
+    def _load_queues(self, *, load: bool) -> QueueTable:
+        queues = QueueTable(
             self.paths.consume_queue,
             self.facts.consume_queue_file_size,
             self.paths.root,
             writable=False,
             in_memory=True,
+            batch_directory=self.paths.batch_consume_queue,
+            batch_file_size=self.facts.batch_queue_file_size,
+            batch_topics=self.facts.queue_types.batch,
         )
         if load:
             queues.load()
@@ -147,6 +150,7 @@ class ReadOnlyParts:
         report = recovery.report
         report.clean = not self.facts.aborted
         report.notes += [*self.facts.notes, *self._odd_segments]
+        report.notes += self.facts.queue_types.contradictions
         report.skipped += [
             str(path)
             for path in (

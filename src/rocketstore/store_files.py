@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rocketstore import formats, kernels
 from rocketstore.config import (
+    DEFAULT_BATCH_QUEUE_FILE_SIZE,
     DEFAULT_COMMIT_LOG_FILE_SIZE,
     DEFAULT_CONSUME_QUEUE_FILE_SIZE,
     DEFAULT_HASH_SLOT_NUM,
@@ -23,6 +24,12 @@ from rocketstore.errors import ConfigError, MappedFileError, UnsafePathError
 from rocketstore.index_service import GeometryChoice, choose_geometry, index_paths
 from rocketstore.mapped_file import MappedFile
 from rocketstore.mapped_file_queue import DirectoryListing, list_directory
+from rocketstore.queue_table import (
+    QUEUE_TYPE_ATTRIBUTE,
+    QueueTypes,
+    queue_types,
+    topics_with_files,
+)
 from rocketstore.store_checkpoint import StoreCheckpoint, read_bytes, signed_crc
 from rocketstore.store_kinds import refuse_dledger
 from rocketstore.store_state import StoreState
@@ -38,6 +45,7 @@ class StorePaths:
     root: Path
     commit_log: Path
     consume_queue: Path
+    batch_consume_queue: Path
     index: Path
     checkpoint: Path
     abort: Path
@@ -51,6 +59,7 @@ class StorePaths:
             root=root,
             commit_log=Path(log) if log else root / formats.COMMIT_LOG_DIR,
             consume_queue=root / formats.CONSUME_QUEUE_DIR,
+            batch_consume_queue=root / formats.BATCH_QUEUE_DIR,
             index=root / formats.INDEX_DIR,
             checkpoint=root / formats.CHECKPOINT_FILE,
             abort=root / formats.ABORT_FILE,
@@ -67,7 +76,7 @@ class StorePaths:
         """Refuse folders that are links out of the root (give ``store_path_commit_log``
         instead)."""
         real_root = Path(os.path.realpath(self.root))
-        folders = [self.consume_queue, self.index]
+        folders = [self.consume_queue, self.batch_consume_queue, self.index]
         if self.log_root == self.root:
             folders.append(self.commit_log)
         for folder in folders:
@@ -86,8 +95,10 @@ class StoreFacts:
     ----------
     listing : DirectoryListing
         The log's directory.
-    commit_log_file_size, consume_queue_file_size : int
+    commit_log_file_size, consume_queue_file_size, batch_queue_file_size : int
         Bytes.
+    queue_types : QueueTypes
+        Which topics have batch queues.
     index : GeometryChoice
     dialect : Dialect
     dialect_reason : str
@@ -105,6 +116,8 @@ class StoreFacts:
     listing: DirectoryListing
     commit_log_file_size: int
     consume_queue_file_size: int
+    batch_queue_file_size: int
+    queue_types: QueueTypes
     index: GeometryChoice
     dialect: Dialect
     dialect_reason: str
@@ -162,6 +175,8 @@ def examine(
         consume_queue_file_size=_queue_file_size(
             paths, config, state, tolerant=tolerate_unreadable
         ),
+        batch_queue_file_size=_batch_queue_file_size(paths, config, tolerant=tolerate_unreadable),
+        queue_types=_queue_types(paths, config, tolerant=tolerate_unreadable),
         index=index,
         dialect=Dialect((0, 0, 0)),
         dialect_reason="",
@@ -220,26 +235,57 @@ def _queue_file_size(
 ) -> int:
     """Size given, else the most common one, else the state file's, else the default."""
     given = config.mapped_file_size_consume_queue
+    sizes = _sizes_below(paths.consume_queue, paths.root, tolerant=tolerant)
+    unit = formats.CONSUME_QUEUE_UNIT.nbytes
+    known = state.consume_queue_file_size if state else DEFAULT_CONSUME_QUEUE_FILE_SIZE
+    return _choose_size("mapped_file_size_consume_queue", given, sizes, unit, known)
+
+
+def _batch_queue_file_size(paths: StorePaths, config: MessageStoreConfig, *, tolerant: bool) -> int:
+    """Size given, else the most common one, else the default."""
+    given = config.mapper_file_size_batch_consume_queue
+    sizes = _sizes_below(paths.batch_consume_queue, paths.root, tolerant=tolerant)
+    unit, known = formats.BATCH_QUEUE_UNIT.nbytes, DEFAULT_BATCH_QUEUE_FILE_SIZE
+    return _choose_size("mapper_file_size_batch_consume_queue", given, sizes, unit, known)
+
+
+def _sizes_below(directory: Path, root: Path, *, tolerant: bool) -> Counter[int]:
+    """Sizes of the queue files below ``directory`` (of 200 queues at the most), counted."""
     sizes: Counter[int] = Counter()
-    root = paths.root
-    folders = queue_directories(paths.consume_queue, root, [], tolerant=tolerant)
-    for number, (_, directory) in enumerate(folders):
-        listing = list_directory(directory, root, tolerate_unreadable=tolerant)
+    folders = queue_directories(directory, root, [], tolerant=tolerant)
+    for number, (_, folder) in enumerate(folders):
+        listing = list_directory(folder, root, tolerate_unreadable=tolerant)
         sizes.update(size for _, _, size in listing.files if size)
         if number >= 200:
             break
-    unit = formats.CONSUME_QUEUE_UNIT.nbytes
+    return sizes
+
+
+def _choose_size(option: str, given: int | None, sizes: Counter[int], unit: int, known: int) -> int:
     fitting = [size for size, _ in sizes.most_common() if size % unit == 0]
     if given is not None:
         if fitting and given not in fitting:
             raise ConfigError(
-                f"mapped_file_size_consume_queue is {given}, but the queue files have {fitting[0]} "
-                f"bytes; configure {fitting[0]}, or leave it unset to have it detected"
+                f"{option} is {given}, but the queue files have {fitting[0]} bytes; configure "
+                f"{fitting[0]}, or leave it unset to have it detected"
             )
         return given
-    if fitting:
-        return fitting[0]
-    return state.consume_queue_file_size if state else DEFAULT_CONSUME_QUEUE_FILE_SIZE
+    return fitting[0] if fitting else known
+
+
+def _queue_types(paths: StorePaths, config: MessageStoreConfig, *, tolerant: bool) -> QueueTypes:
+    declared = {
+        topic: attributes[QUEUE_TYPE_ATTRIBUTE]
+        for topic, attributes in config.topic_attributes.items()
+        if QUEUE_TYPE_ATTRIBUTE in attributes
+    }
+    batch = topics_with_files(paths.batch_consume_queue, paths.root, tolerant=tolerant)
+    if not batch and not declared:
+        return QueueTypes(frozenset(), [])
+    simple = topics_with_files(
+        paths.consume_queue, paths.root, tolerant=tolerant, among=frozenset({*batch, *declared})
+    )
+    return queue_types(declared, simple, batch)
 
 
 # --- which RocketMQ wrote it ------------------------------------------------------------------

@@ -47,13 +47,12 @@ class DispatchSnapshot:
     @classmethod
     def take(cls, dispatcher: CommitLogDispatcher) -> DispatchSnapshot:
         """Take one; no dispatch may run meanwhile."""
-        kernel = dispatcher.kernel
         index = dispatcher.index
         return cls(
             dispatched_offset=dispatcher.reput_offset,
             indexed_offset=dispatcher.indexed_offset,
-            last_store_timestamp=kernel.last_store_timestamp,
-            last_record_offset=kernel.last_record_offset,
+            last_store_timestamp=dispatcher.last_store_timestamp,
+            last_record_offset=dispatcher.last_record_offset,
             ends=queue_ends(dispatcher.queues),
             index_file_count=0 if index is None else index.count_files(dispatcher.indexed_offset),
         )

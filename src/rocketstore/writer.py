@@ -11,7 +11,6 @@ from pathlib import Path
 from rocketstore import formats
 from rocketstore.commit_log import CommitLog, WritableCommitLog, record_flags
 from rocketstore.config import MessageStoreConfig
-from rocketstore.consume_queue import ConsumeQueueTable
 from rocketstore.dispatch_recovery import DispatchRecovery
 from rocketstore.durable_file import (
     make_directories,
@@ -23,6 +22,7 @@ from rocketstore.errors import ServiceFailedError, StoreClosedError, StoreFullEr
 from rocketstore.index_service import IndexService
 from rocketstore.log_cut import cut_tail, drop_cached_pages, sync_log
 from rocketstore.mapped_file_queue import DirectoryListing, MappedFileQueue
+from rocketstore.queue_table import QueueTable, refuse_contradictions
 from rocketstore.recovery import LogRecovery, Progress, recover_log
 from rocketstore.services.allocate import AllocateService
 from rocketstore.services.flush import (
@@ -89,6 +89,7 @@ class StoreWriter:
         listener: ArrivingListener | None,
     ) -> None:
         facts = examine(self.paths, config)
+        refuse_contradictions(facts.queue_types)
         self.facts = facts
         self.dialect = facts.dialect
         self.config = config
@@ -156,8 +157,14 @@ class StoreWriter:
         config, root = self.config, self.paths.root
         queue = self._load_log(facts, writable=True).queue
         queue.destroy_behind(end)
-        self.queues = ConsumeQueueTable(
-            self.paths.consume_queue, facts.consume_queue_file_size, root, writable=True
+        self.queues = QueueTable(
+            self.paths.consume_queue,
+            facts.consume_queue_file_size,
+            root,
+            writable=True,
+            batch_directory=self.paths.batch_consume_queue,
+            batch_file_size=facts.batch_queue_file_size,
+            batch_topics=facts.queue_types.batch,
         )
         self.queues.load()
         self.report.skipped += [str(path) for path in self.queues.skipped]
