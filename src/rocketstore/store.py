@@ -455,35 +455,48 @@ class DefaultMessageStore:
         key: str | None = None,
         unique_key: str | None = None,
         tags: str | None = None,
+        body_contains: str | bytes | None = None,
         begin: int | None = None,
         end: int | None = None,
     ) -> Iterator[StoredMessage]:
         """Find messages exactly, uncapped, by ascending log offset.
 
-        Every condition given must hold; ``begin <= store time < end``. With ``topic`` and a key the
-        index answers, otherwise the log is read through.
+        With ``topic`` and a key the index answers, otherwise the log is read through.
+
+        Parameters
+        ----------
+        topic, key, unique_key : str, optional
+        tags : str, optional
+            ``"A"`` or ``"A || B"``, compared with the message's own tag.
+        body_contains : str or bytes-like, optional
+            Occurs in the body as it is stored; a str is looked for as UTF-8.
+        begin, end : int, optional
+            Store times in epoch ms, ``begin <= time < end``.
+
+        Returns
+        -------
+        iterator of StoredMessage
+            Those for which every condition given holds.
+
+        Raises
+        ------
+        CorruptMessageError
+            While the log is read through, at a damaged place.
         """
+        from rocketstore.conditions import Conditions
+
         reader = self._use()
+        wanted = Conditions.of(
+            topics=None if topic is None else [topic],
+            key=key, unique_key=unique_key, tags=tags, body_contains=body_contains,
+            begin=begin, end=end,
+        )  # fmt: skip
+        text = unique_key if unique_key is not None else key
+        if topic is None or text is None:
+            return filter(wanted.match, self.scan(begin=begin, end=end))
         first, last = begin if begin is not None else 0, end if end is not None else MAX_TIMESTAMP
-        wanted = TagFilter(tags, exact=True) if tags is not None else None
-        messages: Iterable[StoredMessage]
-        if topic is not None and (key is not None or unique_key is not None):
-            text = unique_key if unique_key is not None else key
-            assert text is not None
-            messages = reader.find_by_key(
-                topic, text, unique=unique_key is not None, begin=first, end=last
-            )
-        else:
-            messages = self.scan(topics=None if topic is None else [topic], begin=begin, end=end)
-        for message in messages:
-            if not first <= message.store_timestamp < last:
-                continue
-            if key is not None and key not in (message.keys or "").split(formats.KEY_SEPARATOR):
-                continue
-            if unique_key is not None and message.unique_key != unique_key:
-                continue
-            if wanted is None or wanted.is_matched_by_commit_log(message):
-                yield message
+        hits = reader.find_by_key(topic, text, unique=text is unique_key, begin=first, end=last)
+        return filter(wanted.match, hits)
 
     def look_message_by_offset(self, physical_offset: int) -> StoredMessage | None:
         """Return the record that starts at ``physical_offset``, ``None`` when none does.
@@ -547,8 +560,7 @@ class DefaultMessageStore:
         ValueError
             When no record begins at ``start``.
         """
-        if on_corruption not in _CORRUPTION_WORDS:
-            raise ValueError(f"on_corruption {on_corruption!r} is none of {_CORRUPTION_WORDS}")
+        _check_corruption_word(on_corruption)
         reader = self._use()
         for name, value in (("begin", begin), ("end", end), ("start", start), ("stop", stop)):
             if value is not None:
@@ -558,6 +570,8 @@ class DefaultMessageStore:
             reader.check_scan_start(start)
             first = start
         last = reader.log.max_offset if stop is None else min(stop, reader.log.max_offset)
+        if isinstance(topics, str):
+            raise TypeError("topics must be a sequence of str, not str")
         wanted = None if topics is None else frozenset(topics)
         for message in reader.scan(first, last, on_corruption):
             if wanted is not None and message.topic not in wanted:
@@ -565,6 +579,52 @@ class DefaultMessageStore:
             timestamp = message.store_timestamp
             if (begin is None or timestamp >= begin) and (end is None or timestamp < end):
                 yield message
+
+    def tail(
+        self,
+        *,
+        topics: Sequence[str] | None = None,
+        start: int | None = None,
+        interval_s: float = 0.5,
+        timeout_s: float | None = None,
+        on_corruption: str = "fail",
+        on_event: Callable[[str], None] | None = None,
+    ) -> Iterator[StoredMessage]:
+        """Iterate over records as they come, in log order, for ever; mode ``"r"`` refreshes itself.
+
+        Parameters
+        ----------
+        topics : sequence of str, optional
+        start : int, optional
+            Physical offset of the first record; the default is the log's end now.
+        interval_s : float
+            Seconds between two looks.
+        timeout_s : float, optional
+            End after so many seconds without a new record.
+        on_corruption : {"fail", "skip", "stop"}
+            At a place that still seems damaged when it was looked at several times.
+        on_event : callable, optional
+            Told in a sentence of records that were deleted unread and of a log that was cut.
+
+        Raises
+        ------
+        CorruptMessageError
+            At a damaged place with ``"fail"``.
+        ValueError
+            When ``start`` lies behind the log's end, or no record begins there.
+
+        Notes
+        -----
+        Survives rolls, deletions and cuts by whoever writes; see ``tail.LogTail``.
+        """
+        from rocketstore.conditions import Conditions
+        from rocketstore.tail import LogTail
+
+        _check_corruption_word(on_corruption)
+        self._use()
+        wanted = Conditions.of(topics=topics)
+        follower = LogTail(self, start=start, on_corruption=on_corruption, on_event=on_event)
+        return filter(wanted.match, follower.follow(interval_s, timeout_s))
 
     def queue_view(self, topic: str, queue_id: int) -> numpy.ndarray[Any, Any]:
         """Units of a queue from its min to its max offset as a structured array (a copy), shape
@@ -645,6 +705,11 @@ def _now_ms() -> int:
 def _check_int(name: str, value: Any) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} must be int, not {type(value).__name__}")
+
+
+def _check_corruption_word(word: str) -> None:
+    if word not in _CORRUPTION_WORDS:
+        raise ValueError(f"on_corruption {word!r} is none of {_CORRUPTION_WORDS}")
 
 
 def _merge(config: MessageStoreConfig | None, options: dict[str, Any]) -> MessageStoreConfig:

@@ -1,0 +1,259 @@
+"""Following a log that others write: new records as they come, past rolls, deletions and cuts."""
+
+from __future__ import annotations
+
+import errno
+import heapq
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from rocketstore import formats
+from rocketstore.errors import CorruptionError, CorruptMessageError, MappedFileError
+from rocketstore.message import StoredMessage
+
+if TYPE_CHECKING:
+    from rocketstore.store import DefaultMessageStore
+
+#: Looks at a place that seems damaged, or at files that vanish, before it is taken for real: a
+#: record that is being written, or a file that is just being made, looks the same for a moment.
+PATIENCE = 4
+#: Every so many looks the directory is read again even when nothing seems to have changed.
+_LOOKS_BETWEEN_REFRESHES = 20
+#: Records remembered, so that the place is found where a log was cut and written anew.
+_REMEMBERED = 4096
+_WORD_NBYTES = 8
+
+TailEvent = Callable[[str], None]
+
+
+class _Seen(NamedTuple):
+    """What tells a delivered record from another one at the same place."""
+
+    offset: int
+    size: int
+    store_timestamp: int
+    body_crc: int
+    queue_offset: int
+
+
+class LogTail:
+    """Delivers every record behind a place once, in log order.
+
+    Parameters
+    ----------
+    store : DefaultMessageStore
+        In mode ``"r"`` it is refreshed when there seems to be something new; a store that is open
+        for writing is only looked at.
+    start : int, optional
+        Physical offset of the first record to deliver; the default is the log's end now.
+    on_corruption : {"fail", "skip", "stop"}
+        What happens at a damaged place, once it has been looked at several times.
+    on_event : callable, optional
+        Told in a sentence of records deleted before they were read, and of a log that was cut.
+    wait : callable
+        Sleeps for so many seconds; replaced by tests.
+
+    Attributes
+    ----------
+    position : int
+        Physical offset of the next record: where to go on another time.
+
+    Notes
+    -----
+    Threading: one thread at a time. A reader cannot know what is synced: records it delivered may
+    be undone by a power cut or by the writer's recovery. Then what follows is delivered from the
+    place of the cut on, and ``on_event`` says so.
+    """
+
+    def __init__(
+        self,
+        store: DefaultMessageStore,
+        *,
+        start: int | None = None,
+        on_corruption: str = "fail",
+        on_event: TailEvent | None = None,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        end = store.max_physical_offset
+        if start is not None and start > end:
+            raise ValueError(f"the log ends at offset {end}, in front of {start}")
+        self.position = end if start is None else start
+        self._store = store
+        self._on_corruption = on_corruption
+        self._on_event = on_event if on_event is not None else lambda text: None
+        self._wait = wait
+        self._history: deque[_Seen] = deque(maxlen=_REMEMBERED)
+        self._newest: StoredMessage | None = None
+        self._looks = 0
+        self._trouble = (-1, 0)
+        self._ended = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether damage ended it (``on_corruption="stop"``)."""
+        return self._ended
+
+    def follow(self, interval_s: float, timeout_s: float | None = None) -> Iterator[StoredMessage]:
+        """Iterate for ever, or until ``timeout_s`` seconds have passed without a new record."""
+        idle_since = time.monotonic()
+        while not self._ended:
+            for message in self.poll():
+                yield message
+                idle_since = time.monotonic()
+            rest = interval_s
+            if timeout_s is not None:
+                rest = min(rest, idle_since + timeout_s - time.monotonic())
+                if rest <= 0:
+                    return
+            if not self._ended:
+                self._wait(rest)
+
+    def poll(self) -> Iterator[StoredMessage]:
+        """Iterate over the records that are new by now; none when there is nothing new."""
+        try:
+            self._look_again()
+            skipping = self._on_corruption == "skip" and self._tried_enough()
+            yield from self._deliver("skip" if skipping else "fail")
+        except (CorruptionError, MappedFileError, FileNotFoundError) as error:
+            if not self._be_patient(error):
+                if self._on_corruption == "stop" and isinstance(error, CorruptMessageError):
+                    self._ended = True
+                    return
+                raise
+
+    def _deliver(self, on_corruption: str) -> Iterator[StoredMessage]:
+        for message in self._store.scan(start=self.position, on_corruption=on_corruption):
+            seen = _seen(message)
+            yield message
+            self.position = seen.offset + seen.size
+            self._history.append(seen)
+            self._newest = message
+
+    # --- looking ------------------------------------------------------------------------------
+
+    def _look_again(self) -> None:
+        """Refresh when there may be something new, and find the place again."""
+        if self._store.mode != "r":
+            return
+        self._looks += 1
+        if self._looks % _LOOKS_BETWEEN_REFRESHES and not self._seems_changed():
+            return
+        if not os.path.isdir(self._store.path):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._store.path))
+        self._store.refresh()
+        self._find_place()
+
+    def _seems_changed(self) -> bool:
+        """Whether bytes stand behind the end, the next file is there, or the newest record has
+        become another one. Costs no more than a few reads of memory."""
+        log = self._store.reader.log
+        end = log.max_offset
+        if self._trouble[0] == self.position or log.queue.last() is None:
+            return True
+        try:
+            window = log.window(end, end + _WORD_NBYTES)
+            if window is not None:
+                position = end - window.base_offset
+                if any(window.file.read(position, _WORD_NBYTES)):
+                    return True
+            at_start = window is None and end % log.segment_size == 0
+            following = end if at_start else log.roll_next_file(end)
+            if log.queue.find_mapped_file_by_offset(following) is None and os.path.exists(
+                log.queue.directory / formats.offset_to_file_name(following)
+            ):
+                return True
+            return self._newest is not None and _seen(self._newest) != self._history[-1]
+        except (OSError, ValueError):
+            return True  # the file was shortened, or what lies there is no record any more
+
+    def _find_place(self) -> None:
+        """Go on where records were deleted, or where the log was cut and written anew."""
+        first = max(self._store.min_physical_offset, 0)
+        end = self._store.max_physical_offset
+        if self.position < first:
+            self._on_event(
+                f"the log's offsets {self.position} to {first - 1} were deleted before they were "
+                "read"
+            )
+            self.position = first
+            return
+        place = self._last_common(first, end)
+        if place is not None and place != self.position:
+            self._on_event(
+                f"the log was cut at offset {place}, in front of records that were read already; "
+                "what follows was written since"
+            )
+            self.position = place
+
+    def _last_common(self, first: int, end: int) -> int | None:
+        """The end of the newest delivered record that is still there; ``None`` without one to
+        compare."""
+        oldest: int | None = None
+        while self._history:
+            seen = self._history[-1]
+            if seen.offset < first:
+                break
+            if seen.offset + seen.size <= end and self._still_there(seen):
+                return seen.offset + seen.size
+            oldest = seen.offset
+            self._history.pop()
+            self._newest = None
+        if oldest is None and self.position <= end:
+            return None
+        return min(end, self.position if oldest is None else oldest)
+
+    def _still_there(self, seen: _Seen) -> bool:
+        try:
+            message = self._store.look_message_by_offset(seen.offset)
+        except CorruptMessageError:
+            return False
+        return message is not None and _seen(message) == seen
+
+    # --- patience -----------------------------------------------------------------------------
+
+    def _tried_enough(self) -> bool:
+        place, times = self._trouble
+        return place == self.position and times >= PATIENCE
+
+    def _be_patient(self, error: Exception) -> bool:
+        """Count a failure at this place; whether to look again before it is believed."""
+        place, times = self._trouble
+        times = times + 1 if place == self.position else 1
+        self._trouble = (self.position, times)
+        if times <= PATIENCE:
+            return True
+        return self._on_corruption == "skip" and isinstance(error, CorruptMessageError)
+
+
+def _seen(message: StoredMessage) -> _Seen:
+    return _Seen(
+        message.physical_offset,
+        message.store_size,
+        message.store_timestamp,
+        message.body_crc,
+        message.queue_offset,
+    )
+
+
+def start_of_newest(
+    store: DefaultMessageStore, count: int, topics: Collection[str] | None = None
+) -> int:
+    """Physical offset from which on there are ``count`` dispatched messages, where there are.
+
+    ``topics`` counts only their messages. Without so many it is the log's start.
+    """
+    first = max(store.min_physical_offset, 0)
+    offsets: list[int] = []
+    for queue in store.reader.queues:
+        if topics is not None and queue.topic not in topics:
+            continue
+        end = queue.max_index
+        for index in range(max(queue.min_index, end - count), end):
+            unit = queue.unit(index)
+            if unit is not None and unit[0] >= first:
+                offsets.append(unit[0])
+    newest = heapq.nlargest(count, offsets)
+    return newest[-1] if len(newest) == count else first
