@@ -18,6 +18,7 @@ from rocketstore.config import (
     DEFAULT_INDEX_NUM,
     MessageStoreConfig,
 )
+from rocketstore.config_files import topic_attributes
 from rocketstore.consume_queue import queue_directories
 from rocketstore.dialect import DEFAULT_VERSION, Dialect
 from rocketstore.errors import ConfigError, MappedFileError, UnsafePathError
@@ -169,6 +170,7 @@ def examine(
         tolerant=tolerate_unreadable,
     )
     log_size = _log_file_size(listing, config, state)
+    notes = list(index.doubts)
     facts = StoreFacts(
         listing=listing,
         commit_log_file_size=log_size,
@@ -176,7 +178,7 @@ def examine(
             paths, config, state, tolerant=tolerate_unreadable
         ),
         batch_queue_file_size=_batch_queue_file_size(paths, config, tolerant=tolerate_unreadable),
-        queue_types=_queue_types(paths, config, tolerant=tolerate_unreadable),
+        queue_types=_queue_types(paths, config, notes, tolerant=tolerate_unreadable),
         index=index,
         dialect=Dialect((0, 0, 0)),
         dialect_reason="",
@@ -184,7 +186,7 @@ def examine(
         checkpoint_crc=signed_crc(content),
         state=state,
         aborted=_is_aborted(paths.abort),
-        notes=list(index.doubts),
+        notes=notes,
     )
     facts.dialect, facts.dialect_reason = choose_dialect(paths, config, facts)
     return facts
@@ -273,10 +275,20 @@ def _choose_size(option: str, given: int | None, sizes: Counter[int], unit: int,
     return fitting[0] if fitting else known
 
 
-def _queue_types(paths: StorePaths, config: MessageStoreConfig, *, tolerant: bool) -> QueueTypes:
+def _queue_types(
+    paths: StorePaths, config: MessageStoreConfig, notes: list[str], *, tolerant: bool
+) -> QueueTypes:
+    """What the broker's table says wins against what the caller says, and files against both."""
+    try:
+        table = topic_attributes(paths.root, notes)
+    except PermissionError as error:
+        if not tolerant:
+            raise
+        table = {}
+        notes.append(f"{error.filename} may not be read; topics are taken to have no attributes")
     declared = {
         topic: attributes[QUEUE_TYPE_ATTRIBUTE]
-        for topic, attributes in config.topic_attributes.items()
+        for topic, attributes in {**config.topic_attributes, **table}.items()
         if QUEUE_TYPE_ATTRIBUTE in attributes
     }
     batch = topics_with_files(paths.batch_consume_queue, paths.root, tolerant=tolerant)
