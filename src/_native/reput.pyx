@@ -5,12 +5,12 @@ from cpython.buffer cimport PyObject_CheckBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_NoMemory
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport malloc
 
 from rs_crc cimport rs_crc_import
 from rs_dispatch cimport (
-    rs_dispatch, rs_dispatch_init, rs_dispatcher, rs_queue, rs_queue_add, rs_queue_find,
-    rs_queue_hash, rs_queue_remove, rs_queue_table_free,
+    rs_dispatch, rs_dispatch_free, rs_dispatch_init, rs_dispatch_reserve_ext, rs_dispatcher,
+    rs_ext_queue, rs_queue, rs_queue_add, rs_queue_find, rs_queue_hash, rs_queue_remove,
 )
 from rs_formats cimport RS_CQ_UNIT_NBYTES, RS_MAX_PROPERTIES_NBYTES
 from rs_guard cimport rs_guard_import
@@ -63,17 +63,25 @@ cdef class Dispatcher:
 
     cdef rs_dispatcher* core
     cdef list views            # of handle: what the queue's unit pointers point into, or None
+    cdef list ext_views        # of handle: the same of its ext file
+    cdef bytes bit_map
     cdef object index_view
     cdef bint busy             # guarded by: the GIL
     cdef bint closed
 
-    def __cinit__(self, *, index_enable=True, index_tags=True, delay_ms=()):
+    def __cinit__(
+        self, *, index_enable=True, index_tags=True, delay_ms=(), multi_dispatch=0,
+        ext_file_nbytes=0,
+    ):
         cdef Py_ssize_t i, count
         self.core = <rs_dispatcher*>malloc(sizeof(rs_dispatcher))
         if self.core == NULL:
             PyErr_NoMemory()
         rs_dispatch_init(self.core)
         self.views = []
+        self.ext_views = []
+        self.core.multi_dispatch = <int32_t>bounded("multi_dispatch", multi_dispatch, 0, 15)
+        self.core.ext_file_nbytes = bounded("ext_file_nbytes", ext_file_nbytes, 0, LOG_MAX)
         self.core.index_enable = bool(index_enable)
         self.core.index_tags = bool(index_tags)
         # Keyed by the process's own secret, so that no topic names can be chosen to collide.
@@ -89,9 +97,7 @@ cdef class Dispatcher:
 
     def __dealloc__(self):
         if self.core != NULL:
-            rs_queue_table_free(&self.core.table)
-            free(self.core.delay_ms)
-            free(self.core)
+            rs_dispatch_free(self.core)
 
     # --- one thread inside ------------------------------------------------------------------
 
@@ -154,6 +160,10 @@ cdef class Dispatcher:
             if queue == NULL:
                 PyErr_NoMemory()
             self.views.append(None)
+            self.ext_views.append(None)
+            if rs_dispatch_reserve_ext(self.core) != 0:
+                rs_queue_remove(&self.core.table, queue)
+                PyErr_NoMemory()
         self.release_view(queue)
         self.views[queue.handle] = view
         if view is not None:
@@ -179,6 +189,7 @@ cdef class Dispatcher:
             queue = self.find(topic, queue_id, &key, &number)
             if queue != NULL:
                 self.release_view(queue)
+                self.release_ext(queue.handle)
                 rs_queue_remove(&self.core.table, queue)
         finally:
             self.busy = False
@@ -203,6 +214,66 @@ cdef class Dispatcher:
 
     def max_physical_offset(self, handle):
         return self.by_handle(handle).max_physical_offset
+
+    def set_shifted(self, handle):
+        self.enter()
+        try:
+            self.by_handle(handle).shifted = 1
+        finally:
+            self.busy = False
+
+    # --- ext files --------------------------------------------------------------------------
+
+    def set_ext(self, handle, buffer, file_offset, offset):
+        self.enter()
+        try:
+            self._set_ext(handle, buffer, file_offset, offset)
+        finally:
+            self.busy = False
+
+    cdef int _set_ext(
+        self, object handle, object buffer, object file_offset, object offset
+    ) except -1:
+        cdef rs_queue* queue = self.by_handle(handle)
+        cdef int64_t file_nbytes = self.core.ext_file_nbytes
+        if file_nbytes == 0:
+            raise ValueError("this dispatcher has no ext files")
+        cdef int64_t start = bounded("file_offset", file_offset, 0, OFFSET_MAX - file_nbytes)
+        view = bytes_view(buffer, True)
+        cdef int64_t nbytes = PyMemoryView_GET_BUFFER(view).len
+        cdef int64_t limit = nbytes if nbytes < file_nbytes else file_nbytes
+        cdef int64_t place = bounded("offset", offset, start, start + limit)
+        self.release_ext(queue.handle)
+        self.ext_views[queue.handle] = view
+        cdef rs_ext_queue* ext = self.core.ext + queue.handle
+        ext.write = start_of(view) + (place - start)
+        ext.limit = start_of(view) + limit
+        ext.offset = place
+        ext.file_end = start + file_nbytes
+        return 0
+
+    cdef int release_ext(self, int32_t handle) except -1:
+        view = self.ext_views[handle]
+        if view is not None:
+            self.core.ext[handle].write = self.core.ext[handle].limit = NULL
+            self.ext_views[handle] = None
+            view.release()
+        return 0
+
+    def ext_offset(self, handle):
+        cdef rs_queue* queue = self.by_handle(handle)
+        return -1 if self.core.ext == NULL else self.core.ext[queue.handle].offset
+
+    def set_bit_map(self, bytes bit_map):
+        self.enter()
+        try:
+            self.bit_map = bit_map
+            self.core.bit_map_nbytes = 0
+            if bit_map is not None:
+                self.core.bit_map = <const uint8_t*>PyBytes_AS_STRING(bit_map)
+                self.core.bit_map_nbytes = <int32_t>min(len(bit_map), INT32_LIMIT)
+        finally:
+            self.busy = False
 
     # --- index ------------------------------------------------------------------------------
 
@@ -278,6 +349,7 @@ cdef class Dispatcher:
             for handle in range(self.core.table.handle_count):
                 if self.core.table.of_handle[handle] != NULL:
                     self.release_view(self.core.table.of_handle[handle])
+                    self.release_ext(handle)
             self.core.index.base = NULL
             former, self.index_view = self.index_view, None
             if former is not None:

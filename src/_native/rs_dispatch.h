@@ -6,8 +6,10 @@
  * the place of nothing. */
 #ifndef RS_DISPATCH_H
 #define RS_DISPATCH_H
+#include "rs_ext_units.h"
 #include "rs_guard.h"
 #include "rs_index.h"
+#include "rs_multi_dispatch.h"
 #include "rs_queue_table.h"
 #include "rs_record.h"
 #include "rs_units.h"
@@ -32,6 +34,12 @@ typedef struct {
 typedef struct {
     rs_queue_table table;
     rs_index index; /* base NULL: no file */
+    rs_ext_queue *ext;       /* of handle; NULL without ext files */
+    int64_t ext_file_nbytes; /* 0: no ext files */
+    const uint8_t *bit_map;  /* for the next ext units */
+    int32_t bit_map_nbytes;
+    int32_t ext_room;        /* of `ext` */
+    int32_t multi_dispatch;  /* RS_MULTI_* */
     int64_t *delay_ms;
     int32_t delay_count;
     int32_t index_enable, index_tags;
@@ -154,7 +162,26 @@ static void rs_find_queues(rs_dispatcher *d)
 
 /* --- stage 3: append units -------------------------------------------------------------------- */
 
-/* One record's unit. Returns RS_OK (put, or repeated), RS_NEED_QUEUE or RS_QUEUE_GAP. */
+/* Put the record's ext unit, and its address in place of the tags code. RS_OK or RS_NEED_EXT. */
+static int rs_put_record_ext(rs_dispatcher *d, const rs_parsed_record *row, const rs_queue *queue,
+                             int64_t *tags_code)
+{
+    const int status = rs_put_ext(d->ext + queue->handle, d->ext_file_nbytes, row->tags_code,
+                                  row->store_timestamp, d->bit_map, d->bit_map_nbytes, tags_code);
+    return status == RS_EXT_NEEDS_FILE ? RS_NEED_EXT : RS_OK;
+}
+
+static inline void rs_append_unit(rs_queue *queue, const rs_parsed_record *row, int64_t tags_code)
+{
+    rs_store_unit(queue->write, row->physical_offset, row->total_size, tags_code);
+    queue->write += RS_CQ_UNIT_NBYTES;
+    queue->max_physical_offset = row->physical_offset + row->total_size;
+    RS_RELEASE_FENCE();
+    queue->next_index += 1;
+}
+
+/* One record's unit. Returns RS_OK (put, or repeated), RS_NEED_QUEUE, RS_QUEUE_GAP or
+ * RS_NEED_EXT. */
 static inline int rs_put_unit(rs_dispatcher *d, const rs_parsed_record *row, rs_queue *queue)
 {
     const int64_t end = row->physical_offset + row->total_size;
@@ -172,22 +199,72 @@ static inline int rs_put_unit(rs_dispatcher *d, const rs_parsed_record *row, rs_
     if (RS_UNLIKELY(queue->write == queue->limit)) {
         return RS_NEED_QUEUE;
     }
-    rs_store_unit(queue->write, row->physical_offset, row->total_size, row->tags_code);
-    queue->write += RS_CQ_UNIT_NBYTES;
-    queue->max_physical_offset = end;
-    RS_RELEASE_FENCE();
-    queue->next_index += 1;
+    int64_t tags_code = row->tags_code;
+    if (RS_UNLIKELY(d->ext != NULL)
+        && rs_put_record_ext(d, row, queue, &tags_code) == RS_NEED_EXT) {
+        return RS_NEED_EXT;
+    }
+    rs_append_unit(queue, row, tags_code);
     d->last_store_timestamp = row->store_timestamp;
     d->last_record_offset = row->physical_offset;
     return RS_OK;
 }
 
-static void rs_note_stall(rs_dispatcher *d, const rs_parsed_record *row)
+static void rs_note_stall(rs_dispatcher *d, int status, const rs_multi_place *place)
 {
-    d->stalled_queue_id = row->queue_id;
-    d->stalled_queue_offset = row->queue_offset;
-    memcpy(d->stalled_topic, d->log + row->position + row->topic_at, (size_t)row->topic_nbytes);
-    d->stalled_topic_nbytes = row->topic_nbytes;
+    d->stall = status;
+    d->stalled_queue_id = place->queue_id;
+    d->stalled_queue_offset = place->queue_offset;
+    memcpy(d->stalled_topic, place->name, (size_t)place->name_nbytes);
+    d->stalled_topic_nbytes = place->name_nbytes;
+}
+
+/* A record's unit in one of the queues it names. A light queue's number may run ahead of its units:
+ * PREPARED and ROLLBACK records take numbers, too. Returns as rs_put_unit. */
+static int rs_put_named_unit(rs_dispatcher *d, const rs_parsed_record *row,
+                             const rs_multi_place *place)
+{
+    rs_queue *queue = NULL;
+    if (d->table.places != NULL) {
+        const uint64_t hash =
+            rs_queue_hash(d->table.seed, place->name, place->name_nbytes, place->queue_id);
+        queue = rs_queue_find(&d->table, hash, place->name, place->name_nbytes, place->queue_id);
+    }
+    if (queue == NULL) {
+        return RS_NEED_QUEUE;
+    }
+    if (row->physical_offset + row->total_size <= queue->max_physical_offset
+        || place->queue_offset < queue->next_index) {
+        d->repeated_units += row->physical_offset != d->unit_done_offset;
+        return RS_OK;
+    }
+    if (place->queue_offset > queue->next_index && !queue->shifted) {
+        return RS_QUEUE_GAP;
+    }
+    if (queue->write == queue->limit) {
+        return RS_NEED_QUEUE;
+    }
+    rs_append_unit(queue, row, row->tags_code);
+    return RS_OK;
+}
+
+/* The units of all queues a record names; what stops it is noted. */
+static int rs_put_named_units(rs_dispatcher *d, const rs_parsed_record *row)
+{
+    rs_multi_walk walk;
+    rs_multi_place place;
+    if (!rs_multi_begin(&walk, d->log + row->position, row, d->multi_dispatch)) {
+        return RS_OK;
+    }
+    while (rs_multi_next(&walk, &place)) {
+        const int status = rs_put_named_unit(d, row, &place);
+        if (status != RS_OK) {
+            d->unit_done_offset = row->physical_offset;
+            rs_note_stall(d, status, &place);
+            return status;
+        }
+    }
+    return RS_OK;
 }
 
 /* Rows from..to; returns the first one whose unit could not be put (d->stall says why), or `to`. */
@@ -200,8 +277,17 @@ static int32_t rs_put_units(rs_dispatcher *d, int32_t from, int32_t to)
         }
         const int status = rs_put_unit(d, row, d->queues[i]);
         if (RS_UNLIKELY(status != RS_OK)) {
-            d->stall = status;
-            rs_note_stall(d, row);
+            const rs_multi_place place = {
+                .name = d->log + row->position + row->topic_at,
+                .name_nbytes = row->topic_nbytes,
+                .queue_id = row->queue_id,
+                .queue_offset = row->queue_offset,
+            };
+            rs_note_stall(d, status, &place);
+            return i;
+        }
+        if (RS_UNLIKELY(row->multi_dispatch_at != 0) && d->multi_dispatch != 0
+            && rs_put_named_units(d, row) != RS_OK) {
             return i;
         }
     }
@@ -351,7 +437,8 @@ static int rs_has_room(const rs_dispatcher *d)
            || (d->index.base != NULL && most <= (int64_t)d->index.entries - d->index.count);
 }
 
-/* All stages behind the parse. Returns RS_OK, RS_NEED_QUEUE, RS_QUEUE_GAP or RS_NEED_INDEX. */
+/* All stages behind the parse. Returns RS_OK, RS_NEED_QUEUE, RS_QUEUE_GAP, RS_NEED_EXT or
+ * RS_NEED_INDEX. */
 static int rs_dispatch_apply(void *argument)
 {
     rs_dispatcher *d = (rs_dispatcher *)argument;
@@ -410,6 +497,34 @@ static int rs_dispatch_read_header(void *argument)
         rs_index_load_header(&d->index);
     }
     return RS_OK;
+}
+
+/* Room for the ext files of all handles; -1 without memory. */
+RS_UNUSED static int rs_dispatch_reserve_ext(rs_dispatcher *d)
+{
+    const int32_t room = d->table.handle_room;
+    if (d->ext_file_nbytes == 0 || room <= d->ext_room) {
+        return 0;
+    }
+    rs_ext_queue *grown = (rs_ext_queue *)realloc(d->ext, (size_t)room * sizeof *grown);
+    if (grown == NULL) {
+        return -1;
+    }
+    memset(grown + d->ext_room, 0, (size_t)(room - d->ext_room) * sizeof *grown);
+    for (int32_t handle = d->ext_room; handle < room; handle++) {
+        grown[handle].offset = -1;
+    }
+    d->ext = grown;
+    d->ext_room = room;
+    return 0;
+}
+
+RS_UNUSED static void rs_dispatch_free(rs_dispatcher *d)
+{
+    rs_queue_table_free(&d->table);
+    free(d->delay_ms);
+    free(d->ext);
+    free(d);
 }
 
 /* Dispatch at most `left` records from d->position, which moves. Returns the status. */

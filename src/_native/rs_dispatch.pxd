@@ -1,5 +1,5 @@
 # Staged dispatch over a batch of records, and its table of queues.
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
 
 from rs_index cimport rs_index
 
@@ -9,6 +9,7 @@ cdef extern from "rs_queue_table.h" nogil:
         uint8_t *limit
         int64_t next_index
         int64_t max_physical_offset
+        uint16_t shifted
         int32_t handle
 
     ctypedef struct rs_queue_table:
@@ -23,12 +24,23 @@ cdef extern from "rs_queue_table.h" nogil:
     rs_queue *rs_queue_add(rs_queue_table *table, uint64_t hash, const uint8_t *topic, int32_t n,
                            int32_t queue_id)
     void rs_queue_remove(rs_queue_table *table, rs_queue *queue)
-    void rs_queue_table_free(rs_queue_table *table)
+
+cdef extern from "rs_ext_units.h" nogil:
+    ctypedef struct rs_ext_queue:
+        uint8_t *write
+        uint8_t *limit
+        int64_t offset
+        int64_t file_end
 
 cdef extern from "rs_dispatch.h" nogil:
     ctypedef struct rs_dispatcher:
         rs_queue_table table
         rs_index index
+        rs_ext_queue *ext
+        int64_t ext_file_nbytes
+        const uint8_t *bit_map
+        int32_t bit_map_nbytes
+        int32_t multi_dispatch
         int64_t *delay_ms
         int32_t delay_count
         int32_t index_enable
@@ -53,4 +65,6 @@ cdef extern from "rs_dispatch.h" nogil:
         int64_t segment_end
 
     void rs_dispatch_init(rs_dispatcher *dispatcher)
+    int rs_dispatch_reserve_ext(rs_dispatcher *dispatcher)
+    void rs_dispatch_free(rs_dispatcher *dispatcher)
     int rs_dispatch(rs_dispatcher *dispatcher, int64_t left)

@@ -184,6 +184,7 @@ static inline void rs_find_properties(const uint8_t *record, int32_t properties_
     values->tags_nbytes = values->keys_nbytes = 0;
     values->unique_key_nbytes = values->delay_nbytes = 0;
     values->multi_names_at = values->multi_offsets_at = 0;
+    values->multi_names_nbytes = values->multi_offsets_nbytes = 0;
     for (const uint8_t *block = name; block < end; block += RS_BLOCK_NBYTES) {
         uint64_t mask = rs_properties_mask(block, end, RS_PROPERTY_SEPARATOR);
         for (; mask != 0; mask &= mask - 1) {

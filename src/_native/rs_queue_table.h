@@ -22,7 +22,8 @@ typedef struct {
     int64_t next_index;   /* read by other threads: stored behind the unit's bytes */
     int64_t max_physical_offset;
     int32_t queue_id;
-    int32_t topic_nbytes;
+    uint16_t topic_nbytes;
+    uint16_t shifted;    /* a light queue whose units do not stand at their records' numbers */
     int32_t prefix_hash; /* of the topic and the separator, as index keys begin */
     int32_t handle;
 } rs_queue;
@@ -200,7 +201,7 @@ RS_UNUSED static rs_queue *rs_queue_add(rs_queue_table *table, uint64_t hash, co
     memcpy(table->texts + table->text_used, topic, (size_t)n);
     table->text_used += n;
     table->text_live += n;
-    queue->topic_nbytes = n;
+    queue->topic_nbytes = (uint16_t)n; /* at most RS_MAX_PROPERTIES_NBYTES */
     queue->queue_id = queue_id;
     queue->prefix_hash = rs_prefix_hash(topic, n);
     queue->max_physical_offset = -1;

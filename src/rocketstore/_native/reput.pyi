@@ -32,7 +32,8 @@ class Dispatcher:
         """Start of that record, -1 for none yet."""
     @property
     def stalled(self) -> tuple[bytes, int, int] | None:
-        """(topic, queue_id, queue_offset) behind NEED_QUEUE and QUEUE_GAP."""
+        """(topic, queue_id, queue_offset) behind NEED_QUEUE, QUEUE_GAP and NEED_EXT: the record's
+        own, or those of a queue that it names."""
     @property
     def dispatched_count(self) -> int:
         """Records done, without ghosts and unsafe topics."""
@@ -45,8 +46,16 @@ class Dispatcher:
     def repeated_units(self) -> int:
         """Queue offset below the queue's end, or record already in the queue."""
     def __init__(
-        self, *, index_enable: bool = True, index_tags: bool = True, delay_ms: Sequence[int] = ()
-    ) -> None: ...
+        self,
+        *,
+        index_enable: bool = True,
+        index_tags: bool = True,
+        delay_ms: Sequence[int] = (),
+        multi_dispatch: int = 0,
+        ext_file_nbytes: int = 0,
+    ) -> None:
+        """``multi_dispatch``: flags of ``status.MultiDispatch``; 0 puts units into the records' own
+        queues only. ``ext_file_nbytes``: length of ext files; 0 puts tags codes into the units."""
     def set_queue(
         self,
         topic: bytes,
@@ -70,6 +79,20 @@ class Dispatcher:
         """``ValueError`` for a handle that is unknown or removed."""
     def max_physical_offset(self, handle: int) -> int:
         """End (offset + size) of the last record in the queue, -1 for none."""
+    def set_shifted(self, handle: int) -> None:
+        """Let multi-dispatched records with too high a queue offset go to this queue's end from now
+        on, without a QUEUE_GAP."""
+    def set_ext(self, handle: int, buffer: Buffer, file_offset: int, offset: int) -> None:
+        """Set the ext file that takes the queue's next ext unit.
+
+        The file begins at ``file_offset`` of the queue's ext files, at position 0 of ``buffer``,
+        which may be shorter than the file; the next unit goes to ``offset``. The buffer set before
+        is released. ``ValueError``: unknown handle, no ext files, ``offset`` outside."""
+    def ext_offset(self, handle: int) -> int:
+        """Offset of the queue's next ext unit, -1 before ``set_ext``."""
+    def set_bit_map(self, bit_map: bytes | None) -> None:
+        """Bit map of all ext units put from now on; one too long for a unit puts plain tags
+        codes."""
     def set_index(
         self,
         buffer: Buffer | None,
@@ -97,11 +120,15 @@ class Dispatcher:
         NOT and COMMIT records become units, deduped as ConsumeQueue.putMessagePositionInfo does: a
         record ending at or below max_physical_offset, or a queue offset below the queue's end,
         counts as repeated. All but ROLLBACK records are indexed (UNIQ_KEY, KEYS items, with
-        index_tags topic#T#TAGS). GHOST and UNSAFE_TOPIC records are skipped and counted,
+        index_tags topic#T#TAGS). With ``multi_dispatch``, the queues that INNER_MULTI_DISPATCH names
+        (both lists of one length; up to the first offset that is no number; names that can be
+        folders; queue id 0 for %LMQ% names) get a unit with the plain tags code behind the record's
+        own. With ext files a record's own unit carries the address of its ext unit. GHOST and UNSAFE_TOPIC records are skipped and counted,
         NUL_PROPERTIES dispatched. No CRC is checked, but a ghost's body CRC.
 
         Statuses: OK (max_count reached), END (stop reached), BLANK, EMPTY, INCOMPLETE, damage,
-        NEED_QUEUE (no file, or a full one), NEED_INDEX, QUEUE_GAP. After a NEED_* the same call is
+        NEED_QUEUE (no file, or a full one), NEED_EXT (the same for ext units), NEED_INDEX,
+        QUEUE_GAP. After a NEED_* the same call is
         repeated once the file was set; nothing is put twice, also when a record's keys split over
         two index files. At a QUEUE_GAP the caller fills the gap first (fill_units, set_queue)."""
     def close(self) -> None:

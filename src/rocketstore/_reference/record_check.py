@@ -210,7 +210,8 @@ def _body_crc_matches(view: memoryview, row: Row) -> bool:
     return zlib.crc32(body) & _CRC_MASK == _integer(view, formats.RECORD_HEAD.at("body_crc"), 4)
 
 
-def _is_unsafe_topic(topic: bytes) -> bool:
+def is_unsafe_topic(topic: bytes) -> bool:
+    """Whether no folder can have this name, however short it is."""
     try:
         text = topic.decode()
     except UnicodeDecodeError:
@@ -246,7 +247,7 @@ def _check_content(view: memoryview, flags: int, row: Row) -> RecordStatus:
         _require(0 <= own_offset < row.physical_offset, RecordStatus.BAD_PHYSICAL_OFFSET)
         _require(_body_crc_matches(view, row), RecordStatus.BAD_PHYSICAL_OFFSET)
         return RecordStatus.GHOST
-    if _is_unsafe_topic(topic):
+    if is_unsafe_topic(topic):
         return RecordStatus.UNSAFE_TOPIC
     return RecordStatus.NUL_PROPERTIES if 0 in properties else RecordStatus.OK
 

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rocketstore import formats
-from rocketstore._reference import index_file, message
+from rocketstore._reference import index_file, message, multi_dispatch
 from rocketstore._reference.arguments import Buffer, readable, writable
 from rocketstore.status import KernelStatus, RecordFlags, RecordStatus
 
 _UNIT = formats.CONSUME_QUEUE_UNIT
+_EXT_UNIT = formats.CONSUME_QUEUE_EXT_UNIT
 _ROW = formats.PARSED_RECORD
 _ROW_NAMES = tuple(field.name for field in _ROW.fields)
 _BATCH_COUNT = 16
@@ -42,6 +43,8 @@ class _Queue:
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
+        self.shifted = False
+        self.ext = _Ext()
         self.view: memoryview | None = None
         self.first_index = 0
         self.next_index = 0
@@ -52,17 +55,61 @@ class _Queue:
             self.view.release()
             self.view = None
 
-    def put(self, record: _Record) -> bool:
-        """Append the record's unit; False when there is no file or it is full."""
+    @property
+    def position(self) -> int:
+        """Of the next unit in the file, -1 when there is no file or it is full."""
         position = (self.next_index - self.first_index) * _UNIT.nbytes
-        if self.view is None or position + _UNIT.nbytes > len(self.view):
-            return False
-        _UNIT.struct.pack_into(
-            self.view, position, record.physical_offset, record.total_size, record.tags_code
-        )
+        fits = self.view is not None and position + _UNIT.nbytes <= len(self.view)
+        return position if fits else -1
+
+    def put(self, record: _Record, tags_code: int) -> None:
+        """Append the record's unit. Requires: there is room."""
+        assert self.view is not None
+        unit = (record.physical_offset, record.total_size, tags_code)
+        _UNIT.struct.pack_into(self.view, self.position, *unit)
         self.max_physical_offset = record.end
         self.next_index += 1
-        return True
+
+
+class _Ext:
+    """Where the next ext unit of one queue goes."""
+
+    def __init__(self) -> None:
+        self.view: memoryview | None = None
+        self.file_offset = 0
+        self.offset = -1
+
+    def release(self) -> None:
+        if self.view is not None:
+            self.view.release()
+            self.view = None
+
+    def put(self, record: _Record, bit_map: bytes, file_nbytes: int) -> int | None:
+        """Append an ext unit; return its address, or the tags code when no file takes the unit;
+        ``None`` when a file is needed."""
+        nbytes = _EXT_UNIT.nbytes + len(bit_map)
+        spare = formats.EXT_END_NBYTES
+        if nbytes > min(formats.MAX_EXT_UNIT_NBYTES, file_nbytes - spare):
+            return int(record.tags_code)
+        if self.view is None:
+            return None
+        position = self.offset - self.file_offset
+        if nbytes > file_nbytes - position - spare:
+            if len(self.view) - position < spare and position < file_nbytes:
+                return None
+            if position < file_nbytes:
+                self.view[position : position + 2] = formats.EXT_END.to_bytes(2, signed=True)
+            self.release()
+            self.offset = self.file_offset + file_nbytes
+            return None
+        if nbytes + spare > len(self.view) - position:
+            return None
+        unit = (nbytes, record.tags_code, record.store_timestamp, len(bit_map))
+        _EXT_UNIT.struct.pack_into(self.view, position, *unit)
+        self.view[position + _EXT_UNIT.nbytes : position + nbytes] = bit_map
+        address = formats.EXT_ADDRESS_BASE + self.offset
+        self.offset += nbytes
+        return address
 
 
 class _Record:
@@ -85,6 +132,12 @@ class _Record:
         start = self.position + at
         return bytes(self._log[start : start + getattr(self, name + "_nbytes")])
 
+    @property
+    def properties(self) -> bytes:
+        """The properties as they are stored."""
+        end = self.position + self.total_size
+        return bytes(self._log[end - self.properties_nbytes : end])
+
 
 class Dispatcher:
     """See ``_native/reput.pyi``."""
@@ -106,7 +159,13 @@ class Dispatcher:
         index_enable: bool = True,
         index_tags: bool = True,
         delay_ms: Sequence[int] = (),
+        multi_dispatch: int = 0,
+        ext_file_nbytes: int = 0,
     ) -> None:
+        self._multi_dispatch = _bounded("multi_dispatch", multi_dispatch, 0, 15)
+        most = formats.MAX_COMMIT_LOG_FILE_NBYTES
+        self._ext_file_nbytes = _bounded("ext_file_nbytes", ext_file_nbytes, 0, most)
+        self._bit_map = b""
         self._index_enable = bool(index_enable)
         self._index_tags = bool(index_tags)
         self._delay_ms = tuple(_bounded("delay", delay, 0, _OFFSET_MAX) for delay in delay_ms)
@@ -159,6 +218,7 @@ class Dispatcher:
             queue = self._queues.pop(_queue_key(topic, queue_id), None)
             if queue is not None:
                 queue.release()
+                queue.ext.release()
                 self._handles[queue.handle] = None
 
     def handle(self, topic: bytes, queue_id: int) -> int:
@@ -177,6 +237,33 @@ class Dispatcher:
         if queue is None:
             raise ValueError(f"no queue has the handle {number}")
         return queue
+
+    def set_shifted(self, handle: int) -> None:
+        with _Owned(self):
+            self._by_handle(handle).shifted = True
+
+    # --- ext files ----------------------------------------------------------------------------
+
+    def set_ext(self, handle: int, buffer: Buffer, file_offset: int, offset: int) -> None:
+        with _Owned(self):
+            ext = self._by_handle(handle).ext
+            file_nbytes = self._ext_file_nbytes
+            if not file_nbytes:
+                raise ValueError("this dispatcher has no ext files")
+            start = _bounded("file_offset", file_offset, 0, _OFFSET_MAX - file_nbytes)
+            view = writable(buffer)
+            place = _bounded("offset", offset, start, start + min(len(view), file_nbytes))
+            ext.release()
+            ext.view, ext.file_offset, ext.offset = view[:file_nbytes], start, place
+
+    def ext_offset(self, handle: int) -> int:
+        return self._by_handle(handle).ext.offset
+
+    def set_bit_map(self, bit_map: bytes | None) -> None:
+        with _Owned(self):
+            if bit_map is not None and not isinstance(bit_map, bytes):
+                raise TypeError(f"expected bytes, {type(bit_map).__name__} found")
+            self._bit_map = bit_map or b""
 
     # --- index --------------------------------------------------------------------------------
 
@@ -280,6 +367,8 @@ class Dispatcher:
         else:
             if record.transaction_type in _QUEUED_TYPES:
                 status = self._put_unit(record)
+                if status == KernelStatus.OK:
+                    status = self._put_named_units(record)
                 if status != KernelStatus.OK:
                     return status
             if self._index_enable and not self._put_keys(record):
@@ -305,12 +394,50 @@ class Dispatcher:
         status = KernelStatus.NEED_QUEUE
         if queue is not None and record.queue_offset > queue.next_index:
             status = KernelStatus.QUEUE_GAP
-        elif queue is not None and queue.put(record):
-            self.last_store_timestamp = record.store_timestamp
-            self.last_record_offset = record.physical_offset
-            return KernelStatus.OK
+        elif queue is not None and queue.position >= 0:
+            tags_code = record.tags_code
+            if self._ext_file_nbytes:
+                tags_code = queue.ext.put(record, self._bit_map, self._ext_file_nbytes)
+            if tags_code is not None:
+                queue.put(record, tags_code)
+                self.last_store_timestamp = record.store_timestamp
+                self.last_record_offset = record.physical_offset
+                return KernelStatus.OK
+            status = KernelStatus.NEED_EXT
         self.stalled = (topic, record.queue_id, record.queue_offset)
         return status
+
+    def _put_named_units(self, record: _Record) -> int:
+        """Put the units of the queues that INNER_MULTI_DISPATCH names."""
+        places = multi_dispatch.places(
+            record.properties, record.text("topic"), record.queue_id, self._multi_dispatch
+        )
+        for name, queue_id, queue_offset in places:
+            status = self._put_named_unit(record, name, queue_id, queue_offset)
+            if status != KernelStatus.OK:
+                self._unit_done_offset = record.physical_offset
+                self.stalled = (name, queue_id, queue_offset)
+                return status
+        return KernelStatus.OK
+
+    def _put_named_unit(
+        self, record: _Record, name: bytes, queue_id: int, queue_offset: int
+    ) -> int:
+        queue = self._queues.get((name, queue_id))
+        if queue is None:
+            return KernelStatus.NEED_QUEUE
+        if record.end <= queue.max_physical_offset or queue_offset < queue.next_index:
+            if record.physical_offset != self._unit_done_offset:
+                self.repeated_units += 1
+            return KernelStatus.OK
+        # A light queue's number may run ahead of its units: PREPARED and ROLLBACK records take
+        # numbers, too.
+        if queue_offset > queue.next_index and not queue.shifted:
+            return KernelStatus.QUEUE_GAP
+        if queue.position < 0:
+            return KernelStatus.NEED_QUEUE
+        queue.put(record, record.tags_code)
+        return KernelStatus.OK
 
     def _put_keys(self, record: _Record) -> bool:
         """Put the keys that are missing; False when the index file has no room for the next."""
@@ -350,6 +477,7 @@ class Dispatcher:
             self._closed = True
             for queue in self._queues.values():
                 queue.release()
+                queue.ext.release()
             if self._index is not None:
                 self._index.release()
                 self._index = None
