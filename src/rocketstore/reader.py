@@ -13,8 +13,10 @@ from rocketstore.mapped_file_queue import MappedFileQueue, check_place
 from rocketstore.queue_table import QueueTable
 from rocketstore.recovery import Progress, recover_log
 from rocketstore.recovery_report import RecoveryReport
+from rocketstore.rocksdb_queues import BoundlessQueueTable
 from rocketstore.status import RecordStatus
 from rocketstore.store_files import StorePaths, examine
+from rocketstore.store_kinds import rocksdb_queues
 
 _COMPLETE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
 
@@ -32,6 +34,9 @@ class ReadOnlyParts:
     clock : callable
         Epoch ms.
     progress : callable or None
+    as_files : bool
+        With ``"none"``: take files for all there is, also where the queues are in RocksDB.
+        Otherwise such queues are made from the log whatever ``derive`` says: they are not empty.
     """
 
     def __init__(
@@ -40,6 +45,7 @@ class ReadOnlyParts:
         config: MessageStoreConfig,
         *,
         derive: str,
+        as_files: bool = False,
         clock: Callable[[], int],
         progress: Progress | None,
     ) -> None:
@@ -50,13 +56,16 @@ class ReadOnlyParts:
         self._clock = clock
         self.facts = examine(paths, config, tolerate_unreadable=True)
         self.dialect = self.facts.dialect
+        self.rocksdb = rocksdb_queues(paths.root)
         self.log = self._load_log()
         self.queues = self._load_queues(load=derive != "full")
         self.index = self._load_index(load=derive != "full")
-        dispatched = self._dispatched_offset()
-        self.report = self._recover(dispatched if derive != "full" else self._minimum)
-        if derive != "none":
-            self._derive(dispatched if derive != "full" else self._minimum, derive)
+        # Files may lack queues that only RocksDB has, so nothing is known of how far they go.
+        whole = derive == "full" or (self.rocksdb is not None and not as_files)
+        dispatched = self._minimum if whole else self._dispatched_offset()
+        self.report = self._recover(dispatched)
+        if derive != "none" or whole:
+            self._derive(dispatched, derive)
         self.report.warn(paths.root)
         self.behind_nbytes = 0 if self.dispatcher else max(0, self.log.max_offset - dispatched)
         for queue in self.queues:
@@ -94,7 +103,9 @@ class ReadOnlyParts:
         return CommitLog(queue, 0, record_flags(self.config))
 
     def _load_queues(self, *, load: bool) -> QueueTable:
-        queues = QueueTable(
+        only_rocksdb = self.rocksdb is not None and not self.rocksdb.beside_files
+        kind = BoundlessQueueTable if only_rocksdb else QueueTable
+        queues = kind(
             self.paths.consume_queue,
             self.facts.consume_queue_file_size,
             self.paths.root,
@@ -151,6 +162,11 @@ class ReadOnlyParts:
         report.clean = not self.facts.aborted
         report.notes += [*self.facts.notes, *self._odd_segments]
         report.notes += self.facts.queue_types.contradictions
+        if self.rocksdb is not None:
+            report.notes.append(
+                f"{self.rocksdb.directory} holds consume queues in RocksDB, which are not read; "
+                "they are made from the log"
+            )
         report.skipped += [
             str(path)
             for path in (
@@ -159,6 +175,7 @@ class ReadOnlyParts:
                 *self.index.skipped,
                 *self.index.unusable,
             )
+            if self.rocksdb is None or path.parent != self.rocksdb.directory
         ]
         return report
 
@@ -169,13 +186,14 @@ class ReadOnlyParts:
         for queue in self.queues:
             if queue.recovered_end > end:
                 queue.recover(end, whole=True)
-        wants_index = self.config.message_index_enable and (
+        may_index = self.config.message_index_enable and derive != "none"
+        wants_index = may_index and (
             derive == "full"
             or bool(self.index.files)
             or len(self.queues) == 0
             or self._has_no_keys_yet()
         )
-        if not wants_index and self.config.message_index_enable and end > self._minimum:
+        if may_index and not wants_index and end > self._minimum:
             self.report.notes.append(
                 'there is no index file; keys are found after opening with derive="full"'
             )

@@ -272,7 +272,9 @@ def verify_files(
     paths = StorePaths.of(root, config)
     if not paths.commit_log.is_dir() and not paths.state.is_file():
         raise FileNotFoundError(f"{root} is no store: it has no folder {paths.commit_log.name}")
-    files = ReadOnlyParts(paths, config, derive="none", clock=_no_clock, progress=progress)
+    files = ReadOnlyParts(
+        paths, config, derive="none", as_files=True, clock=_no_clock, progress=progress
+    )
     try:
         dispatched = files.log.max_offset - files.behind_nbytes
         report = verify_parts(

@@ -24,6 +24,7 @@ from rocketstore.log_cut import cut_tail, drop_cached_pages, sync_log
 from rocketstore.mapped_file_queue import DirectoryListing, MappedFileQueue
 from rocketstore.queue_table import QueueTable, refuse_contradictions
 from rocketstore.recovery import LogRecovery, Progress, recover_log
+from rocketstore.rocksdb_queues import refuse_rocksdb_queues
 from rocketstore.services.allocate import AllocateService
 from rocketstore.services.flush import (
     FlushConsumeQueueService,
@@ -88,6 +89,7 @@ class StoreWriter:
         put_clock: Callable[[], int] | None,
         listener: ArrivingListener | None,
     ) -> None:
+        refuse_rocksdb_queues(self.paths)
         facts = examine(self.paths, config)
         refuse_contradictions(facts.queue_types)
         self.facts = facts

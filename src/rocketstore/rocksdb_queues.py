@@ -1,0 +1,66 @@
+"""Stores whose consume queues are in RocksDB: refused for writing, made from the log for reading.
+
+RocksDB's own files are never read. Every unit that they hold is in the log too, so mode ``"r"``
+makes the queues anew in memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue
+from rocketstore.errors import MappedFileError
+from rocketstore.queue_table import QueueTable
+from rocketstore.store_files import StorePaths
+from rocketstore.store_kinds import rocksdb_queues
+
+#: So much of two neighbouring memory files is read as one piece at a time.
+_JOINED_NBYTES = (1 << 20) - (1 << 20) % UNIT_NBYTES
+
+
+def refuse_rocksdb_queues(paths: StorePaths) -> None:
+    """Raise ``MappedFileError`` when queues are in RocksDB: units written to files only would be
+    missing there."""
+    found = rocksdb_queues(paths.root)
+    if found is not None:
+        raise MappedFileError(
+            f"{found.directory} is a RocksDB database: this store keeps its consume queues in "
+            'RocksDB, which rocketstore does not write; open it with mode "r", which makes the '
+            "queues from the log in memory"
+        )
+
+
+class BoundlessConsumeQueue(ConsumeQueue):
+    """A queue without file ends: where a file of units ends is nothing a reader notices."""
+
+    def units_from(self, index: int) -> tuple[Any, int, int] | None:
+        """Return (buffer, position, stop) of units from ``index`` on; near the end of a file, the
+        beginning of the next one is in the same buffer."""
+        found = super().units_from(index)
+        self.recent = None  # readers that keep to one file would end there
+        if found is None:
+            return None
+        buffer, position, stop = found
+        if stop - position >= _JOINED_NBYTES or stop < self.queue.file_size:
+            return found
+        following = super().units_from(index + (stop - position) // UNIT_NBYTES)
+        self.recent = None
+        if following is None:
+            return found
+        second, start, end = following
+        joined = bytes(memoryview(buffer)[position:stop])
+        joined += bytes(memoryview(second)[start : min(end, start + _JOINED_NBYTES)])
+        return joined, 0, len(joined)
+
+
+class BoundlessQueueTable(QueueTable):
+    """The queues of a store whose files hold none."""
+
+    def load(self) -> None:
+        """Nothing is there to load."""
+
+    def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
+        queue = super()._new(topic, queue_id)
+        if type(queue) is not ConsumeQueue:
+            return queue
+        return BoundlessConsumeQueue(topic, queue_id, queue.queue, in_memory=True)
