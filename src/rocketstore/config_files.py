@@ -149,12 +149,16 @@ def write_config_file(path: Path, root: Path, document: dict[str, Any]) -> None:
     Raises
     ------
     StoreFullError
-        When the disk has no room; both files are as they were.
+        When the disk has no room; the file is as it was.
+    ValueError
+        When it could not be read again: more than ``json_dialect.MAX_NBYTES``.
     UnsafePathError, MappedFileError
         When the folder is a link out of ``root``, or the file is no regular one.
     """
     make_directories(path.parent, root)
     text = json_dialect.dumps(document).encode("ascii")
+    if len(text) > json_dialect.MAX_NBYTES:
+        raise ValueError(f"{path} would have {len(text)} bytes")
     try:
         content = _read(path, root)
         if content is not None:

@@ -1,0 +1,96 @@
+"""Bloom filters of ConsumeQueueExt: which bits stand for a consumer group's filter on a topic."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+_MASK = 2**64 - 1
+_C1 = 0x87C37B91114253D5
+_C2 = 0x4CF5AD432745937F
+
+
+@dataclass(frozen=True, slots=True)
+class BloomFilter:
+    """Size of a filter.
+
+    Attributes
+    ----------
+    k : int
+        Bits of one consumer.
+    m : int
+        Bits of the whole filter, a multiple of 8.
+
+    Notes
+    -----
+    Source: RocketMQ ``filter/util/BloomFilter.java``.
+    """
+
+    k: int
+    m: int
+
+    @classmethod
+    def create(cls, max_error_rate: int = 20, expected_consumers: int = 32) -> BloomFilter:
+        """Size it for so many consumers and such a rate (percent) of false matches.
+
+        Raises ``ValueError`` for a rate outside 1 .. 99 or fewer consumers than one.
+        """
+        if not 1 <= max_error_rate < 100 or expected_consumers < 1:
+            raise ValueError("max_error_rate must be 1 to 99 and expected_consumers positive")
+        rate = max_error_rate / 100
+        k = math.ceil(math.log(rate, 0.5))
+        bits = math.ceil(expected_consumers * math.log2(1 / rate) * math.log2(math.e))
+        return cls(k, -(-bits // 8) * 8)
+
+    def bit_positions(self, group: str, topic: str) -> list[int]:
+        """Return the ``k`` positions that stand for the group's filter on the topic."""
+        low = murmur3_128_low(f"{group}#{topic}".encode("utf-8", "replace"))
+        first, second = _int32(low), _int32(low >> 32)
+        positions = []
+        for i in range(1, self.k + 1):
+            combined = _int32(first + i * second)
+            positions.append((~combined if combined < 0 else combined) % self.m)
+        return positions
+
+
+def _int32(value: int) -> int:
+    value &= 0xFFFFFFFF
+    return value - (1 << 32) if value >> 31 else value
+
+
+def _rotate(value: int, count: int) -> int:
+    return (value << count | value >> (64 - count)) & _MASK
+
+
+def _mix_first(block: int) -> int:
+    return _rotate(block * _C1 & _MASK, 31) * _C2 & _MASK
+
+
+def _mix_second(block: int) -> int:
+    return _rotate(block * _C2 & _MASK, 33) * _C1 & _MASK
+
+
+def _finish(value: int) -> int:
+    value ^= value >> 33
+    value = value * 0xFF51AFD7ED558CCD & _MASK
+    value ^= value >> 33
+    value = value * 0xC4CEB9FE1A85EC53 & _MASK
+    return value ^ value >> 33
+
+
+def murmur3_128_low(data: bytes) -> int:
+    """The first 64 bits (unsigned) of MurmurHash3 x64 128 with seed 0, a public-domain hash."""
+    first = second = 0
+    whole = len(data) - len(data) % 16
+    for at in range(0, whole, 16):
+        first ^= _mix_first(int.from_bytes(data[at : at + 8], "little"))
+        first = ((_rotate(first, 27) + second) * 5 + 0x52DCE729) & _MASK
+        second ^= _mix_second(int.from_bytes(data[at + 8 : at + 16], "little"))
+        second = ((_rotate(second, 31) + first) * 5 + 0x38495AB5) & _MASK
+    second ^= _mix_second(int.from_bytes(data[whole + 8 :], "little"))
+    first ^= _mix_first(int.from_bytes(data[whole : whole + 8], "little"))
+    first ^= len(data)
+    second ^= len(data)
+    first = (first + second) & _MASK
+    second = (second + first) & _MASK
+    return (_finish(first) + _finish(second)) & _MASK
