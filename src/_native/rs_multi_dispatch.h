@@ -144,4 +144,25 @@ RS_UNUSED static int rs_multi_next(rs_multi_walk *walk, rs_multi_place *place)
     return 0;
 }
 
+/* Whether a record that was checked names this queue among those it goes into besides its own. */
+RS_UNUSED static int rs_multi_names(const uint8_t *record, const rs_parsed_record *row,
+                                    const uint8_t *topic, int32_t n, int64_t queue_id)
+{
+    rs_property_values values;
+    if (queue_id != (rs_is_light(topic, n) ? 0 : row->queue_id)) {
+        return 0;
+    }
+    rs_find_properties(record, row->properties_at, row->properties_nbytes, &values);
+    const uint8_t *name = record + values.multi_names_at;
+    const uint8_t *end = name + values.multi_names_nbytes;
+    while (name < end) {
+        const uint8_t *name_end = rs_item_end(name, end);
+        if (name_end - name == n && memcmp(name, topic, (size_t)n) == 0) {
+            return 1;
+        }
+        name = name_end + 1;
+    }
+    return 0;
+}
+
 #endif

@@ -7,6 +7,7 @@ from libc.string cimport memcmp
 from rs_arguments cimport rs_get_i64
 from rs_bytes cimport RS_PREFETCH_READ, RS_RELEASE_FENCE
 from rs_formats cimport RS_CQ_UNIT_NBYTES, rs_parsed_record, rs_selected_message
+from rs_multi_dispatch cimport rs_multi_names
 from rs_record cimport rs_check, rs_is_transient
 from rs_status cimport (
     RS_BAD_UNIT, RS_BLANK, RS_END, RS_GET_MESSAGE_WAS_REMOVING, RS_GET_NO_MATCHED_MESSAGE,
@@ -97,6 +98,20 @@ cdef inline int64_t rs_end_of_log_file(
     return physical_offset + left
 
 
+cdef inline bint rs_belongs(
+    const rs_selection* work, const uint8_t* p, const rs_parsed_record* record
+) noexcept nogil:
+    """Whether the record is this message of this queue, or names the queue besides its own."""
+    if (
+        record.topic_nbytes == work.topic_nbytes
+        and record.queue_id == work.queue_id
+        and record.queue_offset == work.queue_offset
+        and memcmp(p + record.topic_at, work.topic, <size_t>work.topic_nbytes) == 0
+    ):
+        return True
+    return rs_multi_names(p, record, work.topic, <int32_t>work.topic_nbytes, work.queue_id)
+
+
 cdef inline int rs_select_record(rs_selection* work, const rs_unit* unit) noexcept nogil:
     """Check the record strictly and against its unit, and add the row."""
     cdef rs_parsed_record record
@@ -113,11 +128,8 @@ cdef inline int rs_select_record(rs_selection* work, const rs_unit* unit) noexce
     if record.total_size != unit.size:
         return RS_MISMATCH
     if work.topic_nbytes > 0 and (
-        record.topic_nbytes != work.topic_nbytes
-        or memcmp(work.log + position + record.topic_at, work.topic, <size_t>work.topic_nbytes) != 0
-        or record.queue_id != work.queue_id
-        or record.queue_offset != work.queue_offset
-        or rs_is_transient(record.sys_flag)
+        rs_is_transient(record.sys_flag)
+        or not rs_belongs(work, work.log + position, &record)
     ):
         return RS_MISMATCH
     rs_store_selected(

@@ -95,9 +95,9 @@ def select_messages(
     8. The record is checked strictly (``flags``): OK, NUL_PROPERTIES and UNSAFE_TOPIC pass; a
        blank is a MISMATCH, a record that does not end before ``log_stop`` INCOMPLETE, else the
        record's status. Then its size, topic, queue id and queue offset must be the unit's, and
-       its transaction type NOT or COMMIT (the others are in no queue), else MISMATCH. With an
-       empty ``topic`` only the size is compared (light queues hold units of other topics'
-       records).
+       its transaction type NOT or COMMIT (the others are in no queue), else MISMATCH. Or the
+       record names this queue in INNER_MULTI_DISPATCH (queue id 0 for %LMQ% names, else the
+       record's own), at whatever number. With an empty ``topic`` only the size is compared.
     9. It becomes a row of ``formats.SELECTED_MESSAGE`` in ``out``.
 
     Returns (position behind the last unit consumed, rows, bytes selected by this call, status,

@@ -120,16 +120,16 @@ class Dispatcher:
         NOT and COMMIT records become units, deduped as ConsumeQueue.putMessagePositionInfo does: a
         record ending at or below max_physical_offset, or a queue offset below the queue's end,
         counts as repeated. All but ROLLBACK records are indexed (UNIQ_KEY, KEYS items, with
-        index_tags topic#T#TAGS). With ``multi_dispatch``, the queues that INNER_MULTI_DISPATCH names
-        (both lists of one length; up to the first offset that is no number; names that can be
-        folders; queue id 0 for %LMQ% names) get a unit with the plain tags code behind the record's
-        own. With ext files a record's own unit carries the address of its ext unit. GHOST and UNSAFE_TOPIC records are skipped and counted,
-        NUL_PROPERTIES dispatched. No CRC is checked, but a ghost's body CRC.
+        index_tags topic#T#TAGS). With ``multi_dispatch``, the queues that INNER_MULTI_DISPATCH
+        names (both lists of one length; up to the first offset that is no number; names that can
+        be folders; queue id 0 for %LMQ% names) get a unit with the plain tags code behind the
+        record's own. With ext files a record's own unit carries the address of its ext unit.
+        GHOST and UNSAFE_TOPIC records are skipped and counted, NUL_PROPERTIES dispatched. No CRC is
+        checked, but a ghost's body CRC.
 
         Statuses: OK (max_count reached), END (stop reached), BLANK, EMPTY, INCOMPLETE, damage,
         NEED_QUEUE (no file, or a full one), NEED_EXT (the same for ext units), NEED_INDEX,
-        QUEUE_GAP. After a NEED_* the same call is
-        repeated once the file was set; nothing is put twice, also when a record's keys split over
-        two index files. At a QUEUE_GAP the caller fills the gap first (fill_units, set_queue)."""
+        QUEUE_GAP. After a NEED_* the same call is repeated once the file was set; nothing is put
+        twice, also when a record's keys split over two index files. At a QUEUE_GAP the caller fills the gap first (fill_units, set_queue)."""
     def close(self) -> None:
         """Release all buffers; idempotent. ``next_index`` and the properties still answer."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rocketstore import formats
-from rocketstore._reference import message
+from rocketstore._reference import message, multi_dispatch
 from rocketstore._reference.arguments import (
     INT64_MAX,
     Buffer,
@@ -197,13 +197,18 @@ class _Log(NamedTuple):
             return False
         if not self.topic:
             return True
+        if record["sys_flag"] & formats.SYS_FLAG_TRANSACTION_MASK in _UNQUEUED_TYPES:
+            return False
         topic_at = position + record["topic_at"]
-        return (
+        if (
             self.view[topic_at : topic_at + record["topic_nbytes"]] == self.topic
             and record["queue_id"] == self.queue_id
             and record["queue_offset"] == queue_offset
-            and record["sys_flag"] & formats.SYS_FLAG_TRANSACTION_MASK not in _UNQUEUED_TYPES
-        )
+        ):
+            return True
+        properties_at = position + record["properties_at"]
+        properties = bytes(self.view[properties_at : position + size])
+        return multi_dispatch.names(properties, self.topic, self.queue_id, record["queue_id"])
 
 
 def select_messages(

@@ -66,6 +66,16 @@ def places(
             yield name, 0 if light else queue_id, offset
 
 
+def names(properties: bytes, topic: bytes, queue_id: int, own_queue_id: int) -> bool:
+    """Whether a record names this queue among those it goes into besides its own."""
+    if queue_id != (0 if is_light(topic) else own_queue_id):
+        return False
+    for name, start, stop in reversed(record_check.pairs(properties)):
+        if name == _NAMES:
+            return topic in properties[start:stop].split(_SEPARATOR)
+    return False
+
+
 def is_folder_name(name: bytes) -> bool:
     """Whether a folder can have this name."""
     if not 0 < len(name) <= formats.MAX_FOLDER_NAME_NBYTES:
