@@ -11,6 +11,7 @@ import pytest
 
 import rocketstore
 from rocketstore import GetMessageStatus, PutMessageStatus, StoreClosedError
+from rocketstore.testing import check_invariants
 
 OPTIONS: dict[str, Any] = {
     "mapped_file_size_commit_log": 64 * 1024,
@@ -83,6 +84,7 @@ def test_putters_and_readers_agree(flush_disk_type: str, tmp_path: Path) -> None
             reader.join(60)
             assert not reader.is_alive(), "a reader hangs"
         assert not failures, failures[0]
+        check_invariants(store.path, clock_steps=True, reopen=False).require()
         verified = store.verify()
         assert verified.ok, verified.findings[:5]
     offsets = sorted(offset for rows in acknowledged for offset, _ in rows)

@@ -23,6 +23,7 @@ from own_process import run_python
 from rocketstore import durable_file, kernels
 from rocketstore.errors import ServiceFailedError, StoreFullError
 from rocketstore.mapped_file import MappedFile
+from rocketstore.testing import check_invariants
 
 OPTIONS: dict[str, Any] = {
     "mapped_file_size_commit_log": 16 * 1024,
@@ -64,6 +65,7 @@ def check_all(store: rocketstore.DefaultMessageStore, count: int) -> None:
         assert len(list(store.find(topic="T", key=f"k{number}"))) == 1
     verified = store.verify()
     assert verified.ok, verified.findings[:5]
+    check_invariants(store.path, clock_steps=True, reopen=False).require()
 
 
 @contextmanager

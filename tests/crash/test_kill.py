@@ -14,6 +14,8 @@ from typing import NamedTuple
 import pytest
 
 import rocketstore
+from rocketstore import testing
+from rocketstore.testing import check_invariants
 
 WRITER = Path(__file__).with_name("writer.py")
 #: Kills in all; half of them synchronous, half asynchronous.
@@ -49,6 +51,13 @@ class Acknowledged:
                 continue
             offset, topic, queue_id, queue_offset, body, key = line.decode().split("\t")
             self.rows.append((int(offset), topic, int(queue_id), int(queue_offset), body, key))
+
+    def promises(self) -> list[testing.Acknowledged]:
+        """The same for ``check_invariants``."""
+        return [
+            testing.Acknowledged(offset, topic, queue_id, queue_offset, body.encode(), (key,))
+            for offset, topic, queue_id, queue_offset, body, key in self.rows
+        ]
 
 
 def run_and_kill(root: Path, flush_disk_type: str, seed: int, moment: KillMoment) -> bytes:
@@ -103,6 +112,9 @@ def check_store(root: Path, acknowledged: Acknowledged) -> None:
         check_order(store)
         verified = store.verify()
         assert verified.ok, verified.findings[:5]
+    check_invariants(
+        root, acknowledged=acknowledged.promises(), clock_steps=True, reopen=False
+    ).require()
 
 
 def check_order(store: rocketstore.DefaultMessageStore) -> None:
@@ -130,3 +142,4 @@ def test_killed_writer_loses_nothing_acknowledged(
         if root.exists():  # else the very first writer was killed before it made anything
             check_store(root, acknowledged)
     assert acknowledged.rows
+    check_invariants(root, clock_steps=True).require()

@@ -15,6 +15,7 @@ import rocketstore
 from crash.power_cut import Disk
 from rocketstore import Message, MessageBatch, StoredMessage, TagFilter
 from rocketstore.store_checkpoint import StoreCheckpoint
+from rocketstore.testing import check_invariants
 
 OPTIONS: dict[str, Any] = {
     "mapped_file_size_commit_log": 12 * 1024,
@@ -246,6 +247,8 @@ def check_image(image: Image, history: History) -> History:
         check_keys(store, kept)
         verified = store.verify()
         assert verified.ok, verified.findings[:5]
+    # That opening again changes nothing is checked where images are fewer.
+    check_invariants(image.root, acknowledged=kept.records, reopen=False).require()
     return kept
 
 
