@@ -119,10 +119,11 @@ class DispatchRecovery:
 
     def _drop_queues_without_head(self) -> None:
         """A queue whose first files are gone begins anew; light queues are not made from the
-        log."""
+        log, nor can be one whose messages have all expired: its end is known by its files alone."""
         for queue in self._queues:
             is_light = queue.topic.startswith(formats.TOPIC_LMQ_PREFIX)
-            if queue.queue.min_offset > 0 and not is_light:
+            is_expired = queue.recovered_end <= self._minimum
+            if queue.queue.min_offset > 0 and not is_light and not is_expired:
                 _forget_units(queue)
 
     # --- index --------------------------------------------------------------------------------

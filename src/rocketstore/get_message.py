@@ -166,16 +166,28 @@ class Selection:
         return position
 
     def _pass_over(self, units: Any, position: int, stop: int) -> int:
-        """Pass over a filler, or all units whose records lie in a segment that is gone."""
-        self._reason = GetMessageStatus.MESSAGE_WAS_REMOVING
-        physical_offset, size, _ = _UNIT.unpack_from(units, position)
+        """Pass over a filler, or all units whose records lie in a segment that is gone.
+
+        What has another tag is passed over for that, before its record is looked for.
+        """
+        physical_offset, size, tags_code = _UNIT.unpack_from(units, position)
         position += UNIT_NBYTES
+        if not self._may_match(tags_code):
+            self._reason = GetMessageStatus.NO_MATCHED_MESSAGE
+            return position
+        self._reason = GetMessageStatus.MESSAGE_WAS_REMOVING
         if size == formats.FILLER_UNIT_SIZE or physical_offset < 0:
             return position
         next_file = self._log.roll_next_file(physical_offset)
         while position < stop and _UNIT.unpack_from(units, position)[0] < next_file:
             position += UNIT_NBYTES
         return position
+
+    def _may_match(self, tags_code: int) -> bool:
+        codes = self._codes
+        if codes is None or tags_code <= formats.MAX_EXT_ADDRESS:
+            return True
+        return tags_code in memoryview(codes).cast("B").cast("q")
 
     def _next_known_damage(self, units: Any, position: int, stop: int) -> int:
         """Position of the next unit that names a damaged place, ``stop`` without one.

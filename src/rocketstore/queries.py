@@ -162,11 +162,12 @@ class StoreReader:
     ) -> QueryMessageResult:
         """See ``DefaultMessageStore.query_message``."""
         max_count = min(max_count, self._max_hits)
-        last = end
+        last, index_end = end, (0, 0)
         for _ in range(_QUERY_ROUNDS):
             hits = self.index.query_offset(topic, key, max_count, begin, last)
             if not hits.offsets:
                 break
+            index_end = (hits[1], hits[2])  # told also when no record can be read any more
             messages = []
             for number, offset in enumerate(sorted(hits.offsets)):
                 message = self._readable(offset)
@@ -176,10 +177,10 @@ class StoreReader:
                     last = message.store_timestamp
                 messages.append(message)
             if messages:
-                return QueryMessageResult(messages, *hits[1:])
+                return QueryMessageResult(messages, *index_end)
             if last < begin:
                 break
-        return QueryMessageResult([], 0, 0)
+        return QueryMessageResult([], *index_end)
 
     def _readable(self, offset: int) -> StoredMessage | None:
         """The record at an index hit, ``None`` when it is gone or damaged."""
@@ -272,6 +273,11 @@ class TimeSearch:
     def _time(self, index: int) -> int:
         return self._reader.store_timestamp_of(self._queue, index)
 
+    def _is_expired(self, index: int) -> bool:
+        """Whether the unit's message, or the filler's place, is in front of the log's beginning."""
+        unit = self._queue.unit(index)
+        return (0 if unit is None else unit[0]) < self._reader.log.min_offset
+
     def _bounds(self, file: Any) -> tuple[int, int]:
         """First and last queue offset of a file whose messages the log still has."""
         first = file.file_from_offset // UNIT_NBYTES
@@ -306,10 +312,13 @@ class TimeSearch:
                 chosen = file
                 break
         low, high = self._bounds(chosen)
-        left = right = -1
-        left_time = right_time = -1
+        left = left_time = right_time = -1
+        right = chosen.file_from_offset // UNIT_NBYTES - 1  # RocketMQ's answer without a neighbour
         while low <= high:
             middle = (low + high) // 2
+            if self._is_expired(middle):
+                low = middle + 1
+                continue
             time = self._time(middle)
             if time < 0:
                 return 0
@@ -319,8 +328,8 @@ class TimeSearch:
                 high, right, right_time = middle - 1, middle, time
             else:
                 low, left, left_time = middle + 1, middle, time
-        if left < 0 or right < 0:
-            return max(left, right, 0)
+        if left_time < 0 or right_time < 0:
+            return max(left if left_time >= 0 else right, 0)
         return left if timestamp - left_time <= right_time - timestamp else right
 
 

@@ -66,6 +66,8 @@ class ReadOnlyParts:
         self.report = self._recover(dispatched)
         if derive != "none" or whole:
             self._derive(dispatched, derive)
+        if derive == "full":
+            self._take_expired_queues()
         self.report.warn(paths.root)
         self.behind_nbytes = 0 if self.dispatcher else max(0, self.log.max_offset - dispatched)
         for queue in self.queues:
@@ -218,6 +220,15 @@ class ReadOnlyParts:
         notes = self.dispatcher.notes
         self.report.take_dispatch(notes.gaps, notes.refused)
         self.report.rebuilt_units = self.dispatcher.kernel.dispatched_count
+
+    def _take_expired_queues(self) -> None:
+        """Take from the files what the log cannot tell: where queues ended that have no message
+        any more."""
+        files = self._load_queues(load=True)
+        for key, queue in list(files.table.items()):
+            if key not in self.queues.table and 0 < queue.recovered_end <= self._minimum:
+                self.queues.table[key] = files.table.pop(key)
+        files.close()
 
     def _has_no_keys_yet(self) -> bool:
         """Whether there was no index file when the state file was written, since no record in
