@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import defaultdict
 from collections.abc import Iterable
@@ -12,6 +13,7 @@ import rocketstore
 from rocketstore import formats
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dialect import Dialect
+from rocketstore.store_files import StoreFacts
 from rocketstore.testing import plain_files
 from rocketstore.testing.plain_log import PlainLog, PlainRecord, read_log
 from rocketstore.testing.reopening import changes_by_opening
@@ -101,6 +103,7 @@ def _tag_hash(record: PlainRecord) -> int:
     return plain_files.java_hash(record.properties.get(formats.PROPERTY_TAGS, ""))
 
 
+@functools.lru_cache(maxsize=1024)
 def _is_folder_name(topic: str) -> bool:
     """Whether a topic may name a folder; others are in the log only."""
     odd = any(character == "/" or not character.isprintable() for character in topic)
@@ -192,6 +195,7 @@ class _Check:
         self.root = root
         self.config = config
         self.report = Report()
+        self._facts: StoreFacts | None = None
         given = config.store_path_commit_log
         self._log_folder = Path(given) if given else root / formats.COMMIT_LOG_DIR
         self._log = read_log(self._log_folder)
@@ -277,6 +281,7 @@ class _Check:
         """Invariant 4: what the store answers as min and max of each queue."""
         derive = "none" if dispatched else "tail"
         with rocketstore.open(self.root, config=self.config, derive=derive) as store:
+            self._facts = store.facts
             for (topic, queue_id), wanted in self._bounds.items():
                 low = store.min_offset_in_queue(topic, queue_id)
                 high = store.max_offset_in_queue(topic, queue_id)
@@ -289,8 +294,10 @@ class _Check:
     def keys(self) -> None:
         """Invariant 5."""
         self.report.checked.add(5)
-        with rocketstore.open(self.root, config=self.config, derive="none") as store:
-            geometry, dialect = store.facts.index.by_nbytes, store.facts.dialect
+        if self._facts is None:
+            with rocketstore.open(self.root, config=self.config, derive="none") as store:
+                self._facts = store.facts
+        geometry, dialect = self._facts.index.by_nbytes, self._facts.dialect
         reached: set[tuple[int, int]] = set()
         problems: list[plain_files.IndexProblem] = []
         folder = self.root / formats.INDEX_DIR
