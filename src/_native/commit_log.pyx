@@ -16,6 +16,7 @@ from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from rs_append_call cimport rs_run_call, rs_set_template
 from rs_appender cimport *
 from rs_crc cimport rs_crc_import
 from rs_formats cimport RS_BLANK_NBYTES
@@ -24,6 +25,7 @@ from rs_hosts cimport rs_parse_host
 from rs_message_object cimport rs_message_object
 from rs_put_arguments cimport *
 from rs_put_batch cimport rs_pack_ids, rs_take_batch
+from rs_put_late cimport rs_take_late_rules
 from rs_put_properties cimport rs_check_properties, rs_gather_properties, rs_wants_wait
 from rs_put_result cimport *
 from rs_put_rules cimport *
@@ -67,9 +69,6 @@ cdef enum:
     # Records of one mutex hold of put_many and put_columns.
     CHUNK_COUNT = 512
     CHUNK_NBYTES = 4 * 1024 * 1024
-    # A body beyond this, or this many records, are worth releasing the GIL.
-    LARGE_BODY_NBYTES = 64 * 1024
-    MANY_COUNT = 16
     # Rounds of making room for one record; each is progress of this or of another thread.
     ROUND_LIMIT = 1000
     # Of these, rounds in which nothing changed at all.
@@ -104,13 +103,14 @@ cdef class Appender:
     cdef bint _ready  # the mutex and the table exist
     cdef int64_t _forks
     # The rules; never change.
-    cdef object _roll, _extend, _wait, _clock, _unique_key_maker, _room_lock
+    cdef object _roll, _extend, _wait, _clock, _unique_key_maker, _room_lock, _dialect
     cdef rs_put_rules _rules
     cdef bytes _store_host
     # guarded by: the GIL
     cdef object _failure
     cdef int64_t _failed_times
     cdef dict _hosts
+    cdef frozenset _batch_topics
     # The last topic that was found to be allowed; the reference keeps its identity.
     cdef object _topic
     cdef const uint8_t *_topic_text
@@ -133,13 +133,19 @@ cdef class Appender:
 
     def __init__(self, *, roll, extend, wait=None, clock=None, store_host="127.0.0.1:10911",
                  broker_version="5.3.3", max_message_size=4194304, segment_nbytes=1073741824,
-                 delay_ms=(), append_property_crc=False, unique_key_maker=None):
+                 delay_ms=(), append_property_crc=False, unique_key_maker=None,
+                 enable_lmq=False, enable_multi_dispatch=False, max_lmq_consume_queue_num=20000,
+                 enable_lmq_quota=False):
         if self._hosts is not None:
             raise RuntimeError("an Appender is set up once")
         dialect = Dialect.for_version(broker_version, allow_newer=True)
         if append_property_crc and not dialect.property_crc:
             raise ConfigError(
                 f"RocketMQ {dialect.name} knows no property CRC; append_property_crc needs 5.2.0"
+            )
+        if (enable_lmq or enable_multi_dispatch) and not dialect.light_offsets:
+            raise ConfigError(
+                f"RocketMQ {dialect.name} knows no light queues; they need 4.9.3 or later"
             )
         self._store_host = rs_parse_host(store_host)
         self._rules.property_crc = bool(append_property_crc)
@@ -149,7 +155,13 @@ cdef class Appender:
             "segment_nbytes", segment_nbytes, formats.MIN_COMMIT_LOG_FILE_NBYTES,
             formats.MAX_COMMIT_LOG_FILE_NBYTES)
         self._rules.delay_level_count = <int32_t> min(<Py_ssize_t> len(delay_ms), INT32_MAX)
+        self._dialect = dialect
+        rs_take_late_rules(
+            &self._rules.late, dialect, enable_lmq, enable_multi_dispatch,
+            rs_to_integer("max_lmq_consume_queue_num", max_lmq_consume_queue_num, 0, INT32_MAX),
+            enable_lmq_quota)
         rs_take_dialect(&self._rules, dialect)
+        self._keep_batch_topics(frozenset())
         self._state.segment_nbytes = self._rules.segment_nbytes
         self._roll = roll
         self._extend = extend
@@ -158,19 +170,8 @@ cdef class Appender:
         self._unique_key_maker = unique_key_maker
         self._room_lock = threading.RLock()
         self._hosts = {}
-        self._set_template()
+        rs_set_template(&self._template, self._rules.property_crc, self._store_host)
         self._state.stop = 0
-
-    cdef int _set_template(self) except -1:
-        cdef rs_put_record *record = &self._template
-        record.status = record.append_status = -1
-        record.waits = 1
-        record.fields.version = 1
-        record.fields.property_crc = self._rules.property_crc
-        record.fields.store_host_nbytes = <int32_t> PyBytes_GET_SIZE(self._store_host)
-        memcpy(record.store_host, PyBytes_AS_STRING(self._store_host),
-               <size_t> PyBytes_GET_SIZE(self._store_host))
-        return 0
 
     def __dealloc__(self):
         if self._ready:
@@ -284,6 +285,22 @@ cdef class Appender:
             failed = rs_appender_set_next_offset(&self._state, text, size, number, offset)
         if failed:
             raise MemoryError()
+
+    def set_batch_topics(self, topics):
+        """Set the topics that take inner batches."""
+        names = set()
+        for topic in topics:
+            if not isinstance(topic, str):
+                raise TypeError(f"topic must be str, not {type(topic).__name__}")
+            names.add(topic)
+        self._check_forked()
+        self._keep_batch_topics(frozenset(names))
+
+    cdef int _keep_batch_topics(self, frozenset topics) except -1:
+        former = self._batch_topics
+        self._batch_topics = topics
+        self._rules.late.batch_topics = <PyObject *> topics
+        return 0
 
     def remove_queue(self, topic, queue_id):
         """Forget a queue; its numbering restarts at 0."""
@@ -407,7 +424,9 @@ cdef class Appender:
             call.now = rs_to_integer("clock()", self._clock(), INT64_MIN, INT64_MAX)
             call.has_now = True
         for _ in range(ROUND_LIMIT):
-            result = self._run(call)
+            result = rs_run_call(call)
+            self._failed_times += call.refused
+            call.refused = 0
             if result == RS_RUN_DONE:
                 return 0
             if result == RS_RUN_REFUSED:
@@ -423,31 +442,6 @@ cdef class Appender:
                 break
         self._refuse_rest(call, RS_PUT_UNKNOWN_ERROR)
         return 0
-
-    cdef int _run(self, rs_append_call *call) noexcept:
-        """One round of appending; keeps the GIL only when that cannot take long."""
-        cdef int result
-        cdef int64_t i
-        cdef bint large = call.count >= MANY_COUNT
-        if not large:
-            for i in range(call.done, call.count):
-                large = large or call.records[i].fields.body_nbytes > LARGE_BODY_NBYTES
-        if not large and rs_mutex_try(&self._state.mutex):
-            if rs_is_populated(call):
-                result = rs_append_run(call)
-                rs_mutex_unlock(&self._state.mutex)
-            else:
-                with nogil:
-                    result = rs_append_run(call)
-                    rs_mutex_unlock(&self._state.mutex)
-            return result
-        with nogil:
-            for i in range(call.done, call.count):
-                if call.records[i].fields.body_nbytes > LARGE_BODY_NBYTES:
-                    if call.records[i].status < 0:
-                        rs_take_body_crc(&call.records[i])
-            result = rs_append_blocking(call)
-        return result
 
     cdef bint _make_room(self, rs_append_call *call, int action) except -1:
         """Call ``roll`` or ``extend`` unless another thread made room; tell whether it changed."""
@@ -484,6 +478,7 @@ cdef class Appender:
         cdef int64_t body_nbytes, level
         cdef bint waits, plain
         cdef size_t start = 0
+        cdef list holds = None
         self._check_usable()
         self._make(&record, topic, queue_id, flag, sys_flag, born_timestamp, born_host,
                    store_host, reconsume_times, prepared_transaction_offset)
@@ -500,10 +495,11 @@ cdef class Appender:
                     &self._rules, &record, scratch.data, scratch.used, body_nbytes)
             if not plain:
                 scratch.used = 0
+                holds = []
                 rs_finish_record(
                     &self._rules, &self._state, &record, &scratch, &start, body_nbytes,
                     rs_gather_properties(properties, unique_key, tags, keys, waits, level,
-                                         self._unique_key_maker))
+                                         self._unique_key_maker), holds)
             return self._put_one(&record, store_host is None)
         finally:
             rs_scratch_free(&scratch)
@@ -574,7 +570,7 @@ cdef class Appender:
             body = rs_copy_body(body)
         body_nbytes = rs_take_body(record, body, view)
         holds.append(body)
-        return self._take_properties(record, scratch, start, body_nbytes, properties)
+        return self._take_properties(record, scratch, start, body_nbytes, properties, holds)
 
     cdef bint _take_exact_message(self, rs_put_record *record, rs_scratch *scratch, size_t *start,
                                   const rs_message_object *message, list holds) except -1:
@@ -588,11 +584,11 @@ cdef class Appender:
         holds.append(body)
         rs_take_hosts(record, <object> message.born_host, <object> message.store_host, self._hosts)
         self._take_properties(record, scratch, start, rs_take_body(record, body, NULL),
-                              <object> message.properties)
+                              <object> message.properties, holds)
         return True
 
     cdef int _take_properties(self, rs_put_record *record, rs_scratch *scratch, size_t *start,
-                              int64_t body_nbytes, object properties) except -1:
+                              int64_t body_nbytes, object properties, list holds) except -1:
         start[0] = scratch.used
         if rs_plain_dict(&self._rules, scratch, properties):
             if rs_plain_lengths(&self._rules, record, scratch.data + start[0],
@@ -600,7 +596,7 @@ cdef class Appender:
                 return 0
         scratch.used = start[0]
         return rs_finish_record(&self._rules, &self._state, record, scratch, start, body_nbytes,
-                                rs_check_properties(properties))
+                                rs_check_properties(properties), holds)
 
     def put_messages(self, batch):
         """Append a batch to one queue: consecutive, in one segment, all or nothing."""
@@ -778,13 +774,17 @@ cdef class Appender:
         cdef int64_t nbytes
         cdef Py_ssize_t count
         cdef Py_ssize_t row = 0
-        rs_finish_record(&self._rules, &self._state, &common, scratch, &start, 0, dict(pairs))
+        cdef list holds
+        cdef list common_holds = []
+        rs_finish_record(&self._rules, &self._state, &common, scratch, &start, 0, dict(pairs),
+                         common_holds)
         while row < row_count:
             count = nbytes = 0
+            holds = []
             while row < row_count and count < CHUNK_COUNT and nbytes < CHUNK_NBYTES:
                 record = records + count
                 rs_finish_row(&self._rules, &self._state, record, head, &common, scratch,
-                              bounds[row + 1] - bounds[row], pairs)
+                              bounds[row + 1] - bounds[row], pairs, holds)
                 record.fields.body = head.fields.body + bounds[row]
                 nbytes += record.nbytes
                 count += 1

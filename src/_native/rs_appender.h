@@ -4,6 +4,7 @@
 #define RS_APPENDER_H
 #include "rs_encode.h"
 #include "rs_guard.h"
+#include "rs_late.h"
 #include "rs_mutex.h"
 #include "rs_topic_table.h"
 
@@ -24,6 +25,8 @@ typedef struct {
     rs_record_fields fields;
     int64_t nbytes;
     uint64_t topic_hash;
+    rs_late *late; /* NULL: the properties are as they will be stored */
+    int32_t width; /* queue offsets it takes: the messages of an inner batch, else 1 */
     int32_t status; /* -1 until it is refused: a PutMessageStatus */
     int32_t append_status; /* -1: the append was not tried */
     int32_t waits;
@@ -62,6 +65,7 @@ typedef struct {
     rs_put_record *records;
     int64_t count;
     int64_t done;
+    int64_t refused;    /* records refused by the append, to be counted and set to 0 */
     int64_t needed;     /* argument of the callback that makes room; the refusal's status */
     int64_t generation; /* as it was when the call came back */
     int64_t now;
@@ -140,19 +144,59 @@ static inline int rs_write_group(rs_appender *a, rs_put_record *records, int64_t
             return RS_RUN_NO_MEMORY;
         }
     }
+    rs_late *late = records->late;
+    if (RS_UNLIKELY(late != NULL) && rs_late_reserve(late, &a->queues) != 0) {
+        return RS_RUN_NO_MEMORY;
+    }
     for (int64_t i = count - 1; i >= 0; i--) {
         end -= records[i].nbytes;
         records[i].fields.queue_offset = entry == NULL ? 0 : entry->next_offset + i;
         rs_write_record(a, &records[i], end, now);
     }
     if (entry != NULL) {
-        entry->next_offset += count;
+        entry->next_offset += count == 1 ? records->width : count;
+    }
+    if (RS_UNLIKELY(late != NULL)) {
+        rs_late_take(late, &a->queues, entry);
     }
     rs_publish(a, a->position + nbytes);
     a->last_store_timestamp = now;
     a->put_times += count;
     a->put_nbytes += nbytes;
     return RS_RUN_DONE;
+}
+
+static inline void rs_refuse_late(rs_put_record *record, rs_refusal refusal)
+{
+    record->status = refusal.status;
+    record->append_status = refusal.append_status;
+    record->nbytes = 0;
+}
+
+/* Fill in the properties of the next record of the log; it may turn out to be too long. */
+static inline void rs_settle_late(rs_appender *a, rs_put_record *record)
+{
+    static const rs_refusal too_many = {RS_PUT_LMQ_CONSUME_QUEUE_NUM_EXCEEDED, -1};
+    static const rs_refusal no_segment = {RS_PUT_MESSAGE_ILLEGAL, RS_APPEND_MESSAGE_SIZE_EXCEEDED};
+    rs_record_fields *f = &record->fields;
+    rs_late *late = record->late;
+    const uint64_t hash = rs_topic_queue_hash(record->topic_hash, f->queue_id);
+    const rs_topic_entry *own =
+        rs_topic_find(&a->queues, hash, f->topic, f->topic_nbytes, f->queue_id);
+    const int exceeded = rs_late_tell(late, &a->queues);
+    f->properties_nbytes = rs_late_compose(late, own == NULL ? 0 : own->next_offset);
+    f->properties = late->out;
+    f->separator = rs_needs_separator(f->properties, f->properties_nbytes);
+    record->nbytes = rs_record_nbytes(f);
+    if (exceeded) {
+        rs_refuse_late(record, too_many);
+    } else if (rs_stored_properties_nbytes(f) > RS_MAX_PROPERTIES_NBYTES) {
+        rs_refuse_late(record, late->properties);
+    } else if (record->nbytes > late->max_record_nbytes) {
+        rs_refuse_late(record, late->size);
+    } else if (record->nbytes + RS_BLANK_NBYTES > a->segment_nbytes) {
+        rs_refuse_late(record, no_segment);
+    }
 }
 
 /* RS_RUN_DONE when `nbytes` fit; else what must be done first, its argument in `needed`. */
@@ -197,6 +241,10 @@ static int rs_append_records(void *argument)
     while (call->done < call->count) {
         rs_put_record *record = &call->records[call->done];
         const int64_t count = call->atomic ? call->count : 1;
+        if (RS_UNLIKELY(record->late != NULL) && record->status < 0) {
+            rs_settle_late(a, record);
+            call->refused += record->status >= 0;
+        }
         if (record->status < 0) {
             const int64_t nbytes = call->atomic ? rs_call_nbytes(call) : record->nbytes;
             int result = rs_find_room(a, nbytes, &call->needed);
@@ -237,7 +285,12 @@ static inline int rs_append_run(rs_append_call *call)
 static inline int rs_is_populated(const rs_append_call *call)
 {
     const rs_appender *a = call->appender;
-    return a->position + rs_call_nbytes(call) + RS_BLANK_NBYTES <= a->populated;
+    int64_t nbytes = rs_call_nbytes(call);
+    for (int64_t i = call->done; i < call->count; i++) {
+        const rs_late *late = call->records[i].late;
+        nbytes += late == NULL ? 0 : (int64_t)RS_LATE_VALUE_NBYTES * (late->light_count + 1);
+    }
+    return a->position + nbytes + RS_BLANK_NBYTES <= a->populated;
 }
 
 static inline int rs_append_blocking(rs_append_call *call)

@@ -30,10 +30,44 @@ cdef extern from "rs_appender.h" nogil:
     uint64_t rs_topic_hash(const rs_topic_table *table, const uint8_t *topic, int32_t n)
     int rs_topic_table_init(rs_topic_table *table, uint64_t seed)
     void rs_topic_table_free(rs_topic_table *table)
+    uint64_t rs_topic_queue_hash(uint64_t topic_hash, int32_t queue_id)
+
+    ctypedef struct rs_light_queue:
+        const uint8_t *topic
+        uint64_t hash
+        int32_t topic_nbytes
+        int32_t queue_id
+        int32_t earlier
+
+    ctypedef struct rs_refusal:
+        int32_t status
+        int32_t append_status
+
+    enum:
+        RS_LATE_VALUE_NBYTES
+    ctypedef struct rs_late:
+        const uint8_t *fixed
+        uint8_t *out
+        rs_light_queue *lights
+        int64_t max_record_nbytes
+        int64_t max_light_count
+        int32_t fixed_nbytes
+        int32_t light_count
+        int32_t lights_at
+        int32_t base_at
+        int32_t body_first
+        int32_t takes
+        int32_t absolute
+        int32_t quota
+        rs_refusal properties
+        rs_refusal size
+
     ctypedef struct rs_put_record:
         rs_record_fields fields
         int64_t nbytes
         uint64_t topic_hash
+        rs_late *late
+        int32_t width
         int32_t status
         int32_t append_status
         int32_t waits
@@ -69,6 +103,7 @@ cdef extern from "rs_appender.h" nogil:
         int64_t done
         int64_t needed
         int64_t generation
+        int64_t refused
         int64_t now
         int32_t has_now
         int32_t atomic

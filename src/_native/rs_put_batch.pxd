@@ -22,7 +22,13 @@ from rs_put_properties cimport (
     rs_encode_dict,
     rs_encode_pairs,
 )
-from rs_put_rules cimport rs_hook_status, rs_put_rules, rs_refuse, rs_topic_fits
+from rs_put_rules cimport (
+    rs_hook_status,
+    rs_is_inner_batch,
+    rs_put_rules,
+    rs_refuse,
+    rs_topic_fits,
+)
 from rs_put_text cimport (
     rs_is_retry_topic,
     rs_scratch,
@@ -152,7 +158,7 @@ cdef inline int rs_judge_batch(const rs_put_rules *rules, rs_put_record *head,
     return 0
 
 
-cdef inline int rs_batch_status(const rs_put_rules *rules, const rs_put_record *head,
+cdef inline int rs_batch_status(const rs_put_rules *rules, rs_put_record *head,
                                 dict pairs) except -2:
     """What the broker's hooks and the batch rules say of the batch's head; -1: nothing."""
     cdef int status
@@ -160,6 +166,8 @@ cdef inline int rs_batch_status(const rs_put_rules *rules, const rs_put_record *
         return RS_PUT_MESSAGE_ILLEGAL
     if rules.hooks and rs_is_retry_topic(head.fields.topic, <size_t> head.fields.topic_nbytes):
         return RS_PUT_MESSAGE_ILLEGAL
+    if rs_is_inner_batch(rules, head):
+        return RS_PUT_MESSAGE_ILLEGAL  # it is one record, not a client's batch that is taken apart
     status = rs_hook_status(rules, head, pairs)
     if status >= 0:
         return status

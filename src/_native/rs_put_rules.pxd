@@ -1,22 +1,36 @@
 # The limits and transforms of a put, in RocketMQ's order: the native twin of
 # _reference/put_record.py. Text that the rules must look at is a dict of properties.
+from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport strlen
 
 from rs_appender cimport rs_appender, rs_put_record, rs_topic_hash
 from rs_encode cimport rs_needs_separator, rs_record_nbytes, rs_stored_properties_nbytes
 from rs_formats cimport *
+from rs_put_late cimport (
+    rs_late_rules,
+    rs_make_places,
+    rs_named_queues,
+    rs_on_batch_topic,
+    rs_pack_late,
+    rs_place_of,
+    rs_set_limits,
+    rs_size_late,
+)
 from rs_put_properties cimport (
     rs_delay_level,
     rs_encode_dict,
     rs_encode_pair,
     rs_encode_pairs,
+    rs_java_utf8,
     rs_wants_wait,
 )
+from rs_properties cimport rs_parse_int
 from rs_put_text cimport (
     RS_NAME_CRC,
     RS_NAME_KEYS,
+    RS_NAME_MULTI,
     RS_NAME_RULES,
     RS_NAME_TAGS,
     RS_NAME_UNIQUE_KEY,
@@ -48,6 +62,7 @@ ctypedef struct rs_put_rules:
     int32_t delay_level_count
     int64_t max_message_size
     int64_t segment_nbytes
+    rs_late_rules late
     int names  # kinds of property names that the rules look at
 
 
@@ -64,6 +79,8 @@ cdef inline int rs_take_dialect(rs_put_rules *rules, object dialect) except -1:
     rules.names = RS_NAME_RULES
     if rules.property_crc:
         rules.names |= RS_NAME_CRC
+    if rules.late.gives_offsets:
+        rules.names |= RS_NAME_MULTI
     return 0
 
 
@@ -151,10 +168,15 @@ cdef inline bint rs_plain_lengths(const rs_put_rules *rules, rs_put_record *reco
 
 cdef inline int rs_finish_record(const rs_put_rules *rules, const rs_appender *state,
                                  rs_put_record *record, rs_scratch *scratch, size_t *start,
-                                 int64_t body_nbytes, dict pairs) except -1:
-    """Judge and transform a single message; its properties go to ``scratch`` from ``start``."""
+                                 int64_t body_nbytes, dict pairs, list holds) except -1:
+    """Judge and transform a single message; its properties go to ``scratch`` from ``start``.
+
+    ``holds`` keeps what the record points at besides.
+    """
     cdef int refusal
     cdef size_t nbytes
+    cdef bint has_base
+    cdef list names
     record.waits = rs_wants_wait(pairs)
     if not rs_topic_fits(rules, record):
         return rs_refuse(record, RS_PUT_MESSAGE_ILLEGAL, -1)
@@ -171,13 +193,38 @@ cdef inline int rs_finish_record(const rs_put_rules *rules, const rs_appender *s
     rs_delay_record(rules, state, record, pairs)
     if rules.property_crc:
         pairs.pop(RS_PROPERTY_CRC32.decode(), None)
+    rs_set_version(rules, record)
+    has_base = rs_is_inner_batch(rules, record) and rs_is_queued(record)
+    names = rs_named_queues(&rules.late, record, rs_is_queued(record), pairs)
+    if has_base or names is not None:
+        rs_make_places(&rules.late, has_base, names is not None, pairs)
     rs_encode_pairs(scratch, pairs, rules.trailing_separator)
     nbytes = scratch.used - start[0]
+    if has_base or names is not None:
+        return rs_finish_late(rules, state, record, scratch.data + start[0], nbytes, body_nbytes,
+                              pairs, has_base, names, holds)
     if nbytes > RS_MAX_PROPERTIES_NBYTES:
         return rs_refuse(record, RS_PUT_PROPERTIES_SIZE_EXCEEDED, -1)
-    rs_set_version(rules, record)
     return rs_set_lengths(
         rules, record, scratch.data + start[0], <int32_t> nbytes, body_nbytes)
+
+
+cdef inline int rs_finish_late(const rs_put_rules *rules, const rs_appender *state,
+                               rs_put_record *record, const uint8_t *fixed, size_t fixed_nbytes,
+                               int64_t body_nbytes, dict pairs, bint has_base, list names,
+                               list holds) except -1:
+    """The same for a message with properties that only the append can fill in."""
+    cdef int64_t extra = RS_RECORD_EXTRA_NBYTES if rules.record_extra else 0
+    # More than the limit of properties cannot be stored: whatever is beyond it is cut off here.
+    cdef size_t kept = min(fixed_nbytes, <size_t> RS_MAX_PROPERTIES_NBYTES + 1)
+    cdef bint fits = rs_pack_late(&rules.late, state, record, fixed, kept, rs_is_queued(record),
+                                  pairs, names, holds)
+    if has_base:
+        record.late.base_at = rs_place_of(RS_PROPERTY_INNER_BASE, pairs)
+    rs_set_limits(&rules.late, record.late, names is not None, rules.max_message_size, extra)
+    if not fits:
+        return rs_refuse(record, RS_PUT_MESSAGE_ILLEGAL, -1)
+    return rs_size_late(record, rules.property_crc, body_nbytes, rules.max_message_size)
 
 
 cdef inline int rs_set_lengths(const rs_put_rules *rules, rs_put_record *record,
@@ -225,13 +272,46 @@ cdef inline tuple rs_timer_names():
     )
 
 
-cdef inline int rs_hook_status(const rs_put_rules *rules, const rs_put_record *record,
+cdef inline bint rs_is_inner_batch(const rs_put_rules *rules,
+                                   const rs_put_record *record) noexcept:
+    return rules.hooks and record.fields.sys_flag & RS_SYS_FLAG_INNER_BATCH
+
+
+cdef inline int32_t rs_inner_count(dict pairs) except -1:
+    """Messages of an inner batch, as its property says; 0 when that is no count."""
+    cdef bytes text
+    cdef int32_t count
+    value = pairs.get(RS_PROPERTY_INNER_NUM.decode())
+    if value is None:
+        return 1
+    text = rs_java_utf8(value)
+    if len(text) > INT32_MAX:
+        return 0
+    count = rs_parse_int(<const uint8_t *> PyBytes_AS_STRING(text), <int32_t> len(text))
+    return count if 1 <= count <= RS_MAX_INNER_BATCH_COUNT else 0
+
+
+cdef inline bint rs_fits_topic(const rs_put_rules *rules, rs_put_record *record,
+                               dict pairs) except -1:
+    """Whether an inner batch is on a topic for it, stays there, and has a count that counts.
+
+    RocketMQ raises for a count that is no short number; one below 1 it counts as 1 but
+    dispatches as it is, after which the queue cannot be recovered.
+    """
+    if not rs_is_inner_batch(rules, record):
+        return RS_PROPERTY_INNER_NUM.decode() not in pairs
+    if not rs_on_batch_topic(&rules.late, record) or rs_transforms(rules, record, pairs):
+        return False
+    record.width = rs_inner_count(pairs)
+    return record.width >= 1
+
+
+cdef inline int rs_hook_status(const rs_put_rules *rules, rs_put_record *record,
                                dict pairs) except -2:
     """The broker's inner-batch and timer checks, -1: passed. A delay clears timer properties."""
     if not rules.hooks:
         return -1
-    # No topic of this store has a BatchCQ queue, so every inner batch is on the wrong topic.
-    if record.fields.sys_flag & RS_SYS_FLAG_INNER_BATCH or RS_PROPERTY_INNER_NUM.decode() in pairs:
+    if not rs_fits_topic(rules, record, pairs):
         return RS_PUT_MESSAGE_ILLEGAL
     if not rs_is_queued(record):
         return -1
@@ -289,15 +369,18 @@ cdef inline int rs_delay_record(const rs_put_rules *rules, const rs_appender *st
 cdef inline int rs_finish_row(const rs_put_rules *rules, const rs_appender *state,
                               rs_put_record *record, const rs_put_record *head,
                               const rs_put_record *common, rs_scratch *scratch,
-                              int64_t body_nbytes, dict pairs) except -1:
+                              int64_t body_nbytes, dict pairs, list holds) except -1:
     """Make one row of a column. All rows start from ``head``, which was finished as ``common``."""
     cdef size_t start = 0
     if common.status < 0:
         record[0] = common[0]
+        if record.late != NULL:
+            return rs_size_late(
+                record, rules.property_crc, body_nbytes, rules.max_message_size)
         return rs_set_lengths(rules, record, common.fields.properties,
                               common.fields.properties_nbytes, body_nbytes)
     # Refused even without a body; by which rule depends on the body, too.
     record[0] = head[0]
     scratch.used = 0
     return rs_finish_record(
-        rules, state, record, scratch, &start, body_nbytes, dict(pairs))
+        rules, state, record, scratch, &start, body_nbytes, dict(pairs), holds)

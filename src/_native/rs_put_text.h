@@ -130,6 +130,7 @@ enum {
     RS_NAME_KEYS = 2,
     RS_NAME_UNIQUE_KEY = 4,
     RS_NAME_CRC = 8,
+    RS_NAME_MULTI = 32, /* INNER_MULTI_DISPATCH */
     RS_NAME_RULES = 16, /* WAIT, DELAY, INNER_NUM, the timer's: rules look at its value */
 };
 
@@ -165,6 +166,8 @@ static inline int rs_name_kind(const uint8_t *name, size_t n)
                        || RS_NAME_IS(name, n, RS_PROPERTY_TIMER_DELIVER_MS)
                    ? RS_NAME_RULES
                    : 0;
+    case 20:
+        return RS_NAME_IS(name, n, RS_PROPERTY_INNER_MULTI_DISPATCH) ? RS_NAME_MULTI : 0;
     default:
         return 0;
     }
@@ -181,6 +184,11 @@ static inline int rs_is_retry_topic(const uint8_t *topic, size_t n)
     return RS_HAS_PREFIX(topic, n, RS_TOPIC_RETRY_PREFIX);
 }
 
+static inline int rs_has_light_prefix(const uint8_t *topic, size_t n)
+{
+    return RS_HAS_PREFIX(topic, n, RS_TOPIC_LMQ_PREFIX);
+}
+
 static inline int rs_is_schedule_topic(const uint8_t *topic, size_t n)
 {
     return RS_NAME_IS(topic, n, RS_TOPIC_SCHEDULE);
@@ -195,8 +203,8 @@ static inline int rs_is_timer_topic(const uint8_t *topic, size_t n)
 static inline int rs_topic_is_allowed(const uint8_t *topic, size_t n)
 {
     const uint8_t extra = rs_is_retry_topic(topic, n)                       ? '+'
-                          : RS_HAS_PREFIX(topic, n, RS_TOPIC_LMQ_PREFIX) ? '$'
-                                                                            : '_';
+                          : rs_has_light_prefix(topic, n) ? '$'
+                                                                      : '_';
     for (size_t i = 0; i < n; i++) {
         const uint8_t c = topic[i];
         const uint8_t letter = (uint8_t)(c | 0x20);

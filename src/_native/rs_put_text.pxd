@@ -12,6 +12,7 @@ cdef extern from "rs_put_text.h" nogil:
         RS_NAME_UNIQUE_KEY
         RS_NAME_CRC
         RS_NAME_RULES
+        RS_NAME_MULTI
     const char *rs_utf8(object text, Py_ssize_t *nbytes)  # NULL with an exception
     void rs_scratch_init(rs_scratch *s)
     void rs_scratch_free(rs_scratch *s)
@@ -20,6 +21,7 @@ cdef extern from "rs_put_text.h" nogil:
                         const uint8_t *value, size_t value_nbytes)
     int rs_name_kind(const uint8_t *name, size_t n)
     bint rs_is_retry_topic(const uint8_t *topic, size_t n)
+    bint rs_has_light_prefix(const uint8_t *topic, size_t n)
     bint rs_is_schedule_topic(const uint8_t *topic, size_t n)
     bint rs_is_timer_topic(const uint8_t *topic, size_t n)
     bint rs_topic_is_allowed(const uint8_t *topic, size_t n)

@@ -3,6 +3,7 @@
 #define RS_TOPIC_TABLE_H
 #include <stdlib.h>
 #include "rs_bytes.h"
+#include "rs_formats.h"
 
 typedef struct {
     uint64_t hash;
@@ -16,12 +17,19 @@ typedef struct {
     rs_topic_entry **slots; /* a power of two of them, NULL where free */
     size_t mask;
     size_t count;
+    size_t light_count; /* of them, how many are light queues */
     uint64_t seed; /* from the operating system, so that nobody can choose colliding topics */
 } rs_topic_table;
 
 #define RS_TOPIC_TABLE_FIRST_SLOTS 64
 #define RS_MIX_1 0x9e3779b97f4a7c15ULL
 #define RS_MIX_2 0xbf58476d1ce4e5b9ULL
+
+static inline int rs_is_light_topic(const uint8_t *topic, int32_t n)
+{
+    const int32_t prefix_nbytes = (int32_t)sizeof RS_TOPIC_LMQ_PREFIX - 1;
+    return n >= prefix_nbytes && memcmp(topic, RS_TOPIC_LMQ_PREFIX, (size_t)prefix_nbytes) == 0;
+}
 
 static inline uint64_t rs_mix(uint64_t h)
 {
@@ -53,7 +61,7 @@ static inline uint64_t rs_topic_queue_hash(uint64_t topic_hash, int32_t queue_id
 RS_UNUSED static int rs_topic_table_init(rs_topic_table *table, uint64_t seed)
 {
     table->seed = seed;
-    table->count = 0;
+    table->count = table->light_count = 0;
     table->mask = RS_TOPIC_TABLE_FIRST_SLOTS - 1;
     table->slots = (rs_topic_entry **)calloc(table->mask + 1, sizeof *table->slots);
     return table->slots == NULL ? -1 : 0;
@@ -142,6 +150,7 @@ RS_UNUSED static rs_topic_entry *rs_topic_put(rs_topic_table *table, uint64_t ha
     memcpy(entry->topic, topic, (size_t)topic_nbytes);
     table->slots[slot] = entry;
     table->count++;
+    table->light_count += (size_t)rs_is_light_topic(topic, topic_nbytes);
     return entry;
 }
 
@@ -156,6 +165,7 @@ RS_UNUSED static void rs_topic_remove(rs_topic_table *table, uint64_t hash, cons
     free(table->slots[hole]);
     table->slots[hole] = NULL;
     table->count--;
+    table->light_count -= (size_t)rs_is_light_topic(topic, topic_nbytes);
     for (size_t slot = (hole + 1) & table->mask; table->slots[slot] != NULL;
          slot = (slot + 1) & table->mask) {
         const size_t home = (size_t)table->slots[slot]->hash & table->mask;

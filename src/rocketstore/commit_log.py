@@ -316,6 +316,10 @@ class WritableCommitLog(CommitLog):
             segment_nbytes=queue.file_size,
             delay_ms=config.delay_ms,
             append_property_crc=config.enabled_append_prop_crc,
+            enable_lmq=config.enable_lmq,
+            enable_multi_dispatch=config.enable_multi_dispatch,
+            max_lmq_consume_queue_num=config.max_lmq_consume_queue_num,
+            enable_lmq_quota=config.enable_lmq_quota,
         )
         last = queue.last()
         if last is not None and not last.is_full:

@@ -37,10 +37,19 @@ class Appender:
         delay_ms: Sequence[int] = (),
         append_property_crc: bool = False,
         unique_key_maker: Callable[[], str] | None = None,
+        enable_lmq: bool = False,
+        enable_multi_dispatch: bool = False,
+        max_lmq_consume_queue_num: int = 20000,
+        enable_lmq_quota: bool = False,
     ) -> None:
         """The dialect comes from ``rocketstore.dialect.Dialect.for_version(broker_version)``.
 
         Without ``delay_ms`` (only its length counts) no message is moved to the schedule topic.
+        The last four are RocketMQ's settings of light queues; what a version does with them, the
+        dialect says. With its switch on, a message with INNER_MULTI_DISPATCH is stored with
+        INNER_MULTI_QUEUE_OFFSET: its offsets in the queues named there, which count on in the
+        topic-queue table. A name that can be no queue is a ``ValueError``, one that is too long
+        for a folder answers MESSAGE_ILLEGAL. ``put_messages`` gives no such offsets.
         """
 
     # the log
@@ -72,6 +81,12 @@ class Appender:
     def set_next_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> None:
         """At most 2**62."""
     def remove_queue(self, topic: str, queue_id: int) -> None: ...
+    def set_batch_topics(self, topics: Iterable[str]) -> None:
+        """Set the topics that take inner batches (their queues are BatchConsumeQueues).
+
+        From 5.0 on a message with the inner-batch flag is refused (MESSAGE_ILLEGAL) on any other
+        topic. On these it takes INNER_NUM queue offsets and is stored with INNER_BASE, the first
+        of them; a count outside 1 to 32767 is refused, and INNER_NUM without the flag anywhere."""
 
     # switching off
     def refuse(self, status: int | None) -> None:

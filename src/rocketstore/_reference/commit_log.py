@@ -6,11 +6,13 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice, pairwise
 from typing import Any
 
 from rocketstore import formats
 from rocketstore._reference import put_arguments as arguments
+from rocketstore._reference.late_properties import LightSwitches
 from rocketstore._reference.message import parse_host
 from rocketstore._reference.put_record import Record, RecordRules
 from rocketstore._reference.put_result import PutManyResult, PutMessageResult
@@ -84,11 +86,19 @@ class Appender:
         delay_ms: Sequence[int] = (),
         append_property_crc: bool = False,
         unique_key_maker: Callable[[], str] | None = None,
+        enable_lmq: bool = False,
+        enable_multi_dispatch: bool = False,
+        max_lmq_consume_queue_num: int = 20000,
+        enable_lmq_quota: bool = False,
     ) -> None:
         dialect = Dialect.for_version(broker_version, allow_newer=True)
         if append_property_crc and not dialect.property_crc:
             raise ConfigError(
                 f"RocketMQ {dialect.name} knows no property CRC; append_property_crc needs 5.2.0"
+            )
+        if (enable_lmq or enable_multi_dispatch) and not dialect.light_offsets:
+            raise ConfigError(
+                f"RocketMQ {dialect.name} knows no light queues; they need 4.9.3 or later"
             )
         parse_host(store_host)
         self._rules = RecordRules(
@@ -102,6 +112,14 @@ class Appender:
             ),
             len(delay_ms),
             bool(append_property_crc),
+            LightSwitches(
+                bool(enable_lmq),
+                bool(enable_multi_dispatch),
+                arguments.check_integer(
+                    "max_lmq_consume_queue_num", max_lmq_consume_queue_num, (0, 2**31 - 1)
+                ),
+                bool(enable_lmq_quota),
+            ),
         )
         self._roll = roll
         self._extend = extend
@@ -218,6 +236,12 @@ class Appender:
         return self._last_store_timestamp
 
     # --- the topic-queue table ----------------------------------------------------------------
+
+    def set_batch_topics(self, topics: Iterable[str]) -> None:
+        """Set the topics that take inner batches."""
+        names = frozenset(arguments.check_name("topic", topic) for topic in topics)
+        self._check_forked()
+        self._rules = replace(self._rules, batch_topics=names)
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         """Queue offset of the next message; 0 when unknown."""
@@ -551,6 +575,12 @@ class Appender:
     ) -> tuple[Callable[[int], None], int] | None:
         """Append one group; or return the callback that makes room for it, and its argument."""
         size, blank = self._rules.segment_nbytes, formats.BLANK.nbytes
+        first = group[0]
+        if first.late is not None:
+            self._rules.settle(first, first.late, self._queues)
+            if first.status is not None:
+                self._failed_times += 1
+                return None
         need = sum(record.nbytes for record in group)
         if self._buffer is None or self._position == size:
             return self._roll, need
@@ -574,13 +604,15 @@ class Appender:
 
     def _write_group(self, group: list[Record], now: int) -> None:
         offset = self.write_offset
-        next_offset = queue_offset = self._queues.get(group[0].key, 0)
+        first = group[0]
+        next_offset = queue_offset = self._queues.get(first.key, 0)
+        told = [] if first.late is None else list(first.late.offsets(self._queues))
         contents = []
         for record in group:
             record.physical_offset = offset
             record.store_timestamp = now
             record.queue_offset = next_offset if record.queued else 0
-            next_offset += record.queued
+            next_offset += record.width if record.queued else 0
             contents.append(record.encode())
             offset += record.nbytes
         content = b"".join(contents)
@@ -588,7 +620,9 @@ class Appender:
         self._store(self._position, content)
         self._position += len(content)
         if next_offset != queue_offset:
-            self._queues[group[0].key] = next_offset
+            self._queues[first.key] = next_offset
+        if first.late is not None:
+            first.late.take(self._queues, told, first.key if first.queued else None)
         self._last_store_timestamp = now
         self._put_times += len(group)
         self._put_nbytes += len(content)

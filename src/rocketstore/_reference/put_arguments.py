@@ -31,6 +31,13 @@ def check_topic(topic: Any) -> str:
     return topic
 
 
+def check_name(what: str, value: Any) -> str:
+    """Return ``value`` when it is text."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what} must be str, not {type(value).__name__}")
+    return value
+
+
 def check_body(body: Any) -> bytes:
     """Return the bytes of a contiguous buffer."""
     if isinstance(body, bytes):

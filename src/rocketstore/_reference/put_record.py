@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rocketstore import formats
 from rocketstore._reference import message
 from rocketstore._reference import put_arguments as arguments
+from rocketstore._reference.late_properties import (
+    Key,
+    LateLimits,
+    LateProperties,
+    LightQueue,
+    LightSwitches,
+    light_names,
+    light_queues,
+)
 from rocketstore._reference.message import encode_record
 from rocketstore._reference.put_result import PutMessageResult
-from rocketstore.dialect import BatchProperties, Dialect
+from rocketstore.dialect import BatchProperties, Dialect, LightOffsets
 from rocketstore.status import AppendMessageStatus, PutMessageStatus
 
 _SEPARATOR = bytes([formats.PROPERTY_SEPARATOR])
@@ -49,6 +58,9 @@ class Record:
     version: int = 1
     property_crc: bool = False
     waits: bool = True
+    #: Queue offsets it takes: the messages of an inner batch, else 1.
+    width: int = 1
+    late: LateProperties | None = None
     status: PutMessageStatus | None = None
     append_status: AppendMessageStatus | None = None
     physical_offset: int = -1
@@ -64,7 +76,7 @@ class Record:
         )
 
     @property
-    def key(self) -> tuple[bytes, int]:
+    def key(self) -> Key:
         """Key of the topic-queue table."""
         return self.topic.encode(), self.queue_id
 
@@ -148,6 +160,9 @@ class RecordRules:
     segment_nbytes: int
     delay_level_count: int
     property_crc: bool
+    switches: LightSwitches
+    #: Topics whose queues are BatchConsumeQueues.
+    batch_topics: frozenset[str] = frozenset()
 
     def make(
         self,
@@ -211,13 +226,93 @@ class RecordRules:
         self._delay(record, pairs)
         if self.property_crc:
             pairs.pop(formats.PROPERTY_CRC32, None)
-        record.properties = arguments.encode(pairs, self.dialect.trailing_separator)
         self._set_version(record)
+        record.late = self._late(record, pairs)
+        if record.late is not None:
+            return self._prepare_late(record, record.late)
+        record.properties = arguments.encode(pairs, self.dialect.trailing_separator)
         if record.properties_nbytes > formats.MAX_PROPERTIES_NBYTES:
             return record.refuse(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
         if len(body) > self.max_message_size:
             return record.refuse(_ILLEGAL)
         return self.fits(record)
+
+    # --- properties that the append fills in --------------------------------------------------
+
+    def _late(self, record: Record, pairs: dict[str, str]) -> LateProperties | None:
+        """What only the append can fill in, or None; ``pairs`` get the places for it."""
+        has_base = self._is_inner_batch(record) and record.queued
+        lights = self._lights(record, pairs)
+        if not has_base and lights is None:
+            return None
+        if has_base:
+            pairs[formats.PROPERTY_INNER_BASE] = ""
+        kind = self.dialect.light_offsets
+        if lights is not None:
+            wait = pairs.pop(formats.PROPERTY_WAIT, None)
+            pairs[formats.PROPERTY_INNER_MULTI_QUEUE_OFFSET] = ""
+            if wait is not None and kind == LightOffsets.ALL:
+                pairs[formats.PROPERTY_WAIT] = wait
+        extra = self.max_record_nbytes - self.max_message_size
+        return LateProperties(
+            pairs,
+            lights,
+            has_base,
+            self.dialect.trailing_separator,
+            LateLimits.of(
+                self.dialect,
+                self.switches,
+                self.max_message_size,
+                extra,
+                light=lights is not None,
+            ),
+            takes=record.queued or kind == LightOffsets.ALL,
+            absolute=kind == LightOffsets.ANY_NAME,
+        )
+
+    def _lights(self, record: Record, pairs: dict[str, str]) -> tuple[LightQueue, ...] | None:
+        """The queues in which the append gives the message offsets besides its own."""
+        value = pairs.get(formats.PROPERTY_INNER_MULTI_DISPATCH)
+        if value is None or not self.switches.gives_offsets(self.dialect, record.topic, value):
+            return None
+        if self.dialect.light_offsets == LightOffsets.QUEUED and (
+            not record.queued or record.topic in self.batch_topics
+        ):
+            return None
+        return light_queues(self.dialect, self.switches, light_names(value), record.queue_id)
+
+    def _prepare_late(self, record: Record, late: LateProperties) -> Record:
+        """Refuse what is too long already with empty values."""
+        limits = late.limits
+        record.properties = arguments.encode(late.pairs, late.trailing_separator)
+        if any(
+            len(light.key[0]) > formats.MAX_FOLDER_NAME_NBYTES
+            for light in late.lights or ()
+            if light.key is not None
+        ):
+            return record.refuse(_ILLEGAL)
+        long_body = len(record.body) > self.max_message_size
+        if limits.body_first and long_body:
+            return record.refuse(_ILLEGAL)
+        if record.properties_nbytes > formats.MAX_PROPERTIES_NBYTES:
+            return record.refuse(*limits.properties)
+        return record.refuse(*limits.size) if long_body else record
+
+    def settle(self, record: Record, late: LateProperties, queues: Mapping[Key, int]) -> Record:
+        """Fill in the late properties of the next record of the log; may refuse it."""
+        record.properties = late.compose(queues, queues.get(record.key, 0))
+        refusal = late.limits.exceeded_by(late.lights or (), queues)
+        if refusal is not None:
+            return record.refuse(*refusal)
+        if record.properties_nbytes > formats.MAX_PROPERTIES_NBYTES:
+            return record.refuse(*late.limits.properties)
+        if record.nbytes > late.limits.record_nbytes:
+            return record.refuse(*late.limits.size)
+        if record.nbytes + formats.BLANK.nbytes > self.segment_nbytes:
+            return record.refuse(_ILLEGAL, AppendMessageStatus.MESSAGE_SIZE_EXCEEDED)
+        return record
+
+    # --- limits and transforms ----------------------------------------------------------------
 
     @property
     def max_record_nbytes(self) -> int:
@@ -248,8 +343,7 @@ class RecordRules:
         """The broker's inner-batch and timer checks; a delay level clears the timer properties."""
         if self.dialect.version < (5, 0, 0):
             return None
-        # No topic of this store has a BatchCQ queue, so every inner batch is on the wrong topic.
-        if record.sys_flag & formats.SYS_FLAG_INNER_BATCH or formats.PROPERTY_INNER_NUM in pairs:
+        if not self._is_fit_for_topic(record, pairs):
             return _ILLEGAL
         if not record.queued or record.topic == formats.TOPIC_TIMER:
             return None
@@ -262,6 +356,24 @@ class RecordRules:
         if timed and formats.PROPERTY_TIMER_OUT_MS not in pairs:
             return PutMessageStatus.WHEEL_TIMER_NOT_ENABLE
         return None
+
+    def _is_inner_batch(self, record: Record) -> bool:
+        inner = record.sys_flag & formats.SYS_FLAG_INNER_BATCH
+        return bool(inner) and self.dialect.version >= (5, 0, 0)
+
+    def _is_fit_for_topic(self, record: Record, pairs: dict[str, str]) -> bool:
+        """Whether an inner batch is on a topic for it, stays there, and has a count that counts.
+
+        RocketMQ raises for a count that is no short number; one below 1 it counts as 1 but
+        dispatches as it is, after which the queue cannot be recovered.
+        """
+        count = pairs.get(formats.PROPERTY_INNER_NUM)
+        if not self._is_inner_batch(record):
+            return count is None
+        if record.topic not in self.batch_topics or self._transforms(record, pairs):
+            return False
+        record.width = 1 if count is None else arguments.parse_level(count)
+        return 1 <= record.width <= formats.MAX_INNER_BATCH_COUNT
 
     def _transforms(self, record: Record, pairs: dict[str, str]) -> bool:
         """Whether a delay level sends the message to the schedule topic."""
@@ -293,6 +405,8 @@ class RecordRules:
         retry = head.topic.startswith(formats.TOPIC_RETRY_PREFIX)
         if not self.topic_fits(head.topic) or (retry and self.dialect.version >= (5, 0, 0)):
             return _ILLEGAL
+        if self._is_inner_batch(head):
+            return _ILLEGAL  # it is one record, not a client's batch that is taken apart
         refusal = self._hooks(head, dict(pairs))
         if refusal is not None:
             return refusal

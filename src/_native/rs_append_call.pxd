@@ -1,0 +1,60 @@
+# One round of appending a call's records, and what is the same in all records of an appender.
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy
+
+from rs_appender cimport (
+    rs_append_blocking,
+    rs_append_call,
+    rs_append_run,
+    rs_is_populated,
+    rs_mutex_try,
+    rs_mutex_unlock,
+    rs_put_record,
+    rs_take_body_crc,
+)
+
+cdef enum:
+    # A body beyond this, or this many records, are worth releasing the GIL.
+    RS_LARGE_BODY_NBYTES = 64 * 1024
+    RS_MANY_COUNT = 16
+
+
+cdef inline int rs_run_call(rs_append_call *call) noexcept:
+    """One round of appending; keeps the GIL only when that cannot take long."""
+    cdef int result
+    cdef int64_t i
+    cdef bint large = call.count >= RS_MANY_COUNT
+    if not large:
+        for i in range(call.done, call.count):
+            large = large or call.records[i].fields.body_nbytes > RS_LARGE_BODY_NBYTES
+    if not large and rs_mutex_try(&call.appender.mutex):
+        if rs_is_populated(call):
+            result = rs_append_run(call)
+            rs_mutex_unlock(&call.appender.mutex)
+        else:
+            with nogil:
+                result = rs_append_run(call)
+                rs_mutex_unlock(&call.appender.mutex)
+        return result
+    with nogil:
+        for i in range(call.done, call.count):
+            if call.records[i].fields.body_nbytes > RS_LARGE_BODY_NBYTES:
+                if call.records[i].status < 0:
+                    rs_take_body_crc(&call.records[i])
+        result = rs_append_blocking(call)
+    return result
+
+
+cdef inline int rs_set_template(rs_put_record *record, bint property_crc,
+                                bytes store_host) except -1:
+    """What every record starts from."""
+    record.status = record.append_status = -1
+    record.waits = record.width = 1
+    record.fields.version = 1
+    record.fields.property_crc = property_crc
+    record.fields.store_host_nbytes = <int32_t> PyBytes_GET_SIZE(store_host)
+    memcpy(record.store_host, PyBytes_AS_STRING(store_host),
+           <size_t> PyBytes_GET_SIZE(store_host))
+    return 0

@@ -1,0 +1,148 @@
+/* Property values that only the append knows: offsets in light queues, an inner batch's base.
+ *
+ * A record that has some comes with its properties in `fixed`, where those values are empty; under
+ * the appender's mutex they are filled in, into `out`. What is the same for several records (the
+ * rows of a column) is shared by them: between filling in and writing nothing else happens. */
+#ifndef RS_LATE_H
+#define RS_LATE_H
+#include "rs_formats.h"
+#include "rs_topic_table.h"
+
+/* Most digits of a queue offset, and the separator behind it. */
+#define RS_LATE_VALUE_NBYTES 20
+
+/* A queue that a message names besides its own. */
+typedef struct {
+    const uint8_t *topic; /* NULL where the version gives no offset */
+    uint64_t hash;        /* of topic and queue */
+    int64_t told;         /* the offset that the message tells */
+    int32_t topic_nbytes;
+    int32_t queue_id;
+    int32_t earlier; /* so many times the message named it before, where that counts */
+} rs_light_queue;
+
+/* The status of a put and of its append (-1: none) that answer a limit exceeded. */
+typedef struct {
+    int32_t status;
+    int32_t append_status;
+} rs_refusal;
+
+typedef struct {
+    const uint8_t *fixed;
+    uint8_t *out; /* has room for `fixed` and all values */
+    rs_light_queue *lights;
+    int64_t max_record_nbytes;
+    int64_t max_light_count; /* -1: no limit */
+    int32_t fixed_nbytes;
+    int32_t light_count;
+    int32_t lights_at; /* in `fixed`, the place of the offsets' value; -1: none */
+    int32_t base_at;   /* the same of the base */
+    int32_t body_first; /* too long a body is refused in front of too many properties */
+    int32_t takes;      /* the record takes the offsets that it tells */
+    int32_t absolute; /* the next offset is one more than what was told, not than what there is */
+    int32_t quota;    /* the limit is for queues that are not there yet */
+    rs_refusal properties;
+    rs_refusal size;
+} rs_late;
+
+static inline uint8_t *rs_put_decimal(uint8_t *p, int64_t value)
+{
+    uint8_t digits[RS_LATE_VALUE_NBYTES];
+    int count = 0;
+    do {
+        digits[count++] = (uint8_t)('0' + value % 10);
+        value /= 10;
+    } while (value != 0);
+    while (count > 0) {
+        *p++ = digits[--count];
+    }
+    return p;
+}
+
+/* Look up the offsets to be told; nonzero when there are too many light queues already. */
+static inline int rs_late_tell(rs_late *late, const rs_topic_table *queues)
+{
+    int new_count = 0;
+    for (int32_t i = 0; i < late->light_count; i++) {
+        rs_light_queue *light = late->lights + i;
+        if (light->topic != NULL) {
+            const rs_topic_entry *entry = rs_topic_find(
+                queues, light->hash, light->topic, light->topic_nbytes, light->queue_id);
+            light->told = (entry == NULL ? 0 : entry->next_offset) + light->earlier;
+            new_count += entry == NULL && rs_is_light_topic(light->topic, light->topic_nbytes);
+        }
+    }
+    if (late->max_light_count < 0) {
+        return 0;
+    }
+    const int64_t count = (int64_t)queues->light_count;
+    return late->quota ? count >= late->max_light_count && new_count > 0
+                       : count > late->max_light_count;
+}
+
+static inline uint8_t *rs_put_told(const rs_late *late, uint8_t *p)
+{
+    for (int32_t i = 0; i < late->light_count; i++) {
+        if (i > 0) {
+            *p++ = (uint8_t)RS_MULTI_DISPATCH_SEPARATOR[0];
+        }
+        if (late->lights[i].topic != NULL) {
+            p = rs_put_decimal(p, late->lights[i].told);
+        }
+    }
+    return p;
+}
+
+/* Fill the values in; returns the length of the properties. */
+static inline int32_t rs_late_compose(rs_late *late, int64_t queue_offset)
+{
+    uint8_t *p = late->out;
+    int32_t from = 0;
+    for (int turn = 0; turn < 2; turn++) {
+        const int is_base = (late->base_at < late->lights_at) == (turn == 0);
+        const int32_t at = is_base ? late->base_at : late->lights_at;
+        if (at >= 0) {
+            memcpy(p, late->fixed + from, (size_t)(at - from));
+            p += at - from;
+            p = is_base ? rs_put_decimal(p, queue_offset) : rs_put_told(late, p);
+            from = at;
+        }
+    }
+    memcpy(p, late->fixed + from, (size_t)(late->fixed_nbytes - from));
+    return (int32_t)(p - late->out) + late->fixed_nbytes - from;
+}
+
+static inline rs_topic_entry *rs_light_entry(const rs_light_queue *light, rs_topic_table *queues)
+{
+    return rs_topic_put(queues, light->hash, light->topic, light->topic_nbytes, light->queue_id);
+}
+
+/* Make all entries, so that taking cannot fail; 0, or -1 without memory. */
+static inline int rs_late_reserve(const rs_late *late, rs_topic_table *queues)
+{
+    for (int32_t i = 0; i < late->light_count; i++) {
+        if (late->lights[i].topic != NULL && rs_light_entry(late->lights + i, queues) == NULL) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Count the light queues on, but for the record's own one. Requires: rs_late_reserve. */
+static inline void rs_late_take(const rs_late *late, rs_topic_table *queues,
+                                const rs_topic_entry *own)
+{
+    for (int32_t i = 0; late->takes && i < late->light_count; i++) {
+        const rs_light_queue *light = late->lights + i;
+        if (light->topic != NULL) {
+            rs_topic_entry *entry = rs_light_entry(light, queues);
+            if (late->absolute) {
+                entry->next_offset = light->told + 1;
+            } else if (entry != own) {
+                entry->next_offset++;
+            }
+        }
+    }
+}
+
+#endif
