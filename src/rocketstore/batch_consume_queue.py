@@ -165,6 +165,17 @@ class BatchConsumeQueue(ConsumeQueue):
         units = numpy.concatenate(parts)
         return units[units["base_offset"] >= self.min_index]
 
+    def offsets_with(self, tags_codes: bytes) -> numpy.ndarray[Any, Any]:
+        """Queue offsets (int64) of the messages whose unit has one of the int64 ``tags_codes``."""
+        import numpy
+
+        units = self.array()
+        units = units[numpy.isin(units["tags_code"], numpy.frombuffer(tags_codes, numpy.int64))]
+        counts = units["batch_size"].astype(numpy.int64)
+        # The numbers 0, 1, ... within each unit, behind its own base.
+        within = numpy.arange(counts.sum()) - numpy.repeat(counts.cumsum() - counts, counts)
+        return numpy.repeat(units["base_offset"].astype(numpy.int64), counts) + within
+
     def offset_by_time(self, timestamp: int) -> int:
         """Queue offset for a store time, as RocketMQ finds it.
 

@@ -628,10 +628,18 @@ class DefaultMessageStore:
 
     def queue_view(self, topic: str, queue_id: int) -> numpy.ndarray[Any, Any]:
         """Units of a queue from its min to its max offset as a structured array (a copy), shape
-        (n,)."""
+        (n,).
+
+        Their fields are those of ``formats.CONSUME_QUEUE_UNIT``, of a BatchConsumeQueue those of
+        ``formats.BATCH_QUEUE_UNIT``.
+        """
         import numpy
 
+        from rocketstore.batch_consume_queue import BatchConsumeQueue
+
         queue = self._use().queues.get(topic, queue_id)
+        if isinstance(queue, BatchConsumeQueue):
+            return queue.array()
         dtype = formats.CONSUME_QUEUE_UNIT.dtype
         if queue is None:
             return numpy.empty(0, dtype)
@@ -647,6 +655,8 @@ class DefaultMessageStore:
         """Queue offsets (int64) whose unit's tags code is that of one of ``tags``."""
         import numpy
 
+        from rocketstore.batch_consume_queue import BatchConsumeQueue
+
         queue = self._use().queues.get(topic, queue_id)
         chosen = tags if isinstance(tags, TagFilter) else TagFilter(tags)
         codes = chosen.tags_codes
@@ -654,6 +664,8 @@ class DefaultMessageStore:
             return numpy.empty(0, numpy.int64)
         if codes is None:
             return numpy.arange(queue.min_index, queue.max_index, dtype=numpy.int64)
+        if isinstance(queue, BatchConsumeQueue):
+            return queue.offsets_with(codes)
         found = []
         nbytes = formats.CONSUME_QUEUE_UNIT.nbytes
         for first, buffer, count in queue.view():
