@@ -214,6 +214,7 @@ class StoreWriter:
             if recovery.dispatcher is not None:
                 recovery.dispatcher.close()
             raise
+        self.log.appender.set_batch_topics(self.queues.batch_topics)
         for queue in self.queues:
             self.log.appender.set_next_queue_offset(queue.topic, queue.queue_id, queue.max_index)
         if state is None:
