@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import rocketstore
+from directory import files_below
 from golden import golden_stores
 from rocketstore import TagFilter
 
@@ -148,6 +150,8 @@ def comparable(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_exempt(name: str, ask: dict[str, Any]) -> bool:
+    if ask["op"] == "dumpall" and name.startswith("rocksdb-"):
+        return True  # it listed queues in files, of which there are none
     return ask["op"] == "query" and (name, ask["topic"], ask["key"]) in DOUBLED_KEYS
 
 
@@ -164,10 +168,44 @@ def wrong_answers(store: rocketstore.DefaultMessageStore, name: str) -> tuple[in
     return asked, wrong
 
 
-@pytest.mark.parametrize("name", golden_stores.names("plain-", "broker-", "crash-", "lag-"))
-def test_recorded_questions_get_the_recorded_answers(name: str, tmp_path: Path) -> None:
-    root = golden_stores.unpack(name, tmp_path)
-    with rocketstore.open(root, "r") as store:
+def assert_all_answers(root: Path, name: str, mode: str, **options: Any) -> None:
+    with rocketstore.open(root, mode, **options) as store:
         asked, wrong = wrong_answers(store, name)
     assert asked > 300
     assert not wrong, f"{len(wrong)} of {asked} answers differ:\n" + "\n".join(wrong[:5])
+
+
+@pytest.mark.parametrize(
+    "name",
+    golden_stores.names(
+        *("plain-", "broker-", "crash-", "lag-", "crc-", "expire-", "inner-", "lmq-", "rocksdb-")
+    ),
+)
+def test_recorded_questions_get_the_recorded_answers(name: str, tmp_path: Path) -> None:
+    assert_all_answers(golden_stores.unpack(name, tmp_path), name, "r")
+
+
+@pytest.mark.parametrize("name", golden_stores.names("inner-", "rocksdb-"))
+def test_the_log_alone_gives_the_recorded_answers(name: str, tmp_path: Path) -> None:
+    root = golden_stores.unpack(name, tmp_path)
+    shutil.rmtree(root / "batchconsumequeue", ignore_errors=True)
+    if name.startswith("inner-"):
+        shutil.rmtree(root / "consumequeue")
+    options = golden_stores.geometry(name)
+    assert_all_answers(
+        root, name, "r", derive="full",
+        mapped_file_size_consume_queue=options.consume_queue_nbytes,
+        max_hash_slot_num=options.slots, max_index_num=options.entries,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", golden_stores.names("inner-", "expire-", "crc-"))
+def test_answers_stay_the_same_when_a_store_is_opened_for_writing(
+    name: str, tmp_path: Path
+) -> None:
+    root = golden_stores.unpack(name, tmp_path)
+    before = files_below(root)
+    assert_all_answers(root, name, "r+")
+    after = files_below(root)
+    assert [file for file in before if after.get(file) != before[file]] == []
+    assert_all_answers(root, name, "r")

@@ -12,12 +12,16 @@ import rocketstore
 from directory import files_below
 from golden import golden_stores
 
+#: Of inner-5.3.3, in the recorded configuration.
+BATCH_QUEUE_NBYTES = 736
 
-@pytest.mark.parametrize("name", golden_stores.names("plain-", "crash-"))
+
+@pytest.mark.parametrize("name", golden_stores.names("plain-", "crash-", "crc-", "inner-"))
 def test_deleted_queues_and_index_come_back(name: str, tmp_path: Path) -> None:
     original = golden_stores.unpack(name, tmp_path / "original")
     root = golden_stores.unpack(name, tmp_path / "ours")
     shutil.rmtree(root / "consumequeue")
+    shutil.rmtree(root / "batchconsumequeue", ignore_errors=True)
     shutil.rmtree(root / "index")
     geometry = golden_stores.geometry(name)
     with rocketstore.open(
@@ -27,10 +31,14 @@ def test_deleted_queues_and_index_come_back(name: str, tmp_path: Path) -> None:
         mapped_file_size_consume_queue=geometry.consume_queue_nbytes,
         max_hash_slot_num=geometry.slots,
         max_index_num=geometry.entries,
+        mapper_file_size_batch_consume_queue=BATCH_QUEUE_NBYTES,
     ):
         pass
     assert files_below(root / "commitlog") == log_without_spare(original)
     assert files_below(root / "consumequeue") == queues_to_compare(name, original)
+    batch_queues = files_below(root / "batchconsumequeue")
+    assert batch_queues == files_below(original / "batchconsumequeue")
+    assert bool(batch_queues) == name.startswith("inner-")
     ours = list(files_below(root / "index").values())
     assert ours == list(files_below(original / "index").values())
 
