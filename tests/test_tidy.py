@@ -36,7 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("formats", "errors", "status", "config", "dialect"),
     ("_native", "_reference", "kernels"),
     (
-        *("message", "durable_file", "mapped_file", "mapped_file_queue"),
+        *("message", "durable_file", "mapped_file", "mapped_file_queue", "unique_key"),
         *("store_checkpoint", "store_kinds", "store_lock", "store_state"),
         *("json_dialect", "config_files", "config_tables", "bloom_filter"),
     ),

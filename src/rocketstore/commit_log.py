@@ -16,6 +16,7 @@ from rocketstore.mapped_file import MappedFile
 from rocketstore.mapped_file_queue import MappedFileQueue
 from rocketstore.message import StoredMessage
 from rocketstore.status import RecordFlags, RecordStatus
+from rocketstore.unique_key import UniqueKeyMaker
 
 #: Disk blocks exist this far ahead of the write position.
 ALLOCATE_AHEAD_NBYTES = 64 * 1024 * 1024
@@ -320,6 +321,7 @@ class WritableCommitLog(CommitLog):
             enable_multi_dispatch=config.enable_multi_dispatch,
             max_lmq_consume_queue_num=config.max_lmq_consume_queue_num,
             enable_lmq_quota=config.enable_lmq_quota,
+            unique_key_maker=UniqueKeyMaker(config.store_host, clock, config.zone),
         )
         last = queue.last()
         if last is not None and not last.is_full:

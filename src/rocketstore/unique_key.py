@@ -1,0 +1,84 @@
+"""Unique keys as RocketMQ's client makes them: who, when, and a number."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import os
+import secrets
+import struct
+import time
+from collections.abc import Callable
+
+from rocketstore import formats, kernels
+
+_KEY_TAIL = struct.Struct(">HIiH")
+_COUNTER_LIMIT = 1 << 16
+_PORT_NBYTES = next(field.nbytes for field in formats.HOST_V4.fields if field.name == "port")
+
+
+class UniqueKeyMaker:
+    """Makes the values of ``UNIQ_KEY``, upper-case hex.
+
+    Address (4 or 16 bytes), process id (2), a number of this maker's own (4), milliseconds since
+    the month began (4), counter (2): RocketMQ's tools read the time out of it.
+
+    Parameters
+    ----------
+    host : str
+        ``"10.0.0.1:10911"``; its address stands in the keys.
+    clock : callable or None
+        Epoch ms; the system's clock when ``None``.
+    zone : tzinfo or None
+        In which months begin; local time when ``None``.
+
+    Notes
+    -----
+    Threading: any thread may call it. Two makers of the same process differ in their own numbers,
+    which are random. Source: RocketMQ ``common/message/MessageClientIDSetter.java``.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        clock: Callable[[], int] | None = None,
+        zone: datetime.tzinfo | None = None,
+    ) -> None:
+        address_and_port = kernels.message.parse_host(host)
+        self._address = address_and_port[:-_PORT_NBYTES].hex().upper()
+        self._own_number = secrets.randbits(32)
+        self._counter = itertools.count(secrets.randbits(16))
+        self._clock = clock if clock is not None else _now_ms
+        self._zone = zone
+        #: First instants of a month and of the one behind it, epoch ms; replaced as a whole.
+        self._month = (0, 0)
+
+    def __call__(self) -> str:
+        """Return the next key."""
+        now = self._clock()
+        first, behind = self._month
+        if not first <= now < behind:
+            first, behind = self._month = month_around(now, self._zone)
+        tail = _KEY_TAIL.pack(
+            os.getpid() % _COUNTER_LIMIT,
+            self._own_number,
+            (now - first) & 0x7FFFFFFF,
+            next(self._counter) % _COUNTER_LIMIT,
+        )
+        return self._address + tail.hex().upper()
+
+
+def month_around(now_ms: int, zone: datetime.tzinfo | None) -> tuple[int, int]:
+    """Return the first instants, in epoch ms, of the month of ``now_ms`` and of the next one."""
+    try:
+        now = datetime.datetime.fromtimestamp(now_ms / 1000, zone)
+        first = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0, fold=0)
+        behind = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
+        return int(first.timestamp() * 1000), int(behind.timestamp() * 1000)
+    except (OverflowError, ValueError, OSError):
+        # A clock beyond the calendar: no month, but still a key.
+        return now_ms, now_ms + 1
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,173 @@
+"""A real name server, broker and stock client of RocketMQ, in one process, on loopback."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from interop import maven
+from interop.harness import JVM_FLAGS, Driver
+
+HERE = Path(__file__).resolve().parent
+VERSION = "5.3.3"
+GROUP = "readers"
+#: Small files, so that everything rolls.
+STORE_CONFIG = {
+    "mappedFileSizeCommitLog": str(64 * 1024),
+    "mappedFileSizeConsumeQueue": "2000",
+    "maxHashSlotNum": "100",
+    "maxIndexNum": "400",
+    "timerWheelEnable": "false",
+    # A busy test machine is no reason to refuse a message.
+    "osPageCacheBusyTimeOutMills": "60000",
+    # Only what the tests make old is deleted.
+    "fileReservedTime": "72",
+    "deleteWhen": "04",
+    "diskMaxUsedSpaceRatio": "95",
+}
+
+
+def command() -> list[str]:
+    """The command that starts the driver; compiled when it is not yet."""
+    path = maven.class_path(HERE / "pom.xml", VERSION)
+    sources = sorted((HERE / "java").glob("*.java"))
+    sources.append(HERE.parent / "java" / "common" / "Values.java")
+    classes = maven.compiled(sources, path, VERSION)
+    resources = HERE.parent / "java" / "resources"
+    return [
+        *("java", *JVM_FLAGS, *maven.JVM_OPENS, "-Drocketmq.client.logUseSlf4j=true"),
+        *("-cp", f"{classes}:{resources}:{path}", "rocketstore.interop.BrokerDriver"),
+    ]
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody listens on ``port``."""
+    with socket.socket() as probe, contextlib.suppress(OSError):
+        probe.bind(("127.0.0.1", port))
+        return True
+    return False
+
+
+def free_port(*others: int) -> int:
+    """A port that is free with those at these distances from it."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        if 1024 < port < 65_000 and all(is_free(port + other) for other in others):
+            return port
+
+
+class BrokerDriver(Driver):
+    """One Java process with a name server, a broker that comes and goes, and clients."""
+
+    def __init__(self, scratch: Path) -> None:
+        super().__init__(VERSION, scratch, command())
+        self._scratch = scratch
+        self._name_port = free_port()
+        # The broker takes the ports beside its own too.
+        self._broker_port = free_port(-2, 1)
+
+    def _do(self, store: str, op: str, **request: Any) -> dict[str, Any]:
+        return self._send(store=store, op=op, **request).result()
+
+    def start_broker(self, root: Path, config: Mapping[str, str] = STORE_CONFIG) -> dict[str, Any]:
+        """Start a broker on the directory ``root``; the bounds of its log."""
+        return self._do(
+            "broker",
+            "start",
+            root=str(root),
+            home=str(self._scratch),
+            namePort=self._name_port,
+            brokerPort=self._broker_port,
+            config=dict(config),
+        )
+
+    def stop_broker(self) -> None:
+        """Shut the broker down in good order."""
+        self._do("broker", "stop")
+
+    def bounds(self) -> dict[str, Any]:
+        """First and last log offset, and what is not dispatched yet."""
+        return self._do("broker", "bounds")
+
+    def expire(self, root: Path, keep: int) -> dict[str, Any]:
+        """Let the broker delete all log files but the last ``keep``."""
+        return self._do("broker", "expire", root=str(root), keep=keep)
+
+    @contextlib.contextmanager
+    def client(self, group: str = GROUP) -> Iterator[BrokerDriver]:
+        """Connect the stock producer and consumer, and disconnect them."""
+        self._do("client", "connect", namePort=self._name_port, group=group)
+        yield self
+        self._do("client", "stop")
+
+    def produce(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Send messages, one after the other; what the broker answered."""
+        answer = self._do("client", "produce", messages=list(messages))
+        sent: list[dict[str, Any]] = answer["sent"]
+        assert all(row["status"] == "SEND_OK" for row in sent)
+        return sent
+
+    def queues(self, topic: str) -> dict[int, tuple[int, int]]:
+        """First and last offset of every queue of a topic."""
+        rows = self._do("client", "queues", topic=topic)["queues"]
+        return {row["queueId"]: (row["min"], row["max"]) for row in rows}
+
+    def pull(self, topic: str, queue_id: int, offset: int = 0) -> list[dict[str, Any]]:
+        """All messages of a queue from ``offset`` on, as the consumer gets them."""
+        answer = self._do("client", "pull", topic=topic, queueId=queue_id, offset=offset)
+        return [seen(row) for row in answer["messages"]]
+
+    def query(self, topic: str, key: str) -> list[dict[str, Any]]:
+        """Messages by key, as the console's queries get them."""
+        answer = self._do("client", "query", topic=topic, key=key, begin=0, end=2**62)
+        return [seen(row) for row in answer["messages"]]
+
+    def unique(self, topic: str, unique_key: str) -> list[dict[str, Any]]:
+        """The message with a unique key."""
+        answer = self._do("client", "unique", topic=topic, uniqKey=unique_key)
+        return [seen(row) for row in answer["messages"]]
+
+    def commit(self, topic: str, queue_id: int, offset: int) -> None:
+        """Tell the broker how far the group has consumed."""
+        self._do("client", "commit", topic=topic, queueId=queue_id, offset=offset)
+
+    def committed(self, topic: str, queue_id: int) -> int:
+        """How far the broker says the group has consumed."""
+        return int(self._do("client", "committed", topic=topic, queueId=queue_id)["offset"])
+
+
+def to_send(topic: str, queue_id: int, number: int, nbytes: int = 40) -> dict[str, Any]:
+    """A message for ``produce``; its key and its body say its number."""
+    body = f"message {number} ".encode().ljust(nbytes, b".")
+    return {
+        "topic": topic,
+        "queueId": queue_id,
+        "body": base64.b64encode(body).decode(),
+        "props": {"KEYS": f"key-{number}", "TAGS": f"tag-{number % 3}"},
+    }
+
+
+def seen(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A message from Java, comparable with ``shown``."""
+    return {**row, "body": base64.b64decode(row["body"])}
+
+
+def shown(message: Any) -> dict[str, Any]:
+    """A message of ours, comparable with ``seen``."""
+    return {
+        "topic": message.topic,
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+        "physicalOffset": message.physical_offset,
+        "storeTimestamp": message.store_timestamp,
+        "body": message.body,
+        "tags": message.tags,
+        "keys": message.keys,
+        "uniqKey": message.unique_key,
+    }

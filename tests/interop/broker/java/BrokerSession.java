@@ -1,0 +1,131 @@
+package rocketstore.interop;
+
+import com.alibaba.fastjson.JSONObject;
+import java.io.File;
+import java.util.Arrays;
+import java.util.Properties;
+import org.apache.rocketmq.broker.BrokerController;
+import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.common.MixAll;
+import org.apache.rocketmq.common.namesrv.NamesrvConfig;
+import org.apache.rocketmq.namesrv.NamesrvController;
+import org.apache.rocketmq.remoting.netty.NettyClientConfig;
+import org.apache.rocketmq.remoting.netty.NettyServerConfig;
+import org.apache.rocketmq.store.MessageStore;
+import org.apache.rocketmq.store.config.MessageStoreConfig;
+
+/** The name server and the broker. */
+final class BrokerSession {
+    private NamesrvController nameServer;
+    private BrokerController broker;
+
+    JSONObject handle(JSONObject request) throws Exception {
+        switch (request.getString("op")) {
+            case "start":
+                return start(request);
+            case "stop":
+                broker.shutdown();
+                return new JSONObject(true);
+            case "register":
+                broker.registerBrokerAll(true, false, true);
+                return new JSONObject(true);
+            case "bounds":
+                return bounds();
+            case "expire":
+                return expire(request);
+            default:
+                throw new IllegalArgumentException("no such operation");
+        }
+    }
+
+    private JSONObject start(JSONObject request) throws Exception {
+        if (nameServer == null) {
+            NamesrvConfig names = new NamesrvConfig();
+            names.setKvConfigPath(request.getString("home") + "/kvConfig.json");
+            NettyServerConfig netty = new NettyServerConfig();
+            netty.setBindAddress("127.0.0.1");
+            netty.setListenPort(request.getIntValue("namePort"));
+            nameServer = new NamesrvController(names, netty);
+            if (!nameServer.initialize()) {
+                throw new IllegalStateException("the name server does not start");
+            }
+            nameServer.start();
+        }
+        long began = System.nanoTime();
+        broker = new BrokerController(
+            brokerConfig(request), serverConfig(request), new NettyClientConfig(),
+            storeConfig(request));
+        if (!broker.initialize()) {
+            throw new IllegalStateException("the broker does not start");
+        }
+        broker.start();
+        JSONObject answer = bounds();
+        answer.put("startMs", (System.nanoTime() - began) / 1000000);
+        return answer;
+    }
+
+    private static BrokerConfig brokerConfig(JSONObject request) {
+        BrokerConfig config = new BrokerConfig();
+        config.setRocketmqHome(request.getString("home"));
+        config.setNamesrvAddr("127.0.0.1:" + request.getIntValue("namePort"));
+        config.setBrokerIP1("127.0.0.1");
+        config.setBrokerIP2("127.0.0.1");
+        config.setListenPort(request.getIntValue("brokerPort"));
+        config.setBrokerName("rocketstore");
+        config.setTraceTopicEnable(false);
+        // Clients are told at once where messages are.
+        config.setFetchNamesrvAddrByAddressServer(false);
+        return config;
+    }
+
+    private static NettyServerConfig serverConfig(JSONObject request) {
+        NettyServerConfig config = new NettyServerConfig();
+        config.setBindAddress("127.0.0.1");
+        config.setListenPort(request.getIntValue("brokerPort"));
+        return config;
+    }
+
+    private static MessageStoreConfig storeConfig(JSONObject request) {
+        MessageStoreConfig config = new MessageStoreConfig();
+        String root = request.getString("root");
+        config.setStorePathRootDir(root);
+        config.setStorePathCommitLog(root + File.separator + "commitlog");
+        config.setHaListenPort(request.getIntValue("brokerPort") + 1);
+        Properties others = new Properties();
+        others.putAll(Values.strings(request.getJSONObject("config")));
+        MixAll.properties2Object(others, config);
+        return config;
+    }
+
+    private JSONObject bounds() {
+        MessageStore store = broker.getMessageStore();
+        JSONObject answer = new JSONObject(true);
+        answer.put("min", store.getMinPhyOffset());
+        answer.put("max", store.getMaxPhyOffset());
+        answer.put("behind", store.dispatchBehindBytes());
+        return answer;
+    }
+
+    /** Let all log files but the last "keep" look old, and the broker delete them by its own rules. */
+    private JSONObject expire(JSONObject request) throws Exception {
+        MessageStore store = broker.getMessageStore();
+        File[] files = new File(request.getString("root"), "commitlog").listFiles();
+        Arrays.sort(files);
+        int old = files.length - request.getIntValue("keep");
+        for (int i = 0; i < old; i++) {
+            if (!files[i].setLastModified(System.currentTimeMillis() - 100L * 3600 * 1000)) {
+                throw new IllegalStateException("cannot make " + files[i] + " old");
+            }
+        }
+        long goal = old > 0 ? Long.parseLong(files[old].getName()) : 0;
+        long deadline = System.currentTimeMillis() + 120000;
+        store.executeDeleteFilesManually();
+        while (store.getMinPhyOffset() < goal) {
+            if (System.currentTimeMillis() > deadline) {
+                throw new IllegalStateException("the broker deletes nothing");
+            }
+            Thread.sleep(50);
+        }
+        return bounds();
+    }
+}
