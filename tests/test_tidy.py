@@ -49,7 +49,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         *("recovery", "recovery_report", "log_cut", "odd_delays", "queue_continuity"),
         *("store", "store_files", "store_marks", "dispatch_recovery", "reader", "writer"),
-        *("get_batch_message", "rocksdb_queues"),
+        *("get_batch_message", "rocksdb_queues", "verify_batch_queues"),
         *("get_message", "queries", "results", "filter", "verify", "verify_index", "verify_queues"),
         *("transaction", "consumer", "config_managers", "statistics"),
         *("conditions", "tail", "queue_view"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -9,6 +10,7 @@ from rocketstore import formats, kernels
 from rocketstore.consume_queue import ALLOCATE_AHEAD_NBYTES, MOST_AHEAD_NBYTES, ConsumeQueue
 from rocketstore.mapped_file import MappedFile, MemoryFile
 from rocketstore.mapped_file_queue import MappedFileQueue
+from rocketstore.message import StoredMessage
 from rocketstore.status import KernelStatus
 
 if TYPE_CHECKING:
@@ -18,6 +20,9 @@ BATCH_UNIT_NBYTES = formats.BATCH_QUEUE_UNIT.nbytes
 _UNIT = formats.BATCH_QUEUE_UNIT.struct
 _OFFSET_AT = formats.BATCH_QUEUE_UNIT.at("physical_offset")
 _TIME_AT = formats.BATCH_QUEUE_UNIT.at("store_timestamp")
+_NUMBER = re.compile("[0-9]{1,19}")
+_MAX_BATCH_SIZE = 2**15 - 1
+_MAX_OFFSET = 2**63 - 1
 _BASE_AT = formats.BATCH_QUEUE_UNIT.at("base_offset")
 
 
@@ -35,6 +40,28 @@ class BatchUnit(NamedTuple):
     def next_offset(self) -> int:
         """Queue offset behind the record's last message."""
         return self.base_offset + self.batch_size
+
+
+def unit_of(message: StoredMessage, tags_code: int) -> BatchUnit | None:
+    """Return the unit of a stored record, ``None`` when its properties name no numbers.
+
+    A record that says ``INNER_BASE`` and ``INNER_NUM`` is a batch; any other is one message.
+    """
+    base, count = message.queue_offset, 1
+    texts = [
+        message.properties.get(name)
+        for name in (formats.PROPERTY_INNER_BASE, formats.PROPERTY_INNER_NUM)
+    ]
+    if None not in texts:
+        numbers = [int(t) for t in texts if t is not None and _NUMBER.fullmatch(t) is not None]
+        if len(numbers) < 2:
+            return None
+        base, count = numbers
+    if not (0 < count <= _MAX_BATCH_SIZE and base <= _MAX_OFFSET - count):
+        return None
+    return BatchUnit(
+        message.physical_offset, message.store_size, tags_code, message.store_timestamp, base, count
+    )
 
 
 class BatchConsumeQueue(ConsumeQueue):
@@ -174,7 +201,9 @@ class BatchConsumeQueue(ConsumeQueue):
         counts = units["batch_size"].astype(numpy.int64)
         # The numbers 0, 1, ... within each unit, behind its own base.
         within = numpy.arange(counts.sum()) - numpy.repeat(counts.cumsum() - counts, counts)
-        return numpy.repeat(units["base_offset"].astype(numpy.int64), counts) + within
+        offsets: numpy.ndarray[Any, Any] = within
+        offsets += numpy.repeat(units["base_offset"].astype(numpy.int64), counts)
+        return offsets
 
     def offset_by_time(self, timestamp: int) -> int:
         """Queue offset for a store time, as RocketMQ finds it.

@@ -10,7 +10,7 @@ from rocketstore import formats, kernels
 from rocketstore.batch_consume_queue import BatchConsumeQueue
 from rocketstore.commit_log import CommitLog
 from rocketstore.config import MessageStoreConfig
-from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue, ConsumeQueueTable
+from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue
 from rocketstore.dialect import Dialect
 from rocketstore.errors import CorruptMessageError
 from rocketstore.filter import TagFilter
@@ -19,6 +19,7 @@ from rocketstore.get_message import BatchLimits, Selection, bounds_status
 from rocketstore.index_service import IndexService
 from rocketstore.log_scan import LogScan, find_next_record
 from rocketstore.message import StoredMessage
+from rocketstore.queue_table import QueueTable
 from rocketstore.results import (
     MAX_TIMESTAMP,
     GetMessageResult,
@@ -49,7 +50,7 @@ class StoreReader:
     def __init__(
         self,
         log: CommitLog,
-        queues: ConsumeQueueTable,
+        queues: QueueTable,
         index: IndexService,
         config: MessageStoreConfig,
         dialect: Dialect,

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from rocketstore import formats, kernels
 from rocketstore.commit_log import CommitLog, describe
-from rocketstore.consume_queue import ConsumeQueueTable
 from rocketstore.index_service import IndexService
 from rocketstore.log_scan import LogScan, RecordBatch, find_next_record, has_content
 from rocketstore.message import StoredMessage
+from rocketstore.queue_table import QueueTable
 from rocketstore.recovery_report import DamagedRange
 from rocketstore.status import RecordFlags, RecordStatus
 from rocketstore.store_files import StorePaths
@@ -285,6 +285,7 @@ def verify_files(
             dispatched_offset=dispatched,
             indexed_offset=_indexed_offset(files, dispatched),
             damaged=files.report.damaged,
+            queues_in_files=files.rocksdb is None or files.rocksdb.beside_files,
             level=level,
             progress=progress,
             max_findings=max_findings,
@@ -315,9 +316,10 @@ def _indexed_offset(files: ReadOnlyParts, dispatched: int) -> int:
 
 def verify_parts(
     log: CommitLog,
-    queues: ConsumeQueueTable,
+    queues: QueueTable,
     index: IndexService | None,
     *,
+    queues_in_files: bool = True,
     delay_ms: tuple[int, ...] = (),
     dispatched_offset: int | None = None,
     indexed_offset: int | None = None,
@@ -332,6 +334,8 @@ def verify_parts(
     ----------
     log, queues, index
         The opened parts; ``index`` is ``None`` when the store keeps none.
+    queues_in_files : bool
+        Whether the queues have files to be checked.
     delay_ms : tuple of int
         Delay levels, for the deliver times of delayed messages.
     dispatched_offset, indexed_offset : int or None
@@ -366,7 +370,7 @@ def verify_parts(
     scope = VerifyScope(log, report, queues.directory.parent)
     report.log_start, report.log_end = scope.start, scope.stop
     _check_segments(scope)
-    check = _StoreCheck(scope, queues, index, delay_ms, progress)
+    check = _StoreCheck(scope, queues, index, delay_ms, progress, queues_in_files=queues_in_files)
     check.run(
         scope.stop if dispatched_offset is None else dispatched_offset,
         scope.stop if indexed_offset is None else indexed_offset,
@@ -391,11 +395,14 @@ class _StoreCheck:
     def __init__(
         self,
         scope: VerifyScope,
-        queues: ConsumeQueueTable,
+        queues: QueueTable,
         index: IndexService | None,
         delay_ms: tuple[int, ...],
         progress: Progress | None,
+        *,
+        queues_in_files: bool,
     ) -> None:
+        self._queues_in_files = queues_in_files
         self._scope = scope
         self._queues = queues
         self._index = index
@@ -406,11 +413,15 @@ class _StoreCheck:
 
     def run(self, dispatched_offset: int, indexed_offset: int) -> None:
         """Walk; findings and counts go to the scope's report."""
+        from rocketstore.verify_batch_queues import BatchQueuesCheck
         from rocketstore.verify_index import IndexCheck
         from rocketstore.verify_queues import QueuesCheck
 
         scope = self._scope
-        queues = QueuesCheck(scope, self._queues, dispatched_offset)
+        queues = batch_queues = None
+        if self._queues_in_files:
+            batch_queues = BatchQueuesCheck(scope, self._queues, dispatched_offset)
+            queues = QueuesCheck(scope, self._queues, dispatched_offset, batch_queues.take)
         index = None
         if self._index is not None:
             index = IndexCheck(scope, self._index, self._delay_ms, indexed_offset)
@@ -419,7 +430,8 @@ class _StoreCheck:
             scan = LogScan(scope.log, offset, scope.stop, flags, self._delay_ms, _BATCH_COUNT)
             for batch in scan:
                 self._take(batch)
-                queues.take(batch)
+                if queues is not None:
+                    queues.take(batch)
                 if index is not None:
                     index.take(batch)
                 self._report("check log", batch.window.base_offset + batch.last()["position"])
@@ -428,7 +440,9 @@ class _StoreCheck:
             offset = self._pass_damage(scan.offset, scan.status)
         self._report("check log", scope.stop)
         self._judge_property_crcs()
-        queues.finish()
+        if queues is not None and batch_queues is not None:
+            queues.finish()
+            batch_queues.finish()
         if index is not None:
             index.finish(self._progress)
 
@@ -526,7 +540,6 @@ _NOTES = {
     "unsafe_topics": "records whose topic names no directory, so that they have no units",
     "backward_times": "store times earlier than the one in front",
     "foreign_property_crcs": "records with a CRC property that is not their own, as copies have",
-    "batch_topics": "records of batch queues, which this version does not read",
     "behind_units": "units that are not there yet, as dispatch is behind",
     "behind_keys": "records whose keys are not all there yet, as dispatch is behind",
     "expired_units": "units of records that have expired",

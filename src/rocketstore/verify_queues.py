@@ -5,19 +5,21 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rocketstore import formats, kernels
-from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue, ConsumeQueueTable
+from rocketstore.batch_consume_queue import BatchConsumeQueue
+from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue
 from rocketstore.durable_file import READ_ONLY, open_regular_file
 from rocketstore.errors import MappedFileError
 from rocketstore.log_scan import RecordBatch, data_ranges
 from rocketstore.mapped_file import MappedFile, MemoryFile
 from rocketstore.mapped_file_queue import list_directory
+from rocketstore.queue_table import QueueTable
 from rocketstore.status import RecordStatus
 from rocketstore.verify import VerifyScope
 
@@ -30,7 +32,6 @@ _WHOLE_READ_NBYTES = 16 * 1024
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
 _EXTENSION_DIR = "consumequeue_ext"
-_BATCH_QUEUE_DIR = "batchconsumequeue"
 
 Array = np.ndarray[Any, Any]
 
@@ -451,7 +452,11 @@ class QueuesCheck:
     """All queues: sorts the log's records by queue and hands them out in large portions."""
 
     def __init__(
-        self, scope: VerifyScope, queues: ConsumeQueueTable, dispatched_offset: int
+        self,
+        scope: VerifyScope,
+        queues: QueueTable,
+        dispatched_offset: int,
+        take_batch_records: Callable[[RecordBatch, Array], None],
     ) -> None:
         self._scope = scope
         self._queues = queues
@@ -460,13 +465,17 @@ class QueuesCheck:
         self._checks: dict[tuple[bytes, int], QueueCheck] = {}
         self._gathered: list[tuple[Array, ...]] = []
         self._gathered_count = 0
-        self._batch_topics = _batch_topics(queues.directory.parent / _BATCH_QUEUE_DIR)
+        self._batch_topics = [name.encode() for name in queues.batch_topics]
+        self._take_batch_records = take_batch_records
         self._check_files()
+
+    def _plain_queues(self) -> list[ConsumeQueue]:
+        return [queue for queue in self._queues if not isinstance(queue, BatchConsumeQueue)]
 
     def _check_files(self) -> None:
         """Files of another size, or at another place, than the queue's are not read at all."""
         size = self._queues.file_size
-        for queue in self._queues:
+        for queue in self._plain_queues():
             for offset, path, nbytes in list_directory(
                 queue.queue.directory, self._queues.directory.parent, tolerate_unreadable=True
             ).files:
@@ -488,7 +497,7 @@ class QueuesCheck:
         topics = self._topic_numbers(batch, queued)
         if self._batch_topics:
             plain = ~np.isin(topics, [self._topics.number(name) for name in self._batch_topics])
-            self._scope.counts["batch_topics"] += int((~plain).sum())
+            self._take_batch_records(batch, np.flatnonzero(queued)[~plain])
             queued[queued] = plain
             topics = topics[plain]
         self._gathered.append(
@@ -555,15 +564,8 @@ class QueuesCheck:
     def finish(self) -> None:
         """Hand out the rest, and judge what the queues hold besides."""
         self._hand_out()
-        for queue in self._queues:
+        for queue in self._plain_queues():
             self._check(queue.topic_bytes, queue.queue_id)
         for check in self._checks.values():
             check.finish()
-        self._scope.report.queues = len(self._checks)
-
-
-def _batch_topics(directory: Path) -> frozenset[bytes]:
-    try:
-        return frozenset(os.fsencode(name) for name in os.listdir(directory))
-    except FileNotFoundError:
-        return frozenset()
+        self._scope.report.queues += len(self._checks)

@@ -146,8 +146,9 @@ def test_a_directory_without_a_log_is_no_store(tmp_path: Path) -> None:
 def test_what_rocketmq_wrote_has_no_finding(name: str, tmp_path: Path) -> None:
     report = check(golden_stores.unpack(name, tmp_path))
     assert report.findings == []
-    assert report.records > 150
-    assert report.units > 150
+    # Of expire-4.9.8 one segment is left; RocksDB holds the queues of rocksdb-5.5.0.
+    assert report.records > (7 if name.startswith("expire-") else 100)
+    assert report.units > (7 if name.startswith("expire-") else 100) or name.startswith("rocksdb-")
     if name.startswith("lag-"):
         assert any("dispatch is behind" in note for note in report.notes)
 

@@ -1,0 +1,204 @@
+"""The part of ``verify`` that compares units of BatchConsumeQueues with the log's records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from rocketstore import formats
+from rocketstore.batch_consume_queue import (
+    BATCH_UNIT_NBYTES,
+    BatchConsumeQueue,
+    BatchUnit,
+    unit_of,
+)
+from rocketstore.log_scan import RecordBatch, data_ranges
+from rocketstore.mapped_file import MappedFile, MemoryFile
+from rocketstore.mapped_file_queue import list_directory
+from rocketstore.message import StoredMessage
+from rocketstore.queue_table import QueueTable
+from rocketstore.verify import VerifyScope
+from rocketstore.verify_queues import read_bytes
+
+_UNIT = formats.BATCH_QUEUE_UNIT.struct
+_NAMES = ("log offset", "size", "tags code", "store time", "queue offset", "batch size")
+_CHUNK_NBYTES = 4096 * BATCH_UNIT_NBYTES
+_UNWRITTEN = bytes(BATCH_UNIT_NBYTES)
+
+Place = tuple[str, int]
+
+
+class BatchQueueCheck:
+    """One queue: its records and its units are in log order, and are walked side by side."""
+
+    def __init__(
+        self,
+        scope: VerifyScope,
+        name: str,
+        queue: BatchConsumeQueue | None,
+        dispatched_offset: int,
+    ) -> None:
+        self._scope = scope
+        self._name = name
+        self._dispatched_offset = dispatched_offset
+        self._next_offset: int | None = None
+        self._last_end = 0
+        self._units = iter(()) if queue is None else self._written(queue)
+        self._ahead: tuple[Place, BatchUnit] | None = next(self._units, None)
+
+    def _written(self, queue: BatchConsumeQueue) -> Iterator[tuple[Place, BatchUnit]]:
+        """Yield every unit that the files hold, with its place."""
+        files: dict[int, MappedFile | MemoryFile] = {
+            f.file_from_offset: f for f in queue.queue.files
+        }
+        files.update({file.file_from_offset: file for file in queue.files()})
+        for start in sorted(files):
+            file = files[start]
+            ranges = (
+                [(0, queue.readable_units(file) * BATCH_UNIT_NBYTES)]
+                if isinstance(file, MemoryFile) or file.private
+                else data_ranges(file, 0)
+            )
+            for first, stop in ranges:
+                yield from self._units_between(file, first, stop)
+
+    def _units_between(
+        self, file: MappedFile | MemoryFile, first: int, stop: int
+    ) -> Iterator[tuple[Place, BatchUnit]]:
+        first -= first % BATCH_UNIT_NBYTES
+        stop = min(stop, file.file_size - file.file_size % BATCH_UNIT_NBYTES)
+        for at in range(first, stop, _CHUNK_NBYTES):
+            nbytes = min(_CHUNK_NBYTES, stop - at)
+            nbytes = -(-nbytes // BATCH_UNIT_NBYTES) * BATCH_UNIT_NBYTES
+            content = read_bytes(file, self._scope.root, at, nbytes)
+            for position in range(0, nbytes, BATCH_UNIT_NBYTES):
+                if content[position : position + BATCH_UNIT_NBYTES] != _UNWRITTEN:
+                    unit = BatchUnit._make(_UNIT.unpack_from(content, position)[:6])
+                    yield (str(file.path), at + position), unit
+
+    def take(self, expected: BatchUnit) -> None:
+        """Compare the next record's unit with what the files hold."""
+        while self._ahead is not None and self._ahead[1].physical_offset < expected.physical_offset:
+            self._judge_stray(*self._ahead)
+            self._ahead = next(self._units, None)
+        self._check_order(expected)
+        if self._ahead is None or self._ahead[1].physical_offset != expected.physical_offset:
+            if expected.physical_offset >= self._dispatched_offset:
+                self._scope.counts["behind_units"] += 1
+                return
+            self._add(
+                "missing-unit",
+                self._scope.place(expected.physical_offset),
+                expected,
+                f"no unit for queue offset {expected.base_offset}, whose record is in the log",
+            )
+            return
+        place, unit = self._ahead
+        self._ahead = next(self._units, None)
+        if unit == expected:
+            self._scope.report.units += 1
+            return
+        differing = [
+            f"{name} {found} instead of {wanted}"
+            for name, found, wanted in zip(_NAMES, unit, expected, strict=True)
+            if found != wanted
+        ]
+        self._add("unit", place, unit, ", ".join(differing))
+
+    def _check_order(self, expected: BatchUnit) -> None:
+        """Queue offsets follow each other, except where damage or expiry took records."""
+        following, self._next_offset = self._next_offset, expected.next_offset
+        start, self._last_end = self._last_end, expected.physical_offset + expected.size
+        if following is None:
+            following = 0 if self._scope.start == 0 else expected.base_offset
+        if expected.base_offset == following:
+            return
+        if self._scope.has_damage_between(start, expected.physical_offset):
+            self._scope.counts["lost_queue_offsets"] += max(0, expected.base_offset - following)
+            return
+        self._add(
+            "queue-offset",
+            self._scope.place(expected.physical_offset),
+            expected,
+            f"queue offset {expected.base_offset}, but {following} is next",
+        )
+
+    def _judge_stray(self, place: Place, unit: BatchUnit) -> None:
+        """A unit that no record of this queue asks for: expired, newer, or wrong."""
+        scope, offset = self._scope, unit.physical_offset
+        if 0 <= offset < scope.start:
+            scope.counts["expired_units"] += 1
+        elif scope.is_damaged(np.array([offset]))[0]:
+            scope.counts["damaged_units"] += 1
+        elif offset >= scope.stop and (
+            scope.is_newer(offset) or scope.record_at(offset, unit.size) is not None
+        ):
+            scope.counts["newer_units"] += 1
+        else:
+            self._add("unit", place, unit, f"no record of this queue starts at log offset {offset}")
+
+    def _add(self, kind: str, place: Place, unit: BatchUnit, reason: str) -> None:
+        self._scope.report.add(kind, *place, unit.physical_offset, f"{self._name}: {reason}")
+
+    def finish(self) -> None:
+        """Judge the units behind the queue's last record."""
+        if self._ahead is not None:
+            self._judge_stray(*self._ahead)
+        for place, unit in self._units:
+            self._judge_stray(place, unit)
+
+
+class BatchQueuesCheck:
+    """All BatchConsumeQueues of a store."""
+
+    def __init__(self, scope: VerifyScope, queues: QueueTable, dispatched_offset: int) -> None:
+        self._scope = scope
+        self._dispatched_offset = dispatched_offset
+        self._checks: dict[tuple[str, int], BatchQueueCheck] = {}
+        size = queues.batch_file_size
+        for queue in queues:
+            if not isinstance(queue, BatchConsumeQueue):
+                continue
+            self._check(queue.topic, queue.queue_id, queue)
+            directory = queue.queue.directory
+            for offset, path, nbytes in list_directory(
+                directory, scope.root, tolerate_unreadable=True
+            ).files:
+                if nbytes != size or offset % size:
+                    reason = f"{nbytes} bytes from {offset}; files of this queue have {size} bytes"
+                    scope.report.add("queue-file", path, 0, None, reason)
+
+    def _check(
+        self, topic: str, queue_id: int, queue: BatchConsumeQueue | None = None
+    ) -> BatchQueueCheck:
+        check = self._checks.get((topic, queue_id))
+        if check is None:
+            name = f"{topic} queue {queue_id}"
+            check = BatchQueueCheck(self._scope, name, queue, self._dispatched_offset)
+            self._checks[topic, queue_id] = check
+        return check
+
+    def take(self, batch: RecordBatch, rows: Any) -> None:
+        """Compare those records of a batch whose row numbers are ``rows``."""
+        columns = batch.columns
+        window = batch.window
+        for row in rows.tolist():
+            position, size = int(columns["position"][row]), int(columns["total_size"][row])
+            content = read_bytes(window.file, window.file.root, position, size)
+            offset = window.base_offset + position
+            message = StoredMessage(content, 0, offset, offset + size)
+            unit = unit_of(message, int(columns["tags_code"][row]))
+            if unit is None:
+                path, at = self._scope.place(offset)
+                reason = f"{message.topic} queue {message.queue_id}: the batch's numbers are none"
+                self._scope.report.add("queue-offset", path, at, offset, reason)
+            else:
+                self._check(message.topic, message.queue_id).take(unit)
+
+    def finish(self) -> None:
+        """Judge what the queues hold besides."""
+        for check in self._checks.values():
+            check.finish()
+        self._scope.report.queues += len(self._checks)
