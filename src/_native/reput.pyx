@@ -264,6 +264,13 @@ cdef class Dispatcher:
         cdef rs_queue* queue = self.by_handle(handle)
         return -1 if self.core.ext == NULL else self.core.ext[queue.handle].offset
 
+    def set_compare(self, compare):
+        self.enter()
+        try:
+            self.core.compare = bool(compare)
+        finally:
+            self.busy = False
+
     def set_bit_map(self, bytes bit_map):
         self.enter()
         try:
@@ -394,6 +401,10 @@ cdef class Dispatcher:
     @property
     def repeated_units(self):
         return self.core.repeated_units
+
+    @property
+    def mended_units(self):
+        return self.core.mended_units
 
     @property
     def stalled(self):

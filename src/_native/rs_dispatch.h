@@ -40,6 +40,8 @@ typedef struct {
     int32_t bit_map_nbytes;
     int32_t ext_room;        /* of `ext` */
     int32_t multi_dispatch;  /* RS_MULTI_* */
+    int32_t compare;         /* units may be there already */
+    int64_t mended_units;    /* others stood in their place */
     int64_t *delay_ms;
     int32_t delay_count;
     int32_t index_enable, index_tags;
@@ -166,14 +168,35 @@ static void rs_find_queues(rs_dispatcher *d)
 static int rs_put_record_ext(rs_dispatcher *d, const rs_parsed_record *row, const rs_queue *queue,
                              int64_t *tags_code)
 {
-    const int status = rs_put_ext(d->ext + queue->handle, d->ext_file_nbytes, row->tags_code,
-                                  row->store_timestamp, d->bit_map, d->bit_map_nbytes, tags_code);
+    rs_ext_queue *ext = d->ext + queue->handle;
+    if (d->compare && rs_keep_ext(ext, row->tags_code, row->store_timestamp, tags_code)) {
+        return RS_OK;
+    }
+    const int status = rs_put_ext(ext, d->ext_file_nbytes, row->tags_code, row->store_timestamp,
+                                  d->bit_map, d->bit_map_nbytes, tags_code);
     return status == RS_EXT_NEEDS_FILE ? RS_NEED_EXT : RS_OK;
 }
 
-static inline void rs_append_unit(rs_queue *queue, const rs_parsed_record *row, int64_t tags_code)
+/* Whether this very unit is there already; what else is there counts as mended. */
+RS_NOINLINE static int rs_has_unit(rs_dispatcher *d, const uint8_t *p, const rs_parsed_record *row,
+                                   int64_t tags_code)
 {
-    rs_store_unit(queue->write, row->physical_offset, row->total_size, tags_code);
+    rs_unit unit;
+    rs_load_unit(p, &unit);
+    if (unit.physical_offset == row->physical_offset && unit.size == row->total_size
+        && unit.tags_code == tags_code) {
+        return 1;
+    }
+    d->mended_units += !rs_is_unwritten(&unit);
+    return 0;
+}
+
+static inline void rs_append_unit(rs_dispatcher *d, rs_queue *queue, const rs_parsed_record *row,
+                                  int64_t tags_code)
+{
+    if (RS_LIKELY(!d->compare) || !rs_has_unit(d, queue->write, row, tags_code)) {
+        rs_store_unit(queue->write, row->physical_offset, row->total_size, tags_code);
+    }
     queue->write += RS_CQ_UNIT_NBYTES;
     queue->max_physical_offset = row->physical_offset + row->total_size;
     RS_RELEASE_FENCE();
@@ -204,7 +227,7 @@ static inline int rs_put_unit(rs_dispatcher *d, const rs_parsed_record *row, rs_
         && rs_put_record_ext(d, row, queue, &tags_code) == RS_NEED_EXT) {
         return RS_NEED_EXT;
     }
-    rs_append_unit(queue, row, tags_code);
+    rs_append_unit(d, queue, row, tags_code);
     d->last_store_timestamp = row->store_timestamp;
     d->last_record_offset = row->physical_offset;
     return RS_OK;
@@ -244,7 +267,7 @@ static int rs_put_named_unit(rs_dispatcher *d, const rs_parsed_record *row,
     if (queue->write == queue->limit) {
         return RS_NEED_QUEUE;
     }
-    rs_append_unit(queue, row, row->tags_code);
+    rs_append_unit(d, queue, row, row->tags_code);
     return RS_OK;
 }
 

@@ -41,6 +41,8 @@ cdef extern from "rs_dispatch.h" nogil:
         const uint8_t *bit_map
         int32_t bit_map_nbytes
         int32_t multi_dispatch
+        int32_t compare
+        int64_t mended_units
         int64_t *delay_ms
         int32_t delay_count
         int32_t index_enable

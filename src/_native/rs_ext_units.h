@@ -59,4 +59,26 @@ RS_UNUSED static int rs_put_ext(rs_ext_queue *ext, int64_t file_nbytes, int64_t 
     return RS_EXT_PUT;
 }
 
+/* Keep a unit that is there already, with its bit map, when it says the same. */
+RS_UNUSED static int rs_keep_ext(rs_ext_queue *ext, int64_t tags_code, int64_t store_timestamp,
+                                 int64_t *address)
+{
+    const uint8_t *p = ext->write;
+    if (p == NULL || ext->limit - p < RS_CQ_EXT_UNIT_NBYTES + RS_EXT_END_NBYTES) {
+        return 0;
+    }
+    const int32_t nbytes = rs_load_be16(p + RS_CQ_EXT_UNIT_SIZE_AT);
+    const int32_t bit_map_nbytes = rs_load_be16(p + RS_CQ_EXT_UNIT_BIT_MAP_SIZE_AT);
+    if (bit_map_nbytes < 0 || nbytes != RS_CQ_EXT_UNIT_NBYTES + bit_map_nbytes
+        || nbytes + RS_EXT_END_NBYTES > ext->limit - p
+        || rs_load_be64(p + RS_CQ_EXT_UNIT_TAGS_CODE_AT) != tags_code
+        || rs_load_be64(p + RS_CQ_EXT_UNIT_STORE_TIMESTAMP_AT) != store_timestamp) {
+        return 0;
+    }
+    *address = rs_ext_address(ext->offset);
+    ext->write += nbytes;
+    ext->offset += nbytes;
+    return 1;
+}
+
 #endif

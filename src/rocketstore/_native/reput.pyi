@@ -45,6 +45,9 @@ class Dispatcher:
     @property
     def repeated_units(self) -> int:
         """Queue offset below the queue's end, or record already in the queue."""
+    @property
+    def mended_units(self) -> int:
+        """Units in whose place something else was found (see ``set_compare``)."""
     def __init__(
         self,
         *,
@@ -90,6 +93,10 @@ class Dispatcher:
         is released. ``ValueError``: unknown handle, no ext files, ``offset`` outside."""
     def ext_offset(self, handle: int) -> int:
         """Offset of the queue's next ext unit, -1 before ``set_ext``."""
+    def set_compare(self, compare: bool) -> None:
+        """While set, a unit that is there already is not written again, and one that says something
+        else is mended. An ext unit with the record's tags code and store time is kept with its bit
+        map."""
     def set_bit_map(self, bit_map: bytes | None) -> None:
         """Bit map of all ext units put from now on; one too long for a unit puts plain tags
         codes."""

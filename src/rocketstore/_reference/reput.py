@@ -62,13 +62,17 @@ class _Queue:
         fits = self.view is not None and position + _UNIT.nbytes <= len(self.view)
         return position if fits else -1
 
-    def put(self, record: _Record, tags_code: int) -> None:
-        """Append the record's unit. Requires: there is room."""
+    def put(self, record: _Record, tags_code: int, *, compare: bool) -> bool:
+        """Append the record's unit; with ``compare`` tell whether another was there. Requires:
+        there is room."""
         assert self.view is not None
         unit = (record.physical_offset, record.total_size, tags_code)
-        _UNIT.struct.pack_into(self.view, self.position, *unit)
+        former = _UNIT.struct.unpack_from(self.view, self.position) if compare else (0, 0, 0)
+        if former != unit:
+            _UNIT.struct.pack_into(self.view, self.position, *unit)
         self.max_physical_offset = record.end
         self.next_index += 1
+        return former not in (unit, (0, 0, 0))
 
 
 class _Ext:
@@ -83,6 +87,20 @@ class _Ext:
         if self.view is not None:
             self.view.release()
             self.view = None
+
+    def keep(self, record: _Record) -> int | None:
+        """The address of the unit that is there already, when it says the same."""
+        position = self.offset - self.file_offset
+        room = 0 if self.view is None else len(self.view) - position - formats.EXT_END_NBYTES
+        if self.view is None or room < _EXT_UNIT.nbytes:
+            return None
+        size, tags_code, timestamp, bit_map = _EXT_UNIT.struct.unpack_from(self.view, position)
+        if bit_map < 0 or size != _EXT_UNIT.nbytes + bit_map or size > room:
+            return None
+        if (tags_code, timestamp) != (record.tags_code, record.store_timestamp):
+            return None
+        self.offset += size
+        return formats.EXT_ADDRESS_BASE + self.offset - int(size)
 
     def put(self, record: _Record, bit_map: bytes, file_nbytes: int) -> int | None:
         """Append an ext unit; return its address, or the tags code when no file takes the unit;
@@ -152,6 +170,7 @@ class Dispatcher:
     skipped_ghosts = 0
     skipped_topics = 0
     repeated_units = 0
+    mended_units = 0
 
     def __init__(
         self,
@@ -166,6 +185,7 @@ class Dispatcher:
         most = formats.MAX_COMMIT_LOG_FILE_NBYTES
         self._ext_file_nbytes = _bounded("ext_file_nbytes", ext_file_nbytes, 0, most)
         self._bit_map = b""
+        self._compare = False
         self._index_enable = bool(index_enable)
         self._index_tags = bool(index_tags)
         self._delay_ms = tuple(_bounded("delay", delay, 0, _OFFSET_MAX) for delay in delay_ms)
@@ -258,6 +278,10 @@ class Dispatcher:
 
     def ext_offset(self, handle: int) -> int:
         return self._by_handle(handle).ext.offset
+
+    def set_compare(self, compare: bool) -> None:
+        with _Owned(self):
+            self._compare = bool(compare)
 
     def set_bit_map(self, bit_map: bytes | None) -> None:
         with _Owned(self):
@@ -397,9 +421,11 @@ class Dispatcher:
         elif queue is not None and queue.position >= 0:
             tags_code = record.tags_code
             if self._ext_file_nbytes:
-                tags_code = queue.ext.put(record, self._bit_map, self._ext_file_nbytes)
+                tags_code = queue.ext.keep(record) if self._compare else None
+                if tags_code is None:
+                    tags_code = queue.ext.put(record, self._bit_map, self._ext_file_nbytes)
             if tags_code is not None:
-                queue.put(record, tags_code)
+                self.mended_units += queue.put(record, tags_code, compare=self._compare)
                 self.last_store_timestamp = record.store_timestamp
                 self.last_record_offset = record.physical_offset
                 return KernelStatus.OK
@@ -436,7 +462,7 @@ class Dispatcher:
             return KernelStatus.QUEUE_GAP
         if queue.position < 0:
             return KernelStatus.NEED_QUEUE
-        queue.put(record, record.tags_code)
+        self.mended_units += queue.put(record, record.tags_code, compare=self._compare)
         return KernelStatus.OK
 
     def _put_keys(self, record: _Record) -> bool:
