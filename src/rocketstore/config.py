@@ -16,6 +16,7 @@ from rocketstore.status import FlushDiskType
 
 DEFAULT_COMMIT_LOG_FILE_SIZE = 1024 * 1024 * 1024
 DEFAULT_CONSUME_QUEUE_FILE_SIZE = 300_000 * formats.CONSUME_QUEUE_UNIT.nbytes
+DEFAULT_EXT_FILE_SIZE = 48 * 1024 * 1024
 DEFAULT_BATCH_QUEUE_FILE_SIZE = 300_000 * formats.BATCH_QUEUE_UNIT.nbytes
 DEFAULT_HASH_SLOT_NUM = 5_000_000
 DEFAULT_INDEX_NUM = 20_000_000
@@ -46,6 +47,12 @@ class MessageStoreConfig:
         Bytes of a log segment, 128 to 2**31 - 1 (default 1 GiB).
     mapped_file_size_consume_queue : int or None
         Bytes of a queue file, rounded up to a multiple of 20 (default 6,000,000).
+    enable_consume_queue_ext : bool or None
+        Keep tags codes, store times and bit maps in ext files (default: where there are any).
+    mapped_file_size_consume_queue_ext : int or None
+        Bytes of an ext file, at least 24 (default 50,331,648).
+    bit_map_length_consume_queue_ext : int
+        Bits that a bit map in an ext file may have.
     mapper_file_size_batch_consume_queue : int or None
         Bytes of a file of a BatchConsumeQueue, a multiple of 46 (default 13,800,000). The name is
         RocketMQ's own.
@@ -105,6 +112,9 @@ class MessageStoreConfig:
     store_path_commit_log: str | None = None
     mapped_file_size_commit_log: int | None = None
     mapped_file_size_consume_queue: int | None = None
+    enable_consume_queue_ext: bool | None = None
+    mapped_file_size_consume_queue_ext: int | None = None
+    bit_map_length_consume_queue_ext: int = 64
     mapper_file_size_batch_consume_queue: int | None = None
     max_hash_slot_num: int | None = None
     max_index_num: int | None = None
@@ -162,6 +172,12 @@ class MessageStoreConfig:
                 raise ConfigError(f"mapped_file_size_consume_queue is {size}; it must be positive")
             unit = formats.CONSUME_QUEUE_UNIT.nbytes
             object.__setattr__(self, "mapped_file_size_consume_queue", -(-size // unit) * unit)
+        size = self.mapped_file_size_consume_queue_ext
+        least = formats.CONSUME_QUEUE_EXT_UNIT.nbytes + formats.EXT_END_NBYTES
+        if size is not None and not least <= size <= formats.MAX_COMMIT_LOG_FILE_NBYTES:
+            raise ConfigError(
+                f"mapped_file_size_consume_queue_ext is {size}; it must be {least} to 2**31 - 1"
+            )
         size = self.mapper_file_size_batch_consume_queue
         unit = formats.BATCH_QUEUE_UNIT.nbytes
         if size is not None and not (

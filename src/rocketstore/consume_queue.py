@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from rocketstore import formats, kernels
-from rocketstore.durable_file import refuse_link_out
+from rocketstore.consume_queue_ext import ConsumeQueueExt
+from rocketstore.durable_file import make_directories, refuse_link_out, sync_directory
 from rocketstore.mapped_file import MappedFile, MemoryFile
-from rocketstore.mapped_file_queue import MappedFileQueue, list_directory
+from rocketstore.mapped_file_queue import DirectoryListing, MappedFileQueue, list_directory
 from rocketstore.status import KernelStatus
 
 UNIT_NBYTES = formats.CONSUME_QUEUE_UNIT.nbytes
@@ -39,6 +40,8 @@ class ConsumeQueue:
     recovered_index, recovered_end : int
         Queue offset behind the last good unit on disk, and the end of its record in the log (-1:
         none).
+    ext : ConsumeQueueExt or None
+        What its units' addresses mean; ``None`` when the store keeps no ext files.
 
     Notes
     -----
@@ -57,6 +60,7 @@ class ConsumeQueue:
         self.recovered_index = 0
         self.recovered_end = -1
         self.flushed_index = 0
+        self.ext: ConsumeQueueExt | None = None
         self._in_memory = in_memory
         self._next_index: Callable[[], int] | None = None
         self._overlay: dict[int, Any] = {}
@@ -165,6 +169,11 @@ class ConsumeQueue:
 
     # --- loading ------------------------------------------------------------------------------
 
+    @property
+    def is_light(self) -> bool:
+        """Whether it is a light queue: its messages have topics of their own."""
+        return self.topic.startswith(formats.TOPIC_LMQ_PREFIX)
+
     def recover(self, log_end: int, *, whole: bool) -> KernelStatus:
         """Find the last good unit: offsets ascending, inside the log.
 
@@ -196,6 +205,76 @@ class ConsumeQueue:
         self.recovered_end = last_end
         self.flushed_index = self.recovered_index
         return status
+
+    def recover_ext(self, *, whole: bool) -> bool:
+        """Find the last unit whose tags code, when it is an address, names a good ext unit.
+
+        The queue then ends there, and so does its ext; False when that is earlier than where
+        ``recover`` found its end. Without ext files no address is good.
+
+        Parameters
+        ----------
+        whole : bool
+            As in ``recover``.
+        """
+        ext = self.ext
+        if self.recovered_index == 0 or (ext is None and not self._ends_in_address()):
+            return True
+        files = self.files()
+        # Where the newest files hold no address, an earlier one may tell where the ext ends.
+        count = len(files) if whole or ext is None else min(3, len(files))
+        while True:
+            bad = self._first_bad_address(files[len(files) - count :])
+            known = ext is None or not ext.queue.files or ext.recovered_offset > 0
+            if known or bad is not None or count == len(files):
+                break
+            count = len(files)
+        if bad is None:
+            return True
+        self._end_at(bad)
+        return False
+
+    def _ends_in_address(self) -> bool:
+        unit = self.unit(self.recovered_index - 1)
+        return unit is not None and unit[2] <= formats.MAX_EXT_ADDRESS
+
+    def _first_bad_address(self, files: list[MappedFile | MemoryFile]) -> int | None:
+        """Queue offset of the first unit in ``files`` whose address is not good."""
+        import numpy
+
+        for file in files:
+            first, count = file.file_from_offset // UNIT_NBYTES, self.readable_units(file)
+            if isinstance(file, MappedFile) and not file.private:
+                content = file.read(0, count * UNIT_NBYTES)
+            else:
+                content = bytes(memoryview(file.mapping)[: count * UNIT_NBYTES])
+            codes = numpy.frombuffer(content, formats.CONSUME_QUEUE_UNIT.dtype)["tags_code"]
+            codes = codes.astype("i8")
+            if self.ext is not None:
+                number = self.ext.first_bad(codes)
+            else:
+                found = numpy.flatnonzero(codes <= formats.MAX_EXT_ADDRESS)
+                number = int(found[0]) if len(found) else count
+            if number < count:
+                return first + number
+        return None
+
+    def _end_at(self, index: int) -> None:
+        """Let the queue end in front of unit ``index``."""
+        self.recovered_index, self.recovered_end = index, -1
+        unit = self.unit(index - 1) if index else None
+        if unit is None:
+            self.recovered_index = 0
+        else:
+            self.recovered_end = unit[0] + unit[1]
+        self.flushed_index = min(self.flushed_index, self.recovered_index)
+
+    def forget(self) -> None:
+        """Let the queue end where it begins."""
+        self.recovered_index, self.recovered_end, self.flushed_index = 0, -1, 0
+        if self.ext is not None:
+            self.ext.recovered_offset = 0
+        self.clear_behind()
 
     # --- appending ----------------------------------------------------------------------------
 
@@ -250,6 +329,8 @@ class ConsumeQueue:
         """Write zeros over whatever lies behind the last good unit, so that it never comes back
         (D-12)."""
         self._clear_from(self.recovered_index * UNIT_NBYTES)
+        if self.ext is not None:
+            self.ext.cut()
 
     def _clear_from(self, end: int) -> None:
         """Delete the files behind position ``end`` of the queue; write zeros behind it in its
@@ -269,7 +350,10 @@ class ConsumeQueue:
         last.wrote_position = last.flushed_position = position
 
     def flush(self, end_index: int) -> None:
-        """Sync all units below ``end_index``. Raises ``OSError``; the error is final."""
+        """Sync all units below ``end_index``, what they refer to first. Raises ``OSError``; the
+        error is final."""
+        if self.ext is not None:
+            self.ext.flush(self.ext.max_offset)
         self._flush_range(self.flushed_index * UNIT_NBYTES, end_index * UNIT_NBYTES)
         self.flushed_index = max(self.flushed_index, end_index)
 
@@ -291,6 +375,8 @@ class ConsumeQueue:
         for file in self._overlay.values():
             file.close()
         self.queue.close()
+        if self.ext is not None:
+            self.ext.close()
 
     def __repr__(self) -> str:
         return f"ConsumeQueue({self.topic!r}, {self.queue_id}, {self.min_index}..{self.max_index})"
@@ -326,8 +412,17 @@ class ConsumeQueueTable:
         self._root = root
         self._writable = writable
         self._in_memory = in_memory
+        #: Queue files of another size or place than they must have; they are not read.
+        self.unfit: list[Path] = []
+        #: Bytes of an ext file, 0 when the store keeps none.
+        self.ext_file_size = 0
+        self._ext_directory = directory
         #: Queues by (topic, queue id); replaced, never changed, once the store is open.
         self.table: dict[tuple[str, int], ConsumeQueue] = {}
+
+    def use_ext(self, directory: Path, file_size: int) -> None:
+        """Keep ext files of ``file_size`` bytes below ``directory``; call it before ``load``."""
+        self._ext_directory, self.ext_file_size = directory, file_size
 
     def load(self) -> None:
         """Open every ``<topic>/<queue id>`` folder; what has another name is listed in
@@ -339,15 +434,52 @@ class ConsumeQueueTable:
             listing = list_directory(
                 queue_directory, self._root, tolerate_unreadable=self._in_memory
             )
-            self.skipped += [*listing.foreign, *listing.unreadable]
             queue = self._new(topic, queue_id)
-            listing.files = [
-                (offset, path, size)
-                for offset, path, size in listing.files
-                if size >= self.file_size and offset % self.file_size == 0
-            ]
-            queue.queue.load(listing)
+            queue.queue.load(self._fit(listing, self.file_size))
+            if queue.ext is not None:
+                directory = queue.ext.queue.directory
+                listing = list_directory(directory, self._root, tolerate_unreadable=self._in_memory)
+                queue.ext.queue.load(self._fit(listing, self.ext_file_size))
             self.table[topic, queue_id] = queue
+
+    def _fit(self, listing: DirectoryListing, file_size: int) -> DirectoryListing:
+        """Take what is no file of this size and place off the listing."""
+        self.skipped += [*listing.foreign, *listing.unreadable]
+        fit = []
+        for offset, path, size in listing.files:
+            is_long = size > file_size and not self._writable  # its beginning can be read
+            if (size == file_size or is_long) and offset % file_size == 0:
+                fit.append((offset, path, size))
+            else:
+                self.unfit.append(path)
+        listing.files = fit
+        return listing
+
+    def move_unfit_aside(self) -> list[Path]:
+        """Move the files of wrong size or place out of the way; return where they are now.
+
+        A broker does not start on them, and what they held is made again from the log.
+        """
+        moved = []
+        for path in self.unfit:
+            directory = self._root / formats.QUARANTINE_DIR
+            make_directories(directory, self._root)
+            name, number = "-".join(path.parts[-4:]), 1
+            target = directory / name
+            while os.path.lexists(target):
+                number += 1
+                target = directory / f"{name}~{number}"
+            os.rename(path, target)
+            sync_directory(directory)
+            sync_directory(path.parent)
+            moved.append(target)
+        self.unfit = []
+        return moved
+
+    def _new_ext(self, topic: str, queue_id: int) -> ConsumeQueueExt:
+        directory = self._ext_directory / topic / str(queue_id)
+        files = MappedFileQueue(directory, self.ext_file_size, self._root, writable=self._writable)
+        return ConsumeQueueExt(files, in_memory=self._in_memory)
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
         files = MappedFileQueue(
@@ -356,7 +488,10 @@ class ConsumeQueueTable:
             self._root,
             writable=self._writable,
         )
-        return ConsumeQueue(topic, queue_id, files, in_memory=self._in_memory)
+        queue = ConsumeQueue(topic, queue_id, files, in_memory=self._in_memory)
+        if self.ext_file_size:
+            queue.ext = self._new_ext(topic, queue_id)
+        return queue
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """Return the queue, ``None`` when there is none; never creates one (D-36)."""

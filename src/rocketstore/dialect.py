@@ -8,6 +8,7 @@ from enum import IntEnum
 
 from rocketstore import formats
 from rocketstore.errors import ConfigError
+from rocketstore.status import MultiDispatch
 
 OLDEST = (4, 9, 0)
 NEWEST = (5, 5, 0)
@@ -168,6 +169,23 @@ class Dialect:
     @property
     def light_limit(self) -> bool:
         return self.version < (5, 0, 0) or self.version >= (5, 5, 0)
+
+    def multi_dispatch(self, *, any_name: bool) -> MultiDispatch:
+        """Which queues besides its own a record goes into.
+
+        The offsets that a record carries decide, since it has them only where it was to be
+        dispatched; copies that brokers make for retries and delays keep those of the original, so
+        their topics are left out where these do not get offsets of their own. ``any_name``: queues
+        that are no light ones, too, which 4.9 alone knows.
+        """
+        flags = MultiDispatch.LIGHT
+        if any_name and self.version < (5, 0, 0):
+            flags |= MultiDispatch.PLAIN
+        if self.version >= (5, 1, 1):
+            flags |= MultiDispatch.NOT_OF_SYSTEM
+        if self.version >= (5, 5, 0):
+            flags |= MultiDispatch.NOT_OF_DLQ
+        return flags
 
     def gives_light_offsets(self, topic: str) -> bool:
         """Whether a put gives offsets in light queues to messages of ``topic``."""

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rocketstore import formats, kernels
-from rocketstore.batch_consume_queue import BatchConsumeQueue, BatchUnit
+from rocketstore.batch_consume_queue import BatchConsumeQueue, unit_of
 from rocketstore.commit_log import CommitLog
 from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue
 from rocketstore.index_file import IndexFile
 from rocketstore.index_recovery import IndexPosition
 from rocketstore.index_service import IndexService
 from rocketstore.mapped_file import MappedFile
+from rocketstore.message import StoredMessage
 from rocketstore.queue_table import QueueTable
 from rocketstore.status import KernelStatus, RecordFlags, RecordStatus
 
@@ -23,6 +24,10 @@ _log = logging.getLogger(__name__)
 #: Queue files mapped for appending at one time (a process may have 65,530 mappings in all).
 MAX_PINNED_QUEUE_FILES = 20_000
 BATCH_COUNT = 4096
+_QUEUE_REQUESTS = (KernelStatus.NEED_QUEUE, KernelStatus.QUEUE_GAP, KernelStatus.NEED_EXT)
+_DISPATCHED = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES)
+
+BitMapOf = Callable[[StoredMessage], "bytes | None"]
 
 
 @dataclass
@@ -34,11 +39,15 @@ class DispatchNotes:
     gaps : list of (topic, queue id, first missing queue offset, next queue offset)
         Queue offsets that no record carries; filled with filler units.
     refused : list of (topic, queue id, queue offset, physical offset)
-        Records whose queue offset cannot be right; they stay readable by physical offset.
+        Records whose queue offset cannot be right, or whose topic is too long for a folder's name;
+        they stay readable by physical offset.
+    shifts : list of (topic, queue id, first missing queue offset, next queue offset)
+        Light queues whose units stand in front of their records' numbers from there on.
     """
 
     gaps: list[tuple[str, int, int, int]] = field(default_factory=list)
     refused: list[tuple[str, int, int, int]] = field(default_factory=list)
+    shifts: list[tuple[str, int, int, int]] = field(default_factory=list)
 
 
 class CommitLogDispatcher:
@@ -54,6 +63,14 @@ class CommitLogDispatcher:
         Put one entry per tag (5.4 and later).
     delay_ms : tuple of int
         Delay levels.
+    multi_dispatch : int
+        ``MultiDispatch`` flags: which queues besides its own a record goes into.
+
+    Attributes
+    ----------
+    bit_map_of : callable or None
+        Called with every message before it is dispatched; the bytes it returns go into the
+        message's ext unit (``None``: no bit map). Only where ext files are kept.
 
     Notes
     -----
@@ -68,6 +85,7 @@ class CommitLogDispatcher:
         *,
         index_tags: bool,
         delay_ms: tuple[int, ...],
+        multi_dispatch: int = 0,
         start_offset: int,
         indexed: IndexPosition,
     ) -> None:
@@ -76,8 +94,13 @@ class CommitLogDispatcher:
         self.index = index
         self.notes = DispatchNotes()
         self.kernel = kernels.reput.Dispatcher(
-            index_enable=index is not None, index_tags=index_tags, delay_ms=delay_ms
+            index_enable=index is not None,
+            index_tags=index_tags,
+            delay_ms=delay_ms,
+            multi_dispatch=multi_dispatch,
+            ext_file_nbytes=queues.ext_file_size,
         )
+        self.bit_map_of: BitMapOf | None = None
         self._reput_offset = start_offset
         self._delay_ms = delay_ms
         self._pinned: OrderedDict[tuple[str, int], None] = OrderedDict()
@@ -135,6 +158,9 @@ class CommitLogDispatcher:
                 return RecordStatus.END
             before = self.kernel.dispatched_count
             count = BATCH_COUNT if left < 0 else min(BATCH_COUNT, left)
+            if self.bit_map_of is not None and self.queues.ext_file_size:
+                count = 1
+                self.kernel.set_bit_map(self._bit_map())
             position, status = self.kernel.dispatch(
                 window.buffer,
                 self._reput_offset - window.base_offset,
@@ -167,12 +193,18 @@ class CommitLogDispatcher:
             last = self.index.last_for_append()
             self._attach_index(self.index.roll() if last is None or last.is_full else last)
             return True
-        if status not in (KernelStatus.NEED_QUEUE, KernelStatus.QUEUE_GAP):
+        if status not in _QUEUE_REQUESTS:
             return False
         assert self.kernel.stalled is not None
         topic_bytes, queue_id, queue_offset = self.kernel.stalled
+        if len(topic_bytes) > formats.MAX_FOLDER_NAME_NBYTES:
+            self._pass_over(topic_bytes, queue_id, queue_offset)
+            return True
         topic = topic_bytes.decode("utf-8")
-        if self.queues.get(topic, queue_id) is None and self._is_batch(self._reput_offset):
+        record = self.log.view(self._reput_offset)
+        is_own = record.topic == topic
+        is_batch = bool(record.sys_flag & formats.SYS_FLAG_INNER_BATCH)
+        if is_own and is_batch and self.queues.get(topic, queue_id) is None:
             self.queues.take_batch_topic(topic)
         queue = self.queues.get_or_create(topic, queue_id)
         if isinstance(queue, BatchConsumeQueue):
@@ -180,13 +212,46 @@ class CommitLogDispatcher:
             return True
         handle = self.kernel.handle(topic_bytes, queue_id)
         next_index = self.kernel.next_index(handle) if handle >= 0 else 0
-        if handle < 0 or (next_index == 0 and queue_offset > 0):
+        if status == KernelStatus.NEED_EXT:
+            self._give_ext(queue, handle)
+        elif handle < 0 or (next_index == 0 and queue_offset > 0):
             self._start_queue(queue, queue_offset)
         elif status == KernelStatus.NEED_QUEUE:
             self._register(queue, next_index, self.kernel.max_physical_offset(handle), attach=True)
+        elif queue.is_light and not is_own:
+            self._let_shift(queue, handle, next_index, queue_offset)
         else:
             self._fill_gap(queue, handle, next_index, queue_offset)
         return True
+
+    def _pass_over(self, topic: bytes, queue_id: int, queue_offset: int) -> None:
+        """Note a record that can have no queue, and go on."""
+        place = self._reput_offset
+        name = topic.decode("utf-8")
+        _log.warning(
+            "the topic of the record at log offset %d has %d bytes, too many for a folder's name; "
+            "the record is readable by its log offset only",
+            place, len(topic),
+        )  # fmt: skip
+        self.notes.refused.append((name, queue_id, queue_offset, place))
+        _, size = self.log.check(place)
+        self.kernel.set_queue(topic, queue_id, None, 0, 0, place + size)
+
+    def _bit_map(self) -> bytes | None:
+        """What the hook says of the record at hand, if there is one."""
+        assert self.bit_map_of is not None
+        if self.log.check(self._reput_offset)[0] not in _DISPATCHED:
+            return None
+        return self.bit_map_of(self.log.view(self._reput_offset))
+
+    def _give_ext(self, queue: ConsumeQueue, handle: int) -> None:
+        """Give the kernel the ext file that takes the queue's next ext unit."""
+        ext = queue.ext
+        assert ext is not None
+        offset = ext.max_offset
+        buffer, start = ext.room_for_append(offset)
+        self.kernel.set_ext(handle, buffer, start, offset)
+        ext.follow(functools.partial(self.kernel.ext_offset, handle))
 
     # --- queues -------------------------------------------------------------------------------
 
@@ -234,6 +299,17 @@ class CommitLogDispatcher:
         self._fill(queue, next_index, queue_offset)
         self._register(queue, queue_offset, last_end, attach=True)
 
+    def _let_shift(
+        self, queue: ConsumeQueue, handle: int, next_index: int, queue_offset: int
+    ) -> None:
+        """Let a light queue's units stand where RocketMQ appends them, at its end: PREPARED and
+        ROLLBACK records take numbers there without leaving units."""
+        if self._is_plausible(
+            queue, queue_offset, next_index, self.kernel.max_physical_offset(handle)
+        ):
+            self.notes.shifts.append((queue.topic, queue.queue_id, next_index, queue_offset))
+            self.kernel.set_shifted(handle)
+
     def _fill(self, queue: ConsumeQueue, index: int, stop_index: int) -> None:
         while index < stop_index:
             file = queue.file_for_append(index)
@@ -277,15 +353,12 @@ class CommitLogDispatcher:
 
     # --- batch queues -------------------------------------------------------------------------
 
-    def _is_batch(self, offset: int) -> bool:
-        return bool(self.log.view(offset).sys_flag & formats.SYS_FLAG_INNER_BATCH)
-
     def _put_batch_unit(self, queue: BatchConsumeQueue) -> None:
         """Put the unit of the record at hand; then the kernel takes it for one that is there
         already, and goes on with its keys."""
         place, start = self._reput_offset, queue.max_index
-        _, size = self.log.check(place)
-        unit = self._batch_unit(place)
+        message = self.log.view(place)
+        unit, size = unit_of(message, self._tags_code(place)), message.store_size
         room = (place - max(queue.recovered_end, 0)) // formats.BATCH_ITEM_MIN_NBYTES
         if queue.recovered_end < 0 and self.log.min_offset > 0:
             room = place // formats.BATCH_ITEM_MIN_NBYTES
@@ -303,34 +376,18 @@ class CommitLogDispatcher:
             self._last_batch = (place, unit.store_timestamp)
         self._register(queue, queue.max_index, place + size)
 
-    def _batch_unit(self, offset: int) -> BatchUnit | None:
-        """The unit of the record at ``offset``; ``None`` when its numbers are none."""
+    def _tags_code(self, offset: int) -> int:
+        """What the kernel makes of the tags of the record at ``offset``."""
         window = self.log.window(offset)
         assert window is not None
-        position, layout = offset - window.base_offset, formats.PARSED_RECORD
+        layout = formats.PARSED_RECORD
         row = bytearray(layout.nbytes)
         kernels.message.scan_records(
-            window.buffer, position, window.stop, window.base_offset, window.segment_end,
-            int(RecordFlags.PARSE_PROPERTIES), row, self._delay_ms,
+            window.buffer, offset - window.base_offset, window.stop, window.base_offset,
+            window.segment_end, int(RecordFlags.PARSE_PROPERTIES), row, self._delay_ms,
         )  # fmt: skip
-        names = (field.name for field in layout.fields)
-        record = dict(zip(names, layout.struct.unpack(row), strict=True))
-        properties = self.log.view(offset).properties
-        base, count = record["queue_offset"], 1
-        texts = [
-            properties.get(name)
-            for name in (formats.PROPERTY_INNER_BASE, formats.PROPERTY_INNER_NUM)
-        ]
-        if texts[0] is not None and texts[1] is not None:
-            if not all(text and text.isascii() and text.isdigit() for text in texts):
-                return None
-            base, count = int(texts[0]), int(texts[1])
-        if not (0 < count < 2**15 and base < 2**63 - count):
-            return None
-        return BatchUnit(
-            offset, record["total_size"], record["tags_code"], record["store_timestamp"], base,
-            count,
-        )  # fmt: skip
+        names = [field.name for field in layout.fields]
+        return int(layout.struct.unpack(row)[names.index("tags_code")])
 
     def _pin(self, queue: ConsumeQueue) -> None:
         """Keep the number of pinned queue files under the limit by releasing the oldest."""
@@ -365,6 +422,9 @@ class CommitLogDispatcher:
         ends = {}
         for queue in self.queues:
             ends[queue] = queue.max_index
+            if queue.ext is not None:
+                queue.ext.recovered_offset = queue.ext.max_offset
+                queue.ext.follow(_constant(-1))
         self.kernel.close()
         for queue, end in ends.items():
             queue.recovered_index = end

@@ -156,6 +156,9 @@ class DispatchRecovery:
             self._index if self._config.message_index_enable else None,
             index_tags=self._dialect.index_tags,
             delay_ms=self._config.delay_ms,
+            multi_dispatch=self._dialect.multi_dispatch(
+                any_name=self._config.enable_multi_dispatch
+            ),
             start_offset=start,
             indexed=indexed,
         )
@@ -176,6 +179,4 @@ class DispatchRecovery:
 
 
 def _forget_units(queue: ConsumeQueue) -> None:
-    queue.recovered_index, queue.recovered_end = 0, -1
-    queue.flushed_index = 0
-    queue.clear_behind()
+    queue.forget()

@@ -139,15 +139,8 @@ class QueueTable(ConsumeQueueTable):
 
     def _load_batch_queue(self, topic: str, queue_id: int, directory: Path) -> None:
         listing = list_directory(directory, self._root, tolerate_unreadable=self._in_memory)
-        self.skipped += [*listing.foreign, *listing.unreadable]
-        size = self.batch_file_size
-        listing.files = [
-            (offset, path, nbytes)
-            for offset, path, nbytes in listing.files
-            if nbytes >= size and offset % size == 0
-        ]
         queue = self._new(topic, queue_id)
-        queue.queue.load(listing)
+        queue.queue.load(self._fit(listing, self.batch_file_size))
         self.table[topic, queue_id] = queue
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:

@@ -117,6 +117,8 @@ class ReadOnlyParts:
             batch_file_size=self.facts.batch_queue_file_size,
             batch_topics=self.facts.queue_types.batch,
         )
+        if self.facts.ext_file_size:
+            queues.use_ext(self.paths.consume_queue_ext, self.facts.ext_file_size)
         if load:
             queues.load()
             last = self.log.queue.last()
@@ -213,6 +215,7 @@ class ReadOnlyParts:
             self.index if wants_index else None,
             index_tags=self.dialect.index_tags,
             delay_ms=self.config.delay_ms,
+            multi_dispatch=self.dialect.multi_dispatch(any_name=self.config.enable_multi_dispatch),
             start_offset=max(self._minimum, min(dispatched, indexed.offset)),
             indexed=indexed,
         )

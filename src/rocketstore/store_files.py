@@ -14,6 +14,7 @@ from rocketstore.config import (
     DEFAULT_BATCH_QUEUE_FILE_SIZE,
     DEFAULT_COMMIT_LOG_FILE_SIZE,
     DEFAULT_CONSUME_QUEUE_FILE_SIZE,
+    DEFAULT_EXT_FILE_SIZE,
     DEFAULT_HASH_SLOT_NUM,
     DEFAULT_INDEX_NUM,
     MessageStoreConfig,
@@ -47,6 +48,7 @@ class StorePaths:
     commit_log: Path
     consume_queue: Path
     batch_consume_queue: Path
+    consume_queue_ext: Path
     index: Path
     checkpoint: Path
     abort: Path
@@ -61,6 +63,7 @@ class StorePaths:
             commit_log=Path(log) if log else root / formats.COMMIT_LOG_DIR,
             consume_queue=root / formats.CONSUME_QUEUE_DIR,
             batch_consume_queue=root / formats.BATCH_QUEUE_DIR,
+            consume_queue_ext=root / formats.CONSUME_QUEUE_EXT_DIR,
             index=root / formats.INDEX_DIR,
             checkpoint=root / formats.CHECKPOINT_FILE,
             abort=root / formats.ABORT_FILE,
@@ -77,7 +80,12 @@ class StorePaths:
         """Refuse folders that are links out of the root (give ``store_path_commit_log``
         instead)."""
         real_root = Path(os.path.realpath(self.root))
-        folders = [self.consume_queue, self.batch_consume_queue, self.index]
+        folders = [
+            self.consume_queue,
+            self.consume_queue_ext,
+            self.batch_consume_queue,
+            self.index,
+        ]
         if self.log_root == self.root:
             folders.append(self.commit_log)
         for folder in folders:
@@ -98,6 +106,8 @@ class StoreFacts:
         The log's directory.
     commit_log_file_size, consume_queue_file_size, batch_queue_file_size : int
         Bytes.
+    ext_file_size : int
+        Bytes of a consume-queue-ext file, 0 when none are kept.
     queue_types : QueueTypes
         Which topics have batch queues.
     index : GeometryChoice
@@ -118,6 +128,7 @@ class StoreFacts:
     commit_log_file_size: int
     consume_queue_file_size: int
     batch_queue_file_size: int
+    ext_file_size: int
     queue_types: QueueTypes
     index: GeometryChoice
     dialect: Dialect
@@ -178,6 +189,7 @@ def examine(
             paths, config, state, tolerant=tolerate_unreadable
         ),
         batch_queue_file_size=_batch_queue_file_size(paths, config, tolerant=tolerate_unreadable),
+        ext_file_size=_ext_file_size(paths, config, tolerant=tolerate_unreadable),
         queue_types=_queue_types(paths, config, notes, tolerant=tolerate_unreadable),
         index=index,
         dialect=Dialect((0, 0, 0)),
@@ -249,6 +261,19 @@ def _batch_queue_file_size(paths: StorePaths, config: MessageStoreConfig, *, tol
     sizes = _sizes_below(paths.batch_consume_queue, paths.root, tolerant=tolerant)
     unit, known = formats.BATCH_QUEUE_UNIT.nbytes, DEFAULT_BATCH_QUEUE_FILE_SIZE
     return _choose_size("mapper_file_size_batch_consume_queue", given, sizes, unit, known)
+
+
+def _ext_file_size(paths: StorePaths, config: MessageStoreConfig, *, tolerant: bool) -> int:
+    """0 when ext files are switched off, or not asked for and not there; else the size given, the
+    most common one, or the default."""
+    if config.enable_consume_queue_ext is False:
+        return 0
+    sizes = _sizes_below(paths.consume_queue_ext, paths.root, tolerant=tolerant)
+    if not sizes and not config.enable_consume_queue_ext:
+        return 0
+    given = config.mapped_file_size_consume_queue_ext
+    name = "mapped_file_size_consume_queue_ext"
+    return _choose_size(name, given, sizes, 1, DEFAULT_EXT_FILE_SIZE)
 
 
 def _sizes_below(directory: Path, root: Path, *, tolerant: bool) -> Counter[int]:

@@ -137,6 +137,7 @@ class Dispatcher:
         Statuses: OK (max_count reached), END (stop reached), BLANK, EMPTY, INCOMPLETE, damage,
         NEED_QUEUE (no file, or a full one), NEED_EXT (the same for ext units), NEED_INDEX,
         QUEUE_GAP. After a NEED_* the same call is repeated once the file was set; nothing is put
-        twice, also when a record's keys split over two index files. At a QUEUE_GAP the caller fills the gap first (fill_units, set_queue)."""
+        twice, also when a record's keys split over two index files. At a QUEUE_GAP the caller fills
+        the gap first (fill_units, set_queue)."""
     def close(self) -> None:
         """Release all buffers; idempotent. ``next_index`` and the properties still answer."""
