@@ -225,14 +225,16 @@ def topic_attributes(root: Path, notes: list[str] | None = None) -> dict[str, di
 
 
 def _attributes(document: dict[str, Any]) -> dict[str, dict[str, str]]:
-    table = document.get("topicConfigTable") or {}
+    table = document.get("topicConfigTable")
+    table = {} if table is None else table
     if not isinstance(table, dict):
         raise ContentError("$.topicConfigTable: no object")
     found = {}
     for topic, entry in table.items():
         if not isinstance(entry, dict):
             raise ContentError(f"$.topicConfigTable.{topic}: no object")
-        attributes = entry.get("attributes") or {}
+        attributes = entry.get("attributes")
+        attributes = {} if attributes is None else attributes
         texts = isinstance(attributes, dict) and all(
             isinstance(value, str) for value in attributes.values()
         )

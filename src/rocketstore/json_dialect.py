@@ -182,7 +182,7 @@ class _Parser:
         while True:
             match = _COMMAS.match(self.content, self.at)
             self.at = match.end() if match else self.at
-            if self.content[self.at : self.at + 1] != b"/":
+            if self.content[self.at : self.at + 2] not in (b"//", b"/*"):
                 return
             self._skip()
 
