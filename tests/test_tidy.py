@@ -33,7 +33,7 @@ FOREIGN = re.compile("TO" + "DO|FIX" + "ME|(?<![a-z.])/(wor" + "k|roo" + "t|tmp/
 
 #: Layers from the bottom; a module imports from its own layer and those below.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("formats", "errors", "status", "config", "dialect"),
+    ("formats", "errors", "status", "config", "dialect", "repr_html"),
     ("_native", "_reference", "kernels"),
     (
         *("message", "durable_file", "mapped_file", "mapped_file_queue", "unique_key"),

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from rocketstore import formats, kernels
+from rocketstore import kernels
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dialect import Dialect
 from rocketstore.errors import ConfigError, ForkedStoreError, RocketStoreError, StoreClosedError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import numpy
 
     from rocketstore.queries import StoreReader
+    from rocketstore.queue_view import QueueView
     from rocketstore.recovery import Progress
     from rocketstore.recovery_report import RecoveryReport
     from rocketstore.services.reput import ArrivingListener
@@ -626,54 +627,25 @@ class DefaultMessageStore:
         follower = LogTail(self, start=start, on_corruption=on_corruption, on_event=on_event)
         return filter(wanted.match, follower.follow(interval_s, timeout_s))
 
-    def queue_view(self, topic: str, queue_id: int) -> numpy.ndarray[Any, Any]:
+    def queue_view(self, topic: str, queue_id: int) -> QueueView:
         """Units of a queue from its min to its max offset as a structured array (a copy), shape
         (n,).
 
         Their fields are those of ``formats.CONSUME_QUEUE_UNIT``, of a BatchConsumeQueue those of
-        ``formats.BATCH_QUEUE_UNIT``.
+        ``formats.BATCH_QUEUE_UNIT``. An unknown queue is empty.
         """
-        import numpy
+        from rocketstore.queue_view import units_of
 
-        from rocketstore.batch_consume_queue import BatchConsumeQueue
-
-        queue = self._use().queues.get(topic, queue_id)
-        if isinstance(queue, BatchConsumeQueue):
-            return queue.array()
-        dtype = formats.CONSUME_QUEUE_UNIT.dtype
-        if queue is None:
-            return numpy.empty(0, dtype)
-        parts = [
-            numpy.frombuffer(buffer, dtype, count)[max(0, queue.min_index - first) :].copy()
-            for first, buffer, count in queue.view()
-        ]
-        return numpy.concatenate(parts) if parts else numpy.empty(0, dtype)
+        return units_of(self._use().queues.get(topic, queue_id))
 
     def filter_units(
         self, topic: str, queue_id: int, tags: str | TagFilter
     ) -> numpy.ndarray[Any, Any]:
         """Queue offsets (int64) whose unit's tags code is that of one of ``tags``."""
-        import numpy
+        from rocketstore.queue_view import offsets_with_tags
 
-        from rocketstore.batch_consume_queue import BatchConsumeQueue
-
-        queue = self._use().queues.get(topic, queue_id)
         chosen = tags if isinstance(tags, TagFilter) else TagFilter(tags)
-        codes = chosen.tags_codes
-        if queue is None:
-            return numpy.empty(0, numpy.int64)
-        if codes is None:
-            return numpy.arange(queue.min_index, queue.max_index, dtype=numpy.int64)
-        if isinstance(queue, BatchConsumeQueue):
-            return queue.offsets_with(codes)
-        found = []
-        nbytes = formats.CONSUME_QUEUE_UNIT.nbytes
-        for first, buffer, count in queue.view():
-            out = numpy.empty(count, numpy.int64)
-            hits = kernels.consume_queue.filter_units(buffer, 0, count * nbytes, codes, out)
-            offsets = out[:hits] + first
-            found.append(offsets[offsets >= queue.min_index])
-        return numpy.concatenate(found) if found else numpy.empty(0, numpy.int64)
+        return offsets_with_tags(self._use().queues.get(topic, queue_id), chosen)
 
     def index_offsets(
         self, topic: str, keys: Sequence[str]
@@ -703,8 +675,18 @@ class DefaultMessageStore:
         return self._use()
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"mode {self.mode!r}"
-        return f"<DefaultMessageStore {str(self.path)!r} {state}>"
+        if self._closed:
+            return f"<DefaultMessageStore {str(self.path)!r} closed>"
+        log = self._reader.log
+        return (
+            f"<DefaultMessageStore {str(self.path)!r} mode {self.mode!r}, RocketMQ "
+            f"{self.broker_version}, log offsets {max(log.min_offset, 0)} to {log.max_offset}>"
+        )
+
+    def _repr_html_(self) -> str:
+        from rocketstore.repr_html import store_html
+
+        return store_html(self)
 
 
 # --- opening ----------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import heapq
 import os
 import time
 from collections import deque
@@ -246,7 +245,7 @@ def start_of_newest(
     ``topics`` counts only their messages. Without so many it is the log's start.
     """
     first = max(store.min_physical_offset, 0)
-    offsets: list[int] = []
+    offsets: set[int] = set()  # the messages of an inner batch share one
     for queue in store.reader.queues:
         if topics is not None and queue.topic not in topics:
             continue
@@ -254,6 +253,17 @@ def start_of_newest(
         for index in range(max(queue.min_index, end - count), end):
             unit = queue.unit(index)
             if unit is not None and unit[0] >= first:
-                offsets.append(unit[0])
-    newest = heapq.nlargest(count, offsets)
-    return newest[-1] if len(newest) == count else first
+                offsets.add(unit[0])
+    for offset in sorted(offsets, reverse=True)[count - 1 :]:
+        if _starts_record(store, offset):
+            return offset
+    return first
+
+
+def _starts_record(store: DefaultMessageStore, offset: int) -> bool:
+    """Whether a scan can begin there; a unit may point into damage."""
+    try:
+        store.reader.check_scan_start(offset)
+    except ValueError:
+        return False
+    return offset < store.max_physical_offset

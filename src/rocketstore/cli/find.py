@@ -1,4 +1,4 @@
-"""``rocketstore find``: messages by key, tag, topic and time."""
+"""``rocketstore find``: messages by key, tag, topic, time and body."""
 
 from __future__ import annotations
 
@@ -10,55 +10,85 @@ import typer
 from rocketstore.cli.opening import reading
 from rocketstore.cli.options import (
     BeginOption,
+    BodyOption,
     EndOption,
     FormatOption,
+    KeyOption,
+    LimitOption,
     QuietOption,
     StorePath,
     TagsOption,
+    UniqueKeyOption,
+    complete_topics,
 )
 from rocketstore.cli.outcome import ExitCode, complain
 from rocketstore.cli.output import chosen
 from rocketstore.cli.quantities import parse_time
 from rocketstore.cli.records import print_records
+from rocketstore.cli.scan import print_walk, progress_beside_output
+from rocketstore.cli.walk import LogWalk
+from rocketstore.conditions import Conditions
 
 
 def find(
     path: StorePath,
-    topic: Annotated[str | None, typer.Option("--topic", help="Only this topic.")] = None,
-    key: Annotated[
-        str | None, typer.Option("--key", "-k", help="One of the message's keys.")
+    topic: Annotated[
+        str | None,
+        typer.Option("--topic", "-t", help="Only this topic.", autocompletion=complete_topics),
     ] = None,
-    unique_key: Annotated[
-        str | None, typer.Option("--unique-key", "-u", help="The message's unique key.")
-    ] = None,
+    key: KeyOption = None,
+    unique_key: UniqueKeyOption = None,
     tags: TagsOption = None,
+    body_contains: BodyOption = None,
     begin: BeginOption = None,
     end: EndOption = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="Messages at most [default: all].")
-    ] = None,
+    limit: LimitOption = None,
     form: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Find messages; every condition given must hold. Exact: each hit is compared with its message.
 
-    With --topic and a key the index answers at once; without them the log is read through.
+    With --topic and a key the index answers at once; without them the log is read through, which
+    `rocketstore scan` does too, from any place on and past damage.
 
     \b
     Examples:
       rocketstore find /data/store --topic TopicA --key order-17
       rocketstore find /data/store --topic TopicA --tags TagB --begin -1d --limit 10
       rocketstore find /data/store --unique-key 7F0000010A3C18B4AAC21F5B2C400000
+      rocketstore find /data/store --body-contains '"total": 12' --format table
     """
     first = None if begin is None else parse_time(begin)
     last = None if end is None else parse_time(end)
-    if not any((topic, key, unique_key, tags, first, last)) and limit is None:
+    conditions = Conditions.of(
+        topics=None if topic is None else [topic],
+        key=key,
+        unique_key=unique_key,
+        tags=tags,
+        body_contains=body_contains,
+        begin=first,
+        end=last,
+    )
+    if conditions.empty and limit is None:
         raise typer.BadParameter("give at least one condition, or --limit")
-    with reading(path, quiet=quiet) as store:
-        messages = store.find(
-            topic=topic, key=key, unique_key=unique_key, tags=tags, begin=first, end=last
-        )
-        if not print_records(islice(messages, limit), chosen(form)):
-            if not quiet:
-                complain("no message meets these conditions")
-            raise typer.Exit(int(ExitCode.FINDINGS))
+    indexed = topic is not None and (key is not None or unique_key is not None)
+    with reading(path, quiet=quiet, message_index_enable=indexed) as store:
+        if indexed:
+            messages = store.find(
+                topic=topic,
+                key=key,
+                unique_key=unique_key,
+                tags=tags,
+                body_contains=body_contains,
+                begin=first,
+                end=last,
+            )
+            count = print_records(islice(messages, limit), chosen(form))
+        else:
+            with progress_beside_output(quiet=quiet) as progress:
+                walk = LogWalk(store, conditions, limit=limit, progress=progress)
+                count = print_walk(walk, chosen(form), limit=limit, quiet=quiet)
+    if not count:
+        if not quiet:
+            complain("no message meets these conditions")
+        raise typer.Exit(int(ExitCode.FINDINGS))

@@ -9,17 +9,16 @@ import typer
 from rocketstore.cli.options import FormatOption, QuietOption, StorePath
 from rocketstore.cli.outcome import ExitCode
 from rocketstore.cli.output import (
-    Format,
     chosen,
+    print_document,
     print_fields,
-    print_json,
-    print_line,
     print_rows,
     print_text,
 )
 from rocketstore.cli.progress import progress_bar
 from rocketstore.cli.quantities import counted, format_size, format_time
 from rocketstore.cli.store_facts import Facts, gather
+from rocketstore.store_kinds import DERIVED
 
 
 def info(path: StorePath, form: FormatOption = None, quiet: QuietOption = False) -> None:
@@ -34,12 +33,7 @@ def info(path: StorePath, form: FormatOption = None, quiet: QuietOption = False)
     """
     with progress_bar(quiet=quiet) as progress:
         facts = gather(path, progress)
-    form = chosen(form)
-    if form is Format.JSON:
-        print_json(facts.document)
-    elif form is Format.NDJSON:
-        print_line(facts.document)
-    else:
+    if not print_document(facts.document, chosen(form)):
         _print_table(facts)
     if facts.refusals or not facts.document["isStore"]:
         raise typer.Exit(int(ExitCode.FINDINGS))
@@ -51,15 +45,22 @@ def _print_table(facts: Facts) -> None:
     if document.get("topics"):
         print_text()
         print_rows(
-            ("topic", "queues", "messages", "queue offsets"),
+            ("topic", "type", "queues", "messages", "queue offsets"),
             [
-                (row["topic"], len(row["queues"]), row["messages"], _offsets(row["queues"]))
+                (
+                    row["topic"],
+                    row["type"],
+                    len(row["queues"]),
+                    row["messages"],
+                    _offsets(row["queues"]),
+                )
                 for row in document["topics"]
             ],
             right=("queues", "messages"),
+            shrink=("queue offsets", "topic"),
         )
     for heading, lines in (
-        ("Left alone:", [f"{row['name']}: {row['what']}" for row in document.get("notRead", [])]),
+        ("Besides:", [_part(row) for row in document.get("parts", []) if _is_told(row)]),
         ("Notes:", document.get("notes", [])),
         ("Could not be read:", facts.refusals),
     ):
@@ -68,6 +69,20 @@ def _print_table(facts: Facts) -> None:
             print_text(heading)
             for line in lines:
                 print_text(f"  {line}")
+
+
+#: Parts that every plain store has; they are told of only when something odd is done with them.
+_PLAIN_PARTS = frozenset(
+    ("commitLog", "consumeQueue", "index", "checkpoint", "abort", "lock", "state")
+)
+
+
+def _is_told(part: dict[str, str]) -> bool:
+    return part["kind"] not in _PLAIN_PARTS
+
+
+def _part(part: dict[str, str]) -> str:
+    return f"{part['name']}: {part['what']}; {part['treatment']}"
 
 
 def _fields(document: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -81,12 +96,13 @@ def _fields(document: dict[str, Any]) -> list[tuple[str, Any]]:
     fields += [("last exit", document["lastExit"]), ("in use", in_use[document["inUse"]])]
     if "geometry" in document:
         sizes = document["geometry"]
+        derived = any(part["treatment"] == DERIVED for part in document["parts"])
         fields.append(
             (
                 "file sizes",
                 [
                     f"log {format_size(sizes['commitLogFileSize'])}",
-                    f"queue {format_size(sizes['consumeQueueFileSize'])}",
+                    *([] if derived else [f"queue {format_size(sizes['consumeQueueFileSize'])}"]),
                     f"index {sizes['hashSlots']:,} slots, {sizes['indexEntries']:,} entries",
                 ],
             )

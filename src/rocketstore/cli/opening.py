@@ -13,13 +13,18 @@ from rocketstore.cli.outcome import complain
 from rocketstore.cli.progress import progress_bar
 
 
+def quieten() -> None:
+    """Let only errors of the library's log through from now on."""
+    logging.getLogger("rocketstore").setLevel(logging.ERROR)
+
+
 @contextlib.contextmanager
 def reading(
     path: Path, *, quiet: bool, **options: Any
 ) -> Iterator[rocketstore.DefaultMessageStore]:
     """Open the store at ``path`` with mode ``"r"``; damage that was found is named on stderr."""
     if quiet:
-        logging.getLogger("rocketstore").setLevel(logging.ERROR)
+        quieten()
     with progress_bar(quiet=quiet) as progress:
         store = rocketstore.open(path, "r", progress=progress, **options)
     with store:

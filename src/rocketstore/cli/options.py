@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from rocketstore import formats
 from rocketstore.cli.output import Format
+
+
+def complete_topics(context: typer.Context, incomplete: str) -> list[str]:
+    """Topics of the store that the command line names already, for the shell's completion."""
+    root = context.params.get("path")
+    if not isinstance(root, str | os.PathLike):
+        return []
+    names: set[str] = set()
+    for part in (formats.CONSUME_QUEUE_DIR, formats.BATCH_QUEUE_DIR):
+        with contextlib.suppress(OSError):
+            names.update(os.listdir(Path(root) / part))
+    return sorted(name for name in names if name.startswith(incomplete) and name.isprintable())
+
 
 StorePath = Annotated[
     Path, typer.Argument(metavar="PATH", help='The store: the directory that holds "commitlog".')
@@ -18,6 +34,7 @@ FormatOption = Annotated[
         "--format",
         "-f",
         show_default=False,
+        envvar="ROCKETSTORE_FORMAT",
         help="Form of the answer [default: table on a terminal, ndjson in a pipe].",
     ),
 ]
@@ -27,6 +44,33 @@ QuietOption = Annotated[
 TagsOption = Annotated[
     str | None,
     typer.Option("--tags", metavar="EXPR", help='Only these tags: "A" or "A || B".'),
+]
+TopicsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic",
+        "-t",
+        help="Only this topic; may be given several times.",
+        autocompletion=complete_topics,
+    ),
+]
+KeyOption = Annotated[
+    str | None, typer.Option("--key", "-k", help="One of the message's keys, as a whole.")
+]
+UniqueKeyOption = Annotated[
+    str | None, typer.Option("--unique-key", "-u", help="The message's unique key.")
+]
+BodyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--body-contains",
+        "-b",
+        metavar="TEXT",
+        help="The body as it is stored holds this text (UTF-8).",
+    ),
+]
+LimitOption = Annotated[
+    int | None, typer.Option("--limit", "-n", min=1, help="Messages at most [default: all].")
 ]
 BeginOption = Annotated[
     str | None,

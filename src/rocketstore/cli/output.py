@@ -1,21 +1,18 @@
-"""Where answers go: tables for people, JSON and NDJSON for programs, always on stdout."""
+"""Where answers go: tables for people; JSON, NDJSON and CSV for programs; always on stdout."""
 
 from __future__ import annotations
 
+import csv
+import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from rocketstore.cli.table import Table, cell, console
 from rocketstore.cli.text import escape, to_json
-
-#: Without a terminal nothing is folded or cut.
-_WIDE = 100_000
 
 
 class Format(StrEnum):
@@ -24,6 +21,7 @@ class Format(StrEnum):
     TABLE = "table"
     JSON = "json"
     NDJSON = "ndjson"
+    CSV = "csv"
 
 
 def chosen(given: Format | None) -> Format:
@@ -31,19 +29,6 @@ def chosen(given: Format | None) -> Format:
     if given is not None:
         return given
     return Format.TABLE if sys.stdout.isatty() else Format.NDJSON
-
-
-def console() -> Console:
-    """A console on stdout that never reads markup, links or emoji out of data."""
-    terminal = sys.stdout.isatty()
-    return Console(
-        file=sys.stdout,
-        markup=False,
-        emoji=False,
-        highlight=False,
-        width=None if terminal else _WIDE,
-        soft_wrap=not terminal,
-    )
 
 
 def print_json(value: Any) -> None:
@@ -56,42 +41,133 @@ def print_line(value: Any) -> None:
     print(to_json(value))
 
 
+def print_document(document: dict[str, Any], form: Format) -> bool:
+    """Write a single answer as JSON, NDJSON or CSV (name and value a line); False for a table."""
+    if form is Format.JSON:
+        print_json(document)
+    elif form is Format.NDJSON:
+        print_line(document)
+    elif form is Format.CSV:
+        with Rows(form, ("name", "value")) as out:
+            for name, value in document.items():
+                out.write({"name": name, "value": value})
+    return form is not Format.TABLE
+
+
+class Rows:
+    """Writes many answers of one kind as they come, in the form asked for; a context manager.
+
+    Parameters
+    ----------
+    form : Format
+    names : sequence of str
+        Names of the values in CSV (what a row lacks is empty).
+    table : Table, optional
+        How it looks as a table, together with
+    row : callable
+        ``row(item)``, the cells of that table.
+    document : callable
+        ``document(item)``, the names and values of the other forms; by default the item itself.
+
+    Attributes
+    ----------
+    count : int
+        Items written.
+    """
+
+    def __init__(
+        self,
+        form: Format,
+        names: Sequence[str],
+        *,
+        table: Table | None = None,
+        row: Callable[[Any], Sequence[Any]] = tuple,
+        document: Callable[[Any], dict[str, Any]] = dict,
+    ) -> None:
+        self.count = 0
+        self._form = form
+        self._names = list(names)
+        self._table = table
+        self._row = row
+        self._document = document
+        self._csv: Any = None
+
+    def __enter__(self) -> Rows:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def write(self, item: Any) -> None:
+        """Write one item."""
+        if self._form is Format.TABLE:
+            assert self._table is not None
+            self._table.add(self._row(item))
+        elif self._form is Format.NDJSON:
+            print_line(self._document(item))
+        elif self._form is Format.JSON:
+            text = to_json(self._document(item), indent=2).replace("\n", "\n  ")
+            print("[" if not self.count else ",", f"\n  {text}", sep="", end="")
+        else:
+            self._write_csv(self._document(item))
+        self.count += 1
+
+    def _write_csv(self, document: dict[str, Any]) -> None:
+        if self._csv is None:
+            self._csv = csv.writer(sys.stdout, lineterminator="\n")
+            self._csv.writerow(self._names)
+        self._csv.writerow([_csv_cell(document.get(name)) for name in self._names])
+
+    def flush(self) -> None:
+        """Let what has been written be seen."""
+        if self._table is not None and self._form is Format.TABLE:
+            self._table.flush()
+        sys.stdout.flush()
+
+    def close(self) -> None:
+        """Write what is left, and the end of a JSON document."""
+        if self._form is Format.JSON:
+            print("\n]" if self.count else "[]")
+            self._form = Format.NDJSON  # closed once
+        self.flush()
+
+
+def _csv_cell(value: Any) -> Any:
+    """A value in CSV: lists and mappings as JSON; on a terminal without control characters."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict | list):
+        value = json.dumps(value, ensure_ascii=False)
+    return escape(value) if isinstance(value, str) and sys.stdout.isatty() else value
+
+
 def print_rows(
-    headings: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Iterable[str] = ()
+    headings: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    right: Iterable[str] = (),
+    shrink: Sequence[str] = (),
 ) -> None:
     """Write a table; the columns named in ``right`` are numbers. Cells are escaped."""
-    out = console()
-    box = SIMPLE_HEAD if out.is_terminal else None
-    table = Table(box=box, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
-    numeric = set(right)
-    for heading in headings:
-        justify: Literal["left", "right"] = "right" if heading in numeric else "left"
-        table.add_column(heading, justify=justify, overflow="fold")
+    table = Table(headings, right=right, shrink=shrink)
     for row in rows:
-        table.add_row(*(Text(_cell(value)) for value in row))
-    out.print(table)
+        table.add(row)
+    table.flush()
 
 
 def print_fields(fields: Iterable[tuple[str, Any]]) -> None:
     """Write names and values under each other; lines of a list value follow each other."""
     pairs = list(fields)
     width = max((len(name) for name, _ in pairs), default=0)
-    out = console()
     for name, value in pairs:
         lines = value if isinstance(value, list) else [value]
         for number, line in enumerate(lines or ["-"]):
             head = name if number == 0 else ""
-            out.print(Text(f"{head:<{width}}  {_cell(line)}"), soft_wrap=True)
+            print(f"{head:<{width}}  {cell(line)}".rstrip())
 
 
 def print_text(text: str = "", style: str | None = None) -> None:
     """Write a line of our own words (data in it is escaped)."""
     console().print(Text(escape(text), style=style or ""), soft_wrap=True)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return escape(str(value))

@@ -1,26 +1,39 @@
-"""``rocketstore put``: one message into a store."""
+"""``rocketstore put``: one message, or one a line, into a store."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import rocketstore
-from rocketstore.cli.options import FormatOption, QuietOption, StorePath
+from rocketstore.cli.opening import quieten
+from rocketstore.cli.options import FormatOption, QuietOption, StorePath, complete_topics
 from rocketstore.cli.outcome import ExitCode, fail
-from rocketstore.cli.output import Format, chosen, print_json, print_line, print_text
+from rocketstore.cli.output import Format, chosen, print_document, print_text
 from rocketstore.cli.progress import progress_bar
+from rocketstore.cli.put_lines import put_lines
 from rocketstore.cli.quantities import format_time, parse_size
-from rocketstore.errors import ConfigError, CorruptionError
+from rocketstore.cli.records import result_fields
+from rocketstore.errors import CorruptionError, MappedFileError
+from rocketstore.store_kinds import rocksdb_queues
 
 
 def put(
     path: StorePath,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic.")],
-    body: Annotated[str, typer.Argument(metavar="BODY", help='The body as text; "-" reads stdin.')],
+    topic: Annotated[
+        str | None,
+        typer.Argument(metavar="TOPIC", help="Topic.", autocompletion=complete_topics),
+    ] = None,
+    body: Annotated[
+        str | None, typer.Argument(metavar="BODY", help='The body as text; "-" reads stdin.')
+    ] = None,
     queue_id: Annotated[int, typer.Option("--queue", min=0, help="Queue id.")] = 0,
     tags: Annotated[str | None, typer.Option("--tags", help="The message's tag.")] = None,
     keys: Annotated[
@@ -34,6 +47,21 @@ def put(
         bool, typer.Option("--unique-key", help="Make a unique key, as RocketMQ's client does.")
     ] = False,
     delay_level: Annotated[int, typer.Option("--delay-level", min=0, help="Delay level.")] = 0,
+    lines: Annotated[
+        str | None,
+        typer.Option(
+            "--lines",
+            metavar="FILE",
+            help='Messages from a file of JSON objects, one a line, instead; "-" reads stdin.',
+        ),
+    ] = None,
+    skip: Annotated[
+        int, typer.Option("--skip", min=0, help="With --lines: leave out so many lines.")
+    ] = 0,
+    each: Annotated[
+        bool,
+        typer.Option("--each", help="With --lines: an answer a message, once it is on disk."),
+    ] = False,
     create: Annotated[
         bool, typer.Option("--create", help="Make the store when there is none.")
     ] = False,
@@ -47,19 +75,56 @@ def put(
     form: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Store one message; it is on disk when the command returns. No broker may be running.
+    """Store messages; they are on disk when the command returns. No broker may be running.
+
+    With --lines each line is a message as `scan` and the other commands write it: topic, queueId,
+    tags, keys, properties, body or bodyBase64 and so on. What only the store can give (offsets,
+    store time) is made anew. A line that cannot be put ends it, and is named with the --skip that
+    goes on there.
 
     \b
     Examples:
       rocketstore put /data/store TopicA "hello" --tags TagA --key order-17
       rocketstore put /data/store TopicA - --queue 2 --property source=import < body.json
       rocketstore put /tmp/new TopicA "first" --create --segment-size 64MiB
+      rocketstore scan /data/old --topic TopicA | rocketstore put /data/new --lines -
     """
-    content = sys.stdin.buffer.read() if body == "-" else os.fsencode(body)
-    pairs = _pairs(properties or [])
+    given = topic is not None and body is not None
     options: dict[str, Any] = {"broker_version": broker_version}
     if segment_size is not None:
         options["mapped_file_size_commit_log"] = parse_size(segment_size)
+    if lines is None:
+        if not given:
+            raise typer.BadParameter("give TOPIC and BODY, or --lines")
+        if skip or each:
+            raise typer.BadParameter("--skip and --each go with --lines")
+        content = sys.stdin.buffer.read() if body == "-" else os.fsencode(body or "")
+        pairs = _pairs(properties or [])
+        with _writing(os.fspath(path), create=create, quiet=quiet, **options) as store:
+            result = _put_one(
+                store, topic, content, queue_id, tags, keys or None,
+                properties=pairs or None, delay_level=delay_level, unique_key=unique_key or None,
+            )  # fmt: skip
+        _print(result, chosen(form))
+        if not result.ok:
+            raise typer.Exit(int(ExitCode.FINDINGS))
+        return
+    if topic is not None or tags is not None or keys or properties or unique_key or delay_level:
+        raise typer.BadParameter("with --lines everything about a message stands in its line")
+    options["flush_disk_type"] = "ASYNC_FLUSH"
+    with (
+        _writing(os.fspath(path), create=create, quiet=quiet, **options) as store,
+        progress_bar(quiet=quiet or sys.stdout.isatty()) as progress,
+    ):
+        put_lines(store, lines, chosen(form), skip=skip, each=each, progress=progress)
+
+
+@contextlib.contextmanager
+def _writing(
+    path: str, *, create: bool, quiet: bool, **options: Any
+) -> Iterator[rocketstore.DefaultMessageStore]:
+    if quiet:
+        quieten()
     try:
         with progress_bar(quiet=quiet) as progress:
             mode = "a" if create else "r+"
@@ -68,25 +133,23 @@ def put(
         raise fail(
             ExitCode.UNSAFE, f"the store is damaged, nothing was written: {error}"
         ) from error
-    except ConfigError as error:
+    except io.UnsupportedOperation as error:
+        raise fail(ExitCode.UNSAFE, str(error)) from error
+    except MappedFileError as error:
+        if rocksdb_queues(Path(path)) is None:
+            raise
+        raise fail(ExitCode.UNSAFE, str(error)) from error
+    except ValueError as error:
         raise fail(ExitCode.USAGE, str(error)) from error
     with store:
-        try:
-            result = store.put(
-                topic,
-                content,
-                queue_id,
-                tags,
-                keys or None,
-                properties=pairs or None,
-                delay_level=delay_level,
-                unique_key=unique_key or None,
-            )
-        except (ValueError, TypeError) as error:
-            raise fail(ExitCode.USAGE, str(error)) from error
-    _print(result, chosen(form))
-    if not result.ok:
-        raise typer.Exit(int(ExitCode.FINDINGS))
+        yield store
+
+
+def _put_one(store: rocketstore.DefaultMessageStore, *message: Any, **others: Any) -> Any:
+    try:
+        return store.put(*message, **others)
+    except (ValueError, TypeError) as error:
+        raise fail(ExitCode.USAGE, str(error)) from error
 
 
 def _pairs(texts: list[str]) -> dict[str, str]:
@@ -102,19 +165,9 @@ def _pairs(texts: list[str]) -> dict[str, str]:
 
 
 def _print(result: Any, form: Format) -> None:
-    fields = {
-        "status": result.status.name,
-        "physicalOffset": result.physical_offset,
-        "queueOffset": result.queue_offset,
-        "storeSize": result.nbytes,
-        "storeTimestamp": result.store_timestamp,
-        "offsetMsgId": result.msg_id,
-    }
-    if form is Format.JSON:
-        print_json(fields)
-    elif form is Format.NDJSON:
-        print_line(fields)
-    elif result.physical_offset is None:
+    if print_document(result_fields(result), form):
+        return
+    if result.physical_offset is None:
         print_text(f"{result.status.name}: nothing was stored")
     else:
         print_text(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
-from itertools import chain
 from typing import Any
 
-from rocketstore.cli.output import Format, print_json, print_line, print_rows
+from rocketstore.cli.output import Format, Rows
 from rocketstore.cli.quantities import format_time
+from rocketstore.cli.table import Table
 from rocketstore.cli.text import preview
 from rocketstore.message import StoredMessage
 
@@ -68,6 +68,14 @@ def body_preview(body: bytes, width: int = _PREVIEW_WIDTH) -> str:
 
 _HEADINGS = ("topic", "queue", "offset", "log offset", "stored", "tags", "keys", "size", "body")
 _NUMBERS = ("queue", "offset", "log offset", "size")
+_SHRINK = ("body", "keys", "tags", "topic")
+#: Names of a record's values in CSV: those of NDJSON, and of the body only one is filled.
+NAMES = (
+    *("topic", "queueId", "queueOffset", "physicalOffset", "storeSize", "flag", "sysFlag"),
+    *("bornTimestamp", "storeTimestamp", "bornHost", "storeHost", "reconsumeTimes"),
+    *("preparedTransactionOffset", "bodyCRC", "offsetMsgId", "uniqKey", "tags", "keys"),
+    *("properties", "bodySize", "body", "bodyBase64"),
+)
 
 
 def _row(message: StoredMessage) -> tuple[Any, ...]:
@@ -85,22 +93,33 @@ def _row(message: StoredMessage) -> tuple[Any, ...]:
     )
 
 
+def record_rows(form: Format) -> Rows:
+    """Where records are written to, one by one, in any form."""
+    table = Table(_HEADINGS, right=_NUMBERS, shrink=_SHRINK)
+    return Rows(form, NAMES, table=table, row=_row, document=record_fields)
+
+
 def print_records(messages: Iterable[StoredMessage], form: Format) -> int:
-    """Write the messages; return how many there were. NDJSON is written as they come."""
-    iterator = iter(messages)
-    if form is Format.NDJSON:
-        count = 0
-        for message in iterator:
-            print_line(record_fields(message))
-            count += 1
-        return count
-    if form is Format.JSON:
-        documents = [record_fields(message) for message in iterator]
-        print_json(documents)
-        return len(documents)
-    first = next(iterator, None)
-    if first is None:
-        return 0
-    rows = [_row(message) for message in chain([first], iterator)]
-    print_rows(_HEADINGS, rows, right=_NUMBERS)
-    return len(rows)
+    """Write the messages as they come; return how many there were."""
+    with record_rows(form) as out:
+        for message in messages:
+            out.write(message)
+    return out.count
+
+
+#: Names of what became of a message that was put.
+RESULT_NAMES = tuple(
+    ["status", "physicalOffset", "queueOffset", "storeSize", "storeTimestamp", "offsetMsgId"]
+)
+
+
+def result_fields(result: Any) -> dict[str, Any]:
+    """What became of one message, by the names of all exports."""
+    return {
+        "status": result.status.name,
+        "physicalOffset": result.physical_offset,
+        "queueOffset": result.queue_offset,
+        "storeSize": result.nbytes,
+        "storeTimestamp": result.store_timestamp,
+        "offsetMsgId": result.msg_id,
+    }

@@ -11,9 +11,9 @@ from rocketstore import DefaultMessageStore, StoredMessage
 from rocketstore.cli.opening import reading
 from rocketstore.cli.options import FormatOption, QuietOption, StorePath
 from rocketstore.cli.outcome import ExitCode, complain
-from rocketstore.cli.output import Format, chosen, print_fields, print_json, print_line
+from rocketstore.cli.output import Format, chosen, print_document, print_fields
 from rocketstore.cli.quantities import format_time
-from rocketstore.cli.records import body_text, record_fields
+from rocketstore.cli.records import body_text, print_records, record_fields
 from rocketstore.cli.text import hex_dump
 
 _MSG_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
@@ -67,11 +67,9 @@ def _look(store: DefaultMessageStore, which: str) -> StoredMessage | None:
 
 def _print(message: StoredMessage, form: Format) -> None:
     fields = record_fields(message)
-    if form is Format.JSON:
-        print_json(fields)
-    elif form is Format.NDJSON:
-        print_line(fields)
-    else:
+    if form is Format.CSV:
+        print_records([message], form)
+    elif not print_document(fields, form):
         print_fields(_table_fields(message, fields))
 
 

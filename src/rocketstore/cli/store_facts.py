@@ -13,39 +13,17 @@ from typing import Any
 
 import rocketstore
 from rocketstore import MessageStoreConfig, formats
+from rocketstore.batch_consume_queue import BatchConsumeQueue
 from rocketstore.cli.progress import Progress
 from rocketstore.consume_queue import queue_directories
 from rocketstore.errors import RocketStoreError
 from rocketstore.store_files import StoreFacts
+from rocketstore.store_kinds import LEFT_ALONE, StorePart, rocksdb_queues, store_parts
 
-#: Parts of a store that this version leaves alone: name (``*``: its beginning) and what it is.
-_NOT_READ = {
-    "consumequeue_ext": "consume queue extensions (enableConsumeQueueExt)",
-    "batchconsumequeue": "batch consume queues (queue.type=BatchCQ)",
-    "consumequeue_rocksdb": "consume queues in RocksDB",
-    "rocksdbstore": "RocksDB files of 5.4 and later",
-    "kvStore": "RocksDB files of POP consumption",
-    "compaction": "compacted topics",
-    "timerwheel*": "timer wheel",
-    "timerlog": "timer log",
-    "dledger-*": "a DLedger commit log, which replaces commitlog",
-    "epochFileCheckpoint*": "epochs of controller mode",
-    "brokerIdentity*": "broker identity of controller mode",
-    "transaction": "transaction tables",
-    "config": "the broker's tables (topics, consumer offsets, subscriptions)",
-}
-_KNOWN = {
-    formats.COMMIT_LOG_DIR,
-    formats.CONSUME_QUEUE_DIR,
-    formats.INDEX_DIR,
-    formats.CHECKPOINT_FILE,
-    formats.ABORT_FILE,
-    formats.LOCK_FILE,
-    formats.STATE_FILE,
-    "abort.bak",
-}
-_SIGNS = {formats.COMMIT_LOG_DIR, formats.CONSUME_QUEUE_DIR, formats.CHECKPOINT_FILE}
-_ROCKSDB_SIGNS = ("CURRENT", "IDENTITY")
+#: Kinds of part of which one makes a directory a store.
+_SIGNS = frozenset(
+    ("commitLog", "consumeQueue", "batchConsumeQueue", "rocksdbQueue", "checkpoint", "dledger")
+)
 
 
 @dataclass
@@ -72,17 +50,17 @@ def gather(path: Path, progress: Progress | None) -> Facts:
 
     Raises ``FileNotFoundError`` or ``NotADirectoryError`` when it is none.
     """
-    names = sorted(os.listdir(path))
+    parts = store_parts(path)
     facts = Facts()
     document = facts.document
     document["path"] = str(path)
-    document["isStore"] = bool(_SIGNS.intersection(names))
+    document["isStore"] = not _SIGNS.isdisjoint(part.kind for part in parts)
     document["inUse"] = None
     with facts.part("lock"):
         document["inUse"] = _is_locked(path / formats.LOCK_FILE)
     if document["isStore"]:
         _gather_store(path, facts, progress)
-        document["notRead"] = [*_not_read(path, names), *document.pop("skipped", [])]
+        document["parts"] = [part._asdict() for part in parts] + document.pop("skipped", [])
     document["refusals"] = facts.refusals
     return facts
 
@@ -104,11 +82,13 @@ def _gather_store(path: Path, facts: Facts, progress: Progress | None) -> None:
                 f"{one.path} at position {one.position}: {one.reason}" for one in report.damaged
             ]
             facts.document["notes"] = list(dict.fromkeys(report.notes))
-            rocksdb = path / formats.CONSUME_QUEUE_DIR if _has_rocksdb_queues(path) else None
+            database = rocksdb_queues(path)
             facts.document["skipped"] = [
-                {"name": os.path.relpath(name, path), "what": "no part of a store"}
+                StorePart(
+                    os.path.relpath(name, path), "foreign", "no part of a store", LEFT_ALONE
+                )._asdict()
                 for name in report.skipped
-                if Path(name).parent != rocksdb
+                if database is None or Path(name).parent != database.directory
             ]
         return
     _add_by_parts(path, facts)
@@ -117,7 +97,7 @@ def _gather_store(path: Path, facts: Facts, progress: Progress | None) -> None:
 def _add_by_parts(path: Path, facts: Facts) -> None:
     """A store that does not open: say at least what names and sizes tell."""
     facts.document["lastExit"] = _last_exit(path, None)
-    with facts.part(formats.COMMIT_LOG_DIR):
+    with facts.part(formats.COMMIT_LOG_DIR), contextlib.suppress(FileNotFoundError):
         sizes = _segment_sizes(path / formats.COMMIT_LOG_DIR)
         facts.document["log"] = {
             "files": len(sizes),
@@ -227,9 +207,24 @@ def _add_topics(store: rocketstore.DefaultMessageStore, document: dict[str, Any]
             for queue_id in store.queues(topic)
         ]
         messages = sum(max(0, queue["maxOffset"] - queue["minOffset"]) for queue in queues)
-        topics.append({"topic": topic, "messages": messages, "queues": queues})
+        topics.append(
+            {
+                "topic": topic,
+                "type": queue_type(store, topic),
+                "messages": messages,
+                "queues": queues,
+            }
+        )
     document["messages"] = sum(topic["messages"] for topic in topics)
     document["topics"] = topics
+
+
+def queue_type(store: rocketstore.DefaultMessageStore, topic: str) -> str:
+    """``BatchCQ`` or ``SimpleCQ`` as RocketMQ names them, ``LightCQ`` for a light queue."""
+    if topic.startswith(formats.TOPIC_LMQ_PREFIX):
+        return "LightCQ"
+    kinds = {type(store.reader.queues.get(topic, number)) for number in store.queues(topic)}
+    return "BatchCQ" if BatchConsumeQueue in kinds else "SimpleCQ"
 
 
 def _add_index(store: rocketstore.DefaultMessageStore, document: dict[str, Any]) -> None:
@@ -241,38 +236,7 @@ def _add_index(store: rocketstore.DefaultMessageStore, document: dict[str, Any])
     }
 
 
-# --- what lies in the directory ---------------------------------------------------------------
-
-
-def _not_read(path: Path, names: list[str]) -> list[dict[str, str]]:
-    found = []
-    for name in names:
-        what = _meaning(name)
-        if what is not None:
-            found.append({"name": name, "what": f"{what}; not read by this version"})
-        elif name == formats.QUARANTINE_DIR:
-            found.append({"name": name, "what": "records that recovery cut off and kept aside"})
-        elif name not in _KNOWN:
-            found.append({"name": name, "what": "no part of a store"})
-    if _has_rocksdb_queues(path):
-        found.append(
-            {
-                "name": formats.CONSUME_QUEUE_DIR,
-                "what": "consume queues in RocksDB; not read by this version",
-            }
-        )
-    return found
-
-
-def _has_rocksdb_queues(path: Path) -> bool:
-    return any((path / formats.CONSUME_QUEUE_DIR / sign).is_file() for sign in _ROCKSDB_SIGNS)
-
-
-def _meaning(name: str) -> str | None:
-    for pattern, what in _NOT_READ.items():
-        if name == pattern or (pattern[-1] == "*" and name.startswith(pattern[:-1])):
-            return what
-    return None
+# --- the lock ---------------------------------------------------------------------------------
 
 
 def _is_locked(lock: Path) -> bool | None:

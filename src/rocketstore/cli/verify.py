@@ -13,6 +13,7 @@ from rocketstore.cli.options import FormatOption, QuietOption, StorePath
 from rocketstore.cli.outcome import ExitCode
 from rocketstore.cli.output import (
     Format,
+    Rows,
     chosen,
     print_json,
     print_line,
@@ -48,6 +49,7 @@ def verify(
         typer.Option("--delay-levels", metavar="TEXT", help="The broker's messageDelayLevel."),
     ] = None,
     form: FormatOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     quiet: QuietOption = False,
 ) -> None:
     """Check every record, every queue unit and every index entry. Changes nothing.
@@ -59,6 +61,7 @@ def verify(
     Examples:
       rocketstore verify /data/store
       rocketstore verify /data/store --level structure --quiet
+      rocketstore verify /data/store --json | jq .findingCounts
       rocketstore verify /data/store --format ndjson | jq -r 'select(.kind == "record") | .path'
     """
     options: dict[str, Any] = {"message_index_enable": index}
@@ -69,9 +72,15 @@ def verify(
         report = verify_files(
             path, config, level=level.value, progress=progress, max_findings=limit
         )
-    _print(report, chosen(form))
+    _print(report, Format.JSON if as_json else chosen(form))
     if not report.ok:
         raise typer.Exit(int(ExitCode.FINDINGS))
+
+
+#: Names of a finding's values; further ones may be added, these stay.
+FINDING_NAMES = ("kind", "path", "position", "physicalOffset", "reason")
+#: Raised when a value of the JSON forms changes its name or its meaning.
+SCHEMA_VERSION = 1
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
@@ -99,6 +108,7 @@ def _summary(report: VerifyReport) -> dict[str, Any]:
     summary["durationSeconds"] = round(report.duration_s, 3)
     return {
         "kind": "summary",
+        "schemaVersion": SCHEMA_VERSION,
         "ok": report.ok,
         "findingCounts": dict(report.finding_counts),
         **summary,
@@ -113,6 +123,10 @@ def _print(report: VerifyReport, form: Format) -> None:
         for one in findings:
             print_line(one)
         print_line(_summary(report))
+    elif form is Format.CSV:
+        with Rows(form, FINDING_NAMES) as out:
+            for one in findings:
+                out.write(one)
     else:
         _print_table(report)
 
@@ -120,7 +134,8 @@ def _print(report: VerifyReport, form: Format) -> None:
 def _print_table(report: VerifyReport) -> None:
     if report.findings:
         rows = [(one.kind, one.path, one.position, one.reason) for one in report.findings]
-        print_rows(("kind", "file", "position", "what"), rows, right=("position",))
+        headings = ("kind", "file", "position", "what")
+        print_rows(headings, rows, right=("position",), shrink=("what", "file"))
         print_text()
     rate = report.records / report.duration_s if report.duration_s else 0
     print_text(

@@ -1,0 +1,38 @@
+"""``rocketstore completion``: the script for a shell to complete commands, options and topics."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from typer.completion import get_completion_script
+
+PROGRAM = "rocketstore"
+COMPLETE_VARIABLE = "_ROCKETSTORE_COMPLETE"
+
+
+class Shell(StrEnum):
+    """Shells for which there is a script."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def completion(
+    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
+) -> None:
+    """Print the script that makes a shell complete commands, options and the topics of a store.
+
+    `rocketstore --install-completion` puts it where the shell that is running looks for it.
+
+    \b
+    Examples:
+      rocketstore completion bash > ~/.local/share/bash-completion/completions/rocketstore
+      rocketstore completion zsh > ~/.zfunc/_rocketstore
+      rocketstore completion fish > ~/.config/fish/completions/rocketstore.fish
+    """
+    typer.echo(
+        get_completion_script(prog_name=PROGRAM, complete_var=COMPLETE_VARIABLE, shell=shell.value)
+    )

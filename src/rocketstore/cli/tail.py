@@ -1,0 +1,133 @@
+"""``rocketstore tail``: the newest messages, and those that come."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Annotated
+
+import typer
+
+from rocketstore import DefaultMessageStore, StoredMessage
+from rocketstore.cli.opening import quieten, reading
+from rocketstore.cli.options import (
+    BodyOption,
+    FormatOption,
+    KeyOption,
+    QuietOption,
+    StorePath,
+    TagsOption,
+    TopicsOption,
+)
+from rocketstore.cli.outcome import ExitCode, complain
+from rocketstore.cli.output import Rows, chosen
+from rocketstore.cli.records import record_rows
+from rocketstore.cli.scan import OnCorruption, OnCorruptionOption, check_start
+from rocketstore.conditions import Conditions
+from rocketstore.tail import LogTail, start_of_newest
+
+_GROWTH = 8
+
+
+def tail(
+    path: StorePath,
+    topics: TopicsOption = None,
+    key: KeyOption = None,
+    tags: TagsOption = None,
+    body_contains: BodyOption = None,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=0, help="So many of the newest messages first.")
+    ] = 10,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-F", help="Go on with what comes, until interrupted.")
+    ] = False,
+    start: Annotated[
+        int | None,
+        typer.Option("--start", min=0, help="Begin at this log offset instead of the newest."),
+    ] = None,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.01, max=3600, help="Seconds between two looks.")
+    ] = 0.5,
+    idle: Annotated[
+        float | None,
+        typer.Option("--idle", min=0, help="With --follow: end after so many idle seconds."),
+    ] = None,
+    on_corruption: OnCorruptionOption = OnCorruption.FAIL,
+    form: FormatOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Show the newest messages in log order; with --follow also what a running broker adds.
+
+    Files may be rolled and deleted meanwhile. Interrupted, it says at which --start it goes on.
+
+    \b
+    Examples:
+      rocketstore tail /data/store
+      rocketstore tail /data/store --topic TopicA --follow
+      rocketstore tail /data/store -n 0 -F --format ndjson | jq --unbuffered .body
+    """
+    if idle is not None and not follow:
+        raise typer.BadParameter("--idle goes with --follow")
+    conditions = Conditions.of(topics=topics, key=key, tags=tags, body_contains=body_contains)
+    options = {"derive": "none", "message_index_enable": False}
+    with reading(path, quiet=quiet, **options) as store:
+        quieten()  # every refresh would say it again
+        check_start(store, start)
+        with record_rows(chosen(form)) as out:
+            position = max(store.min_physical_offset, 0) if start is None else start
+            if start is None:
+                for message in newest(store, count, conditions):
+                    out.write(message)
+                position = store.max_physical_offset
+                out.flush()
+            if follow or start is not None:
+                say = complain if not quiet else None
+
+                def pause(seconds: float) -> None:
+                    out.flush()
+                    time.sleep(seconds)
+
+                follower = LogTail(
+                    store,
+                    start=position,
+                    on_corruption=on_corruption.value,
+                    on_event=say,
+                    wait=pause,
+                )
+                _follow(follower, conditions, out, interval, idle if follow else 0)
+    if not out.count and not follow:
+        if not quiet:
+            complain("no message meets these conditions")
+        raise typer.Exit(int(ExitCode.FINDINGS))
+
+
+def newest(store: DefaultMessageStore, count: int, conditions: Conditions) -> deque[StoredMessage]:
+    """The last ``count`` messages of the log that meet the conditions; damage is passed over."""
+    found: deque[StoredMessage] = deque(maxlen=count)
+    first = max(store.min_physical_offset, 0)
+    reach = max(count, 1)
+    while count:
+        start = start_of_newest(store, reach, conditions.topics)
+        messages = store.scan(start=start, on_corruption="skip")
+        found = deque(filter(conditions.match, messages), maxlen=count)
+        if len(found) == count or start <= first:
+            break
+        reach *= _GROWTH
+    return found
+
+
+def _follow(
+    follower: LogTail,
+    conditions: Conditions,
+    out: Rows,
+    interval_s: float,
+    idle_s: float | None,
+) -> None:
+    try:
+        for message in follower.follow(interval_s, idle_s):
+            if conditions.match(message):
+                out.write(message)
+    except KeyboardInterrupt:
+        out.flush()
+        complain(f"interrupted; --start {follower.position} goes on here")
+        raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
