@@ -18,7 +18,7 @@ FIND_PYTHON = for p in $(or $(PYTHON),python3.13 python3.12 python3.11 python3);
     exit 1; fi;
 SET_UP = @$(FIND_PYTHON) PYTHON="$(PYTHON)" "$$python" tools/bootstrap.py --venv "$(VENV)"
 
-.PHONY: help demo develop test lint types bench gen wheel-test sdist debug clean
+.PHONY: help demo develop test lint types bench docs machine leaks gen wheel-test sdist debug clean
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
@@ -42,6 +42,20 @@ types: develop  ## check types, and the stubs against the native modules
 
 bench: develop  ## measure native and reference kernels
 	@$(RUN) -m pytest benchmarks -o python_files='bench_*.py' --benchmark-only $(PYTEST_ARGS)
+
+docs: develop  ## build the documentation site in build/docs, warnings being errors
+	@$(RUN) -m sphinx -q -W --keep-going -b html -d build/doctrees docs build/docs
+	@echo "build/docs/index.html"
+
+# Minutes of random puts, kills and lost files; another SEED is another run.
+MINUTES ?= 5
+SEED ?=
+machine: develop  ## run the store's state machine for MINUTES (SEED=... repeats a run)
+	@ROCKETSTORE_MACHINE_MINUTES=$(MINUTES) ROCKETSTORE_MACHINE_SEED=$(SEED) \
+	    $(RUN) -m pytest -q -n 0 --timeout 0 tests/property/test_store_machine.py $(PYTEST_ARGS)
+
+leaks: develop  ## open and close a store of 100 segments 10,000 times, and look for what is left
+	@ROCKETSTORE_LEAK_OPENS=10000 $(RUN) -m pytest -q -n 0 --timeout 0 tests/leaks $(PYTEST_ARGS)
 
 gen:  ## write what is generated from formats.py, status.py and dialect.py
 	@$(FIND_PYTHON) "$$python" tools/gen_formats.py && "$$python" tools/gen_format_pages.py

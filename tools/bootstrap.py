@@ -24,7 +24,7 @@ import toolchain
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST_PYTHON = (3, 11)
 #: Groups of packages: what a build and a run need, and the extras on top of it for tests.
-EXTRAS = {"run": (), "test": ("arrow", "metrics", "dev")}
+EXTRAS = {"run": (), "test": ("arrow", "metrics", "docs", "dev")}
 
 
 def say(text: str) -> None:

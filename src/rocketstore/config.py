@@ -68,7 +68,8 @@ class MessageStoreConfig:
         Milliseconds between flushes of the log, and between those of less than
         ``flush_commit_log_least_pages`` (4 KiB pages).
     flush_interval_consume_queue, flush_consume_queue_thorough_interval : int
-        The same for queues; a thorough flush also writes checkpoint and state.
+        The same for queues (``flush_consume_queue_least_pages``); a thorough flush also writes
+        checkpoint and state.
     message_index_enable : bool
         Build index files.
     message_delay_level : str

@@ -1,0 +1,82 @@
+"""The site builds without a warning, and names everything public."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+import rocketstore
+from docs.examples import ROOT
+from rocketstore.cli.app import app
+
+DOCS = ROOT / "docs"
+REFERENCE = "\n".join(
+    page.read_text(encoding="utf-8") for page in sorted((DOCS / "reference").glob("*.md"))
+)
+COMMAND_LINE = (DOCS / "command-line.md").read_text(encoding="utf-8")
+CLASSES = [
+    value
+    for name in rocketstore.__all__
+    if inspect.isclass(value := getattr(rocketstore, name)) and not issubclass(value, Exception)
+]
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
+    done = subprocess.run(
+        [*command, str(DOCS), str(tmp_path / "html")],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    built = (tmp_path / "html" / "reference" / "store.html").read_text(encoding="utf-8")
+    # What is documented from the code is really there.
+    for name in ("open", "DefaultMessageStore.get_message", "DefaultMessageStore.put"):
+        assert f'id="rocketstore.{name}"' in built
+
+
+@pytest.mark.parametrize("name", rocketstore.__all__)
+def test_every_public_name_is_in_the_reference(name: str) -> None:
+    if inspect.isclass(value := getattr(rocketstore, name)) and issubclass(value, Exception):
+        assert value.__module__ == "rocketstore.errors"  # the page shows that module whole
+    else:
+        assert re.search(rf"^\.\. auto\w+:: rocketstore\.{name}$", REFERENCE, re.MULTILINE)
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_every_public_member_says_what_it_is(kind: Any) -> None:
+    assert inspect.getdoc(kind)
+    told = inspect.getdoc(kind) or ""
+    silent = [
+        name
+        for name, member in inspect.getmembers(kind)
+        if not name.startswith("_")
+        and not (inspect.getdoc(member) or "").strip()
+        and not re.search(rf"\b{name}\b", told)
+    ]
+    assert not silent
+
+
+def commands() -> dict[str, Any]:
+    """Every command by its name."""
+    group: Any = typer.main.get_command(app)
+    return dict(group.commands)
+
+
+@pytest.mark.parametrize("name", sorted(commands()))
+def test_every_command_is_shown_and_every_option_explained(name: str) -> None:
+    """The page of options is made from the help texts; examples are written by hand."""
+    command = commands()[name]
+    assert f"rocketstore {name}" in COMMAND_LINE
+    assert command.help
+    silent = [parameter.name for parameter in command.params if not parameter.help]
+    assert not silent
