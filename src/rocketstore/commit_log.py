@@ -11,7 +11,12 @@ from typing import Any, NamedTuple
 from rocketstore import formats, kernels
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dialect import Dialect
-from rocketstore.errors import CorruptMessageError, MappedFileError, StoreFullError
+from rocketstore.errors import (
+    ConfigError,
+    CorruptMessageError,
+    MappedFileError,
+    StoreFullError,
+)
 from rocketstore.mapped_file import MappedFile
 from rocketstore.mapped_file_queue import MappedFileQueue
 from rocketstore.message import StoredMessage
@@ -261,6 +266,22 @@ def record_flags(config: MessageStoreConfig) -> int:
     elif config.enabled_append_prop_crc:
         flags |= RecordFlags.CHECK_PROPERTY_CRC
     return flags
+
+
+def check_put_switches(config: MessageStoreConfig, dialect: Dialect) -> None:
+    """Raise ``ConfigError`` for switches that the version written does not know, or that would
+    make the store refuse its own records."""
+    if config.enabled_append_prop_crc and not dialect.property_crc:
+        raise ConfigError(
+            f"RocketMQ {dialect.name} knows no property CRC; enabled_append_prop_crc needs 5.2.0"
+        )
+    if config.force_verify_prop_crc and not config.enabled_append_prop_crc:
+        raise ConfigError(
+            "force_verify_prop_crc would refuse the records written without "
+            "enabled_append_prop_crc; a store that is written needs both"
+        )
+    if (config.enable_lmq or config.enable_multi_dispatch) and not dialect.light_offsets:
+        raise ConfigError(f"RocketMQ {dialect.name} knows no light queues; they need 4.9.3")
 
 
 class WritableCommitLog(CommitLog):

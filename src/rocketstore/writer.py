@@ -9,7 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rocketstore import formats
-from rocketstore.commit_log import CommitLog, WritableCommitLog, record_flags
+from rocketstore.commit_log import (
+    CommitLog,
+    WritableCommitLog,
+    check_put_switches,
+    record_flags,
+)
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dispatch_recovery import DispatchRecovery
 from rocketstore.durable_file import (
@@ -95,6 +100,7 @@ class StoreWriter:
         self.facts = facts
         self.dialect = facts.dialect
         self.config = config
+        check_put_switches(config, facts.dialect)
         unused = take_unused_segments(facts.listing)
         state = self._take_over_log(facts, unused)
         end = self.report.log_end
@@ -168,6 +174,8 @@ class StoreWriter:
             batch_file_size=facts.batch_queue_file_size,
             batch_topics=facts.queue_types.batch,
         )
+        if facts.ext_file_size:
+            self.queues.use_ext(self.paths.consume_queue_ext, facts.ext_file_size)
         self.queues.load()
         self.report.skipped += [str(path) for path in self.queues.skipped]
         self.index = IndexService(

@@ -13,13 +13,17 @@ from kernel_bodies import NATIVE
 from rocketstore import formats
 from rocketstore.status import PutMessageStatus, RecordFlags, RecordStatus
 
-VERSIONS = st.sampled_from(("4.9.0", "4.9.2", "4.9.3", "4.9.8", "5.0.0", "5.1.0", "5.3.3", "5.5.0"))
+VERSIONS = st.sampled_from(
+    ("4.9.0", "4.9.2", "4.9.3", "4.9.8", "5.0.0", "5.1.0", "5.1.4", "5.2.0", "5.3.3", "5.5.0")
+)
 NAMES = ("TAGS", "KEYS", "WAIT", "DELAY", "UNIQ_KEY", "REAL_TOPIC", "REAL_QID", "__CRC32#")
 NAMES += ("INNER_NUM", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS", "TIMER_OUT_MS")
+NAMES += ("INNER_BASE", "INNER_MULTI_DISPATCH", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET")
 
 topics = st.one_of(
     st.sampled_from(("T", "TopicA", "%RETRY%g", "%LMQ%$a$b", "%RETRY%g+T", "rmq_sys_wheel_timer")),
     st.sampled_from((formats.TOPIC_SCHEDULE, formats.TOPIC_HALF, "t" * 127, "t" * 128)),
+    st.sampled_from(("BCQ", "BCQ", "%DLQ%g", "%LMQ%a")),
     st.sampled_from(("%RETRY%" + "r" * 120, "%RETRY%" + "r" * 121, "%RETRY%" + "r" * 249)),
 )
 odd_topics = st.one_of(
@@ -32,6 +36,10 @@ odd_topics = st.one_of(
 texts = st.one_of(
     st.sampled_from(("", "v", "true", "TRUE", "false", "1", "+2", "99", "-1", "0", "x9", "٣")),
     st.sampled_from(("標籤", "😀é", "\ud83d", "\ud83d\ude00", "a b", formats.TOPIC_SCHEDULE)),
+    st.sampled_from(("%LMQ%a", "%LMQ%a,%LMQ%b", "T,%LMQ%a,BCQ,%LMQ%a,", "%LMQ%é😀,\ud83d,T", " ")),
+    st.sampled_from(
+        (",", "%LMQ%a,,T", "a/b", "%LMQ%a,..", "\xa0", "\u2003\t", "%LMQ%" + "l" * 251)
+    ),
     st.text(st.characters(codec="utf-8", min_codepoint=3), max_size=12),
 )
 odd_texts = st.sampled_from(("\0", "a\x01", "\x02b", 7, b"x", 1.5, ["a", " "], True))
@@ -193,7 +201,14 @@ def strictly_check(log: Log) -> list[tuple[int, int]]:
     return found
 
 
-@settings(max_examples=250, deadline=None)
+def assert_same_next_offsets(pair: Pair) -> None:
+    """The queues of the log, and those that its messages name, go on alike in both bodies."""
+    for topic in ("T", "BCQ", "%LMQ%a", "%LMQ%b", "%LMQ%é😀", "%LMQ%$a$b", "?"):
+        for queue_id in (0, 1, 7):
+            pair.call("next_queue_offset", topic, queue_id)
+
+
+@settings(max_examples=300, deadline=None)
 @given(
     version=VERSIONS,
     segment_nbytes=st.sampled_from((128, 300, 512, 1024, 4096)),
@@ -201,6 +216,9 @@ def strictly_check(log: Log) -> list[tuple[int, int]]:
     max_message_size=st.sampled_from((100, 1000, 4194304)),
     delay_levels=st.sampled_from((0, 2, 18)),
     waits=st.booleans(),
+    lights=st.sampled_from(((False, False), (True, True), (True, False), (False, True))),
+    light_limit=st.sampled_from((0, 1, 20_000)),
+    quota=st.booleans(),
     sequence=st.lists(steps, max_size=8),
 )
 def test_both_bodies_agree(
@@ -210,8 +228,13 @@ def test_both_bodies_agree(
     max_message_size: int,
     delay_levels: int,
     waits: bool,
+    lights: tuple[bool, bool],
+    light_limit: int,
+    quota: bool,
     sequence: list[tuple[Any, ...]],
 ) -> None:
+    if version < "4.9.3":
+        lights = (False, False)
     flush = {"wait": lambda end: PutMessageStatus.FLUSH_DISK_TIMEOUT if end % 2 else 0}
     pair = Pair(
         segment_nbytes=segment_nbytes,
@@ -221,10 +244,16 @@ def test_both_bodies_agree(
         delay_ms=[1000] * delay_levels,
         unique_key_maker=lambda: "0A0B",
         append_property_crc=version in ("5.3.3", "5.5.0") and max_message_size == 1000,
+        enable_lmq=lights[0],
+        enable_multi_dispatch=lights[1],
+        max_lmq_consume_queue_num=light_limit,
+        enable_lmq_quota=quota,
         **(flush if waits else {}),
     )
+    pair.call("set_batch_topics", ["BCQ"])
     for step in sequence:
         take(pair, step)
+    assert_same_next_offsets(pair)
     assert len(strictly_check(pair.native)) == pair.native.appender.put_times
 
 
