@@ -191,11 +191,16 @@ def test_requirements_come_from_the_project_file() -> None:
         "build-system": {"requires": ["cython"]},
         "project": {
             "dependencies": ["numpy"],
-            "optional-dependencies": {"arrow": ["a"], "metrics": ["m"], "dev": ["cython", "d"]},
+            "optional-dependencies": {
+                "arrow": ["a"],
+                "metrics": ["m"],
+                "docs": ["s"],
+                "dev": ["cython", "d"],
+            },
         },
     }
     assert bootstrap.requirements(project, "run") == ["cython", "numpy"]
-    assert bootstrap.requirements(project, "test") == ["cython", "numpy", "a", "m", "d"]
+    assert bootstrap.requirements(project, "test") == ["cython", "numpy", "a", "m", "s", "d"]
 
 
 def test_packages_for_tests_serve_for_a_run(
@@ -205,7 +210,7 @@ def test_packages_for_tests_serve_for_a_run(
         "build-system": {"requires": []},
         "project": {
             "dependencies": ["numpy"],
-            "optional-dependencies": {"arrow": [], "metrics": [], "dev": ["pytest"]},
+            "optional-dependencies": {"arrow": [], "metrics": [], "docs": [], "dev": ["pytest"]},
         },
     }
     installed: list[tuple[str, ...]] = []
