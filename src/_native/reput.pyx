@@ -264,6 +264,16 @@ cdef class Dispatcher:
         cdef rs_queue* queue = self.by_handle(handle)
         return -1 if self.core.ext == NULL else self.core.ext[queue.handle].offset
 
+    def trust_ext(self, handle, index):
+        cdef rs_queue* queue
+        self.enter()
+        try:
+            queue = self.by_handle(handle)
+            if self.core.ext != NULL:
+                self.core.ext[queue.handle].trusted_index = bounded("index", index, 0, INDEX_MAX)
+        finally:
+            self.busy = False
+
     def set_compare(self, compare):
         self.enter()
         try:

@@ -177,30 +177,44 @@ static int rs_put_record_ext(rs_dispatcher *d, const rs_parsed_record *row, cons
     return status == RS_EXT_NEEDS_FILE ? RS_NEED_EXT : RS_OK;
 }
 
-/* Whether this very unit is there already; what else is there counts as mended. */
-RS_NOINLINE static int rs_has_unit(rs_dispatcher *d, const uint8_t *p, const rs_parsed_record *row,
-                                   int64_t tags_code)
+/* Whether the record's unit is there already, with its tags code or with an ext address that is
+ * known to be good. */
+RS_NOINLINE static int rs_has_unit(const rs_dispatcher *d, const rs_queue *queue,
+                                   const rs_parsed_record *row)
 {
     rs_unit unit;
-    rs_load_unit(p, &unit);
-    if (unit.physical_offset == row->physical_offset && unit.size == row->total_size
-        && unit.tags_code == tags_code) {
-        return 1;
+    rs_load_unit(queue->write, &unit);
+    if (unit.physical_offset != row->physical_offset || unit.size != row->total_size) {
+        return 0;
     }
+    return unit.tags_code == row->tags_code
+           || (d->ext != NULL && rs_is_ext_address(unit.tags_code)
+               && queue->next_index < d->ext[queue->handle].trusted_index);
+}
+
+static void rs_note_mended(rs_dispatcher *d, const rs_queue *queue)
+{
+    rs_unit unit;
+    rs_load_unit(queue->write, &unit);
     d->mended_units += !rs_is_unwritten(&unit);
-    return 0;
+}
+
+static inline void rs_move_on(rs_queue *queue, const rs_parsed_record *row)
+{
+    queue->write += RS_CQ_UNIT_NBYTES;
+    queue->max_physical_offset = row->physical_offset + row->total_size;
+    RS_RELEASE_FENCE();
+    queue->next_index += 1;
 }
 
 static inline void rs_append_unit(rs_dispatcher *d, rs_queue *queue, const rs_parsed_record *row,
                                   int64_t tags_code)
 {
-    if (RS_LIKELY(!d->compare) || !rs_has_unit(d, queue->write, row, tags_code)) {
-        rs_store_unit(queue->write, row->physical_offset, row->total_size, tags_code);
+    if (RS_UNLIKELY(d->compare)) {
+        rs_note_mended(d, queue);
     }
-    queue->write += RS_CQ_UNIT_NBYTES;
-    queue->max_physical_offset = row->physical_offset + row->total_size;
-    RS_RELEASE_FENCE();
-    queue->next_index += 1;
+    rs_store_unit(queue->write, row->physical_offset, row->total_size, tags_code);
+    rs_move_on(queue, row);
 }
 
 /* One record's unit. Returns RS_OK (put, or repeated), RS_NEED_QUEUE, RS_QUEUE_GAP or
@@ -223,11 +237,15 @@ static inline int rs_put_unit(rs_dispatcher *d, const rs_parsed_record *row, rs_
         return RS_NEED_QUEUE;
     }
     int64_t tags_code = row->tags_code;
-    if (RS_UNLIKELY(d->ext != NULL)
-        && rs_put_record_ext(d, row, queue, &tags_code) == RS_NEED_EXT) {
-        return RS_NEED_EXT;
+    if (RS_UNLIKELY(d->compare) && rs_has_unit(d, queue, row)) {
+        rs_move_on(queue, row);
+    } else {
+        if (RS_UNLIKELY(d->ext != NULL)
+            && rs_put_record_ext(d, row, queue, &tags_code) == RS_NEED_EXT) {
+            return RS_NEED_EXT;
+        }
+        rs_append_unit(d, queue, row, tags_code);
     }
-    rs_append_unit(d, queue, row, tags_code);
     d->last_store_timestamp = row->store_timestamp;
     d->last_record_offset = row->physical_offset;
     return RS_OK;
@@ -267,7 +285,11 @@ static int rs_put_named_unit(rs_dispatcher *d, const rs_parsed_record *row,
     if (queue->write == queue->limit) {
         return RS_NEED_QUEUE;
     }
-    rs_append_unit(d, queue, row, row->tags_code);
+    if (d->compare && rs_has_unit(d, queue, row)) {
+        rs_move_on(queue, row);
+    } else {
+        rs_append_unit(d, queue, row, row->tags_code);
+    }
     return RS_OK;
 }
 

@@ -31,6 +31,7 @@ cdef extern from "rs_ext_units.h" nogil:
         uint8_t *limit
         int64_t offset
         int64_t file_end
+        int64_t trusted_index
 
 cdef extern from "rs_dispatch.h" nogil:
     ctypedef struct rs_dispatcher:

@@ -9,6 +9,7 @@ typedef struct {
     uint8_t *limit;     /* behind what may be stored into the file */
     int64_t offset;     /* of the next unit in the queue's ext files; -1: not known yet */
     int64_t file_end;   /* offset behind the file */
+    int64_t trusted_index; /* addresses in the queue's units below it are good */
 } rs_ext_queue;
 
 static inline int64_t rs_ext_address(int64_t offset)

@@ -8,6 +8,7 @@ from rocketstore import formats, kernels
 from rocketstore.commit_log import CommitLog
 from rocketstore.config import MessageStoreConfig
 from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue
+from rocketstore.consume_queue_ext import CqExtUnit, is_ext_address
 from rocketstore.results import MessageList
 from rocketstore.status import GetMessageStatus, KernelStatus, RecordStatus
 
@@ -113,6 +114,9 @@ class Selection:
         if stop - start > examined:
             stop = start + -(-examined // UNIT_NBYTES) * UNIT_NBYTES
         if message_filter is None:
+            if self._codes is not None and self._queue.ext is not None:
+                units = self._queue.ext.resolve(units, start, stop)
+                start, stop = 0, len(units)
             reached = self._collect(units, start, stop, offset)
         else:
             reached = self._collect_filtered(units, start, stop, offset, message_filter)
@@ -213,8 +217,10 @@ class Selection:
         """The same, asking a filter in Python about one unit and one message at a time."""
         kept, nbytes = MessageList(), 0
         while position < stop and len(kept) < self._max_count:
-            tags_code = _UNIT.unpack_from(units, position)[2]
-            if not message_filter.is_matched_by_consume_queue(tags_code, None):
+            physical_offset, size, tags_code = _UNIT.unpack_from(units, position)
+            if kept and self._is_full(len(kept), nbytes, physical_offset, size):
+                break
+            if not message_filter.is_matched_by_consume_queue(*self._ext_of(tags_code)):
                 self._reason = GetMessageStatus.NO_MATCHED_MESSAGE
             else:
                 self.messages = MessageList()
@@ -223,8 +229,6 @@ class Selection:
                     message = self.messages[0]
                     if not message_filter.is_matched_by_commit_log(message):
                         self._reason = GetMessageStatus.NO_MATCHED_MESSAGE
-                    elif self._is_full(kept, nbytes, message):
-                        break
                     else:
                         kept.extend(self.messages)
                         nbytes += message.store_size
@@ -233,15 +237,22 @@ class Selection:
         self.messages = kept
         return position
 
-    def _is_full(self, kept: MessageList, nbytes: int, message: Any) -> bool:
-        """RocketMQ's ``isTheBatchFull`` for one more message."""
-        if not kept:
-            return False
+    def _ext_of(self, tags_code: int) -> tuple[int | None, CqExtUnit | None]:
+        """Tags code and ext unit of a unit; a code that cannot be found out is ``None``."""
+        if not is_ext_address(tags_code):
+            return tags_code, None
+        ext = self._queue.ext
+        found = ext.unit(tags_code) if ext is not None else None
+        return (None, None) if found is None else (found.tags_code, found)
+
+    def _is_full(self, count: int, nbytes: int, physical_offset: int, size: int) -> bool:
+        """RocketMQ's ``isTheBatchFull`` for the next unit, whether its message will match or
+        not."""
         limits = self._limits
-        on_disk = message.physical_offset < self._log.max_offset - limits.memory_window_nbytes
-        count, most = (
+        on_disk = physical_offset < self._log.max_offset - limits.memory_window_nbytes
+        most_count, most_nbytes = (
             (limits.disk_count, limits.disk_nbytes)
             if on_disk
             else (limits.memory_count, limits.memory_nbytes)
         )
-        return len(kept) >= count or nbytes + message.store_size > most
+        return count >= most_count or nbytes + size > most_nbytes

@@ -93,10 +93,12 @@ class Dispatcher:
         is released. ``ValueError``: unknown handle, no ext files, ``offset`` outside."""
     def ext_offset(self, handle: int) -> int:
         """Offset of the queue's next ext unit, -1 before ``set_ext``."""
+    def trust_ext(self, handle: int, index: int) -> None:
+        """Tell that ext addresses in the queue's units below ``index`` are good."""
     def set_compare(self, compare: bool) -> None:
-        """While set, a unit that is there already is not written again, and one that says something
-        else is mended. An ext unit with the record's tags code and store time is kept with its bit
-        map."""
+        """While set, a unit that is there already, with its record's tags code or a trusted ext
+        address, is not written again, and one that says something else is mended. Where an ext unit
+        has to be put, one with the record's tags code and store time is kept with its bit map."""
     def set_bit_map(self, bit_map: bytes | None) -> None:
         """Bit map of all ext units put from now on; one too long for a unit puts plain tags
         codes."""

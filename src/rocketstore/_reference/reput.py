@@ -44,6 +44,7 @@ class _Queue:
     def __init__(self, handle: int) -> None:
         self.handle = handle
         self.shifted = False
+        self.trusted_index = 0
         self.ext = _Ext()
         self.view: memoryview | None = None
         self.first_index = 0
@@ -62,17 +63,31 @@ class _Queue:
         fits = self.view is not None and position + _UNIT.nbytes <= len(self.view)
         return position if fits else -1
 
-    def put(self, record: _Record, tags_code: int, *, compare: bool) -> bool:
-        """Append the record's unit; with ``compare`` tell whether another was there. Requires:
-        there is room."""
+    def has(self, record: _Record) -> bool:
+        """Whether the record's unit is there already, with its tags code or an ext address that is
+        known to be good."""
         assert self.view is not None
+        offset, size, tags_code = _UNIT.struct.unpack_from(self.view, self.position)
+        if (offset, size) != (record.physical_offset, record.total_size):
+            return False
+        is_address = tags_code <= formats.MAX_EXT_ADDRESS
+        return tags_code == record.tags_code or (
+            is_address and self.next_index < self.trusted_index
+        )
+
+    def put(self, record: _Record, tags_code: int) -> bool:
+        """Append the record's unit; tell whether anything was there. Requires: there is room."""
+        assert self.view is not None
+        former = _UNIT.struct.unpack_from(self.view, self.position)
         unit = (record.physical_offset, record.total_size, tags_code)
-        former = _UNIT.struct.unpack_from(self.view, self.position) if compare else (0, 0, 0)
-        if former != unit:
-            _UNIT.struct.pack_into(self.view, self.position, *unit)
+        _UNIT.struct.pack_into(self.view, self.position, *unit)
+        self.move_on(record)
+        return bool(former != (0, 0, 0))
+
+    def move_on(self, record: _Record) -> None:
+        """Pass over the place of the record's unit."""
         self.max_physical_offset = record.end
         self.next_index += 1
-        return former not in (unit, (0, 0, 0))
 
 
 class _Ext:
@@ -279,6 +294,12 @@ class Dispatcher:
     def ext_offset(self, handle: int) -> int:
         return self._by_handle(handle).ext.offset
 
+    def trust_ext(self, handle: int, index: int) -> None:
+        with _Owned(self):
+            queue = self._by_handle(handle)
+            if self._ext_file_nbytes:
+                queue.trusted_index = _bounded("index", index, 0, _INDEX_MAX)
+
     def set_compare(self, compare: bool) -> None:
         with _Owned(self):
             self._compare = bool(compare)
@@ -419,19 +440,28 @@ class Dispatcher:
         if queue is not None and record.queue_offset > queue.next_index:
             status = KernelStatus.QUEUE_GAP
         elif queue is not None and queue.position >= 0:
-            tags_code = record.tags_code
-            if self._ext_file_nbytes:
-                tags_code = queue.ext.keep(record) if self._compare else None
-                if tags_code is None:
-                    tags_code = queue.ext.put(record, self._bit_map, self._ext_file_nbytes)
-            if tags_code is not None:
-                self.mended_units += queue.put(record, tags_code, compare=self._compare)
+            if self._append(queue, record):
                 self.last_store_timestamp = record.store_timestamp
                 self.last_record_offset = record.physical_offset
                 return KernelStatus.OK
             status = KernelStatus.NEED_EXT
         self.stalled = (topic, record.queue_id, record.queue_offset)
         return status
+
+    def _append(self, queue: _Queue, record: _Record) -> bool:
+        """Append the record's own unit; False when it needs an ext file first."""
+        if self._compare and queue.has(record):
+            queue.move_on(record)
+            return True
+        tags_code = record.tags_code
+        if self._ext_file_nbytes:
+            tags_code = queue.ext.keep(record) if self._compare else None
+            if tags_code is None:
+                tags_code = queue.ext.put(record, self._bit_map, self._ext_file_nbytes)
+        if tags_code is None:
+            return False
+        self.mended_units += queue.put(record, tags_code) and self._compare
+        return True
 
     def _put_named_units(self, record: _Record) -> int:
         """Put the units of the queues that INNER_MULTI_DISPATCH names."""
@@ -462,7 +492,10 @@ class Dispatcher:
             return KernelStatus.QUEUE_GAP
         if queue.position < 0:
             return KernelStatus.NEED_QUEUE
-        self.mended_units += queue.put(record, record.tags_code, compare=self._compare)
+        if self._compare and queue.has(record):
+            queue.move_on(record)
+        else:
+            self.mended_units += queue.put(record, record.tags_code) and self._compare
         return KernelStatus.OK
 
     def _put_keys(self, record: _Record) -> bool:
