@@ -311,8 +311,11 @@ class LogRecovery:
         """Go through the odd places in order; the first torn one is the log's end."""
         self._mark_displaced_ghosts()
         mark = self._durable_mark()
+        # What lies in front of proven damage was durable before it, whatever the marks say: they
+        # mean little when the walk ended there.
+        proven = max((place.start for place in self._odd if place.proven), default=-1)
         for place in self._odd:
-            if not self._is_durable(place, mark):
+            if place.start >= proven and not self._is_durable(place, mark):
                 self.torn_reason = describe(place.status, place.start)
                 return place.start
             self._accept(place)

@@ -1,0 +1,56 @@
+"""What the fuzzer of store directories (``fuzz/store_fuzz``) found, each with its story."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import rocketstore
+from corruption import crafted
+from corruption.crafted import Crafted, snapshot
+from rocketstore import CorruptMessageError
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("template") / "store"
+    crafted.build(root)
+    return root
+
+
+@pytest.fixture
+def store(template: Path, tmp_path: Path) -> Crafted:
+    return Crafted(template, tmp_path / "store")
+
+
+@pytest.mark.parametrize("aborted", [True, False])
+def test_nuls_in_front_of_durable_damage_are_not_where_the_log_is_cut(
+    store: Crafted, aborted: bool
+) -> None:
+    """A log of three segments, closed in order and without a state file (as RocketMQ leaves it),
+    had a NUL in the properties of one record and the head of the next one overwritten. Mode "r"
+    showed all but the second. Mode "r+" stopped its check at the damage, as what it would refuse
+    anyway; so it had not seen the newest records, took the checkpoint's time for one from the
+    future, believed nothing to be durable, and cut the log at the first of the two records, with
+    everything behind it. What stands in front of damage that later records prove to have been
+    durable was durable as well."""
+    (store.root / "rocketstore.state").unlink()
+    if aborted:
+        store.crashed()
+    number = next(n for n, r in enumerate(store.records) if n > 10 and r.key == "k18")
+    record, behind = store.records[number : number + 2]
+    store.write(record.offset, record.with_bytes(record.properties_at + 3, b"\0"))
+    store.write(behind.offset, behind.with_number("magic", 7))
+    before = snapshot(store.root)
+    with pytest.raises(CorruptMessageError) as caught:
+        rocketstore.open(store.root, "r+")
+    assert caught.value.position == behind.offset % store.segment_size
+    assert snapshot(store.root) == before
+    with rocketstore.open(store.root, "r") as reader:
+        shown = [m.physical_offset for m in reader.scan(on_corruption="skip")]
+        assert shown == [r.offset for r in store.records if r is not behind]
+        assert reader.recovery_report.nul_properties == [record.offset]
