@@ -112,9 +112,9 @@ class LateLimits:
         counts = counts and dialect.light_limit and (switches.enable_lmq_quota or not quota)
         count = switches.max_lmq_consume_queue_num if counts else None
         if light and dialect.light_offsets == LightOffsets.ALL:
-            properties = (_ILLEGAL, AppendMessageStatus.PROPERTIES_SIZE_EXCEEDED)
+            long_properties = (_ILLEGAL, AppendMessageStatus.PROPERTIES_SIZE_EXCEEDED)
             size = (_ILLEGAL, AppendMessageStatus.MESSAGE_SIZE_EXCEEDED)
-            return cls(True, max_nbytes, properties, size, count, quota)
+            return cls(True, max_nbytes, long_properties, size, count, quota)
         if light and dialect.light_offsets == LightOffsets.ANY_NAME:
             return cls(False, max_nbytes + extra, _UNKNOWN, _UNKNOWN, count, quota)
         properties = (PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, None)
