@@ -20,7 +20,8 @@ BATCH_UNIT_NBYTES = formats.BATCH_QUEUE_UNIT.nbytes
 _UNIT = formats.BATCH_QUEUE_UNIT.struct
 _OFFSET_AT = formats.BATCH_QUEUE_UNIT.at("physical_offset")
 _TIME_AT = formats.BATCH_QUEUE_UNIT.at("store_timestamp")
-_NUMBER = re.compile("[0-9]{1,19}")
+#: What Java reads as a whole number.
+_NUMBER = re.compile("[+-]?[0-9]{1,32}")
 _MAX_BATCH_SIZE = 2**15 - 1
 _MAX_OFFSET = 2**63 - 1
 _BASE_AT = formats.BATCH_QUEUE_UNIT.at("base_offset")
@@ -57,7 +58,7 @@ def unit_of(message: StoredMessage, tags_code: int) -> BatchUnit | None:
         if len(numbers) < 2:
             return None
         base, count = numbers
-    if not (0 < count <= _MAX_BATCH_SIZE and base <= _MAX_OFFSET - count):
+    if not (0 < count <= _MAX_BATCH_SIZE and 0 <= base <= _MAX_OFFSET - count):
         return None
     return BatchUnit(
         message.physical_offset, message.store_size, tags_code, message.store_timestamp, base, count
@@ -127,8 +128,8 @@ class BatchConsumeQueue(ConsumeQueue):
         return file_size - file_size % BATCH_UNIT_NBYTES
 
     def units_from(self, index: int) -> tuple[Any, int, int] | None:
-        """Return (buffer, position, stop) of the units from the one that holds ``index`` to the end
-        of its file; the nearest in front where files are missing.
+        """Return (buffer, position, stop) of the units from the one that holds ``index``, or else
+        the next one, to the end of its file.
 
         ``None`` when ``index`` lies outside the queue.
         """
@@ -149,7 +150,15 @@ class BatchConsumeQueue(ConsumeQueue):
         behind = kernels.batch_consume_queue.search_units(
             file.mapping, 0, stop, _BASE_AT, index + 1
         )
-        return file.mapping, behind - BATCH_UNIT_NBYTES, stop
+        position = behind - BATCH_UNIT_NBYTES
+        if _unit_at(file.mapping, position).next_offset > index:
+            return file.mapping, position, stop
+        # No record holds this offset; RocketMQ would answer the record in front, for ever again.
+        if behind < stop:
+            return file.mapping, behind, stop
+        if low == len(files):
+            return None
+        return files[low].mapping, 0, self._readable(files[low])
 
     def batch_unit(self, index: int) -> BatchUnit | None:
         """Return the unit that covers queue offset ``index``, ``None`` when none does."""
@@ -157,7 +166,7 @@ class BatchConsumeQueue(ConsumeQueue):
         if found is None:
             return None
         unit = _unit_at(found[0], found[1])
-        return unit if index < unit.next_offset else None
+        return unit if unit.base_offset <= index < unit.next_offset else None
 
     def unit(self, index: int) -> tuple[int, int, int] | None:
         """Return (physical offset, size, tags code) of the record that holds ``index``."""
