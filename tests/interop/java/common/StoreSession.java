@@ -51,7 +51,10 @@ final class StoreSession {
             }
         }
         long began = System.nanoTime();
-        store = Line.store(config, topics);
+        // The 4.9 line builds tables of its statistics without a lock.
+        synchronized (StoreSession.class) {
+            store = Line.store(config, topics);
+        }
         JSONObject answer = new JSONObject(true);
         boolean loaded = store.load();
         answer.put("load", loaded);

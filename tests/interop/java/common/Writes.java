@@ -25,7 +25,19 @@ final class Writes {
         this.store = store;
     }
 
-    JSONObject handle(JSONObject ask) throws Exception {
+    /** One write; what it raises is an answer, too. */
+    JSONObject handle(JSONObject ask) {
+        try {
+            return write(ask);
+        } catch (Exception error) {
+            JSONObject answer = new JSONObject(true);
+            answer.put("status", "raised");
+            answer.put("raised", error.toString());
+            return answer;
+        }
+    }
+
+    private JSONObject write(JSONObject ask) throws Exception {
         switch (ask.getString("op")) {
             case "put":
                 return put(ask);

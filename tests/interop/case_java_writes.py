@@ -1,0 +1,168 @@
+"""RocketMQ writes, stops in order or is halted; we open, and write the same script again."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from interop import ours
+from interop.asking import Question, Written, make_questions
+from interop.cases import (
+    Answers,
+    Asked,
+    Outcome,
+    ask_java,
+    changed,
+    check_opening,
+    copy,
+    parts,
+    touched,
+    without_empty_files,
+)
+from interop.comparing import shown
+from interop.harness import Driver
+from interop.workload import Job, Op, for_java
+
+#: Stores that one halt leaves as crash images.
+STORES_PER_HALT = 5
+#: Seconds until the writes that a halt waits for are acknowledged.
+DEADLINE_S = 240.0
+
+
+def java_script(job: Job) -> list[Op]:
+    """The script of ``job`` as RocketMQ's bare store is given it."""
+    return [for_java(op, job.version) for op in job.script]
+
+
+def write_and_close(version: str, jobs: Sequence[Job], scratch: Path) -> list[Answers]:
+    """Let RocketMQ do all scripts and shut down in order; return its answers."""
+    with Driver(version, scratch) as driver:
+        for job in jobs:
+            driver.open(job.name, scratch / job.name / "store", job.config, job.feature.topics)
+        pending = [driver.script(job.name, java_script(job)) for job in jobs]
+        answers = [item.result()["answers"] for item in pending]
+        for waiting in [driver.ask(job.name, [{"op": "wait"}]) for job in jobs]:
+            waiting.result()
+        driver.close(job.name for job in jobs)
+    return answers
+
+
+def clean(version: str, jobs: Sequence[Job], scratch: Path) -> list[Outcome]:
+    """Written and closed by RocketMQ: equal answers, no byte changed, the same bytes from us."""
+    written = write_and_close(version, jobs, scratch)
+    asked, rows = [], []
+    for job, answers in zip(jobs, written, strict=True):
+        root = scratch / job.name / "store"
+        pairs = list(zip(java_script(job), answers, strict=True))
+        questions = make_questions(pairs, job.seed, timed_keys=True)
+        asked.append(Asked(job, copy(root, "java"), questions))
+        rows.append((Outcome(job), root, answers))
+    theirs = ask_java(version, asked, scratch)
+    for (outcome, root, answers), item, their in zip(rows, asked, theirs, strict=True):
+        before = parts(root)
+        check_opening(outcome, item, root, "r", their, "clean")
+        check_opening(outcome, item, root, "r+", their, "clean")
+        for name in changed(before, parts(root)):
+            outcome.found.fail(f"opened for writing and closed, {name} is not what it was")
+        _replay(outcome, root, answers)
+    return [outcome for outcome, _, _ in rows]
+
+
+def _replay(outcome: Outcome, root: Path, answers: Answers) -> None:
+    """The same script with RocketMQ's clock gives the same answers and the same files."""
+    mine = root.parent / "replayed"
+    for op, theirs, our in ours.replay(mine, outcome.job, answers):
+        outcome.found.compared += 1
+        if {name: our.get(name) for name in theirs} != theirs:
+            outcome.found.fail(
+                f"put again: {shown(op)}\n  RocketMQ    {theirs}\n  rocketstore {our}"
+            )
+    for part in ("commitlog", "consumequeue", "batchconsumequeue", "consumequeue_ext"):
+        for name in changed(parts(root, (part,)), parts(mine, (part,))):
+            outcome.found.fail(f"put again: {name} differs")
+    # Their names are times.
+    if list(parts(root, ("index",)).values()) != list(parts(mine, ("index",)).values()):
+        outcome.found.fail("put again: the index files differ")
+
+
+def halted(version: str, jobs: Sequence[Job], scratch: Path) -> list[Outcome]:
+    """Written by RocketMQ, which is halted at any moment: equal answers but for lost keys."""
+    outcomes = []
+    for start in range(0, len(jobs), STORES_PER_HALT):
+        group = jobs[start : start + STORES_PER_HALT]
+        folder = scratch / f"halt-{start}"
+        outcomes += _after_halt(version, group, folder, write_and_halt(version, group, folder))
+    return outcomes
+
+
+def write_and_halt(version: str, jobs: Sequence[Job], scratch: Path) -> list[list[Written]]:
+    """Let RocketMQ write, halt it amid the writes; return what it acknowledged."""
+    pick = random.Random(f"halt {jobs[0].seed} {len(jobs[0].script)}")
+    total = sum(len(job.script) for job in jobs)
+    awaited = threading.Semaphore(0)
+    threshold = pick.randrange(total // 8, total)
+    with Driver(version, scratch) as driver:
+        for job in jobs:
+            root = scratch / job.name / "store"
+            driver.open(job.name, root, job.config, job.feature.topics).result()
+        pending = [driver.script(job.name, java_script(job), awaited.release) for job in jobs]
+        for _ in range(threshold):
+            if not awaited.acquire(timeout=DEADLINE_S):
+                raise driver.error("no write was acknowledged for minutes")
+        driver.halt()
+    return [
+        list(zip(java_script(job), item.acks, strict=False))
+        for job, item in zip(jobs, pending, strict=True)
+    ]
+
+
+def questions_after_crash(job: Job, written: Sequence[Written]) -> list[Question]:
+    """Questions about a store whose writer was killed: every acknowledged message first."""
+    looks: list[Question] = [
+        {"op": "look", "offset": answer["offset"]}
+        for _, answer in written
+        if answer.get("append") == "PUT_OK"
+    ]
+    return [*make_questions(written, job.seed, timed_keys=False), *looks]
+
+
+def _after_halt(
+    version: str, jobs: Sequence[Job], scratch: Path, written: Sequence[list[Written]]
+) -> list[Outcome]:
+    asked, outcomes = [], []
+    for job, acknowledged in zip(jobs, written, strict=True):
+        root = scratch / job.name / "store"
+        questions = questions_after_crash(job, acknowledged)
+        asked.append(Asked(job, copy(root, "java"), questions))
+    refused = [version < "5" and without_empty_files(item) for item in asked]
+    theirs = ask_java(version, asked, scratch)
+    for item, their, is_refused in zip(asked, theirs, refused, strict=True):
+        outcome = Outcome(item.job)
+        outcome.found.known["D-41"] += is_refused
+        root = item.root.parent / "store"
+        by_mtime = item.job.version < "5"
+        rules = {"crashed": True, "touched": touched(root, item.root) if by_mtime else set()}
+        check_opening(outcome, item, root, "r", their, "halted", **rules)
+        writable = copy(root, "writable")
+        if by_mtime:
+            rules["touched"] |= set(queues_of(item.questions))
+        check_opening(outcome, item, writable, "r+", their, "halted", **rules)
+        check_acknowledged(outcome, item.questions, their or [], "RocketMQ")
+        outcomes.append(outcome)
+    return outcomes
+
+
+def queues_of(questions: Sequence[Question]) -> list[tuple[str, int]]:
+    """The queues that are asked about by time."""
+    return [(item["topic"], item["queueId"]) for item in questions if item["op"] == "bytime"]
+
+
+def check_acknowledged(
+    outcome: Outcome, questions: Sequence[Question], answers: Answers, who: str
+) -> None:
+    """Every acknowledged message is found at its offset."""
+    for question, answer in zip(questions, answers, strict=False):
+        if question["op"] == "look" and question["offset"] < 10_000_000 and not answer["message"]:
+            outcome.found.fail(f"{who} lost an acknowledged message: {question}")

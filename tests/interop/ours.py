@@ -1,0 +1,147 @@
+"""Our side: the same scripts put, the same questions answered, by rocketstore."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import rocketstore
+from golden.test_answers import Respondent
+from interop.workload import Job, Op
+from rocketstore import Message, MessageBatch, MessageStoreConfig
+
+STORE_HOST = "10.9.8.7:10911"
+BORN_HOST = "10.1.2.3:4567"
+#: Seconds that dispatch may take on a busy machine.
+DEADLINE_S = 240.0
+
+
+def open_store(
+    root: Path, mode: str, job: Job, *, version: str | None = None, **more: Any
+) -> rocketstore.DefaultMessageStore:
+    """Open a store with the options of ``job``."""
+    config = MessageStoreConfig.from_properties(job.config).replace(
+        broker_version=version or job.version,
+        store_host=STORE_HOST,
+        topic_attributes=job.feature.topics,
+    )
+    return rocketstore.open(root, mode, config=config, **more)
+
+
+def message_of(op: Op) -> Message:
+    """The message of a ``put``."""
+    return Message(
+        op["topic"],
+        base64.b64decode(op["body"]),
+        queue_id=op["queueId"],
+        flag=op["flag"],
+        sys_flag=op.get("sysFlag", 0),
+        born_timestamp=op["bornTs"],
+        born_host=op["bornHost"],
+        store_host=op.get("storeHost"),
+        reconsume_times=op["reconsume"],
+        prepared_transaction_offset=op.get("prepared", 0),
+        properties=op["props"],
+    )
+
+
+def batch_of(op: Op) -> MessageBatch:
+    """The client batch of a ``batch``."""
+    messages = [
+        Message(
+            op["topic"],
+            base64.b64decode(item["body"]),
+            flag=item.get("flag", 0),
+            properties=item["props"],
+        )
+        for item in op["messages"]
+    ]
+    return MessageBatch(
+        messages,
+        topic=op["topic"],
+        queue_id=op["queueId"],
+        properties=op["props"],
+        born_timestamp=op.get("bornTs"),
+        born_host=op.get("bornHost", BORN_HOST),
+        store_host=op.get("storeHost"),
+        sys_flag=op.get("sysFlag", 0),
+    )
+
+
+def put(store: rocketstore.DefaultMessageStore, op: Op) -> dict[str, Any]:
+    """Do one write; answer in the words of the driver."""
+    if op["op"] == "sleep":
+        time.sleep(op["ms"] / 1000)
+        return {}
+    if op["op"] == "batch":
+        result = store.put_messages(batch_of(op))
+    else:
+        result = store.put_message(message_of(op))
+    answer: dict[str, Any] = {"status": result.status.name}
+    if result.physical_offset is not None:
+        answer |= {
+            "append": result.append_status.name,
+            "offset": result.physical_offset,
+            "bytes": result.nbytes,
+            "queueOffset": result.queue_offset,
+            "storeTs": result.store_timestamp,
+            "msgId": result.msg_id,
+        }
+    return answer
+
+
+def run_script(
+    store: rocketstore.DefaultMessageStore,
+    script: Iterable[Op],
+    acknowledge: Callable[[dict[str, Any]], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Do all writes of ``script``."""
+    answers = []
+    for op in script:
+        answers.append(put(store, op))
+        if acknowledge is not None:
+            acknowledge(answers[-1])
+    return answers
+
+
+class RecordedClock:
+    """Gives the store time that RocketMQ told for the operation under way."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def replay(
+    root: Path, job: Job, answers: Sequence[Mapping[str, Any]]
+) -> list[tuple[Op, Mapping[str, Any], dict[str, Any]]]:
+    """Write the script of ``job`` with the clock of ``answers``; return theirs beside ours."""
+    clock = RecordedClock()
+    rows = []
+    with open_store(root, "x", job, clock=clock) as store:
+        for op, theirs in zip(job.script, answers, strict=True):
+            clock.now = theirs.get("storeTs", clock.now)
+            if op["op"] != "sleep":
+                rows.append((op, theirs, put(store, op)))
+        assert store.wait_dispatched(DEADLINE_S)
+    return rows
+
+
+def ask(
+    store: rocketstore.DefaultMessageStore, questions: Iterable[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Answer ``questions``; what is raised is an answer too."""
+    respondent = Respondent(store)
+    answers = []
+    for question in questions:
+        try:
+            answer = respondent.answer(dict(question))
+        except (rocketstore.RocketStoreError, ValueError) as error:
+            answer = {"op": question["op"], "raised": f"{type(error).__name__}: {error}"}
+        answers.append(answer)
+    return answers

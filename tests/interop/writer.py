@@ -1,0 +1,58 @@
+"""A process that writes several stores until it is killed; acknowledgements on standard output.
+
+Usage: ``python writer.py PLAN``, where PLAN is a JSON file with a list of stores: root, options and
+script. Each line of output is one write that was answered: the store's number and the answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from interop import ours
+from interop.workload import FEATURES, Job
+
+#: A store that lags has not dispatched what lies in up to this many log files; a writer under a
+#: 5.4 dialect waits behind more.
+MOST_FILES_BEHIND = 8
+
+
+def acknowledge(number: int, answer: dict[str, Any]) -> None:
+    """Write the line with one call, so that it is whole or was never acknowledged."""
+    os.write(1, json.dumps({"job": number, "answer": answer}).encode() + b"\n")
+
+
+def write(number: int, plan: dict[str, Any]) -> None:
+    """Write one store."""
+    job = Job(
+        plan["seed"],
+        plan["version"],
+        FEATURES[plan["feature"]],
+        plan["config"],
+        tuple(plan["script"]),
+    )
+    store = ours.open_store(Path(plan["root"]), "x", job, start=not plan["lag"])
+    limit = MOST_FILES_BEHIND * int(job.config["mappedFileSizeCommitLog"])
+    for op in job.script:
+        if plan["lag"] and store.dispatch_behind_nbytes > limit:
+            acknowledge(number, {})
+            continue
+        acknowledge(number, ours.put(store, op))
+    # The store stays open until the process is killed.
+    time.sleep(600)
+
+
+def main() -> None:
+    """Write all stores of the plan beside one another."""
+    plans = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    for number, plan in enumerate(plans):
+        threading.Thread(target=write, args=(number, plan)).start()
+
+
+if __name__ == "__main__":
+    main()
