@@ -14,7 +14,7 @@ from rocketstore.queue_table import QueueTable
 from rocketstore.store_files import StorePaths
 from rocketstore.store_kinds import rocksdb_queues
 
-#: So much of two neighbouring memory files is read as one piece at a time.
+#: So much of neighbouring memory files is read as one piece at a time.
 _JOINED_NBYTES = (1 << 20) - (1 << 20) % UNIT_NBYTES
 
 
@@ -35,22 +35,23 @@ class BoundlessConsumeQueue(ConsumeQueue):
 
     def units_from(self, index: int) -> tuple[Any, int, int] | None:
         """Return (buffer, position, stop) of units from ``index`` on; near the end of a file, the
-        beginning of the next one is in the same buffer."""
+        beginning of what follows is in the same buffer."""
         found = super().units_from(index)
+        pieces, nbytes = [], 0
+        piece = found
+        while piece is not None and nbytes < _JOINED_NBYTES:
+            buffer, position, stop = piece
+            if not pieces and stop - position >= _JOINED_NBYTES:
+                break
+            pieces.append(
+                bytes(memoryview(buffer)[position : min(stop, position + _JOINED_NBYTES)])
+            )
+            nbytes += len(pieces[-1])
+            piece = super().units_from(index + nbytes // UNIT_NBYTES)
         self.recent = None  # readers that keep to one file would end there
-        if found is None:
-            return None
-        buffer, position, stop = found
-        if stop - position >= _JOINED_NBYTES or stop < self.queue.file_size:
+        if len(pieces) < 2:
             return found
-        following = super().units_from(index + (stop - position) // UNIT_NBYTES)
-        self.recent = None
-        if following is None:
-            return found
-        second, start, end = following
-        joined = bytes(memoryview(buffer)[position:stop])
-        joined += bytes(memoryview(second)[start : min(end, start + _JOINED_NBYTES)])
-        return joined, 0, len(joined)
+        return b"".join(pieces), 0, nbytes
 
 
 class BoundlessQueueTable(QueueTable):
