@@ -193,9 +193,11 @@ class MessageStoreConfig:
             raise ConfigError(
                 "max_hash_slot_num and max_index_num are given together or not at all"
             )
-        for name, value in zip(("max_hash_slot_num", "max_index_num"), pair, strict=True):
-            if value is not None and not 1 <= value < 2**31:
-                raise ConfigError(f"{name} is {value}; it must be 1 to 2**31 - 1")
+        # Entry 0 is never used, so that a file of one entry would hold no key.
+        lowest = (("max_hash_slot_num", 1), ("max_index_num", 2))
+        for (name, least), value in zip(lowest, pair, strict=True):
+            if value is not None and not least <= value < 2**31:
+                raise ConfigError(f"{name} is {value}; it must be {least} to 2**31 - 1")
         if pair[0] is not None and pair[1] is not None:
             nbytes = formats.index_file_nbytes(pair[0], pair[1])
             if nbytes > formats.MAX_COMMIT_LOG_FILE_NBYTES:

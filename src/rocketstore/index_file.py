@@ -78,6 +78,12 @@ class IndexFile:
         values = layout.struct.unpack_from(self.buffer, position)
         return values[0], values[1], values[2], values[3]
 
+    def slot(self, number: int) -> int:
+        """Return the newest entry number of a slot."""
+        layout = formats.INDEX_SLOT
+        position = formats.INDEX_HEADER.nbytes + number * layout.nbytes
+        return int(layout.struct.unpack_from(self.buffer, position)[0])
+
     def close(self) -> None:
         """Close the file."""
         self.file.close()

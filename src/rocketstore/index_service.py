@@ -22,6 +22,8 @@ from rocketstore.status import KernelStatus
 
 #: Blocks are reserved this far ahead of the newest entry; slots are reserved whole.
 ALLOCATE_AHEAD_NBYTES = 16 * 1024 * 1024
+#: Index files up to this size are judged by their whole content against a geometry that is given.
+JUDGED_WHOLE_NBYTES = 64 * 1024 * 1024
 
 
 class IndexHits(NamedTuple):
@@ -315,7 +317,8 @@ def choose_geometry(
     Order: ``given``; ``hints`` (the state file) and ``default`` as far as the length fits; pairs
     that explain all files of one length together; else the one with the fewest contradictions.
 
-    Raises ``ConfigError`` when ``given`` has another length than every file.
+    Raises ``ConfigError`` when ``given`` has another length than every file, or the length of some
+    files whose content another pair explains.
     """
     found = index_paths(directory, root, [], tolerant=tolerant)
     paths = [(path, nbytes) for path, nbytes in found if nbytes > formats.INDEX_HEADER.nbytes]
@@ -328,6 +331,7 @@ def choose_geometry(
                 f"{wanted} bytes, but {directory} holds files of {lengths[0]}; leave both unset to "
                 "have them detected"
             )
+        _refuse_contradiction([p for p, n in paths if n == wanted], wanted, given, hints, root)
         hints = [given]
     by_nbytes: dict[int, tuple[int, int]] = {}
     doubts: list[str] = []
@@ -344,30 +348,93 @@ def choose_geometry(
     return GeometryChoice(pair, by_nbytes, doubts)
 
 
+def _refuse_contradiction(
+    paths: list[Path],
+    nbytes: int,
+    given: tuple[int, int],
+    hints: list[tuple[int, int]],
+    root: Path,
+) -> None:
+    """Raise ``ConfigError`` when the content of files of one length is against a given pair.
+
+    Slots and entries of another pair lie elsewhere in a file of the same length: keys would not be
+    found, and a writer would take good entries for damaged ones. A damaged file contradicts every
+    pair, so another one must explain it clearly better.
+    """
+    if not any(_looks_otherwise(path, nbytes, given, root) for path in {*paths[:1], *paths[-1:]}):
+        return
+    scores = _contradictions(paths, nbytes, root, [given, *hints])
+    best = min(scores, key=lambda pair: scores[pair], default=given)
+    clearly = best in hints or not scores.get(best) or 2 * scores[best] < scores[given]
+    if best != given and scores[best] < scores[given] and clearly:
+        raise ConfigError(
+            f"max_hash_slot_num {given[0]} and max_index_num {given[1]} contradict the content of "
+            f"{paths[0].parent}; {best[0]} and {best[1]} explain it: configure these, or leave "
+            "both unset to have them detected"
+        )
+
+
+def _looks_otherwise(path: Path, nbytes: int, pair: tuple[int, int], root: Path) -> bool:
+    """Whether a file does not look like one of this geometry.
+
+    Small files are looked at as a whole, of large ones the entries that the header names and the
+    slot of the newest: the whole of a file of the default size takes a second.
+    """
+    file = MappedFile(path, 0, nbytes, root)
+    try:
+        if nbytes <= JUDGED_WHOLE_NBYTES:
+            return bool(kernels.index_file.contradictions(file.mapping, *pair))
+        index_file = IndexFile(file, *pair)
+        header = index_file.header
+        if header.index_count <= 1:
+            return False
+        if header.index_count > pair[1]:
+            return True
+        last = header.index_count - 1
+        key_hash, physical_offset, *_ = index_file.entry(last)
+        return (
+            physical_offset != header.end_physical_offset
+            or index_file.entry(1)[1] != header.begin_physical_offset
+            or key_hash < 0
+            or index_file.slot(key_hash % pair[0]) != last
+        )
+    finally:
+        file.close()
+
+
 def _explaining_pair(
     paths: list[Path], nbytes: int, root: Path, doubts: list[str]
 ) -> tuple[int, int] | None:
     """Return the pair that explains the files of one length best; ``None`` when they say
     nothing."""
+    scores = _contradictions(paths, nbytes, root, [])
+    best = min(scores, key=lambda pair: scores[pair], default=None)
+    if best is not None and scores[best]:
+        doubts.append(
+            f"no geometry explains the index files of {nbytes} bytes; {best[0]} slots and "
+            f"{best[1]} entries have the fewest contradictions ({scores[best]})"
+        )
+    return best
+
+
+def _contradictions(
+    paths: list[Path], nbytes: int, root: Path, others: list[tuple[int, int]]
+) -> dict[tuple[int, int], int]:
+    """What speaks against each pair that is possible, and against ``others`` of that length; empty
+    when the files say nothing."""
     files = [MappedFile(path, 0, nbytes, root) for path in paths]
     try:
-        candidates: dict[tuple[int, int], None] = {}
+        fitting = [pair for pair in others if formats.index_file_nbytes(*pair) == nbytes]
+        candidates = dict.fromkeys(fitting)
         for file in files:
             candidates.update(dict.fromkeys(detect_geometry(file.mapping, nbytes)))
         holding = [f for f in files if kernels.index_file.read_header(f.mapping)[5] > 1]
         if not holding:
-            return None
-        scores = {
+            return {}
+        return {
             pair: sum(kernels.index_file.contradictions(f.mapping, *pair) for f in holding)
             for pair in candidates
         }
-        best = min(scores, key=lambda pair: scores[pair], default=None)
-        if best is not None and scores[best]:
-            doubts.append(
-                f"no geometry explains the index files of {nbytes} bytes; {best[0]} slots and "
-                f"{best[1]} entries have the fewest contradictions ({scores[best]})"
-            )
-        return best
     finally:
         for file in files:
             file.close()
