@@ -295,6 +295,11 @@ cdef class Message:
             f"queue_id={self.queue_id}, properties={self.properties!r})"
         )
 
+    def _repr_html_(self):
+        from rocketstore.repr_html import message_html
+
+        return message_html(self)
+
 
 cdef int set_born_timestamp(Message message, value) except -1:
     if value is None:

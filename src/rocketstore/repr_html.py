@@ -93,7 +93,8 @@ def message_html(message: Any) -> str:
         if not hasattr(message, name):
             continue
         value = getattr(message, name)
-        fields.append((name, time_text(value) if name.endswith("_timestamp") else value))
+        shown = time_text(value) if name.endswith("_timestamp") else value
+        fields.append((name, "-" if shown is None else shown))
     fields += [(f"property {name}", value) for name, value in message.properties.items()]
     fields.append((f"body ({len(message.body):,} bytes)", body_text(message.body)))
     return fields_html(type(message).__name__, fields)

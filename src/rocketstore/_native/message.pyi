@@ -76,6 +76,8 @@ class Message:
         prepared_transaction_offset: int = 0,
         properties: Mapping[str, str] | None = None,
     ) -> None: ...
+    def _repr_html_(self) -> str:
+        """A table for notebooks, in which data is only text."""
 
 @final
 class StoredMessage(Message):

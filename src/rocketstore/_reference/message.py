@@ -305,6 +305,11 @@ class Message:
             f"queue_id={self.queue_id}, properties={self.properties!r})"
         )
 
+    def _repr_html_(self) -> str:
+        from rocketstore.repr_html import message_html
+
+        return message_html(self)
+
 
 def _message(
     cls: type[Message],

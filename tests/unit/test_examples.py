@@ -1,0 +1,92 @@
+"""The pages show what the commands write, and the tool that sees to it notices when not."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def tool() -> ModuleType:
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        return importlib.import_module("run_examples")
+    finally:
+        sys.path.remove(str(ROOT / "tools"))
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/command-line.md"])
+def test_pages_show_what_their_commands_write(
+    tool: ModuleType, page: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = dict(os.environ), Path.cwd()
+    code = tool.main(["--check", page])
+    assert (dict(os.environ), Path.cwd()) == before
+    assert code == 0, "".join(capsys.readouterr())
+
+
+def page(block: str, words: str = "") -> str:
+    return f"text\n<!-- run{words} -->\n```console\n{block}\n```\nmore\n"
+
+
+@pytest.mark.parametrize(
+    ("block", "words", "expected"),
+    [
+        ("$ echo one\none", "", "$ echo one\none"),
+        ("$ echo one\ntwo\nthree", "", "$ echo one\none"),
+        ("$ echo one", "", "$ echo one\none"),
+        ("$ echo a 12 b\na 7 b", "", "$ echo a 12 b\na 12 b"),
+        ("$ echo a 12 b\na 7 b", " changing", "$ echo a 12 b\na 7 b"),
+        ("$ echo a 12 b\nx 7 b", " changing", "$ echo a 12 b\na 12 b"),
+        ("$ echo --all is on\n--all was off", " loose", "$ echo --all is on\n--all was off"),
+        ("$ echo --all is on\n--some was off", " loose", "$ echo --all is on\n--all is on"),
+        ("$ echo e >&2; false\nx", " exit=1", "$ echo e >&2; false\ne"),
+        ("$ true\n$ echo x", "", "$ true\n$ echo x\nx"),
+        ("$ rocketstore get nowhere T 0", " exit=3", None),
+    ],
+)
+def test_output_is_renewed(tool: ModuleType, block: str, words: str, expected: str | None) -> None:
+    new = tool.renewed(page(block, words), "page")
+    if expected is None:
+        assert "rocketstore: there is no store nowhere" in new
+    else:
+        assert new == page(expected, words)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (page("$ false"), "ended with 1"),
+        (page("$ true", " exit=1"), "ended with 0"),
+        (page("$ false\n$ true"), "ended with 1"),
+        (page("output alone"), "no command"),
+        ("<!-- run -->\ntext", "no block follows"),
+        ("<!-- run -->\n```console\n$ true", "no end"),
+        ("<!-- run sometimes -->\n", "cannot read"),
+    ],
+)
+def test_a_wrong_example_is_told(tool: ModuleType, text: str, reason: str) -> None:
+    with pytest.raises(tool.ExampleError, match=reason):
+        tool.renewed(text, "page")
+
+
+def test_a_difference_fails_the_check(
+    tool: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(tool, "ROOT", tmp_path)
+    (tmp_path / "page.md").write_text(page("$ echo one\ntwo"))
+    assert tool.main(["--check", "page.md"]) == 1
+    assert "-two" in capsys.readouterr().out
+    assert tool.main(["page.md"]) == 0
+    assert (tmp_path / "page.md").read_text() == page("$ echo one\none")
+    assert tool.main(["--check", "page.md"]) == 0

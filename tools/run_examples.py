@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+"""Run the command-line examples of the documentation and write their real output in.
+
+    tools/run_examples.py [--check] [FILE ...]
+
+A block of commands is run when a comment stands in front of it:
+
+    <!-- unpack: broker-5.3.3 as store -->      a golden store, for the blocks that follow
+    <!-- run -->                                the block that follows
+    <!-- run exit=1 -->                         its last command ends with this status
+    <!-- run changing -->                       its numbers differ from run to run
+    <!-- run loose -->                          only the options it names are compared
+    <!-- run unchecked -->                      it is left out by --check
+
+In such a block lines that begin with ``$ `` are commands, all others are their output, stderr
+included, and are written anew. All blocks of a file are run one after the other in one temporary
+folder, with ``--format table`` as the default and in UTC. ``--check`` writes nothing, and fails
+where the output is another one; times that something took do not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FILES = ("README.md", "docs/command-line.md")
+WIDTH = 100
+_UNPACK = re.compile(r"<!-- unpack: (\S+) as (\S+) -->")
+_RUN = re.compile(r"<!-- run((?: (?:exit=\d+|changing|loose|unchecked))*) -->")
+_FENCE = "```"
+#: What a command line that needs a shell holds.
+_SHELL = re.compile(r"[|<>;&$`*]")
+#: In front of a pipe its answers are those of a pipe.
+_PROGRAM = """#!/bin/sh
+if [ -p /dev/stdout ]; then unset ROCKETSTORE_FORMAT; fi
+exec "{python}" -m rocketstore.cli "$@"
+"""
+#: Figures of how long something took.
+_TOOK = (
+    (re.compile(r"in \d+\.\d s \([\d,]+ records/s\)"), "in # s (# records/s)"),
+    (re.compile(r'"durationSeconds": [\d.]+'), '"durationSeconds": #'),
+)
+
+
+@dataclass
+class Block:
+    """One block that is run: its lines are ``lines[first:stop]`` of the file."""
+
+    first: int
+    stop: int
+    exit_code: int
+    words: frozenset[str]
+
+
+class ExampleError(Exception):
+    """An example does not do what the page says."""
+
+
+def blocks_of(lines: list[str], path: str) -> Iterator[Block | tuple[str, str]]:
+    """Yield blocks to run, and (store, name) to unpack, in the order of the page."""
+    for number, line in enumerate(lines):
+        unpack, run = _UNPACK.fullmatch(line), _RUN.fullmatch(line)
+        if unpack:
+            yield unpack[1], unpack[2]
+        elif run:
+            first = number + 1
+            if first >= len(lines) or not lines[first].startswith(_FENCE):
+                raise ExampleError(f"{path}:{first}: no block follows the comment")
+            stop = next(
+                (at for at in range(first + 1, len(lines)) if lines[at].startswith(_FENCE)), None
+            )
+            if stop is None:
+                raise ExampleError(f"{path}:{first}: the block has no end")
+            code = re.search(r"exit=(\d+)", run[1])
+            words = frozenset(run[1].split())
+            yield Block(first + 1, stop, int(code[1]) if code else 0, words)
+        elif line.startswith(("<!-- run", "<!-- unpack")):
+            raise ExampleError(f"{path}:{number + 1}: cannot read {line!r}")
+
+
+def settle(text: str, words: frozenset[str]) -> str:
+    """Return the text without what differs from run to run."""
+    for pattern, instead in _TOOK:
+        text = pattern.sub(instead, text)
+    if "loose" in words:
+        return " ".join(sorted(set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", text))))
+    if "changing" in words:
+        text = re.sub(r"rocketstore-demo-\w+", "rocketstore-demo", text)
+        text = re.sub(r"\b[0-9A-F]{32}\b", "#", text)
+        text = re.sub(r"[ -]{2,}", " ", re.sub(r"\d[\d,.]*", "#", text))
+    return text
+
+
+@contextmanager
+def playground() -> Iterator[Path]:
+    """A temporary folder as the current one, in which ``rocketstore`` is a command."""
+    import rocketstore
+
+    before, here = dict(os.environ), Path.cwd()
+    with tempfile.TemporaryDirectory(prefix="rocketstore-examples-") as name:
+        folder, programs = Path(name, "here"), Path(name, "bin")
+        folder.mkdir()
+        programs.mkdir()
+        program = programs / "rocketstore"
+        program.write_text(_PROGRAM.format(python=sys.executable))
+        program.chmod(0o755)
+        os.environ.update(
+            PATH=f"{programs}{os.pathsep}{before.get('PATH', os.defpath)}",
+            PYTHONPATH=str(Path(rocketstore.__file__).parents[1]),
+            ROCKETSTORE_FORMAT="table",
+            TZ="UTC",
+            COLUMNS=str(WIDTH),
+            LC_ALL="C.UTF-8",
+        )
+        time.tzset()
+        os.chdir(folder)
+        try:
+            yield folder
+        finally:
+            os.chdir(here)
+            os.environ.clear()
+            os.environ.update(before)
+            time.tzset()
+
+
+def unpack(store: str, name: str) -> None:
+    """Unpack a golden store into the current folder under a name."""
+    archive = ROOT / "tests" / "golden" / store / "store.tar.xz"
+    with tempfile.TemporaryDirectory(dir=".") as scratch:
+        with tarfile.open(archive, "r:xz") as files:
+            # Python before 3.11.4 has no filters.
+            files.extractall(
+                scratch, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {})
+            )
+        os.rename(Path(scratch, "store"), name)
+
+
+def run_command(command: str) -> tuple[str, int]:
+    """Run one command line; return what it wrote and its status."""
+    if command.startswith("rocketstore ") and not _SHELL.search(command):
+        from typer.testing import CliRunner
+
+        from rocketstore.cli.app import app
+
+        result = CliRunner().invoke(app, shlex.split(command)[1:], prog_name="rocketstore")
+        return result.output, result.exit_code
+    with tempfile.TemporaryFile() as output:  # no pipe: the answer is for people
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        output.seek(0)
+        return output.read().decode("utf-8", "replace"), done.returncode
+
+
+def play(lines: list[str], block: Block, path: str) -> list[str]:
+    """Run a block's commands; return its lines with their output."""
+    commands = [line for line in lines[block.first : block.stop] if line.startswith("$ ")]
+    if not commands:
+        raise ExampleError(f"{path}:{block.first}: no command in the block")
+    written: list[str] = []
+    for number, command in enumerate(commands):
+        output, code = run_command(command[2:])
+        expected = block.exit_code if number == len(commands) - 1 else 0
+        if code != expected:
+            raise ExampleError(f"{path}: `{command[2:]}` ended with {code}:\n{output}")
+        written += [command, *(line.rstrip() for line in output.rstrip("\n").split("\n") if output)]
+    return written
+
+
+def renewed(text: str, path: str, *, check: bool = False) -> str:
+    """Return the page with the output of its examples; what says the same stays as it was."""
+    lines = text.split("\n")
+    found = list(blocks_of(lines, path))
+    replacements: list[tuple[Block, list[str]]] = []
+    with playground():
+        for item in found:
+            if isinstance(item, tuple):
+                unpack(*item)
+                continue
+            if check and "unchecked" in item.words:
+                continue
+            written = play(lines, item, path)
+            old, new = "\n".join(lines[item.first : item.stop]), "\n".join(written)
+            if settle(old, item.words) != settle(new, item.words):
+                replacements.append((item, written))
+    for block, written in reversed(replacements):
+        lines[block.first : block.stop] = written
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Renew or check the pages; return the exit status."""
+    parser = argparse.ArgumentParser(description="Run the examples of the documentation.")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail on a difference")
+    parser.add_argument("files", nargs="*", metavar="FILE", default=FILES)
+    options = parser.parse_args(arguments)
+    failures = 0
+    for name in options.files:
+        path = ROOT / name
+        text = path.read_text(encoding="utf-8")
+        try:
+            new = renewed(text, name, check=options.check)
+        except ExampleError as error:
+            print(error, file=sys.stderr)
+            failures += 1
+            continue
+        if new == text:
+            continue
+        if options.check:
+            import difflib
+
+            print(f"{name} is not what its commands write; run tools/run_examples.py")
+            print("\n".join(difflib.unified_diff(text.split("\n"), new.split("\n"), lineterm="")))
+            failures += 1
+        else:
+            path.write_text(new, encoding="utf-8")
+            print(f"wrote {name}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT / "src"))
+    sys.exit(main())
