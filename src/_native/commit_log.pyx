@@ -262,27 +262,24 @@ cdef class Appender:
 
     def next_queue_offset(self, topic, queue_id):
         """Queue offset of the next message; 0 when unknown."""
-        cdef bytes key = rs_queue_topic(topic)
-        cdef const uint8_t *text
-        cdef int32_t size = <int32_t> rs_take_bytes(key, &text)
-        cdef int32_t number = <int32_t> rs_to_integer("queue_id", queue_id, 0, INT32_MAX)
+        cdef rs_queue_key key
+        cdef bytes holds = rs_take_queue_key(&key, topic, queue_id)
         cdef int64_t offset
         self._check_forked()
         with nogil:
-            offset = rs_appender_next_offset(&self._state, text, size, number)
+            offset = rs_appender_next_offset(&self._state, key.topic, key.nbytes, key.queue_id)
         return offset
 
     def set_next_queue_offset(self, topic, queue_id, queue_offset):
         """Set the queue offset of the next message."""
-        cdef bytes key = rs_queue_topic(topic)
-        cdef const uint8_t *text
-        cdef int32_t size = <int32_t> rs_take_bytes(key, &text)
-        cdef int32_t number = <int32_t> rs_to_integer("queue_id", queue_id, 0, INT32_MAX)
+        cdef rs_queue_key key
+        cdef bytes holds = rs_take_queue_key(&key, topic, queue_id)
         cdef int64_t offset = rs_to_integer("queue_offset", queue_offset, 0, <int64_t> 1 << 62)
         cdef int failed
         self._check_forked()
         with nogil:
-            failed = rs_appender_set_next_offset(&self._state, text, size, number, offset)
+            failed = rs_appender_set_next_offset(
+                &self._state, key.topic, key.nbytes, key.queue_id, offset)
         if failed:
             raise MemoryError()
 
@@ -297,20 +294,18 @@ cdef class Appender:
         self._keep_batch_topics(frozenset(names))
 
     cdef int _keep_batch_topics(self, frozenset topics) except -1:
-        former = self._batch_topics
+        former = self._batch_topics  # lives until nothing points at it any more
         self._batch_topics = topics
         self._rules.late.batch_topics = <PyObject *> topics
         return 0
 
     def remove_queue(self, topic, queue_id):
         """Forget a queue; its numbering restarts at 0."""
-        cdef bytes key = rs_queue_topic(topic)
-        cdef const uint8_t *text
-        cdef int32_t size = <int32_t> rs_take_bytes(key, &text)
-        cdef int32_t number = <int32_t> rs_to_integer("queue_id", queue_id, 0, INT32_MAX)
+        cdef rs_queue_key key
+        cdef bytes holds = rs_take_queue_key(&key, topic, queue_id)
         self._check_forked()
         with nogil:
-            rs_appender_remove_queue(&self._state, text, size, number)
+            rs_appender_remove_queue(&self._state, key.topic, key.nbytes, key.queue_id)
 
     # --- switching off ---
 
@@ -384,18 +379,8 @@ cdef class Appender:
         The record must not move afterwards, nor the topic go away, before it is appended.
         """
         self._start(record, topic)
-        record.fields.queue_id = <int32_t> rs_to_integer("queue_id", queue_id, 0, INT32_MAX)
-        record.fields.flag = <int32_t> rs_to_integer("flag", flag, INT32_MIN, INT32_MAX)
-        record.fields.sys_flag = <int32_t> rs_to_integer("sys_flag", sys_flag, INT32_MIN, INT32_MAX)
-        if born_timestamp is None:
-            record.born_at_store = True
-        else:
-            record.fields.born_timestamp = rs_to_integer(
-                "born_timestamp", born_timestamp, INT64_MIN, INT64_MAX)
-        record.fields.reconsume_times = <int32_t> rs_to_integer(
-            "reconsume_times", reconsume_times, INT32_MIN, INT32_MAX)
-        record.fields.prepared_transaction_offset = rs_to_integer(
-            "prepared_transaction_offset", prepared_transaction_offset, INT64_MIN, INT64_MAX)
+        rs_check_numbers(record, queue_id, flag, sys_flag, born_timestamp, reconsume_times,
+                         prepared_transaction_offset)
         return rs_take_hosts(record, born_host, store_host, self._hosts)
 
     cdef int _start(self, rs_put_record *record, object topic) except -1:

@@ -13,7 +13,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stddef cimport size_t
-from libc.stdint cimport INT32_MAX, INT32_MIN, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from rs_appender cimport rs_put_record
@@ -247,6 +248,40 @@ cdef inline bint rs_take_numbers(rs_put_record *record, const rs_message_object 
     record.fields.born_timestamp = m.born_timestamp
     record.born_at_store = not m.has_born_timestamp
     return True
+
+
+cdef inline int rs_check_numbers(rs_put_record *record, object queue_id, object flag,
+                                 object sys_flag, object born_timestamp, object reconsume_times,
+                                 object prepared_transaction_offset) except -1:
+    """Take the numbers that a put was given."""
+    record.fields.queue_id = <int32_t> rs_to_integer("queue_id", queue_id, 0, INT32_MAX)
+    record.fields.flag = <int32_t> rs_to_integer("flag", flag, INT32_MIN, INT32_MAX)
+    record.fields.sys_flag = <int32_t> rs_to_integer("sys_flag", sys_flag, INT32_MIN, INT32_MAX)
+    if born_timestamp is None:
+        record.born_at_store = True
+    else:
+        record.fields.born_timestamp = rs_to_integer(
+            "born_timestamp", born_timestamp, INT64_MIN, INT64_MAX)
+    record.fields.reconsume_times = <int32_t> rs_to_integer(
+        "reconsume_times", reconsume_times, INT32_MIN, INT32_MAX)
+    record.fields.prepared_transaction_offset = rs_to_integer(
+        "prepared_transaction_offset", prepared_transaction_offset, INT64_MIN, INT64_MAX)
+    return 0
+
+
+# A key of the topic-queue table.
+ctypedef struct rs_queue_key:
+    const uint8_t *topic
+    int32_t nbytes
+    int32_t queue_id
+
+
+cdef inline bytes rs_take_queue_key(rs_queue_key *key, object topic, object queue_id):
+    """Point at a key; returns what holds its topic."""
+    cdef bytes encoded = rs_queue_topic(topic)
+    key.nbytes = <int32_t> rs_take_bytes(encoded, &key.topic)
+    key.queue_id = <int32_t> rs_to_integer("queue_id", queue_id, 0, INT32_MAX)
+    return encoded
 
 
 cdef inline bytes rs_queue_topic(object topic):

@@ -1,6 +1,6 @@
 # Properties of a put: checked as a dict, or encoded right away where nothing is odd about them. The
 # messages are those of _reference/put_arguments.py.
-from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_CheckExact, PyDict_Next
 from cpython.object cimport PyObject
 from libc.stddef cimport size_t
@@ -24,6 +24,11 @@ cdef extern from "Python.h":
 
 cdef inline bytes rs_java_utf8(str text):
     """Encode as Java does: surrogates in pairs are one character, a single one becomes ``?``."""
+    cdef Py_ssize_t size = 0
+    cdef const char *utf8 = rs_utf8(text, &size)
+    if utf8 != NULL:
+        return PyBytes_FromStringAndSize(utf8, size)
+    PyErr_Clear()
     units = text.encode("utf-16-le", "surrogatepass")
     return units.decode("utf-16-le", "surrogatepass").encode("utf-8", "replace")
 

@@ -223,3 +223,48 @@ def test_a_follower_sees_a_batch_at_once(kernels: Bodies) -> None:
                 position += size
 
     run(follow, 2)
+
+
+@pytest.mark.parametrize("populated", [False, True])
+def test_light_queues_and_inner_batches_count_on_without_a_gap(
+    kernels: Bodies, populated: bool
+) -> None:
+    """What is filled in under the mutex is right however the threads take turns."""
+    log = Log(kernels, segment_nbytes=4096, extent_nbytes=512, clock=None)
+    rolled = log.roll
+
+    def roll(needed_nbytes: int) -> None:
+        rolled(needed_nbytes)
+        if populated:
+            log.appender.set_populated(log.segment_nbytes)
+
+    log.appender = kernels.commit_log.Appender(
+        roll=roll,
+        extend=log.extend,
+        segment_nbytes=log.segment_nbytes,
+        enable_lmq=True,
+        append_property_crc=True,
+    )
+    log.appender.set_batch_topics(["BCQ"])
+    names = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}
+    inner = {"topic": "BCQ", "sys_flag": 0x80, "properties": {"INNER_NUM": "3"}}
+    rounds = 40
+
+    def work(number: int) -> None:
+        for turn in range(rounds):
+            log.appender.put("T", bytes(turn), number, properties=names)
+            log.appender.put_many([message("T", properties=names), message(**inner)])
+            log.appender.put_columns("T", array("i", [0, 1, 2]), b"ab", properties=names)
+
+    run(work)
+    light = base = 0
+    for record in records(log):
+        if record.topic == "BCQ":
+            assert record.properties["INNER_BASE"] == str(record.queue_offset) == str(base)
+            base += 3
+        else:
+            assert record.properties["INNER_MULTI_QUEUE_OFFSET"] == f"{light},{light}"
+            light += 1
+    assert (light, base) == (THREADS * rounds * 4, THREADS * rounds * 3)
+    assert log.appender.next_queue_offset("%LMQ%a", 0) == light
+    assert log.appender.next_queue_offset("BCQ", 0) == base
