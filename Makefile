@@ -18,7 +18,7 @@ FIND_PYTHON = for p in $(or $(PYTHON),python3.13 python3.12 python3.11 python3);
     exit 1; fi;
 SET_UP = @$(FIND_PYTHON) PYTHON="$(PYTHON)" "$$python" tools/bootstrap.py --venv "$(VENV)"
 
-.PHONY: help demo develop test lint types bench docs machine leaks gen wheel-test sdist debug clean
+.PHONY: help demo develop test lint types bench docs machine leaks fuzz fuzz-native gen wheel-test sdist debug clean
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
@@ -56,6 +56,12 @@ machine: develop  ## run the store's state machine for MINUTES (SEED=... repeats
 
 leaks: develop  ## open and close a store of 100 segments 10,000 times, and look for what is left
 	@ROCKETSTORE_LEAK_OPENS=10000 $(RUN) -m pytest -q -n 0 --timeout 0 tests/leaks $(PYTEST_ARGS)
+
+fuzz: develop  ## damage whole stores and see that no promise breaks (MINUTES=5 SEED=...)
+	@PYTHONPATH=fuzz:src $(RUN) -m store_fuzz --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
+
+fuzz-native: develop  ## fuzz the C headers with sanitizers (RUNS=2000000 SEED=1)
+	@$(RUN) fuzz/native_fuzz.py --runs $(or $(RUNS),2000000) --seed $(or $(SEED),1)
 
 gen:  ## write what is generated from formats.py, status.py and dialect.py
 	@$(FIND_PYTHON) "$$python" tools/gen_formats.py && "$$python" tools/gen_format_pages.py

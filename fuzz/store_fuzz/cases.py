@@ -1,0 +1,216 @@
+"""One case: a store, its damage, and the child process in which it is tried."""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import random
+import resource
+import select
+import shutil
+import signal
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from store_fuzz.bases import Base
+from store_fuzz.exercise import Broken, Exercise, Facts
+from store_fuzz.mutations import Chooser, Mutation, apply
+
+#: A child that uses more processor time hangs (a case takes a fraction of a second). Time on the
+#: clock says nothing on a busy machine, so that its limit is far away.
+CPU_LIMIT_S = 20
+CLOCK_LIMIT_S = 240
+#: Private memory above the baseline, in use. Pages of mapped files are the system's to give back.
+MEMORY_LIMIT_NBYTES = 256 << 20
+#: Private memory that may be reserved: stacks of threads, an index file of the default size.
+_RESERVED_NBYTES = 1536 << 20
+_OUTSIDE = "outside"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A store by name, what is done to it, and the seed of what is asked."""
+
+    base: str
+    seed: int
+    mutations: tuple[Mutation, ...]
+
+    def to_json(self) -> str:
+        """As one line."""
+        return json.dumps({"base": self.base, "seed": self.seed, "mutations": self.mutations})
+
+    @classmethod
+    def from_json(cls, text: str) -> Case:
+        """The case of such a line."""
+        row = json.loads(text)
+        return cls(row["base"], row["seed"], tuple(row["mutations"]))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What went wrong with a case. ``kind`` is the same for other cases of the same fault."""
+
+    case: Case
+    kind: str
+    detail: str
+
+
+def make_case(base: Base, seed: int) -> Case:
+    """The case that belongs to a seed: one to three mutations."""
+    rng = random.Random(seed)
+    chooser = Chooser(rng, base.originals, f"../../{_OUTSIDE}/bait")
+    tree, chosen = base.tree, []
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        mutation = chooser.draw(tree)
+        chosen.append(mutation)
+        tree = apply(tree, mutation)
+    return Case(base.name, seed, tuple(chosen))
+
+
+def run_here(base: Base, case: Case, directory: Path) -> None:
+    """Try a case in this process; raises what is wrong."""
+    from store_fuzz.tree import write_tree
+
+    tree = base.tree
+    for mutation in case.mutations:
+        tree = apply(tree, mutation)
+    root, outside = directory / "stores" / "store", directory / _OUTSIDE
+    outside.mkdir(parents=True)
+    (outside / "bait").write_bytes(bytes(4096))
+    write_tree(tree, root)
+    exercise = Exercise(
+        Facts.of(base, tree, list(case.mutations)), root, outside, random.Random(case.seed)
+    )
+    try:
+        exercise.run()
+    except Exception as error:
+        error.add_note(f"during: {exercise.trace}")
+        raise
+
+
+def try_case(base: Base, case: Case, directory: Path) -> Finding | None:
+    """Try a case in a child process with limits on time and memory."""
+    read_end, write_end = os.pipe()
+    began = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        os.close(read_end)
+        _run_child(base, case, directory, write_end)
+    os.close(write_end)
+    text, timed_out = _read_all(read_end, began + CLOCK_LIMIT_S)
+    if timed_out:
+        os.kill(child, signal.SIGKILL)
+    _, status, usage = os.wait4(child, 0)
+    stacks = directory / "stacks"
+    where = stacks.read_text(errors="replace") if stacks.exists() else ""
+    shutil.rmtree(directory, ignore_errors=True)
+    if timed_out:
+        return Finding(case, "hang", f"no end after {CLOCK_LIMIT_S} s\n{where}")
+    if os.WIFSIGNALED(status):
+        name = signal.Signals(os.WTERMSIG(status)).name
+        kind = "hang" if name == "SIGXCPU" else f"signal {name}"
+        return Finding(case, kind, f"after {usage.ru_utime + usage.ru_stime:.1f} s\n{where}")
+    answer = json.loads(text) if text else {"kind": "lost", "detail": f"exit status {status}"}
+    return Finding(case, answer["kind"], answer["detail"]) if answer["kind"] else None
+
+
+def _read_all(fd: int, deadline: float) -> tuple[bytes, bool]:
+    text = b""
+    try:
+        while True:
+            ready, _, _ = select.select([fd], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                return text, True
+            chunk = os.read(fd, 65536)
+            if not chunk:
+                return text, False
+            text += chunk
+    finally:
+        os.close(fd)
+
+
+def _run_child(base: Base, case: Case, directory: Path, write_end: int) -> None:
+    """Never returns."""
+    answer = {"kind": "", "detail": ""}
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with (directory / "stacks").open("w") as stacks:
+            faulthandler.enable(stacks)
+            faulthandler.dump_traceback_later(CLOCK_LIMIT_S - 20, file=stacks)
+            _set_limits()
+            before = _private_nbytes("RssAnon:")
+            answer = _try(base, case, directory)
+            grown = _private_nbytes("RssAnon:") - before
+            if not answer["kind"] and grown > MEMORY_LIMIT_NBYTES:
+                answer = {"kind": "memory", "detail": f"{grown} bytes above the baseline"}
+    except BaseException as error:  # noqa: BLE001 - told to the parent, which decides
+        answer = {"kind": f"fuzzer: {type(error).__name__}", "detail": traceback.format_exc()}
+    finally:
+        os.write(write_end, json.dumps(answer).encode()[:60000])
+        os._exit(0)
+
+
+def _set_limits() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S + 5))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    limit = _private_nbytes("VmData:") + _RESERVED_NBYTES
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+def _private_nbytes(kind: str) -> int:
+    """A figure of ``/proc/self/status``: private memory in use, or reserved as limits count it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(kind))
+
+
+def _try(base: Base, case: Case, directory: Path) -> dict[str, str]:
+    try:
+        run_here(base, case, directory)
+    except Broken as error:
+        return {"kind": f"broken: {_general(str(error))}", "detail": traceback.format_exc()}
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+        return {"kind": _raised(error), "detail": traceback.format_exc()}
+    return {"kind": "", "detail": ""}
+
+
+def _raised(error: BaseException) -> str:
+    """Type and place of an error: the innermost function of rocketstore it passed."""
+    frames = traceback.extract_tb(error.__traceback__)
+    names = [f"{Path(f.filename).name}:{f.name}" for f in frames if "rocketstore" in f.filename]
+    return f"{type(error).__name__} in {names[-1] if names else frames[-1].name}"
+
+
+def _general(text: str) -> str:
+    """A message without its numbers and paths."""
+    words = [word for word in text.split() if not any(c.isdigit() or c == "/" for c in word)]
+    return " ".join(words)[:100]
+
+
+def shrink(base: Base, finding: Finding, new_directory: Any) -> Finding:
+    """The same kind of finding with as few mutations as possible, and these as small."""
+    best = finding
+    smaller = True
+    while smaller:
+        smaller = False
+        for mutations in _smaller(list(best.case.mutations)):
+            case = Case(best.case.base, best.case.seed, tuple(mutations))
+            found = try_case(base, case, new_directory())
+            if found is not None and found.kind == best.kind:
+                best, smaller = found, True
+                break
+    return best
+
+
+def _smaller(mutations: list[Mutation]) -> list[list[Mutation]]:
+    """Simpler lists to try: one mutation less, or one that touches fewer bytes."""
+    found = [mutations[:at] + mutations[at + 1 :] for at in range(len(mutations))]
+    found = found if len(mutations) > 1 else []
+    for at, mutation in enumerate(mutations):
+        if mutation.get("n", 0) > 1 and mutation["op"] != "truncate":
+            half = {**mutation, "n": mutation["n"] // 2}
+            found.append([*mutations[:at], half, *mutations[at + 1 :]])
+    return found
