@@ -24,7 +24,8 @@ class QueueView(numpy.ndarray[Any, Any]):
     topic : str or None
     queue_id : int or None
     first_offset : int or None
-        Queue offset of row 0; ``None`` where a row has its own (BatchConsumeQueue), and in parts.
+        Queue offset of row 0: the min offset of the queue, or that of the first unit whose file is
+        still there. ``None`` where a row has its own (BatchConsumeQueue), and in parts.
     """
 
     topic: str | None
@@ -57,12 +58,18 @@ def units_of(queue: ConsumeQueue | None) -> QueueView:
     view = units.view(QueueView)
     if queue is not None:
         view.topic, view.queue_id = queue.topic, queue.queue_id
-        view.first_offset = None if isinstance(queue, BatchConsumeQueue) else queue.min_index
+        if not isinstance(queue, BatchConsumeQueue):
+            # 4.9 leaves the min offset of a queue where it was when its messages have expired.
+            view.first_offset = queue.max_index - len(view)
     return view
 
 
 def offsets_with_tags(queue: ConsumeQueue | None, tags: TagFilter) -> numpy.ndarray[Any, Any]:
-    """Return the queue offsets (int64) whose unit's tags code is that of one of ``tags``."""
+    """Return the queue offsets (int64) whose unit's tags code is that of one of ``tags``.
+
+    Where a unit's code stands in a ConsumeQueueExt, it is looked up there; a unit whose ext unit is
+    lost passes every filter, as in ``get_message``.
+    """
     codes = tags.tags_codes
     if queue is None:
         return numpy.empty(0, numpy.int64)
@@ -73,8 +80,18 @@ def offsets_with_tags(queue: ConsumeQueue | None, tags: TagFilter) -> numpy.ndar
     found = []
     nbytes = formats.CONSUME_QUEUE_UNIT.nbytes
     for first, buffer, count in queue.view():
+        if queue.ext is not None:
+            buffer = queue.ext.resolve(buffer, 0, count * nbytes)
         out = numpy.empty(count, numpy.int64)
         hits = kernels.consume_queue.filter_units(buffer, 0, count * nbytes, codes, out)
         offsets = out[:hits] + first
+        if queue.ext is not None:
+            offsets = numpy.union1d(offsets, _unknown(buffer, count) + first)
         found.append(offsets[offsets >= queue.min_index])
     return numpy.concatenate(found) if found else numpy.empty(0, numpy.int64)
+
+
+def _unknown(units: bytearray, count: int) -> numpy.ndarray[Any, Any]:
+    """Numbers of the resolved units that still carry an address."""
+    codes = numpy.frombuffer(units, formats.CONSUME_QUEUE_UNIT.dtype, count)["tags_code"]
+    return numpy.flatnonzero(codes <= formats.MAX_EXT_ADDRESS).astype(numpy.int64)
