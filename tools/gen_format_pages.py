@@ -74,6 +74,7 @@ bytes, the name, `{sep1:#04x}`, ten decimal digits with the least significant fi
 FILES = (
     ("COMMIT_LOG_DIR", "the log; `<offset>` of each file"),
     ("CONSUME_QUEUE_DIR", "`<topic>/<queue id>/<position>`: one folder a queue"),
+    ("BATCH_QUEUE_DIR", "the same for topics of the queue type `BatchCQ` (5.0 and later)"),
     ("INDEX_DIR", "`<yyyyMMddHHmmssSSS>`: index files, named by creation time in local time"),
     ("CONFIG_DIR", "the broker's tables as JSON"),
     ("CHECKPOINT_FILE", "how far log, queues and index are on disk"),
@@ -87,6 +88,7 @@ SECTIONS = (
     ("End of a log file", ("BLANK",)),
     ("Client batches", ("BATCH_ITEM_HEAD",)),
     ("Consume queues", ("CONSUME_QUEUE_UNIT",)),
+    ("Batch consume queues", ("BATCH_QUEUE_UNIT",)),
     ("Index files", ("INDEX_HEADER", "INDEX_SLOT", "INDEX_ENTRY")),
     ("Checkpoint", ("CHECKPOINT",)),
     ("rocketstore's state file", ("STORE_STATE",)),
@@ -96,6 +98,11 @@ SECTION_NOTES = {
     "Consume queues": "A file of a queue holds units only. Where a queue does not start with its "
     "first file, the room in front of its first message is filled with units of offset 0, size "
     f"{formats.FILLER_UNIT_SIZE} and tags code 0.",
+    "Batch consume queues": "Files of topics whose queue type is `BatchCQ`. A unit stands for a "
+    "record, which may be a batch of messages with queue offsets of their own: `INNER_BASE` and "
+    "`INNER_NUM` of its properties, or else its own queue offset and 1. A file's size is a "
+    f"multiple of {formats.BATCH_QUEUE_UNIT.nbytes}; a unit's place says nothing of its queue "
+    "offset, so nothing is filled.",
     "Index files": "Header, then the slots, then the entries, number 0 being unused: "
     f"{formats.INDEX_HEADER.nbytes} + {formats.INDEX_SLOT.nbytes} slots + "
     f"{formats.INDEX_ENTRY.nbytes} entries bytes. A key is `topic#key`; its hash is the absolute "
