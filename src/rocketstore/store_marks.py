@@ -125,12 +125,15 @@ class StoreMarks:
             place = snapshot.last_record_offset
         if logics and nbytes > formats.CHECKPOINT.at("confirm_physical_offset"):
             confirm = snapshot.last_record_offset
+        # Whatever stood there before, nothing is negative or ahead of what is on disk now.
+        logics = logics or min(old.logics_timestamp, physic_timestamp)
+        index = max(index_timestamp, min(old.index_timestamp, physic_timestamp))
         return StoreCheckpoint(
-            physic_timestamp=physic_timestamp,
-            logics_timestamp=logics or min(old.logics_timestamp, physic_timestamp),
-            index_timestamp=max(index_timestamp, min(old.index_timestamp, physic_timestamp)),
-            master_flushed_offset=old.master_flushed_offset,
-            confirm_physical_offset=min(confirm, self._log.max_offset),
+            physic_timestamp=max(physic_timestamp, 0),
+            logics_timestamp=max(logics, 0),
+            index_timestamp=max(index, 0),
+            master_flushed_offset=max(old.master_flushed_offset, 0),
+            confirm_physical_offset=max(min(confirm, self._log.max_offset), 0),
             logics_physical_offset=place if self._is_record(place) else 0,
         )
 
