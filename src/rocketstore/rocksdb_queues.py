@@ -37,7 +37,8 @@ class BoundlessConsumeQueue(ConsumeQueue):
         """Return (buffer, position, stop) of units from ``index`` on; near the end of a file, the
         beginning of what follows is in the same buffer."""
         found = super().units_from(index)
-        pieces, nbytes = [], 0
+        pieces: list[bytes] = []
+        nbytes = 0
         piece = found
         while piece is not None and nbytes < _JOINED_NBYTES:
             buffer, position, stop = piece
