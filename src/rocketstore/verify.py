@@ -20,6 +20,7 @@ from rocketstore.queue_table import QueueTable
 from rocketstore.recovery_report import DamagedRange
 from rocketstore.status import RecordFlags, RecordStatus
 from rocketstore.store_files import StorePaths
+from rocketstore.store_kinds import refuse_dledger
 
 if TYPE_CHECKING:
     import numpy
@@ -270,6 +271,7 @@ def verify_files(
     from rocketstore.reader import ReadOnlyParts
 
     paths = StorePaths.of(root, config)
+    refuse_dledger(paths.root, paths.commit_log)
     if not paths.commit_log.is_dir() and not paths.state.is_file():
         raise FileNotFoundError(f"{root} is no store: it has no folder {paths.commit_log.name}")
     files = ReadOnlyParts(

@@ -9,7 +9,13 @@ import typer
 
 from rocketstore import DefaultMessageStore, GetMessageStatus, StoredMessage, TagFilter
 from rocketstore.cli.opening import reading
-from rocketstore.cli.options import FormatOption, QuietOption, StorePath, TagsOption
+from rocketstore.cli.options import (
+    FormatOption,
+    QuietOption,
+    StorePath,
+    TagsOption,
+    complete_topics,
+)
 from rocketstore.cli.outcome import ExitCode, complain
 from rocketstore.cli.output import chosen
 from rocketstore.cli.quantities import parse_time
@@ -25,7 +31,9 @@ _PASSED_OVER = (
 
 def get(
     path: StorePath,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic.")],
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="Topic.", autocompletion=complete_topics)
+    ],
     queue_id: Annotated[int, typer.Argument(metavar="QUEUE", min=0, help="Queue id.")],
     offset: Annotated[
         int | None,

@@ -15,7 +15,8 @@ from rocketstore.cli.output import Format
 
 def complete_topics(context: typer.Context, incomplete: str) -> list[str]:
     """Topics of the store that the command line names already, for the shell's completion."""
-    root = context.params.get("path")
+    # With a word missing behind it the path may not have been taken for a parameter yet.
+    root = context.params.get("path") or next(iter(context.args), None)
     if not isinstance(root, str | os.PathLike):
         return []
     names: set[str] = set()
