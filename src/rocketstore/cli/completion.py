@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
-from typer.completion import get_completion_script
+from typer._completion_shared import get_completion_script
 
 PROGRAM = "rocketstore"
 COMPLETE_VARIABLE = "_ROCKETSTORE_COMPLETE"
