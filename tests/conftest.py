@@ -27,7 +27,13 @@ def _fail_skip(report: Any) -> Any:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, Any, Any]:
     """Fail skipped tests where everything is required."""
-    return _fail_skip((yield))
+    report = _fail_skip((yield))
+    # Names from the disk may hold what is no text; such a report would not pass between processes.
+    report.sections = [
+        (title, content.encode("utf-8", "backslashreplace").decode())
+        for title, content in report.sections
+    ]
+    return report
 
 
 @pytest.hookimpl(wrapper=True)

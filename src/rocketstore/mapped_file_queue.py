@@ -4,6 +4,7 @@ rolling."""
 from __future__ import annotations
 
 import bisect
+import errno
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -125,6 +126,29 @@ class MappedFileQueue:
             for offset, path, size in listing.files
         )
 
+    def hold(self, most: int) -> int:
+        """Map up to ``most`` files now, so that they stay readable when others delete them.
+
+        Returns
+        -------
+        int
+            Files that were mapped; fewer than there are when memory for mappings is short: the
+            others are mapped when they are used.
+
+        Raises
+        ------
+        FileNotFoundError
+            When one is gone already.
+        """
+        for count, file in enumerate(self._files[:most]):
+            try:
+                file.mapping  # noqa: B018 - made on first use
+            except OSError as error:
+                if error.errno != errno.ENOMEM:
+                    raise
+                return count
+        return min(most, len(self._files))
+
     def check(self, listing: DirectoryListing) -> None:
         """Refuse a directory that cannot be opened for writing.
 
@@ -142,7 +166,15 @@ class MappedFileQueue:
                 "configure that file size, or leave it to be detected"
             )
         expected = listing.files[0][0] if listing.files else 0
+        seen: dict[tuple[int, int], Path] = {}
         for offset, path, size in listing.files:
+            about = os.stat(path)
+            other = seen.setdefault((about.st_dev, about.st_ino), path)
+            if other is not path:
+                raise MappedFileError(
+                    f"{path} and {other} are one file, by a link; what is written to one would "
+                    "be written over the other"
+                )
             check_place(offset, path, self.file_size)
             if offset != expected:
                 raise MappedFileError(
@@ -211,8 +243,9 @@ class MappedFileQueue:
         )
 
     def append(self, file: MappedFile) -> None:
-        """Append a file that was created as a spare."""
-        self._replace((*self._files, file))
+        """Add a file that was created as a spare: the last one, or one that was missing."""
+        place = bisect.bisect_right(self._starts, file.file_from_offset)
+        self._replace((*self._files[:place], file, *self._files[place:]))
 
     def truncate_dirty_files(self, offset: int) -> list[MappedFile]:
         """Set positions to ``offset``; return (and forget) the files that start behind it."""

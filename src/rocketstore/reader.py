@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rocketstore import formats
 from rocketstore.commit_log import CommitLog, record_flags
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dispatch import CommitLogDispatcher
 from rocketstore.index_recovery import IndexPosition, IndexRecovery
 from rocketstore.index_service import IndexService
+from rocketstore.log_scan import LogScan
 from rocketstore.mapped_file_queue import MappedFileQueue, check_place
 from rocketstore.queue_table import QueueTable
 from rocketstore.recovery import Progress, recover_log
@@ -18,7 +20,14 @@ from rocketstore.status import RecordStatus
 from rocketstore.store_files import StorePaths, examine
 from rocketstore.store_kinds import rocksdb_queues
 
+_WITH_UNIT = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES)
+_QUEUED_TYPES = (formats.SYS_FLAG_TRANSACTION_NOT, formats.SYS_FLAG_TRANSACTION_COMMIT)
 _COMPLETE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
+
+#: Files mapped when the store is opened, so that a writer that deletes them takes nothing from the
+#: snapshot; a process may have 65,530 mappings. Of more files, those not in use yet can vanish.
+_MOST_HELD_SEGMENTS = 16_384
+_MOST_HELD_QUEUE_FILES = 4096
 
 
 class ReadOnlyParts:
@@ -69,7 +78,7 @@ class ReadOnlyParts:
         if derive == "full":
             self._take_expired_queues()
         self.report.warn(paths.root)
-        self.behind_nbytes = 0 if self.dispatcher else max(0, self.log.max_offset - dispatched)
+        self.behind_nbytes = 0 if self.dispatcher else self._missing_nbytes(dispatched)
         for queue in self.queues:
             queue.correct_min_index(
                 self._minimum, keep_when_empty=self.dialect.empty_queue_keeps_min
@@ -102,6 +111,7 @@ class ReadOnlyParts:
         ]
         queue = MappedFileQueue(self.paths.commit_log, size, self.paths.log_root, writable=False)
         queue.load(listing)
+        queue.hold(_MOST_HELD_SEGMENTS)
         return CommitLog(queue, 0, record_flags(self.config))
 
     def _load_queues(self, *, load: bool) -> QueueTable:
@@ -121,6 +131,9 @@ class ReadOnlyParts:
             queues.use_ext(self.paths.consume_queue_ext, self.facts.ext_file_size)
         if load:
             queues.load()
+            left = _MOST_HELD_QUEUE_FILES
+            for queue in queues:
+                left -= queue.queue.hold(left)
             last = self.log.queue.last()
             end = last.file_from_offset + last.file_size if last is not None else 0
             for queue in queues:
@@ -139,6 +152,8 @@ class ReadOnlyParts:
         )
         if load:
             index.load(lambda _, nbytes: self.facts.index.by_nbytes.get(nbytes))
+            for file in index.files:
+                file.buffer  # noqa: B018 - mapped here, as the other files are
         return index
 
     # --- the log's end ------------------------------------------------------------------------
@@ -159,6 +174,19 @@ class ReadOnlyParts:
                 if status in _COMPLETE and size == unit[1]:
                     return max(end, self._minimum)
         return self._minimum
+
+    def _missing_nbytes(self, dispatched: int) -> int:
+        """Bytes of the log behind ``dispatched``, from the first record on that must have a
+        unit."""
+        end = self.log.max_offset
+        scan = LogScan(self.log, dispatched, end, int(self.log.record_flags))
+        for batch in scan:
+            for number in range(batch.count):
+                row = batch.row(number)
+                kind = row["sys_flag"] & formats.SYS_FLAG_TRANSACTION_MASK
+                if row["status"] in _WITH_UNIT and kind in _QUEUED_TYPES:
+                    return end - (batch.window.base_offset + row["position"])
+        return end - max(scan.offset, dispatched)
 
     def _recover(self, start: int) -> RecoveryReport:
         recovery, _ = recover_log(self.log, self.facts, self._progress, position=start)

@@ -156,7 +156,10 @@ class LogRecovery:
             self._end = offset
             if status == RecordStatus.END or self._is_clean_end(offset, status):
                 return True
-            place = self._take_damage(offset, status)
+            behind = find_next_record(self.log, offset + 1)
+            if behind is not None and self._is_complete_now(offset):
+                continue
+            place = self._take_damage(offset, status, behind)
             durable = place.proven or place.start < self._marked_offset
             if place.stop >= self._limit or not durable or self._stop_at_damage:
                 return True
@@ -235,10 +238,21 @@ class LogRecovery:
     def _is_clean_end(self, offset: int, status: RecordStatus) -> bool:
         return status == RecordStatus.EMPTY and not has_content(self.log, offset)
 
-    def _take_damage(self, offset: int, status: RecordStatus) -> _OddPlace:
-        """Note the damage at ``offset`` with the odd records that lean on it."""
+    def _is_complete_now(self, offset: int) -> bool:
+        """Whether a good record stands at ``offset`` after all.
+
+        Beside a writer a record is seen half written, and the one behind it complete a moment
+        later. By then the first one is complete too: a log is written in order.
+        """
+        scan = LogScan(self.log, offset, self._limit, self.log.record_flags, capacity=1)
+        return any(scan) or scan.offset > offset
+
+    def _take_damage(self, offset: int, status: RecordStatus, behind: int | None) -> _OddPlace:
+        """Note the damage at ``offset`` with the odd records that lean on it.
+
+        ``behind``: where the next good record is.
+        """
         start, status = self._join_odd(offset, status)
-        behind = find_next_record(self.log, offset + 1)
         place = _OddPlace(start, self._limit if behind is None else behind, status)
         if behind is not None:
             place.proven = self._is_proven(start, behind)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from rocketstore.queries import StoreReader
     from rocketstore.queue_view import QueueView
+    from rocketstore.reader import ReadOnlyParts
     from rocketstore.recovery import Progress
     from rocketstore.recovery_report import RecoveryReport
     from rocketstore.services.reput import ArrivingListener
@@ -38,6 +39,8 @@ MODES = ("r", "r+", "a", "x")
 DERIVE_WORDS = ("tail", "full", "none")
 _CORRUPTION_WORDS = ("fail", "skip", "stop")
 _NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "fuse", "9p", "afs")
+#: Times a directory is read whose files are deleted at the same time.
+_READING_TRIES = 10
 _forks = 0
 
 
@@ -102,6 +105,8 @@ def open(
     MappedFileError, UnsafePathError
         Files of wrong size, name or kind; links that leave the root.
     """
+    if os.fspath(path) == "":
+        raise ValueError("the path of the store is empty")
     if mode not in MODES:
         raise ValueError(f"mode {mode!r} is none of {MODES}")
     if derive is not None and mode != "r":
@@ -198,15 +203,8 @@ class DefaultMessageStore:
 
     def _open_parts(self) -> None:
         from rocketstore.queries import StoreReader
-        from rocketstore.reader import ReadOnlyParts
 
-        self._parts = parts = ReadOnlyParts(
-            self._paths,
-            self._config,
-            derive=self._derive,
-            clock=self._clock,
-            progress=self._progress,
-        )
+        self._parts = parts = self._read_parts()
         self._reader = StoreReader(
             parts.log,
             parts.queues,
@@ -214,6 +212,25 @@ class DefaultMessageStore:
             self._config,
             parts.dialect,
         )
+
+    def _read_parts(self) -> ReadOnlyParts:
+        """Read the directory; once more when its writer deleted a file in the meantime."""
+        from rocketstore.reader import ReadOnlyParts
+
+        tries = 0
+        while True:
+            try:
+                return ReadOnlyParts(
+                    self._paths,
+                    self._config,
+                    derive=self._derive,
+                    clock=self._clock,
+                    progress=self._progress,
+                )
+            except FileNotFoundError:
+                tries += 1
+                if tries == _READING_TRIES or not self.path.is_dir():
+                    raise
 
     # --- state --------------------------------------------------------------------------------
 
@@ -386,11 +403,13 @@ class DefaultMessageStore:
 
     def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
         """Queue offset of the first message that is still there, 0 for an unknown queue."""
+        _check_int("queue_id", queue_id)
         queue = self._use().queues.get(topic, queue_id)
         return 0 if queue is None else queue.min_index
 
     def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
         """Queue offset of the next message, 0 for an unknown queue."""
+        _check_int("queue_id", queue_id)
         queue = self._use().queues.get(topic, queue_id)
         return 0 if queue is None else queue.max_index
 
@@ -434,6 +453,8 @@ class DefaultMessageStore:
                 ("max_count", max_count),
             ):
                 _check_int(name, value)
+        if filter is not None and not hasattr(filter, "is_matched_by_consume_queue"):
+            raise TypeError(f"filter must be a MessageFilter, not {type(filter).__name__}")
         if max_count < 0:
             raise ValueError(f"max_count is {max_count}; it must not be negative")
         return self._use().get_message(topic, queue_id, offset, max_count, filter)
@@ -446,7 +467,9 @@ class DefaultMessageStore:
 
         ``find`` is the exact way. ``begin`` and ``end`` (inclusive) are epoch ms.
         """
-        _check_int("max_count", max_count)
+        for name, value in (("max_count", max_count), ("begin", begin), ("end", end)):
+            _check_int(name, value)
+        begin, end = max(begin, -MAX_TIMESTAMP - 1), min(end, MAX_TIMESTAMP)
         return self._use().query_message(topic, key, max_count, begin, end)
 
     def find(
@@ -629,13 +652,14 @@ class DefaultMessageStore:
 
     def queue_view(self, topic: str, queue_id: int) -> QueueView:
         """Units of a queue from its min to its max offset as a structured array (a copy), shape
-        (n,).
+        (n,); ``first_offset`` of the array is the queue offset of row 0.
 
         Their fields are those of ``formats.CONSUME_QUEUE_UNIT``, of a BatchConsumeQueue those of
         ``formats.BATCH_QUEUE_UNIT``. An unknown queue is empty.
         """
         from rocketstore.queue_view import units_of
 
+        _check_int("queue_id", queue_id)
         return units_of(self._use().queues.get(topic, queue_id))
 
     def filter_units(
@@ -644,6 +668,7 @@ class DefaultMessageStore:
         """Queue offsets (int64) whose unit's tags code is that of one of ``tags``."""
         from rocketstore.queue_view import offsets_with_tags
 
+        _check_int("queue_id", queue_id)
         chosen = tags if isinstance(tags, TagFilter) else TagFilter(tags)
         return offsets_with_tags(self._use().queues.get(topic, queue_id), chosen)
 

@@ -212,8 +212,8 @@ def test_reader_beside_a_broker(driver: BrokerDriver, tmp_path: Path) -> None:
                 assert store.max_offset_in_queue(topic, queue_id) == last
                 served = driver.pull(topic, queue_id, first)
                 assert rows == [row for row in served if row["queueOffset"] >= first]
-            found = [shown(m) for m in store.find(topic="Orders", unique_key=sent[0]["uniqKey"])]
-            found += [shown(m) for m in store.find(topic="Prices", unique_key=sent[0]["uniqKey"])]
-            assert [row["queueOffset"] for row in found] == [sent[0]["queueOffset"]]
+            found = [shown(m) for m in store.find(topic="Orders", unique_key=sent[-1]["uniqKey"])]
+            found += [shown(m) for m in store.find(topic="Prices", unique_key=sent[-1]["uniqKey"])]
+            assert [row["queueOffset"] for row in found] == [sent[-1]["queueOffset"]]
             assert [m.keys for m in store.scan()][-1] == f"key-{number}"
     driver.stop_broker()

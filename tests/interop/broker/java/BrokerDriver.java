@@ -13,6 +13,8 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import org.apache.rocketmq.common.MQVersion;
+import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 
 /**
  * A name server, one broker and stock clients in one process, told what to do by lines of JSON.
@@ -29,6 +31,9 @@ public final class BrokerDriver {
     public static void main(String[] arguments) throws Exception {
         // RocketMQ prints to standard output here and there.
         System.setOut(System.err);
+        // As the broker's own start does: without it name servers take it for an ancient one.
+        System.setProperty(RemotingCommand.REMOTING_VERSION_KEY,
+            Integer.toString(MQVersion.CURRENT_VERSION));
         new BrokerDriver().serve();
         Runtime.getRuntime().halt(0);
     }

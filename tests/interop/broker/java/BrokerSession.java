@@ -2,6 +2,7 @@ package rocketstore.interop;
 
 import com.alibaba.fastjson.JSONObject;
 import java.io.File;
+import java.lang.reflect.Method;
 import java.util.Arrays;
 import java.util.Properties;
 import org.apache.rocketmq.broker.BrokerController;
@@ -11,6 +12,7 @@ import org.apache.rocketmq.common.namesrv.NamesrvConfig;
 import org.apache.rocketmq.namesrv.NamesrvController;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
+import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.MessageStore;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 
@@ -25,9 +27,6 @@ final class BrokerSession {
                 return start(request);
             case "stop":
                 broker.shutdown();
-                return new JSONObject(true);
-            case "register":
-                broker.registerBrokerAll(true, false, true);
                 return new JSONObject(true);
             case "bounds":
                 return bounds();
@@ -59,9 +58,25 @@ final class BrokerSession {
             throw new IllegalStateException("the broker does not start");
         }
         broker.start();
+        awaitRegistration();
         JSONObject answer = bounds();
         answer.put("startMs", (System.nanoTime() - began) / 1000000);
         return answer;
+    }
+
+    /** Register until the name server knows: a broker's first attempt may come before it looked
+     * which name servers can be reached, and its next one half a minute later. */
+    private void awaitRegistration() throws Exception {
+        long deadline = System.currentTimeMillis() + 120000;
+        String name = broker.getBrokerConfig().getBrokerName();
+        do {
+            if (System.currentTimeMillis() > deadline) {
+                throw new IllegalStateException("the broker is not registered");
+            }
+            Thread.sleep(50);
+            broker.registerBrokerAll(true, false, true);
+        } while (!nameServer.getRouteInfoManager().getAllClusterInfo().getBrokerAddrTable()
+            .containsKey(name));
     }
 
     private static BrokerConfig brokerConfig(JSONObject request) {
@@ -106,7 +121,10 @@ final class BrokerSession {
         return answer;
     }
 
-    /** Let all log files but the last "keep" look old, and the broker delete them by its own rules. */
+    /**
+     * Let all log files but the last "keep" look old, and the broker delete them by its own rules. Its
+     * own services do it, told to begin now: their first run is a minute after the start.
+     */
     private JSONObject expire(JSONObject request) throws Exception {
         MessageStore store = broker.getMessageStore();
         File[] files = new File(request.getString("root"), "commitlog").listFiles();
@@ -119,12 +137,14 @@ final class BrokerSession {
         }
         long goal = old > 0 ? Long.parseLong(files[old].getName()) : 0;
         long deadline = System.currentTimeMillis() + 120000;
+        Method clean = DefaultMessageStore.class.getDeclaredMethod("cleanFilesPeriodically");
+        clean.setAccessible(true);
         store.executeDeleteFilesManually();
         while (store.getMinPhyOffset() < goal) {
             if (System.currentTimeMillis() > deadline) {
                 throw new IllegalStateException("the broker deletes nothing");
             }
-            Thread.sleep(50);
+            clean.invoke(store);
         }
         return bounds();
     }

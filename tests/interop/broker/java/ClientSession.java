@@ -128,7 +128,11 @@ final class ClientSession {
 
     private JSONObject unique(JSONObject request) throws Exception {
         List<MessageExt> found = new ArrayList<>();
-        found.add(consumer.viewMessage(request.getString("topic"), request.getString("uniqKey")));
+        // The consumer's own viewMessage first takes a unique key for an offset message id, and
+        // tries to reach the host that it seems to name.
+        found.add(consumer.getDefaultMQPullConsumerImpl().getRebalanceImpl().getmQClientFactory()
+            .getMQAdminImpl().queryMessageByUniqKey(
+                request.getString("topic"), request.getString("uniqKey")));
         return BrokerDriver.of("messages", rows(found));
     }
 
