@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,8 +12,10 @@ from typing import Any
 import pytest
 
 import rocketstore
+from crash.test_failures import full_disk, no_room_for
 from directory import files_below
-from rocketstore import ConfigError, MessageStoreConfig, TagFilter, formats
+from own_process import run_python
+from rocketstore import ConfigError, MessageStoreConfig, StoreFullError, TagFilter, formats
 from rocketstore.batch_consume_queue import unit_of
 from rocketstore.verify import verify_files
 
@@ -490,3 +493,80 @@ def test_the_unit_of_a_record(properties: dict[str, str], expected: tuple[int, i
     )
     unit = unit_of(message, 4)
     assert unit == (None if expected is None else (1, 2, 4, 3, *expected))
+
+
+# --- other circumstances ----------------------------------------------------------------------
+
+
+def test_no_room_for_a_batch_queue(tmp_path: Path) -> None:
+    root, model = tmp_path / "store", Model()
+    with rocketstore.open(root, "x", start=False, **OPTIONS) as store:
+        for number in range(5):
+            model.put(store, number, "t")
+        assert store.wait_dispatched(120)
+        with full_disk(no_room_for("batchconsumequeue")) as asked:
+            for number in range(20):
+                model.put(store, number, "t")
+            with pytest.raises(StoreFullError):
+                store.wait_dispatched()
+            assert asked
+            assert store.max_offset_in_queue("BCQ", 0) == model.records[9][0] + model.records[9][1]
+        assert store.wait_dispatched(120)
+        assert all_read(store) == model.from_offset(0)
+    with rocketstore.open(root) as store:
+        assert all_read(store) == model.from_offset(0)
+        assert store.verify().findings == []
+
+
+def test_refresh_and_descriptors(made: tuple[Path, Model]) -> None:
+    root, known = made
+    model = Model()
+    model.records = list(known.records)
+
+    def descriptors() -> list[str]:
+        return sorted(os.listdir("/proc/self/fd"))
+
+    with rocketstore.open(root) as store:
+        assert_holds(store, known)
+    before = descriptors()
+    for derive in ("tail", "full", "none"):
+        with rocketstore.open(root, derive=derive) as reader:
+            with rocketstore.open(root, "r+") as writer:
+                model.put(writer, 12, "later")
+                assert writer.wait_dispatched(120)
+            assert reader.max_offset_in_queue("BCQ", 0) == model.records[-1][0]
+            reader.refresh()
+            assert_holds(reader, model)
+    assert descriptors() == before
+
+
+REFERENCE_PROGRAM = """
+import sys, rocketstore, rocketstore.kernels
+assert rocketstore.kernels.name == "reference"
+with rocketstore.open(sys.argv[1], "r+", mapper_file_size_batch_consume_queue=460) as store:
+    assert store.verify().findings == []
+    for offset in (0, 11, 58, 60, 90):
+        result = store.get_message("g", "BCQ", 0, offset, 20)
+        print(result.next_begin_offset, *[m.queue_offset for m in result.messages])
+    print(store.get_offset_in_queue_by_time("BCQ", 0, int(sys.argv[2])))
+"""
+
+
+def test_both_kernel_bodies_make_and_answer_the_same(
+    pristine: tuple[Path, Model], made: tuple[Path, Model]
+) -> None:
+    root, model = made
+    shutil.rmtree(root / "batchconsumequeue")
+    moment = model.records[15][4]
+    done = run_python(REFERENCE_PROGRAM, str(root), str(moment), ROCKETSTORE_KERNELS="reference")
+    assert done.returncode == 0, done.stderr
+    expected = []
+    with rocketstore.open(pristine[0]) as store:
+        for offset in (0, 11, 58, 60, 90):
+            result = store.get_message("g", "BCQ", 0, offset, 20)
+            numbers = [result.next_begin_offset, *[m.queue_offset for m in result.messages]]
+            expected.append(" ".join(map(str, numbers)))
+        expected.append(str(store.get_offset_in_queue_by_time("BCQ", 0, moment)))
+    assert done.stdout.split("\n")[:-1] == expected
+    name = "batchconsumequeue"
+    assert files_below(root / name) == files_below(pristine[0] / name)
