@@ -23,7 +23,8 @@ def run(
 ) -> Result:
     """Run one command and check its exit code."""
     texts = [str(part) for part in arguments]
-    result = CliRunner().invoke(app, texts, input=stdin, env=env)
+    variables = {"ROCKETSTORE_FORMAT": None, **(env or {})}
+    result = CliRunner().invoke(app, texts, input=stdin, env=variables)
     assert result.exit_code == code, (texts, result.output, result.stderr)
     return result
 

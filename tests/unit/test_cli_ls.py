@@ -67,7 +67,7 @@ def test_what_is_not_there(pristine: Path, tmp_path: Path) -> None:
     assert "there is no topic 'None'" in run("ls", pristine, "None", code=1).stderr
     assert "goes with no topic" in run("ls", pristine, "T", "--files", code=2).stderr
     (tmp_path / "empty").mkdir()
-    run("ls", tmp_path / "empty", code=1)
+    assert "is no store" in run("ls", tmp_path / "empty", code=3).stderr
     run("ls", tmp_path / "empty", "--files", code=1)
 
 

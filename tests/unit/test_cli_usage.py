@@ -56,6 +56,28 @@ def test_a_file_in_place_of_a_directory(command: str, tmp_path: Path) -> None:
     assert str(file) in one_sentence(run(command, file, *READERS[command], code=3))
 
 
+@pytest.mark.parametrize("command", [name for name in READERS if name != "info"])
+def test_a_directory_that_is_no_store(command: str, pristine: Path, tmp_path: Path) -> None:
+    """An empty answer would be taken for an empty store."""
+    (tmp_path / "other").write_bytes(b"x")
+    result = run(command, tmp_path, *READERS[command], code=3)
+    assert "is no store: it has no folder commitlog" in one_sentence(result)
+    result = run(command, pristine / "commitlog", *READERS[command], code=3)
+    if command != "verify":
+        assert one_sentence(result).endswith(f"it is the folder commitlog of the store {pristine}")
+
+
+def test_put_makes_no_store_of_another_directory(tmp_path: Path) -> None:
+    (tmp_path / "other").write_bytes(b"x")
+    assert "--create makes one" in run("put", tmp_path, "T", "body", code=3).stderr
+    refused = run("put", tmp_path, "T", "body", "--create", code=4)
+    assert "holds other things" in refused.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["other"]
+    (tmp_path / "empty").mkdir()
+    run("put", tmp_path / "empty", "T", "body", code=3)
+    run("put", tmp_path / "empty", "T", "body", "--create", "--segment-size", "1MiB")
+
+
 @pytest.mark.parametrize("command", READERS)
 def test_a_directory_that_may_not_be_read(
     command: str, pristine: Path, monkeypatch: pytest.MonkeyPatch

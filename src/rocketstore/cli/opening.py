@@ -9,13 +9,38 @@ from pathlib import Path
 from typing import Any
 
 import rocketstore
-from rocketstore.cli.outcome import complain
+from rocketstore import formats
+from rocketstore.cli.outcome import ExitCode, complain, fail
 from rocketstore.cli.progress import progress_bar
+from rocketstore.cli.store_facts import is_store
+from rocketstore.store_kinds import store_parts
+
+_FOLDERS = (
+    formats.COMMIT_LOG_DIR,
+    formats.CONSUME_QUEUE_DIR,
+    formats.BATCH_QUEUE_DIR,
+    formats.INDEX_DIR,
+    formats.CONFIG_DIR,
+)
 
 
 def quieten() -> None:
     """Let only errors of the library's log through from now on."""
     logging.getLogger("rocketstore").setLevel(logging.ERROR)
+
+
+def check_is_store(path: Path, *, hint: str = "") -> None:
+    """End the command when the directory ``path`` is no store; opening it would show an empty one.
+
+    What is no directory is left to opening.
+    """
+    if not path.is_dir() or is_store(store_parts(path)):
+        return
+    if is_store(store_parts(path.parent)) and path.name in _FOLDERS:
+        hint = f"; it is the folder {path.name} of the store {path.parent}"
+    raise fail(
+        ExitCode.CANNOT_READ, f"{path} is no store: it has no folder {formats.COMMIT_LOG_DIR}{hint}"
+    )
 
 
 @contextlib.contextmanager
@@ -25,6 +50,7 @@ def reading(
     """Open the store at ``path`` with mode ``"r"``; damage that was found is named on stderr."""
     if quiet:
         quieten()
+    check_is_store(path)
     with progress_bar(quiet=quiet) as progress:
         store = rocketstore.open(path, "r", progress=progress, **options)
     with store:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 import rocketstore
-from rocketstore.cli.opening import quieten
+from rocketstore.cli.opening import check_is_store, quieten
 from rocketstore.cli.options import FormatOption, QuietOption, StorePath, complete_topics
 from rocketstore.cli.outcome import ExitCode, fail
 from rocketstore.cli.output import Format, chosen, print_document, print_text
@@ -21,8 +21,9 @@ from rocketstore.cli.progress import progress_bar
 from rocketstore.cli.put_lines import put_lines
 from rocketstore.cli.quantities import format_time, parse_size
 from rocketstore.cli.records import result_fields
+from rocketstore.cli.store_facts import is_store
 from rocketstore.errors import CorruptionError, MappedFileError
-from rocketstore.store_kinds import rocksdb_queues
+from rocketstore.store_kinds import rocksdb_queues, store_parts
 
 
 def put(
@@ -125,6 +126,7 @@ def _writing(
 ) -> Iterator[rocketstore.DefaultMessageStore]:
     if quiet:
         quieten()
+    _check_place(Path(path), create=create)
     try:
         with progress_bar(quiet=quiet) as progress:
             mode = "a" if create else "r+"
@@ -143,6 +145,16 @@ def _writing(
         raise fail(ExitCode.USAGE, str(error)) from error
     with store:
         yield store
+
+
+def _check_place(path: Path, *, create: bool) -> None:
+    """Make no store out of a directory that is something else."""
+    if not create:
+        check_is_store(path, hint="; --create makes one in an empty directory, or a new one")
+    elif path.is_dir() and any(path.iterdir()) and not is_store(store_parts(path)):
+        raise fail(
+            ExitCode.UNSAFE, f"{path} holds other things and is no store; nothing was written"
+        )
 
 
 def _put_one(store: rocketstore.DefaultMessageStore, *message: Any, **others: Any) -> Any:

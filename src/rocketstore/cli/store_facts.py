@@ -45,6 +45,11 @@ class Facts:
             self.refusals.append(f"{name}: {error}")
 
 
+def is_store(parts: list[StorePart]) -> bool:
+    """Whether a directory with these parts is a store."""
+    return not _SIGNS.isdisjoint(part.kind for part in parts)
+
+
 def gather(path: Path, progress: Progress | None) -> Facts:
     """Look at the directory ``path`` without changing anything.
 
@@ -54,7 +59,7 @@ def gather(path: Path, progress: Progress | None) -> Facts:
     facts = Facts()
     document = facts.document
     document["path"] = str(path)
-    document["isStore"] = not _SIGNS.isdisjoint(part.kind for part in parts)
+    document["isStore"] = is_store(parts)
     document["inUse"] = None
     with facts.part("lock"):
         document["inUse"] = _is_locked(path / formats.LOCK_FILE)
