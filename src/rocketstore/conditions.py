@@ -55,7 +55,9 @@ class Conditions:
         """
         if isinstance(topics, str):
             raise TypeError("topics must be a sequence of str, not str")
-        for name, value in (("key", key), ("unique_key", unique_key)):
+        topics = None if topics is None else list(topics)
+        names = [("topic", topic) for topic in topics or ()]
+        for name, value in (*names, ("key", key), ("unique_key", unique_key)):
             if not isinstance(value, str | None):
                 raise TypeError(f"{name} must be str, not {type(value).__name__}")
         if isinstance(body_contains, str):

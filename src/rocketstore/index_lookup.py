@@ -20,6 +20,8 @@ def lookup_many(
     """Return (physical offsets, row splits) of the hash hits of ``topic#key`` for every key."""
     import numpy
 
+    if isinstance(keys, str):
+        raise TypeError("keys must be a sequence of str, not str")
     texts = [f"{topic}#{key}".encode("utf-8", "replace") for key in keys]
     hashes = numpy.array([kernels.index_file.key_hash(text) for text in texts], numpy.int32)
     rows: list[Any] = []

@@ -469,8 +469,7 @@ class DefaultMessageStore:
         """
         for name, value in (("max_count", max_count), ("begin", begin), ("end", end)):
             _check_int(name, value)
-        begin, end = max(begin, -MAX_TIMESTAMP - 1), min(end, MAX_TIMESTAMP)
-        return self._use().query_message(topic, key, max_count, begin, end)
+        return self._use().query_message(topic, key, max_count, _clamp(begin), _clamp(end))
 
     def find(
         self,
@@ -519,6 +518,9 @@ class DefaultMessageStore:
         if topic is None or text is None:
             return filter(wanted.match, self.scan(begin=begin, end=end))
         first, last = begin if begin is not None else 0, end if end is not None else MAX_TIMESTAMP
+        _check_int("begin", first)
+        _check_int("end", last)
+        first, last = _clamp(first), _clamp(last)
         hits = reader.find_by_key(topic, text, unique=text is unique_key, begin=first, end=last)
         return filter(wanted.match, hits)
 
@@ -729,6 +731,10 @@ def _check_int(name: str, value: Any) -> None:
 def _check_corruption_word(word: str) -> None:
     if word not in _CORRUPTION_WORDS:
         raise ValueError(f"on_corruption {word!r} is none of {_CORRUPTION_WORDS}")
+
+
+def _clamp(timestamp: int) -> int:  # to a time that a record can have
+    return max(-MAX_TIMESTAMP - 1, min(timestamp, MAX_TIMESTAMP))
 
 
 def _merge(config: MessageStoreConfig | None, options: dict[str, Any]) -> MessageStoreConfig:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 import rocketstore
 from corruption import crafted
 from corruption.crafted import Crafted, snapshot
-from rocketstore import CorruptMessageError
+from rocketstore import CorruptMessageError, MappedFileError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
 
@@ -54,3 +56,31 @@ def test_nuls_in_front_of_durable_damage_are_not_where_the_log_is_cut(
         shown = [m.physical_offset for m in reader.scan(on_corruption="skip")]
         assert shown == [r.offset for r in store.records if r is not behind]
         assert reader.recovery_report.nul_properties == [record.offset]
+
+
+LINKS: dict[str, Callable[[Path, Path], None]] = {
+    "symbolic": lambda name, target: name.symlink_to(target.name),
+    "hard": lambda name, target: os.link(target, name),
+}
+
+
+@pytest.mark.parametrize("link", LINKS.values(), ids=LINKS.keys())
+def test_two_segments_that_are_one_file_are_refused(
+    store: Crafted, link: Callable[[Path, Path], None]
+) -> None:
+    """A link named like the next segment led to the one in front. What it showed at that place
+    was no part of the log there; it was taken for a torn tail, and zeros were written over it: over
+    the records of the segment it led to."""
+    last = store.segments()[-1]
+    path = last.with_name(f"{store.files_end():020d}")
+    link(path, last)
+    before = snapshot(store.root)
+    with pytest.raises(MappedFileError, match="one file") as caught:
+        rocketstore.open(store.root, "r+")
+    assert str(path) in str(caught.value)
+    assert str(last) in str(caught.value)
+    assert snapshot(store.root) == before
+    with rocketstore.open(store.root, "r") as reader:
+        shown = [bytes(m.raw) for m in reader.scan(on_corruption="skip")]
+    assert shown == [r.raw for r in store.records]
+    assert snapshot(store.root) == before
