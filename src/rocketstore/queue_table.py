@@ -33,7 +33,7 @@ class QueueTypes(NamedTuple):
 
 
 def queue_types(
-    declared: dict[str, str], simple_folders: Iterable[str], batch_folders: Iterable[str]
+    declared: dict[str, str], simple: set[str], batch: set[str], batch_folders: set[str]
 ) -> QueueTypes:
     """Decide each topic's queue type.
 
@@ -41,15 +41,16 @@ def queue_types(
     ----------
     declared : dict
         ``queue.type`` by topic, where a table or the caller says it.
-    simple_folders, batch_folders : iterable of str
+    simple, batch : set of str
         Topics with files in ``consumequeue`` and in ``batchconsumequeue``. Files win against what
         is declared: they are what can be read.
+    batch_folders : set of str
+        Topics with a folder in ``batchconsumequeue``, which decides where nothing else does.
 
     Notes
     -----
     Source: RocketMQ ``store/queue/ConsumeQueueStore.java``, which refuses contradictions.
     """
-    simple, batch = set(simple_folders), set(batch_folders)
     contradictions = [
         f"topic {topic} has queues of both types, in {formats.CONSUME_QUEUE_DIR} and in "
         f"{formats.BATCH_QUEUE_DIR}"
@@ -69,20 +70,24 @@ def queue_types(
     ]
     both = simple & batch
     chosen = (batch - both) | (wanted & both) | (wanted - simple)
+    chosen |= batch_folders - simple - plain
     return QueueTypes(frozenset(chosen), contradictions)
 
 
-def topics_with_files(
+def topics_below(
     directory: Path, root: Path, *, tolerant: bool, among: frozenset[str] | None = None
-) -> set[str]:
-    """Topics (``among`` these, or all) of which a queue file lies below ``directory``."""
-    found: set[str] = set()
+) -> tuple[set[str], set[str]]:
+    """Topics (``among`` these, or all) with a queue's folder below ``directory``, and those of them
+    with a queue file."""
+    folders: set[str] = set()
+    with_files: set[str] = set()
     for topic, queue in queue_directories(directory, root, [], tolerant=tolerant):
-        if topic.name not in found and (among is None or topic.name in among):
+        if topic.name not in with_files and (among is None or topic.name in among):
+            folders.add(topic.name)
             listing = list_directory(queue, root, tolerate_unreadable=tolerant)
             if any(size for _, _, size in listing.files):
-                found.add(topic.name)
-    return found
+                with_files.add(topic.name)
+    return folders, with_files
 
 
 class QueueTable(ConsumeQueueTable):

@@ -30,7 +30,7 @@ from rocketstore.queue_table import (
     QUEUE_TYPE_ATTRIBUTE,
     QueueTypes,
     queue_types,
-    topics_with_files,
+    topics_below,
 )
 from rocketstore.store_checkpoint import StoreCheckpoint, read_bytes, signed_crc
 from rocketstore.store_kinds import refuse_dledger
@@ -313,16 +313,17 @@ def _queue_types(
         notes.append(f"{error.filename} may not be read; topics are taken to have no attributes")
     declared = {
         topic: attributes[QUEUE_TYPE_ATTRIBUTE]
-        for topic, attributes in {**config.topic_attributes, **table}.items()
+        for source in (config.topic_attributes, table)
+        for topic, attributes in source.items()
         if QUEUE_TYPE_ATTRIBUTE in attributes
     }
-    batch = topics_with_files(paths.batch_consume_queue, paths.root, tolerant=tolerant)
-    if not batch and not declared:
+    folders, batch = topics_below(paths.batch_consume_queue, paths.root, tolerant=tolerant)
+    if not folders and not declared:
         return QueueTypes(frozenset(), [])
-    simple = topics_with_files(
-        paths.consume_queue, paths.root, tolerant=tolerant, among=frozenset({*batch, *declared})
+    _, simple = topics_below(
+        paths.consume_queue, paths.root, tolerant=tolerant, among=frozenset({*folders, *declared})
     )
-    return queue_types(declared, simple, batch)
+    return queue_types(declared, simple, batch, folders)
 
 
 # --- which RocketMQ wrote it ------------------------------------------------------------------

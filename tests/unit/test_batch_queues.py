@@ -17,6 +17,7 @@ from directory import files_below
 from own_process import run_python
 from rocketstore import ConfigError, MessageStoreConfig, StoreFullError, TagFilter, formats
 from rocketstore.batch_consume_queue import unit_of
+from rocketstore.queue_table import queue_types, refuse_contradictions
 from rocketstore.verify import verify_files
 
 UNIT = formats.BATCH_QUEUE_UNIT
@@ -570,3 +571,53 @@ def test_both_kernel_bodies_make_and_answer_the_same(
     assert done.stdout.split("\n")[:-1] == expected
     name = "batchconsumequeue"
     assert files_below(root / name) == files_below(pristine[0] / name)
+
+
+@pytest.mark.parametrize(
+    ("declared", "simple", "batch", "folders", "chosen", "wrong"),
+    [
+        ("", "", "", "", False, 0),
+        ("BatchCQ", "", "", "", True, 0),
+        ("BatchCQ", "", "T", "T", True, 0),
+        ("BatchCQ", "T", "", "", False, 1),
+        ("BatchCQ", "T", "T", "T", True, 1),
+        ("SimpleCQ", "", "", "", False, 0),
+        ("SimpleCQ", "T", "", "T", False, 0),
+        ("SimpleCQ", "", "T", "T", True, 1),
+        ("SimpleCQ", "T", "T", "T", False, 1),
+        ("SimpleCQ", "", "", "T", False, 0),
+        ("Unheard", "", "", "T", False, 0),
+        ("", "T", "", "", False, 0),
+        ("", "T", "", "T", False, 0),
+        ("", "", "T", "T", True, 0),
+        ("", "", "", "T", True, 0),
+        ("", "T", "T", "T", False, 1),
+    ],
+)
+def test_what_decides_a_topics_type(
+    declared: str, simple: str, batch: str, folders: str, chosen: bool, wrong: int
+) -> None:
+    """Files, then the table, then an empty folder; files against the table are told."""
+    types = queue_types({"T": declared} if declared else {}, set(simple), set(batch), set(folders))
+    assert types.batch == ({"T"} if chosen else set())
+    assert len(types.contradictions) == wrong
+    if wrong:
+        with pytest.raises(ConfigError, match="topic T has"):
+            refuse_contradictions(types)
+
+
+def test_an_empty_folder_keeps_the_type(made: tuple[Path, Model]) -> None:
+    root, model = made
+    for path in queue_files(root):
+        path.unlink()
+    with rocketstore.open(root, "r+", mapper_file_size_batch_consume_queue=460) as store:
+        assert all_read(store) == model.from_offset(0)
+    for path in (root / "commitlog").iterdir():
+        path.unlink()
+    shutil.rmtree(root / "consumequeue")
+    shutil.rmtree(root / "batchconsumequeue" / "BCQ" / "0")
+    (root / "batchconsumequeue" / "BCQ" / "0").mkdir()
+    (root / "rocketstore.state").unlink()
+    with rocketstore.open(root, "r+") as store:
+        assert store.put("BCQ", b"single").ok
+    assert len(queue_files(root)) == 1
