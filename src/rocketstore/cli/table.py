@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -19,16 +20,12 @@ _NARROWEST = 8
 
 
 def console() -> Console:
-    """A console on stdout that never reads markup, links or emoji out of data.
+    """A console on stdout that never reads markup, links or emoji out of data, and cuts nothing.
 
     It shows no colours where NO_COLOR is set or TERM is ``dumb``.
     """
     return Console(
-        file=sys.stdout,
-        markup=False,
-        emoji=False,
-        highlight=False,
-        width=None if sys.stdout.isatty() else 100_000,
+        file=sys.stdout, markup=False, emoji=False, highlight=False, width=100_000, height=25
     )
 
 
@@ -62,7 +59,7 @@ class Table:
         self._shrink = [self._headings.index(name) for name in shrink]
         self._rows: list[list[str]] = []
         self._widths: list[int] = []
-        self._room = console().width if sys.stdout.isatty() else None
+        self._room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
     def add(self, values: Sequence[Any]) -> None:
         """Take a row; it is written when enough have come to know the widths."""
