@@ -84,6 +84,21 @@ class IndexFile:
         position = formats.INDEX_HEADER.nbytes + number * layout.nbytes
         return int(layout.struct.unpack_from(self.buffer, position)[0])
 
+    def looks_whole(self) -> bool:
+        """Whether first and last entry are those that the header names, and the last one is found
+        through its slot: a look at four places, whatever the size."""
+        header = self.header
+        last = header.index_count - 1
+        if not 1 <= last < self.entries:
+            return False
+        key_hash, physical_offset, *_ = self.entry(last)
+        return (
+            physical_offset == header.end_physical_offset
+            and self.entry(1)[1] == header.begin_physical_offset
+            and key_hash >= 0
+            and self.slot(key_hash % self.slots) == last
+        )
+
     def close(self) -> None:
         """Close the file."""
         self.file.close()

@@ -14,6 +14,8 @@ from rocketstore.mapped_file import MappedFile
 from rocketstore.message import StoredMessage
 from rocketstore.status import KernelStatus, RecordStatus
 
+MAX_OFFSET = 2**63 - 1
+
 
 class IndexPosition(NamedTuple):
     """Where indexing goes on: the record at ``offset``, of whose keys ``keys`` are put already."""
@@ -43,6 +45,7 @@ class IndexRecovery:
         rocketstore's own; RocketMQ deletes the newest files instead.
         """
         limit = log_end if trusted is None else trusted
+        self._judge_older_files(thorough=trusted is None)
         while self._index.files:
             file = self._index.last_for_append()
             assert file is not None
@@ -54,6 +57,8 @@ class IndexRecovery:
                 self._drop(file, "it holds no good entry")
                 continue
             complete = trusted is not None and self._is_all_below(file, count, limit)
+            if self._header_is_wrong(file, count):
+                status, complete = KernelStatus.BAD_ENTRY, False
             if status != KernelStatus.OK:
                 if not complete:
                     self.notes.append(
@@ -63,6 +68,46 @@ class IndexRecovery:
                 self._rebuild(file, count)
             return IndexPosition(limit, 0) if complete else self._position(file)
         return IndexPosition(log_min, 0)
+
+    def _judge_older_files(self, *, thorough: bool) -> None:
+        """Give up all files when one in front of the newest is damaged, or was set aside.
+
+        Keys are put behind the newest entry only, so that lost ones in front of it come back by
+        making all again. In mode "r" that costs memory, so it is said instead.
+        """
+        bad = [file for file in self._index.files[:-1] if not self._is_whole(file, thorough)]
+        gone = [name for name in self._index.moved_names if self._is_older(name)]
+        if not bad and not gone:
+            return
+        if not self._index.writable:
+            self.notes += [
+                f'{file.path} is damaged; its keys are all found after opening with derive="full"'
+                for file in bad
+            ]
+            return
+        names = ", ".join([*(file.path.name for file in bad), *gone])
+        self.notes.append(f"index files are damaged ({names}); the index is made again")
+        for file in reversed(self._index.files):
+            self._drop(file, None)
+
+    def _is_older(self, name: str) -> bool:
+        return bool(self._index.files) and name < self._index.files[-1].path.name
+
+    def _is_whole(self, file: IndexFile, thorough: bool) -> bool:
+        if not file.looks_whole():
+            return False
+        if not thorough or not self._index.writable:
+            return True
+        count, status = kernels.index_file.check_entries(
+            file.buffer, file.slots, file.entries, MAX_OFFSET
+        )
+        return count == file.entry_count and status == KernelStatus.OK
+
+    @staticmethod
+    def _header_is_wrong(file: IndexFile, count: int) -> bool:
+        """Whether the header counts the good entries, but names another end: then there are
+        more."""
+        return count == file.entry_count and file.entry(count)[1] != file.header.end_physical_offset
 
     def run_up_to(self, trusted: int, log_min: int, log_end: int, file_count: int) -> IndexPosition:
         """Give up the entries of records from ``trusted`` on, then do as ``run``.

@@ -79,6 +79,7 @@ class IndexService:
         self.files: tuple[IndexFile, ...] = ()
         self.skipped: list[Path] = []
         self.unusable: list[Path] = []
+        self.moved_names: list[str] = []
         self.bad_chains = 0
         self._root = root
         self._writable = writable
@@ -122,8 +123,14 @@ class IndexService:
             sync_directory(directory)
             sync_directory(path.parent)
             moved.append(target)
+            self.moved_names.append(path.name)
         self.unusable = []
         return moved
+
+    @property
+    def writable(self) -> bool:
+        """Whether files on disk are written."""
+        return self._writable
 
     def remove(self, gone: list[IndexFile]) -> None:
         """Forget files (theirs is the caller's affair)."""
@@ -385,19 +392,7 @@ def _looks_otherwise(path: Path, nbytes: int, pair: tuple[int, int], root: Path)
         if nbytes <= JUDGED_WHOLE_NBYTES:
             return bool(kernels.index_file.contradictions(file.mapping, *pair))
         index_file = IndexFile(file, *pair)
-        header = index_file.header
-        if header.index_count <= 1:
-            return False
-        if header.index_count > pair[1]:
-            return True
-        last = header.index_count - 1
-        key_hash, physical_offset, *_ = index_file.entry(last)
-        return (
-            physical_offset != header.end_physical_offset
-            or index_file.entry(1)[1] != header.begin_physical_offset
-            or key_hash < 0
-            or index_file.slot(key_hash % pair[0]) != last
-        )
+        return index_file.entry_count > 0 and not index_file.looks_whole()
     finally:
         file.close()
 
