@@ -41,7 +41,7 @@ typedef struct {
     int32_t ext_room;        /* of `ext` */
     int32_t multi_dispatch;  /* RS_MULTI_* */
     int32_t compare;         /* units may be there already */
-    int64_t mended_units;    /* others stood in their place */
+    int64_t mended_units;    /* of these, units that had to be put */
     int64_t *delay_ms;
     int32_t delay_count;
     int32_t index_enable, index_tags;
@@ -177,6 +177,14 @@ static int rs_put_record_ext(rs_dispatcher *d, const rs_parsed_record *row, cons
     return status == RS_EXT_NEEDS_FILE ? RS_NEED_EXT : RS_OK;
 }
 
+static int rs_holds(const uint8_t *p, const rs_parsed_record *row, int64_t tags_code)
+{
+    rs_unit unit;
+    rs_load_unit(p, &unit);
+    return unit.physical_offset == row->physical_offset && unit.size == row->total_size
+           && unit.tags_code == tags_code;
+}
+
 /* Whether the record's unit is there already, with its tags code or with an ext address that is
  * known to be good. */
 RS_NOINLINE static int rs_has_unit(const rs_dispatcher *d, const rs_queue *queue,
@@ -192,11 +200,15 @@ RS_NOINLINE static int rs_has_unit(const rs_dispatcher *d, const rs_queue *queue
                && queue->next_index < d->ext[queue->handle].trusted_index);
 }
 
-static void rs_note_mended(rs_dispatcher *d, const rs_queue *queue)
+/* A wrong unit among trusted ones: ext units go on behind that of the unit in front. */
+static void rs_distrust_ext(rs_dispatcher *d, const rs_queue *queue)
 {
-    rs_unit unit;
-    rs_load_unit(queue->write, &unit);
-    d->mended_units += !rs_is_unwritten(&unit);
+    rs_ext_queue *ext = d->ext == NULL ? NULL : d->ext + queue->handle;
+    if (ext != NULL && queue->next_index < ext->trusted_index) {
+        ext->trusted_index = 0;
+        ext->write = ext->limit = NULL;
+        ext->offset = -1;
+    }
 }
 
 static inline void rs_move_on(rs_queue *queue, const rs_parsed_record *row)
@@ -210,10 +222,10 @@ static inline void rs_move_on(rs_queue *queue, const rs_parsed_record *row)
 static inline void rs_append_unit(rs_dispatcher *d, rs_queue *queue, const rs_parsed_record *row,
                                   int64_t tags_code)
 {
-    if (RS_UNLIKELY(d->compare)) {
-        rs_note_mended(d, queue);
+    if (RS_LIKELY(!d->compare) || !rs_holds(queue->write, row, tags_code)) {
+        rs_store_unit(queue->write, row->physical_offset, row->total_size, tags_code);
+        d->mended_units += d->compare;
     }
-    rs_store_unit(queue->write, row->physical_offset, row->total_size, tags_code);
     rs_move_on(queue, row);
 }
 
@@ -240,6 +252,9 @@ static inline int rs_put_unit(rs_dispatcher *d, const rs_parsed_record *row, rs_
     if (RS_UNLIKELY(d->compare) && rs_has_unit(d, queue, row)) {
         rs_move_on(queue, row);
     } else {
+        if (RS_UNLIKELY(d->compare)) {
+            rs_distrust_ext(d, queue);
+        }
         if (RS_UNLIKELY(d->ext != NULL)
             && rs_put_record_ext(d, row, queue, &tags_code) == RS_NEED_EXT) {
             return RS_NEED_EXT;

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from rocketstore import formats, kernels
-from rocketstore.consume_queue_ext import ConsumeQueueExt
-from rocketstore.durable_file import make_directories, refuse_link_out, sync_directory
+from rocketstore.consume_queue_ext import ConsumeQueueExt, is_ext_address
+from rocketstore.durable_file import (
+    READ_ONLY,
+    make_directories,
+    open_regular_file,
+    refuse_link_out,
+    sync_directory,
+)
 from rocketstore.mapped_file import MappedFile, MemoryFile
 from rocketstore.mapped_file_queue import DirectoryListing, MappedFileQueue, list_directory
 from rocketstore.status import KernelStatus
@@ -154,6 +161,24 @@ class ConsumeQueue:
             return None
         return physical_offset, size, tags_code
 
+    def has_written(self, index: int) -> bool:
+        """Whether the files hold anything in the place of unit ``index``, good or not."""
+        file = self.queue.find_mapped_file_by_offset(index * UNIT_NBYTES)
+        if file is None:
+            return False
+        position = index * UNIT_NBYTES - file.file_from_offset
+        return bool(file.read(position, UNIT_NBYTES).strip(b"\0"))
+
+    def index_of(self, physical_offset: int) -> int | None:
+        """Queue offset of the unit that names ``physical_offset``, ``None`` when none does."""
+        for file in self._all_files():
+            stop = self._readable(file)
+            position = kernels.consume_queue.find_unit(file.mapping, 0, stop, physical_offset)
+            if position < stop:
+                index = (file.file_from_offset + position) // UNIT_NBYTES
+                return index if self.start_of(index) == physical_offset else None
+        return None
+
     def files(self) -> list[MappedFile | MemoryFile]:
         """The files that hold units, ascending; memory copies in place of theirs."""
         return [file for file in self._all_files() if self._readable(file) > 0]
@@ -269,6 +294,16 @@ class ConsumeQueue:
             self.recovered_end = unit[0] + unit[1]
         self.flushed_index = min(self.flushed_index, self.recovered_index)
 
+    def ext_offset_before(self, index: int) -> int:
+        """Offset behind the ext unit of unit ``index - 1``; where that has none, behind the last
+        one known."""
+        assert self.ext is not None
+        unit = self.unit(index - 1) if index else None
+        found = self.ext.unit(unit[2]) if unit is not None and is_ext_address(unit[2]) else None
+        if unit is None or found is None:
+            return self.ext.recovered_offset
+        return unit[2] - formats.EXT_ADDRESS_BASE + found.nbytes
+
     def forget(self) -> None:
         """Let the queue end where it begins."""
         self.recovered_index, self.recovered_end, self.flushed_index = 0, -1, 0
@@ -304,12 +339,34 @@ class ConsumeQueue:
         if not isinstance(file, MappedFile) or file.private:
             return file.mapping, first
         position = (index - first) * UNIT_NBYTES
+        # Where there is data there are blocks; reserving them would change the file's mtime, by
+        # which 4.9 finds messages.
+        written = self._data_end(file, position)
+        if written >= position + UNIT_NBYTES:
+            return memoryview(file.mapping)[:written], first
         if position + UNIT_NBYTES > file.allocated_position:
             ahead = min(max(position, ALLOCATE_AHEAD_NBYTES), MOST_AHEAD_NBYTES)
             file.allocate(position + ahead, used=position)
         if file.allocated_position >= file.file_size:
             return file.mapping, first
         return memoryview(file.mapping)[: file.allocated_position], first
+
+    @staticmethod
+    def _data_end(file: MappedFile, position: int) -> int:
+        """Where the data ends that ``position`` lies in; ``position`` in a hole, where only
+        reserved blocks are, and where the file system cannot tell."""
+        if file.allocated_position > 0 or not hasattr(os, "SEEK_DATA"):
+            return position
+        fd = open_regular_file(file.path, READ_ONLY, file.root)
+        try:
+            if os.lseek(fd, position, os.SEEK_DATA) == position:
+                return min(os.lseek(fd, position, os.SEEK_HOLE), file.file_size)
+        except OSError as error:
+            if error.errno not in (errno.ENXIO, errno.EINVAL):
+                raise
+        finally:
+            os.close(fd)
+        return position
 
     def _memory_file(self, start: int) -> MappedFile | MemoryFile:
         file = self._overlay.get(start)
@@ -436,10 +493,6 @@ class ConsumeQueueTable:
             )
             queue = self._new(topic, queue_id)
             queue.queue.load(self._fit(listing, self.file_size))
-            if queue.ext is not None:
-                directory = queue.ext.queue.directory
-                listing = list_directory(directory, self._root, tolerate_unreadable=self._in_memory)
-                queue.ext.queue.load(self._fit(listing, self.ext_file_size))
             self.table[topic, queue_id] = queue
 
     def _fit(self, listing: DirectoryListing, file_size: int) -> DirectoryListing:
@@ -479,6 +532,9 @@ class ConsumeQueueTable:
     def _new_ext(self, topic: str, queue_id: int) -> ConsumeQueueExt:
         directory = self._ext_directory / topic / str(queue_id)
         files = MappedFileQueue(directory, self.ext_file_size, self._root, writable=self._writable)
+        # They may be there although the queue's own files are lost.
+        listing = list_directory(directory, self._root, tolerate_unreadable=self._in_memory)
+        files.load(self._fit(listing, self.ext_file_size))
         return ConsumeQueueExt(files, in_memory=self._in_memory)
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:

@@ -65,6 +65,13 @@ class CommitLogDispatcher:
         Delay levels.
     multi_dispatch : int
         ``MultiDispatch`` flags: which queues besides its own a record goes into.
+    start_offset : int
+        Physical offset of the first record to dispatch.
+    indexed : IndexPosition
+        Which keys are in the index already.
+    compare : bool
+        ``start_offset`` is the log's beginning, and the queues have units: each is compared with
+        its record, and made again where it says something else, until ``end_comparing``.
 
     Attributes
     ----------
@@ -88,6 +95,7 @@ class CommitLogDispatcher:
         multi_dispatch: int = 0,
         start_offset: int,
         indexed: IndexPosition,
+        compare: bool = False,
     ) -> None:
         self.log = log
         self.queues = queues
@@ -106,8 +114,14 @@ class CommitLogDispatcher:
         self._pinned: OrderedDict[tuple[str, int], None] = OrderedDict()
         #: (start, store time) of the last record that went into a BatchConsumeQueue.
         self._last_batch = (-1, 0)
+        #: Loaded queues no record of which was met yet, while units are compared.
+        self._unmet: dict[tuple[str, int], ConsumeQueue] = {}
+        self.kernel.set_compare(compare)
         for queue in queues:
-            self._register(queue, queue.recovered_index, queue.recovered_end)
+            if compare and not isinstance(queue, BatchConsumeQueue):
+                self._unmet[queue.topic, queue.queue_id] = queue
+            else:
+                self._register(queue, queue.recovered_index, queue.recovered_end)
         if index is not None:
             self._attach_index(index.last_for_append(), indexed)
 
@@ -214,6 +228,8 @@ class CommitLogDispatcher:
         next_index = self.kernel.next_index(handle) if handle >= 0 else 0
         if status == KernelStatus.NEED_EXT:
             self._give_ext(queue, handle)
+        elif (topic, queue_id) in self._unmet:
+            self._meet(self._unmet.pop((topic, queue_id)), queue_offset)
         elif handle < 0 or (next_index == 0 and queue_offset > 0):
             self._start_queue(queue, queue_offset)
         elif status == KernelStatus.NEED_QUEUE:
@@ -248,7 +264,9 @@ class CommitLogDispatcher:
         """Give the kernel the ext file that takes the queue's next ext unit."""
         ext = queue.ext
         assert ext is not None
-        offset = ext.max_offset
+        offset = self.kernel.ext_offset(handle)
+        if offset < 0:
+            offset = queue.ext_offset_before(self.kernel.next_index(handle))
         buffer, start = ext.room_for_append(offset)
         self.kernel.set_ext(handle, buffer, start, offset)
         ext.follow(functools.partial(self.kernel.ext_offset, handle))
@@ -283,6 +301,49 @@ class CommitLogDispatcher:
         self._fill(queue, start, queue_offset)
         queue.min_index = queue_offset
         self._register(queue, queue_offset, -1, attach=True)
+
+    def _meet(self, queue: ConsumeQueue, queue_offset: int) -> None:
+        """Begin to compare a loaded queue at its first record that the log still has."""
+        place = self._reput_offset
+        index = queue.index_of(place) if queue.is_light else None
+        index = queue_offset if index is None else index
+        if not self._is_plausible(queue, index, 0, -1):
+            return
+        start = index - index % queue.units_per_file
+        if index > start and not queue.has_written(index - 1):
+            self._fill(queue, start, index)
+        queue.min_index = index
+        trusted = queue.recovered_index
+        handle = self._register(queue, index, -1, attach=True)
+        self.kernel.trust_ext(handle, trusted)
+
+    def end_comparing(self, log_min_offset: int) -> list[str]:
+        """Let every queue end behind its last record, whatever its files hold; return in words what
+        was wrong.
+
+        Queues without a record in the log keep their ends when all their messages have expired, at
+        ``log_min_offset``; else they hold nothing that is true, and are emptied.
+        """
+        self.kernel.set_compare(False)
+        notes = []
+        for queue in self.queues:
+            if isinstance(queue, BatchConsumeQueue):
+                continue
+            if (queue.topic, queue.queue_id) in self._unmet:
+                if queue.recovered_end > log_min_offset:
+                    notes.append(f"{queue.topic} queue {queue.queue_id} had units of no record")
+                if not 0 <= queue.recovered_end <= log_min_offset:
+                    queue.forget()
+                self._register(queue, queue.recovered_index, queue.recovered_end)
+                continue
+            handle = self.kernel.handle(queue.topic_bytes, queue.queue_id)
+            queue.recovered_index = self.kernel.next_index(handle)
+            queue.recovered_end = self.kernel.max_physical_offset(handle)
+            if queue.ext is not None:
+                queue.ext.recovered_offset = queue.ext.max_offset
+            queue.clear_behind()
+        self._unmet = {}
+        return notes
 
     def _fill_gap(
         self, queue: ConsumeQueue, handle: int, next_index: int, queue_offset: int

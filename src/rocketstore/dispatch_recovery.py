@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from rocketstore import formats
+from rocketstore.batch_consume_queue import BatchConsumeQueue
 from rocketstore.commit_log import CommitLog
 from rocketstore.config import MessageStoreConfig
-from rocketstore.consume_queue import ConsumeQueue
 from rocketstore.dialect import Dialect
 from rocketstore.dispatch import CommitLogDispatcher
 from rocketstore.index_recovery import IndexPosition, IndexRecovery
@@ -16,6 +15,9 @@ from rocketstore.status import KernelStatus, RecordStatus
 from rocketstore.store_marks import queue_ends, queues_crc
 from rocketstore.store_state import StoreState
 
+#: In a log of no more bytes every unit is compared with its record; of a longer one that its state
+#: file describes, only the newest units are looked at.
+COMPARED_NBYTES = 16 * 1024 * 1024
 #: What a place is where dispatch may begin.
 _STARTS = (
     RecordStatus.OK,
@@ -31,7 +33,8 @@ class DispatchRecovery:
 
     With a true state file, units and keys of records behind its marks are made again: their pages
     may have reached the disk in any order, and a unit with half its bytes cannot be told from a
-    good one. Without one, what is there is kept as far as it is plausible.
+    good one. Without one, as in a short log, every unit is compared with its record, and written
+    where it says something else.
 
     Parameters
     ----------
@@ -71,21 +74,25 @@ class DispatchRecovery:
     def run(self) -> CommitLogDispatcher:
         """Do it; return the dispatcher, which stands at the log's end."""
         state = self._state
-        self._recover_queues()
+        self._move_unfit_aside()
+        compare = state is None or self._end - self._minimum <= COMPARED_NBYTES
+        self._recover_queues(clear=not compare)
         start = self._minimum
         queues_lost = state is not None and not self._has_all_queues(state)
         if queues_lost:
             self._report.notes.append(
                 "queue files are missing or short; the queues are made again from the log"
             )
-            self._drop_queues_without_head()
+            self._drop_queues_without_head(compare=compare)
         indexed = self._recover_index()
-        if state is not None and not queues_lost:
+        if state is not None and not queues_lost and not compare:
             known = min(state.dispatched_offset, indexed.offset, self._end)
             if known > start and self._is_record_start(known):
                 start = known
-        dispatcher = self._dispatch(start, indexed)
-        if dispatcher.notes.gaps and start > self._minimum:
+        dispatcher = self._dispatch(start, indexed, compare=compare)
+        if compare:
+            self._report.notes += dispatcher.end_comparing(self._minimum)
+        elif dispatcher.notes.gaps and start > self._minimum:
             # A queue lost units that lie in front of the start: make all of them again.
             dispatcher = self._dispatch_again(dispatcher)
         for queue in self._queues:
@@ -93,22 +100,37 @@ class DispatchRecovery:
                 self._minimum, keep_when_empty=self._dialect.empty_queue_keeps_min
             )
         self._report.take_dispatch(dispatcher.notes.gaps, dispatcher.notes.refused)
-        self._report.rebuilt_units = dispatcher.kernel.dispatched_count
+        self._report.rebuilt_units = (
+            dispatcher.kernel.mended_units if compare else dispatcher.kernel.dispatched_count
+        )
         return dispatcher
 
     # --- queues -------------------------------------------------------------------------------
 
-    def _recover_queues(self) -> None:
+    def _move_unfit_aside(self) -> None:
+        self._report.notes += [
+            f"moved to {path}: a queue file of a size or place that cannot be; what it held is "
+            "made again from the log"
+            for path in self._queues.move_unfit_aside()
+        ]
+
+    def _recover_queues(self, *, clear: bool) -> None:
+        """Find the queues' ends. ``clear``: what lies behind them shall not come back; otherwise
+        all of it will be compared with the log."""
         state = self._state
         trusted = self._end if state is None else min(self._end, state.dispatched_offset)
         for queue in self._queues:
-            status = queue.recover(trusted, whole=state is None)
-            if status == KernelStatus.BAD_UNIT and queue.start_of(queue.recovered_index) < trusted:
+            whole = state is None or not clear
+            status = queue.recover(trusted, whole=whole)
+            is_good = queue.recover_ext(whole=whole)
+            end = queue.start_of(queue.recovered_index)
+            if not is_good or (status == KernelStatus.BAD_UNIT and end < trusted):
                 self._report.notes.append(
                     f"{queue.topic} queue {queue.queue_id}: units from {queue.recovered_index} on "
                     "are not good; they are made again from the log"
                 )
-            queue.clear_behind()
+            if clear or isinstance(queue, BatchConsumeQueue):
+                queue.clear_behind()
             if state is None:
                 queue.flushed_index = 0  # who wrote it may not have synced it
 
@@ -117,14 +139,14 @@ class DispatchRecovery:
         offset was in them."""
         return queues_crc(queue_ends(self._queues)) == state.queue_crc
 
-    def _drop_queues_without_head(self) -> None:
-        """A queue whose first files are gone begins anew; light queues are not made from the
-        log, nor can be one whose messages have all expired: its end is known by its files alone."""
+    def _drop_queues_without_head(self, *, compare: bool) -> None:
+        """A queue whose first files are gone begins anew, unless its messages have all expired: its
+        end is known by its files alone. One that will be compared is completed then."""
         for queue in self._queues:
-            is_light = queue.topic.startswith(formats.TOPIC_LMQ_PREFIX)
-            is_expired = queue.recovered_end <= self._minimum
-            if queue.queue.min_offset > 0 and not is_light and not is_expired:
-                _forget_units(queue)
+            if compare and not isinstance(queue, BatchConsumeQueue):
+                continue
+            if queue.queue.min_offset > 0 and queue.recovered_end > self._minimum:
+                queue.forget()
 
     # --- index --------------------------------------------------------------------------------
 
@@ -147,7 +169,9 @@ class DispatchRecovery:
         """Whether the log can be followed from ``offset`` (a wrong hint costs time only)."""
         return offset == self._end or self._log.check(offset)[0] in _STARTS
 
-    def _dispatch(self, start: int, indexed: IndexPosition) -> CommitLogDispatcher:
+    def _dispatch(
+        self, start: int, indexed: IndexPosition, *, compare: bool = False
+    ) -> CommitLogDispatcher:
         """Dispatch from ``start``. Raises ``CorruptMessageError`` for damage in a part of the log
         that was not checked."""
         self.dispatcher = dispatcher = CommitLogDispatcher(
@@ -161,6 +185,7 @@ class DispatchRecovery:
             ),
             start_offset=start,
             indexed=indexed,
+            compare=compare,
         )
         status = dispatcher.dispatch_until(self._end)
         if status != RecordStatus.END:
@@ -174,9 +199,5 @@ class DispatchRecovery:
         for topic, queue_id in broken:
             queue = self._queues.get(topic, queue_id)
             if queue is not None:
-                _forget_units(queue)
+                queue.forget()
         return self._dispatch(self._minimum, indexed)
-
-
-def _forget_units(queue: ConsumeQueue) -> None:
-    queue.forget()

@@ -47,7 +47,7 @@ class Dispatcher:
         """Queue offset below the queue's end, or record already in the queue."""
     @property
     def mended_units(self) -> int:
-        """Units in whose place something else was found (see ``set_compare``)."""
+        """Units that were put while comparing: missing before, or others (see ``set_compare``)."""
     def __init__(
         self,
         *,
@@ -98,7 +98,8 @@ class Dispatcher:
     def set_compare(self, compare: bool) -> None:
         """While set, a unit that is there already, with its record's tags code or a trusted ext
         address, is not written again, and one that says something else is mended. Where an ext unit
-        has to be put, one with the record's tags code and store time is kept with its bit map."""
+        has to be put, one with the record's tags code and store time is kept with its bit map;
+        behind a unit among trusted ones that says something else, ``ext_offset`` is -1 again."""
     def set_bit_map(self, bit_map: bytes | None) -> None:
         """Bit map of all ext units put from now on; one too long for a unit puts plain tags
         codes."""

@@ -76,13 +76,21 @@ class _Queue:
         )
 
     def put(self, record: _Record, tags_code: int) -> bool:
-        """Append the record's unit; tell whether anything was there. Requires: there is room."""
+        """Append the record's unit; tell whether another, or none, was there. Requires: there is
+        room."""
         assert self.view is not None
-        former = _UNIT.struct.unpack_from(self.view, self.position)
         unit = (record.physical_offset, record.total_size, tags_code)
+        former = _UNIT.struct.unpack_from(self.view, self.position)
         _UNIT.struct.pack_into(self.view, self.position, *unit)
         self.move_on(record)
-        return bool(former != (0, 0, 0))
+        return bool(former != unit)
+
+    def distrust_ext(self) -> None:
+        """A wrong unit among trusted ones: ext units go on behind that of the unit in front."""
+        if self.next_index < self.trusted_index:
+            self.trusted_index = 0
+            self.ext.release()
+            self.ext.offset = -1
 
     def move_on(self, record: _Record) -> None:
         """Pass over the place of the record's unit."""
@@ -453,6 +461,8 @@ class Dispatcher:
         if self._compare and queue.has(record):
             queue.move_on(record)
             return True
+        if self._compare:
+            queue.distrust_ext()
         tags_code = record.tags_code
         if self._ext_file_nbytes:
             tags_code = queue.ext.keep(record) if self._compare else None
