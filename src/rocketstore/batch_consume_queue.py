@@ -21,6 +21,7 @@ _UNIT = formats.BATCH_QUEUE_UNIT.struct
 _OFFSET_AT = formats.BATCH_QUEUE_UNIT.at("physical_offset")
 _TIME_AT = formats.BATCH_QUEUE_UNIT.at("store_timestamp")
 #: What Java reads as a whole number.
+_NO_COMPACTED_OFFSET = -1
 _NUMBER = re.compile("[+-]?[0-9]{1,32}")
 _MAX_BATCH_SIZE = 2**15 - 1
 _MAX_OFFSET = 2**63 - 1
@@ -271,23 +272,60 @@ class BatchConsumeQueue(ConsumeQueue):
 
     # --- appending ----------------------------------------------------------------------------
 
-    def append(self, unit: BatchUnit) -> None:
-        """Put one unit behind the last.
+    def append(self, unit: BatchUnit) -> bool:
+        """Put one unit behind the last; False when it stood there already.
 
         Raises ``StoreFullError`` without room for it; nothing has changed then.
         """
         start = self._end - self._end % self.queue.file_size
         position = self._end - start
-        if self._in_memory:
-            file = self._memory_file(start)
-        else:
-            file = self._file_with_room(start, position)
-        kernels.batch_consume_queue.put_unit(file.mapping, position, *unit)
+        is_there = self._has_written(start, position, unit)
+        if not is_there:
+            if self._in_memory:
+                file = self._memory_file(start)
+            else:
+                file = self._file_with_room(start, position)
+            kernels.batch_consume_queue.put_unit(file.mapping, position, *unit)
         if self._end == 0 or self.recovered_end < 0:
             self.min_index = unit.base_offset
         self._end += BATCH_UNIT_NBYTES
         self.recovered_end = unit.physical_offset + unit.size
         self.recovered_index = unit.next_offset
+        return not is_there
+
+    def _has_written(self, start: int, position: int, unit: BatchUnit) -> bool:
+        file = self._overlay.get(start) or self.queue.find_mapped_file_by_offset(start)
+        if file is None:
+            return False
+        found = memoryview(file.mapping)[position : position + BATCH_UNIT_NBYTES]
+        return bytes(found) == _UNIT.pack(*unit, _NO_COMPACTED_OFFSET, 0)
+
+    def begin_comparing(self, log_min_offset: int) -> None:
+        """Let the queue end in front of its first unit that the log can still confirm.
+
+        Dispatch from the log's beginning then puts every unit again, which writes those that are
+        wrong; ``clear_behind`` ends it. A queue that lost its first files begins anew.
+        """
+        expired, kept = -1, 0
+        for file in self.files():
+            stop = self._readable(file)
+            position = kernels.batch_consume_queue.search_units(
+                file.mapping, 0, stop, _OFFSET_AT, log_min_offset
+            )
+            if position:
+                last = _unit_at(file.mapping, position - BATCH_UNIT_NBYTES)
+                expired, kept = last.physical_offset + last.size, last.next_offset
+                end = file.file_from_offset + position
+            if position < stop:
+                break
+        if expired < 0:
+            self.recovered_end = -1
+            self.recovered_index = self._end = self._flushed_end = 0
+            if self.queue.min_offset > 0:
+                self.forget()
+            return
+        self.recovered_end, self.recovered_index = expired, kept
+        self._end = self._flushed_end = end
 
     def _file_with_room(self, start: int, position: int) -> MappedFile:
         file = self.queue.find_mapped_file_by_offset(start)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -621,3 +623,77 @@ def test_an_empty_folder_keeps_the_type(made: tuple[Path, Model]) -> None:
     with rocketstore.open(root, "r+") as store:
         assert store.put("BCQ", b"single").ok
     assert len(queue_files(root)) == 1
+
+
+# --- harmed files -----------------------------------------------------------------------------
+
+
+def zero_page(path: Path) -> None:
+    rewrite(path, 0, bytes(path.stat().st_size))
+
+
+def garbage(path: Path) -> None:
+    rewrite(path, 0, random.Random(7).randbytes(path.stat().st_size))
+
+
+def ones(path: Path) -> None:
+    rewrite(path, 46, b"\xff" * 100)
+
+
+def shorten(path: Path) -> None:
+    os.truncate(path, 100)
+
+
+def empty(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def lengthen(path: Path) -> None:
+    os.truncate(path, 461)
+
+
+def swap_units(path: Path) -> None:
+    content = path.read_bytes()
+    rewrite(path, 0, content[46:92] + content[:46])
+
+
+def repeat_unit(path: Path) -> None:
+    rewrite(path, 46, path.read_bytes()[:46])
+
+
+def rename(path: Path) -> None:
+    path.rename(path.with_name(f"{int(path.name) + 46:020d}"))
+
+
+def foreign(path: Path) -> None:
+    (path.parent / "notes").write_text("no queue file")
+    (path.parent.parent / "x").mkdir()
+
+
+HARMS = [
+    zero_page, garbage, ones, shorten, empty, lengthen, swap_units, repeat_unit, rename, foreign,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("harm", HARMS)
+def test_harmed_files(made: tuple[Path, Model], harm: Callable[[Path], None], number: int) -> None:
+    """Reading shows no wrong message; a whole derivation and writing have all of them again."""
+    root, model = made
+    harm(queue_files(root)[number])
+    right = set(model.from_offset(0))
+    for derive in ("tail", "none"):
+        with rocketstore.open(root, derive=derive) as store:
+            for offset in range(0, store.max_offset_in_queue("BCQ", 0), 7):
+                result = store.get_message("g", "BCQ", 0, offset)
+                assert {(m.queue_offset, m.physical_offset) for m in result.messages} <= right
+            assert store.verify().findings or harm is foreign
+    size = {"mapper_file_size_batch_consume_queue": 460}
+    with rocketstore.open(root, derive="full", **size) as store:
+        assert_holds(store, model)
+    (root / "rocketstore.state").unlink()
+    with rocketstore.open(root, "r+", **size) as store:
+        assert_holds(store, model)
+    with rocketstore.open(root) as store:
+        assert_holds(store, model)
+        assert store.verify().findings == []
