@@ -138,7 +138,7 @@ def _after_halt(
         asked.append(Asked(job, copy(root, "java"), questions))
     refused = [version < "5" and without_empty_files(item) for item in asked]
     theirs = ask_java(version, asked, scratch)
-    for item, their, is_refused in zip(asked, theirs, refused, strict=True):
+    for item, their, is_refused, acknowledged in zip(asked, theirs, refused, written, strict=True):
         outcome = Outcome(item.job)
         outcome.found.known["D-41"] += is_refused
         root = item.root.parent / "store"
@@ -149,7 +149,8 @@ def _after_halt(
         if by_mtime:
             rules["touched"] |= set(queues_of(item.questions))
         check_opening(outcome, item, writable, "r+", their, "halted", **rules)
-        check_acknowledged(outcome, item.questions, their or [], "RocketMQ")
+        if their is not None:
+            check_acknowledged(outcome, item, acknowledged, their, "RocketMQ")
         outcomes.append(outcome)
     return outcomes
 
@@ -160,9 +161,12 @@ def queues_of(questions: Sequence[Question]) -> list[tuple[str, int]]:
 
 
 def check_acknowledged(
-    outcome: Outcome, questions: Sequence[Question], answers: Answers, who: str
+    outcome: Outcome, item: Asked, written: Sequence[Written], answers: Answers, who: str
 ) -> None:
     """Every acknowledged message is found at its offset."""
-    for question, answer in zip(questions, answers, strict=False):
-        if question["op"] == "look" and question["offset"] < 10_000_000 and not answer["message"]:
-            outcome.found.fail(f"{who} lost an acknowledged message: {question}")
+    acknowledged = {answer.get("offset") for _, answer in written if answer.get("append")}
+    for question, answer in zip(item.questions, answers, strict=True):
+        if question["op"] == "look" and question["offset"] in acknowledged:
+            outcome.found.compared += 1
+            if not answer.get("message"):
+                outcome.found.fail(f"{who} lost an acknowledged message: {question}")

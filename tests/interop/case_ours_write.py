@@ -169,7 +169,7 @@ def _after_kill(
         asked.append(Asked(job, copy(root, "java"), questions_after_crash(job, acknowledged)))
     theirs = ask_java(version, asked, scratch)
     outcomes = []
-    for item, their in zip(asked, theirs, strict=True):
+    for item, their, acknowledged in zip(asked, theirs, written, strict=True):
         outcome = Outcome(item.job)
         root = item.root.parent / "store"
         by_mtime = item.job.version < "5"
@@ -178,6 +178,7 @@ def _after_kill(
         if by_mtime:
             rules["touched"] |= set(queues_of(item.questions))
         check_opening(outcome, item, copy(root, "writable"), "r+", their, "killed", **rules)
-        check_acknowledged(outcome, item.questions, their or [], "RocketMQ")
+        if their is not None:
+            check_acknowledged(outcome, item, acknowledged, their, "RocketMQ")
         outcomes.append(outcome)
     return outcomes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import struct
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import rocketstore
 from golden.test_answers import Respondent
 from interop.workload import Job, Op
-from rocketstore import Message, MessageBatch, MessageStoreConfig
+from rocketstore import Message, MessageBatch, MessageStoreConfig, formats
 
 STORE_HOST = "10.9.8.7:10911"
 BORN_HOST = "10.1.2.3:4567"
@@ -71,12 +72,28 @@ def batch_of(op: Op) -> MessageBatch:
     )
 
 
+def inner_batch_of(op: Op) -> Message:
+    """The one message that a broker makes of a batch for a topic with batch queues."""
+    body = b""
+    for item in op["messages"]:
+        content = base64.b64decode(item["body"])
+        properties = b"".join(
+            f"{name}\x01{value}\x02".encode() for name, value in item["props"].items()
+        )
+        nbytes = formats.BATCH_ITEM_HEAD.nbytes + len(content) + 2 + len(properties)
+        body += formats.BATCH_ITEM_HEAD.struct.pack(nbytes, 0, 0, item["flag"], len(content))
+        body += content + struct.pack(">h", len(properties)) + properties
+    return message_of({**op, "body": base64.b64encode(body).decode(), "flag": 0, "reconsume": 0})
+
+
 def put(store: rocketstore.DefaultMessageStore, op: Op) -> dict[str, Any]:
     """Do one write; answer in the words of the driver."""
     if op["op"] == "sleep":
         time.sleep(op["ms"] / 1000)
         return {}
-    if op["op"] == "batch":
+    if op.get("inner"):
+        result = store.put_message(inner_batch_of(op))
+    elif op["op"] == "batch":
         result = store.put_messages(batch_of(op))
     else:
         result = store.put_message(message_of(op))

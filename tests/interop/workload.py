@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -41,6 +42,14 @@ FEATURES = {
     for feature in (
         Feature("plain"),
         Feature("sync", {"flushDiskType": "SYNC_FLUSH"}),
+        Feature("ext", {"enableConsumeQueueExt": "true", "mappedFileSizeConsumeQueueExt": "2048"}),
+        Feature("lmq", {"enableLmq": "true", "enableMultiDispatch": "true"}),
+        Feature(
+            "crc",
+            {"enabledAppendPropCRC": "true", "forceVerifyPropCRC": "true"},
+            since=(5, 2),
+        ),
+        Feature("inner", topics={BATCH_TOPIC: {"queue.type": "BatchCQ"}}, since=(5,)),
     )
 }
 
@@ -116,7 +125,7 @@ class ScriptWriter:
 
     def ops(self, length: int) -> list[Op]:
         """Return ``length`` operations, the last third of them without pauses."""
-        kinds = {
+        kinds: dict[Callable[[], Op], int] = {
             self.put: 60,
             self.batch: 8,
             self.transactional: 7,
@@ -125,6 +134,10 @@ class ScriptWriter:
             self.refused: 2,
             self.pause: 8,
         }
+        if self._feature == "lmq":
+            kinds[self.light] = 25
+        if self._feature == "inner":
+            kinds[self.inner_batch] = 25
         found: list[Op] = []
         for number in range(length):
             if number == length * 2 // 3:
@@ -222,6 +235,28 @@ class ScriptWriter:
         op = self.put()
         op["props"]["DELAY"] = str(self._pick.choice((1, 2, 3, 4, 4, 9)))
         return op
+
+    def light(self) -> Op:
+        """A message for light queues beside its own, and for names that are none."""
+        op = self.put()
+        names = self._pick.sample(("%LMQ%a", "%LMQ%b", "%LMQ%c", "%LMQ%d$1"), 2)
+        if self._version < (5,) and self._pick.random() < 0.3:
+            names.append("TopicM")
+        op["props"]["INNER_MULTI_DISPATCH"] = ",".join(names[: self._pick.choice((1, 2, 3))])
+        return op
+
+    def inner_batch(self) -> Op:
+        """A batch that is one record, as a broker stores it for a topic with batch queues."""
+        op = self.batch()
+        items = op["messages"]
+        properties = {"INNER_NUM": str(len(items)), **self._properties()}
+        return {
+            **op,
+            "topic": BATCH_TOPIC,
+            "inner": True,
+            "sysFlag": INNER_BATCH_FLAGS,
+            "props": properties,
+        }
 
     def refused(self) -> Op:
         """A message that no store takes."""

@@ -113,6 +113,15 @@ class BrokerDriver(Driver):
         assert all(row["status"] == "SEND_OK" for row in sent)
         return sent
 
+    def produce_and_die(self, messages: Sequence[Mapping[str, Any]], acknowledged: int) -> None:
+        """Send messages, and kill the process when about so many of them are stored."""
+        before = self.bounds()["max"]
+        nbytes = sum(len(base64.b64decode(message["body"])) for message in messages)
+        self._send(store="client", op="produce", messages=list(messages))
+        while self.bounds()["max"] - before < nbytes * acknowledged // len(messages):
+            continue
+        self.halt()
+
     def queues(self, topic: str) -> dict[int, tuple[int, int]]:
         """First and last offset of every queue of a topic."""
         rows = self._do("client", "queues", topic=topic)["queues"]

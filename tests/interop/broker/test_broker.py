@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 import rocketstore
 from interop.broker.broker import GROUP, STORE_CONFIG, VERSION, BrokerDriver, shown, to_send
+from interop.harness import DriverError
 from interop.maven import require_java
 from rocketstore import MessageStoreConfig
 from rocketstore.config_managers import (
@@ -182,6 +184,10 @@ def is_what_was_sent(row: dict[str, Any]) -> bool:
     return bool(row["body"].startswith(body)) and row["tags"] == f"tag-{number % 3}"
 
 
+def numbered(numbers: range) -> list[dict[str, Any]]:
+    return [to_send(*QUEUES[number % len(QUEUES)], number, 400) for number in numbers]
+
+
 def test_reader_beside_a_broker(driver: BrokerDriver, tmp_path: Path) -> None:
     root = tmp_path / "store"
     root.mkdir()
@@ -189,7 +195,7 @@ def test_reader_beside_a_broker(driver: BrokerDriver, tmp_path: Path) -> None:
     driver.start_broker(root)
     with driver.client():
         number = 0
-        driver.produce([to_send(*QUEUES[i % len(QUEUES)], i, 400) for i in range(50)])
+        driver.produce(numbered(range(50)))
         reader = LiveReader(root)
         reader.start()
         try:
@@ -217,3 +223,32 @@ def test_reader_beside_a_broker(driver: BrokerDriver, tmp_path: Path) -> None:
             assert [row["queueOffset"] for row in found] == [sent[-1]["queueOffset"]]
             assert [m.keys for m in store.scan()][-1] == f"key-{number}"
     driver.stop_broker()
+
+
+def test_reader_beside_a_broker_that_is_killed_and_recovers(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    root.mkdir()
+    write_tables(root)
+    with BrokerDriver(tmp_path / "first") as first:
+        first.start_broker(root)
+        with contextlib.suppress(DriverError), first.client():
+            first.produce(numbered(range(300)))
+            reader = LiveReader(root)
+            reader.start()
+            first.produce_and_die(numbered(range(300, 2300)), 500)
+    try:
+        with BrokerDriver(tmp_path / "second") as second:
+            second.start_broker(root)
+            with second.client():
+                second.produce(numbered(range(3000, 3300)))
+            second.stop_broker()
+    finally:
+        reader.done.set()
+        reader.join()
+    assert reader.failure is None
+    assert all(map(is_what_was_sent, reader.messages.values()))
+    with rocketstore.open(root, "r", config=config()) as store:
+        numbers = [int(message.keys.removeprefix("key-")) for message in store.scan()]
+    # What was acknowledged is there, in order, and nothing is there twice.
+    assert numbers == [*range(len(numbers) - 300), *range(3000, 3300)]
+    assert len(numbers) >= 600
