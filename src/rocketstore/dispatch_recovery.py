@@ -89,9 +89,14 @@ class DispatchRecovery:
             known = min(state.dispatched_offset, indexed.offset, self._end)
             if known > start and self._is_record_start(known):
                 start = known
+        batch_queues = [queue for queue in self._queues if isinstance(queue, BatchConsumeQueue)]
+        for batch_queue in batch_queues if compare else ():
+            batch_queue.begin_comparing(self._minimum)
         dispatcher = self._dispatch(start, indexed, compare=compare)
         if compare:
             self._report.notes += dispatcher.end_comparing(self._minimum)
+            for batch_queue in batch_queues:
+                batch_queue.clear_behind()
         elif dispatcher.notes.gaps and start > self._minimum:
             # A queue lost units that lie in front of the start: make all of them again.
             dispatcher = self._dispatch_again(dispatcher)
