@@ -225,16 +225,27 @@ def scan_units(buffer, int64_t position, int64_t stop, int64_t last_end, int64_t
 
 cdef int find_in_range(void* argument) noexcept nogil:
     cdef Range* units = <Range*>argument
-    cdef int64_t low = 0, high = (units.stop - units.position) // RS_CQ_UNIT_NBYTES, middle, offset
+    cdef int64_t low = 0, high = (units.stop - units.position) // RS_CQ_UNIT_NBYTES, middle
+    cdef int64_t probe, offset
     cdef rs_unit unit
     while low < high:
         middle = (low + high) // 2
-        rs_load_unit(units.units + units.position + middle * RS_CQ_UNIT_NBYTES, &unit)
-        offset = -1 if rs_is_filler(&unit) else unit.physical_offset
+        offset = -1
+        probe = middle
+        while probe >= low:
+            rs_load_unit(units.units + units.position + probe * RS_CQ_UNIT_NBYTES, &unit)
+            if not rs_is_filler(&unit):
+                offset = unit.physical_offset
+                break
+            if units.physical_offset < 0:
+                probe = middle  # every filler is found
+                break
+            # A filler says nothing about its neighbours: ask the one in front of it.
+            probe -= 1
         if offset < units.physical_offset:
             low = middle + 1
         else:
-            high = middle
+            high = probe
     units.position += low * RS_CQ_UNIT_NBYTES
     return RS_OK
 

@@ -39,8 +39,9 @@ def scan_units(
     BAD_UNIT or FAULT."""
 
 def find_unit(buffer: Buffer, position: int, stop: int, physical_offset: int, /) -> int:
-    """Position of the first unit whose physical offset is >= ``physical_offset`` (binary search;
-    fillers count as -1), ``stop`` when none."""
+    """Position of the first unit whose physical offset is >= ``physical_offset`` (binary search
+    among the units that are no fillers; for a negative offset fillers count as -1), ``stop`` when
+    none."""
 
 def filter_units(
     buffer: Buffer, position: int, stop: int, tags_codes: Buffer, out: Buffer, /

@@ -114,12 +114,16 @@ def find_unit(buffer: Buffer, position: int, stop: int, physical_offset: int, /)
     stop = _whole_units(view, position, stop)
     low, high = 0, (stop - position) // _NBYTES
     while low < high:
-        middle = (low + high) // 2
-        unit = _UNIT.unpack_from(view, position + middle * _NBYTES)
+        middle = probe = (low + high) // 2
+        unit = _UNIT.unpack_from(view, position + probe * _NBYTES)
+        while unit == _FILLER and physical_offset >= 0 and probe > low:
+            # A filler says nothing about its neighbours: ask the one in front of it.
+            probe -= 1
+            unit = _UNIT.unpack_from(view, position + probe * _NBYTES)
         if (-1 if unit == _FILLER else unit[0]) < physical_offset:
             low = middle + 1
         else:
-            high = middle
+            high = probe
     return position + low * _NBYTES
 
 
