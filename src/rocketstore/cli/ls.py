@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
 from typing import Annotated, Any
 
 import typer
@@ -14,15 +15,9 @@ from rocketstore.cli.options import FormatOption, QuietOption, StorePath, comple
 from rocketstore.cli.outcome import ExitCode, complain
 from rocketstore.cli.output import Format, Rows, chosen
 from rocketstore.cli.quantities import format_size, format_time
-from rocketstore.cli.store_files import StoredFile, files_below
+from rocketstore.cli.store_files import files_below, regular_files
 from rocketstore.cli.table import Table
 
-_TOPIC_NAMES = ("topic", "queues", "messages", "files", "bytes", "allocatedBytes")
-_QUEUE_NAMES = (
-    *("topic", "queueId", "minOffset", "maxOffset", "messages"),
-    *("firstTimestamp", "lastTimestamp", "files", "bytes", "allocatedBytes"),
-)
-_FILE_NAMES = ("path", "kind", "bytes", "allocatedBytes", "firstOffset", "endOffset", "modified")
 _QUEUE_FOLDERS = (
     formats.CONSUME_QUEUE_DIR,
     formats.BATCH_QUEUE_DIR,
@@ -61,16 +56,16 @@ def ls(
         raise typer.BadParameter("--files lists all files; it goes with no topic and no --queues")
     form = chosen(form)
     if files:
-        count = _print(form, _FILE_NAMES, _file_table, files_below(path), quiet=quiet)
+        count = _FILES.print(form, (file.document() for file in files_below(path)))
     else:
         with reading(path, quiet=quiet, message_index_enable=False) as store:
             if topic is not None or queues:
                 wanted = store.topics() if topic is None else [topic]
-                rows: Iterator[Any] = (row for one in wanted for row in queue_rows(store, one))
-                count = _print(form, _QUEUE_NAMES, _queue_table, rows, quiet=quiet)
+                count = _QUEUES.print(
+                    form, chain.from_iterable(queue_rows(store, one) for one in wanted)
+                )
             else:
-                rows = (topic_row(store, one) for one in store.topics())
-                count = _print(form, _TOPIC_NAMES, _topic_table, rows, quiet=quiet)
+                count = _TOPICS.print(form, (topic_row(store, one) for one in store.topics()))
     if not count:
         if not quiet:
             what = "file" if files else "queue" if topic is None else f"topic {topic!r}"
@@ -80,28 +75,33 @@ def ls(
 
 def topic_row(store: DefaultMessageStore, topic: str) -> dict[str, Any]:
     """What ``ls`` says of a topic."""
-    rows = list(queue_rows(store, topic))
-    sums = {name: sum(row[name] for row in rows) for name in _TOPIC_NAMES[2:]}
+    rows = list(queue_rows(store, topic, times=False))
+    summed = ("messages", "files", "bytes", "allocatedBytes")
+    sums = {name: sum(row[name] for row in rows) for name in summed}
     return {"topic": topic, "queues": len(rows), **sums}
 
 
-def queue_rows(store: DefaultMessageStore, topic: str) -> Iterator[dict[str, Any]]:
-    """What ``ls`` says of each queue of a topic."""
+def queue_rows(
+    store: DefaultMessageStore, topic: str, *, times: bool = True
+) -> Iterator[dict[str, Any]]:
+    """What ``ls`` says of each queue of a topic; without ``times`` no message is looked at."""
     for queue_id in store.queues(topic):
         first = store.min_offset_in_queue(topic, queue_id)
         end = store.max_offset_in_queue(topic, queue_id)
-        held = [file for file in _queue_files(store.path, topic, queue_id)]
+        held = [
+            regular_files(store.path / folder / topic / str(queue_id)) for folder in _QUEUE_FOLDERS
+        ]
         yield {
             "topic": topic,
             "queueId": queue_id,
             "minOffset": first,
             "maxOffset": end,
             "messages": max(0, end - first),
-            "firstTimestamp": _time(store, topic, queue_id, first, end),
-            "lastTimestamp": _time(store, topic, queue_id, end - 1, end),
-            "files": len(held),
-            "bytes": sum(file.nbytes for file in held),
-            "allocatedBytes": sum(file.allocated_nbytes for file in held),
+            "firstTimestamp": _time(store, topic, queue_id, first, end) if times else None,
+            "lastTimestamp": _time(store, topic, queue_id, end - 1, end) if times else None,
+            "files": sum(one.file_count for one in held),
+            "bytes": sum(one.nbytes for one in held),
+            "allocatedBytes": sum(one.allocated_nbytes for one in held),
         }
 
 
@@ -116,90 +116,74 @@ def _time(
     return timestamp if timestamp >= 0 else None
 
 
-def _queue_files(root: Path, topic: str, queue_id: int) -> Iterator[StoredFile]:
-    if "/" in topic or "\0" in topic or topic in ("", ".", ".."):
-        return
-    for folder in _QUEUE_FOLDERS:
-        yield from files_below(root, Path(folder, topic, str(queue_id)))
-
-
 # --- how it looks -----------------------------------------------------------------------------
 
 
-def _print(form: Format, names: Any, table: Any, rows: Iterator[Any], *, quiet: bool) -> int:
-    headings, right, shrink, cells = table()
-    out = Rows(
-        form,
-        names,
-        table=Table(headings, right=right, shrink=shrink),
-        row=cells,
-        document=lambda row: row if isinstance(row, dict) else row.document(),
-    )
-    with out:
-        for row in rows:
-            out.write(row)
-    return out.count
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One kind of list: its names in CSV, and its table."""
 
+    names: tuple[str, ...]
+    headings: tuple[str, ...]
+    numbers: tuple[str, ...]
+    cells: Callable[[Any], tuple[Any, ...]]
 
-def _topic_table() -> tuple[Any, ...]:
-    headings = ("topic", "queues", "messages", "queue files", "size", "allocated")
-    return (
-        headings,
-        headings[1:],
-        ("topic",),
-        lambda row: (
-            row["topic"],
-            row["queues"],
-            row["messages"],
-            row["files"],
-            format_size(row["bytes"]),
-            format_size(row["allocatedBytes"]),
-        ),
-    )
-
-
-def _queue_table() -> tuple[Any, ...]:
-    headings = ("topic", "queue", "first", "end", "messages", "from", "to", "files", "size")
-    right = ("queue", "first", "end", "messages", "files", "size")
-    return (
-        headings,
-        right,
-        ("topic",),
-        lambda row: (
-            row["topic"],
-            row["queueId"],
-            row["minOffset"],
-            row["maxOffset"],
-            row["messages"],
-            _shown_time(row["firstTimestamp"]),
-            _shown_time(row["lastTimestamp"]),
-            row["files"],
-            format_size(row["bytes"]),
-        ),
-    )
-
-
-def _file_table() -> tuple[Any, ...]:
-    headings = ("file", "kind", "from", "to", "size", "allocated", "modified")
-    right = ("from", "to", "size", "allocated")
-    return (
-        headings,
-        right,
-        ("file",),
-        lambda file: (
-            file.path,
-            file.kind,
-            file.first_offset,
-            file.end_offset,
-            format_size(file.nbytes),
-            format_size(file.allocated_nbytes),
-            format_time(file.modified_ms),
-        ),
-    )
+    def print(self, form: Format, rows: Iterable[Any]) -> int:
+        """Write the rows; return how many there were."""
+        table = Table(self.headings, right=self.numbers, shrink=self.headings[:1])
+        with Rows(form, self.names, table=table, row=self.cells) as out:
+            for row in rows:
+                out.write(row)
+        return out.count
 
 
 def _shown_time(timestamp: int | None) -> str | None:
     return None if timestamp is None else format_time(timestamp)
 
 
-__all__ = ["ls", "queue_rows", "topic_row"]
+_TOPICS = Listing(
+    ("topic", "queues", "messages", "files", "bytes", "allocatedBytes"),
+    ("topic", "queues", "messages", "queue files", "size", "allocated"),
+    ("queues", "messages", "queue files", "size", "allocated"),
+    lambda row: (
+        row["topic"],
+        row["queues"],
+        row["messages"],
+        row["files"],
+        format_size(row["bytes"]),
+        format_size(row["allocatedBytes"]),
+    ),
+)
+_QUEUES = Listing(
+    (
+        *("topic", "queueId", "minOffset", "maxOffset", "messages"),
+        *("firstTimestamp", "lastTimestamp", "files", "bytes", "allocatedBytes"),
+    ),
+    ("topic", "queue", "first", "end", "messages", "from", "to", "files", "size"),
+    ("queue", "first", "end", "messages", "files", "size"),
+    lambda row: (
+        row["topic"],
+        row["queueId"],
+        row["minOffset"],
+        row["maxOffset"],
+        row["messages"],
+        _shown_time(row["firstTimestamp"]),
+        _shown_time(row["lastTimestamp"]),
+        row["files"],
+        format_size(row["bytes"]),
+    ),
+)
+_FILES = Listing(
+    ("path", "kind", "bytes", "allocatedBytes", "firstOffset", "endOffset", "modified"),
+    ("file", "kind", "from", "to", "size", "allocated", "modified"),
+    ("from", "to", "size", "allocated"),
+    lambda row: (
+        row["path"],
+        row["kind"],
+        row["firstOffset"],
+        row["endOffset"],
+        format_size(row["bytes"]),
+        format_size(row["allocatedBytes"]),
+        format_time(row["modified"]),
+    ),
+)

@@ -91,6 +91,7 @@ class Rows:
         self._row = row
         self._document = document
         self._csv: Any = None
+        self._closed = False
 
     def __enter__(self) -> Rows:
         return self
@@ -125,10 +126,10 @@ class Rows:
         sys.stdout.flush()
 
     def close(self) -> None:
-        """Write what is left, and the end of a JSON document."""
-        if self._form is Format.JSON:
+        """Write what is left, and the end of a JSON document. Idempotent."""
+        if self._form is Format.JSON and not self._closed:
             print("\n]" if self.count else "[]")
-            self._form = Format.NDJSON  # closed once
+        self._closed = True
         self.flush()
 
 

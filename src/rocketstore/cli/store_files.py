@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rocketstore import formats
 from rocketstore.store_kinds import store_parts
@@ -61,13 +61,37 @@ class StoredFile:
         }
 
 
-def files_below(root: Path, below: Path = Path()) -> Iterator[StoredFile]:
+class FileSums(NamedTuple):
+    """Regular files of one folder, added up."""
+
+    file_count: int
+    nbytes: int
+    allocated_nbytes: int
+
+
+def regular_files(folder: Path) -> FileSums:
+    """Add up the regular files in ``folder``; none when it is missing."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [entry.stat() for entry in entries if entry.is_file(follow_symlinks=False)]
+    except (FileNotFoundError, NotADirectoryError):
+        return FileSums(0, 0, 0)
+    return FileSums(len(found), sum(one.st_size for one in found), sum(map(_allocated, found)))
+
+
+def _allocated(found: os.stat_result) -> int:
+    """Bytes on the disk; the file's length where that is not told."""
+    blocks = getattr(found, "st_blocks", None)
+    return found.st_size if blocks is None else blocks * _BLOCK_NBYTES
+
+
+def files_below(root: Path) -> Iterator[StoredFile]:
     """Yield every file, by name; links are named and not followed.
 
     Raises ``OSError`` when the root cannot be listed; other folders that are missing are empty.
     """
     kinds = {part.name: part.kind for part in store_parts(root)}
-    for folder, names, files in os.walk(root / below, onerror=_complain_of_others_only):
+    for folder, names, files in os.walk(root, onerror=_complain_of_others_only):
         names.sort()
         links = [name for name in names if os.path.islink(os.path.join(folder, name))]
         for name in sorted([*files, *links]):
@@ -100,7 +124,7 @@ def _stored_file(path: str, relative: str, kind: str) -> StoredFile | None:
         relative,
         kind,
         found.st_size,
-        getattr(found, "st_blocks", 0) * _BLOCK_NBYTES or found.st_size,
+        _allocated(found),
         first,
         end,
         found.st_mtime_ns // 1_000_000,
