@@ -13,12 +13,14 @@ import numpy as np
 
 from rocketstore import formats, kernels
 from rocketstore.batch_consume_queue import BatchConsumeQueue
-from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue
+from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue, is_topic_name
+from rocketstore.consume_queue_ext import ConsumeQueueExt
 from rocketstore.durable_file import READ_ONLY, open_regular_file
 from rocketstore.errors import MappedFileError
 from rocketstore.log_scan import RecordBatch, data_ranges
 from rocketstore.mapped_file import MappedFile, MemoryFile
 from rocketstore.mapped_file_queue import list_directory
+from rocketstore.message import StoredMessage
 from rocketstore.queue_table import QueueTable
 from rocketstore.status import RecordStatus
 from rocketstore.verify import VerifyScope
@@ -30,8 +32,9 @@ _GATHER_COUNT = 1 << 19
 #: A batch with longer records than this on average has its topics read one by one.
 _WHOLE_READ_NBYTES = 16 * 1024
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-_INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
-_EXTENSION_DIR = "consumequeue_ext"
+
+_COLUMNS = ("queue_offset", "physical_offset", "total_size", "tags_code", "store_timestamp")
+_NOT_LIGHT = (formats.TOPIC_RETRY_PREFIX, formats.TOPIC_DLQ_PREFIX, formats.TOPIC_SYSTEM_PREFIX)
 
 Array = np.ndarray[Any, Any]
 
@@ -72,10 +75,9 @@ class UnitFiles:
         self._per_file = file_size // UNIT_NBYTES
 
     @functools.cached_property
-    def has_extension(self) -> bool:
-        """Whether the queue keeps tags codes in ``consumequeue_ext``."""
-        parts = self._directory.parts[-2:]
-        return self._root.joinpath(_EXTENSION_DIR, *parts).is_dir()
+    def ext(self) -> ConsumeQueueExt | None:
+        """What the units' addresses mean, ``None`` when the store keeps no ext files."""
+        return self._queue.ext if self._queue is not None else None
 
     @property
     def first_index(self) -> int | None:
@@ -158,15 +160,20 @@ class QueueCheck:
 
     # --- records in log order -----------------------------------------------------------------
 
-    def take(self, indexes: Array, offsets: Array, sizes: Array, codes: Array) -> None:
-        """Compare records (queue offset, physical offset, size, tags code) with their units."""
+    def take(
+        self, indexes: Array, offsets: Array, sizes: Array, codes: Array, times: Array
+    ) -> None:
+        """Compare records (queue offset, physical offset, size, tags code, store time) with their
+        units."""
         breaks = np.flatnonzero(np.diff(indexes) != 1) + 1
         edges = [0, *breaks.tolist(), len(indexes)]
+        columns = (indexes, offsets, sizes, codes, times)
         for start, stop in itertools.pairwise(edges):
-            part = slice(start, stop)
-            self._take_run(indexes[part], offsets[part], sizes[part], codes[part])
+            self._take_run(*(column[start:stop] for column in columns))
 
-    def _take_run(self, indexes: Array, offsets: Array, sizes: Array, codes: Array) -> None:
+    def _take_run(
+        self, indexes: Array, offsets: Array, sizes: Array, codes: Array, times: Array
+    ) -> None:
         """Compare records whose queue offsets follow each other."""
         first, place = int(indexes[0]), int(offsets[0])
         # Every message in front took at least a shortest record.
@@ -184,11 +191,11 @@ class QueueCheck:
             )
             if repeated == len(indexes):
                 return
-            rest = slice(repeated, None)
-            indexes, offsets, sizes, codes = indexes[rest], offsets[rest], sizes[rest], codes[rest]
+            columns = (indexes, offsets, sizes, codes, times)
+            indexes, offsets, sizes, codes, times = (column[repeated:] for column in columns)
         elif first > self._cursor:
             self._pass_gap(first, place)
-        self._compare(int(indexes[0]), offsets, sizes, codes)
+        self._compare(int(indexes[0]), offsets, sizes, codes, times)
 
     def _begin(self, first: int, place: int) -> None:
         """The first record of the queue that the log still has."""
@@ -218,7 +225,9 @@ class QueueCheck:
 
     # --- units against records ----------------------------------------------------------------
 
-    def _compare(self, first: int, offsets: Array, sizes: Array, codes: Array) -> None:
+    def _compare(
+        self, first: int, offsets: Array, sizes: Array, codes: Array, times: Array
+    ) -> None:
         stop = first + len(offsets)
         units = self._files.read(first, stop)
         same_place = (units["physical_offset"] == offsets) & (units["size"] == sizes)
@@ -231,17 +240,43 @@ class QueueCheck:
             return
         empty = (units["physical_offset"] == 0) & (units["size"] == 0)
         behind = empty & (offsets >= self._dispatched_offset)
-        ext = np.zeros(len(units), bool)
-        if self._files.has_extension:
-            ext = same_place & ~same & (units["tags_code"] <= formats.MAX_EXT_ADDRESS)
+        ext = same_place & ~same & (units["tags_code"] <= formats.MAX_EXT_ADDRESS)
         self._scope.counts["behind_units"] += int(behind.sum())
-        self._scope.counts["ext_units"] += int(ext.sum())
-        self._scope.report.units += int(ext.sum())
+        if ext.any():
+            self._compare_ext(first, np.flatnonzero(ext), units, codes, times)
         self._add_missing(first, offsets, empty & ~behind)
         wrong = np.flatnonzero(~same & ~empty & ~ext).tolist()
         for number in self._scope.report.shown("unit", wrong):
             record = (int(offsets[number]), int(sizes[number]), int(codes[number]))
             self._add_wrong(first + number, record, tuple(units[number].tolist()))
+
+    def _compare_ext(
+        self, first: int, numbers: Array, units: Array, codes: Array, times: Array
+    ) -> None:
+        """Compare the ext units of those of ``units`` that carry addresses with their records."""
+        ext = self._files.ext
+        heads = np.zeros(len(numbers), formats.CONSUME_QUEUE_EXT_UNIT.dtype)
+        if ext is not None:
+            heads = ext.heads(units["tags_code"][numbers].astype("i8"))
+        found = heads["size"] > 0
+        same = found & (heads["tags_code"] == codes[numbers])
+        same &= heads["store_timestamp"] == times[numbers]
+        self._scope.counts["ext_units"] += int(same.sum())
+        self._scope.report.units += int(same.sum())
+        for row in self._scope.report.shown("unit", np.flatnonzero(~same).tolist()):
+            number = int(numbers[row])
+            what = "no unit is there"
+            if found[row]:
+                what = (
+                    f"tags code {heads['tags_code'][row]} of store time "
+                    f"{heads['store_timestamp'][row]} instead of {codes[number]} of {times[number]}"
+                )
+            place = int(units["tags_code"][number]) - formats.EXT_ADDRESS_BASE
+            self._add_unit(
+                first + number,
+                int(units["physical_offset"][number]),
+                f"at offset {place} of its ext files: {what}",
+            )
 
     def _add_missing(self, first: int, offsets: Array, missing: Array) -> None:
         """One finding for each run of units that were never written."""
@@ -291,6 +326,19 @@ class QueueCheck:
                 last = int(np.flatnonzero(_is_written(units))[-1]) + 1
                 self._judge_units(index, units[:last])
                 pending = [(index + last, units[last:])]
+
+    def find_named(self, offsets: list[int]) -> None:
+        """Look for the units of records at these physical offsets (a light queue's), wherever in
+        the queue they stand."""
+        start = self._files.first_index
+        parts = [] if start is None else [units for _, units in self._files.written(start, None)]
+        there = [units["physical_offset"][units["size"] > 0] for units in parts]
+        missing = np.setdiff1d(offsets, np.concatenate(there) if there else [])
+        missing = missing[missing < self._dispatched_offset].tolist()
+        for offset in self._scope.report.shown("missing-unit", missing):
+            path, position = self._files.place(start or 0)
+            reason = f"{self._name}: no unit for the record at log offset {offset}, which names it"
+            self._scope.report.add("missing-unit", path, position, offset, reason)
 
     def _judge(self, first: int, stop: int) -> None:
         for index, units in self._files.written(first, stop):
@@ -352,7 +400,7 @@ class QueueCheck:
     def _multi_dispatched_index(self, record: Any) -> str | None:
         """The queue offset that a record claims in this queue besides its own (light messages)."""
         names = record.properties.get(formats.PROPERTY_INNER_MULTI_DISPATCH, "").split(",")
-        indexes = record.properties.get(_INNER_MULTI_QUEUE_OFFSET, "").split(",")
+        indexes = record.properties.get(formats.PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
         topic = self._topic.decode("utf-8", "replace")
         lmq = topic.startswith(formats.TOPIC_LMQ_PREFIX)
         if self._queue_id != (0 if lmq else record.queue_id):
@@ -370,6 +418,16 @@ class QueueCheck:
             self._scope.counts["shifted_units"] += 1
         else:
             self._scope.report.units += 1
+
+
+def _numbered_names(properties: dict[str, str]) -> list[str]:
+    """Queues that a record names and has queue offsets in."""
+    names = properties.get(formats.PROPERTY_INNER_MULTI_DISPATCH, "").rstrip(",").split(",")
+    texts = properties.get(formats.PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").rstrip(",").split(",")
+    if len(names) != len(texts):
+        return []
+    good = itertools.takewhile(lambda pair: pair[1].isdigit(), zip(names, texts, strict=True))
+    return [name for name, _ in good]
 
 
 def _is_written(units: Array) -> Array:
@@ -467,6 +525,8 @@ class QueuesCheck:
         self._gathered_count = 0
         self._batch_topics = [name.encode() for name in queues.batch_topics]
         self._take_batch_records = take_batch_records
+        #: Physical offsets of the records that name a light queue, by queue.
+        self._named: dict[tuple[bytes, int], list[int]] = {}
         self._check_files()
 
     def _plain_queues(self) -> list[ConsumeQueue]:
@@ -494,6 +554,7 @@ class QueuesCheck:
         queued &= (status == RecordStatus.OK) | (status == RecordStatus.NUL_PROPERTIES)
         if not queued.any():
             return
+        self._take_named(batch, queued & (columns["multi_dispatch_at"] > 0))
         topics = self._topic_numbers(batch, queued)
         if self._batch_topics:
             plain = ~np.isin(topics, [self._topics.number(name) for name in self._batch_topics])
@@ -503,15 +564,25 @@ class QueuesCheck:
         self._gathered.append(
             (
                 (topics << 31) | columns["queue_id"][queued],
-                *(
-                    columns[name][queued]
-                    for name in ("queue_offset", "physical_offset", "total_size", "tags_code")
-                ),
+                *(columns[name][queued] for name in _COLUMNS),
             )
         )
         self._gathered_count += len(topics)
         if self._gathered_count >= _GATHER_COUNT:
             self._hand_out()
+
+    def _take_named(self, batch: RecordBatch, named: Array) -> None:
+        """Note which light queues must have a unit of a record."""
+        window = batch.window
+        for position in batch.columns["position"][named].tolist():
+            message = StoredMessage(window.buffer, position, window.base_offset, window.segment_end)
+            topic = message.topic
+            if topic.startswith(_NOT_LIGHT) or topic == formats.TOPIC_SCHEDULE:
+                continue
+            for name in _numbered_names(message.properties):
+                if name.startswith(formats.TOPIC_LMQ_PREFIX) and is_topic_name(name):
+                    key = (name.encode("utf-8", "surrogateescape"), 0)
+                    self._named.setdefault(key, []).append(message.physical_offset)
 
     def _topic_numbers(self, batch: RecordBatch, queued: Array) -> Array:
         columns = batch.columns
@@ -537,15 +608,15 @@ class QueuesCheck:
         columns = [np.concatenate(parts) for parts in zip(*self._gathered, strict=True)]
         self._gathered, self._gathered_count = [], 0
         order = np.argsort(columns[0], kind="stable")
-        keys, indexes, offsets, sizes, codes = (column[order] for column in columns)
+        keys, *sorted_columns = (column[order] for column in columns)
         edges = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), len(keys)]
         topics = self._topics.names
         for start, stop in itertools.pairwise(edges):
             if start == stop:
                 continue
-            key, part = int(keys[start]), slice(start, stop)
+            key = int(keys[start])
             check = self._check(topics[key >> 31], key & (2**31 - 1))
-            check.take(indexes[part], offsets[part], sizes[part], codes[part])
+            check.take(*(column[start:stop] for column in sorted_columns))
 
     def _check(self, topic: bytes, queue_id: int) -> QueueCheck:
         check = self._checks.get((topic, queue_id))
@@ -566,6 +637,8 @@ class QueuesCheck:
         self._hand_out()
         for queue in self._plain_queues():
             self._check(queue.topic_bytes, queue.queue_id)
+        for key, offsets in self._named.items():
+            self._check(*key).find_named(offsets)
         for check in self._checks.values():
             check.finish()
         self._scope.report.queues += len(self._checks)

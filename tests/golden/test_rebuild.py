@@ -14,14 +14,17 @@ from golden import golden_stores
 
 #: Of inner-5.3.3, in the recorded configuration.
 BATCH_QUEUE_NBYTES = 736
+#: Of ext-4.9.8.
+EXT_NBYTES = 2048
 
 
-@pytest.mark.parametrize("name", golden_stores.names("plain-", "crash-", "crc-", "inner-"))
+@pytest.mark.parametrize("name", golden_stores.names("plain-", "crash-", "crc-", "inner-", "ext-", "lmq-"))
 def test_deleted_queues_and_index_come_back(name: str, tmp_path: Path) -> None:
     original = golden_stores.unpack(name, tmp_path / "original")
     root = golden_stores.unpack(name, tmp_path / "ours")
     shutil.rmtree(root / "consumequeue")
     shutil.rmtree(root / "batchconsumequeue", ignore_errors=True)
+    shutil.rmtree(root / "consumequeue_ext", ignore_errors=True)
     shutil.rmtree(root / "index")
     geometry = golden_stores.geometry(name)
     with rocketstore.open(
@@ -32,6 +35,8 @@ def test_deleted_queues_and_index_come_back(name: str, tmp_path: Path) -> None:
         max_hash_slot_num=geometry.slots,
         max_index_num=geometry.entries,
         mapper_file_size_batch_consume_queue=BATCH_QUEUE_NBYTES,
+        enable_consume_queue_ext=name.startswith("ext-"),
+        mapped_file_size_consume_queue_ext=EXT_NBYTES,
     ):
         pass
     assert files_below(root / "commitlog") == log_without_spare(original)
@@ -39,6 +44,9 @@ def test_deleted_queues_and_index_come_back(name: str, tmp_path: Path) -> None:
     batch_queues = files_below(root / "batchconsumequeue")
     assert batch_queues == files_below(original / "batchconsumequeue")
     assert bool(batch_queues) == name.startswith("inner-")
+    ext = files_below(root / "consumequeue_ext")
+    assert ext == files_below(original / "consumequeue_ext")
+    assert bool(ext) == name.startswith("ext-")
     ours = list(files_below(root / "index").values())
     assert ours == list(files_below(original / "index").values())
 
