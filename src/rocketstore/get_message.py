@@ -215,12 +215,14 @@ class Selection:
         self, units: Any, position: int, stop: int, index: int, message_filter: MessageFilter
     ) -> int:
         """The same, asking a filter in Python about one unit and one message at a time."""
-        kept, nbytes = MessageList(), 0
+        kept, nbytes, gone_below = MessageList(), 0, -1
         while position < stop and len(kept) < self._max_count:
             physical_offset, size, tags_code = _UNIT.unpack_from(units, position)
             if kept and self._is_full(len(kept), nbytes, physical_offset, size):
                 break
-            if not message_filter.is_matched_by_consume_queue(*self._ext_of(tags_code)):
+            if physical_offset < gone_below:
+                pass  # in a segment that was found gone; the filter is not asked again
+            elif not message_filter.is_matched_by_consume_queue(*self._ext_of(tags_code)):
                 self._reason = GetMessageStatus.NO_MATCHED_MESSAGE
             else:
                 self.messages = MessageList()
@@ -232,6 +234,8 @@ class Selection:
                     else:
                         kept.extend(self.messages)
                         nbytes += message.store_size
+                elif self._log.window(physical_offset) is None:
+                    gone_below = self._log.roll_next_file(physical_offset)
             position += UNIT_NBYTES
             index += 1
         self.messages = kept

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import shutil
+import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +68,13 @@ def decoded(message: rocketstore.StoredMessage) -> dict[str, Any]:
 class Respondent:
     """Answers recorded questions from an open store."""
 
-    def __init__(self, store: rocketstore.DefaultMessageStore) -> None:
+    def __init__(
+        self,
+        store: rocketstore.DefaultMessageStore,
+        filter_kind: Callable[[str], Any] = TagFilter,
+    ) -> None:
         self.store = store
+        self.filter_kind = filter_kind
 
     def answer(self, ask: dict[str, Any]) -> dict[str, Any]:
         return {"op": ask["op"], **getattr(self, ask["op"])(ask)}
@@ -111,7 +118,7 @@ class Respondent:
         return {"queues": rows, **self.info(ask)}
 
     def get(self, ask: dict[str, Any]) -> dict[str, Any]:
-        tags = TagFilter(ask["tags"]) if "tags" in ask else None
+        tags = self.filter_kind(ask["tags"]) if "tags" in ask else None
         result = self.store.get_message(
             "g", ask["topic"], ask["queueId"], ask["offset"], ask.get("max", 32), filter=tags
         )
@@ -139,6 +146,22 @@ class Respondent:
     def look(self, ask: dict[str, Any]) -> dict[str, Any]:
         message = self.store.look_message_by_offset(ask["offset"])
         return {"message": None if message is None else decoded(message)}
+
+
+class FilterInPython:
+    """What ``TagFilter`` does, asked unit by unit."""
+
+    def __init__(self, text: str) -> None:
+        codes = TagFilter(text).tags_codes
+        self.codes = (
+            None if codes is None else {code for (code,) in struct.iter_unpack("=q", codes)}
+        )
+
+    def is_matched_by_consume_queue(self, tags_code: int | None, ext: Any) -> bool:
+        return self.codes is None or tags_code is None or tags_code in self.codes
+
+    def is_matched_by_commit_log(self, message: rocketstore.StoredMessage) -> bool:
+        return True
 
 
 def comparable(answer: dict[str, Any]) -> dict[str, Any]:
@@ -211,3 +234,16 @@ def test_answers_stay_the_same_when_a_store_is_opened_for_writing(
     after = files_below(root)
     assert {file for file in before if after.get(file) != before[file]} <= {"checkpoint"}
     assert_all_answers(root, name, "r")
+
+
+@pytest.mark.parametrize(
+    "name", golden_stores.names("expire-", "ext-", "inner-", "plain-4.9.8", "plain-5.3.3")
+)
+def test_a_filter_in_python_gives_the_answers_of_tags(name: str, tmp_path: Path) -> None:
+    with rocketstore.open(golden_stores.unpack(name, tmp_path)) as store:
+        respondent, asked = Respondent(store, FilterInPython), 0
+        for step in golden_stores.questions(name):
+            if "tags" in step.ask:
+                asked += 1
+                assert comparable(respondent.answer(step.ask)) == comparable(step.answer)
+    assert asked > 50
