@@ -88,6 +88,7 @@ def test_other_kinds_of_queue(name: str, topic: str, kind: str, tmp_path: Path) 
             for one in store.queues(topic)
         )
     assert topics[topic]["messages"] == expected > 0
+    assert topics[topic]["type"] == kind
     assert (topics[topic]["files"] == 0) == name.startswith("rocksdb")
     (facts,) = lines(run("info", root))
     assert {row["topic"]: row["type"] for row in facts["topics"]}[topic] == kind

@@ -169,7 +169,7 @@ def test_csv_says_what_ndjson_says(pristine: Path) -> None:
     ("command", "names"),
     [
         (("info",), "name,value"),
-        (("ls",), "topic,queues,messages,files,bytes,allocatedBytes"),
+        (("ls",), "topic,type,queues,messages,files,bytes,allocatedBytes"),
         (("ls", "--files"), "path,kind,bytes,allocatedBytes,firstOffset,endOffset,modified"),
         (("show", "0"), "topic,queueId,queueOffset,physicalOffset"),
         (("get", "TopicA", "0"), "topic,queueId,queueOffset,physicalOffset"),
@@ -185,7 +185,7 @@ def test_every_command_writes_csv(pristine: Path, command: tuple[str, ...], name
 
 def test_the_form_may_come_from_the_environment(pristine: Path) -> None:
     text = run("ls", pristine, env={"ROCKETSTORE_FORMAT": "csv"}).stdout
-    assert text.startswith("topic,queues,")
+    assert text.startswith("topic,type,queues,")
     text = run("ls", pristine, "-f", "json", env={"ROCKETSTORE_FORMAT": "csv"}).stdout
     assert len(json.loads(text)) == 3
 

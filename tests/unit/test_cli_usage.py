@@ -159,6 +159,16 @@ def test_help_needs_no_store() -> None:
         assert text.count("\n") < 70
 
 
+def test_a_store_without_a_message_is_a_store(tmp_path: Path) -> None:
+    rocketstore.open(tmp_path / "new", "x", mapped_file_size_commit_log=1 << 20).close()
+    assert "no message" in run("scan", tmp_path / "new", code=1).stderr
+    assert "there is no queue here" in run("ls", tmp_path / "new", code=1).stderr
+    run("tail", tmp_path / "new", code=1)
+    run("info", tmp_path / "new")
+    run("verify", tmp_path / "new")
+    run("put", tmp_path / "new", "T", "body")
+
+
 # --- completion -------------------------------------------------------------------------------
 
 

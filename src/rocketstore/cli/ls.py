@@ -15,6 +15,7 @@ from rocketstore.cli.options import FormatOption, QuietOption, StorePath, comple
 from rocketstore.cli.outcome import ExitCode, complain
 from rocketstore.cli.output import Format, Rows, chosen
 from rocketstore.cli.quantities import format_size, format_time
+from rocketstore.cli.store_facts import queue_type
 from rocketstore.cli.store_files import files_below, regular_files
 from rocketstore.cli.table import Table
 
@@ -78,7 +79,8 @@ def topic_row(store: DefaultMessageStore, topic: str) -> dict[str, Any]:
     rows = list(queue_rows(store, topic, times=False))
     summed = ("messages", "files", "bytes", "allocatedBytes")
     sums = {name: sum(row[name] for row in rows) for name in summed}
-    return {"topic": topic, "queues": len(rows), **sums}
+    kind = queue_type(store, topic)
+    return {"topic": topic, "type": kind, "queues": len(rows), **sums}
 
 
 def queue_rows(
@@ -142,11 +144,12 @@ def _shown_time(timestamp: int | None) -> str | None:
 
 
 _TOPICS = Listing(
-    ("topic", "queues", "messages", "files", "bytes", "allocatedBytes"),
-    ("topic", "queues", "messages", "queue files", "size", "allocated"),
+    ("topic", "type", "queues", "messages", "files", "bytes", "allocatedBytes"),
+    ("topic", "type", "queues", "messages", "queue files", "size", "allocated"),
     ("queues", "messages", "queue files", "size", "allocated"),
     lambda row: (
         row["topic"],
+        row["type"],
         row["queues"],
         row["messages"],
         row["files"],

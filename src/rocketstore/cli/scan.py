@@ -138,7 +138,7 @@ def print_walk(walk: LogWalk, form: Format, *, limit: int | None, quiet: bool) -
         raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
     except CorruptMessageError:
         if not quiet:
-            complain("--on-corruption skip goes on behind a damaged place")
+            complain("`rocketstore scan --on-corruption skip` goes on behind a damaged place")
         raise
     if limit is not None and count == limit and not quiet:
         complain(f"{limit} written, as --limit says; --start {walk.position} goes on")

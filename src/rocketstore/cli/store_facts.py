@@ -22,7 +22,10 @@ from rocketstore.store_kinds import LEFT_ALONE, StorePart, rocksdb_queues, store
 
 #: Kinds of part of which one makes a directory a store.
 _SIGNS = frozenset(
-    ("commitLog", "consumeQueue", "batchConsumeQueue", "rocksdbQueue", "checkpoint", "dledger")
+    (
+        *("commitLog", "consumeQueue", "batchConsumeQueue", "rocksdbQueue", "dledger"),
+        *("checkpoint", "state"),
+    )
 )
 
 
