@@ -104,7 +104,8 @@ class BrokerDriver(Driver):
         """Connect the stock producer and consumer, and disconnect them."""
         self._do("client", "connect", namePort=self._name_port, group=group)
         yield self
-        self._do("client", "stop")
+        if self._process.poll() is None:
+            self._do("client", "stop")
 
     def produce(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Send messages, one after the other; what the broker answered."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 
 import rocketstore
 from interop.broker.broker import GROUP, STORE_CONFIG, VERSION, BrokerDriver, shown, to_send
-from interop.harness import DriverError
 from interop.maven import require_java
 from rocketstore import MessageStoreConfig
 from rocketstore.config_managers import (
@@ -231,7 +229,7 @@ def test_reader_beside_a_broker_that_is_killed_and_recovers(tmp_path: Path) -> N
     write_tables(root)
     with BrokerDriver(tmp_path / "first") as first:
         first.start_broker(root)
-        with contextlib.suppress(DriverError), first.client():
+        with first.client():
             first.produce(numbered(range(300)))
             reader = LiveReader(root)
             reader.start()
