@@ -18,7 +18,9 @@ BATCH_QUEUE_NBYTES = 736
 EXT_NBYTES = 2048
 
 
-@pytest.mark.parametrize("name", golden_stores.names("plain-", "crash-", "crc-", "inner-", "ext-", "lmq-"))
+@pytest.mark.parametrize(
+    "name", golden_stores.names("plain-", "crash-", "crc-", "inner-", "ext-", "lmq-")
+)
 def test_deleted_queues_and_index_come_back(name: str, tmp_path: Path) -> None:
     original = golden_stores.unpack(name, tmp_path / "original")
     root = golden_stores.unpack(name, tmp_path / "ours")

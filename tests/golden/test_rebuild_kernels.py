@@ -16,7 +16,7 @@ from rocketstore import formats
 from rocketstore.dialect import Dialect
 from rocketstore.status import RecordStatus
 
-WHOLE_STORES = golden_stores.names("plain-", "crash-")
+WHOLE_STORES = golden_stores.names("plain-", "crash-", "crc-")
 LAGGING_STORES = golden_stores.names("lag-")
 #: RocketMQ's default ``messageDelayLevel``: 1 s 5 s 10 s 30 s 1 m … 10 m 20 m 30 m 1 h 2 h.
 DELAY_MINUTES = (*range(1, 11), 20, 30, 60, 120)
