@@ -181,6 +181,11 @@ class MappedFileQueue:
                     f"{self.directory} lacks the bytes {expected} to {offset}: there is no file "
                     f"{formats.offset_to_file_name(expected)}"
                 )
+            if size > self.file_size:
+                raise MappedFileError(
+                    f"{path} has {size} bytes instead of {self.file_size}: what lies behind them "
+                    "belongs to no segment"
+                )
             if size != self.file_size:
                 raise MappedFileError(
                     f"{path} has {size} bytes instead of {self.file_size}: the bytes "
@@ -238,9 +243,30 @@ class MappedFileQueue:
         """Create a file without appending it yet (see ``append``)."""
         make_directories(self.directory, self._root)
         path = self.directory / formats.offset_to_file_name(file_from_offset)
-        return MappedFile.create(
-            path, file_from_offset, self.file_size, self._root, allocated=allocated
-        )
+        arguments = (path, file_from_offset, self.file_size, self._root)
+        try:
+            return MappedFile.create(*arguments, allocated=allocated)
+        except FileExistsError:
+            # An interrupt (Ctrl-C) may strike between the creation of a file and its taking over.
+            if not self._is_leftover(path):
+                raise
+            path.unlink()
+            return MappedFile.create(*arguments, allocated=allocated)
+
+    def _is_leftover(self, path: Path) -> bool:
+        """Whether ``path`` is a file of zeros of the right size that is not in the list."""
+        if any(file.path == path for file in self._files):
+            return False
+        fd = open_regular_file(path, READ_ONLY, self._root)
+        try:
+            position = 0
+            while chunk := os.pread(fd, 1 << 20, position):
+                if chunk.strip(b"\0"):
+                    return False
+                position += len(chunk)
+            return position == self.file_size
+        finally:
+            os.close(fd)
 
     def append(self, file: MappedFile) -> None:
         """Add a file that was created as a spare: the last one, or one that was missing."""

@@ -76,9 +76,9 @@ class StorePaths:
         inside = self.commit_log.parent == self.root
         return self.root if inside else self.commit_log
 
-    def check(self) -> None:
+    def check(self, *, tolerant: bool) -> None:
         """Refuse folders that are links out of the root (give ``store_path_commit_log``
-        instead)."""
+        instead), or to nothing; ``tolerant``: only the log must be there."""
         real_root = Path(os.path.realpath(self.root))
         folders = [
             self.consume_queue,
@@ -93,6 +93,11 @@ class StorePaths:
             if folder.is_symlink() and not target.is_relative_to(real_root):
                 raise UnsafePathError(
                     f"{folder} is a symbolic link to {target}, outside the store {self.root}"
+                )
+            needed = folder == self.commit_log or not tolerant
+            if needed and folder.is_symlink() and not target.exists():
+                raise MappedFileError(
+                    f"{folder} is a symbolic link to {target}, which does not exist"
                 )
 
 
@@ -160,7 +165,7 @@ def examine(
     MappedFileError, UnsafePathError
         As ``list_directory``; ``MappedFileError`` also when ``abort`` is no file.
     """
-    paths.check()
+    paths.check(tolerant=tolerate_unreadable)
     refuse_dledger(paths.root, paths.commit_log)
     state = StoreState.read(paths.state, paths.root)
     content = read_bytes(paths.checkpoint, paths.root)
@@ -181,6 +186,7 @@ def examine(
         tolerant=tolerate_unreadable,
     )
     log_size = _log_file_size(listing, config, state)
+    _set_beyond_aside(listing, log_size)
     notes = list(index.doubts)
     facts = StoreFacts(
         listing=listing,
@@ -202,6 +208,13 @@ def examine(
     )
     facts.dialect, facts.dialect_reason = choose_dialect(paths, config, facts)
     return facts
+
+
+def _set_beyond_aside(listing: DirectoryListing, size: int) -> None:
+    """A segment that would end behind the last possible offset is none."""
+    beyond = [path for offset, path, _ in listing.files if offset > 2**63 - 1 - size]
+    listing.foreign += beyond
+    listing.files = [row for row in listing.files if row[1] not in beyond]
 
 
 def _is_aborted(path: Path) -> bool:
