@@ -28,6 +28,17 @@ MOST_AHEAD_NBYTES = 1024 * 1024
 _UNIT = formats.CONSUME_QUEUE_UNIT.struct
 
 
+def load_unit(buffer: Any, position: int) -> tuple[int, int, int]:
+    """Physical offset, size and tags code of one unit, read by a kernel that is guarded: the file
+    may be cut by others.
+
+    Raises ``MappedFileError`` when it is.
+    """
+    place, size, code = array("q", (0,)), array("i", (0,)), array("q", (0,))
+    kernels.consume_queue.read_units(buffer, position, position + UNIT_NBYTES, place, size, code)
+    return place[0], size[0], code[0]
+
+
 class ConsumeQueue:
     """The units of one (topic, queue id).
 
@@ -145,7 +156,7 @@ class ConsumeQueue:
         if file is None:
             return -1
         position = index * UNIT_NBYTES - file.file_from_offset
-        return int(_UNIT.unpack_from(file.mapping, position)[0])
+        return load_unit(file.mapping, position)[0]
 
     def unit(self, index: int) -> tuple[int, int, int] | None:
         """Return (physical offset, size, tags code) of one unit; ``None`` for a filler or no
@@ -156,7 +167,7 @@ class ConsumeQueue:
         buffer, position, stop = found
         if position + UNIT_NBYTES > stop:
             return None
-        physical_offset, size, tags_code = _UNIT.unpack_from(buffer, position)
+        physical_offset, size, tags_code = load_unit(buffer, position)
         if size == formats.FILLER_UNIT_SIZE and physical_offset == 0:
             return None
         return physical_offset, size, tags_code
@@ -384,7 +395,9 @@ class ConsumeQueue:
 
     def clear_behind(self) -> None:
         """Write zeros over whatever lies behind the last good unit, so that it never comes back
-        (D-12)."""
+        (D-12). Nothing when the disk stays as it is."""
+        if self._in_memory:
+            return
         self._clear_from(self.recovered_index * UNIT_NBYTES)
         if self.ext is not None:
             self.ext.cut()

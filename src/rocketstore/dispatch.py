@@ -24,6 +24,9 @@ _log = logging.getLogger(__name__)
 #: Queue files mapped for appending at one time (a process may have 65,530 mappings in all).
 MAX_PINNED_QUEUE_FILES = 20_000
 BATCH_COUNT = 4096
+#: In a log of no more bytes every unit is compared with its record when a store is opened; of a
+#: longer one whose state file is true, only the newest units are looked at.
+COMPARED_NBYTES = 16 * 1024 * 1024
 _QUEUE_REQUESTS = (KernelStatus.NEED_QUEUE, KernelStatus.QUEUE_GAP, KernelStatus.NEED_EXT)
 _DISPATCHED = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES)
 

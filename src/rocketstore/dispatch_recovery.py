@@ -6,7 +6,7 @@ from rocketstore.batch_consume_queue import BatchConsumeQueue
 from rocketstore.commit_log import CommitLog
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dialect import Dialect
-from rocketstore.dispatch import CommitLogDispatcher
+from rocketstore.dispatch import COMPARED_NBYTES, CommitLogDispatcher
 from rocketstore.index_recovery import IndexPosition, IndexRecovery
 from rocketstore.index_service import IndexService
 from rocketstore.queue_table import QueueTable
@@ -15,9 +15,6 @@ from rocketstore.status import KernelStatus, RecordStatus
 from rocketstore.store_marks import queue_ends, queues_crc
 from rocketstore.store_state import StoreState
 
-#: In a log of no more bytes every unit is compared with its record; of a longer one that its state
-#: file describes, only the newest units are looked at.
-COMPARED_NBYTES = 16 * 1024 * 1024
 #: What a place is where dispatch may begin.
 _STARTS = (
     RecordStatus.OK,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rocketstore import formats
+from rocketstore.batch_consume_queue import BatchConsumeQueue
 from rocketstore.commit_log import CommitLog, record_flags
 from rocketstore.config import MessageStoreConfig
-from rocketstore.dispatch import CommitLogDispatcher
+from rocketstore.dispatch import COMPARED_NBYTES, CommitLogDispatcher
 from rocketstore.index_recovery import IndexPosition, IndexRecovery
 from rocketstore.index_service import IndexService
 from rocketstore.log_scan import LogScan
@@ -237,6 +238,13 @@ class ReadOnlyParts:
             state = self.facts.valid_state
             if state is not None and not self.index.files and self._has_no_keys_yet():
                 indexed = IndexPosition(min(max(self._minimum, state.indexed_offset), end), 0)
+        # Beside damage, units tell where a message was that cannot be read any more.
+        is_short = end - self._minimum <= COMPARED_NBYTES
+        compare = derive == "tail" and is_short and not self.report.damaged
+        start = self._minimum if compare else max(self._minimum, min(dispatched, indexed.offset))
+        for queue in self.queues:
+            if compare and isinstance(queue, BatchConsumeQueue):
+                queue.begin_comparing(self._minimum)
         self.dispatcher = CommitLogDispatcher(
             self.log,
             self.queues,
@@ -244,13 +252,17 @@ class ReadOnlyParts:
             index_tags=self.dialect.index_tags,
             delay_ms=self.config.delay_ms,
             multi_dispatch=self.dialect.multi_dispatch(any_name=self.config.enable_multi_dispatch),
-            start_offset=max(self._minimum, min(dispatched, indexed.offset)),
+            start_offset=start,
             indexed=indexed,
+            compare=compare,
         )
         self._dispatch_around_damage(end)
+        if compare:
+            self.dispatcher.end_comparing(self._minimum)
         notes = self.dispatcher.notes
         self.report.take_dispatch(notes.gaps, notes.refused)
-        self.report.rebuilt_units = self.dispatcher.kernel.dispatched_count
+        kernel = self.dispatcher.kernel
+        self.report.rebuilt_units = kernel.mended_units if compare else kernel.dispatched_count
 
     def _take_expired_queues(self) -> None:
         """Take from the files what the log cannot tell: where queues ended that have no message
