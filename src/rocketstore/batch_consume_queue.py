@@ -321,7 +321,7 @@ class BatchConsumeQueue(ConsumeQueue):
         if expired < 0:
             self.recovered_end = -1
             self.recovered_index = self._end = self._flushed_end = 0
-            if self.queue.min_offset > 0:
+            if self.queue.min_offset > 0 and not self._in_memory:
                 self.forget()
             return
         self.recovered_end, self.recovered_index = expired, kept
