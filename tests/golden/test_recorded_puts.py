@@ -1,9 +1,9 @@
 """Puts into light queues and of inner batches, as four lines of RocketMQ answered and stored them.
 
-``light-puts.ndjson.xz`` holds four scripts for each of 4.9.8, 5.1.4, 5.4.0 and 5.5.0 (of 5.3.3 there
-are whole stores): queues of any name, named twice, with both switches and with one; all transaction
-types; topics that get no offsets; properties and bodies around the limits; whole-record CRCs. With
-them stand the answers of the released stores and the SHA-256 of the log that they wrote.
+``light-puts.ndjson.xz`` holds four scripts for each of 4.9.8, 5.1.4, 5.4.0 and 5.5.0 (there are
+whole stores of 5.3.3): queues of any name, named twice, with both switches and with one; all
+transaction types; topics that get no offsets; properties and bodies around the limits; CRCs over
+whole records. With them stand the answers of the released stores and the SHA-256 of their logs.
 """
 
 from __future__ import annotations
