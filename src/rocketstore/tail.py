@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rocketstore import formats
 from rocketstore.errors import CorruptionError, CorruptMessageError, MappedFileError
+from rocketstore.log_scan import LogScan
 from rocketstore.message import StoredMessage
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 #: Looks at a place that seems damaged, or at files that vanish, before it is taken for real: a
 #: record that is being written, or a file that is just being made, looks the same for a moment.
 PATIENCE = 4
-#: Every so many looks the directory is read again even when nothing seems to have changed.
-_LOOKS_BETWEEN_REFRESHES = 20
 #: Records remembered, so that the place is found where a log was cut and written anew.
 _REMEMBERED = 4096
 _WORD_NBYTES = 8
@@ -44,8 +43,9 @@ class LogTail:
     Parameters
     ----------
     store : DefaultMessageStore
-        In mode ``"r"`` it is refreshed when there seems to be something new; a store that is open
-        for writing is only looked at.
+        In mode ``"r"`` the end of its log moves on over what is written into files that are open;
+        where files come, go or change it is refreshed. A store that is open for writing is only
+        looked at.
     start : int, optional
         Physical offset of the first record to deliver; the default is the log's end now.
     on_corruption : {"fail", "skip", "stop"}
@@ -86,7 +86,8 @@ class LogTail:
         self._wait = wait
         self._history: deque[_Seen] = deque(maxlen=_REMEMBERED)
         self._newest: StoredMessage | None = None
-        self._looks = 0
+        self._directory_state = -1
+        self._torn_looks = 0
         self._trouble = (-1, 0)
         self._ended = False
 
@@ -134,39 +135,67 @@ class LogTail:
     # --- looking ------------------------------------------------------------------------------
 
     def _look_again(self) -> None:
-        """Refresh when there may be something new, and find the place again."""
+        """Move the log's end over what is new; refresh where that is not enough."""
         if self._store.mode != "r":
             return
-        self._looks += 1
-        if self._looks % _LOOKS_BETWEEN_REFRESHES and not self._seems_changed():
+        if not self._files_changed() and not self._is_torn():
             return
         if not os.path.isdir(self._store.path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._store.path))
+        self._torn_looks = 0
+        self._directory_state = self._state_of_directory()
         self._store.refresh()
         self._find_place()
 
-    def _seems_changed(self) -> bool:
-        """Whether bytes stand behind the end, the next file is there, or the newest record has
-        become another one. Costs no more than a few reads of memory."""
+    def _state_of_directory(self) -> int:
+        """Changes when a file of the log is made, renamed or deleted; -1 without a directory."""
+        try:
+            return os.stat(self._store.reader.log.queue.directory).st_mtime_ns
+        except FileNotFoundError:
+            return -1
+
+    def _files_changed(self) -> bool:
+        """Whether files came or went, or the newest record has become another one."""
         log = self._store.reader.log
-        end = log.max_offset
         if self._trouble[0] == self.position or log.queue.last() is None:
             return True
+        if self._state_of_directory() != self._directory_state:
+            return True
+        end = log.max_offset
+        at_start = log.window(end, end + 1) is None and end % log.segment_size == 0
+        following = end if at_start else log.roll_next_file(end)
+        if log.queue.find_mapped_file_by_offset(following) is None and os.path.exists(
+            log.queue.directory / formats.offset_to_file_name(following)
+        ):
+            return True
         try:
-            window = log.window(end, end + _WORD_NBYTES)
-            if window is not None:
-                position = end - window.base_offset
-                if any(window.file.read(position, _WORD_NBYTES)):
-                    return True
-            at_start = window is None and end % log.segment_size == 0
-            following = end if at_start else log.roll_next_file(end)
-            if log.queue.find_mapped_file_by_offset(following) is None and os.path.exists(
-                log.queue.directory / formats.offset_to_file_name(following)
-            ):
-                return True
             return self._newest is not None and _seen(self._newest) != self._history[-1]
         except (OSError, ValueError):
             return True  # the file was shortened, or what lies there is no record any more
+
+    def _is_torn(self) -> bool:
+        """Move the log's end over whole records that follow it in files that are open.
+
+        True when something stands there that has been no record for several looks: a refresh tells
+        whether it is damage. Costs no more than a few reads of memory when there is nothing new.
+        """
+        log = self._store.reader.log
+        end, last = log.max_offset, log.queue.last()
+        window = log.window(end, end + _WORD_NBYTES)
+        if window is None or last is None:
+            return False
+        if not any(window.file.read(end - window.base_offset, _WORD_NBYTES)):
+            self._torn_looks = 0
+            return False
+        walk = LogScan(log, end, last.file_from_offset + last.file_size, log.record_flags)
+        for _ in walk:
+            pass
+        if walk.offset > end:
+            log.move_end(walk.offset)
+            self._torn_looks = 0
+            return False
+        self._torn_looks += 1
+        return self._torn_looks > PATIENCE
 
     def _find_place(self) -> None:
         """Go on where records were deleted, or where the log was cut and written anew."""

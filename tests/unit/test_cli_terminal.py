@@ -159,8 +159,11 @@ def test_ctrl_c_ends_a_follower_with_130(pristine: Path) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith(b"{")
-        process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=120)
+        for _ in range(12):  # Python drops an interrupt that comes inside a finalizer
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                output, errors = process.communicate(timeout=10)
+                break
     assert (process.returncode, output) == (130, b"")
     assert b"interrupted" in errors
     assert b"Traceback" not in errors

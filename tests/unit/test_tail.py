@@ -163,7 +163,7 @@ def test_damage_that_stays(root: Path, reader: Any, word: str) -> None:
     shutil.copytree(whole, root, dirs_exist_ok=True)
     segment = root / "commitlog" / ("0" * 20)
     segment.write_bytes(content.replace(b"to be damaged", b"\xff" * 13))
-    tail = LogTail(reader, on_corruption=word, wait=Script(*[nothing] * (PATIENCE + 3)))
+    tail = LogTail(reader, on_corruption=word, wait=Script(*[nothing] * (2 * PATIENCE + 4)))
     seen: list[bytes] = []
 
     def run() -> None:
@@ -215,3 +215,26 @@ def test_the_place_of_the_newest(reader: Any) -> None:
         offsets[2], offsets[1], offsets[0], 0,
     ]  # fmt: skip
     assert start_of_newest(reader, 1, {"Other"}) == 0
+
+
+def test_files_that_are_open_need_no_refresh(
+    root: Path, reader: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store may have 70,000 queues: they are not read again for every new record."""
+    refreshed: list[int] = []
+    refresh = rocketstore.DefaultMessageStore.refresh
+
+    def counted(self: Any) -> None:
+        refreshed.append(self.max_physical_offset)
+        refresh(self)
+
+    monkeypatch.setattr(rocketstore.DefaultMessageStore, "refresh", counted)
+    with rocketstore.open(root, "r+") as writer:
+        steps = [lambda: writer.put("TopicA", b"x") and None] * 20
+        bodies, _ = follow(reader, *steps)
+        assert len(bodies) == 20
+        assert len(refreshed) <= 1
+        steps = [lambda: writer.put("TopicA", b"y" * 1500) and None] * 9
+        bodies, _ = follow(reader, *steps)
+    assert len(bodies) == 9
+    assert 1 < len(refreshed) < 20
