@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rocketstore import formats, kernels
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from rocketstore.filter import MessageFilter
 
 _ROW_NBYTES = formats.SELECTED_MESSAGE.nbytes
-_UNIT = formats.CONSUME_QUEUE_UNIT.struct
 #: Messages one kernel call selects at the most.
 _MAX_ROOM = 1024
 
@@ -79,7 +79,16 @@ class Selection:
         int64 codes that pass, ``None`` for all.
     """
 
-    __slots__ = ("_codes", "_limits", "_log", "_max_count", "_queue", "_reason", "messages")
+    __slots__ = (
+        "_codes",
+        "_columns",
+        "_limits",
+        "_log",
+        "_max_count",
+        "_queue",
+        "_reason",
+        "messages",
+    )
 
     def __init__(
         self,
@@ -96,6 +105,7 @@ class Selection:
         self._max_count = max_count
         self._codes = tags_codes
         self._reason = GetMessageStatus.NO_MATCHED_MESSAGE
+        self._columns = array("q", (0,)), array("i", (0,)), array("q", (0,))
 
     def run(
         self, offset: int, message_filter: MessageFilter | None
@@ -123,6 +133,16 @@ class Selection:
         status = GetMessageStatus.FOUND if self.messages else self._reason
         return status, offset + (reached - start) // UNIT_NBYTES
 
+    def _unit(self, units: Any, position: int) -> tuple[int, int, int]:
+        """Physical offset, size and tags code of one unit, read by a kernel that is guarded: the
+        file may be cut by others.
+
+        Raises ``MappedFileError`` when it is.
+        """
+        place, size, code = self._columns
+        kernels.consume_queue.read_units(units, position, position + UNIT_NBYTES, place, size, code)
+        return place[0], size[0], code[0]
+
     def _collect(self, units: Any, position: int, stop: int, index: int) -> int:
         """Follow units, one log segment after the other; return the position reached."""
         log, limits, queue, messages = self._log, self._limits, self._queue, self.messages
@@ -131,7 +151,7 @@ class Selection:
         disk_count = max_count if max_count < limits.disk_count else limits.disk_count
         room = min(max(memory_count, disk_count, 1), _MAX_ROOM)
         while position < stop:
-            physical_offset, size, _ = _UNIT.unpack_from(units, position)
+            physical_offset, size, _ = self._unit(units, position)
             window = log.window(physical_offset)
             if window is None or size == formats.FILLER_UNIT_SIZE:
                 passed = self._pass_over(units, position, stop)
@@ -174,7 +194,7 @@ class Selection:
 
         What has another tag is passed over for that, before its record is looked for.
         """
-        physical_offset, size, tags_code = _UNIT.unpack_from(units, position)
+        physical_offset, size, tags_code = self._unit(units, position)
         position += UNIT_NBYTES
         if not self._may_match(tags_code):
             self._reason = GetMessageStatus.NO_MATCHED_MESSAGE
@@ -183,7 +203,7 @@ class Selection:
         if size == formats.FILLER_UNIT_SIZE or physical_offset < 0:
             return position
         next_file = self._log.roll_next_file(physical_offset)
-        while position < stop and _UNIT.unpack_from(units, position)[0] < next_file:
+        while position < stop and self._unit(units, position)[0] < next_file:
             position += UNIT_NBYTES
         return position
 
@@ -199,7 +219,7 @@ class Selection:
         Recovery knows of damage that a record alone does not show: ghosts in place of messages,
         records whose last bytes were zeroed with the next one's head.
         """
-        while position < stop and _UNIT.unpack_from(units, position)[0] not in self._log.damage:
+        while position < stop and self._unit(units, position)[0] not in self._log.damage:
             position += UNIT_NBYTES
         return position
 
@@ -209,7 +229,7 @@ class Selection:
         if wrong_unit:
             self._reason = GetMessageStatus.MESSAGE_WAS_REMOVING
             return
-        raise self._log.corruption(_UNIT.unpack_from(units, position)[0], status)
+        raise self._log.corruption(self._unit(units, position)[0], status)
 
     def _collect_filtered(
         self, units: Any, position: int, stop: int, index: int, message_filter: MessageFilter
@@ -217,7 +237,7 @@ class Selection:
         """The same, asking a filter in Python about one unit and one message at a time."""
         kept, nbytes, gone_below = MessageList(), 0, -1
         while position < stop and len(kept) < self._max_count:
-            physical_offset, size, tags_code = _UNIT.unpack_from(units, position)
+            physical_offset, size, tags_code = self._unit(units, position)
             if kept and self._is_full(len(kept), nbytes, physical_offset, size):
                 break
             if physical_offset < gone_below:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rocketstore import formats, kernels
+from rocketstore.errors import CorruptIndexError
 from rocketstore.mapped_file import MappedFile, MemoryFile
 
 
@@ -73,16 +74,24 @@ class IndexFile:
 
     def entry(self, number: int) -> tuple[int, int, int, int]:
         """Return (key hash, physical offset, seconds, previous number) of entry ``number``."""
-        layout = formats.INDEX_ENTRY
         position = formats.index_file_nbytes(self.slots, number)
-        values = layout.struct.unpack_from(self.buffer, position)
+        values = self._load(formats.INDEX_ENTRY, position)
         return values[0], values[1], values[2], values[3]
 
     def slot(self, number: int) -> int:
         """Return the newest entry number of a slot."""
-        layout = formats.INDEX_SLOT
-        position = formats.INDEX_HEADER.nbytes + number * layout.nbytes
-        return int(layout.struct.unpack_from(self.buffer, position)[0])
+        position = formats.INDEX_HEADER.nbytes + number * formats.INDEX_SLOT.nbytes
+        return self._load(formats.INDEX_SLOT, position)[0]
+
+    def _load(self, layout: formats.Layout, position: int) -> tuple[int, ...]:
+        """Read a few numbers, of a file on disk without its mapping: others may cut it."""
+        file = self.file
+        if not isinstance(file, MappedFile) or file.private:
+            return layout.struct.unpack_from(self.buffer, position)
+        content = file.read(position, layout.nbytes)
+        if len(content) < layout.nbytes:
+            raise CorruptIndexError(file.path, position, "the file was cut while it was in use")
+        return layout.struct.unpack(content)
 
     def looks_whole(self) -> bool:
         """Whether first and last entry are those that the header names, and the last one is found

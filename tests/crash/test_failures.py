@@ -95,7 +95,7 @@ def no_room_for(folder: str) -> Callable[[Path], bool]:
 
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 @pytest.mark.parametrize("start", [True, False])
-def test_no_room_for_a_segment(flush_disk_type: str, start: bool, tmp_path: Path) -> None:
+def test_g01_no_room_for_a_segment(flush_disk_type: str, start: bool, tmp_path: Path) -> None:
     with rocketstore.open(
         tmp_path / "s", "x", flush_disk_type=flush_disk_type, start=start, **OPTIONS
     ) as store:
@@ -181,7 +181,7 @@ def test_put_does_not_wait_for_ever_for_dispatch_that_has_no_room(tmp_path: Path
         check_all(store, stored + 10)
 
 
-def test_segment_that_cannot_be_mapped_leaves_no_hole(
+def test_g06_segment_that_cannot_be_mapped_leaves_no_hole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The file was in the list already when mapping it failed: the next put began one more."""
@@ -202,7 +202,7 @@ def test_segment_that_cannot_be_mapped_leaves_no_hole(
         check_all(store, stored + 100)
 
 
-def test_file_system_without_reservation_keeps_what_is_written(
+def test_g05_file_system_without_reservation_keeps_what_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Zeros stand in for reserved blocks; they were written over the records of a log that was
@@ -249,7 +249,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mounts a tmpfs")
-def test_full_disk_kills_nobody(small_disk: Path) -> None:
+def test_g02_full_disk_kills_nobody(small_disk: Path) -> None:
     """Stores into a hole of a sparse file on a full disk are SIGBUS."""
     done = run_python(FILL_DISK, str(small_disk / "s"))
     assert done.returncode in (0, 1), done.stderr
@@ -282,7 +282,7 @@ class FailingSync:
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 @pytest.mark.parametrize("folder", ["commitlog", "consumequeue", "index"])
 @pytest.mark.parametrize("start", [True, False])
-def test_first_failed_sync_is_final(
+def test_g03_first_failed_sync_is_final(
     flush_disk_type: str,
     folder: str,
     start: bool,
@@ -357,7 +357,7 @@ def test_all_waiting_puts_hear_of_a_failed_sync(
 
 
 @pytest.mark.parametrize("start", [True, False])
-def test_failed_directory_sync_of_a_new_segment_is_final(
+def test_g04_failed_directory_sync_of_a_new_segment_is_final(
     start: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "s"
@@ -393,7 +393,7 @@ def test_failed_directory_sync_of_a_new_segment_is_final(
 # --- kills ------------------------------------------------------------------------------------
 
 
-def test_recovery_killed_again_and_again(tmp_path: Path) -> None:
+def test_g10_recovery_killed_again_and_again(tmp_path: Path) -> None:
     choose = random.Random(8)
     root, acknowledged = tmp_path / "store", Acknowledged()
     for round_number in range(4):

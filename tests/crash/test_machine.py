@@ -1,0 +1,330 @@
+"""G02 and G05 to G08: no room, no memory, no descriptors, files cut by others, Ctrl-C: an error
+that says so, and a store that goes on."""
+
+from __future__ import annotations
+
+import _thread
+import errno
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rocketstore
+from corruption.crafted import snapshot
+from crash.test_failures import OPTIONS, check_all, full_disk, no_room_for, put_some
+from golden import golden_stores
+from own_process import run_python
+from rocketstore import StoreFullError, kernels
+from rocketstore.services.flush import GroupCommitService
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
+
+
+# --- G02 --------------------------------------------------------------------------------------
+
+
+def make_sparse(path: Path) -> None:
+    """Leave blocks only where there are bytes, as RocketMQ's files on ext4 and xfs."""
+    content = path.read_bytes()
+    path.write_bytes(content.rstrip(b"\0"))
+    os.truncate(path, len(content))
+
+
+@pytest.mark.parametrize("name", ["plain-4.9.8", "plain-5.5.0"])
+def test_g02_disk_full_behind_a_segment_of_rocketmq(tmp_path: Path, name: str) -> None:
+    """Bytes stored into a hole of a full disk are SIGBUS; blocks are asked for first."""
+    root = golden_stores.unpack(name, tmp_path)
+    for path in (root / "commitlog").iterdir():
+        make_sparse(path)
+    with rocketstore.open(root) as store:
+        before = [bytes(message.raw) for message in store.scan()]
+    with full_disk(no_room_for("commitlog")) as asked:
+        for _ in range(2):
+            with pytest.raises(StoreFullError):
+                rocketstore.open(root, "r+")
+        with rocketstore.open(root) as store:
+            assert [bytes(message.raw) for message in store.scan()] == before
+    assert asked
+    with rocketstore.open(root, "r+") as store:
+        assert store.put("TopicA", b"x" * 5000).ok
+        assert [bytes(message.raw) for message in store.scan()][:-1] == before
+        assert store.verify().ok
+
+
+# --- G05 --------------------------------------------------------------------------------------
+
+FILE_SIZE_LIMIT = """
+import resource, sys
+import rocketstore
+from rocketstore import StoreFullError
+
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+with rocketstore.open(sys.argv[1], "x", mapped_file_size_commit_log=1 << 20, **{options}) as store:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 19, hard))
+    for _ in range(3):
+        try:
+            store.put("T", b"body 0", 0, "Tag", "k0")
+        except StoreFullError as error:
+            print(error.errno)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    for number in range(20):
+        assert store.put("T", b"body %d" % number, number % 3, "Tag", f"k{{number}}").ok
+"""
+
+
+@pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+def test_g05_file_size_limit(tmp_path: Path, flush_disk_type: str) -> None:
+    options = {**OPTIONS, "flush_disk_type": flush_disk_type}
+    del options["mapped_file_size_commit_log"]
+    done = run_python(FILE_SIZE_LIMIT.format(options=options), str(tmp_path / "s"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(errno.EFBIG)] * 3
+    with rocketstore.open(tmp_path / "s", "r+") as store:
+        assert store.recovery_report.clean
+        check_all(store, 20)
+
+
+# --- G06 --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [errno.ENOMEM, errno.EMFILE])
+def test_g06_no_mapping_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Segments, queues and index: each asks in its turn, is refused, and asks again."""
+    refused = []
+    with rocketstore.open(tmp_path / "s", "x", start=False, **OPTIONS) as store:
+        put_some(store, 10)
+        store.wait_dispatched()
+        stored = 10
+        for _ in range(4):
+            with monkeypatch.context() as patch:
+
+                def refuse(*arguments: Any) -> Any:
+                    raise OSError(number, os.strerror(number))
+
+                patch.setattr(kernels.mapping, "Mapping", refuse)
+                try:
+                    while True:
+                        put_some(store, 1, stored)
+                        stored += 1
+                        store.wait_dispatched()
+                except OSError as error:
+                    refused.append(error.errno)
+            put_some(store, 1, stored)
+            stored += 1
+            store.wait_dispatched()
+            check_all(store, stored)
+    with rocketstore.open(tmp_path / "s", "r+") as store:
+        assert store.recovery_report.clean
+        check_all(store, stored)
+    assert refused == [number] * 4
+
+
+DESCRIPTOR_LIMIT = """
+import errno, os, resource, sys
+import rocketstore
+
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+options = {options}
+store = rocketstore.open(sys.argv[1], "x", start=False, **options)
+number = refused = 0
+while number < 300:
+    if number % 50 == 25:
+        used = max(int(name) for name in os.listdir("/dev/fd")) + 1
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used - 1, hard))
+        try:
+            rocketstore.open(sys.argv[1])
+        except OSError as error:
+            refused += error.errno == errno.EMFILE
+    try:
+        assert store.put("T", b"body %d" % number, number % 3, "Tag", f"k{{number}}").ok
+        number += 1
+        store.wait_dispatched()
+    except OSError as error:
+        assert error.errno == errno.EMFILE, error
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+store.wait_dispatched()
+store.close()
+print(refused)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts by /dev/fd")
+def test_g06_no_descriptor_left(tmp_path: Path) -> None:
+    done = run_python(DESCRIPTOR_LIMIT.format(options=OPTIONS), str(tmp_path / "s"))
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == 6
+    with rocketstore.open(tmp_path / "s", "r+") as store:
+        assert store.recovery_report.clean
+        check_all(store, 300)
+
+
+# --- G07 --------------------------------------------------------------------------------------
+
+CUT_BY_OTHERS = """
+import os, sys
+import rocketstore
+from rocketstore.errors import RocketStoreError
+
+root, mode, change, folder = sys.argv[1:]
+store = rocketstore.open(root, mode)
+real = {m.physical_offset: bytes(m.raw) for m in store.scan()}
+paths = sorted(os.path.join(at, name) for at, _, names in os.walk(os.path.join(root, folder))
+               for name in names)
+for path in paths[:1] if folder == "commitlog" else paths:
+    if change == "delete":
+        os.unlink(path)
+    else:
+        os.truncate(path, {"empty": 0, "page": 4096, "odd": 1001}[change])
+failed = answered = 0
+
+def ask(question, *arguments, **options):
+    global failed, answered
+    try:
+        for message in question(*arguments, **options):
+            assert bytes(message.raw) == real[message.physical_offset]
+            answered += 1
+    except (RocketStoreError, OSError):
+        failed += 1
+
+for number, offset in enumerate(real):
+    ask(lambda: [m] if (m := store.look_message_by_offset(offset)) is not None else [])
+    ask(store.find, topic="T", key=f"k{number}")
+    ask(lambda: store.query_message("T", f"k{number}").messages)
+for queue_id in range(3):
+    for offset in range(0, 120, 10):
+        ask(lambda: store.get_message("g", "T", queue_id, offset).messages)
+    store_time = [0]
+    ask(lambda: [] if store.get_offset_in_queue_by_time("T", queue_id, 5) >= 0 else [])
+ask(store.scan)
+ask(store.scan, on_corruption="skip")
+if mode == "r":
+    ask(lambda: store.refresh() or [])
+ask(lambda: store.verify() and [])
+print(answered)
+try:
+    store.close()
+except (RocketStoreError, OSError):
+    pass
+print("alive")
+"""
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("template") / "s"
+    with rocketstore.open(root, "x", **OPTIONS) as store:
+        put_some(store, 200)
+    return root
+
+
+@pytest.mark.parametrize("change", ["delete", "empty", "page", "odd"])
+@pytest.mark.parametrize("folder", ["commitlog", "consumequeue", "index"])
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_g07_file_cut_or_deleted_by_another(
+    template: Path, tmp_path: Path, mode: str, folder: str, change: str
+) -> None:
+    root = tmp_path / "s"
+    shutil.copytree(template, root)
+    others = {name: content for name, content in snapshot(root).items() if folder not in name}
+    done = run_python(CUT_BY_OTHERS, str(root), mode, change, folder)
+    assert done.returncode == 0, (done.returncode, done.stderr[-2000:])
+    answered, alive = done.stdout.split()
+    assert alive == "alive"
+    assert int(answered) >= 0
+    if mode == "r":
+        after = snapshot(root)
+        assert {name: after[name] for name in others} == others
+
+
+# --- G08 --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_g08_interrupted_while_waiting_for_the_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """What an interrupted put stored is unknown to its caller, but it is whole, and the store goes
+    on."""
+    wait = GroupCommitService.wait
+    interrupt, interrupts = [True], 0
+
+    def interrupted(service: GroupCommitService, *arguments: Any) -> Any:
+        if interrupt[0] and moment == "before":
+            _thread.interrupt_main()
+        outcome = wait(service, *arguments)
+        if interrupt[0] and moment == "after":
+            _thread.interrupt_main()
+        return outcome
+
+    monkeypatch.setattr(GroupCommitService, "wait", interrupted)
+    with rocketstore.open(tmp_path / "s", "x", flush_disk_type="SYNC_FLUSH", **OPTIONS) as store:
+        for number in range(60):
+            interrupt[0] = number % 3 != 0
+            put = (b"body %d" % number, number % 3, "Tag", f"k{number}")
+            if not interrupt[0]:
+                assert store.put("T", *put).ok
+                continue
+            try:
+                assert store.put("T", *put).ok
+                for _ in range(1000):  # the interpreter looks for signals here at the latest
+                    pass
+            except KeyboardInterrupt:
+                interrupts += 1
+        assert interrupts == 40
+        interrupt[0] = False
+        put_some(store, 10, 60)
+        assert store.wait_dispatched(120)
+        check_all(store, 70)
+    with rocketstore.open(tmp_path / "s", "r+") as store:
+        assert store.recovery_report.clean
+        check_all(store, 70)
+
+
+STORM = """
+import signal, sys
+import rocketstore
+
+known = set()
+armed = [False]
+
+def strike(signal_number, frame):
+    if armed[0]:
+        armed[0] = False
+        raise KeyboardInterrupt
+
+store = rocketstore.open(sys.argv[1], "x", flush_disk_type="SYNC_FLUSH", **{options})
+signal.signal(signal.SIGALRM, strike)
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+for number in range(1, 401):
+    try:
+        armed[0] = True
+        result = store.put("T", b"body %d" % number, number % 3, "Tag", f"k{{number}}")
+        if result.ok:
+            known.add(number)
+        armed[0] = False
+    except KeyboardInterrupt:
+        pass
+signal.setitimer(signal.ITIMER_REAL, 0)
+store.close()
+print(*sorted(known))
+"""
+
+
+def test_g08_storm_of_interrupts(tmp_path: Path) -> None:
+    """However many there are, and wherever they strike: what was acknowledged is there, nothing is
+    there twice, and nothing is half."""
+    done = run_python(STORM.format(options=OPTIONS), str(tmp_path / "s"))
+    assert done.returncode == 0, done.stderr
+    known = {int(word) for word in done.stdout.split()}
+    with rocketstore.open(tmp_path / "s", "r+") as store:
+        bodies = [int(message.body.split()[1]) for message in store.scan()]
+        assert bodies == sorted(set(bodies))
+        assert known <= set(bodies) <= set(range(1, 401))
+        assert store.verify().ok
+        assert store.put("T", b"body 401").ok
