@@ -246,6 +246,28 @@ def test_verify_forms_and_exit_codes(root: Path) -> None:
     run("verify", root / "none", code=3)
 
 
+def test_the_schema_of_verify_is_stable(root: Path) -> None:
+    """What programs rely on: further names may come, these stay while the version is 1."""
+    path = root / "consumequeue" / "TopicA" / "0" / ("0" * 20)
+    with open(path, "r+b") as file:
+        file.seek(28)
+        file.write(b"\x7f")
+    document = json.loads(run("verify", root, "--json", code=1).stdout)
+    types = {
+        "kind": str, "schemaVersion": int, "ok": bool, "findingCounts": dict, "level": str,
+        "logStart": int, "logEnd": int, "records": int, "bytes": int, "queues": int, "units": int,
+        "indexFiles": int, "keys": int, "notes": list, "durationSeconds": float, "findings": list,
+    }  # fmt: skip
+    assert document["schemaVersion"] == 1
+    assert {name: type(document[name]) for name in types} == types
+    finding = document["findings"][0]
+    names = {"kind": str, "path": str, "position": int, "physicalOffset": int, "reason": str}
+    assert {name: type(finding[name]) for name in names} == names
+    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    assert not [name for name in {**types, **names} if f"`{name}`" not in page]
+    assert not [name for name in document if f"`{name}`" not in page]
+
+
 # --- info -------------------------------------------------------------------------------------
 
 
