@@ -5,7 +5,7 @@ from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t
 
 from rs_arguments cimport rs_get_bytes
 from rs_bytes cimport (
-    RS_RELEASE_FENCE, rs_load_be16, rs_load_be32_acquire, rs_load_be64, rs_store_be16,
+    RS_RELEASE_FENCE, rs_load_be16, rs_load_be32, rs_load_be32_acquire, rs_load_be64, rs_store_be16,
     rs_store_be32, rs_store_be32_release, rs_store_be64,
 )
 from rs_formats cimport (
@@ -51,6 +51,8 @@ cdef struct Unit:
     int64_t store_timestamp
     int64_t base_offset
     int64_t batch_size
+    int64_t compacted_offset
+    int64_t reserved
 
 
 cdef int store_unit(void* argument) noexcept nogil:
@@ -98,6 +100,38 @@ def put_unit(
         run(store_unit, &unit)
     finally:
         PyBuffer_Release(&view)
+
+
+cdef int load_unit(void* argument) noexcept nogil:
+    cdef Unit* unit = <Unit*>argument
+    cdef const uint8_t* p = unit.place
+    unit.size = rs_load_be32_acquire(p + RS_BCQ_UNIT_SIZE_AT)
+    unit.physical_offset = rs_load_be64(p + RS_BCQ_UNIT_PHYSICAL_OFFSET_AT)
+    unit.tags_code = rs_load_be64(p + RS_BCQ_UNIT_TAGS_CODE_AT)
+    unit.store_timestamp = rs_load_be64(p + RS_BCQ_UNIT_STORE_TIMESTAMP_AT)
+    unit.base_offset = rs_load_be64(p + RS_BCQ_UNIT_BASE_OFFSET_AT)
+    unit.batch_size = rs_load_be16(p + RS_BCQ_UNIT_BATCH_SIZE_AT)
+    unit.compacted_offset = rs_load_be32(p + RS_BCQ_UNIT_COMPACTED_OFFSET_AT)
+    unit.reserved = rs_load_be32(p + RS_BCQ_UNIT_RESERVED_AT)
+    return RS_OK
+
+
+def read_unit(buffer, int64_t position, /):
+    """The fields of one unit."""
+    cdef Py_buffer view
+    cdef Unit unit
+    rs_get_bytes(buffer, &view, False)
+    try:
+        if whole_units(&view, position, view.len) == position:
+            raise ValueError(f"no unit at position {position} of {view.len} bytes")
+        unit.place = <uint8_t*>view.buf + position
+        run(load_unit, &unit)
+    finally:
+        PyBuffer_Release(&view)
+    return (
+        unit.physical_offset, unit.size, unit.tags_code, unit.store_timestamp, unit.base_offset,
+        unit.batch_size, unit.compacted_offset, unit.reserved,
+    )
 
 
 # --- Ranges -----------------------------------------------------------------------------------

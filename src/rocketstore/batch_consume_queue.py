@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import numpy
 
 BATCH_UNIT_NBYTES = formats.BATCH_QUEUE_UNIT.nbytes
-_UNIT = formats.BATCH_QUEUE_UNIT.struct
 _OFFSET_AT = formats.BATCH_QUEUE_UNIT.at("physical_offset")
 _TIME_AT = formats.BATCH_QUEUE_UNIT.at("store_timestamp")
 #: What Java reads as a whole number.
@@ -115,7 +114,7 @@ class BatchConsumeQueue(ConsumeQueue):
                 file.mapping, 0, stop, _OFFSET_AT, log_min_offset
             )
             if position < stop:
-                self.min_index = _unit_at(file.mapping, position).base_offset
+                self.min_index = unit_at(file.mapping, position).base_offset
                 return
         self.min_index = self.max_index
 
@@ -140,7 +139,7 @@ class BatchConsumeQueue(ConsumeQueue):
         low, high = 0, len(files)
         while low < high:
             middle = (low + high) // 2
-            if _unit_at(files[middle].mapping, 0).base_offset <= index:
+            if unit_at(files[middle].mapping, 0).base_offset <= index:
                 low = middle + 1
             else:
                 high = middle
@@ -152,7 +151,7 @@ class BatchConsumeQueue(ConsumeQueue):
             file.mapping, 0, stop, _BASE_AT, index + 1
         )
         position = behind - BATCH_UNIT_NBYTES
-        if _unit_at(file.mapping, position).next_offset > index:
+        if unit_at(file.mapping, position).next_offset > index:
             return file.mapping, position, stop
         # No record holds this offset; RocketMQ would answer the record in front, for ever again.
         if behind < stop:
@@ -166,7 +165,7 @@ class BatchConsumeQueue(ConsumeQueue):
         found = self.units_from(index)
         if found is None:
             return None
-        unit = _unit_at(found[0], found[1])
+        unit = unit_at(found[0], found[1])
         return unit if unit.base_offset <= index < unit.next_offset else None
 
     def unit(self, index: int) -> tuple[int, int, int] | None:
@@ -179,7 +178,7 @@ class BatchConsumeQueue(ConsumeQueue):
         file = self.queue.find_mapped_file_by_offset(self._end)
         if file is None:
             return -1
-        return _unit_at(file.mapping, self._end - file.file_from_offset).physical_offset
+        return unit_at(file.mapping, self._end - file.file_from_offset).physical_offset
 
     def readable_units(self, file: MappedFile | MemoryFile) -> int:
         """Number of units in ``file``."""
@@ -234,16 +233,16 @@ class BatchConsumeQueue(ConsumeQueue):
             return 0
         chosen = files[0]
         for file in files:
-            if _unit_at(file.mapping, 0).store_timestamp <= timestamp:
+            if unit_at(file.mapping, 0).store_timestamp <= timestamp:
                 chosen = file
         stop = self._readable(chosen)
-        last = _unit_at(chosen.mapping, stop - BATCH_UNIT_NBYTES)
+        last = unit_at(chosen.mapping, stop - BATCH_UNIT_NBYTES)
         if timestamp >= last.store_timestamp:
             return last.base_offset
         position = kernels.batch_consume_queue.search_units(
             chosen.mapping, 0, stop, _TIME_AT, timestamp
         )
-        return _unit_at(chosen.mapping, position).base_offset
+        return unit_at(chosen.mapping, position).base_offset
 
     # --- loading ------------------------------------------------------------------------------
 
@@ -297,8 +296,8 @@ class BatchConsumeQueue(ConsumeQueue):
         file = self._overlay.get(start) or self.queue.find_mapped_file_by_offset(start)
         if file is None:
             return False
-        found = memoryview(file.mapping)[position : position + BATCH_UNIT_NBYTES]
-        return bytes(found) == _UNIT.pack(*unit, _NO_COMPACTED_OFFSET, 0)
+        found = kernels.batch_consume_queue.read_unit(file.mapping, position)
+        return found == (*unit, _NO_COMPACTED_OFFSET, 0)
 
     def begin_comparing(self, log_min_offset: int) -> None:
         """Let the queue end in front of its first unit that the log can still confirm.
@@ -313,7 +312,7 @@ class BatchConsumeQueue(ConsumeQueue):
                 file.mapping, 0, stop, _OFFSET_AT, log_min_offset
             )
             if position:
-                last = _unit_at(file.mapping, position - BATCH_UNIT_NBYTES)
+                last = unit_at(file.mapping, position - BATCH_UNIT_NBYTES)
                 expired, kept = last.physical_offset + last.size, last.next_offset
                 end = file.file_from_offset + position
             if position < stop:
@@ -354,5 +353,7 @@ class BatchConsumeQueue(ConsumeQueue):
         self.flushed_index = max(self.flushed_index, end_index)
 
 
-def _unit_at(buffer: Any, position: int) -> BatchUnit:
-    return BatchUnit._make(_UNIT.unpack_from(buffer, position)[:6])
+def unit_at(buffer: Any, position: int) -> BatchUnit:
+    """Return one unit, read by a kernel that is guarded: the file may be cut by others, which is an
+    ``OSError`` (EFAULT)."""
+    return BatchUnit._make(kernels.batch_consume_queue.read_unit(buffer, position)[:6])

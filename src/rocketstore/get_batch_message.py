@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocketstore import formats
-from rocketstore.batch_consume_queue import BATCH_UNIT_NBYTES, BatchUnit
+from rocketstore.batch_consume_queue import BATCH_UNIT_NBYTES, BatchUnit, unit_at
 from rocketstore.consume_queue import UNIT_NBYTES
 from rocketstore.errors import CorruptMessageError
 from rocketstore.get_message import Selection
@@ -15,7 +15,6 @@ from rocketstore.status import GetMessageStatus
 if TYPE_CHECKING:
     from rocketstore.filter import MessageFilter
 
-_BATCH_UNIT = formats.BATCH_QUEUE_UNIT.struct
 _UNIT = formats.CONSUME_QUEUE_UNIT.struct
 
 
@@ -41,7 +40,7 @@ class BatchSelection(Selection):
         self._kept, self._count, self._nbytes = MessageList(), 0, 0
         next_offset = offset
         while position < stop:
-            unit = BatchUnit._make(_BATCH_UNIT.unpack_from(units, position)[:6])
+            unit = unit_at(units, position)
             if (unit.base_offset - offset) * UNIT_NBYTES >= examined or self._is_past_limits(unit):
                 break
             try:

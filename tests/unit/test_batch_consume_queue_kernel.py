@@ -182,6 +182,8 @@ def test_a_shortened_file_is_an_outcome(tmp_path: Path) -> None:
         size = 200 * NBYTES
         assert kernel.scan_units(mapping, 0, size, -1, 0, WHOLE) == (0, -1, 0, RecordStatus.FAULT)
         with pytest.raises(OSError, match="shortened"):
+            kernel.read_unit(mapping, 46)
+        with pytest.raises(OSError, match="shortened"):
             kernel.search_units(mapping, 0, size, 0, 5)
         with pytest.raises(OSError, match="shortened"):
             kernel.put_unit(mapping, 0, 1, 2, 3, 4, 5, 6)
@@ -228,3 +230,16 @@ def test_what_was_put_is_read_back(values: Unit, number: int) -> None:
         return
     both(MODULE, "put_unit", file, number * NBYTES, *values)
     assert UNIT.unpack_from(file, number * NBYTES) == (*values, -1, 0)
+    assert both(MODULE, "read_unit", file, number * NBYTES) == (*values, -1, 0)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(min_size=NBYTES, max_size=NBYTES), st.integers(-1, 3))
+def test_any_unit_is_read(content: bytes, number: int) -> None:
+    file = bytearray(NBYTES) + content + bytearray(NBYTES - 1)
+    if number not in (0, 1):
+        with pytest.raises(ValueError, match=r"no unit|not within"):
+            both(MODULE, "read_unit", file, number * NBYTES)
+        return
+    expected = UNIT.unpack_from(file, number * NBYTES)
+    assert both(MODULE, "read_unit", file, number * NBYTES) == expected

@@ -681,6 +681,7 @@ def test_harmed_files(made: tuple[Path, Model], harm: Callable[[Path], None], nu
     """Reading shows no wrong message; a whole derivation and writing have all of them again."""
     root, model = made
     harm(queue_files(root)[number])
+    before = files_below(root)
     right = set(model.from_offset(0))
     for derive in ("tail", "none"):
         with rocketstore.open(root, derive=derive) as store:
@@ -688,9 +689,12 @@ def test_harmed_files(made: tuple[Path, Model], harm: Callable[[Path], None], nu
                 result = store.get_message("g", "BCQ", 0, offset)
                 assert {(m.queue_offset, m.physical_offset) for m in result.messages} <= right
             assert store.verify().findings or harm is foreign
+            if derive == "tail":
+                assert_holds(store, model)
     size = {"mapper_file_size_batch_consume_queue": 460}
     with rocketstore.open(root, derive="full", **size) as store:
         assert_holds(store, model)
+    assert files_below(root) == before
     (root / "rocketstore.state").unlink()
     with rocketstore.open(root, "r+", **size) as store:
         assert_holds(store, model)

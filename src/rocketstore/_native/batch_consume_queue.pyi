@@ -22,6 +22,10 @@ def put_unit(
     or none. ``ValueError``: no room for it at ``position``; ``OverflowError``: a value that its
     field cannot hold."""
 
+def read_unit(buffer: Buffer, position: int, /) -> tuple[int, int, int, int, int, int, int, int]:
+    """The fields of the unit at ``position``, in the order of the layout. ``ValueError``: there is
+    no whole unit."""
+
 def scan_units(
     buffer: Buffer, position: int, stop: int, last_end: int, next_offset: int, log_end: int, /
 ) -> tuple[int, int, int, int]:

@@ -52,6 +52,15 @@ def put_unit(
     struct.pack_into(">i", view, position + _SIZE_AT, size)
 
 
+def read_unit(buffer: Buffer, position: int, /) -> tuple[int, int, int, int, int, int, int, int]:
+    """The fields of one unit."""
+    view = readable(buffer)
+    if _whole_units(view, position, len(view)) == position:
+        raise ValueError(f"no unit at position {position} of {len(view)} bytes")
+    offset, size, code, time, base, count, compacted, reserved = _UNIT.unpack_from(view, position)
+    return offset, size, code, time, base, count, compacted, reserved
+
+
 def scan_units(
     buffer: Buffer, position: int, stop: int, last_end: int, next_offset: int, log_end: int, /
 ) -> tuple[int, int, int, int]:
