@@ -13,6 +13,7 @@ import rocketstore
 from golden.test_answers import Respondent
 from interop.workload import Job, Op
 from rocketstore import Message, MessageBatch, MessageStoreConfig, formats
+from rocketstore.dialect import Dialect
 
 STORE_HOST = "10.9.8.7:10911"
 BORN_HOST = "10.1.2.3:4567"
@@ -72,14 +73,19 @@ def batch_of(op: Op) -> MessageBatch:
     )
 
 
-def inner_batch_of(op: Op) -> Message:
-    """The one message that a broker makes of a batch for a topic with batch queues."""
+def inner_batch_of(op: Op, version: str) -> Message:
+    """The one message that a broker makes of a batch for a topic with batch queues.
+
+    Its body is the client's: up to 5.1 without a separator behind the last property.
+    """
+    trailing = Dialect.for_version(version).trailing_separator
     body = b""
     for item in op["messages"]:
         content = base64.b64decode(item["body"])
         properties = b"".join(
             f"{name}\x01{value}\x02".encode() for name, value in item["props"].items()
         )
+        properties = properties if trailing else properties.removesuffix(b"\x02")
         nbytes = formats.BATCH_ITEM_HEAD.nbytes + len(content) + 2 + len(properties)
         body += formats.BATCH_ITEM_HEAD.struct.pack(nbytes, 0, 0, item["flag"], len(content))
         body += content + struct.pack(">h", len(properties)) + properties
@@ -92,7 +98,7 @@ def put(store: rocketstore.DefaultMessageStore, op: Op) -> dict[str, Any]:
         time.sleep(op["ms"] / 1000)
         return {}
     if op.get("inner"):
-        result = store.put_message(inner_batch_of(op))
+        result = store.put_message(inner_batch_of(op, store.broker_version))
     elif op["op"] == "batch":
         result = store.put_messages(batch_of(op))
     else:
@@ -142,7 +148,7 @@ def replay(
     rows = []
     with open_store(root, "x", job, clock=clock) as store:
         for op, theirs in zip(job.script, answers, strict=True):
-            clock.now = theirs.get("storeTs", clock.now)
+            clock.now = theirs.get("storeTs") or clock.now
             if op["op"] != "sleep":
                 rows.append((op, theirs, put(store, op)))
         assert store.wait_dispatched(DEADLINE_S)
