@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,6 @@ UNIT_NBYTES = formats.CONSUME_QUEUE_UNIT.nbytes
 #: Blocks are reserved this far ahead in a queue file, later as far as it is long by then.
 ALLOCATE_AHEAD_NBYTES = 64 * 1024
 MOST_AHEAD_NBYTES = 1024 * 1024
-_UNIT = formats.CONSUME_QUEUE_UNIT.struct
 
 
 def load_unit(buffer: Any, position: int) -> tuple[int, int, int]:
@@ -307,11 +307,13 @@ class ConsumeQueue:
 
     def ext_offset_before(self, index: int) -> int:
         """Offset behind the ext unit of unit ``index - 1``; where that has none, behind the last
-        one known."""
+        one known; where there is no such unit, the beginning of the ext files."""
         assert self.ext is not None
         unit = self.unit(index - 1) if index else None
-        found = self.ext.unit(unit[2]) if unit is not None and is_ext_address(unit[2]) else None
-        if unit is None or found is None:
+        if unit is None:
+            return max(self.ext.queue.min_offset, 0)
+        found = self.ext.unit(unit[2]) if is_ext_address(unit[2]) else None
+        if found is None:
             return self.ext.recovered_offset
         return unit[2] - formats.EXT_ADDRESS_BASE + found.nbytes
 
