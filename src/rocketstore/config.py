@@ -6,7 +6,7 @@ import dataclasses
 import datetime
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
@@ -31,6 +31,9 @@ _ALIASES = {
     "enabledAppendPropCRC": "enabled_append_prop_crc",
     "forceVerifyPropCRC": "force_verify_prop_crc",
 }
+_PROPERTY = re.compile(r"((?:\\.|[^=:\s\\])+)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+_PROPERTY_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
+_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,8 +236,9 @@ class MessageStoreConfig:
         Parameters
         ----------
         source : mapping, path or open text file
-            ``name = value`` lines; ``#`` and ``!`` start comments. Names that are no option of a
-            store (a broker file has many) are passed over.
+            ``name = value`` lines with the escapes of Java's properties; ``#`` and ``!`` start
+            comments. Names that are no option of a store (a broker file has many) are passed over.
+            Of slots and entries of the index, one alone is completed by RocketMQ's default.
 
         Raises
         ------
@@ -249,6 +253,9 @@ class MessageStoreConfig:
             option = _ALIASES.get(name) or _snake_case(name)
             if option in kinds and option != "topic_attributes":
                 options[option] = _parse_value(name, kinds[option], text)
+        pair = {"max_hash_slot_num": DEFAULT_HASH_SLOT_NUM, "max_index_num": DEFAULT_INDEX_NUM}
+        if pair.keys() & options.keys():
+            options = {**pair, **options}  # to a broker, what is not given is the default
         return cls(**options)
 
 
@@ -292,14 +299,13 @@ def _snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-def _parse_value(name: str, kind: Any, text: str) -> Any:
-    text = text.strip()
+def _parse_value(name: str, kind: Any, value: Any) -> Any:
+    text = str(value).strip()
     wanted = str(kind).split(" ")[0]
     if wanted == "int":
-        try:
-            return int(text)
-        except ValueError:
-            raise ConfigError(f"{name} = {text!r} is no whole number") from None
+        if not re.fullmatch(r"[+-]?[0-9]{1,20}", text):
+            raise ConfigError(f"{name} = {text[:80]!r} is no whole number")
+        return int(text)
     if wanted == "bool":
         return text.lower() == "true"
     return text
@@ -309,14 +315,34 @@ def _pairs(source: Mapping[str, str] | str | os.PathLike[str] | TextIO) -> dict[
     if isinstance(source, Mapping):
         return dict(source)
     if isinstance(source, str | os.PathLike):
-        with open(source, encoding="utf-8") as file:
+        with open(source, encoding="utf-8-sig", errors="surrogateescape") as file:
             return _pairs(file)
     pairs: dict[str, str] = {}
-    for line in source:
-        line = line.strip()
-        if not line or line[0] in "#!":
-            continue
-        match = re.match(r"([^=:\s]+)\s*[=:\s]\s*(.*)", line)
+    for line in _logical_lines(source):
+        match = _PROPERTY.match(line)
         if match:
-            pairs[match[1]] = match[2]
+            pairs[_unescaped(match[1])] = _unescaped(match[2])
     return pairs
+
+
+def _logical_lines(source: Iterable[str]) -> Iterator[str]:
+    """Lines without comments; a backslash at the end of one joins the next, as in Java."""
+    begun = ""
+    for line in source:
+        line = line.strip(" \t\f\r\n") if not begun else line.strip("\r\n").lstrip(" \t\f")
+        if not begun and (not line or line[0] in "#!"):
+            continue
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            begun += line[:-1]
+            continue
+        yield begun + line
+        begun = ""
+    if begun:
+        yield begun
+
+
+def _unescaped(text: str) -> str:
+    return _PROPERTY_ESCAPE.sub(
+        lambda match: chr(int(match[1], 16)) if match[1] else _CONTROLS.get(match[2], match[2]),
+        text,
+    )

@@ -1,0 +1,197 @@
+"""Options and where they come from: RocketMQ's own names, a broker's file, what contradicts."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketstore import ConfigError, FlushDiskType, MessageStoreConfig
+from rocketstore.config import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
+
+#: Options of rocketstore alone; every other one has RocketMQ's name.
+OWN = {"broker_version", "allow_newer", "store_host", "timezone", "topic_attributes"}
+#: RocketMQ's spelling of what the rule (underscore and small letter for a capital) does not give.
+SPELLED = {
+    "enabled_append_prop_crc": "enabledAppendPropCRC",
+    "force_verify_prop_crc": "forceVerifyPropCRC",
+}
+#: Names of RocketMQ's MessageStoreConfig (4.9 to 5.5) that a store of this library follows.
+ROCKETMQ = [
+    "storePathRootDir",
+    "storePathCommitLog",
+    "mappedFileSizeCommitLog",
+    "mappedFileSizeConsumeQueue",
+    "enableConsumeQueueExt",
+    "mappedFileSizeConsumeQueueExt",
+    "bitMapLengthConsumeQueueExt",
+    "mapperFileSizeBatchConsumeQueue",
+    "maxHashSlotNum",
+    "maxIndexNum",
+    "maxMessageSize",
+    "flushDiskType",
+    "syncFlushTimeout",
+    "flushIntervalCommitLog",
+    "flushCommitLogLeastPages",
+    "flushCommitLogThoroughInterval",
+    "flushIntervalConsumeQueue",
+    "flushConsumeQueueLeastPages",
+    "flushConsumeQueueThoroughInterval",
+    "messageIndexEnable",
+    "messageDelayLevel",
+    "enabledAppendPropCRC",
+    "forceVerifyPropCRC",
+    "enableLmq",
+    "enableMultiDispatch",
+    "maxLmqConsumeQueueNum",
+    "enableLmqQuota",
+    "maxTransferBytesOnMessageInMemory",
+    "maxTransferBytesOnMessageInDisk",
+    "maxTransferCountOnMessageInMemory",
+    "maxTransferCountOnMessageInDisk",
+    "accessMessageInMemoryMaxRatio",
+    "maxFilterMessageSize",
+    "maxMsgsNumBatch",
+    "brokerRole",
+]
+
+
+def camel_case(name: str) -> str:
+    return SPELLED.get(name) or re.sub(r"_(\w)", lambda match: match[1].upper(), name)
+
+
+def options() -> dict[str, str]:
+    return {field.name: str(field.type) for field in dataclasses.fields(MessageStoreConfig)}
+
+
+def test_every_option_has_rocketmqs_name() -> None:
+    ours = {camel_case(name) for name in options() if name not in OWN}
+    assert ours <= set(ROCKETMQ), ours - set(ROCKETMQ)
+    assert set(ROCKETMQ) <= ours, set(ROCKETMQ) - ours
+
+
+def sample(name: str, kind: str) -> tuple[str, Any]:
+    """A text in a file, and what it becomes."""
+    special: dict[str, tuple[str, Any]] = {
+        "flush_disk_type": ("SYNC_FLUSH", FlushDiskType.SYNC_FLUSH),
+        "broker_role": ("SLAVE", "SLAVE"),
+        "message_delay_level": ("1s 2m", "1s 2m"),
+        "broker_version": ("5.1.4", "5.1.4"),
+        "timezone": ("UTC", "UTC"),
+        "store_host": ("10.0.0.1:1234", "10.0.0.1:1234"),
+    }
+    if name in special:
+        return special[name]
+    if kind.startswith("int"):
+        return "12880", 12880
+    if kind.startswith("bool"):
+        return ("true", True)
+    return "some/where", "some/where"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [item for item in options().items() if item[0] != "topic_attributes"]
+)
+def test_every_option_is_read_from_a_brokers_file(name: str, kind: str) -> None:
+    text, value = sample(name, kind)
+    for spelling in {camel_case(name), name}:
+        config = MessageStoreConfig.from_properties({spelling: f" {text} "})
+        assert getattr(config, name) in (value, 12880)
+        config = MessageStoreConfig.from_properties(io.StringIO(f"{spelling}={text}\n"))
+        assert getattr(config, name) in (value, 12880)
+
+
+def test_a_brokers_file(tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_bytes(
+        "\ufeff# a comment with = in it\n"
+        "! another\r\n"
+        "brokerClusterName = DefaultCluster\n"
+        "  brokerName=broker-a\n"
+        "brokerId = 0\n"
+        "deleteWhen = 04\n"
+        "fileReservedTime = 48\n"
+        "namesrvAddr=a:9876;b:9876\n"
+        "brokerRole = SYNC_MASTER\n"
+        "flushDiskType : SYNC_FLUSH\n"
+        "storePathRootDir=/data/st\\\n"
+        "    ore\n"
+        "mapedFileSizeCommitLog=16777216\n"
+        "maxMessageSize\t65536\n"
+        "messageIndexEnable = False\n"
+        "enableLmq=TRUE\n"
+        "aclEnable\n"
+        "unknown\\ name = x\n"
+        "=nothing\n".encode()
+    )
+    config = MessageStoreConfig.from_properties(path)
+    assert config == MessageStoreConfig(
+        broker_role="SYNC_MASTER",
+        flush_disk_type=FlushDiskType.SYNC_FLUSH,
+        store_path_root_dir="/data/store",
+        mapped_file_size_commit_log=16777216,
+        max_message_size=65536,
+        message_index_enable=False,
+        enable_lmq=True,
+    )
+    with path.open(encoding="utf-8-sig") as file:
+        assert MessageStoreConfig.from_properties(file) == config
+    assert MessageStoreConfig.from_properties(str(path)) == config
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("storePathRootDir=C\\:\\\\st\\u006fre", "C:\\store"),
+        ("storePathRootDir = a = b", "a = b"),
+        ("storePathRootDir=a\\\\", "a\\"),
+        ("storePathRootDir=a\\\n  # no comment", "a# no comment"),
+        ("storePathRootDir=a\\", "a"),
+        ("storePathRootDir=one\nstorePathRootDir=two", "two"),
+    ],
+)
+def test_escapes_of_java_properties(line: str, value: str) -> None:
+    config = MessageStoreConfig.from_properties(io.StringIO(line))
+    assert config.store_path_root_dir == value
+
+
+def test_bytes_that_are_no_utf_8_do_not_matter_in_other_options(tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_bytes(b"brokerName = caf\xe9\nmaxMessageSize = 100\n")
+    assert MessageStoreConfig.from_properties(path).max_message_size == 100
+
+
+@pytest.mark.parametrize(("name", "given"), [("maxHashSlotNum", 7), ("maxIndexNum", 9)])
+def test_half_a_pair_in_a_brokers_file_is_completed(name: str, given: int) -> None:
+    """A broker has a default for the other one; only in Python both are asked for."""
+    config = MessageStoreConfig.from_properties({name: str(given)})
+    pair = config.max_hash_slot_num, config.max_index_num
+    wanted = (given, DEFAULT_INDEX_NUM) if given == 7 else (DEFAULT_HASH_SLOT_NUM, given)
+    assert pair == wanted
+    with pytest.raises(ConfigError, match="together"):
+        MessageStoreConfig(**({"max_hash_slot_num": 7} if given == 7 else {"max_index_num": 9}))
+
+
+@pytest.mark.parametrize("text", ["", "x", "1.5", "1_000", "\u0661", "0x10", "9" * 5000, "1 2"])
+def test_whole_numbers_are_digits(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"maxMessageSize = .* is no whole number") as caught:
+        MessageStoreConfig.from_properties({"maxMessageSize": text})
+    assert len(str(caught.value)) < 200
+
+
+def test_wrong_values_name_the_option() -> None:
+    for name, text in (
+        ("flushDiskType", "NEVER"),
+        ("brokerRole", "KING"),
+        ("messageDelayLevel", "1x"),
+        ("mappedFileSizeCommitLog", "1"),
+        ("timezone", "Nowhere/Town"),
+        ("maxMessageSize", "-1"),
+    ):
+        option = re.sub(r"([A-Z])", r"_\1", name).lower()
+        with pytest.raises(ConfigError, match=f"(?i){name}|{option}|delay"):
+            MessageStoreConfig.from_properties({name: text})
