@@ -52,7 +52,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         *("get_batch_message", "rocksdb_queues", "verify_batch_queues"),
         *("get_message", "queries", "results", "filter", "verify", "verify_index", "verify_queues"),
         *("transaction", "consumer", "config_managers", "statistics"),
-        *("conditions", "tail", "queue_view"),
+        *("conditions", "tail", "queue_view", "store_place"),
     ),
     ("arrow", "testing", "cli", "spark"),
 )

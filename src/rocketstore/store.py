@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import builtins
 import io
 import os
-import struct
-import sys
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -17,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from rocketstore import kernels
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dialect import Dialect
-from rocketstore.errors import ConfigError, ForkedStoreError, RocketStoreError, StoreClosedError
+from rocketstore.errors import ConfigError, ForkedStoreError, StoreClosedError
 from rocketstore.filter import MessageFilter, TagFilter
 from rocketstore.message import MessageBatch, StoredMessage, decode_message_id
 from rocketstore.results import MAX_TIMESTAMP, GetMessageResult, QueryMessageResult
+from rocketstore.store_place import check_platform, check_root
 
 if TYPE_CHECKING:
     import numpy
@@ -38,7 +35,6 @@ if TYPE_CHECKING:
 MODES = ("r", "r+", "a", "x")
 DERIVE_WORDS = ("tail", "full", "none")
 _CORRUPTION_WORDS = ("fail", "skip", "stop")
-_NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "fuse", "9p", "afs")
 #: Times a directory is read whose files are deleted at the same time.
 _READING_TRIES = 10
 _forks = 0
@@ -113,11 +109,11 @@ def open(
         raise ValueError('derive is for mode "r"')
     if derive is not None and derive not in DERIVE_WORDS:
         raise ValueError(f"derive {derive!r} is none of {DERIVE_WORDS}")
-    _check_platform(mode)
+    check_platform(mode)
     settings = _merge(config, options)
     _check_settings(settings)
     root = Path(path)
-    _check_root(root, mode)
+    check_root(root, mode)
     return DefaultMessageStore(
         root,
         mode,
@@ -750,50 +746,6 @@ def _check_settings(config: MessageStoreConfig) -> None:
     kernels.message.parse_host(config.store_host)
     if config.broker_version is not None:
         Dialect.for_version(config.broker_version, allow_newer=config.allow_newer)
-
-
-def _check_platform(mode: str) -> None:
-    if struct.calcsize("P") < 8:
-        raise RocketStoreError("rocketstore needs a 64-bit Python")
-    if sys.platform == "win32" and mode != "r":
-        raise io.UnsupportedOperation('on Windows a store can be opened with mode "r" only')
-
-
-def _check_root(root: Path, mode: str) -> None:
-    if mode == "x" and os.path.lexists(root):
-        raise FileExistsError(f"{root} exists; open it with mode 'r+' or 'a'")
-    if not root.exists():
-        if mode in ("r", "r+"):
-            raise FileNotFoundError(f"there is no store {root}; mode 'a' would create one")
-    elif not root.is_dir():
-        raise NotADirectoryError(f"{root} is a file; a store is a directory")
-    if mode != "r":
-        _warn_of_network_file_system(root)
-
-
-def _warn_of_network_file_system(root: Path) -> None:
-    kind = file_system_of(root)
-    if kind.startswith(_NETWORK_FILE_SYSTEMS):
-        warnings.warn(
-            f"{root} is on {kind}: locks and syncs may not hold there; use a local disk",
-            stacklevel=4,
-        )
-
-
-def file_system_of(path: Path) -> str:
-    """Return the kind of file system ``path`` is on as Linux names it, ``""`` where unknown."""
-    try:
-        with builtins.open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
-            mounts = [line.split()[1:3] for line in file]
-    except OSError:
-        return ""
-    real = os.path.realpath(path)
-    best = ("", "")
-    for point, kind in mounts:
-        inside = real == point or real.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= len(best[0]):
-            best = (point, kind)
-    return best[1]
 
 
 __all__ = ["DefaultMessageStore", "open"]
