@@ -10,9 +10,10 @@ from rocketstore.commit_log import CommitLog
 from rocketstore.durable_file import sync_directory
 from rocketstore.index_file import IndexFile
 from rocketstore.index_service import IndexService
+from rocketstore.log_scan import LogScan
 from rocketstore.mapped_file import MappedFile
 from rocketstore.message import StoredMessage
-from rocketstore.status import KernelStatus, RecordStatus
+from rocketstore.status import KernelStatus, RecordFlags, RecordStatus
 
 MAX_OFFSET = 2**63 - 1
 
@@ -46,6 +47,8 @@ class IndexRecovery:
         """
         limit = log_end if trusted is None else trusted
         self._judge_older_files(thorough=trusted is None)
+        if trusted is None and self._index.writable:
+            self._look_for_missing_files(log_min)
         while self._index.files:
             file = self._index.last_for_append()
             assert file is not None
@@ -89,6 +92,35 @@ class IndexRecovery:
         self.notes.append(f"index files are damaged ({names}); the index is made again")
         for file in reversed(self._index.files):
             self._drop(file, None)
+
+    def _look_for_missing_files(self, log_min: int) -> None:
+        """Give up all files when records in front of the first, or between two, have keys: there
+        was another file. (A state file knows how many there were.)"""
+        start = log_min
+        for file in self._index.files:
+            stop = file.entry(1)[1] if file.entry_count > 0 else start
+            if self._has_keys(start, stop):
+                self.notes.append(
+                    f"an index file in front of {file.path} is missing; the index is made again"
+                )
+                for other in reversed(self._index.files):
+                    self._drop(other, None)
+                return
+            message = self._message(file.header.end_physical_offset)
+            if message is not None:
+                stop = message.physical_offset + message.store_size
+            start = max(start, stop)
+
+    def _has_keys(self, start: int, stop: int) -> bool:
+        """Whether a record in ``start`` .. ``stop`` has keys."""
+        for batch in LogScan(self._log, start, stop, RecordFlags.PARSE_PROPERTIES):
+            columns = batch.columns
+            keyed = (columns["keys_at"] >= 0) | (columns["unique_key_at"] >= 0)
+            for number in keyed.nonzero()[0].tolist():
+                message = self._message(int(columns["physical_offset"][number]))
+                if message is not None and record_keys(message, index_tags=False):
+                    return True
+        return False
 
     def _is_older(self, name: str) -> bool:
         return bool(self._index.files) and name < self._index.files[-1].path.name

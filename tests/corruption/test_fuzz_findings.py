@@ -12,6 +12,7 @@ import pytest
 import rocketstore
 from corruption import crafted
 from corruption.crafted import Crafted, snapshot
+from golden import golden_stores
 from rocketstore import CorruptMessageError, MappedFileError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
@@ -84,3 +85,24 @@ def test_two_segments_that_are_one_file_are_refused(
         shown = [bytes(m.raw) for m in reader.scan(on_corruption="skip")]
     assert shown == [r.raw for r in store.records]
     assert snapshot(store.root) == before
+
+
+@pytest.mark.parametrize("name", ["plain-4.9.8", "plain-5.3.3"])
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_missing_older_index_file_is_made_again(tmp_path: Path, name: str, number: int) -> None:
+    """An index file that was lost in front of others stayed lost in a store that RocketMQ wrote:
+    keys are put behind the newest entry only, and without a state file nothing said how many files
+    there had been. Its records' keys were never found again."""
+    root = golden_stores.unpack(name, tmp_path)
+    sorted((root / "index").iterdir())[number].unlink()
+    with rocketstore.open(root, "r+") as opened:
+        notes = [note for note in opened.recovery_report.notes if "is missing" in note]
+        assert len(notes) == 1
+        keyed = [m for m in opened.scan() if m.keys and not m.sys_flag & 12]
+        assert len(keyed) > 50
+        for message in keyed:
+            found = opened.find(topic=message.topic, key=message.keys.split(" ")[0])
+            assert message.physical_offset in [m.physical_offset for m in found]
+        assert opened.verify().ok
+    with rocketstore.open(root, "r+") as opened:
+        assert not [note for note in opened.recovery_report.notes if "is missing" in note]
