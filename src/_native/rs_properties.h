@@ -73,6 +73,24 @@ static inline uint64_t rs_properties_mask(const uint8_t *at, const uint8_t *end,
 
 enum { RS_NULS_NONE = 0, RS_NULS_SOME = 1, RS_NULS_LOST = 2 };
 
+/* Whether the last bytes are the room for a CRC that RocketMQ 5.2.0 and 5.3.0 leave unwritten behind
+ * the offsets in light queues: it holds what was in a buffer, often zeros. */
+RS_UNUSED static int rs_is_unwritten_crc(const uint8_t *properties, const uint8_t *end)
+{
+    static const char name[] = RS_PROPERTY_INNER_MULTI_QUEUE_OFFSET "\x01";
+    const ptrdiff_t nbytes = (ptrdiff_t)sizeof name - 1;
+    const uint8_t *stop = end - RS_PROPERTY_CRC32_NBYTES;
+    if (end - properties <= RS_PROPERTY_CRC32_NBYTES || stop[-1] != RS_PROPERTY_SEPARATOR) {
+        return 0;
+    }
+    for (const uint8_t *p = properties; stop - p >= nbytes; p++) {
+        if (memcmp(p, name, (size_t)nbytes) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Walk the NULs of the properties; `lost` is a run no writer leaves behind. */
 RS_UNUSED static int rs_walk_nuls(const uint8_t *properties, const uint8_t *end)
 {
@@ -87,7 +105,9 @@ RS_UNUSED static int rs_walk_nuls(const uint8_t *properties, const uint8_t *end)
         while (p < end && *p == 0) {
             p++;
         }
-        if (p - nul >= RS_LOST_SECTOR_NBYTES || (p == end && p - nul >= RS_LOST_TAIL_NBYTES)) {
+        if (p - nul >= RS_LOST_SECTOR_NBYTES
+            || (p == end && p - nul >= RS_LOST_TAIL_NBYTES
+                && !rs_is_unwritten_crc(properties, end))) {
             return RS_NULS_LOST;
         }
         found = RS_NULS_SOME;

@@ -34,6 +34,7 @@ _PAIR = bytes([formats.PROPERTY_SEPARATOR])
 _PROPERTY_CRC = re.compile(
     re.escape(formats.PROPERTY_CRC32.encode()) + _NAME_VALUE + rb"([0-9]{10})" + _PAIR
 )
+_LIGHT_OFFSETS = formats.PROPERTY_INNER_MULTI_QUEUE_OFFSET.encode() + _NAME_VALUE
 _LOST = re.compile(rb"\x00{%d}|\x00{%d}\Z" % (formats.LOST_SECTOR_NBYTES, formats.LOST_TAIL_NBYTES))
 _UNSAFE = re.compile("[\x00-\x1f\x7f/]")
 _MAGIC = re.compile(
@@ -228,13 +229,25 @@ def _judge_property_crc(view: memoryview) -> int:
     return 1 if int(match.group(1)[::-1]) == crc else 2
 
 
+def _is_lost(properties: bytes) -> bool:
+    """Whether NULs stand where no writer leaves any.
+
+    RocketMQ 5.2.0 and 5.3.0 leave the room for a CRC unwritten behind the offsets in light queues:
+    it holds what was in a buffer, often zeros.
+    """
+    written = properties[: -formats.PROPERTY_CRC32_NBYTES]
+    if _LIGHT_OFFSETS in written and written.endswith(_PAIR):
+        properties = written
+    return _LOST.search(properties) is not None
+
+
 def _check_content(view: memoryview, flags: int, row: Row) -> RecordStatus:
     if flags & RecordFlags.CHECK_BODY_CRC:
         _require(_body_crc_matches(view, row), RecordStatus.BAD_BODY_CRC)
     topic = bytes(view[row.topic_at : row.topic_at + row.topic_nbytes])
     _require(topic[0] != 0 and topic[-1] != 0, RecordStatus.BAD_TOPIC)
     properties = bytes(view[row.properties_at :])
-    _require(_LOST.search(properties) is None, RecordStatus.BAD_PROPERTIES)
+    _require(not _is_lost(properties), RecordStatus.BAD_PROPERTIES)
     if flags & _PROPERTY_CRC_FLAGS and row.properties_nbytes >= formats.PROPERTY_CRC32_NBYTES:
         row.property_crc = _judge_property_crc(view)
     if flags & RecordFlags.REQUIRE_PROPERTY_CRC:
