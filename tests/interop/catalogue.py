@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interop import case_java_writes, case_ours_write, case_relay
+from interop import case_damage, case_java_writes, case_ours_write, case_relay
 from interop.cases import Outcome
 from interop.maven import BUILD
 from interop.workload import Job, make_job
@@ -37,6 +37,7 @@ CASES = {
         Case("java-halted", "RocketMQ is halted; both open", case_java_writes.halted),
         Case("ours-clean", "rocketstore writes, closes; RocketMQ opens", case_ours_write.clean),
         Case("ours-killed", "rocketstore is killed; both open", case_ours_write.killed),
+        Case("damage", "one place is damaged; both open", case_damage.damaged, length=90),
         Case("relay", "both write by turns, versions upward", case_relay.up_to, length=100),
     )
 }
