@@ -52,7 +52,8 @@ MINUTES ?= 5
 SEED ?=
 machine: develop  ## run the store's state machine for MINUTES (SEED=... repeats a run)
 	@ROCKETSTORE_MACHINE_MINUTES=$(MINUTES) ROCKETSTORE_MACHINE_SEED=$(SEED) \
-	    $(RUN) -m pytest -q -n 0 --timeout 0 tests/property/test_store_machine.py $(PYTEST_ARGS)
+	    $(RUN) -m pytest -q -n 0 --timeout 0 \
+	    tests/property/test_store_machine.py::test_store_machine -s $(PYTEST_ARGS)
 
 leaks: develop  ## open and close a store of 100 segments 10,000 times, and look for what is left
 	@ROCKETSTORE_LEAK_OPENS=10000 $(RUN) -m pytest -q -n 0 --timeout 0 tests/leaks $(PYTEST_ARGS)

@@ -156,6 +156,8 @@ def queue_order(log: CommitLog, start: int, stop: int) -> QueueOrder:
     order = QueueOrder([], [])
     ends: dict[tuple[str, int], int] = {}
     for batch in good_batches(log, start, stop):
+        if _counts_on(batch, ends):
+            continue
         for place in queue_places(batch):
             key = (place.topic, place.queue_id)
             expected = ends.get(key, place.queue_offset)
@@ -168,3 +170,40 @@ def queue_order(log: CommitLog, start: int, stop: int) -> QueueOrder:
         if max(len(order.gaps), len(order.repeated)) >= MAX_LISTED:
             break
     return QueueOrder(order.gaps[:MAX_LISTED], order.repeated[:MAX_LISTED])
+
+
+def _counts_on(batch: RecordBatch, ends: dict[tuple[str, int], int]) -> bool:
+    """Whether each queue's offsets in the batch count up one by one from where it ended.
+
+    ``ends`` is then moved on; otherwise it stays, and the records are looked at one by one.
+    """
+    import numpy
+
+    columns = batch.columns
+    kind = columns["sys_flag"] & formats.SYS_FLAG_TRANSACTION_MASK
+    columns = columns[numpy.isin(columns["status"], _OF_A_QUEUE) & ~numpy.isin(kind, _NO_UNIT)]
+    if (columns["sys_flag"] & formats.SYS_FLAG_INNER_BATCH).any():
+        return False
+    window = batch.window
+    log = numpy.frombuffer(window.buffer, "u1")
+    following: dict[tuple[str, int], int] = {}
+    for nbytes in numpy.unique(columns["topic_nbytes"]).tolist():
+        rows = columns[columns["topic_nbytes"] == nbytes]
+        places = (rows["position"] + rows["topic_at"]).astype("i8")
+        names = log[places[:, None] + numpy.arange(nbytes)]
+        # One row of bytes tells a queue from all others with a topic of that length.
+        queues = numpy.hstack((names, rows["queue_id"].astype(">i4")[:, None].view("u1")))
+        order = numpy.lexsort(queues.T)  # stable: log order within a queue
+        changes = (queues[order[1:]] != queues[order[:-1]]).any(axis=1)
+        for part in numpy.split(order, changes.nonzero()[0] + 1):
+            offsets = rows["queue_offset"][part]
+            first = rows[part[0]]
+            message = StoredMessage(
+                window.buffer, int(first["position"]), window.base_offset, window.segment_end
+            )
+            key = (message.topic, int(first["queue_id"]))
+            if offsets[0] != ends.get(key, offsets[0]) or (numpy.diff(offsets) != 1).any():
+                return False
+            following[key] = int(offsets[-1]) + 1
+    ends.update(following)
+    return True

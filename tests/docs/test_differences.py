@@ -32,7 +32,13 @@ def test_the_named_tests_exist() -> None:
     named = {name for row in ROWS for name in re.findall(r"`(test_\w+)`", row)}
     assert len(named) > 30
     sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
-    assert not {name for name in named if f"def {name}(" not in sources}
+    # Tests of a kind of bad input carry its number in front: test_g03_...
+    there = {
+        re.sub("^test_[a-h][0-9]{2}_", "test_", n) for n in re.findall(r"def (test_\w+)", sources)
+    }
+    assert not {
+        name for name in named if re.sub("^test_[a-h][0-9]{2}_", "test_", name) not in there
+    }
 
 
 def test_only_find_compares_keys(tmp_path: Path) -> None:

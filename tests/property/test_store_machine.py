@@ -1,114 +1,89 @@
-"""The store against plain lists and dicts, through puts, closes, kills and lost files."""
+"""The store against plain lists and dicts, through puts, closes, kills and lost files.
+
+``make machine MINUTES=...`` runs it for as long as one likes; ``ROCKETSTORE_KERNELS=reference``
+chooses the other body of the kernels.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
-from collections import defaultdict
+import time
+import traceback
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
     precondition,
     rule,
+    run_state_machine_as_test,
 )
 
 import rocketstore
-from rocketstore import GetMessageStatus, Message, MessageBatch, PutMessageStatus, TagFilter
+from property.store_oracle import (
+    BATCH_TOPIC,
+    COMMIT,
+    PREPARED,
+    ROLLBACK,
+    SCHEDULE_TOPIC,
+    Oracle,
+    Put,
+    as_put,
+    check,
+)
+from rocketstore import Message, MessageBatch, MessageStoreConfig, PutMessageStatus, formats
+from rocketstore.testing import check_invariants
 
 SEGMENT_NBYTES = 4096
 OPTIONS: dict[str, Any] = {
     "mapped_file_size_commit_log": SEGMENT_NBYTES,
     "mapped_file_size_consume_queue": 160,
+    "mapped_file_size_consume_queue_ext": 200,
+    "mapper_file_size_batch_consume_queue": 138,
     "max_hash_slot_num": 7,
     "max_index_num": 30,
     "max_message_size": 2000,
+    "enable_lmq": True,
+    "enable_multi_dispatch": True,
+    "topic_attributes": {BATCH_TOPIC: {"queue.type": "BatchCQ"}},
     "start": False,
 }
-PREPARED, COMMIT, ROLLBACK = 4, 8, 12
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 KEYS = ("a", "b", "Aa", "BB", "é")
 TOPICS = ("T", "Other-Topic", "%RETRY%g")
+INNER = formats.SYS_FLAG_INNER_BATCH | formats.SYS_FLAG_NEED_UNWRAP
+#: Runs in a test; those of the other body take longer.
+RUNS = int(os.environ.get("ROCKETSTORE_MACHINE_RUNS", "360"))
+OTHER_RUNS = RUNS // 4
+MINUTES = os.environ.get("ROCKETSTORE_MACHINE_MINUTES", "")
 
 topics = st.sampled_from(TOPICS)
 queue_ids = st.integers(0, 2)
 bodies = st.binary(max_size=60) | st.integers(0, 1500).map(lambda n: b"x" * n)
 tags = st.sampled_from((None, "TagA", "TagB"))
 keys = st.lists(st.sampled_from(KEYS), max_size=3, unique=True).map(tuple)
+lights = st.lists(st.sampled_from(("%LMQ%a", "%LMQ%b", "%LMQ%c")), min_size=1, max_size=3,
+                  unique=True).map(tuple)  # fmt: skip
 #: Files that may be lost between two opens without a message being lost.
 losses = st.sets(
     st.sampled_from(
-        ("consumequeue", "index", "one queue", "queue file", "index file", "state", "checkpoint")
+        (
+            *("consumequeue", "batchconsumequeue", "consumequeue_ext", "index"),
+            *("one queue", "queue file", "index file", "state", "checkpoint"),
+        )
     ),
     max_size=3,
 )
-
-
-class Put(NamedTuple):
-    """One record as it must be found again."""
-
-    physical_offset: int
-    topic: str
-    queue_id: int
-    queue_offset: int
-    body: bytes
-    tags: str | None
-    keys: tuple[str, ...]
-    unique_key: str | None
-    sys_flag: int
-    store_timestamp: int
-
-
-def as_put(message: rocketstore.StoredMessage) -> Put:
-    """The same of a message that was read."""
-    return Put(
-        message.physical_offset,
-        message.topic,
-        message.queue_id,
-        message.queue_offset,
-        message.body,
-        message.tags,
-        tuple((message.keys or "").split()),
-        message.unique_key,
-        message.sys_flag,
-        message.store_timestamp,
-    )
-
-
-class Oracle:
-    """What the store must hold."""
-
-    def __init__(self) -> None:
-        self.log: list[Put] = []
-        self.end = 0
-        self.queues: dict[tuple[str, int], list[Put]] = defaultdict(list)
-        self.keys: dict[tuple[str, str], list[int]] = defaultdict(list)
-
-    def place(self, nbytes: int) -> int:
-        """Where ``nbytes`` more go: behind the last record, or into the next segment."""
-        left = SEGMENT_NBYTES - self.end % SEGMENT_NBYTES
-        return self.end if nbytes + 8 <= left else self.end + left
-
-    def take(self, put: Put, nbytes: int) -> None:
-        self.log.append(put)
-        self.end = put.physical_offset + nbytes
-        transaction = put.sys_flag & ROLLBACK
-        if transaction in (0, COMMIT):
-            self.queues[put.topic, put.queue_id].append(put)
-        if transaction != ROLLBACK:
-            for key in put.keys:
-                self.keys[put.topic, key].append(put.physical_offset)
-
-    def next_queue_offset(self, topic: str, queue_id: int) -> int:
-        return len(self.queues.get((topic, queue_id), ()))
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -118,9 +93,9 @@ class StoreMachine(RuleBasedStateMachine):
         super().__init__()
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(os, "fsync", lambda fd: None)
-        self.folder = Path(tempfile.mkdtemp())
+        self.folder = Path(tempfile.mkdtemp(prefix="rocketstore-machine-"))
         self.generation = 0
-        self.oracle = Oracle()
+        self.oracle = Oracle(SEGMENT_NBYTES)
         self.now = 1_700_000_000_000
         self.count = 0
         self.store: rocketstore.DefaultMessageStore | None = None
@@ -130,14 +105,22 @@ class StoreMachine(RuleBasedStateMachine):
         return self.folder / str(self.generation)
 
     @initialize(
-        version=st.sampled_from(("4.9.8", "5.1.4", "5.3.3", "5.5.0")), is_sync=st.booleans()
+        version=st.sampled_from(("4.9.8", "5.1.4", "5.3.3", "5.5.0")),
+        is_sync=st.booleans(),
+        has_crc=st.booleans(),
+        has_ext=st.booleans(),
     )
-    def create(self, version: str, is_sync: bool) -> None:
+    def create(self, version: str, is_sync: bool, has_crc: bool, has_ext: bool) -> None:
+        has_crc = has_crc and version >= "5.2"
         self.options = {
             **OPTIONS,
             "flush_disk_type": "SYNC_FLUSH" if is_sync else "ASYNC_FLUSH",
+            "enabled_append_prop_crc": has_crc,
+            "force_verify_prop_crc": has_crc,
+            "enable_consume_queue_ext": has_ext,
             "clock": lambda: self.now,
         }
+        self.has_batches = version >= "5"
         self.open("x", broker_version=version)
 
     def open(self, mode: str, **options: Any) -> None:
@@ -151,27 +134,36 @@ class StoreMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             if self.store is not None:
-                self.check(self.store)
+                check(self.store, self.oracle)
                 self.store.close()
+                self.check_directory(reopen=len(self.oracle.log) % 8 == 0)
         finally:
             self.patch.undo()
             shutil.rmtree(self.folder)
 
+    def check_directory(self, *, reopen: bool = False) -> None:
+        fields = {n: v for n, v in self.options.items() if n not in ("start", "clock")}
+        report = check_invariants(
+            self.root, config=MessageStoreConfig(**fields), clock_steps=True, reopen=reopen
+        ).require()
+        assert report.records == len(self.oracle.log)
+
     # --- putting ------------------------------------------------------------------------------
 
     def draft(self, topic: str, queue_id: int, body: bytes, tag: str | None, words: tuple[str, ...],
-              flag: int = 0) -> Message:  # fmt: skip
+              flag: int = 0, **properties: str) -> Message:  # fmt: skip
         self.count += 1
-        properties = {"UNIQ_KEY": f"U{self.count}"}
+        properties["UNIQ_KEY"] = f"U{self.count}"
         if tag is not None:
             properties["TAGS"] = tag
         if words:
             properties["KEYS"] = " ".join(words)
         return Message(topic, body, queue_id=queue_id, sys_flag=flag, properties=properties)
 
-    def expect(self, message: Any, result: Any, offset: int, queue_offset: int) -> None:
+    def expect(
+        self, message: Any, offset: int, queue_offset: int, count: int, light: tuple[str, ...]
+    ) -> None:
         """Take a message into the oracle that was put at ``offset``."""
-        assert result.ok
         stored = self.store.look_message_by_offset(offset)
         assert stored is not None
         put = Put(
@@ -187,15 +179,18 @@ class StoreMachine(RuleBasedStateMachine):
             self.now,
         )
         assert as_put(stored) == put
-        self.oracle.take(put, stored.store_size)
+        self.oracle.take(put, stored.store_size, count, light)
 
-    def put_one(self, message: Any, result: Any) -> None:
+    def put_one(
+        self, message: Any, result: Any, count: int = 1, light: tuple[str, ...] = ()
+    ) -> None:
         is_queued = message.sys_flag & ROLLBACK in (0, COMMIT)
         wanted = self.oracle.next_queue_offset(message.topic, message.queue_id)
         wanted = wanted if is_queued else 0
+        assert result.ok, result
         assert result.physical_offset == self.oracle.place(result.nbytes)
         assert result.queue_offset == wanted
-        self.expect(message, result, result.physical_offset, wanted)
+        self.expect(message, result.physical_offset, wanted, count, light)
 
     @rule(topic=topics, queue_id=queue_ids, body=bodies, tag=tags, words=keys,
           flag=st.sampled_from((0, 0, 0, PREPARED, COMMIT, ROLLBACK)))  # fmt: skip
@@ -227,12 +222,13 @@ class StoreMachine(RuleBasedStateMachine):
             topic = "T"
         drafts = [self.draft(topic, queue_id, b"b" * size, None, words) for size in sizes]
         result = self.store.put_messages(MessageBatch(drafts, topic=topic, queue_id=queue_id))
+        assert result.ok, result
         assert result.physical_offset == self.oracle.place(result.nbytes)
         offset = result.physical_offset
         first = self.oracle.next_queue_offset(topic, queue_id)
         assert result.queue_offset == first
         for number, message in enumerate(drafts):
-            self.expect(message, result, offset, first + number)
+            self.expect(message, offset, first + number, 1, ())
             offset = self.oracle.end
         assert offset == result.physical_offset + result.nbytes
 
@@ -253,6 +249,27 @@ class StoreMachine(RuleBasedStateMachine):
                               properties={"KEYS": "col"})  # fmt: skip
             self.put_one(message, result)
 
+    @rule(names=lights, queue_id=queue_ids, body=bodies, tag=tags, words=keys)
+    def put_light(
+        self,
+        names: tuple[str, ...],
+        queue_id: int,
+        body: bytes,
+        tag: str | None,
+        words: tuple[str, ...],
+    ) -> None:
+        """One record that stands in light queues too."""
+        named = {formats.PROPERTY_INNER_MULTI_DISPATCH: ",".join(names)}
+        message = self.draft("T", queue_id, body, tag, words, **named)
+        self.put_one(message, self.store.put_message(message), light=names)
+
+    @precondition(lambda self: self.has_batches)
+    @rule(queue_id=queue_ids, count=st.integers(1, 9), body=bodies)
+    def put_inner_batch(self, queue_id: int, count: int, body: bytes) -> None:
+        """One record that stands for several messages of its queue."""
+        message = self.draft(BATCH_TOPIC, queue_id, body, None, (), INNER, INNER_NUM=str(count))
+        self.put_one(message, self.store.put_message(message), count)
+
     @rule(queue_id=queue_ids)
     def refused(self, queue_id: int) -> None:
         result = self.store.put("T", b"x" * 2001, queue_id)
@@ -266,8 +283,8 @@ class StoreMachine(RuleBasedStateMachine):
         with pytest.raises(TypeError):
             self.store.put("T", "text")
 
-    @rule(step_ms=st.sampled_from((1, 999, 61_000)))
-    def wait(self, step_ms: int) -> None:
+    @rule(step_ms=st.sampled_from((1, 999, 61_000, -1, -5000)))
+    def step_clock(self, step_ms: int) -> None:
         self.now += step_ms
 
     # --- services -----------------------------------------------------------------------------
@@ -291,14 +308,14 @@ class StoreMachine(RuleBasedStateMachine):
     def lose(self, lost: set[str], choice: int) -> None:
         root = self.root
         for name in sorted(lost):
-            if name in ("consumequeue", "index"):
+            if name in ("consumequeue", "batchconsumequeue", "consumequeue_ext", "index"):
                 shutil.rmtree(root / name, ignore_errors=True)
             elif name == "one queue":
-                folders = sorted(root.glob("consumequeue/*/*"))
+                folders = sorted(root.glob("*consumequeue/*/*"))
                 if folders:
                     shutil.rmtree(folders[choice % len(folders)])
             elif name in ("queue file", "index file"):
-                pattern = "consumequeue/*/*/*" if name == "queue file" else "index/*"
+                pattern = "*consumequeue/*/*/*" if name == "queue file" else "index/*"
                 files = sorted(root.glob(pattern))
                 if files:
                     files[choice % len(files)].unlink()
@@ -327,6 +344,42 @@ class StoreMachine(RuleBasedStateMachine):
         self.open("r+")
         assert not self.store.recovery_report.clean
 
+    @precondition(lambda self: hasattr(os, "fork"))
+    @rule(rows=st.lists(st.tuples(topics, queue_ids, bodies, tags, keys), max_size=6),
+          is_dispatched=st.booleans())  # fmt: skip
+    def kill_child(self, rows: list[tuple[Any, ...]], is_dispatched: bool) -> None:
+        """A process that puts and is killed, while it has the store open."""
+        drafts = [self.draft(*row) for row in rows]
+        self.store.close()
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:
+            self.put_and_die(drafts, writing, is_dispatched=is_dispatched)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as pipe:
+            told = pipe.read().decode()
+        _, status = os.waitpid(child, 0)
+        assert os.WIFSIGNALED(status), told
+        self.open("r+")
+        assert not self.store.recovery_report.clean
+        offsets = [int(word) for word in told.split()]
+        for message, offset in zip(drafts, offsets, strict=True):
+            wanted = self.oracle.next_queue_offset(message.topic, message.queue_id)
+            self.expect(message, offset, wanted, 1, ())
+
+    def put_and_die(self, drafts: list[Message], pipe: int, *, is_dispatched: bool) -> None:
+        """In the child; never returns."""
+        try:
+            store = rocketstore.open(self.root, "r+", **self.options)
+            results = store.put_many(drafts)
+            if is_dispatched:
+                store.wait_dispatched()
+            os.write(pipe, " ".join(str(r.physical_offset) for r in results).encode())
+            os.kill(os.getpid(), signal.SIGKILL)
+        except BaseException:  # noqa: BLE001 - the parent shows it
+            os.write(pipe, traceback.format_exc().encode())
+        os._exit(1)
+
     def losable(self, lost: set[str]) -> set[str]:
         """Single files are missed only by what the state file says."""
         if lost & {"state", "checkpoint"}:
@@ -335,12 +388,23 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(derive=st.sampled_from(("tail", "full")))
     def read_beside(self, derive: str) -> None:
-        with rocketstore.open(self.root, "r", derive=derive) as beside:
-            self.check(beside)
+        # Queues that were not dispatched yet do not say what their topic is.
+        known = {"topic_attributes": self.options["topic_attributes"]}
+        with rocketstore.open(self.root, "r", derive=derive, **known) as beside:
+            check(beside, self.oracle)
             message = self.draft("T", 0, b"new", None, ("a",))
             self.put_one(message, self.store.put_message(message))
             beside.refresh()
-            self.check(beside)
+            check(beside, self.oracle)
+
+    @rule(derive=st.sampled_from(("tail", "full", "none")))
+    def read_closed(self, derive: str) -> None:
+        """Nobody writes the store."""
+        self.store.close()
+        self.check_directory()
+        with rocketstore.open(self.root, "r", derive=derive) as alone:
+            check(alone, self.oracle)
+        self.open("r+")
 
     # --- comparing ----------------------------------------------------------------------------
 
@@ -350,99 +414,68 @@ class StoreMachine(RuleBasedStateMachine):
         end = self.store.max_physical_offset
         assert self.oracle.end <= end <= -(-self.oracle.end // SEGMENT_NBYTES) * SEGMENT_NBYTES
         for (topic, queue_id), puts in self.oracle.queues.items():
-            assert self.store.max_offset_in_queue(topic, queue_id) <= len(puts)
+            assert self.store.max_offset_in_queue(topic, queue_id) <= self.oracle.count(puts)
 
     @rule()
     def look(self) -> None:
         assert self.store.wait_dispatched()
-        self.check(self.store)
-
-    def check(self, store: rocketstore.DefaultMessageStore) -> None:
-        assert store.wait_dispatched()
-        assert [as_put(message) for message in store.scan()] == self.oracle.log
-        known = {(t, q) for t in store.topics() for q in store.queues(t)}
-        filled = {place for place, puts in self.oracle.queues.items() if puts}
-        assert {place for place in known if store.max_offset_in_queue(*place)} == filled
-        for place in filled:
-            self.check_queue(store, *place)
-        for (topic, key), offsets in self.oracle.keys.items():
-            self.check_key(store, topic, key, offsets)
-        for put in self.oracle.log[-20:]:
-            message = store.look_message_by_offset(put.physical_offset)
-            assert as_put(message) == put
-            assert as_put(store.look_message_by_id(message.msg_id)) == put
-            if put.unique_key and put.sys_flag & ROLLBACK != ROLLBACK:
-                found = store.find(topic=put.topic, unique_key=put.unique_key)
-                assert [as_put(m) for m in found] == [put]
-        verified = store.verify()
-        assert verified.ok, verified.findings[:5]
-
-    def check_queue(
-        self, store: rocketstore.DefaultMessageStore, topic: str, queue_id: int
-    ) -> None:
-        puts = self.oracle.queues[topic, queue_id]
-        end = len(puts)
-        assert store.min_offset_in_queue(topic, queue_id) == 0
-        assert store.max_offset_in_queue(topic, queue_id) == end
-        for offset, status in (
-            (-1, GetMessageStatus.OFFSET_TOO_SMALL),
-            (end, GetMessageStatus.OFFSET_OVERFLOW_ONE),
-            (end + 1, GetMessageStatus.OFFSET_OVERFLOW_BADLY),
-        ):
-            assert store.get_message("g", topic, queue_id, offset).status == status
-        self.check_pulls(store, topic, queue_id, None, puts)
-        if topic != SCHEDULE_TOPIC:
-            tagged = [put for put in puts if put.tags == "TagA"]
-            self.check_pulls(store, topic, queue_id, TagFilter("TagA"), tagged)
-            units = store.filter_units(topic, queue_id, "TagA").tolist()
-            assert units == [put.queue_offset for put in tagged]
-        times = [put.store_timestamp for put in puts]
-        for time in {times[0] - 1, times[0], times[-1], times[-1] + 1, times[len(times) // 2]}:
-            by_time = store.get_offset_in_queue_by_time
-            lower, upper = sum(t < time for t in times), sum(t <= time for t in times)
-            assert by_time(topic, queue_id, time, boundary="lower") == lower
-            assert by_time(topic, queue_id, time, boundary="upper") == max(upper - 1, 0)
-
-    def check_pulls(
-        self,
-        store: rocketstore.DefaultMessageStore,
-        topic: str,
-        queue_id: int,
-        chosen: TagFilter | None,
-        wanted: list[Put],
-    ) -> None:
-        offset, found = 0, []
-        end = store.max_offset_in_queue(topic, queue_id)
-        while offset < end:
-            result = store.get_message("g", topic, queue_id, offset, 5, filter=chosen)
-            assert offset < result.next_begin_offset <= end
-            assert (result.status == GetMessageStatus.FOUND) == bool(result.messages)
-            offset = result.next_begin_offset
-            found += [as_put(message) for message in result.messages]
-        assert found == wanted
-
-    def check_key(
-        self, store: rocketstore.DefaultMessageStore, topic: str, key: str, offsets: list[int]
-    ) -> None:
-        assert [m.physical_offset for m in store.find(topic=topic, key=key)] == offsets
-        hits, splits = store.index_offsets(topic, [key, "nowhere"])
-        assert set(offsets) <= set(hits[: splits[1]].tolist())
-        middle = self.oracle.log[len(self.oracle.log) // 2].store_timestamp
-        times = {put.physical_offset: put.store_timestamp for put in self.oracle.log}
-        late = [offset for offset in offsets if times[offset] >= middle]
-        found = store.find(topic=topic, key=key, begin=middle)
-        assert [m.physical_offset for m in found] == late
-        answer = store.query_message(topic, key, 64).messages
-        assert len(answer) <= 64
-        answered = [message.physical_offset for message in answer]
-        assert set(answered) <= set(times)
-        assert len(answered) == 64 or set(offsets) <= set(answered)
+        check(self.store, self.oracle)
 
 
-TestStoreMachine = StoreMachine.TestCase
-TestStoreMachine.settings = settings(
-    max_examples=40,
-    stateful_step_count=25,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+def run(runs: int) -> None:
+    run_state_machine_as_test(
+        StoreMachine,
+        settings=settings(
+            max_examples=runs,
+            stateful_step_count=25,
+            deadline=None,
+            derandomize=os.environ.get("CI") == "true",
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+def run_for(minutes: float) -> None:
+    """Seeds count up from the one given; the last one printed repeats what failed."""
+    number = int(os.environ.get("ROCKETSTORE_MACHINE_SEED") or time.time_ns() % 2**32)
+    end = time.monotonic() + 60 * minutes
+    while time.monotonic() < end:
+        print(f"SEED={number}", flush=True)
+        run_state_machine_as_test(
+            seed(number)(type("StoreMachine", (StoreMachine,), {})),
+            settings=settings(
+                max_examples=100,
+                stateful_step_count=40,
+                deadline=None,
+                database=None,
+                phases=(Phase.generate, Phase.shrink),
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+        number += 1
+
+
+@pytest.mark.timeout(0 if MINUTES else 900)
+def test_store_machine() -> None:
+    if MINUTES:
+        run_for(float(MINUTES))
+    else:
+        run(RUNS)
+
+
+@pytest.mark.timeout(900)
+def test_store_machine_on_the_other_body() -> None:
+    """The body of the kernels is chosen once for a process."""
+    other = "reference" if rocketstore.kernels.name == "native" else "native"
+    environment = {**os.environ, "ROCKETSTORE_KERNELS": other}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    program = f"from property import test_store_machine as m; m.run({OTHER_RUNS})"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=880,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
