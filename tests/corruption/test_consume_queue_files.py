@@ -358,7 +358,7 @@ def test_ext_address_out_of_range(with_ext: Path, tmp_path: Path, address: int) 
     assert_made_good(with_ext, root)
 
 
-# --- light queues -----------------------------------------------------------------------------------
+# --- light queues ---------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
