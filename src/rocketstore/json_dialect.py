@@ -105,7 +105,7 @@ def dumps(value: Any) -> str:
         value,
         ensure_ascii=True,
         allow_nan=False,
-        indent="	",
+        indent="\t",
         separators=(",", ":"),
         sort_keys=True,
     )

@@ -201,9 +201,9 @@ def test_numbers_that_json_does_not_have_are_not_written() -> None:
 def test_limits_are_what_the_largest_tables_need() -> None:
     """70,000 topics as RocketMQ 5 writes them."""
     entry = (
-        '\t\t"topic-with-a-name-of-some-length-%06d":{\n\t\t\t"attributes":{},\n\t\t\t"order":false,'
+        '\t\t"topic-with-a-name-of-a-length-%06d":{\n\t\t\t"attributes":{},\n\t\t\t"order":false,'
         '\n\t\t\t"perm":6,\n\t\t\t"readQueueNums":16,\n\t\t\t"topicFilterType":"SINGLE_TAG",'
-        '\n\t\t\t"topicName":"topic-with-a-name-of-some-length-%06d",\n\t\t\t"topicSysFlag":0,'
+        '\n\t\t\t"topicName":"topic-with-a-name-of-a-length-%06d",\n\t\t\t"topicSysFlag":0,'
         '\n\t\t\t"writeQueueNums":16\n\t\t}'
     )
     assert len(entry % (1, 1)) * 70_000 < json_dialect.MAX_NBYTES
