@@ -12,6 +12,7 @@ from rocketstore import formats, kernels
 from rocketstore.batch_consume_queue import BatchConsumeQueue, unit_of
 from rocketstore.commit_log import CommitLog
 from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue
+from rocketstore.consume_queue_ext import EXT_UNIT_NBYTES
 from rocketstore.index_file import IndexFile
 from rocketstore.index_recovery import IndexPosition
 from rocketstore.index_service import IndexService
@@ -81,6 +82,8 @@ class CommitLogDispatcher:
     bit_map_of : callable or None
         Called with every message before it is dispatched; the bytes it returns go into the
         message's ext unit (``None``: no bit map). Only where ext files are kept.
+    max_bit_map_nbytes : int
+        Longer ones are a ``ValueError``.
 
     Notes
     -----
@@ -112,6 +115,8 @@ class CommitLogDispatcher:
             ext_file_nbytes=queues.ext_file_size,
         )
         self.bit_map_of: BitMapOf | None = None
+        self._bit_map_offset = -1
+        self.max_bit_map_nbytes = formats.MAX_EXT_UNIT_NBYTES - EXT_UNIT_NBYTES
         self._reput_offset = start_offset
         self._delay_ms = delay_ms
         self._pinned: OrderedDict[tuple[str, int], None] = OrderedDict()
@@ -177,7 +182,9 @@ class CommitLogDispatcher:
             count = BATCH_COUNT if left < 0 else min(BATCH_COUNT, left)
             if self.bit_map_of is not None and self.queues.ext_file_size:
                 count = 1
-                self.kernel.set_bit_map(self._bit_map())
+                if self._bit_map_offset != self._reput_offset:
+                    self.kernel.set_bit_map(self._bit_map())
+                    self._bit_map_offset = self._reput_offset
             position, status = self.kernel.dispatch(
                 window.buffer,
                 self._reput_offset - window.base_offset,
@@ -261,7 +268,13 @@ class CommitLogDispatcher:
         assert self.bit_map_of is not None
         if self.log.check(self._reput_offset)[0] not in _DISPATCHED:
             return None
-        return self.bit_map_of(self.log.view(self._reput_offset))
+        bit_map = self.bit_map_of(self.log.view(self._reput_offset))
+        if bit_map is not None and len(bit_map) > self.max_bit_map_nbytes:
+            raise ValueError(
+                f"a bit map of {len(bit_map)} bytes is longer than {self.max_bit_map_nbytes} "
+                "(bit_map_length_consume_queue_ext)"
+            )
+        return bit_map
 
     def _give_ext(self, queue: ConsumeQueue, handle: int) -> None:
         """Give the kernel the ext file that takes the queue's next ext unit."""

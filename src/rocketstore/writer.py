@@ -218,6 +218,8 @@ class StoreWriter:
         self.marks = StoreMarks(self.paths, self.facts, self.config, self.log, state)
         try:
             self.dispatcher = recovery.run()
+            bits = self.config.bit_map_length_consume_queue_ext
+            self.dispatcher.max_bit_map_nbytes = -(-bits // 8)
         except BaseException:
             if recovery.dispatcher is not None:
                 recovery.dispatcher.close()
