@@ -91,6 +91,13 @@ _PARTS: tuple[tuple[str, str, str, str], ...] = (
     ("brokerIdentity(-temp)?", "controller", "broker identity of controller mode", LEFT_ALONE),
     ("transaction", "transaction", "transaction tables of old versions", LEFT_ALONE),
 )
+#: Kinds of part of which one makes a directory a store.
+_SIGNS = frozenset(
+    (
+        *("commitLog", "consumeQueue", "batchConsumeQueue", "rocksdbQueue", "dledger"),
+        *("checkpoint", "state"),
+    )
+)
 _DLEDGER_DIR = re.compile("dledger-.+", re.DOTALL)
 #: Regular files that only a RocksDB database has.
 _ROCKSDB_FILE = re.compile(r"CURRENT|MANIFEST-\d{6,}|\d{6,}\.sst")
@@ -126,6 +133,11 @@ def store_parts(root: Path) -> list[StorePart]:
         parts = [part for part in parts if part.name != queues.directory.name]
         parts.append(StorePart(queues.directory.name, "rocksdbQueue", what, DERIVED))
     return sorted(parts)
+
+
+def is_store(parts: list[StorePart]) -> bool:
+    """Whether a directory with these parts is a store."""
+    return not _SIGNS.isdisjoint(part.kind for part in parts)
 
 
 def _part(root: Path, name: str) -> StorePart:

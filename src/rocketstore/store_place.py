@@ -9,7 +9,9 @@ import sys
 import warnings
 from pathlib import Path
 
-from rocketstore.errors import RocketStoreError
+from rocketstore import formats
+from rocketstore.errors import RocketStoreError, UnsafePathError
+from rocketstore.store_kinds import is_store, refuse_dledger, store_parts
 
 _NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "fuse", "9p", "afs")
 
@@ -25,7 +27,8 @@ def check_platform(mode: str) -> None:
 def check_root(root: Path, mode: str) -> None:
     """Refuse a root that does not fit the mode; warn of file systems on a network.
 
-    Raises ``FileExistsError``, ``FileNotFoundError`` or ``NotADirectoryError``.
+    Raises ``FileExistsError``, ``FileNotFoundError`` or ``NotADirectoryError``; ``UnsafePathError``
+    when a store would be made in the middle of other files.
     """
     if mode == "x" and os.path.lexists(root):
         raise FileExistsError(f"{root} exists; open it with mode 'r+' or 'a'")
@@ -34,8 +37,25 @@ def check_root(root: Path, mode: str) -> None:
             raise FileNotFoundError(f"there is no store {root}; mode 'a' would create one")
     elif not root.is_dir():
         raise NotADirectoryError(f"{root} is a file; a store is a directory")
+    else:
+        _refuse_other_directory(root, mode)
     if mode != "r":
         _warn_of_network_file_system(root)
+
+
+def _refuse_other_directory(root: Path, mode: str) -> None:
+    """Refuse a directory that holds files, none of which is a store's."""
+    parts = store_parts(root)
+    if is_store(parts) or all(part.kind != "foreign" for part in parts):
+        return
+    refuse_dledger(root, root / formats.COMMIT_LOG_DIR)
+    if mode == "a":
+        raise UnsafePathError(
+            f"{root} is no store and not empty; a new one needs an empty directory or a new path"
+        )
+    raise FileNotFoundError(
+        f"{root} is no store: it has no folder {formats.COMMIT_LOG_DIR}, but {parts[0].name}"
+    )
 
 
 def _warn_of_network_file_system(root: Path) -> None:

@@ -12,8 +12,7 @@ import rocketstore
 from rocketstore import formats
 from rocketstore.cli.outcome import ExitCode, complain, fail
 from rocketstore.cli.progress import progress_bar
-from rocketstore.cli.store_facts import is_store
-from rocketstore.store_kinds import store_parts
+from rocketstore.store_kinds import is_store, store_parts
 
 _FOLDERS = (
     formats.COMMIT_LOG_DIR,

@@ -21,9 +21,8 @@ from rocketstore.cli.progress import progress_bar
 from rocketstore.cli.put_lines import put_lines
 from rocketstore.cli.quantities import format_time, parse_size
 from rocketstore.cli.records import result_fields
-from rocketstore.cli.store_facts import is_store
 from rocketstore.errors import CorruptionError, MappedFileError
-from rocketstore.store_kinds import rocksdb_queues, store_parts
+from rocketstore.store_kinds import is_store, rocksdb_queues, store_parts
 
 
 def put(

@@ -18,14 +18,12 @@ from rocketstore.cli.progress import Progress
 from rocketstore.consume_queue import queue_directories
 from rocketstore.errors import RocketStoreError
 from rocketstore.store_files import StoreFacts
-from rocketstore.store_kinds import LEFT_ALONE, StorePart, rocksdb_queues, store_parts
-
-#: Kinds of part of which one makes a directory a store.
-_SIGNS = frozenset(
-    (
-        *("commitLog", "consumeQueue", "batchConsumeQueue", "rocksdbQueue", "dledger"),
-        *("checkpoint", "state"),
-    )
+from rocketstore.store_kinds import (
+    LEFT_ALONE,
+    StorePart,
+    is_store,
+    rocksdb_queues,
+    store_parts,
 )
 
 
@@ -46,11 +44,6 @@ class Facts:
             yield
         except (RocketStoreError, OSError) as error:
             self.refusals.append(f"{name}: {error}")
-
-
-def is_store(parts: list[StorePart]) -> bool:
-    """Whether a directory with these parts is a store."""
-    return not _SIGNS.isdisjoint(part.kind for part in parts)
 
 
 def gather(path: Path, progress: Progress | None) -> Facts:
