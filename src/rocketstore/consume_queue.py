@@ -573,6 +573,9 @@ class ConsumeQueueTable:
         queue = self.table.get((topic, queue_id))
         if queue is None:
             queue = self._new(topic, queue_id)
+            if self._writable and self.unfit:
+                # A kill between the creation of its ext file and of its own leaves such a file.
+                self.move_unfit_aside()
             self.table = {**self.table, (topic, queue_id): queue}
         return queue
 
