@@ -13,7 +13,7 @@ from interop.asking import Written, make_questions
 from interop.cases import Asked, Outcome, ask_ours
 from interop.comparing import compare, shown
 from interop.harness import DEADLINE_S, VERSIONS, Driver
-from interop.workload import TYPE_PREPARED, TYPE_ROLLBACK, Job, Op, for_java, make_job
+from interop.workload import TYPE_PREPARED, TYPE_ROLLBACK, Job, Op, for_java
 
 TURNS = 5
 STORES_PER_CHAIN = 10
@@ -45,19 +45,28 @@ class Relay:
         return Asked(self.job, self.root, questions)
 
 
+def turns(version: str, seed: int) -> tuple[str, ...]:
+    """The versions of all turns of a relay that ends with ``version``.
+
+    A few chains at a time: each version in them is a process to start.
+    """
+    pick = random.Random(f"relay {seed // STORES_PER_CHAIN}")
+    older = VERSIONS[: VERSIONS.index(version) + 1]
+    first, second = sorted(pick.choices(older, k=2), key=VERSIONS.index)
+    return first, first, second, second, version
+
+
+def first_version(version: str, seed: int) -> str:
+    """The version of the first turn: what is written must be known to it."""
+    return turns(version, seed)[0]
+
+
 def up_to(version: str, jobs: Sequence[Job], scratch: Path) -> list[Outcome]:
     """Relays that end with ``version``; all turns before it have that or an older one."""
-    relays = []
-    for job in jobs:
-        # A few chains at a time: each version in them is a process to start.
-        pick = random.Random(f"relay {job.seed // STORES_PER_CHAIN}")
-        older = VERSIONS[: VERSIONS.index(version) + 1]
-        chain = [*sorted(pick.choices(older, k=2), key=VERSIONS.index), version]
-        turns = (chain[0], chain[0], chain[1], chain[1], chain[2])
-        feature = job.feature.name if job.feature.exists_in(turns[0]) else "plain"
-        first = make_job(job.seed, turns[0], feature=feature, length=len(job.script))
-        kept = first if len(job.script) == len(make_job(job.seed, version).script) else job
-        relays.append(Relay(kept, scratch / job.name / "store", turns, Outcome(job)))
+    relays = [
+        Relay(job, scratch / job.name / "store", turns(version, job.seed), Outcome(job))
+        for job in jobs
+    ]
     for turn in range(TURNS):
         if turn % 2:
             for relay in relays:

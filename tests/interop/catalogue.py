@@ -28,6 +28,8 @@ class Case:
     run: Callable[[str, Sequence[Job], Path], list[Outcome]]
     #: Operations of a script.
     length: int = 130
+    #: The version whose scripts are written, by the tested version and the seed.
+    script_version: Callable[[str, int], str] = lambda version, seed: version
 
 
 CASES = {
@@ -38,14 +40,22 @@ CASES = {
         Case("ours-clean", "rocketstore writes, closes; RocketMQ opens", case_ours_write.clean),
         Case("ours-killed", "rocketstore is killed; both open", case_ours_write.killed),
         Case("damage", "one place is damaged; both open", case_damage.damaged, length=90),
-        Case("relay", "both write by turns, versions upward", case_relay.up_to, length=100),
+        Case(
+            "relay",
+            "both write by turns, five turns, versions upward to this one",
+            case_relay.up_to,
+            length=100,
+            script_version=case_relay.first_version,
+        ),
     )
 }
 
 
 def jobs_of(case: Case, version: str, seeds: Sequence[int]) -> list[Job]:
     """The stores of ``seeds``."""
-    return [make_job(seed, version, length=case.length) for seed in seeds]
+    return [
+        make_job(seed, case.script_version(version, seed), length=case.length) for seed in seeds
+    ]
 
 
 def replay_command(case: Case, version: str, seed: int) -> str:

@@ -25,6 +25,8 @@ class Feature:
     """What a store is made to use beside the usual: options and kinds of puts."""
 
     name: str
+    #: What it is, for the published table.
+    about: str
     config: dict[str, str] = field(default_factory=dict)
     topics: dict[str, dict[str, str]] = field(default_factory=dict)
     #: First version that has it.
@@ -40,16 +42,30 @@ class Feature:
 FEATURES = {
     feature.name: feature
     for feature in (
-        Feature("plain"),
-        Feature("sync", {"flushDiskType": "SYNC_FLUSH"}),
+        Feature(
+            "plain",
+            "single messages, client batches, transaction types, half and delayed messages, IPv6 "
+            "hosts, long topics, refused puts",
+        ),
+        Feature("sync", "each put is synced", {"flushDiskType": "SYNC_FLUSH"}),
         Feature("ext", {"enableConsumeQueueExt": "true", "mappedFileSizeConsumeQueueExt": "2048"}),
-        Feature("lmq", {"enableLmq": "true", "enableMultiDispatch": "true"}),
+        Feature(
+            "lmq",
+            "light queues (multi dispatch)",
+            {"enableLmq": "true", "enableMultiDispatch": "true"},
+        ),
         Feature(
             "crc",
+            "whole-record CRC property, demanded when records are checked",
             {"enabledAppendPropCRC": "true", "forceVerifyPropCRC": "true"},
             since=(5, 2),
         ),
-        Feature("inner", topics={BATCH_TOPIC: {"queue.type": "BatchCQ"}}, since=(5,)),
+        Feature(
+            "inner",
+            "inner batches in a BatchConsumeQueue topic",
+            topics={BATCH_TOPIC: {"queue.type": "BatchCQ"}},
+            since=(5,),
+        ),
     )
 }
 

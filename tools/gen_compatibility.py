@@ -1,0 +1,165 @@
+"""Write ``docs/compatibility.md`` from the results of the last run of ``make interop``.
+
+Usage: ``python tools/gen_compatibility.py``. The results are files in ``build/interop/results``; a
+case or a version without one is an error, and so is a store that failed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "compatibility.md"
+RESULTS = ROOT / "build" / "interop" / "results"
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src")]
+
+#: Cases with a test of their own, beside those that run on seeds.
+OTHERS = {
+    "rebuild": "queues and index of a log of 16 files are deleted; rocketstore makes them again, "
+    "RocketMQ opens the store",
+    "large": "2,000 queues and 48 MiB of log, written by rocketstore; RocketMQ opens the store",
+}
+HEAD = """\
+# Compatibility with RocketMQ
+
+<!-- Written by tools/gen_compatibility.py from a run of `make interop`; do not edit. -->
+
+These are results of tests that start the real thing: the released `rocketmq-store` jars of each
+version write, read, recover and are killed beside rocketstore, on random stores with small files.
+A cell says how many stores were made and how many answers were compared: single reads, whole
+queues, lookups by key, by time and by log offset, statuses of puts, files. Nothing differed but
+what is named in the cell, and explained below.
+
+`make interop` runs all of it and writes this page; `make interop-soak MINUTES=30` tries further
+random stores.
+"""
+REPAIR = """\
+## Repair: a long log that lost its queues
+
+RocketMQ from 5.4.0 on looks at no more than the last ten files of the log
+(`commitLogRecoverMaxNum`) when it makes lost queues and index files again: messages in older files
+are then still in the log, but no consumer gets them. Open such a store once for writing and close
+it, while no broker runs:
+
+```python
+import rocketstore
+
+rocketstore.open("store", "r+").close()
+```
+
+That makes queues and index again from the first log file on. The test named `rebuild` deletes
+both, sees 5.4.0 and 5.5.0 lose the older messages and the other versions keep them, does this, and
+then asks RocketMQ for every message by queue and by key.
+"""
+
+
+def load() -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Rows of every case and version."""
+    found = {}
+    for path in sorted(RESULTS.glob("*.json")):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        if "rows" in result:
+            found[result["case"], result["version"]] = result["rows"]
+    return found
+
+
+def cell(row: dict[str, Any] | None, marks: dict[str, int]) -> str:
+    """What a cell of the table says."""
+    if row is None:
+        return "–"
+    if row["failed"]:
+        raise SystemExit(f"{row['failed']} stores differ; no page is written")
+    text = f"{row['stores']} / {row['compared']:,}"
+    known = [f"[{marks[name]}]" for name, count in sorted(row["known"].items()) if count]
+    return " ".join([text, *known])
+
+
+def tables(
+    results: dict[tuple[str, str], list[dict[str, Any]]],
+    cases: list[str],
+    versions: tuple[str, ...],
+    marks: dict[str, int],
+) -> list[str]:
+    """One table for each version: features by cases."""
+    lines = []
+    for version in versions:
+        by_case = {case: {row["feature"]: row for row in results[case, version]} for case in cases}
+        features = sorted({feature for rows in by_case.values() for feature in rows})
+        lines += ["", f"## RocketMQ {version}", "", "| feature | " + " | ".join(cases) + " |"]
+        lines += ["|---" * (len(cases) + 1) + "|"]
+        for feature in features:
+            cells = [cell(by_case[case].get(feature), marks) for case in cases]
+            lines.append(f"| {feature} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def figures(
+    results: dict[tuple[str, str], list[dict[str, Any]]], versions: tuple[str, ...]
+) -> list[str]:
+    """What opening the large store cost."""
+    lines = [
+        "",
+        "## Opening 2,000 queues and 48 MiB of log",
+        "",
+        "Time until the store is open, and the most memory that the process had until then, JVM "
+        "and interpreter included, as one run of the test printed them.",
+        "",
+        '| version | RocketMQ | rocketstore "r" | rocketstore "r+" |',
+        "|---|---|---|---|",
+    ]
+    for version in versions:
+        (row,) = results["large", version]
+        cells = [
+            f"{value['openMs']:,.0f} ms, {value['peakKiB'] / 1024:,.0f} MiB"
+            for value in row["figures"].values()
+        ]
+        lines.append(f"| {version} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def main() -> None:
+    """Write the page."""
+    from interop.catalogue import CASES
+    from interop.comparing import KNOWN
+    from interop.harness import VERSIONS
+    from interop.workload import FEATURES
+
+    results = load()
+    cases = [*CASES, *OTHERS]
+    missing = [
+        f"{case} {version}"
+        for case in cases
+        for version in VERSIONS
+        if (case, version) not in results
+    ]
+    if missing:
+        raise SystemExit(f"no results of {', '.join(missing)}: run `make interop` as a whole")
+    total: Counter[str] = Counter()
+    for rows in results.values():
+        for row in rows:
+            total.update(stores=row["stores"], compared=row["compared"])
+            total.update({name: count for name, count in row["known"].items() if count})
+    marks = {name: number for number, name in enumerate(KNOWN, 1)}
+    lines = [HEAD]
+    lines.append(f"In all: {total['stores']:,} stores, {total['compared']:,} comparisons.")
+    lines += ["", "| column | what is done |", "|---|---|"]
+    titles = {**{name: case.title for name, case in CASES.items()}, **OTHERS}
+    lines += [f"| {name} | {title} |" for name, title in titles.items()]
+    lines += ["", "| feature | what the store uses beside the usual |", "|---|---|"]
+    lines += [f"| {name} | {feature.about} |" for name, feature in FEATURES.items()]
+    lines += tables(results, cases, VERSIONS, marks)
+    lines += ["", "## Known differences", ""]
+    for name, reason in KNOWN.items():
+        count = f" Met {total[name]:,} times." if total[name] else " Not met in this run."
+        lines.append(f"{marks[name]}. **{name}**: {reason}.{count}")
+    lines += figures(results, VERSIONS)
+    lines += ["", REPAIR]
+    PAGE.write_text("\n".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
