@@ -18,6 +18,7 @@ from rocketstore.durable_file import (
     refuse_link_out,
     sync_directory,
 )
+from rocketstore.errors import MappedFileError
 from rocketstore.mapped_file import MappedFile, MemoryFile
 from rocketstore.mapped_file_queue import DirectoryListing, MappedFileQueue, list_directory
 from rocketstore.status import KernelStatus
@@ -609,11 +610,15 @@ def queue_directories(
     ------
     UnsafePathError
         A folder is a link out of ``root``.
+    MappedFileError
+        A link named like a folder leads to none; with ``tolerant`` it goes to ``skipped``.
     PermissionError
         A topic's folder may not be read; with ``tolerant`` it goes to ``skipped``.
     """
     for topic_directory in _entries(directory):
         if not is_topic_name(topic_directory.name) or not topic_directory.is_dir():
+            if not tolerant and is_topic_name(topic_directory.name):
+                _refuse_link_to_no_folder(topic_directory, root)
             skipped.append(topic_directory)
             continue
         refuse_link_out(topic_directory, root)
@@ -629,7 +634,16 @@ def queue_directories(
                 refuse_link_out(queue_directory, root)
                 yield topic_directory, queue_directory
             else:
+                if not tolerant and is_queue_id(queue_directory.name):
+                    _refuse_link_to_no_folder(queue_directory, root)
                 skipped.append(queue_directory)
+
+
+def _refuse_link_to_no_folder(path: Path, root: Path) -> None:
+    """A folder may have to be made in its place, and no link is ever replaced."""
+    if path.is_symlink():
+        refuse_link_out(path, root)
+        raise MappedFileError(f"{path} is a symbolic link that leads to no folder")
 
 
 def _entries(directory: Path) -> list[Path]:

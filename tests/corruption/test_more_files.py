@@ -391,6 +391,23 @@ def test_b12_no_folder_where_a_queue_should_be_is_read_around(
     assert snapshot(store.root) == before
 
 
+@pytest.mark.parametrize("target", ["nowhere", "Orders", "../../outside", "../checkpoint"])
+@pytest.mark.parametrize("name", ["consumequeue/Orders", "consumequeue/Orders/0"])
+def test_b10_links_to_no_folder_are_refused_for_writing(
+    store: Crafted, name: str, target: str
+) -> None:
+    """They were found out only when a folder was to be made: the abort file lay there by then."""
+    (store.root.parent / "outside").write_bytes(b"precious")
+    path = store.root / name
+    shutil.rmtree(path)
+    path.symlink_to(path.name if target == "Orders" else target)
+    before = snapshot(store.root)
+    with pytest.raises(RocketStoreError, match=name):
+        rocketstore.open(store.root, "r+")
+    assert snapshot(store.root) == before
+    assert (store.root.parent / "outside").read_bytes() == b"precious"
+
+
 # --- E: a state file that lies ----------------------------------------------------------------
 
 LIES: list[dict[str, Any]] = [
