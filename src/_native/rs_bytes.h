@@ -21,6 +21,7 @@
 #define RS_PREFETCH_WRITE(address) ((void)(address))
 #define RS_UNUSED
 #define RS_NOINLINE __declspec(noinline)
+#define RS_ALWAYS_INLINE __forceinline
 #else
 #define RS_SWAP16(v) __builtin_bswap16(v)
 #define RS_SWAP32(v) __builtin_bswap32(v)
@@ -37,6 +38,7 @@
 /* For functions that a module may include without calling. */
 #define RS_UNUSED __attribute__((unused))
 #define RS_NOINLINE __attribute__((noinline))
+#define RS_ALWAYS_INLINE inline __attribute__((always_inline))
 #endif
 
 #define RS_CACHE_LINE_NBYTES 64

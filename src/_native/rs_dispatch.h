@@ -41,6 +41,7 @@ typedef struct {
     int32_t ext_room;        /* of `ext` */
     int32_t multi_dispatch;  /* RS_MULTI_* */
     int32_t compare;         /* units may be there already */
+    int32_t is_plain;        /* neither compared nor with ext files */
     int64_t mended_units;    /* of these, units that had to be put */
     int64_t *delay_ms;
     int32_t delay_count;
@@ -165,7 +166,7 @@ static void rs_find_queues(rs_dispatcher *d)
 /* --- stage 3: append units -------------------------------------------------------------------- */
 
 /* Put the record's ext unit, and its address in place of the tags code. RS_OK or RS_NEED_EXT. */
-static int rs_put_record_ext(rs_dispatcher *d, const rs_parsed_record *row, const rs_queue *queue,
+RS_NOINLINE static int rs_put_record_ext(rs_dispatcher *d, const rs_parsed_record *row, const rs_queue *queue,
                              int64_t *tags_code)
 {
     rs_ext_queue *ext = d->ext + queue->handle;
@@ -222,10 +223,14 @@ static inline void rs_move_on(rs_queue *queue, const rs_parsed_record *row)
 static inline void rs_append_unit(rs_dispatcher *d, rs_queue *queue, const rs_parsed_record *row,
                                   int64_t tags_code)
 {
-    if (RS_LIKELY(!d->compare) || !rs_holds(queue->write, row, tags_code)) {
-        rs_store_unit(queue->write, row->physical_offset, row->total_size, tags_code);
-        d->mended_units += d->compare;
+    if (RS_UNLIKELY(d->compare)) {
+        if (rs_holds(queue->write, row, tags_code)) {
+            rs_move_on(queue, row);
+            return;
+        }
+        d->mended_units++;
     }
+    rs_store_unit(queue->write, row->physical_offset, row->total_size, tags_code);
     rs_move_on(queue, row);
 }
 
@@ -249,14 +254,16 @@ static inline int rs_put_unit(rs_dispatcher *d, const rs_parsed_record *row, rs_
         return RS_NEED_QUEUE;
     }
     int64_t tags_code = row->tags_code;
-    if (RS_UNLIKELY(d->compare) && rs_has_unit(d, queue, row)) {
+    if (RS_LIKELY(d->is_plain)) {
+        rs_store_unit(queue->write, row->physical_offset, row->total_size, tags_code);
+        rs_move_on(queue, row);
+    } else if (d->compare && rs_has_unit(d, queue, row)) {
         rs_move_on(queue, row);
     } else {
-        if (RS_UNLIKELY(d->compare)) {
+        if (d->compare) {
             rs_distrust_ext(d, queue);
         }
-        if (RS_UNLIKELY(d->ext != NULL)
-            && rs_put_record_ext(d, row, queue, &tags_code) == RS_NEED_EXT) {
+        if (d->ext != NULL && rs_put_record_ext(d, row, queue, &tags_code) == RS_NEED_EXT) {
             return RS_NEED_EXT;
         }
         rs_append_unit(d, queue, row, tags_code);
@@ -309,11 +316,12 @@ static int rs_put_named_unit(rs_dispatcher *d, const rs_parsed_record *row,
 }
 
 /* The units of all queues a record names; what stops it is noted. */
-static int rs_put_named_units(rs_dispatcher *d, const rs_parsed_record *row)
+RS_NOINLINE static int rs_put_named_units(rs_dispatcher *d, const rs_parsed_record *row)
 {
     rs_multi_walk walk;
     rs_multi_place place;
-    if (!rs_multi_begin(&walk, d->log + row->position, row, d->multi_dispatch)) {
+    if (d->multi_dispatch == 0
+        || !rs_multi_begin(&walk, d->log + row->position, row, d->multi_dispatch)) {
         return RS_OK;
     }
     while (rs_multi_next(&walk, &place)) {
@@ -346,8 +354,7 @@ static int32_t rs_put_units(rs_dispatcher *d, int32_t from, int32_t to)
             rs_note_stall(d, status, &place);
             return i;
         }
-        if (RS_UNLIKELY(row->multi_dispatch_at != 0) && d->multi_dispatch != 0
-            && rs_put_named_units(d, row) != RS_OK) {
+        if (RS_UNLIKELY(row->multi_dispatch_at != 0) && rs_put_named_units(d, row) != RS_OK) {
             return i;
         }
     }
@@ -592,6 +599,7 @@ RS_UNUSED static int rs_dispatch(rs_dispatcher *d, int64_t left)
 {
     int status = rs_guarded(rs_dispatch_read_header, d);
     int32_t count = RS_DISPATCH_FIRST_COUNT;
+    d->is_plain = !d->compare && d->ext == NULL;
     d->fetched = d->position;
     d->window = RS_DISPATCH_BYTES_AHEAD;
     d->stalled_topic_nbytes = 0;

@@ -77,6 +77,7 @@ RS_UNUSED static int rs_multi_begin(rs_multi_walk *walk, const uint8_t *record,
                                     const rs_parsed_record *row, int32_t flags)
 {
     rs_property_values values;
+    values.multi_names_nbytes = values.multi_offsets_nbytes = 0;
     if (row->multi_dispatch_at == 0
         || rs_multi_is_excluded(record + row->topic_at, row->topic_nbytes, flags)) {
         return 0;
@@ -149,6 +150,7 @@ RS_UNUSED static int rs_multi_names(const uint8_t *record, const rs_parsed_recor
                                     const uint8_t *topic, int32_t n, int64_t queue_id)
 {
     rs_property_values values;
+    values.multi_names_nbytes = values.multi_offsets_nbytes = 0;
     if (queue_id != (rs_is_light(topic, n) ? 0 : row->queue_id)) {
         return 0;
     }

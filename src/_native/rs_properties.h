@@ -195,7 +195,7 @@ static inline void rs_take_property(const uint8_t *record, const uint8_t *name,
 
 /* Find the values as RocketMQ's string2messageProperties does: a pair needs a name and a value, the
  * first separator splits it, the last pair of a name wins. */
-static inline void rs_find_properties(const uint8_t *record, int32_t properties_at,
+static RS_ALWAYS_INLINE void rs_find_properties(const uint8_t *record, int32_t properties_at,
                                       int32_t properties_nbytes, rs_property_values *values)
 {
     const uint8_t *end = record + properties_at + properties_nbytes;
@@ -204,7 +204,6 @@ static inline void rs_find_properties(const uint8_t *record, int32_t properties_
     values->tags_nbytes = values->keys_nbytes = 0;
     values->unique_key_nbytes = values->delay_nbytes = 0;
     values->multi_names_at = values->multi_offsets_at = 0;
-    values->multi_names_nbytes = values->multi_offsets_nbytes = 0;
     for (const uint8_t *block = name; block < end; block += RS_BLOCK_NBYTES) {
         uint64_t mask = rs_properties_mask(block, end, RS_PROPERTY_SEPARATOR);
         for (; mask != 0; mask &= mask - 1) {
