@@ -188,7 +188,9 @@ def _keep_aside(path: Path, root: Path, error: CorruptionError) -> None:
 # --- what a store itself needs ----------------------------------------------------------------
 
 
-def topic_attributes(root: Path, notes: list[str] | None = None) -> dict[str, dict[str, str]]:
+def topic_attributes(
+    root: Path, notes: list[str] | None = None, *, tolerant: bool = True
+) -> dict[str, dict[str, str]]:
     """Return the attributes of the topics that have any, from ``config/topics.json``.
 
     Parameters
@@ -196,8 +198,10 @@ def topic_attributes(root: Path, notes: list[str] | None = None) -> dict[str, di
     root : Path
         The store's root.
     notes : list of str, optional
-        Takes what is wrong with the file (and that its ``.bak`` was read instead, or that there is
-        none and no topic has attributes); without it a file of which nothing can be read raises.
+        Takes what is wrong with the file, and that its ``.bak`` was read instead.
+    tolerant : bool
+        With ``notes``: note that nothing could be read, and go on as if no topic had attributes. A
+        writer must not: it would make the wrong kind of queue.
 
     Returns
     -------
@@ -207,7 +211,7 @@ def topic_attributes(root: Path, notes: list[str] | None = None) -> dict[str, di
     Raises
     ------
     CorruptionError
-        Without ``notes``, when neither file can be read.
+        When neither file can be read, and that is not to be noted.
     MappedFileError, UnsafePathError, PermissionError
         As ``read_config_file``.
     """
@@ -215,7 +219,7 @@ def topic_attributes(root: Path, notes: list[str] | None = None) -> dict[str, di
     try:
         found = read_config_file(path, root, _attributes)
     except CorruptionError as error:
-        if notes is None:
+        if notes is None or not tolerant:
             raise
         notes.append(f"{error}; topics are taken to have no attributes")
         return {}

@@ -318,7 +318,7 @@ def _queue_types(
 ) -> QueueTypes:
     """What the broker's table says wins against what the caller says, and files against both."""
     try:
-        table = topic_attributes(paths.root, notes)
+        table = topic_attributes(paths.root, notes, tolerant=tolerant)
     except PermissionError as error:
         if not tolerant:
             raise

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+import rocketstore
 from corruption.crafted import snapshot
+from directory import files_below
 from rocketstore import CorruptionError, MappedFileError, UnsafePathError, config_files
 from rocketstore.config_files import read_config_file, topic_attributes, write_config_file
 from rocketstore.config_managers import (
@@ -218,6 +220,22 @@ def test_e07_topic_attributes_of_a_bad_table(root: Path, content: bytes) -> None
     path.with_name("topics.json.bak").write_bytes(TOPICS)
     assert topic_attributes(root, notes) == {"B": {"queue.type": "BatchCQ"}}
     assert "topics.json.bak is read instead" in notes[1]
+
+
+def test_e07_a_writer_does_not_guess_queue_types(tmp_path: Path) -> None:
+    # It opened, noted that the table is bad, and would have made plain queues for batch topics.
+    with rocketstore.open(tmp_path / "store", "x") as store:
+        assert store.put("T", b"x").ok
+    path = tmp_path / "store" / "config" / "topics.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(TOPICS[:40])
+    before = files_below(tmp_path / "store")
+    with pytest.raises(CorruptionError, match=r"topics\.json"):
+        rocketstore.open(tmp_path / "store", "r+")
+    assert files_below(tmp_path / "store") == before
+    with rocketstore.open(tmp_path / "store", "r") as store:
+        assert any("topics.json" in note for note in store.recovery_report.notes)
+        assert [message.body for message in store.scan()] == [b"x"]
 
 
 # --- no regular files, links ------------------------------------------------------------------
