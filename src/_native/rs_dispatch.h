@@ -166,8 +166,8 @@ static void rs_find_queues(rs_dispatcher *d)
 /* --- stage 3: append units -------------------------------------------------------------------- */
 
 /* Put the record's ext unit, and its address in place of the tags code. RS_OK or RS_NEED_EXT. */
-RS_NOINLINE static int rs_put_record_ext(rs_dispatcher *d, const rs_parsed_record *row, const rs_queue *queue,
-                             int64_t *tags_code)
+RS_NOINLINE static int rs_put_record_ext(rs_dispatcher *d, const rs_parsed_record *row,
+                                         const rs_queue *queue, int64_t *tags_code)
 {
     rs_ext_queue *ext = d->ext + queue->handle;
     if (d->compare && rs_keep_ext(ext, row->tags_code, row->store_timestamp, tags_code)) {

@@ -73,8 +73,8 @@ static inline uint64_t rs_properties_mask(const uint8_t *at, const uint8_t *end,
 
 enum { RS_NULS_NONE = 0, RS_NULS_SOME = 1, RS_NULS_LOST = 2 };
 
-/* Whether the last bytes are the room for a CRC that RocketMQ 5.2.0 and 5.3.0 leave unwritten behind
- * the offsets in light queues: it holds what was in a buffer, often zeros. */
+/* Whether the last bytes are the room for a CRC that RocketMQ 5.2.0 and 5.3.0 leave unwritten
+ * behind the offsets in light queues: it holds what was in a buffer, often zeros. */
 RS_UNUSED static int rs_is_unwritten_crc(const uint8_t *properties, const uint8_t *end)
 {
     static const char name[] = RS_PROPERTY_INNER_MULTI_QUEUE_OFFSET "\x01";
