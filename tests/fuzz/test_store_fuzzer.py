@@ -22,7 +22,7 @@ from store_fuzz.tree import Entry, read_tree, write_tree
 
 #: Seeds from here on; each belongs to one store and one to three mutations.
 FIRST_SEED = 20_000
-SEEDS = 50
+SEEDS = 35
 #: Damage inside an index file that opening for writing does not look for: ``verify`` finds it.
 UNSEEN = ("not rebuilt: index:",)
 GROUPS = {
