@@ -170,6 +170,9 @@ def set_up(directory: Path, purpose: str, debug: bool = False) -> Path:
     ensure_packages(python, stamps, project, purpose)
     ensure_native(python, stamps, debug)
     ensure_editable(python, stamps)
+    if purpose == "test" and not stamps.holds("java", "looked for"):
+        toolchain.ensure_java(say)
+        stamps.put("java", "looked for")
     return python
 
 

@@ -42,8 +42,8 @@ REPAIR = """\
 
 RocketMQ from 5.4.0 on looks at no more than the last ten files of the log
 (`commitLogRecoverMaxNum`) when it makes lost queues and index files again: messages in older files
-are then still in the log, but no consumer gets them. Open such a store once for writing and close
-it, while no broker runs:
+are then still in the log, but no consumer gets them; 5.0.0 to 5.3.1 make nothing again after an
+orderly stop. Open such a store once for writing and close it, while no broker runs:
 
 ```python
 import rocketstore
@@ -52,8 +52,8 @@ rocketstore.open("store", "r+").close()
 ```
 
 That makes queues and index again from the first log file on. The test named `rebuild` deletes
-both, sees 5.4.0 and 5.5.0 lose the older messages and the other versions keep them, does this, and
-then asks RocketMQ for every message by queue and by key.
+both, sees 5.4.0 and 5.5.0 lose the older messages, 5.1.4 all of them and the other versions none,
+does this, and then asks RocketMQ for every message by queue and by key.
 """
 
 

@@ -68,6 +68,16 @@ def ensure_ensurepip(say: Say) -> None:
     )
 
 
+def ensure_java(say: Say) -> None:
+    """Get a JDK and Maven where that is possible: tests start the real RocketMQ with them.
+
+    Without, those tests are skipped and say so.
+    """
+    missing = [name for name in ("java", "javac", "mvn") if shutil.which(name) is None]
+    if missing and not apt_install(["default-jdk-headless", "maven"], say):
+        say(f"no {' and no '.join(missing)}: tests that start the real RocketMQ will be skipped")
+
+
 def compiles(compiler: str) -> bool:
     """Tell whether ``compiler`` turns a C file with two standard headers into a program."""
     with tempfile.TemporaryDirectory() as folder:
