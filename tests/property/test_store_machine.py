@@ -119,9 +119,11 @@ class StoreMachine(RuleBasedStateMachine):
             "force_verify_prop_crc": has_crc,
             "enable_consume_queue_ext": has_ext,
             "clock": lambda: self.now,
+            # Without the state file it would be guessed from the records.
+            "broker_version": version,
         }
         self.has_batches = version >= "5"
-        self.open("x", broker_version=version)
+        self.open("x")
 
     def open(self, mode: str, **options: Any) -> None:
         self.store = rocketstore.open(self.root, mode, **self.options, **options)
