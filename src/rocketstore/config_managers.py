@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -52,7 +53,7 @@ _LOADED_DEAD_FOR_MS = 30_000
 _FILTER_CLEAN_SPAN_MS = 24 * 3600 * 1000
 
 
-class ConfigManager:
+class ConfigManager(ABC):
     """What the tables have in common.
 
     Parameters
@@ -132,13 +133,13 @@ class ConfigManager:
         content = content.encode() if isinstance(content, str) else content
         self._take(as_object(json_dialect.loads(content), "$"))
 
+    @abstractmethod
     def _document(self) -> dict[str, Any]:
         """Return the object that is written."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _take(self, document: dict[str, Any]) -> None:
         """Take over an object that was read; nothing is changed when it raises ``ContentError``."""
-        raise NotImplementedError
 
     def _take_version(self, document: dict[str, Any], known: Iterable[str]) -> DataVersion:
         """Return the version, and keep what is not known."""
@@ -581,7 +582,7 @@ class ConsumerFilterManager(ConfigManager):
         self.filter_data_by_topic = {} if self.ignored else found
         loaded_dead = self._clock() - _LOADED_DEAD_FOR_MS
         for data in entries:
-            if not data.dead:
+            if data.dead_time == 0:
                 data.dead_time = max(data.born_time, loaded_dead)
 
     def _fits(self, data: BloomFilterData | None) -> bool:

@@ -303,6 +303,18 @@ def test_consumer_filters(tmp_path: Path) -> None:
         again.register("T", "g", "")
 
 
+def test_only_a_filter_without_a_dead_time_is_given_one(tmp_path: Path) -> None:
+    bits = {"bitNum": 112, "bitPos": [1, 2, 3]}
+    for born, dead, expected in ((0, 0, NOW - 30_000), (500, 3, 3), (NOW, 0, NOW)):
+        manager = ConsumerFilterManager(tmp_path, clock=lambda: NOW)
+        data = {"bornTime": born, "deadTime": dead, "bloomFilterData": bits}
+        content = {"filterDataByTopic": {"T": {"groupFilterData": {"G": data}}}}
+        manager.decode(json.dumps(content))
+        found = manager.get("T", "G")
+        assert found is not None
+        assert found.dead_time == expected
+
+
 def test_filters_of_another_bloom_filter_are_ignored(tmp_path: Path) -> None:
     """As in RocketMQ: their bits would say no where the message matches."""
     other = ConsumerFilterManager(tmp_path, bloom_filter=BloomFilter.create(10, 64))

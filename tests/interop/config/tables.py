@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import random
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,18 @@ from interop import maven
 from interop.harness import JVM_FLAGS, Driver, line_of
 from rocketstore.bloom_filter import BloomFilter
 from rocketstore.config_managers import (
+    BloomFilterData,
     ConfigManager,
+    ConsumerFilterData,
     ConsumerFilterManager,
     ConsumerOffsetManager,
+    DataVersion,
     DelayOffsetManager,
+    SubscriptionGroupConfig,
     SubscriptionGroupManager,
+    TopicConfig,
     TopicConfigManager,
 )
-from rocketstore.config_tables import DataVersion
 
 HERE = Path(__file__).resolve().parent
 INTEROP = HERE.parent
@@ -49,6 +52,8 @@ LATER_FIELDS = {
     "offsets": ("pullOffsetTable", "dataVersion"),
     "delays": ("dataVersion",),
 }
+#: Fields that a version writes and never reads, not even its own.
+UNREAD = {("5.1.4", "groups"): "dataVersion", ("5.5.0", "offsets"): "pullOffsetTable"}
 LATER_ENTRIES: dict[str, tuple[str, dict[str, Any]]] = {
     "topics": ("topicConfigTable", {"attributes": {}}),
     "groups": (
@@ -126,6 +131,22 @@ def known_to(version: str, table: str, content: Content) -> Content:
     return content
 
 
+def loaded(content: Content) -> Content:
+    """What a manager holds that loads ``content``: filters that were alive are dead since birth."""
+    content = ordered(content)
+    for groups in content.get("filterDataByTopic", {}).values():
+        for data in groups["groupFilterData"].values():
+            data["deadTime"] = data["deadTime"] or data["bornTime"]
+    return content
+
+
+def read_by(version: str, table: str, content: Content) -> Content:
+    """``content`` without what ``version`` writes and never reads, not even its own."""
+    content = copy.deepcopy(content)
+    content.pop(UNREAD.get((version, table), ""), None)
+    return content
+
+
 def completed(table: str, content: Content) -> Content:
     """``content``, which some version knows, with what is taken for the rest of it."""
     content = copy.deepcopy(content)
@@ -186,22 +207,16 @@ def _entry(kind: type[Any], values: Mapping[str, Any]) -> Any:
     return kind(**{_snake_case(name): copy.deepcopy(value) for name, value in values.items()})
 
 
-def _entries(module_name: str) -> Callable[[Content], dict[str, Any]]:
-    from rocketstore import config_managers
-
-    kind = getattr(config_managers, module_name)
+def _entries(kind: type[Any]) -> Callable[[Content], dict[str, Any]]:
     return lambda table: {name: _entry(kind, values) for name, values in table.items()}
 
 
 def _filters(table: Content) -> dict[str, dict[str, Any]]:
-    from rocketstore.config_managers import BloomFilterData, ConsumerFilterData
-
     found: dict[str, dict[str, Any]] = {}
     for topic, groups in table.items():
-        found[topic] = _entries("ConsumerFilterData")(groups["groupFilterData"])
+        found[topic] = _entries(ConsumerFilterData)(groups["groupFilterData"])
         for data in found[topic].values():
-            assert isinstance(data, ConsumerFilterData)
-            data.bloom_filter_data = _entry(BloomFilterData, data.bloom_filter_data)  # type: ignore[arg-type]
+            data.bloom_filter_data = _entry(BloomFilterData, data.bloom_filter_data)
     return found
 
 
@@ -213,8 +228,8 @@ def _numbered(table: Content) -> dict[Any, Any]:
 
 
 _FILL: dict[str, Callable[[Content], Any]] = {
-    "topicConfigTable": _entries("TopicConfig"),
-    "subscriptionGroupTable": _entries("SubscriptionGroupConfig"),
+    "topicConfigTable": _entries(TopicConfig),
+    "subscriptionGroupTable": _entries(SubscriptionGroupConfig),
     "offsetTable": _numbered,
     "pullOffsetTable": _numbered,
     "filterDataByTopic": _filters,
@@ -233,6 +248,8 @@ def _camel_case(name: str) -> str:
 
 INT = 2**31 - 1
 LONG = 2**63 - 1
+#: Filters born in 2100 are alive when the tests run, and dead at their birth when they are loaded.
+LATER_MS = 4_102_444_800_000
 _PLAIN = "abzABZ019-_%|"
 #: What some reader or writer of JSON treats in a way of its own.
 _UNUSUAL = "\"'\\/{}[]:,.$#@ \t\n\r\b\f\x00\x01\x1f\x7f\x85äß中\u2028\u2029\ufeff\U0001f680<>&"
@@ -243,8 +260,6 @@ class Random:
 
     def __init__(self, seed: object) -> None:
         self._random = random.Random(str(seed))
-        # Filters born later are alive whenever the test runs, and loaded as dead at their birth.
-        self._tomorrow = time.time_ns() // 1_000_000 + 86_400_000
 
     def content(self, table: str, count: int = 8) -> Content:
         """A table of about ``count`` entries, with all fields that any version has."""
@@ -281,8 +296,9 @@ class Random:
         return texts
 
     def _version(self) -> Content:
+        # 5.4.0 throws a table away whose counter has more than 32 bits.
         return {
-            "counter": self._number(LONG),
+            "counter": self._number(INT),
             "timestamp": self._number(LONG),
             "stateVersion": self._number(LONG),
         }
@@ -368,7 +384,7 @@ class Random:
         return {"offsetTable": self._numbers(18), "dataVersion": self._version()}
 
     def _filter(self, topic: str, group: str) -> Content:
-        born = self._tomorrow + self._number(10**9)
+        born = LATER_MS + self._number(10**9)
         bloom = BloomFilter.create()
         return {
             "consumerGroup": group,
@@ -393,16 +409,6 @@ class Random:
             groups = {group: self._filter(topic, group) for group in self._names(4)}
             table[topic] = {"topic": topic, "groupFilterData": groups}
         return {"filterDataByTopic": table}
-
-
-def loaded(table: str, content: Content) -> Content:
-    """What a manager holds that loads ``content``: filters that were alive are dead since birth."""
-    content = copy.deepcopy(content)
-    if table == "filters":
-        for groups in content["filterDataByTopic"].values():
-            for data in groups["groupFilterData"].values():
-                data["deadTime"] = data["deadTime"] or data["bornTime"]
-    return content
 
 
 def ordered(content: Content) -> Content:

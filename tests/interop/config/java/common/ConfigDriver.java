@@ -83,11 +83,11 @@ public final class ConfigDriver {
         return answer;
     }
 
-    /** What brokers do between two writes of their tables. */
-    private void change(ConfigManager manager, JSONObject request) {
-        if (request.containsKey("clone")) {
-            String[] names = request.getJSONArray("clone").toArray(new String[0]);
-            tables.cloneOffset(manager, names[0], names[1], names[2]);
+    /** Let two names stand for one object, and let the broker make a filter of its own. */
+    private void change(ConfigManager manager, JSONObject request) throws Exception {
+        if (request.containsKey("share")) {
+            String[] names = request.getJSONArray("share").toArray(new String[0]);
+            Fields.share(manager, names[0], names[1], names[2]);
         }
         if (request.containsKey("register")) {
             String[] names = request.getJSONArray("register").toArray(new String[0]);

@@ -46,6 +46,14 @@ final class Fields {
         }
     }
 
+    /** Put what a map has under "from" under "to" too: the same object. */
+    @SuppressWarnings("unchecked")
+    static void share(Object holder, String name, String from, String to) throws Exception {
+        Map<Object, Object> map =
+            (Map<Object, Object>) field(holder.getClass(), name).get(holder);
+        map.put(to, map.get(from));
+    }
+
     static JSONObject shown(Object holder, Collection<String> names) throws Exception {
         JSONObject values = new JSONObject(true);
         for (String name : names) {

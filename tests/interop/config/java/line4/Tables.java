@@ -58,13 +58,6 @@ final class Tables {
         return manager(table).load();
     }
 
-    void cloneOffset(ConfigManager manager, String from, String to, String topic) {
-        ConcurrentMap<String, ConcurrentMap<Integer, Long>> offsets =
-            ((Offsets) manager).offsetTable;
-        // The broker's makes no copy either.
-        offsets.put(topic + "@" + to, offsets.get(topic + "@" + from));
-    }
-
     boolean register(ConfigManager manager, String topic, String group, String expression) {
         throw new UnsupportedOperationException("what registers filters is in the broker");
     }

@@ -4,7 +4,6 @@ import java.io.File;
 import java.lang.reflect.Proxy;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.broker.filter.ConsumerFilterManager;
-import org.apache.rocketmq.broker.offset.ConsumerOffsetManager;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.ConfigManager;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
@@ -62,10 +61,6 @@ final class Tables {
         return "delays".equals(table)
             ? broker.getScheduleMessageService().loadWhenSyncDelayOffset()
             : manager(table).load();
-    }
-
-    void cloneOffset(ConfigManager manager, String from, String to, String topic) {
-        ((ConsumerOffsetManager) manager).cloneOffset(from, to, topic);
     }
 
     boolean register(ConfigManager manager, String topic, String group, String expression) {
