@@ -365,10 +365,14 @@ def _shown_version(paths: StorePaths, facts: StoreFacts) -> tuple[str, str]:
         return "5.5.0", "rocksdbstore exists, which 5.4 and later make"
     tail = _record_signs(paths, facts)
     newer = (
-        tail.version_2
+        tail.newer
         or facts.checkpoint.confirm_physical_offset
         or any(
-            os.path.lexists(paths.root / name) for name in ("compaction", "abort.bak", "timerwheel")
+            os.path.lexists(paths.root / name)
+            for name in (
+                formats.BATCH_QUEUE_DIR,
+                *("compaction", "abort.bak", "timerwheel"),
+            )
         )
     )
     if _has_tag_entries(paths, facts, tail.tag_keys):
@@ -385,7 +389,7 @@ def _shown_version(paths: StorePaths, facts: StoreFacts) -> tuple[str, str]:
 @dataclass
 class _RecordSigns:
     trailing_separator: bool | None = None
-    version_2: bool = False
+    newer: bool = False
     tag_keys: list[bytes] = field(default_factory=list)
 
 
@@ -415,7 +419,8 @@ def _record_signs(paths: StorePaths, facts: StoreFacts) -> _RecordSigns:
 
 
 def _take_signs(signs: _RecordSigns, record: memoryview, row: dict[str, int]) -> None:
-    signs.version_2 |= row["magic"] == formats.MAGIC_V2
+    signs.newer |= row["magic"] == formats.MAGIC_V2
+    signs.newer |= bool(row["sys_flag"] & formats.SYS_FLAG_INNER_BATCH)
     end = row["properties_at"] + row["properties_nbytes"]
     if row["properties_nbytes"] > 0 and not row["property_crc"]:
         signs.trailing_separator = record[end - 1] == formats.PROPERTY_SEPARATOR

@@ -701,3 +701,23 @@ def test_harmed_files(made: tuple[Path, Model], harm: Callable[[Path], None], nu
     with rocketstore.open(root) as store:
         assert_holds(store, model)
         assert store.verify().findings == []
+
+
+@pytest.mark.parametrize("lost", [(), ("batchconsumequeue",)], ids=["marks", "marks and queues"])
+def test_inner_batches_tell_that_a_store_is_of_5_x(tmp_path: Path, lost: tuple[str, ...]) -> None:
+    # Without its state file a store of 5.1.4 was taken for one of 4.9, whose separators are the
+    # same; the next inner batch then took one queue offset, however many messages it held.
+    root = tmp_path / "store"
+    options = {**OPTIONS, "broker_version": "5.1.4"}
+    with rocketstore.open(root, "x", **options) as store:
+        assert store.put("BCQ", b"1", sys_flag=INNER, properties={"INNER_NUM": "1"}).ok
+    for name in (formats.STATE_FILE, formats.CHECKPOINT_FILE):
+        (root / name).unlink()
+    for name in lost:
+        shutil.rmtree(root / name)
+    del options["broker_version"]
+    with rocketstore.open(root, "r+", **options) as store:
+        assert store.broker_version == "5.1.4"
+        assert store.put("BCQ", b"23", sys_flag=INNER, properties={"INNER_NUM": "2"}).ok
+        assert store.wait_dispatched()
+        assert store.max_offset_in_queue("BCQ", 0) == 3
