@@ -186,7 +186,7 @@ def damaged(version: str, jobs: Sequence[Job], scratch: Path) -> list[Outcome]:
     for (outcome, item, root, damage, original, sizes), their in zip(rows, theirs, strict=True):
         reference = dump(their[1]) if their is not None else {}
         if their is None:
-            outcome.found.known["unreadable"] += 1
+            outcome.found.know("unreadable")
         for mode in ("r", "r+"):
             view = View(outcome, damage, original, sizes, reference, mode)
             target = copy(root, f"copy {mode}")
@@ -252,7 +252,7 @@ class View:
         if self.mode == "r" or not isinstance(error, rocketstore.CorruptionError):
             self._fail(f"refused: {type(error).__name__}: {error}")
         else:
-            self.outcome.found.known["refused"] += 1
+            self.outcome.found.know("refused")
 
     def check(self, mine: Dump) -> None:
         """We show nothing that was not written, and all that RocketMQ shows rightly."""
@@ -266,11 +266,11 @@ class View:
             if was == shown and key not in mine:
                 self._fail(f"{key} at log offset {shown[0]} is missing; RocketMQ shows it")
             elif was != shown and mine.get(key) == was:
-                self.outcome.found.known["altered"] += 1
+                self.outcome.found.know("altered")
         if any(
             mine.get(key) == was and key not in self.reference for key, was in self.original.items()
         ):
-            self.outcome.found.known["lost"] += 1
+            self.outcome.found.know("lost")
 
     def _is_undetectable(self, offset: int) -> bool:
         """Whether the damage lies in this record: topic and properties are under no CRC."""

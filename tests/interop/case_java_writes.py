@@ -142,7 +142,7 @@ def _after_halt(
     theirs = ask_java(version, asked, scratch)
     for item, their, is_refused, acknowledged in zip(asked, theirs, refused, written, strict=True):
         outcome = Outcome(item.job)
-        outcome.found.known["D-41"] += is_refused
+        outcome.found.know("D-41", is_refused)
         root = item.root.parent / "store"
         by_mtime = item.job.version < "5"
         rules = {"crashed": True, "touched": touched(root, item.root) if by_mtime else set()}

@@ -48,7 +48,11 @@ FEATURES = {
             "hosts, long topics, refused puts",
         ),
         Feature("sync", "each put is synced", {"flushDiskType": "SYNC_FLUSH"}),
-        Feature("ext", {"enableConsumeQueueExt": "true", "mappedFileSizeConsumeQueueExt": "2048"}),
+        Feature(
+            "ext",
+            "ConsumeQueueExt",
+            {"enableConsumeQueueExt": "true", "mappedFileSizeConsumeQueueExt": "2048"},
+        ),
         Feature(
             "lmq",
             "light queues (multi dispatch)",
