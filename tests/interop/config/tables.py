@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from interop import maven
-from interop.harness import JVM_FLAGS, Driver, line_of
+from interop.harness import JVM_FLAGS, VERSIONS, Driver, line_of
 from rocketstore.bloom_filter import BloomFilter
 from rocketstore.config_managers import (
     BloomFilterData,
@@ -21,6 +21,7 @@ from rocketstore.config_managers import (
     ConsumerOffsetManager,
     DataVersion,
     DelayOffsetManager,
+    LmqConsumerOffsetManager,
     SubscriptionGroupConfig,
     SubscriptionGroupManager,
     TopicConfig,
@@ -36,6 +37,7 @@ MANAGERS: dict[str, type[ConfigManager]] = {
     "topics": TopicConfigManager,
     "groups": SubscriptionGroupManager,
     "offsets": ConsumerOffsetManager,
+    "light": LmqConsumerOffsetManager,
     "delays": DelayOffsetManager,
     "filters": ConsumerFilterManager,
 }
@@ -43,6 +45,7 @@ FIELDS = {
     "topics": ("topicConfigTable", "dataVersion"),
     "groups": ("subscriptionGroupTable", "forbiddenTable", "dataVersion"),
     "offsets": ("offsetTable", "pullOffsetTable", "dataVersion"),
+    "light": ("offsetTable", "lmqOffsetTable", "dataVersion"),
     "delays": ("offsetTable", "dataVersion"),
     "filters": ("filterDataByTopic",),
 }
@@ -50,10 +53,15 @@ FIELDS = {
 LATER_FIELDS = {
     "groups": ("forbiddenTable",),
     "offsets": ("pullOffsetTable", "dataVersion"),
+    "light": ("dataVersion",),
     "delays": ("dataVersion",),
 }
 #: Fields that a version writes and never reads, not even its own.
-UNREAD = {("5.1.4", "groups"): "dataVersion", ("5.5.0", "offsets"): "pullOffsetTable"}
+UNREAD = {
+    ("5.1.4", "groups"): "dataVersion",
+    ("5.5.0", "offsets"): "pullOffsetTable",
+    **{(version, "light"): "dataVersion" for version in VERSIONS},
+}
 LATER_ENTRIES: dict[str, tuple[str, dict[str, Any]]] = {
     "topics": ("topicConfigTable", {"attributes": {}}),
     "groups": (
@@ -379,6 +387,12 @@ class Random:
             "pullOffsetTable": {key: self._numbers(INT) for key in keys[::2]},
             "dataVersion": self._version(),
         }
+
+    def _light(self, count: int) -> Content:
+        content = self._offsets(count)
+        content.pop("pullOffsetTable")
+        keys = [f"{topic}@%LMQ%{self._name()}" for topic in self._names(count)]
+        return {**content, "lmqOffsetTable": {key: self._number(LONG) for key in keys}}
 
     def _delays(self, count: int) -> Content:
         return {"offsetTable": self._numbers(18), "dataVersion": self._version()}

@@ -32,7 +32,8 @@ from rocketstore.errors import CorruptionError
 require_java()
 pytestmark = pytest.mark.xdist_group("config")
 
-SEEDS = range(int(os.environ.get("ROCKETSTORE_CONFIG_SEEDS", "3")))
+#: Each version has tables of its own from a seed; the variable asks for more of them.
+SEEDS = range(int(os.environ.get("ROCKETSTORE_CONFIG_SEEDS", "2")))
 tables = pytest.mark.parametrize("table", MANAGERS)
 
 
@@ -74,7 +75,7 @@ def assert_we_read(table: str, root: Path, content: Content) -> ConfigManager:
 def test_we_read_what_java_writes_and_write_it_for_java(
     driver: ConfigDriver, table: str, seed: int, tmp_path: Path
 ) -> None:
-    content = known_to(driver.version, table, Random((seed, table)).content(table))
+    content = known_to(driver.version, table, Random((driver.version, seed, table)).content(table))
     assert ordered(driver.persist(table, tmp_path, content)) == ordered(content)
     for _ in range(2):
         manager = assert_we_read(table, tmp_path, content)
@@ -88,14 +89,14 @@ def test_we_read_what_java_writes_and_write_it_for_java(
 def test_java_reads_what_we_write(
     driver: ConfigDriver, table: str, seed: int, tmp_path: Path
 ) -> None:
-    content = Random((seed, table)).content(table)
+    content = Random((driver.version, seed, table)).content(table)
     filled(MANAGERS[table], tmp_path, content).persist()
     assert_java_reads(driver, table, tmp_path, content)
 
 
 @tables
 def test_many_entries_and_none(driver: ConfigDriver, table: str, tmp_path: Path) -> None:
-    for count in (0, 150):
+    for count in (0, 100):
         content = Random(table).content(table, count)
         (tmp_path / "java").mkdir(exist_ok=True)
         driver.persist(table, tmp_path / "java", known_to(driver.version, table, content))
@@ -130,7 +131,7 @@ def test_our_backup_of_what_java_wrote(
     driver: ConfigDriver, table: str, damage: Damage, tmp_path: Path
 ) -> None:
     for seed in SEEDS:
-        random = Random((seed, table, damage.__name__))
+        random = Random((driver.version, seed, table, damage.__name__))
         root = tmp_path / str(seed)
         former, latter = (known_to(driver.version, table, random.content(table)) for _ in range(2))
         driver.persist(table, root, former)
@@ -152,7 +153,7 @@ def test_javas_backup_of_what_we_wrote(
     driver: ConfigDriver, table: str, damage: Damage, tmp_path: Path
 ) -> None:
     for seed in SEEDS:
-        random = Random((seed, table, damage.__name__))
+        random = Random((driver.version, seed, table, damage.__name__))
         root = tmp_path / str(seed)
         root.mkdir()
         former, latter = (random.content(table) for _ in range(2))
@@ -239,28 +240,28 @@ NAMES = (("T", "G"), ("Orders", "ä中\U0001f680"), ("%a|b", "_"))
 
 
 def test_bits_of_a_filter_are_those_of_java(driver: ConfigDriver, tmp_path: Path) -> None:
-    if line_of(driver.version) == 4:
-        # The class that computes them is in no public repository for 4.9.
-        return
-    for number, (topic, group) in enumerate(
-        (("T", "G"), ("Orders", "ä中\U0001f680"), ("%a|b", "_"))
-    ):
+    for number, (topic, group) in enumerate(NAMES):
         root = tmp_path / str(number)
-        theirs = driver.persist(
-            "filters", root, {"filterDataByTopic": {}}, register=(topic, group, "a > 1")
-        )
-        data = theirs["filterDataByTopic"][topic]["groupFilterData"][group]
-        bits = data["bloomFilterData"]
-        bloom = BloomFilter.create()
-        assert bits == {"bitPos": bloom.bit_positions(group, topic), "bitNum": bloom.m}
-        manager = ours("filters", root)
-        assert isinstance(manager, ConsumerFilterManager)
-        assert not manager.ignored
-        again = manager.register(topic, group, "a > 1", client_version=7)
-        assert again.bloom_filter_data is not None
-        assert again.bloom_filter_data.bit_pos == bits["bitPos"]
+        root.mkdir()
+        manager = ConsumerFilterManager(root)
+        # What registers filters is in no repository of jars for 4.9.
+        if line_of(driver.version) == 5:
+            driver.persist(
+                "filters", root, {"filterDataByTopic": {}}, register=(topic, group, "a > 1")
+            )
+            assert manager.load()
+            assert not manager.ignored
+            data = manager.get(topic, group)
+            assert data is not None
+            assert data.bloom_filter_data is not None
+            bloom = BloomFilter.create()
+            assert data.bloom_filter_data.bit_num == bloom.m
+            assert data.bloom_filter_data.bit_pos == bloom.bit_positions(group, topic)
+            assert (data.expression, data.client_version) == ("a > 1", 7)
+        registered = manager.register(topic, group, "b = 'x'", client_version=8)
+        assert registered.bloom_filter_data is not None
         manager.persist()
         read, _ = driver.load("filters", root)
         entry = read["filterDataByTopic"][topic]["groupFilterData"][group]
-        assert entry["bloomFilterData"] == bits
-        assert (entry["expression"], entry["clientVersion"]) == ("a > 1", 7)
+        assert entry["bloomFilterData"]["bitPos"] == registered.bloom_filter_data.bit_pos
+        assert (entry["expression"], entry["clientVersion"]) == ("b = 'x'", 8)

@@ -19,7 +19,7 @@ import org.apache.rocketmq.store.schedule.ScheduleMessageService;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
 /**
- * The tables of 4.9. Its broker is in no public repository of jars, so four of the managers are
+ * The tables of 4.9. Its broker is in no public repository of jars, so five of the managers are
  * stand-ins that hold what the broker's hold. Everything that makes the files is real: the reading
  * and writing of ConfigManager, the JSON of RemotingSerializable, the entries, the wrappers and the
  * schedule service. Only the entries of filters are stand-ins too.
@@ -36,6 +36,7 @@ final class Tables {
         managers.put("topics", new Topics());
         managers.put("groups", new Groups());
         managers.put("offsets", new Offsets());
+        managers.put("light", new LightOffsets());
         managers.put("filters", new Filters());
         managers.put("delays", new ScheduleMessageService(store) {
             // There are no queues to correct the offsets by.
@@ -175,6 +176,44 @@ final class Tables {
         public void decode(String text) {
             offsetTable = RemotingSerializable.fromJson(text, ConsumerOffsetSerializeWrapper.class)
                 .getOffsetTable();
+        }
+    }
+
+    /** What the broker's manager of light queues' offsets shows to its writer of JSON. */
+    public static final class LightTable extends ConsumerOffsetSerializeWrapper {
+        private ConcurrentMap<String, Long> lmqOffsetTable = new ConcurrentHashMap<>();
+
+        public ConcurrentMap<String, Long> getLmqOffsetTable() {
+            return lmqOffsetTable;
+        }
+
+        public void setLmqOffsetTable(ConcurrentMap<String, Long> lmqOffsetTable) {
+            this.lmqOffsetTable = lmqOffsetTable;
+        }
+    }
+
+    private final class LightOffsets extends Table {
+        private ConcurrentMap<String, ConcurrentMap<Integer, Long>> offsetTable =
+            new ConcurrentHashMap<>();
+        private ConcurrentMap<String, Long> lmqOffsetTable = new ConcurrentHashMap<>();
+
+        LightOffsets() {
+            super("lmqConsumerOffset.json");
+        }
+
+        @Override
+        public String encode(boolean pretty) {
+            LightTable table = new LightTable();
+            table.setOffsetTable(offsetTable);
+            table.setLmqOffsetTable(lmqOffsetTable);
+            return table.toJson(pretty);
+        }
+
+        @Override
+        public void decode(String text) {
+            LightTable table = RemotingSerializable.fromJson(text, LightTable.class);
+            offsetTable = table.getOffsetTable();
+            lmqOffsetTable = table.getLmqOffsetTable();
         }
     }
 

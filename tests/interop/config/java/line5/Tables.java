@@ -4,6 +4,7 @@ import java.io.File;
 import java.lang.reflect.Proxy;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.broker.filter.ConsumerFilterManager;
+import org.apache.rocketmq.broker.offset.LmqConsumerOffsetManager;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.ConfigManager;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
@@ -15,6 +16,7 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
 final class Tables {
     private final MessageStoreConfig config = new MessageStoreConfig();
     private final BrokerController broker;
+    private final LmqConsumerOffsetManager light;
 
     Tables(String home) {
         BrokerConfig names = new BrokerConfig();
@@ -33,6 +35,7 @@ final class Tables {
                 }
                 throw new UnsupportedOperationException("there is no store: " + method);
             }));
+        light = new LmqConsumerOffsetManager(broker);
     }
 
     void setRoot(String root) {
@@ -47,6 +50,8 @@ final class Tables {
                 return broker.getSubscriptionGroupManager();
             case "offsets":
                 return broker.getConsumerOffsetManager();
+            case "light":
+                return light;
             case "delays":
                 return broker.getScheduleMessageService();
             case "filters":
