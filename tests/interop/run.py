@@ -100,8 +100,12 @@ def replay(arguments: argparse.Namespace) -> int:
 def soak(arguments: argparse.Namespace) -> int:
     """Run new seeds of all cases and versions until the time is up; stop at a difference."""
     end = time.monotonic() + 60 * arguments.minutes
-    rounds = itertools.product(
-        itertools.count(arguments.first_seed, SEEDS_AT_ONCE), catalogue.CASES.values(), VERSIONS
+    # itertools.product would try to hold all seeds there are.
+    rounds = (
+        (first, case, version)
+        for first in itertools.count(arguments.first_seed, SEEDS_AT_ONCE)
+        for case in catalogue.CASES.values()
+        for version in VERSIONS
     )
     stores = 0
     for first, case, version in rounds:
