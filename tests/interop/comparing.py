@@ -19,7 +19,7 @@ KNOWN = {
     "blank": "the writer died between the blank record that closes a log file and the next file: "
     "RocketMQ takes the blank's start for the log's end, rocketstore the file's end",
     "torn": "the writer died within a put: its record is complete but for zeros in the "
-    "properties, which are under no CRC. RocketMQ takes it for whole; rocketstore cuts it off, since "
+    "properties, which are under no CRC. RocketMQ takes it for whole; rocketstore cuts it off, as "
     "nobody was told that it was stored",
     "D-4": "what RocketMQ dispatches again it indexes again when it is the last indexed record "
     "(after a crash; 4.9 also after an orderly stop when no queue has that record), and names it "
