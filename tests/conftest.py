@@ -5,12 +5,17 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import signal
 from collections.abc import Generator
 from typing import Any
 
 import pytest
 
 from kernel_bodies import Bodies
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell lets what it starts in the background ignore interrupts, which tests send.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 #: ``ROCKETSTORE_REQUIRE=all`` turns every skip into a failure: there everything must run.
 REQUIRE_ALL = os.environ.get("ROCKETSTORE_REQUIRE", "") == "all"

@@ -172,9 +172,15 @@ class IndexService:
             file = MappedFile.create(path, 0, nbytes, self._root, allocated=reserved)
         index_file = IndexFile(file, self.slots, self.entries)
         if previous is not None:
-            kernels.index_file.init_header(
-                file.mapping, previous.end_timestamp, previous.end_physical_offset
-            )
+            try:
+                kernels.index_file.init_header(
+                    file.mapping, previous.end_timestamp, previous.end_physical_offset
+                )
+            except OSError:
+                # The next try may come in the same millisecond, with the same name.
+                file.close()
+                path.unlink(missing_ok=True)
+                raise
         self.files = (*self.files, index_file)
         return index_file
 

@@ -60,7 +60,8 @@ def test_everything_is_named_and_left_alone(tmp_path: Path) -> None:
     for name in FOREIGN:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"not ours")
+        # Of these only the topics' table is read, and a writer refuses one that is none.
+        path.write_bytes(b"{}" if path.name == "topics.json" else b"not ours")
     wanted = {name.split("/")[0]: kind for name, kind in FOREIGN.items()}
     assert kinds(root) == {**ours, **wanted}
     parts = store_parts(root)
