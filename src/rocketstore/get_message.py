@@ -6,7 +6,7 @@ from array import array
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rocketstore import formats, kernels
-from rocketstore.commit_log import CommitLog
+from rocketstore.commit_log import CommitLog, LogWindow
 from rocketstore.config import MessageStoreConfig
 from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue
 from rocketstore.consume_queue_ext import CqExtUnit, is_ext_address
@@ -181,6 +181,8 @@ class Selection:
             position = reached
             if status == KernelStatus.LIMIT or status == RecordStatus.OK:
                 break
+            if status == RecordStatus.INCOMPLETE and self._has_grown(window, units, position):
+                continue
             if status != RecordStatus.END and status != KernelStatus.OTHER_SEGMENT:
                 if messages:
                     break
@@ -188,6 +190,14 @@ class Selection:
                 position += UNIT_NBYTES
                 index += 1
         return position
+
+    def _has_grown(self, window: LogWindow, units: Any, position: int) -> bool:
+        """Whether the unit's record lies behind what ``window`` showed, and the log shows
+        more by now: a window is kept from one reading to the next."""
+        now = self._log.window(self._unit(units, position)[0])
+        if now is None or now.base_offset != window.base_offset:
+            return False
+        return now.stop > window.stop
 
     def _pass_over(self, units: Any, position: int, stop: int) -> int:
         """Pass over a filler, or all units whose records lie in a segment that is gone.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -326,6 +327,23 @@ def test_every_way_to_put(tmp_path: Path) -> None:
         assert store.verify().ok
 
 
+def test_one_answer_holds_what_was_put_since_the_last_reading(tmp_path: Path) -> None:
+    """A window on the log is kept between readings. An answer that began inside it ended where the
+    log had ended then, although more messages were dispatched: 5 of 8 came, now and then, when the
+    first flush of the queues fell between two puts."""
+    with rocketstore.open(tmp_path / "s", "x", **OPTIONS) as store:
+        for number in range(5):
+            store.put("T", b"%d" % number)
+        assert store.wait_dispatched(120)
+        assert len(store.get_message("g", "T", 0, 0).messages) == 5
+        for number in range(5, 8):
+            store.put("T", b"%d" % number)
+        assert store.wait_dispatched(120)
+        found = store.get_message("g", "T", 0, 0)
+        assert [m.body for m in found.messages] == [b"%d" % number for number in range(8)]
+        assert found.next_begin_offset == 8
+
+
 def test_delayed_message_lies_on_the_schedule_topic(tmp_path: Path) -> None:
     with rocketstore.open(tmp_path / "s", "x", **OPTIONS) as store:
         store.put("T", b"later", 2, "Tag", delay_level=3)
@@ -395,3 +413,18 @@ def test_index_file_of_no_known_geometry_is_moved_aside(tmp_path: Path) -> None:
         assert (root / "quarantine" / "index-20200101000000000").stat().st_size == 251
         assert any("says nothing" in note for note in store.recovery_report.notes)
         assert len(list(store.find(topic="T", key="key-7"))) == 1
+
+
+def test_given_sizes_are_known_after_a_kill(tmp_path: Path) -> None:
+    # A store made with default sizes and without a message was opened with others given, which
+    # stood nowhere until the first flush: opened after a kill, it got an index file of 420 MB.
+    root, copy = tmp_path / "store", tmp_path / "copy"
+    rocketstore.open(root, "x", mapped_file_size_commit_log=4096).close()
+    given = {"max_hash_slot_num": 7, "max_index_num": 20, "mapped_file_size_consume_queue": 400}
+    with rocketstore.open(root, "r+", start=False, **given) as store:
+        assert store.put("T", b"x", keys="k").ok
+        shutil.copytree(root, copy)  # as a kill would leave it, before any dispatch
+    with rocketstore.open(copy, "r+") as store:
+        assert [message.body for message in store.find(topic="T", key="k")] == [b"x"]
+    assert [path.stat().st_size for path in (copy / "index").iterdir()] == [40 + 7 * 4 + 20 * 20]
+    assert [path.stat().st_size for path in (copy / "consumequeue/T/0").iterdir()] == [400]
