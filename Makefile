@@ -18,7 +18,7 @@ FIND_PYTHON = for p in $(or $(PYTHON),python3.13 python3.12 python3.11 python3);
     exit 1; fi;
 SET_UP = @$(FIND_PYTHON) PYTHON="$(PYTHON)" "$$python" tools/bootstrap.py --venv "$(VENV)"
 
-.PHONY: help demo develop test lint types bench docs machine leaks fuzz fuzz-native interop interop-soak gen wheel-test sdist debug clean
+.PHONY: help demo develop test lint types bench docs machine leaks fuzz fuzz-native fuzz-kernels interop interop-soak gen wheel-test sdist debug clean
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
@@ -63,6 +63,9 @@ fuzz: develop  ## damage whole stores and see that no promise breaks (MINUTES=5 
 
 fuzz-native: develop  ## fuzz the C headers with sanitizers (RUNS=2000000 SEED=1)
 	@$(RUN) fuzz/native_fuzz.py --runs $(or $(RUNS),2000000) --seed $(or $(SEED),1)
+
+fuzz-kernels: develop  ## fuzz the Cython kernels with sanitizers, and the readers (RUNS=20000 SEED=1)
+	@$(RUN) fuzz/kernel_fuzz.py --runs $(or $(RUNS),20000) --seed $(or $(SEED),1)
 
 interop: develop  ## run the real RocketMQ beside the library; writes docs/compatibility.md
 	@rm -rf build/interop/results
