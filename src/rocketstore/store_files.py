@@ -152,6 +152,15 @@ class StoreFacts:
             return None
         return state
 
+    def are_told_by(self, state: StoreState) -> bool:
+        """Whether sizes and dialect in ``state`` are those of the files that will be made."""
+        return (
+            state.commit_log_file_size == self.commit_log_file_size
+            and state.consume_queue_file_size == self.consume_queue_file_size
+            and (state.hash_slot_num, state.index_num) == self.index.pair
+            and state.broker_version == self.dialect.name
+        )
+
 
 def examine(
     paths: StorePaths, config: MessageStoreConfig, *, tolerate_unreadable: bool = False

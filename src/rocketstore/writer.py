@@ -211,7 +211,8 @@ class StoreWriter:
 
     def _bring_up(self, state: StoreState | None, end: int) -> None:
         """Dispatch what is missing; without a true state file, sync everything and write one, so
-        that nothing that is durable now will look torn later."""
+        that nothing that is durable now will look torn later, and so that the sizes that files
+        will have are known to whoever opens the store after a kill."""
         recovery = DispatchRecovery(
             self.log, self.queues, self.index, self.config, self.dialect, state, self.report
         )
@@ -227,7 +228,7 @@ class StoreWriter:
         self.log.appender.set_batch_topics(self.queues.batch_topics)
         for queue in self.queues:
             self.log.appender.set_next_queue_offset(queue.topic, queue.queue_id, queue.max_index)
-        if state is None:
+        if state is None or not self.facts.are_told_by(state):
             self._sync_and_mark(DispatchSnapshot.take(self.dispatcher), end, clean=False)
 
     # --- services -----------------------------------------------------------------------------

@@ -75,7 +75,7 @@ def run_and_kill(root: Path, flush_disk_type: str, seed: int, moment: KillMoment
     os.set_blocking(process.stdout.fileno(), False)
     collected = bytearray()
     begun = time.monotonic()
-    deadline = begun + (30.0 if moment.behind_opening else moment.delay_s)
+    deadline = begun + (300.0 if moment.behind_opening else moment.delay_s)
     opened = False
     while time.monotonic() < deadline:
         collected += process.stdout.read() or b""
