@@ -22,6 +22,9 @@ import bootstrap
 import toolchain
 
 IN_WHEEL = ("rocketstore/py.typed", "rocketstore/_native/message.pyi", "rocketstore/formats.py")
+#: Long tests that how the package was installed makes no difference to; the checkout's own run has
+#: them.
+CHECKOUT_ONLY = ("interop", "docs", "fuzz", "leaks", "property/test_store_machine.py")
 #: Three processes, as ``make test`` runs them.
 PARALLEL = ("-n", "3", "--dist", "loadgroup")
 NOT_IN_WHEEL = re.compile(r"\.(c|h|pyx|pxd)$|^(tests|tools|docs|src)/")
@@ -104,8 +107,7 @@ def main(arguments: list[str]) -> int:
             "-o",
             "pythonpath=tests",
             *PARALLEL,
-            # What meets RocketMQ is the same code; the checkout's tests start it.
-            "--ignore=tests/interop",
+            *(f"--ignore=tests/{name}" for name in CHECKOUT_ONLY),
         ]
         run(*pytest, *arguments, cwd=sources)
     return 0
