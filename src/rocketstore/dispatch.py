@@ -107,6 +107,7 @@ class CommitLogDispatcher:
         self.queues = queues
         self.index = index
         self.notes = DispatchNotes()
+        self.multi_dispatch = multi_dispatch
         self.kernel = kernels.reput.Dispatcher(
             index_enable=index is not None,
             index_tags=index_tags,

@@ -368,6 +368,29 @@ def test_listener_hears_of_every_message(tmp_path: Path) -> None:
     assert heard[0][6] == {"TAGS": "TagA"}
 
 
+def test_listener_hears_of_light_queues(tmp_path: Path) -> None:
+    """It was called for a message's own queue alone, so that whoever waited for a light queue was
+    never woken."""
+    heard: list[tuple[Any, ...]] = []
+    light = {"enable_lmq": True, "enable_multi_dispatch": True, **OPTIONS}
+    with rocketstore.open(
+        tmp_path / "s", "x", arriving_listener=lambda *row: heard.append(row), **light
+    ) as store:
+        names = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}
+        for number in range(2):
+            store.put("T", b"%d" % number, 3, "TagA", properties=names)
+        # A copy for a retry carries the original's offsets, but goes into no light queue.
+        store.put("%RETRY%g", b"", properties={**names, "INNER_MULTI_QUEUE_OFFSET": "0,1"})
+        assert store.wait_dispatched(120)
+        assert store.max_offset_in_queue("%LMQ%b", 0) == 2
+    assert [row[:3] for row in heard] == [
+        *[("T", 3, 1), ("%LMQ%a", 0, 1), ("%LMQ%b", 0, 1)],
+        *[("T", 3, 2), ("%LMQ%a", 0, 2), ("%LMQ%b", 0, 2)],
+        ("%RETRY%g", 0, 1),
+    ]
+    assert {row[3] for row in heard[:6]} == {2598919}
+
+
 def test_numbering_goes_on_after_reopening(tmp_path: Path) -> None:
     root = make(tmp_path / "s", 5)
     for expected in (5, 6, 7):
