@@ -167,6 +167,7 @@ class MessageStoreConfig:
         if self.broker_role not in _BROKER_ROLES:
             raise ConfigError(f"broker_role {self.broker_role!r} is none of {_BROKER_ROLES}")
         parse_delay_levels(self.message_delay_level)
+        _check_topic_attributes(self.topic_attributes)
         self.zone  # noqa: B018 - raises for an unknown zone
 
     def _check_queue_and_index_sizes(self) -> None:
@@ -293,6 +294,20 @@ def _check_type(name: str, kind: Any, value: Any) -> None:
         raise ConfigError(f"{name} is {value!r}; it must be {text}")
     if isinstance(value, int) and value < 0:
         raise ConfigError(f"{name} is {value}; it must not be negative")
+
+
+def _check_topic_attributes(table: Any) -> None:
+    is_table = isinstance(table, Mapping) and all(
+        isinstance(topic, str)
+        and isinstance(attributes, Mapping)
+        and all(isinstance(text, str) for pair in attributes.items() for text in pair)
+        for topic, attributes in table.items()
+    )
+    if not is_table:
+        raise ConfigError(
+            f"topic_attributes is {repr(table)[:80]}; it must be texts by topic and attribute, as "
+            '{"T": {"queue.type": "BatchCQ"}}'
+        )
 
 
 def _snake_case(name: str) -> str:

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocketstore import formats
+from rocketstore.config import MessageStoreConfig
+from rocketstore.dialect import Dialect
 from rocketstore.durable_file import READ_ONLY, open_regular_file, write_file
+from rocketstore.errors import ConfigError
 from rocketstore.store_checkpoint import signed_crc
 
 _LAYOUT = formats.STORE_STATE
@@ -71,7 +74,8 @@ class StoreState:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> StoreState | None:
-        """Decode; ``None`` when it is no whole state file of this format."""
+        """Decode; ``None`` when it is no whole state file of this format, or says what cannot be:
+        it is a hint, and none is better than a wrong one."""
         if len(content) != _LAYOUT.nbytes or not content.startswith(formats.STATE_MAGIC):
             return None
         names = [field.name for field in _LAYOUT.fields]
@@ -82,7 +86,26 @@ class StoreState:
         values["clean"] = values["clean"] == 1
         for name in ("broker_version", "timezone"):
             values[name] = values[name].rstrip(b"\0").decode("ascii", "replace")
-        return cls(**values)
+        state = cls(**values)
+        return state if state._is_possible() else None
+
+    def _is_possible(self) -> bool:
+        """Whether a store can have these sizes, places and this version."""
+        try:
+            MessageStoreConfig(
+                mapped_file_size_commit_log=self.commit_log_file_size,
+                mapped_file_size_consume_queue=self.consume_queue_file_size,
+                max_hash_slot_num=self.hash_slot_num,
+                max_index_num=self.index_num,
+            )
+            if self.broker_version:
+                Dialect.for_version(self.broker_version, allow_newer=True)
+        except ConfigError:
+            return False
+        if self.consume_queue_file_size % formats.CONSUME_QUEUE_UNIT.nbytes:
+            return False
+        places = (self.flushed_offset, self.dispatched_offset, self.indexed_offset)
+        return all(0 <= place <= self.log_end_offset for place in places)
 
     @classmethod
     def read(cls, path: Path, root: Path) -> StoreState | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ from golden import golden_stores
 from own_process import run_python
 from rocketstore import StoreLockedError
 from rocketstore.store_checkpoint import StoreCheckpoint
+from rocketstore.store_state import StoreState
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
 
@@ -370,3 +372,33 @@ def test_leftovers_of_a_killed_writer_are_removed(template: Path, tmp_path: Path
     check_opens(store, None)
     assert not leftover.exists()
     assert mine.read_bytes() == b"keep"
+
+
+IMPOSSIBLE = (
+    {"broker_version": "abc"},
+    {"broker_version": "3.2.6"},
+    {"commit_log_file_size": 0},
+    {"commit_log_file_size": -1},
+    {"consume_queue_file_size": 0},
+    {"consume_queue_file_size": 401},
+    {"hash_slot_num": -5},
+    {"index_num": 2**31 - 1},
+    {"flushed_offset": -1},
+    {"dispatched_offset": 2**62},
+)
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_a_state_file_of_impossible_values_says_nothing(
+    template: Path, tmp_path: Path, mode: str
+) -> None:
+    """Its CRC was right and its version none, as a later release or another hand may leave it:
+    the store could not be opened at all, although the file is a hint that may be missing."""
+    whole = StoreState.from_bytes((template / "rocketstore.state").read_bytes())
+    assert whole is not None
+    for number, values in enumerate(IMPOSSIBLE):
+        store = Crafted(template, tmp_path / str(number))
+        dataclasses.replace(whole, **values).write(store.root / "rocketstore.state")
+        with rocketstore.open(store.root, mode) as opened:
+            assert opened.facts.state is None, values
+            assert [bytes(m.raw) for m in opened.scan()] == [r.raw for r in store.records], values

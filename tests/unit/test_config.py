@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import rocketstore
 from rocketstore import ConfigError, FlushDiskType, MessageStoreConfig
 from rocketstore.config import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
 
@@ -195,3 +196,13 @@ def test_wrong_values_name_the_option() -> None:
         option = re.sub(r"([A-Z])", r"_\1", name).lower()
         with pytest.raises(ConfigError, match=f"(?i){name}|{option}|delay"):
             MessageStoreConfig.from_properties({name: text})
+
+
+@pytest.mark.parametrize(
+    "value", [5, None, "T", ["T"], {"T": "BatchCQ"}, {1: {"queue.type": "x"}}, {"T": {"a": 1}}]
+)
+def test_topic_attributes_of_other_types_are_refused(tmp_path: Path, value: Any) -> None:
+    """They were looked at when a store was half open, and raised whatever came of them."""
+    with pytest.raises(ConfigError, match="topic_attributes"):
+        rocketstore.open(tmp_path / "s", "x", topic_attributes=value)
+    assert not list(tmp_path.iterdir())
