@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from array import array
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from rocketstore.mapped_file import MappedFile, MemoryFile
 from rocketstore.mapped_file_queue import DirectoryListing, MappedFileQueue, list_directory
 from rocketstore.status import KernelStatus
 
+_log = logging.getLogger(__name__)
 UNIT_NBYTES = formats.CONSUME_QUEUE_UNIT.nbytes
 #: Blocks are reserved this far ahead in a queue file, later as far as it is long by then.
 ALLOCATE_AHEAD_NBYTES = 64 * 1024
@@ -487,6 +489,8 @@ class ConsumeQueueTable:
         self._in_memory = in_memory
         #: Queue files of another size or place than they must have; they are not read.
         self.unfit: list[Path] = []
+        #: Where things are now that stood in the way of a queue that was made.
+        self.moved: list[Path] = []
         #: Bytes of an ext file, 0 when the store keeps none.
         self.ext_file_size = 0
         self._ext_directory = directory
@@ -533,7 +537,7 @@ class ConsumeQueueTable:
         for path in self.unfit:
             directory = self._root / formats.QUARANTINE_DIR
             make_directories(directory, self._root)
-            name, number = "-".join(path.parts[-4:]), 1
+            name, number = "-".join(path.relative_to(self._root).parts), 1
             target = directory / name
             while os.path.lexists(target):
                 number += 1
@@ -548,14 +552,33 @@ class ConsumeQueueTable:
     def _new_ext(self, topic: str, queue_id: int) -> ConsumeQueueExt:
         directory = self._ext_directory / topic / str(queue_id)
         files = MappedFileQueue(directory, self.ext_file_size, self._root, writable=self._writable)
+        self._make_way(directory)
         # They may be there although the queue's own files are lost.
-        listing = list_directory(directory, self._root, tolerate_unreadable=self._in_memory)
+        listing = DirectoryListing()
+        if directory.is_dir() or not self._in_memory:
+            listing = list_directory(directory, self._root, tolerate_unreadable=self._in_memory)
         files.load(self._fit(listing, self.ext_file_size))
         return ConsumeQueueExt(files, in_memory=self._in_memory)
 
+    def _make_way(self, directory: Path) -> None:
+        """Move what is no folder, where a topic's or a queue's folder belongs, out of the way.
+
+        Nothing was moved while nobody needed the name: it may be a note that somebody left there.
+        """
+        if not self._writable:
+            return
+        for path in (directory.parent, directory):
+            if os.path.lexists(path) and not path.is_dir() and not path.is_symlink():
+                self.unfit.append(path)
+                self.moved += self.move_unfit_aside()
+                _log.warning("%s was no folder; moved to %s", path, self.moved[-1])
+                return
+
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
+        directory = self.directory / topic / str(queue_id)
+        self._make_way(directory)
         files = MappedFileQueue(
-            self.directory / topic / str(queue_id),
+            directory,
             self.file_size,
             self._root,
             writable=self._writable,
@@ -576,7 +599,7 @@ class ConsumeQueueTable:
             queue = self._new(topic, queue_id)
             if self._writable and self.unfit:
                 # A kill between the creation of its ext file and of its own leaves such a file.
-                self.move_unfit_aside()
+                self.moved += self.move_unfit_aside()
             self.table = {**self.table, (topic, queue_id): queue}
         return queue
 

@@ -101,6 +101,10 @@ class DispatchRecovery:
             queue.correct_min_index(
                 self._minimum, keep_when_empty=self._dialect.empty_queue_keeps_min
             )
+        self._report.notes += [
+            f"moved to {path}: it lay where a queue's folder or file belongs"
+            for path in self._queues.moved
+        ]
         self._report.take_dispatch(dispatcher.notes.gaps, dispatcher.notes.refused)
         self._report.rebuilt_units = (
             dispatcher.kernel.mended_units if compare else dispatcher.kernel.dispatched_count

@@ -151,8 +151,10 @@ class QueueTable(ConsumeQueueTable):
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
         if topic not in self.batch_topics:
             return super()._new(topic, queue_id)
+        directory = self.batch_directory / topic / str(queue_id)
+        self._make_way(directory)
         files = MappedFileQueue(
-            self.batch_directory / topic / str(queue_id),
+            directory,
             self.batch_file_size,
             self._root,
             writable=self._writable,
