@@ -329,8 +329,8 @@ def test_every_way_to_put(tmp_path: Path) -> None:
 
 def test_one_answer_holds_what_was_put_since_the_last_reading(tmp_path: Path) -> None:
     """A window on the log is kept between readings. An answer that began inside it ended where the
-    log had ended then, although more messages were dispatched: 5 of 8 came, now and then, when the
-    first flush of the queues fell between two puts."""
+    log had ended then, although more messages were dispatched: 5 of 8 came, now and then, when
+    dispatch made a queue (it looks at the record, through such a window) between two puts."""
     with rocketstore.open(tmp_path / "s", "x", **OPTIONS) as store:
         for number in range(5):
             store.put("T", b"%d" % number)
