@@ -156,8 +156,12 @@ def _with_size_and_crc(record: bytes) -> bytes:
 
 def _range(random: Random, nbytes: int, step: int = 1, later: float = 0.4) -> tuple[int, int]:
     """A range within a buffer as a rule, and sometimes none; ``later``: not from its beginning."""
-    if random.random() < 0.05:
+    if random.random() < 0.03:
         return number(random), number(random)
+    if random.random() < 0.05:
+        # Beyond the end by no more than a row, where a check that is one off still reads.
+        position = random.choice((0, nbytes - nbytes % step, nbytes + step))
+        return position, nbytes + random.choice((1, step - 1, step))
     position = 0 if random.random() >= later else random.randint(0, nbytes // step) * step
     stop = nbytes if random.random() < 0.7 else random.randint(position, max(position, nbytes))
     return position, stop

@@ -59,12 +59,18 @@ def check_checkpoint(content: bytes) -> None:
 
 
 def check_state(content: bytes) -> None:
-    """A state file is whole or none."""
+    """Only a whole state file is taken, and it reads back the same."""
     found = StoreState.from_bytes(content)
     at = formats.STORE_STATE.at("crc")
     crc = signed_crc(content[:at]).to_bytes(4, "big", signed=True)
     whole = len(content) == at + 4 and content.startswith(formats.STATE_MAGIC)
-    _require((found is not None) == (whole and content[at:] == crc), "a state file is taken")
+    _require(found is not None or content != _STATE, "a good state file is refused")
+    if found is None:
+        return
+    _require(whole and content[at:] == crc, "a bad state file is taken")
+    if found.timezone.isascii():
+        again = StoreState.from_bytes(found.to_bytes())
+        _require(again == found, "a state file reads back differently")
 
 
 def check_json(content: bytes) -> None:
