@@ -9,6 +9,7 @@ from rocketstore.dialect import Dialect
 from rocketstore.dispatch import COMPARED_NBYTES, CommitLogDispatcher
 from rocketstore.index_recovery import IndexPosition, IndexRecovery
 from rocketstore.index_service import IndexService
+from rocketstore.named_queues import has_units_of_other_rules
 from rocketstore.queue_table import QueueTable
 from rocketstore.recovery_report import RecoveryReport
 from rocketstore.status import KernelStatus, RecordStatus
@@ -66,6 +67,7 @@ class DispatchRecovery:
         self._state = state
         self._report = report
         self._end = report.log_end
+        self._names = dialect.multi_dispatch(any_name=config.enable_multi_dispatch)
         self._minimum = max(log.min_offset, 0)
 
     def run(self) -> CommitLogDispatcher:
@@ -73,6 +75,7 @@ class DispatchRecovery:
         state = self._state
         self._move_unfit_aside()
         compare = state is None or self._end - self._minimum <= COMPARED_NBYTES
+        compare = compare and not has_units_of_other_rules(self._log, self._queues, self._names)
         self._recover_queues(clear=not compare)
         start = self._minimum
         queues_lost = state is not None and not self._has_all_queues(state)
@@ -186,9 +189,7 @@ class DispatchRecovery:
             self._index if self._config.message_index_enable else None,
             index_tags=self._dialect.index_tags,
             delay_ms=self._config.delay_ms,
-            multi_dispatch=self._dialect.multi_dispatch(
-                any_name=self._config.enable_multi_dispatch
-            ),
+            multi_dispatch=self._names,
             start_offset=start,
             indexed=indexed,
             compare=compare,

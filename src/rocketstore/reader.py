@@ -13,6 +13,7 @@ from rocketstore.index_recovery import IndexPosition, IndexRecovery
 from rocketstore.index_service import IndexService
 from rocketstore.log_scan import LogScan
 from rocketstore.mapped_file_queue import MappedFileQueue, check_place
+from rocketstore.named_queues import has_units_of_other_rules
 from rocketstore.queue_table import QueueTable
 from rocketstore.recovery import Progress, recover_log
 from rocketstore.recovery_report import RecoveryReport
@@ -240,7 +241,9 @@ class ReadOnlyParts:
                 indexed = IndexPosition(min(max(self._minimum, state.indexed_offset), end), 0)
         # Beside damage, units tell where a message was that cannot be read any more.
         is_short = end - self._minimum <= COMPARED_NBYTES
+        names = self.dialect.multi_dispatch(any_name=self.config.enable_multi_dispatch)
         compare = derive == "tail" and is_short and not self.report.damaged
+        compare = compare and not has_units_of_other_rules(self.log, self.queues, names)
         start = self._minimum if compare else max(self._minimum, min(dispatched, indexed.offset))
         for queue in self.queues:
             if compare and isinstance(queue, BatchConsumeQueue):
@@ -251,7 +254,7 @@ class ReadOnlyParts:
             self.index if wants_index else None,
             index_tags=self.dialect.index_tags,
             delay_ms=self.config.delay_ms,
-            multi_dispatch=self.dialect.multi_dispatch(any_name=self.config.enable_multi_dispatch),
+            multi_dispatch=names,
             start_offset=start,
             indexed=indexed,
             compare=compare,

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from rocketstore import formats
 from rocketstore.commit_log import CommitLog
 from rocketstore.dispatch import CommitLogDispatcher
 from rocketstore.errors import ServiceFailedError, StoreFullError
 from rocketstore.log_scan import LogScan
 from rocketstore.message import StoredMessage
+from rocketstore.named_queues import named_queues
 from rocketstore.services.service_thread import ServiceThread
-from rocketstore.status import MultiDispatch, RecordFlags, RecordStatus
+from rocketstore.status import RecordFlags, RecordStatus
 
 _STEP_COUNT = 16_384
 _BACK_OFF_S = 0.2
-_NUMBER = re.compile(r"\+?[0-9]{1,19}")
 
 ArrivingListener = Callable[..., Any]
 
@@ -161,50 +159,6 @@ class ReputMessageService(ServiceThread):
         finally:
             with self._moved:
                 self._waiting -= 1
-
-
-def named_queues(message: StoredMessage, flags: int) -> Iterator[tuple[str, int, int]]:
-    """Yield (topic, queue id, queue offset) of the queues besides its own that a record goes into.
-
-    Parameters
-    ----------
-    message : StoredMessage
-    flags : int
-        ``MultiDispatch`` flags.
-
-    Notes
-    -----
-    The rule is the dispatcher's, except that names no folder can have are told too. Source:
-    RocketMQ ``store/DefaultMessageStore.java``
-    ``notifyMessageArrive4MultiQueue``.
-    """
-    properties, topic = message.properties, message.topic
-    listed = properties.get(formats.PROPERTY_INNER_MULTI_DISPATCH)
-    if not listed or _is_left_out(topic, flags):
-        return
-    names = _items(listed)
-    offsets = _items(properties.get(formats.PROPERTY_INNER_MULTI_QUEUE_OFFSET) or "")
-    if len(names) != len(offsets):
-        return
-    for name, text in zip(names, offsets, strict=True):
-        if not _NUMBER.fullmatch(text) or int(text) >= 2**63:
-            return
-        light = name.startswith(formats.TOPIC_LMQ_PREFIX)
-        if flags & (MultiDispatch.LIGHT if light else MultiDispatch.PLAIN):
-            yield name, 0 if light else message.queue_id, int(text)
-
-
-def _is_left_out(topic: str, flags: int) -> bool:
-    if flags & MultiDispatch.NOT_OF_DLQ and topic.startswith(formats.TOPIC_DLQ_PREFIX):
-        return True
-    prefixes = (formats.TOPIC_RETRY_PREFIX, formats.TOPIC_SYSTEM_PREFIX)
-    is_system = topic.startswith(prefixes) or topic == formats.TOPIC_SCHEDULE
-    return bool(flags & MultiDispatch.NOT_OF_SYSTEM) and is_system
-
-
-def _items(text: str) -> list[str]:
-    """Java's split: empty items at the end do not count."""
-    return text.rstrip(formats.MULTI_DISPATCH_SEPARATOR).split(formats.MULTI_DISPATCH_SEPARATOR)
 
 
 def lag_limit_nbytes(max_lag_files: int | None, segment_size: int) -> int | None:

@@ -1,0 +1,89 @@
+"""The queues besides its own that a record goes into (multi dispatch), by what it says itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rocketstore import formats
+from rocketstore.commit_log import CommitLog
+from rocketstore.log_scan import LogScan
+from rocketstore.message import StoredMessage
+from rocketstore.queue_table import QueueTable
+from rocketstore.status import MultiDispatch, RecordFlags
+
+_NUMBER = re.compile(r"\+?[0-9]{1,19}")
+_EVERY_NAME = MultiDispatch.LIGHT | MultiDispatch.PLAIN
+
+
+def named_queues(message: StoredMessage, flags: int) -> Iterator[tuple[str, int, int]]:
+    """Yield (topic, queue id, queue offset) of the queues besides its own that a record goes into.
+
+    Parameters
+    ----------
+    message : StoredMessage
+    flags : int
+        ``MultiDispatch`` flags.
+
+    Notes
+    -----
+    The rule is the dispatcher's, except that names no folder can have are told too. Source:
+    RocketMQ ``store/DefaultMessageStore.java``
+    ``notifyMessageArrive4MultiQueue``.
+    """
+    properties, topic = message.properties, message.topic
+    listed = properties.get(formats.PROPERTY_INNER_MULTI_DISPATCH)
+    if not listed or _is_left_out(topic, flags):
+        return
+    names = _items(listed)
+    offsets = _items(properties.get(formats.PROPERTY_INNER_MULTI_QUEUE_OFFSET) or "")
+    if len(names) != len(offsets):
+        return
+    for name, text in zip(names, offsets, strict=True):
+        if not _NUMBER.fullmatch(text) or int(text) >= 2**63:
+            return
+        light = name.startswith(formats.TOPIC_LMQ_PREFIX)
+        if flags & (MultiDispatch.LIGHT if light else MultiDispatch.PLAIN):
+            yield name, 0 if light else message.queue_id, int(text)
+
+
+def _is_left_out(topic: str, flags: int) -> bool:
+    if flags & MultiDispatch.NOT_OF_DLQ and topic.startswith(formats.TOPIC_DLQ_PREFIX):
+        return True
+    prefixes = (formats.TOPIC_RETRY_PREFIX, formats.TOPIC_SYSTEM_PREFIX)
+    is_system = topic.startswith(prefixes) or topic == formats.TOPIC_SCHEDULE
+    return bool(flags & MultiDispatch.NOT_OF_SYSTEM) and is_system
+
+
+def _items(text: str) -> list[str]:
+    """Java's split: empty items at the end do not count."""
+    return text.rstrip(formats.MULTI_DISPATCH_SEPARATOR).split(formats.MULTI_DISPATCH_SEPARATOR)
+
+
+def has_units_of_other_rules(log: CommitLog, queues: QueueTable, flags: int) -> bool:
+    """Whether queues may hold units that ``flags`` would not give them.
+
+    RocketMQ of another line may have dispatched a part of the log: 4.9 into queues that later ones
+    pass over. Its units are true, though dispatch by today's rules would not make them.
+
+    Parameters
+    ----------
+    log : CommitLog
+    queues : QueueTable
+        Loaded.
+    flags : int
+        ``MultiDispatch`` flags.
+    """
+    scan = LogScan(log, max(log.min_offset, 0), log.max_offset, RecordFlags.PARSE_PROPERTIES)
+    for batch in scan:
+        columns = batch.columns
+        for number in columns["multi_dispatch_at"].nonzero()[0].tolist():
+            message = log.look_message_by_offset(int(columns["physical_offset"][number]))
+            if message is None:
+                continue
+            given = set(named_queues(message, flags))
+            for place in named_queues(message, _EVERY_NAME):
+                queue = queues.get(*place[:2])
+                if place not in given and queue is not None and queue.queue.files:
+                    return True
+    return False
