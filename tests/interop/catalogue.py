@@ -83,6 +83,13 @@ def record(case: str, version: str, rows: Sequence[dict[str, Any]]) -> None:
     path.write_text(json.dumps({"case": case, "version": version, "rows": rows}, indent=1))
 
 
+def record_tables(version: str, held: Sequence[dict[str, Any]]) -> None:
+    """Keep how many tables of ``config`` each side read from the other, by kind."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / f"config-{version}.json"
+    path.write_text(json.dumps({"version": version, "tables": list(held)}, indent=1))
+
+
 def rows_of(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     """Stores, answers compared and known differences, by feature."""
     stores: Counter[str] = Counter()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from interop import catalogue
 from interop.config.tables import (
     MANAGERS,
     ConfigDriver,
@@ -33,7 +35,9 @@ require_java()
 pytestmark = pytest.mark.xdist_group("config")
 
 #: Each version has tables of its own from a seed; the variable asks for more of them.
-SEEDS = range(int(os.environ.get("ROCKETSTORE_CONFIG_SEEDS", "2")))
+SEEDS = range(int(os.environ.get("ROCKETSTORE_CONFIG_SEEDS", "20")))
+#: Tables that held, by version, direction and kind.
+HELD: Counter[tuple[str, str, str]] = Counter()
 tables = pytest.mark.parametrize("table", MANAGERS)
 
 
@@ -41,8 +45,18 @@ tables = pytest.mark.parametrize("table", MANAGERS)
 def driver(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ConfigDriver]:
-    with ConfigDriver(request.param, tmp_path_factory.mktemp("config")) as driver:
+    version = request.param
+    with ConfigDriver(version, tmp_path_factory.mktemp("config")) as driver:
         yield driver
+    held = [
+        {
+            "table": table,
+            "theirs": HELD[version, "theirs", table],
+            "ours": HELD[version, "ours", table],
+        }
+        for table in MANAGERS
+    ]
+    catalogue.record_tables(version, held)
 
 
 def ours(table: str, root: Path) -> ConfigManager:
@@ -82,6 +96,7 @@ def test_we_read_what_java_writes_and_write_it_for_java(
         assert manager.problem is None
         manager.persist()
     assert_java_reads(driver, table, tmp_path, completed(table, content))
+    HELD[driver.version, "theirs", table] += 1
 
 
 @tables
@@ -92,6 +107,7 @@ def test_java_reads_what_we_write(
     content = Random((driver.version, seed, table)).content(table)
     filled(MANAGERS[table], tmp_path, content).persist()
     assert_java_reads(driver, table, tmp_path, content)
+    HELD[driver.version, "ours", table] += 1
 
 
 @tables
