@@ -220,9 +220,11 @@ class ReadOnlyParts:
         for queue in self.queues:
             if queue.recovered_end > end:
                 queue.recover(end, whole=True)
+        is_short = end - self._minimum <= COMPARED_NBYTES
         may_index = self.config.message_index_enable and derive != "none"
         wants_index = may_index and (
             derive == "full"
+            or is_short
             or bool(self.index.files)
             or len(self.queues) == 0
             or self._has_no_keys_yet()
@@ -240,7 +242,6 @@ class ReadOnlyParts:
             if state is not None and not self.index.files and self._has_no_keys_yet():
                 indexed = IndexPosition(min(max(self._minimum, state.indexed_offset), end), 0)
         # Beside damage, units tell where a message was that cannot be read any more.
-        is_short = end - self._minimum <= COMPARED_NBYTES
         names = self.dialect.multi_dispatch(any_name=self.config.enable_multi_dispatch)
         compare = derive == "tail" and is_short and not self.report.damaged
         compare = compare and not has_units_of_other_rules(self.log, self.queues, names)

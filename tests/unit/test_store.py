@@ -451,3 +451,19 @@ def test_given_sizes_are_known_after_a_kill(tmp_path: Path) -> None:
         assert [message.body for message in store.find(topic="T", key="k")] == [b"x"]
     assert [path.stat().st_size for path in (copy / "index").iterdir()] == [40 + 7 * 4 + 20 * 20]
     assert [path.stat().st_size for path in (copy / "consumequeue/T/0").iterdir()] == [400]
+
+
+def test_keys_of_a_store_that_died_before_its_first_index_file(tmp_path: Path) -> None:
+    # A broker that was killed soon after its start leaves queues and no index: no key was found
+    # with mode "r".
+    root = tmp_path / "store"
+    with rocketstore.open(root, "x", max_hash_slot_num=7, max_index_num=50) as store:
+        for number in range(5):
+            assert store.put("T", b"%d" % number, keys=f"k{number}").ok
+    shutil.rmtree(root / "index")
+    for name in ("rocketstore.state", "checkpoint"):
+        (root / name).unlink()
+    with rocketstore.open(root) as store:
+        for number in range(5):
+            assert [m.body for m in store.find(topic="T", key=f"k{number}")] == [b"%d" % number]
+            assert len(store.query_message("T", f"k{number}").messages) == 1
