@@ -11,6 +11,7 @@ from rocketstore.commit_log import WritableCommitLog
 from rocketstore.config import MessageStoreConfig
 from rocketstore.errors import ServiceFailedError, StoreFullError
 from rocketstore.services.service_thread import ServiceThread
+from rocketstore.services.waiting import WaitingRoom
 from rocketstore.status import PutMessageStatus
 
 _PAGE_NBYTES = 4096
@@ -32,7 +33,7 @@ class FlushedLog:
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self.physic_timestamp = physic_timestamp
-        self.moved = threading.Condition()
+        self.waiting = WaitingRoom()
         self._log = log
         self._on_failure = on_failure
         self._error: OSError | None = None  # guarded by: _lock
@@ -60,8 +61,7 @@ class FlushedLog:
         except OSError as error:
             self._on_failure(error)
             raise
-        with self.moved:
-            self.moved.notify_all()
+        self.waiting.wake_all()
         return flushed
 
     def _flush(self) -> int:
@@ -98,8 +98,7 @@ class GroupCommitService(ServiceThread):
         self._flushed = flushed
         self._log = log
         self._timeout_s = config.sync_flush_timeout / 1000
-        self._done = flushed.moved
-        self._error: BaseException | None = None  # guarded by: _done
+        self._error: BaseException | None = None  # set once
 
     def run_once(self) -> bool:
         """Sync what was written since the last time."""
@@ -123,23 +122,24 @@ class GroupCommitService(ServiceThread):
                 self.step()
         deadline = time.monotonic() + self._timeout_s
         self.wakeup()
-        with self._done:
-            while self._flushed.offset < end_offset:
-                if self._error is not None:
-                    raise ServiceFailedError(
-                        f"syncing the log failed ({self._error}); the message may not be on disk"
-                    ) from self._error
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return PutMessageStatus.FLUSH_DISK_TIMEOUT
-                self._done.wait(left)
+        while self._flushed.offset < end_offset:
+            ticket = self._flushed.waiting.enter()
+            if self._flushed.offset >= end_offset:
+                break
+            if self._error is not None:
+                raise ServiceFailedError(
+                    f"syncing the log failed ({self._error}); the message may not be on disk"
+                ) from self._error
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return PutMessageStatus.FLUSH_DISK_TIMEOUT
+            ticket.acquire(timeout=left)
         return PutMessageStatus.PUT_OK
 
     def abandon(self, error: BaseException) -> None:
         """Wake every waiter with ``error``."""
-        with self._done:
-            self._error = error
-            self._done.notify_all()
+        self._error = error
+        self._flushed.waiting.wake_all()
 
 
 class FlushRealTimeService(ServiceThread):

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from rocketstore.errors import ServiceFailedError
+from rocketstore.services.waiting import Bell
 
 _log = logging.getLogger(__name__)
 #: By how much an idle service's next pause is longer.
@@ -45,17 +46,18 @@ class ServiceThread:
         self.longest_s = interval_s if longest_s is None else longest_s
         self.failure: BaseException | None = None
         self._on_failure = on_failure
-        self._wakeup = threading.Event()
+        self._bell = Bell()
         self._stopping = False
         self._thread: threading.Thread | None = None
+        #: A flag, since an interrupt within ``Thread.is_alive`` can make a live thread look dead.
+        self._running = False
         #: Held while a step runs; again by the same thread, as a listener may call the store.
         self._step_lock = threading.RLock()
 
     @property
     def is_running(self) -> bool:
         """Whether a thread runs the service."""
-        thread = self._thread
-        return thread is not None and thread.is_alive()
+        return self._running
 
     def run_once(self) -> bool:
         """Do one bounded step; True when it did something."""
@@ -82,16 +84,21 @@ class ServiceThread:
         self._thread = threading.Thread(
             target=self._run, name=f"rocketstore-{self.name}", daemon=True
         )
-        self._thread.start()
+        self._running = True
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._running = False
+            raise
 
     def wakeup(self) -> None:
         """End the pause; sticky when the service is busy."""
-        self._wakeup.set()
+        self._bell.ring()
 
     def stop(self) -> None:
         """Ask the thread to stop after its current step (see ``shutdown``)."""
         self._stopping = True
-        self._wakeup.set()
+        self._bell.ring()
 
     def shutdown(self, timeout_s: float = 60.0) -> None:
         """Stop the thread after its current step.
@@ -108,6 +115,12 @@ class ServiceThread:
             raise ServiceFailedError(f"{self.name} failed: {self.failure}") from self.failure
 
     def _run(self) -> None:
+        try:
+            self._step_and_pause()
+        finally:
+            self._running = False
+
+    def _step_and_pause(self) -> None:
         pause_s = self.interval_s
         while not self._stopping:
             try:
@@ -115,10 +128,7 @@ class ServiceThread:
             except Exception as error:  # noqa: BLE001 - kept, told to the store, raised by shutdown
                 self._fail(error)
                 return
-            if progressed:
-                pause_s = self.interval_s
-            elif self._wakeup.wait(pause_s):
-                self._wakeup.clear()
+            if progressed or self._bell.wait(pause_s):
                 pause_s = self.interval_s
             else:
                 pause_s = min(pause_s * _GROWTH, self.longest_s)
