@@ -254,6 +254,11 @@ cdef class Appender:
         return rs_load_acquire64(&self._state.base_offset)
 
     @property
+    def is_attached(self):
+        """Whether there is a segment to append to."""
+        return self._state.view != NULL
+
+    @property
     def last_store_timestamp(self):
         """Store time of the last record; 0 before the first."""
         return rs_load_acquire64(&self._state.last_store_timestamp)

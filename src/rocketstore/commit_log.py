@@ -324,7 +324,6 @@ class WritableCommitLog(CommitLog):
         self._roll_lock = threading.Lock()
         self._before_roll = before_roll
         self._on_failure = on_failure if on_failure is not None else lambda error: None
-        self._base_offset = -1  # guarded by: _roll_lock
         self._populated = 0  # guarded by: _roll_lock
         self._spare: MappedFile | None = None  # guarded by: _roll_lock
         self.appender = kernels.commit_log.Appender(
@@ -358,35 +357,45 @@ class WritableCommitLog(CommitLog):
         file.allocate(file.wrote_position + ALLOCATE_AHEAD_NBYTES, used=file.wrote_position)
         return file.mapping
 
+    def _is_attached(self, file: MappedFile) -> bool:
+        """Whether the appender writes into ``file``: its own word, as an interrupt may strike
+        between the appender's step and a note of it here."""
+        return self.appender.is_attached and self.appender.base_offset == file.file_from_offset
+
     def _attach(self, file: MappedFile) -> None:
         self._prepare(file)
         frontier = file.allocated_position
-        self.appender.attach(file.mapping, file.file_from_offset, file.wrote_position, frontier)
-        self._base_offset = file.file_from_offset
         self._populated = file.wrote_position
+        self.appender.attach(file.mapping, file.file_from_offset, file.wrote_position, frontier)
 
     def _roll(self, needed_nbytes: int) -> None:
+        """Give the appender the next segment.
+
+        Every step may be repeated, so an interrupt anywhere leaves the rest to the next call.
+        """
         if self._before_roll is not None:
             self._before_roll()
         with self._roll_lock:
             last = self.queue.last()
-            if last is not None and self._base_offset == last.file_from_offset:
-                full = self.appender.base_offset == self._base_offset and (
-                    self.appender.write_position >= self.segment_size
-                )
-                if not full:
+            if last is not None and self._is_attached(last):
+                if self.appender.write_position < self.segment_size:
                     return  # another putter rolled in the meantime
                 last.wrote_position = last.file_size
-            if self._spare is None:
-                start = last.end_offset if last is not None else 0
-                self._spare = self._make_segment(start)
-            file = self._spare
-            # Whatever can fail comes first: a segment in the list that is never written would be a
-            # hole in the log.
-            self._prepare(file)
-            self.queue.append(file)
-            self._spare = None
-            self._attach(file)
+            if last is None or last.is_full:
+                last = self._append_segment(last)
+            self._attach(last)
+
+    def _append_segment(self, last: MappedFile | None) -> MappedFile:
+        start = last.end_offset if last is not None else 0
+        file = self._spare
+        if file is None or file.file_from_offset != start:
+            file = self._spare = self._make_segment(start)
+        # Whatever can fail comes first: a segment in the list that is never written would be a
+        # hole in the log.
+        self._prepare(file)
+        self.queue.append(file)
+        self._spare = None
+        return file
 
     def _make_segment(self, start: int) -> MappedFile:
         try:
@@ -399,7 +408,7 @@ class WritableCommitLog(CommitLog):
     def _extend(self, end_position: int) -> None:
         with self._roll_lock:
             last = self.queue.last()
-            if last is None or last.file_from_offset != self.appender.base_offset:
+            if last is None or not self._is_attached(last):
                 return
             self.appender.set_frontier(
                 last.allocate(end_position + ALLOCATE_AHEAD_NBYTES, used=last.allocated_position)
@@ -410,7 +419,7 @@ class WritableCommitLog(CommitLog):
         service)."""
         with self._roll_lock:
             last = self.queue.last()
-            if last is None or last.file_from_offset != self.appender.base_offset:
+            if last is None or not self._is_attached(last):
                 return False
             wanted = min(self.appender.write_position + ALLOCATE_AHEAD_NBYTES // 2, last.file_size)
             if last.allocated_position >= wanted:
@@ -424,7 +433,7 @@ class WritableCommitLog(CommitLog):
         any."""
         with self._roll_lock:
             file = self.queue.last()
-            if file is None or file.file_from_offset != self._base_offset:
+            if file is None or not self._is_attached(file):
                 return False
             written = self.appender.write_position
             start = max(self._populated, written)
@@ -439,7 +448,9 @@ class WritableCommitLog(CommitLog):
         """Create the next segment once three quarters of this one are written; True when it was."""
         with self._roll_lock:
             last = self.queue.last()
-            if last is None or self._spare is not None:
+            if last is None or not self._is_attached(last):
+                return False
+            if self._spare is not None and self._spare.file_from_offset == last.end_offset:
                 return False
             if self.appender.write_position < last.file_size - last.file_size // 4:
                 return False
@@ -467,6 +478,6 @@ class WritableCommitLog(CommitLog):
         self.appender.close()
         with self._roll_lock:
             spare, self._spare = self._spare, None
-        if spare is not None:
+        if spare is not None and spare not in self.queue.files:
             spare.destroy()
         super().close()

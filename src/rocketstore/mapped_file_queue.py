@@ -116,8 +116,8 @@ class MappedFileQueue:
         self.writable = writable
         self.flushed_where = 0
         self._root = root
-        self._files: tuple[MappedFile, ...] = ()
-        self._starts: tuple[int, ...] = ()
+        #: The files, and the offset of each one's first byte.
+        self._row: tuple[tuple[MappedFile, ...], tuple[int, ...]] = (), ()
 
     def load(self, listing: DirectoryListing) -> None:
         """Take over listed files that were found fit (see ``check``)."""
@@ -140,14 +140,14 @@ class MappedFileQueue:
         FileNotFoundError
             When one is gone already.
         """
-        for count, file in enumerate(self._files[:most]):
+        for count, file in enumerate(self.files[:most]):
             try:
                 file.mapping  # noqa: B018 - made on first use
             except OSError as error:
                 if error.errno != errno.ENOMEM:
                     raise
                 return count
-        return min(most, len(self._files))
+        return min(most, len(self.files))
 
     def check(self, listing: DirectoryListing) -> None:
         """Refuse a directory that cannot be opened for writing.
@@ -194,23 +194,25 @@ class MappedFileQueue:
             expected = offset + self.file_size
 
     def _replace(self, files: Iterable[MappedFile]) -> None:
-        self._files = tuple(files)
-        self._starts = tuple(file.file_from_offset for file in self._files)
+        row = tuple(files)
+        # One step, so that no reader and no interrupt sees files without their offsets.
+        self._row = row, tuple(file.file_from_offset for file in row)
 
     @property
     def files(self) -> tuple[MappedFile, ...]:
         """The files, ascending."""
-        return self._files
+        return self._row[0]
 
     @property
     def min_offset(self) -> int:
         """Offset of the first file, -1 when there is none."""
-        return self._starts[0] if self._starts else -1
+        starts = self._row[1]
+        return starts[0] if starts else -1
 
     @property
     def max_offset(self) -> int:
         """Offset behind the last written byte, 0 when there is no file."""
-        files = self._files
+        files = self.files
         return files[-1].file_from_offset + files[-1].wrote_position if files else 0
 
     def find_mapped_file_by_offset(
@@ -218,7 +220,7 @@ class MappedFileQueue:
     ) -> MappedFile | None:
         """Return the file that holds ``offset``; else ``None``, or the first file when asked
         for."""
-        files, starts = self._files, self._starts
+        files, starts = self._row
         if not files:
             return None
         number = bisect.bisect_right(starts, offset) - 1
@@ -228,7 +230,8 @@ class MappedFileQueue:
 
     def last(self) -> MappedFile | None:
         """The last file."""
-        return self._files[-1] if self._files else None
+        files = self.files
+        return files[-1] if files else None
 
     def create_file(self, file_from_offset: int, *, allocated: int) -> MappedFile:
         """Create and append the file that starts at ``file_from_offset``.
@@ -255,7 +258,7 @@ class MappedFileQueue:
 
     def _is_leftover(self, path: Path) -> bool:
         """Whether ``path`` is a file of zeros of the right size that is not in the list."""
-        if any(file.path == path for file in self._files):
+        if any(file.path == path for file in self.files):
             return False
         fd = open_regular_file(path, READ_ONLY, self._root)
         try:
@@ -270,13 +273,14 @@ class MappedFileQueue:
 
     def append(self, file: MappedFile) -> None:
         """Add a file that was created as a spare: the last one, or one that was missing."""
-        place = bisect.bisect_right(self._starts, file.file_from_offset)
-        self._replace((*self._files[:place], file, *self._files[place:]))
+        files, starts = self._row
+        place = bisect.bisect_right(starts, file.file_from_offset)
+        self._replace((*files[:place], file, *files[place:]))
 
     def truncate_dirty_files(self, offset: int) -> list[MappedFile]:
         """Set positions to ``offset``; return (and forget) the files that start behind it."""
         kept, dropped = [], []
-        for file in self._files:
+        for file in self.files:
             if file.file_from_offset >= offset and file.file_from_offset > self.min_offset:
                 dropped.append(file)
                 continue
@@ -292,7 +296,7 @@ class MappedFileQueue:
         each durably, so that a kill or a power cut leaves no hole in the row."""
         dropped = self.truncate_dirty_files(offset)
         if not keep_first:
-            dropped = [*self._files, *dropped]
+            dropped = [*self.files, *dropped]
             self._replace(())
         for file in reversed(dropped):
             file.destroy()
@@ -300,7 +304,7 @@ class MappedFileQueue:
 
     def files_in_row(self) -> tuple[MappedFile, ...]:
         """The files up to the first that is missing between two others."""
-        files = self._files
+        files = self.files
         for number in range(1, len(files)):
             if files[number].file_from_offset != files[number - 1].end_offset:
                 return files[:number]
@@ -309,9 +313,9 @@ class MappedFileQueue:
     def remove(self, files: list[MappedFile]) -> None:
         """Forget files (the caller destroys or closes them)."""
         gone = set(map(id, files))
-        self._replace(file for file in self._files if id(file) not in gone)
+        self._replace(file for file in self.files if id(file) not in gone)
 
     def close(self) -> None:
         """Close every file; views stay valid. Idempotent."""
-        for file in self._files:
+        for file in self.files:
             file.close()

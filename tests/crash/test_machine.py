@@ -284,3 +284,47 @@ def test_g08_interrupted_while_waiting_for_the_sync(
     with rocketstore.open(tmp_path / "s", "r+") as store:
         assert store.recovery_report.clean
         check_all(store, 70)
+
+
+STORM = """
+import signal, sys
+import rocketstore
+
+known = set()
+armed = [False]
+
+def strike(signal_number, frame):
+    if armed[0]:
+        armed[0] = False
+        raise KeyboardInterrupt
+
+store = rocketstore.open(sys.argv[1], "x", flush_disk_type="SYNC_FLUSH", **{options})
+signal.signal(signal.SIGALRM, strike)
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+for number in range(1, 401):
+    try:
+        armed[0] = True
+        result = store.put("T", b"body %d" % number, number % 3, "Tag", f"k{{number}}")
+        if result.ok:
+            known.add(number)
+        armed[0] = False
+    except KeyboardInterrupt:
+        pass
+signal.setitimer(signal.ITIMER_REAL, 0)
+store.close()
+print(*sorted(known))
+"""
+
+
+def test_g08_storm_of_interrupts(tmp_path: Path) -> None:
+    """However many there are, and wherever they strike: what was acknowledged is there, nothing is
+    there twice, and nothing is half."""
+    done = run_python(STORM.format(options=OPTIONS), str(tmp_path / "s"))
+    assert done.returncode == 0, done.stderr
+    known = {int(word) for word in done.stdout.split()}
+    with rocketstore.open(tmp_path / "s", "r+") as store:
+        bodies = [int(message.body.split()[1]) for message in store.scan()]
+        assert bodies == sorted(set(bodies))
+        assert known <= set(bodies) <= set(range(1, 401))
+        assert store.verify().ok
+        assert store.put("T", b"body 401").ok

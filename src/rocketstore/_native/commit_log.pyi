@@ -73,6 +73,9 @@ class Appender:
     @property
     def base_offset(self) -> int: ...
     @property
+    def is_attached(self) -> bool:
+        """Whether there is a segment to append to."""
+    @property
     def last_store_timestamp(self) -> int: ...
 
     # the topic-queue table

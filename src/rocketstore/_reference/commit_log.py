@@ -231,6 +231,11 @@ class Appender:
         return self._base_offset
 
     @property
+    def is_attached(self) -> bool:
+        """Whether there is a segment to append to."""
+        return self._buffer is not None
+
+    @property
     def last_store_timestamp(self) -> int:
         """Store time of the last record; 0 before the first."""
         return self._last_store_timestamp

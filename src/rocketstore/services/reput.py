@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +13,7 @@ from rocketstore.log_scan import LogScan
 from rocketstore.message import StoredMessage
 from rocketstore.named_queues import named_queues
 from rocketstore.services.service_thread import ServiceThread
+from rocketstore.services.waiting import Bell, WaitingRoom
 from rocketstore.status import RecordFlags, RecordStatus
 
 _STEP_COUNT = 16_384
@@ -56,9 +56,8 @@ class ReputMessageService(ServiceThread):
         self._log = log
         self._listener = listener
         self._delay_ms = delay_ms
-        self._moved = threading.Condition()
-        self._pause = threading.Event()
-        self._waiting = 0  # guarded by: _moved
+        self._moved = WaitingRoom()
+        self._pause = Bell()
         #: Why a step could not go on, and how often that was.
         self._full: StoreFullError | None = None
         self._full_count = 0
@@ -75,7 +74,8 @@ class ReputMessageService(ServiceThread):
             # Nothing is lost: the same record is tried again once there is room (D-7, D-15).
             self._full = error
             self._full_count += 1
-            self._pause.wait(_BACK_OFF_S)
+            if not self._stopping:
+                self._pause.wait(_BACK_OFF_S)
             return False
         finally:
             self._announce(start)
@@ -85,16 +85,14 @@ class ReputMessageService(ServiceThread):
 
     def stop(self) -> None:
         """Also end the pause of a full disk."""
-        self._pause.set()
         super().stop()
+        self._pause.ring()
 
     def _announce(self, start: int) -> None:
         end = self.dispatcher.reput_offset
         if self._listener is not None and end > start:
             self._tell_listener(start, end)
-        if self._waiting:
-            with self._moved:
-                self._moved.notify_all()
+        self._moved.wake_all()
 
     def _tell_listener(self, start: int, end: int) -> None:
         assert self._listener is not None
@@ -134,8 +132,7 @@ class ReputMessageService(ServiceThread):
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         before = self._full_count
-        with self._moved:
-            self._waiting += 1
+        ticket = self._moved.enter()
         try:
             while self.dispatcher.reput_offset < offset:
                 if self.failure is not None:
@@ -152,13 +149,11 @@ class ReputMessageService(ServiceThread):
                 if left <= 0:
                     return False
                 self.wakeup()
-                with self._moved:
-                    if self.dispatcher.reput_offset < offset:
-                        self._moved.wait(left)
+                if ticket.acquire(timeout=left):
+                    ticket = self._moved.enter()
             return True
         finally:
-            with self._moved:
-                self._waiting -= 1
+            self._moved.leave(ticket)
 
 
 def lag_limit_nbytes(max_lag_files: int | None, segment_size: int) -> int | None:

@@ -43,19 +43,27 @@ class WaitingRoom:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: list[threading.Lock] = []  # guarded by: _lock
+        self._waiting: set[threading.Lock] = set()  # guarded by: _lock
 
     def enter(self) -> threading.Lock:
         """Return a lock that is free once ``wake_all`` was called; wait by acquiring it."""
         ticket = threading.Lock()
         ticket.acquire()
         with self._lock:
-            self._waiting.append(ticket)
+            self._waiting.add(ticket)
         return ticket
+
+    def leave(self, ticket: threading.Lock) -> None:
+        """Wait no longer with ``ticket``; nothing when its holder was woken."""
+        with self._lock:
+            self._waiting.discard(ticket)
 
     def wake_all(self) -> None:
         """Wake all who entered."""
+        if not self._waiting:
+            return
         with self._lock:
-            waiting, self._waiting = self._waiting, []
-        for ticket in waiting:
-            ticket.release()
+            for ticket in self._waiting:
+                with contextlib.suppress(RuntimeError):  # an interrupted call woke this one
+                    ticket.release()
+            self._waiting.clear()
