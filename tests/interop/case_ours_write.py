@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,8 @@ from interop.cases import (
     touched,
 )
 from interop.comparing import compare
-from interop.harness import DEADLINE_S, Driver
+from interop.harness import DEADLINE_S, Driver, line_of
+from interop.index_files import is_last_again
 from interop.workload import Job
 
 HERE = Path(__file__).resolve().parent
@@ -77,11 +78,24 @@ def clean(version: str, jobs: Sequence[Job], scratch: Path) -> list[Outcome]:
             outcome.found.add(compare(item.questions, theirs, mine, label))
         driver.close(item.job.name for _, item, _, _ in rows)
     for outcome, item, mine, before in rows:
-        for name in changed(before, parts(item.root)):
-            outcome.found.fail(f"RocketMQ changed {name}")
+        _compare_files(outcome, before, parts(item.root))
         for mode in ("r", "r+"):
             check_opening(outcome, item, item.root, mode, mine, "after RocketMQ closed it")
     return [outcome for outcome, _, _, _ in rows]
+
+
+def _compare_files(
+    outcome: Outcome, before: Mapping[str, bytes], after: Mapping[str, bytes]
+) -> None:
+    """Nothing is changed, but for the last record's keys, which 4.9 may put once more (D-4)."""
+    names = changed(before, after)
+    only_index = bool(names) and all(name.startswith("index/") for name in names)
+    slots = int(outcome.job.config["maxHashSlotNum"])
+    if only_index and line_of(outcome.job.version) < 5 and is_last_again(before, after, slots):
+        outcome.found.know("D-4")
+        return
+    for name in names:
+        outcome.found.fail(f"RocketMQ changed {name}")
 
 
 def killed(version: str, jobs: Sequence[Job], scratch: Path) -> list[Outcome]:
