@@ -486,14 +486,20 @@ cdef class Appender:
             if not plain:
                 scratch.used = 0
                 holds = []
-                rs_finish_record(
-                    &self._rules, &self._state, &record, &scratch, &start, body_nbytes,
+                self._finish(
+                    &record, &scratch, &start, body_nbytes,
                     rs_gather_properties(properties, unique_key, tags, keys, waits, level,
                                          self._unique_key_maker), holds)
             return self._put_one(&record, store_host is None)
         finally:
             rs_scratch_free(&scratch)
             PyBuffer_Release(&view)
+
+    cdef int _finish(self, rs_put_record *record, rs_scratch *scratch, size_t *start,
+                     int64_t body_nbytes, dict pairs, list holds) except -1:
+        """Judge a record by all rules: out of line, as most records are plain."""
+        return rs_finish_record(
+            &self._rules, &self._state, record, scratch, start, body_nbytes, pairs, holds)
 
     cdef PutMessageResult _put_one(self, rs_put_record *record, bint default_host):
         cdef rs_append_call call
@@ -585,8 +591,8 @@ cdef class Appender:
                                 scratch.used - start[0], body_nbytes):
                 return 0
         scratch.used = start[0]
-        return rs_finish_record(&self._rules, &self._state, record, scratch, start, body_nbytes,
-                                rs_check_properties(properties), holds)
+        return self._finish(
+            record, scratch, start, body_nbytes, rs_check_properties(properties), holds)
 
     def put_messages(self, batch):
         """Append a batch to one queue: consecutive, in one segment, all or nothing."""
@@ -766,8 +772,7 @@ cdef class Appender:
         cdef Py_ssize_t row = 0
         cdef list holds
         cdef list common_holds = []
-        rs_finish_record(&self._rules, &self._state, &common, scratch, &start, 0, dict(pairs),
-                         common_holds)
+        self._finish(&common, scratch, &start, 0, dict(pairs), common_holds)
         while row < row_count:
             count = nbytes = 0
             holds = []

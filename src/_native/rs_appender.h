@@ -173,8 +173,9 @@ static inline void rs_refuse_late(rs_put_record *record, rs_refusal refusal)
     record->nbytes = 0;
 }
 
-/* Fill in the properties of the next record of the log; it may turn out to be too long. */
-static inline void rs_settle_late(rs_appender *a, rs_put_record *record)
+/* Fill in the properties of the next record of the log; it may turn out to be too long. Out of
+ * line: few records have any, and the loop that calls it keeps its registers. */
+RS_UNUSED RS_NOINLINE static void rs_settle_late(rs_appender *a, rs_put_record *record)
 {
     static const rs_refusal too_many = {RS_PUT_LMQ_CONSUME_QUEUE_NUM_EXCEEDED, -1};
     static const rs_refusal no_segment = {RS_PUT_MESSAGE_ILLEGAL, RS_APPEND_MESSAGE_SIZE_EXCEEDED};

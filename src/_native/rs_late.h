@@ -118,7 +118,7 @@ static inline rs_topic_entry *rs_light_entry(const rs_light_queue *light, rs_top
 }
 
 /* Make all entries, so that taking cannot fail; 0, or -1 without memory. */
-static inline int rs_late_reserve(const rs_late *late, rs_topic_table *queues)
+RS_UNUSED RS_NOINLINE static int rs_late_reserve(const rs_late *late, rs_topic_table *queues)
 {
     for (int32_t i = 0; i < late->light_count; i++) {
         if (late->lights[i].topic != NULL && rs_light_entry(late->lights + i, queues) == NULL) {
@@ -129,7 +129,7 @@ static inline int rs_late_reserve(const rs_late *late, rs_topic_table *queues)
 }
 
 /* Count the light queues on, but for the record's own one. Requires: rs_late_reserve. */
-static inline void rs_late_take(const rs_late *late, rs_topic_table *queues,
+RS_UNUSED RS_NOINLINE static void rs_late_take(const rs_late *late, rs_topic_table *queues,
                                 const rs_topic_entry *own)
 {
     for (int32_t i = 0; late->takes && i < late->light_count; i++) {

@@ -37,6 +37,8 @@ DERIVE_WORDS = ("tail", "full", "none")
 _CORRUPTION_WORDS = ("fail", "skip", "stop")
 #: Times a directory is read whose files are deleted at the same time.
 _READING_TRIES = 10
+#: ``find`` with a topic and one key only.
+_NOTHING_ELSE = (None,) * 5
 _forks = 0
 
 
@@ -502,15 +504,21 @@ class DefaultMessageStore:
         CorruptMessageError
             While the log is read through, at a damaged place.
         """
+        reader = self._use()
+        text = unique_key if unique_key is not None else key
+        others = (key if text is unique_key else None, tags, body_contains, begin, end)
+        if type(topic) is str and type(text) is str and others == _NOTHING_ELSE:
+            # What is asked most: the reader compares topic and key itself.
+            return reader.find_by_key(
+                topic, text, unique=text is unique_key, begin=0, end=MAX_TIMESTAMP
+            )
         from rocketstore.conditions import Conditions
 
-        reader = self._use()
         wanted = Conditions.of(
             topics=None if topic is None else [topic],
             key=key, unique_key=unique_key, tags=tags, body_contains=body_contains,
             begin=begin, end=end,
         )  # fmt: skip
-        text = unique_key if unique_key is not None else key
         if topic is None or text is None:
             return filter(wanted.match, self.scan(begin=begin, end=end))
         first, last = begin if begin is not None else 0, end if end is not None else MAX_TIMESTAMP

@@ -98,9 +98,9 @@ _SIGNS = frozenset(
         *("checkpoint", "state"),
     )
 )
-_DLEDGER_DIR = re.compile("dledger-.+", re.DOTALL)
+_DLEDGER_DIR = "(?s:dledger-.+)"
 #: Regular files that only a RocksDB database has.
-_ROCKSDB_FILE = re.compile(r"CURRENT|MANIFEST-\d{6,}|\d{6,}\.sst")
+_ROCKSDB_FILE = r"CURRENT|MANIFEST-\d{6,}|\d{6,}\.sst"
 _ROCKSDB_CURRENT = b"MANIFEST-"
 #: What a DLedger entry begins with: magic, size, index, term, its own position.
 _DLEDGER_HEAD = struct.Struct(">iiqqq")
@@ -144,7 +144,7 @@ def _part(root: Path, name: str) -> StorePart:
     for pattern, kind, what, treatment in _PARTS:
         if re.fullmatch(pattern, name):
             return StorePart(name, kind, what, treatment)
-    if _DLEDGER_DIR.fullmatch(name):
+    if re.fullmatch(_DLEDGER_DIR, name):
         what = "a DLedger commit log, which replaces commitlog"
         if _has_segments(root / name / "data"):
             return StorePart(name, "dledger", what, REFUSED)
@@ -190,7 +190,7 @@ def _is_rocksdb(directory: Path) -> bool:
     try:
         with os.scandir(directory) as entries:
             return any(
-                _ROCKSDB_FILE.fullmatch(entry.name)
+                re.fullmatch(_ROCKSDB_FILE, entry.name)
                 and entry.is_file(follow_symlinks=False)
                 and (
                     entry.name != "CURRENT"
@@ -225,7 +225,7 @@ def refuse_dledger(root: Path, commit_log: Path) -> None:
         Where the log is to be read; refused when its first file holds DLedger entries.
     """
     try:
-        names = sorted(name for name in os.listdir(root) if _DLEDGER_DIR.fullmatch(name))
+        names = sorted(name for name in os.listdir(root) if re.fullmatch(_DLEDGER_DIR, name))
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         names = []
     for directory in (*(root / name / "data" for name in names), root / "data", commit_log):

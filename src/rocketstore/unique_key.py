@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import itertools
 import os
-import secrets
 import struct
 import time
 from collections.abc import Callable
@@ -46,8 +45,8 @@ class UniqueKeyMaker:
     ) -> None:
         address_and_port = kernels.message.parse_host(host)
         self._address = address_and_port[:-_PORT_NBYTES].hex().upper()
-        self._own_number = secrets.randbits(32)
-        self._counter = itertools.count(secrets.randbits(16))
+        self._own_number = int.from_bytes(os.urandom(4))
+        self._counter = itertools.count(int.from_bytes(os.urandom(2)))
         self._clock = clock if clock is not None else _now_ms
         self._zone = zone
         #: First instants of a month and of the one behind it, epoch ms; replaced as a whole.
