@@ -328,3 +328,75 @@ def test_g08_storm_of_interrupts(tmp_path: Path) -> None:
         assert known <= set(bodies) <= set(range(1, 401))
         assert store.verify().ok
         assert store.put("T", b"body 401").ok
+
+
+STORM_OVER_ALL_CALLS = """
+import random, signal, sys
+import rocketstore
+from rocketstore import Message
+
+known = set()
+armed = [False]
+last = 0
+pick = random.Random(int(sys.argv[2]))
+
+def strike(signal_number, frame):
+    if armed[0]:
+        armed[0] = False
+        raise KeyboardInterrupt
+
+def put():
+    global last
+    last = number = last + 1
+    if store.put("T", b"body %d" % number, number % 3, "Tag", f"k{{number}}").ok:
+        known.add(number)
+
+def put_many():
+    global last
+    numbers = range(last + 1, last + 6)
+    last += 5
+    messages = [Message("T", b"body %d" % number, queue_id=number % 3) for number in numbers]
+    known.update(
+        number for number, result in zip(numbers, store.put_many(messages)) if result.ok
+    )
+
+def read():
+    store.wait_dispatched()
+    store.get_message("g", "T", 0, 0)
+
+def find():
+    store.flush()
+    list(store.find(topic="T", key=f"k{{last}}"))
+
+flush = pick.choice(("SYNC_FLUSH", "ASYNC_FLUSH"))
+interval = pick.choice((0.0003, 0.0007, 0.001, 0.003))
+store = rocketstore.open(sys.argv[1], "x", flush_disk_type=flush, **{options})
+signal.signal(signal.SIGALRM, strike)
+signal.setitimer(signal.ITIMER_REAL, interval, interval)
+for _ in range(400):
+    call = pick.choice((put, put, put, put_many, read, find))
+    try:
+        armed[0] = True
+        call()
+        armed[0] = False
+    except KeyboardInterrupt:
+        pass
+signal.setitimer(signal.ITIMER_REAL, 0)
+store.close()
+print(last, *sorted(known))
+"""
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_g08_storm_over_all_calls(tmp_path: Path, seed: int) -> None:
+    """Single puts, many at once, waiting for dispatch, reading, syncing: all are interrupted."""
+    program = STORM_OVER_ALL_CALLS.format(options=OPTIONS)
+    done = run_python(program, str(tmp_path / "s"), str(seed))
+    assert done.returncode == 0, done.stderr
+    last, *words = map(int, done.stdout.split())
+    with rocketstore.open(tmp_path / "s", "r+") as store:
+        bodies = [int(message.body.split()[1]) for message in store.scan()]
+        assert bodies == sorted(set(bodies))
+        assert set(words) <= set(bodies) <= set(range(1, last + 1))
+        assert store.verify().ok
+        assert store.put("T", b"one more").ok
