@@ -50,7 +50,12 @@ def places(written: Iterable[Written]) -> list[Place]:
 
 
 def make_questions(
-    written: Sequence[Written], seed: int, *, timed_keys: bool, count: int = 12
+    written: Sequence[Written],
+    seed: int,
+    *,
+    timed_keys: bool,
+    count: int = 12,
+    queues: Sequence[tuple[str, int]] | None = None,
 ) -> list[Question]:
     """Return the questions about a store that ``written`` went to.
 
@@ -63,10 +68,13 @@ def make_questions(
         Ask for keys within times, too: what index files hold after a crash differs.
     count : int
         How many of each kind.
+    queues : sequence of (topic, queue id), optional
+        All queues that there can be, where RocketMQ does not list them by itself.
     """
     pick = random.Random(f"questions {seed}")
     rows = places(written)
-    questions: list[Question] = [{"op": "wait"}, {"op": "dumpall"}]
+    everything = {"op": "dumpall"} if queues is None else {"op": "dumpall", "queues": queues}
+    questions: list[Question] = [{"op": "wait"}, everything]
     if not rows:
         return [*questions, {"op": "look", "offset": 0}]
     for row in pick.sample(rows, min(count, len(rows))):

@@ -135,7 +135,7 @@ KINDS: tuple[Callable[[random.Random, Path, Sequence[tuple[int, int]]], Damage],
 def _segment(root: Path, offset: int) -> tuple[Path, int]:
     files = _files(root, "commitlog")
     size = files[0].stat().st_size
-    return files[offset // size], size
+    return root / "commitlog" / f"{offset // size * size:020d}", size
 
 
 def dump(answer: dict[str, Any]) -> Dump:

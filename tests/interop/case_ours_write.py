@@ -32,6 +32,7 @@ from interop.cases import (
     changed,
     check_opening,
     copy,
+    habits,
     parts,
     touched,
 )
@@ -44,9 +45,9 @@ HERE = Path(__file__).resolve().parent
 
 
 def _write(job: Job, root: Path) -> Answers:
-    with ours.open_store(root, "x", job) as store:
-        answers = ours.run_script(store, job.script)
-        assert store.wait_dispatched(DEADLINE_S)
+    with ours.Writing(root, "x", job) as writing:
+        answers = writing.run(job.script)
+        assert writing.store.wait_dispatched(DEADLINE_S)
     return answers
 
 
@@ -75,12 +76,15 @@ def clean(version: str, jobs: Sequence[Job], scratch: Path) -> list[Outcome]:
                 continue
             theirs = driver.ask(item.job.name, item.questions).result()["answers"]
             label = "closed by rocketstore, before RocketMQ"
-            outcome.found.add(compare(item.questions, theirs, mine, label))
+            rules = habits(item.job)
+            outcome.found.add(compare(item.questions, theirs, mine, label, **rules))
         driver.close(item.job.name for _, item, _, _ in rows)
     for outcome, item, mine, before in rows:
         _compare_files(outcome, before, parts(item.root))
         for mode in ("r", "r+"):
-            check_opening(outcome, item, item.root, mode, mine, "after RocketMQ closed it")
+            by_4 = line_of(item.job.version) < 5
+            label = "after RocketMQ closed it"
+            check_opening(outcome, item, item.root, mode, mine, label, adds_last=by_4)
     return [outcome for outcome, _, _, _ in rows]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from interop import ours
 from interop.asking import Written, make_questions
-from interop.cases import Asked, Outcome, ask_ours
+from interop.cases import Asked, Outcome, ask_ours, habits
 from interop.comparing import compare, shown
 from interop.harness import DEADLINE_S, VERSIONS, Driver
 from interop.workload import TYPE_PREPARED, TYPE_ROLLBACK, Job, Op, for_java
@@ -82,10 +82,10 @@ def up_to(version: str, jobs: Sequence[Job], scratch: Path) -> list[Outcome]:
 
 
 def _our_turn(relay: Relay, turn: int) -> None:
-    with ours.open_store(relay.root, "r+", relay.job, version=relay.versions[turn]) as store:
+    with ours.Writing(relay.root, "r+", relay.job, version=relay.versions[turn]) as writing:
         part = relay.part(turn)
-        answers = ours.run_script(store, part)
-        if not store.wait_dispatched(DEADLINE_S):
+        answers = writing.run(part)
+        if not writing.store.wait_dispatched(DEADLINE_S):
             relay.outcome.found.fail(f"turn {turn}: dispatch does not end")
     relay.written += zip(part, answers, strict=True)
 
@@ -118,6 +118,7 @@ def _java_turn(version: str, relays: Sequence[Relay], turn: int, scratch: Path) 
                         our,
                         label,
                         adds_tags=version >= FIRST_WITH_TAGS > min(before),
+                        **habits(relay.job, version),
                     )
                 )
             part = [for_java(op, version) for op in relay.part(turn)]
@@ -129,11 +130,14 @@ def _java_turn(version: str, relays: Sequence[Relay], turn: int, scratch: Path) 
 
 
 def _check_last(relay: Relay) -> None:
-    """After the last turn everything that was acknowledged is there."""
+    """After the last turn everything that was acknowledged, and has not expired, is there."""
+    first = max((answer.get("minPhy", 0) for _, answer in relay.written), default=0)
     with ours.open_store(relay.root, "r", relay.job, version=relay.versions[-1]) as store:
+        if store.min_physical_offset != first:
+            relay.outcome.found.fail(f"log begins at {store.min_physical_offset}, not at {first}")
         for op, answer in relay.written:
             relay.outcome.found.compared += 1
-            if answer.get("append") == "PUT_OK":
+            if answer.get("append") == "PUT_OK" and answer["offset"] >= first:
                 message = store.look_message_by_offset(answer["offset"])
                 if message is None or message.store_timestamp != answer["storeTs"]:
                     relay.outcome.found.fail(f"after all turns {shown(op)} is not at its offset")

@@ -113,6 +113,15 @@ def ask_ours(root: Path, mode: str, item: Asked, *, version: str | None = None) 
         return ours.ask(store, item.questions)
 
 
+def habits(job: Job, version: str | None = None) -> dict[str, bool]:
+    """What ``version`` (that of ``job``) does with such stores, for ``compare``."""
+    version = version or job.version
+    return {
+        "first_again": line_of(version) < 5,
+        "looks_at_few": job.feature.name == "rocksdb" and version < "5.5.0",
+    }
+
+
 def without_empty_files(item: Asked) -> bool:
     """Remove the empty files that a kill left in a store; whether there was one.
 
@@ -148,5 +157,6 @@ def check_opening(
         outcome.found.fail(f"{label}: open(mode={mode!r}) raises {type(error).__name__}: {error}")
         return
     label = f"{label}, rocketstore mode {mode!r}"
+    rules = {**habits(item.job), **rules}
     size = int(item.job.config["mappedFileSizeCommitLog"])
     outcome.found.add(compare(item.questions, theirs, mine, label, log_file_nbytes=size, **rules))

@@ -30,13 +30,25 @@ class Case:
     length: int = 130
     #: The version whose scripts are written, by the tested version and the seed.
     script_version: Callable[[str, int], str] = lambda version, seed: version
+    #: Whether only RocketMQ writes.
+    only_reads: bool = False
 
 
 CASES = {
     case.name: case
     for case in (
-        Case("java-clean", "RocketMQ writes, closes; rocketstore opens", case_java_writes.clean),
-        Case("java-halted", "RocketMQ is halted; both open", case_java_writes.halted),
+        Case(
+            "java-clean",
+            "RocketMQ writes, closes; rocketstore opens",
+            case_java_writes.clean,
+            only_reads=True,
+        ),
+        Case(
+            "java-halted",
+            "RocketMQ is halted; both open",
+            case_java_writes.halted,
+            only_reads=True,
+        ),
         Case("ours-clean", "rocketstore writes, closes; RocketMQ opens", case_ours_write.clean),
         Case("ours-killed", "rocketstore is killed; both open", case_ours_write.killed),
         Case("damage", "one place is damaged; both open", case_damage.damaged, length=90),
@@ -54,7 +66,13 @@ CASES = {
 def jobs_of(case: Case, version: str, seeds: Sequence[int]) -> list[Job]:
     """The stores of ``seeds``."""
     return [
-        make_job(seed, case.script_version(version, seed), length=case.length) for seed in seeds
+        make_job(
+            seed,
+            case.script_version(version, seed),
+            length=case.length,
+            only_writable=not case.only_reads,
+        )
+        for seed in seeds
     ]
 
 

@@ -9,6 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from interop.asking import Question
+from interop.differences import (
+    ends_at_blank,
+    facts_of,
+    has_first_again,
+    is_doubled,
+    is_further,
+    known_after_crash,
+    looked_at_few,
+    without_torn,
+)
 
 #: What may differ, by its number in the project's register of RocketMQ's defects, and why.
 KNOWN = {
@@ -31,12 +41,15 @@ KNOWN = {
     "refused": "rocketstore does not open a store for writing while bytes that were durable are "
     "damaged, since writing on would bury them; mode 'r' shows what is good",
     "unreadable": "RocketMQ does not load the damaged store, or does not answer",
+    "first": "where 4.9 has deleted the log's first file, it delivers the log's new first record "
+    "in place of the expired record at log offset 0, cut at the latter's size: to whoever pulls "
+    "that queue from queue offset 0; rocketstore delivers nothing for what has expired",
+    "rocksdb": "with queues in RocksDB, versions before 5.5.0 look at as many queue units as "
+    "messages are asked for, matching or not; rocketstore looks further, as all do with files",
     "tags": 'mode "r" completes the index behind its end in memory as the asked version would, '
     "which from 5.4.0 on indexes tags, too: only the index's last time and offset differ",
 }
 SHOWN = 1200
-#: A client batch of six messages of the largest usual size, or one message of the largest.
-MOST_TORN_NBYTES = 16_000
 
 
 @dataclass
@@ -85,7 +98,10 @@ def compare(
     *,
     log_file_nbytes: int = 1,
     crashed: bool = False,
+    adds_last: bool = False,
     adds_tags: bool = False,
+    first_again: bool = False,
+    looks_at_few: bool = False,
     touched: Collection[tuple[str, int]] = (),
 ) -> Comparison:
     """Compare answers one by one.
@@ -99,100 +115,50 @@ def compare(
         Bytes of a log file.
     crashed : bool
         RocketMQ opened the store after an unclean stop: it may have lost keys.
+    adds_last : bool
+        The first answers are older ones of ours; RocketMQ 4.9 had the store open since.
     adds_tags : bool
         The version that is asked puts tags into the index, one that wrote does not.
+    first_again : bool
+        The version that is asked delivers the log's first record for one that has expired.
+    looks_at_few : bool
+        The version that is asked looks at no more queue units than messages are asked for.
     touched : collection of (topic, queue id)
         Queues whose files were written since: RocketMQ 4.9 answers times by their modification
         times, so these questions are passed over.
     """
     found = Comparison()
-    torn_at = _torn_at(questions, theirs, ours) if crashed else None
-    if torn_at is not None:
+    theirs, ours = [*map(comparable, theirs)], [*map(comparable, ours)]
+    facts = facts_of(questions, theirs, ours, crashed=crashed)
+    if facts.torn_at is not None:
         found.know("torn")
     for question, their, our in zip(questions, theirs, ours, strict=True):
-        their, our = comparable(their), comparable(our)
         op = question["op"]
         if op == "bytime" and (question["topic"], question["queueId"]) in touched:
             continue
         found.compared += 1
+        if facts.torn_at is not None:
+            their = without_torn(question, their, our, facts)
         if their == our:
             continue
-        if torn_at is not None and _differs_behind(question, their, our, torn_at):
-            continue
-        if op == "query" and _is_doubled(their, our):
-            found.know("D-4")
-            continue
-        if op == "query" and adds_tags and _is_further(their, our):
-            found.know("tags")
-            continue
-        if crashed and _ends_at_blank(their, our, log_file_nbytes):
-            found.know("blank")
-            continue
-        if op == "query" and crashed and not {"raised"} & (their.keys() | our.keys()):
-            _compare_keys(found, question, their, our, label)
-            continue
-        found.fail(difference(label, question, their, our))
+        known: set[str] | None = None
+        if op == "query" and is_doubled(*((their, our) if adds_last else (our, their))):
+            known = {"D-4"}
+        elif op == "query" and adds_tags and is_further(their, our):
+            known = {"tags"}
+        elif first_again and has_first_again(question, their, our, facts.begin):
+            known = {"first"}
+        elif looks_at_few and op == "get" and looked_at_few(question, their, our):
+            known = {"rocksdb"}
+        elif crashed and ends_at_blank(their, our, log_file_nbytes):
+            known = {"blank"}
+        elif op == "query" and crashed:
+            known = known_after_crash(question, their, our, facts)
+        if known is None:
+            found.fail(difference(label, question, their, our))
+        for name in known or ():
+            found.know(name)
     return found
-
-
-def _torn_at(
-    questions: Sequence[Question],
-    theirs: Sequence[Mapping[str, Any]],
-    ours: Sequence[Mapping[str, Any]],
-) -> int | None:
-    """Where our log ends in front of RocketMQ's, by less than one write; ``None`` where it does
-    not."""
-    for question, their, our in zip(questions, theirs, ours, strict=True):
-        if question["op"] == "wait" and "maxPhy" in their and "maxPhy" in our:
-            nbytes = their["maxPhy"] - our["maxPhy"]
-            return our["maxPhy"] if 0 < nbytes < MOST_TORN_NBYTES else None
-    return None
-
-
-def _differs_behind(
-    question: Question, their: Mapping[str, Any], our: Mapping[str, Any], torn_at: int
-) -> bool:
-    """Whether nothing differs in front of ``torn_at``. That no acknowledged message lies behind
-    it is seen by looking each of them up, which is compared as ever."""
-    if question["op"] == "look":
-        return False
-    if question["op"] != "dumpall" or "queues" not in their or "queues" not in our:
-        return True
-    sides = []
-    for answer in (their, our):
-        rows = {
-            (row["topic"], row["queueId"]): [
-                item for item in row["messages"] if item["offset"] < torn_at
-            ]
-            for row in answer["queues"]
-        }
-        sides.append({queue: messages for queue, messages in rows.items() if messages})
-    return sides[0] == sides[1]
-
-
-def _is_doubled(their: Mapping[str, Any], our: Mapping[str, Any]) -> bool:
-    """Whether only the last indexed record is named twice by one side."""
-    if "messages" not in their or "messages" not in our or their["messages"] == our["messages"]:
-        return False
-    last = their["lastOffset"]
-    sides = []
-    for answer in (their, our):
-        others = [row for row in answer["messages"] if row["offset"] != last]
-        sides.append((others, any(row["offset"] == last for row in answer["messages"])))
-    return sides[0] == sides[1] and last == our["lastOffset"]
-
-
-def _is_further(their: Mapping[str, Any], our: Mapping[str, Any]) -> bool:
-    """Whether the same is found, and our index only reaches further."""
-    return their.get("messages") == our.get("messages") and their["lastOffset"] < our["lastOffset"]
-
-
-def _ends_at_blank(their: Mapping[str, Any], our: Mapping[str, Any], log_file_nbytes: int) -> bool:
-    """Whether only the log's end differs: RocketMQ's lies in front of the last file's end, ours at
-    it."""
-    ends = their.get("maxPhy", -1), our.get("maxPhy", -1)
-    within = ends[1] % log_file_nbytes == 0 and 0 < ends[1] - ends[0] < log_file_nbytes
-    return within and {**their, "maxPhy": ends[1]} == our
 
 
 def difference(
@@ -231,23 +197,3 @@ def _short(row: Mapping[str, Any] | None) -> str:
         return "none"
     offsets = [(item["queueOffset"], item["offset"]) for item in row["messages"]]
     return f"{row['min']}..{row['max']}, {len(offsets)} messages, the last {offsets[-3:]}"
-
-
-def _compare_keys(
-    found: Comparison,
-    question: Question,
-    their: Mapping[str, Any],
-    our: Mapping[str, Any],
-    label: str,
-) -> None:
-    """After a crash we find all that RocketMQ finds; it may have lost keys, or doubled one."""
-    yours = [(row["offset"], row["sha1"]) for row in their["messages"]]
-    mine = [(row["offset"], row["sha1"]) for row in our["messages"]]
-    full = len(mine) >= question["max"] or len(yours) >= question["max"]
-    if not full and not set(yours) <= set(mine):
-        found.fail(difference(label, question, their, our))
-        return
-    if set(mine) - set(yours) or their["lastOffset"] != our["lastOffset"]:
-        found.know("D-1")
-    if len(yours) > len(set(yours)) and Counter(yours) != Counter(mine):
-        found.know("D-4")

@@ -3,32 +3,88 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from rocketstore import formats
 
+#: Hash and log offset.
 Entry = tuple[int, int]
+HEADER, SLOT, ENTRY = formats.INDEX_HEADER, formats.INDEX_SLOT, formats.INDEX_ENTRY
+HEADER_NAMES = [field.name for field in HEADER.fields]
+#: What the header says of the last entry, and how many there are.
+GROWS = ("hash_slot_count", "index_count")
 
 
-def entries_of(files: Mapping[str, bytes], slots: int) -> Iterator[Entry]:
-    """Hash and log offset of each entry, in the order they were put."""
-    header, entry = formats.INDEX_HEADER, formats.INDEX_ENTRY
-    names = [field.name for field in header.fields]
-    first_at = header.nbytes + slots * formats.INDEX_SLOT.nbytes
+@dataclass(frozen=True)
+class Parsed:
+    """One index file."""
+
+    header: Mapping[str, int]
+    slots: tuple[int, ...]
+    #: All fields of each entry, in the order they were put.
+    entries: tuple[tuple[int, ...], ...]
+
+    @property
+    def described(self) -> dict[str, int]:
+        """The header but for its counts."""
+        return {name: value for name, value in self.header.items() if name not in GROWS}
+
+    def begins_as(self, old: Parsed) -> bool:
+        """Whether this is ``old`` with entries put behind: also slots and header agree."""
+        count = len(old.entries)
+        heads = {
+            row[0] % len(self.slots): number
+            for number, row in enumerate(self.entries[count:], count + 1)
+        }
+        slots = tuple(heads.get(slot, value) for slot, value in enumerate(old.slots))
+        used = sum(old.slots[slot] == 0 for slot in heads)
+        return (
+            self.entries[:count] == old.entries
+            and self.slots == slots
+            and self.described == old.described
+            and self.header["hash_slot_count"] == old.header["hash_slot_count"] + used
+        )
+
+
+def parsed(files: Mapping[str, bytes], slots: int) -> list[Parsed]:
+    """The index files among ``files``, in the order they were made."""
+    found = []
+    first_at = HEADER.nbytes + slots * SLOT.nbytes
     for name in sorted(files):
-        if not name.startswith("index/"):
-            continue
-        facts = dict(zip(names, header.struct.unpack_from(files[name]), strict=True))
-        for number in range(1, facts["index_count"]):
-            values = entry.struct.unpack_from(files[name], first_at + number * entry.nbytes)
-            yield values[0], values[1]
+        if name.startswith("index/"):
+            data = files[name]
+            header = dict(zip(HEADER_NAMES, HEADER.struct.unpack_from(data), strict=True))
+            heads = data[HEADER.nbytes : first_at]
+            rows = [
+                ENTRY.struct.unpack_from(data, first_at + number * ENTRY.nbytes)
+                for number in range(1, header["index_count"])
+            ]
+            table = tuple(row[0] for row in SLOT.struct.iter_unpack(heads))
+            found.append(Parsed(header, table, tuple(rows)))
+    return found
 
 
-def is_last_again(before: Mapping[str, bytes], after: Mapping[str, bytes], slots: int) -> bool:
-    """Whether ``after`` has the entries of ``before`` and then the last record's once more."""
-    old, new = list(entries_of(before, slots)), list(entries_of(after, slots))
-    added = new[len(old) :]
-    if not old or not added or new[: len(old)] != old:
+def entries_of(files: Sequence[Parsed]) -> list[Entry]:
+    """Hash and log offset of all entries."""
+    return [(row[0], row[1]) for file in files for row in file.entries]
+
+
+def is_last_again(before: Mapping[str, bytes], after: Mapping[str, Any], slots: int) -> bool:
+    """Whether ``after`` has the entries of ``before`` and then the last record's once more.
+
+    The older files are the same, byte for byte; the newest has more entries, and perhaps there is
+    another file.
+    """
+    old, new = parsed(before, slots), parsed(after, slots)
+    names = [sorted(name for name in side if name.startswith("index/")) for side in (before, after)]
+    if not old or not old[-1].entries or names[1][: len(old)] != names[0]:
         return False
-    last = Counter(row for row in old if row[1] == old[-1][1])
-    return Counter(added) == last
+    if any(before[name] != after[name] for name in names[0][:-1]):
+        return False
+    if not new[len(old) - 1].begins_as(old[-1]):
+        return False
+    rows = entries_of(old)
+    last = Counter(row for row in rows if row[1] == rows[-1][1])
+    return Counter(entries_of(new)[len(rows) :]) == last

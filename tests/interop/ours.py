@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import struct
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import rocketstore
 from golden.test_answers import Respondent
+from interop.expiry import expire, first_kept
 from interop.workload import Job, Op
 from rocketstore import Message, MessageBatch, MessageStoreConfig, formats
 from rocketstore.dialect import Dialect
@@ -92,6 +93,47 @@ def inner_batch_of(op: Op, version: str) -> Message:
     return message_of({**op, "body": base64.b64encode(body).decode(), "flag": 0, "reconsume": 0})
 
 
+class Writing:
+    """A store that is written to. To expire files it is closed and opened again.
+
+    Parameters are those of ``open_store``. With ``forgets`` it then knows as little of its files
+    as after a broker that wrote its checkpoint; otherwise it misses those of the index.
+    """
+
+    def __init__(
+        self, root: Path, mode: str, job: Job, *, forgets: bool = False, **more: Any
+    ) -> None:
+        self._root = root
+        self._job = job
+        self._forgets = forgets
+        self._more = more
+        self.store = open_store(root, mode, job, **more)
+
+    def __enter__(self) -> Writing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.store.close()
+
+    def put(self, op: Op) -> dict[str, Any]:
+        """Do one write, or delete the oldest files; answer in the words of the driver."""
+        if op["op"] != "expire":
+            return put(self.store, op)
+        assert self.store.wait_dispatched(DEADLINE_S)
+        size = int(self._job.config["mappedFileSizeCommitLog"])
+        first = first_kept(self.store.max_physical_offset, size, op["keep"])
+        self.store.close()
+        expire(self._root, first, queues=op["queues"])
+        if self._forgets:
+            (self._root / formats.STATE_FILE).unlink()
+        self.store = open_store(self._root, "r+", self._job, **self._more)
+        return {"status": "expired", "minPhy": self.store.min_physical_offset}
+
+    def run(self, script: Iterable[Op]) -> list[dict[str, Any]]:
+        """Do all of ``script``."""
+        return [self.put(op) for op in script]
+
+
 def put(store: rocketstore.DefaultMessageStore, op: Op) -> dict[str, Any]:
     """Do one write; answer in the words of the driver."""
     if op["op"] == "sleep":
@@ -116,20 +158,6 @@ def put(store: rocketstore.DefaultMessageStore, op: Op) -> dict[str, Any]:
     return answer
 
 
-def run_script(
-    store: rocketstore.DefaultMessageStore,
-    script: Iterable[Op],
-    acknowledge: Callable[[dict[str, Any]], None] | None = None,
-) -> list[dict[str, Any]]:
-    """Do all writes of ``script``."""
-    answers = []
-    for op in script:
-        answers.append(put(store, op))
-        if acknowledge is not None:
-            acknowledge(answers[-1])
-    return answers
-
-
 class RecordedClock:
     """Gives the store time that RocketMQ told for the operation under way."""
 
@@ -146,12 +174,12 @@ def replay(
     """Write the script of ``job`` with the clock of ``answers``; return theirs beside ours."""
     clock = RecordedClock()
     rows = []
-    with open_store(root, "x", job, clock=clock) as store:
+    with Writing(root, "x", job, forgets=True, clock=clock) as writing:
         for op, theirs in zip(job.script, answers, strict=True):
             clock.now = theirs.get("storeTs") or clock.now
             if op["op"] != "sleep":
-                rows.append((op, theirs, put(store, op)))
-        assert store.wait_dispatched(DEADLINE_S)
+                rows.append((op, theirs, writing.put(op)))
+        assert writing.store.wait_dispatched(DEADLINE_S)
     return rows
 
 

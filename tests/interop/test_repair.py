@@ -65,9 +65,9 @@ def shown(answer: dict[str, Any]) -> int:
 def test_lost_queues_of_a_long_log_come_back(version: str, tmp_path: Path) -> None:
     job = Job(0, version, FEATURES["plain"], CONFIG, script())
     root = tmp_path / "store"
-    with ours.open_store(root, "x", job) as store:
-        answers = ours.run_script(store, job.script)
-        assert store.wait_dispatched(ours.DEADLINE_S)
+    with ours.Writing(root, "x", job) as writing:
+        answers = writing.run(job.script)
+        assert writing.store.wait_dispatched(ours.DEADLINE_S)
     assert len(list((root / "commitlog").iterdir())) >= LOG_FILES > 10
     for part in ("consumequeue", "index"):
         shutil.rmtree(root / part)

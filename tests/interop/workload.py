@@ -33,6 +33,8 @@ class Feature:
     since: tuple[int, ...] = (4,)
     #: First version that does not have it any more, as far as these tests go.
     until: tuple[int, ...] = (99,)
+    #: Whether rocketstore writes such stores; others it only reads.
+    writable: bool = True
 
     def exists_in(self, version: str) -> bool:
         """Whether RocketMQ ``version`` has this feature."""
@@ -69,6 +71,19 @@ FEATURES = {
             "inner batches in a BatchConsumeQueue topic",
             topics={BATCH_TOPIC: {"queue.type": "BatchCQ"}},
             since=(5,),
+        ),
+        Feature(
+            "expired",
+            "the oldest log files expire again and again; files of queues and index follow, or "
+            "are still there",
+            {"mappedFileSizeCommitLog": "16384", "deleteConsumeQueueFilesInterval": "1"},
+        ),
+        Feature(
+            "rocksdb",
+            "consume queues in RocksDB; rocketstore makes them from the log, and reads only",
+            {"storeType": "defaultRocksDB"},
+            since=(5, 3, 3),
+            writable=False,
         ),
     )
 }
@@ -112,10 +127,19 @@ def base_config(pick: random.Random) -> dict[str, str]:
     }
 
 
-def make_job(seed: int, version: str, *, length: int = 130, feature: str | None = None) -> Job:
+def make_job(
+    seed: int,
+    version: str,
+    *,
+    length: int = 130,
+    feature: str | None = None,
+    only_writable: bool = False,
+) -> Job:
     """Return the job of ``seed``; the feature goes by the seed unless it is given."""
     pick = random.Random(f"{seed} {version.split('.')[0]}")
     there = [item for item in FEATURES.values() if item.exists_in(version)]
+    if only_writable:
+        there = [item for item in there if item.writable]
     chosen = FEATURES[feature] if feature is not None else there[seed % len(there)]
     config = {**base_config(pick), **chosen.config}
     writer = ScriptWriter(pick, version, chosen, int(config["maxMessageSize"]))
@@ -158,6 +182,8 @@ class ScriptWriter:
             kinds[self.light] = 25
         if self._feature == "inner":
             kinds[self.inner_batch] = 25
+        if self._feature == "expired":
+            kinds[self.expire] = 4
         found: list[Op] = []
         for number in range(length):
             if number == length * 2 // 3:
@@ -286,6 +312,11 @@ class ScriptWriter:
         else:
             op["props"]["long"] = "p" * 40_000
         return op
+
+    def expire(self) -> Op:
+        """All log files but the newest go, and mostly what only they needed."""
+        keep = self._pick.choice((1, 1, 2, 3))
+        return {"op": "expire", "keep": keep, "queues": self._pick.random() < 0.7}
 
     def pause(self) -> Op:
         """A few milliseconds without a write; now and then a second's border is crossed."""

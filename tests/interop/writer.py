@@ -36,13 +36,13 @@ def write(number: int, plan: dict[str, Any]) -> None:
         plan["config"],
         tuple(plan["script"]),
     )
-    store = ours.open_store(Path(plan["root"]), "x", job, start=not plan["lag"])
+    writing = ours.Writing(Path(plan["root"]), "x", job, start=not plan["lag"])
     limit = MOST_FILES_BEHIND * int(job.config["mappedFileSizeCommitLog"])
     for op in job.script:
-        if plan["lag"] and store.dispatch_behind_nbytes > limit:
-            acknowledge(number, {})
-            continue
-        acknowledge(number, ours.put(store, op))
+        # What is not dispatched is not deleted either.
+        is_kept = op["op"] == "expire" or writing.store.dispatch_behind_nbytes > limit
+        answer = {} if plan["lag"] and is_kept else writing.put(op)
+        acknowledge(number, answer)
     # The store stays open until the process is killed.
     time.sleep(600)
 

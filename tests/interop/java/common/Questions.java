@@ -35,7 +35,7 @@ final class Questions {
                 case "info":
                     return info();
                 case "dumpall":
-                    return dumpAll();
+                    return dumpAll(ask.getJSONArray("queues"));
                 case "get":
                     return get(ask);
                 case "query":
@@ -84,14 +84,26 @@ final class Questions {
         return row;
     }
 
-    private JSONObject dumpAll() throws Exception {
+    /** Shows the named queues, or all that the store lists: those in RocksDB it does not list. */
+    private JSONObject dumpAll(JSONArray named) throws Exception {
         JSONArray rows = new JSONArray();
+        for (int i = 0; named != null && i < named.size(); i++) {
+            JSONArray queue = named.getJSONArray(i);
+            rows.add(dump(queue.getString(0), queue.getIntValue(1)));
+        }
+        if (named != null) {
+            return dumped(rows);
+        }
         Map<String, ? extends Map<Integer, ?>> table = store.getConsumeQueueTable();
         for (String topic : new TreeMap<>(table).keySet()) {
             for (int queueId : new TreeMap<>(table.get(topic)).keySet()) {
                 rows.add(dump(topic, queueId));
             }
         }
+        return dumped(rows);
+    }
+
+    private JSONObject dumped(JSONArray rows) {
         JSONObject answer = new JSONObject(true);
         answer.put("queues", rows);
         answer.putAll(info());

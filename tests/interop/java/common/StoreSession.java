@@ -63,6 +63,7 @@ final class StoreSession {
             return answer;
         }
         store.start();
+        Expiry.byHandOnly(store);
         answer.put("startMs", (System.nanoTime() - began) / 1e6);
         writes = new Writes(store);
         questions = new Questions(store);

@@ -15,7 +15,7 @@ import org.apache.rocketmq.store.AppendMessageResult;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.PutMessageResult;
 
-/** Puts: single messages, client batches, inner batches; pauses between them. */
+/** Puts: single messages, client batches, inner batches; expiry and pauses between them. */
 final class Writes {
     private static final String STORE_HOST = "10.9.8.7:10911";
     private static final String BORN_HOST = "10.1.2.3:4567";
@@ -43,6 +43,8 @@ final class Writes {
                 return put(ask);
             case "batch":
                 return ask.getBooleanValue("inner") ? inner(ask) : batch(ask);
+            case "expire":
+                return Expiry.expire(store, ask);
             case "sleep":
                 Thread.sleep(ask.getLongValue("ms"));
                 return new JSONObject(true);

@@ -19,6 +19,8 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
 /** What the 5.x line names differently from the 4.9 line. */
 final class Line {
+    private static final String ROCKSDB = "defaultRocksDB";
+
     private Line() {
     }
 
@@ -31,8 +33,15 @@ final class Line {
             table.put(entry.getKey(), topic);
         }
         MessageArrivingListener listener = (t, q, offset, tags, time, bits, properties) -> { };
-        return new DefaultMessageStore(
-            config, new BrokerStatsManager("c", false), listener, new BrokerConfig(), table);
+        BrokerStatsManager statistics = new BrokerStatsManager("c", false);
+        if (ROCKSDB.equals(config.getStoreType())) {
+            // Not in 5.1.4.
+            return (DefaultMessageStore) Class.forName("org.apache.rocketmq.store.RocksDBMessageStore")
+                .getConstructor(MessageStoreConfig.class, BrokerStatsManager.class,
+                    MessageArrivingListener.class, BrokerConfig.class, ConcurrentMap.class)
+                .newInstance(config, statistics, listener, new BrokerConfig(), table);
+        }
+        return new DefaultMessageStore(config, statistics, listener, new BrokerConfig(), table);
     }
 
     static MessageExt message() {
