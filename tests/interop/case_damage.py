@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from interop.workload import Job
 
 #: Seconds for RocketMQ to answer about a damaged store; it may walk in circles.
 DEADLINE_S = 90.0
+#: Names that the scripts give to light queues.
+LIGHT_TOPICS = ("%LMQ%", "TopicM")
 Dump = dict[tuple[str, int, int], tuple[int, str]]
 
 
@@ -138,12 +140,19 @@ def _segment(root: Path, offset: int) -> tuple[Path, int]:
     return root / "commitlog" / f"{offset // size * size:020d}", size
 
 
-def dump(answer: dict[str, Any]) -> Dump:
+def place_of(topic: str, queue_id: int, item: Mapping[str, Any]) -> tuple[str, int, int]:
+    """Topic, queue and queue offset; in a light queue, whose messages tell their offset in another
+    one, the log offset in place of it."""
+    name = "offset" if topic.startswith(LIGHT_TOPICS) else "queueOffset"
+    return topic, queue_id, item[name]
+
+
+def dump(answer: Mapping[str, Any]) -> Dump:
     """What a ``dumpall`` shows: (log offset, digest) by topic, queue and queue offset."""
     found: Dump = {}
     for row in answer.get("queues", ()):
         for item in row["messages"]:
-            key = (row["topic"], row["queueId"], item["queueOffset"])
+            key = place_of(row["topic"], row["queueId"], item)
             found.setdefault(key, (item["offset"], item["sha1"]))
     return found
 
@@ -162,7 +171,7 @@ def our_dump(store: rocketstore.DefaultMessageStore) -> Dump:
                 except rocketstore.CorruptionError:
                     continue
                 for item in messages:
-                    found[topic, queue_id, item["queueOffset"]] = item["offset"], item["sha1"]
+                    found[place_of(topic, queue_id, item)] = item["offset"], item["sha1"]
     return found
 
 
@@ -267,6 +276,10 @@ class View:
                 self._fail(f"{key} at log offset {shown[0]} is missing; RocketMQ shows it")
             elif was != shown and mine.get(key) == was:
                 self.outcome.found.know("altered")
+        for key, was in self.original.items():
+            self.outcome.found.compared += 1
+            if key not in mine and not self._is_undetectable(was[0]):
+                self._fail(f"{key} at log offset {was[0]} is missing, though it is whole")
         if any(
             mine.get(key) == was and key not in self.reference for key, was in self.original.items()
         ):

@@ -27,10 +27,11 @@ KNOWN = {
     "D-41": "RocketMQ 4.9 does not load a store in which its own kill left an empty file; "
     "rocketstore opens it. The comparison is made on a copy without that file",
     "blank": "the writer died between the blank record that closes a log file and the next file: "
-    "RocketMQ takes the blank's start for the log's end, rocketstore the file's end",
+    "RocketMQ takes the blank's start for the log's end, rocketstore the file's end. No message is "
+    "there, and neither loses one",
     "torn": "the writer died within a put: its record is complete but for zeros in the "
     "properties, which are under no CRC. RocketMQ takes it for whole; rocketstore cuts it off, as "
-    "nobody was told that it was stored",
+    "nobody was told that it was stored (its check of records takes zeros there for a torn write)",
     "D-4": "what RocketMQ dispatches again it indexes again when it is the last indexed record "
     "(after a crash; 4.9 also after an orderly stop when no queue has that record), and names it "
     "twice",
@@ -39,8 +40,10 @@ KNOWN = {
     "lost": "messages that RocketMQ gives up because something near them is damaged: all behind a "
     "bad record, or a queue that is not made again (D-23, D-24); rocketstore shows them",
     "refused": "rocketstore does not open a store for writing while bytes that were durable are "
-    "damaged, since writing on would bury them; mode 'r' shows what is good",
-    "unreadable": "RocketMQ does not load the damaged store, or does not answer",
+    "damaged, since writing on would bury them; mode 'r' shows what is good. RocketMQ cuts the log "
+    "there, and the next put overwrites what is behind",
+    "unreadable": "RocketMQ does not load the damaged store, or does not answer (its endless loop "
+    "over a queue's units is D-11)",
     "first": "where 4.9 has deleted the log's first file, it delivers the log's new first record "
     "in place of the expired record at log offset 0, cut at the latter's size: to whoever pulls "
     "that queue from queue offset 0; rocketstore delivers nothing for what has expired",

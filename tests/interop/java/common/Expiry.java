@@ -27,7 +27,7 @@ final class Expiry {
     /** Deletes all log files but the newest; "queues": then the files of queues and index, too. */
     static JSONObject expire(DefaultMessageStore store, JSONObject ask) throws Exception {
         long deadline = System.currentTimeMillis() + WAIT_MS;
-        while (store.dispatchBehindBytes() != 0) {
+        while (store.dispatchBehindBytes() > 0) {
             await(deadline, "dispatch is behind");
         }
         MessageStoreConfig config = store.getMessageStoreConfig();
