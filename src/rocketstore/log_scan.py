@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rocketstore import formats, kernels
 from rocketstore.commit_log import CommitLog, LogWindow
 from rocketstore.mapped_file import MappedFile
+from rocketstore.message import StoredMessage
 from rocketstore.status import RecordFlags, RecordStatus
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 _ROW = formats.PARSED_RECORD
 _CAPACITY = 1024
+#: Transaction types of records without a queue unit, and the statuses of records with one.
+NO_UNIT = (formats.SYS_FLAG_TRANSACTION_PREPARED, formats.SYS_FLAG_TRANSACTION_ROLLBACK)
+OF_A_QUEUE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES)
 #: Longer than any record a broker of the default limits stores.
 _LONGEST_RECORD_NBYTES = 16 * 1024 * 1024
 _NEAR_NBYTES = 16 * 1024
@@ -202,6 +206,27 @@ def _find_near(log: CommitLog, offset: int) -> int | None:
         window.segment_end,
     )
     return window.base_offset + int(position) if position >= 0 else None
+
+
+def next_queue_offset(
+    log: CommitLog, start: int, stop: int, topic: str, queue_id: int
+) -> int | None:
+    """Return the queue offset of the queue's first record from ``start`` to ``stop`` that has a
+    unit; ``None`` when there is none in front of a damaged place."""
+    for batch in LogScan(log, start, stop, log.record_flags):
+        window = batch.window
+        for number in range(batch.count):
+            row = batch.row(number)
+            if row["queue_id"] != queue_id or row["status"] not in OF_A_QUEUE:
+                continue
+            if row["sys_flag"] & formats.SYS_FLAG_TRANSACTION_MASK in NO_UNIT:
+                continue
+            message = StoredMessage(
+                window.buffer, row["position"], window.base_offset, window.segment_end
+            )
+            if message.topic == topic:
+                return row["queue_offset"]
+    return None
 
 
 def has_content(log: CommitLog, offset: int) -> bool:

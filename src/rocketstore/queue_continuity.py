@@ -8,7 +8,13 @@ from typing import NamedTuple
 
 from rocketstore import formats
 from rocketstore.commit_log import CommitLog
-from rocketstore.log_scan import LogScan, RecordBatch, find_next_record
+from rocketstore.log_scan import (
+    NO_UNIT,
+    OF_A_QUEUE,
+    LogScan,
+    RecordBatch,
+    find_next_record,
+)
 from rocketstore.message import StoredMessage
 from rocketstore.status import RecordStatus
 
@@ -16,8 +22,6 @@ from rocketstore.status import RecordStatus
 PROBE_COUNT = 256
 #: Repeated queue offsets that are listed.
 MAX_LISTED = 1000
-_NO_UNIT = (formats.SYS_FLAG_TRANSACTION_PREPARED, formats.SYS_FLAG_TRANSACTION_ROLLBACK)
-_OF_A_QUEUE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES)
 
 
 class QueuePlace(NamedTuple):
@@ -41,7 +45,7 @@ def queue_places(batch: RecordBatch) -> Iterator[QueuePlace]:
     names = ("status", "sys_flag", "position", "queue_id", "queue_offset", "physical_offset")
     lists = (columns[name].tolist() for name in names)
     for status, sys_flag, position, queue_id, queue_offset, offset in zip(*lists, strict=True):
-        if status not in _OF_A_QUEUE or sys_flag & formats.SYS_FLAG_TRANSACTION_MASK in _NO_UNIT:
+        if status not in OF_A_QUEUE or sys_flag & formats.SYS_FLAG_TRANSACTION_MASK in NO_UNIT:
             continue
         message = StoredMessage(window.buffer, position, window.base_offset, window.segment_end)
         width = _inner_count(message) if sys_flag & formats.SYS_FLAG_INNER_BATCH else 1
@@ -155,6 +159,7 @@ def queue_order(log: CommitLog, start: int, stop: int) -> QueueOrder:
     """Look at the records from ``start`` to ``stop``; at most ``MAX_LISTED`` of each are told."""
     order = QueueOrder([], [])
     ends: dict[tuple[str, int], int] = {}
+    before_gap: dict[tuple[str, int], int] = {}
     for batch in good_batches(log, start, stop):
         if _counts_on(batch, ends):
             continue
@@ -162,10 +167,14 @@ def queue_order(log: CommitLog, start: int, stop: int) -> QueueOrder:
             key = (place.topic, place.queue_id)
             expected = ends.get(key, place.queue_offset)
             if place.queue_offset < expected:
-                order.repeated.append(place)
-                continue
-            if place.queue_offset > expected:
+                # It may go on where the queue was before the gap: then the number behind the gap
+                # is wrong, not this one.
+                if place.queue_offset < before_gap.pop(key, expected):
+                    order.repeated.append(place)
+                    continue
+            elif place.queue_offset > expected:
                 order.gaps.append((*key, expected, place.queue_offset))
+                before_gap[key] = expected
             ends[key] = place.next_queue_offset
         if max(len(order.gaps), len(order.repeated)) >= MAX_LISTED:
             break
@@ -181,7 +190,7 @@ def _counts_on(batch: RecordBatch, ends: dict[tuple[str, int], int]) -> bool:
 
     columns = batch.columns
     kind = columns["sys_flag"] & formats.SYS_FLAG_TRANSACTION_MASK
-    columns = columns[numpy.isin(columns["status"], _OF_A_QUEUE) & ~numpy.isin(kind, _NO_UNIT)]
+    columns = columns[numpy.isin(columns["status"], OF_A_QUEUE) & ~numpy.isin(kind, NO_UNIT)]
     if (columns["sys_flag"] & formats.SYS_FLAG_INNER_BATCH).any():
         return False
     window = batch.window
