@@ -14,10 +14,8 @@ from typing import Any
 import pytest
 
 from golden import golden_stores
-from interop import index_files
 from interop.asking import Question
 from interop.comparing import KNOWN, Comparison, compare
-from rocketstore import formats
 
 Answers = list[dict[str, Any]]
 Plant = Callable[["Sides"], None]
@@ -599,85 +597,7 @@ def test_a_torn_record_hides_no_other_difference(name: str) -> None:
     assert passed == []
 
 
-# --- files -------------------------------------------------------------------------------------
-
-SLOTS = 8
-
-
-def index_file(entries: list[tuple[int, int]], begin: int = 1000) -> bytes:
-    """An index file with entries of (hash, log offset)."""
-    slots, rows, used = [0] * SLOTS, [bytes(formats.INDEX_ENTRY.nbytes)], 0
-    for number, (key_hash, offset) in enumerate(entries, 1):
-        slot = key_hash % SLOTS
-        rows.append(formats.INDEX_ENTRY.struct.pack(key_hash, offset, 0, slots[slot]))
-        used += slots[slot] == 0
-        slots[slot] = number
-    offsets = entries[0][1], entries[-1][1]
-    header = formats.INDEX_HEADER.struct.pack(begin, begin, *offsets, used, len(entries) + 1)
-    table = b"".join(formats.INDEX_SLOT.struct.pack(slot) for slot in slots)
-    return header + table + b"".join(rows)
-
-
-OLD = [(3, 0), (5, 100), (11, 200), (6, 200)]
-LAST = [(11, 200), (6, 200)]
-
-
-def files(*contents: bytes) -> dict[str, bytes]:
-    return {f"index/{number}": data for number, data in enumerate(contents)} | {"commitlog/0": b""}
-
-
-def is_known(*contents: bytes, before: dict[str, bytes] | None = None) -> bool:
-    return index_files.is_last_again(before or files(index_file(OLD)), files(*contents), SLOTS)
-
-
-def test_the_last_record_indexed_again_is_known() -> None:
-    assert is_known(index_file(OLD + LAST))
-    assert is_known(index_file(OLD + LAST[::-1]))
-    # The second half has gone to a new file.
-    assert is_known(index_file(OLD + LAST[:1]), index_file(LAST[1:]))
-    assert is_known(index_file(OLD), index_file(LAST))
-
-
-def test_other_changes_of_index_files_are_not() -> None:
-    for entries in (
-        *(OLD, OLD[:-1], OLD + LAST[:1], OLD + LAST + LAST, [*OLD, (5, 100)]),
-        *([*OLD, (11, 200), (7, 200)], [*OLD, (11, 300), (6, 300)], [(4, 0), *OLD[1:], *LAST]),
-        [(3, 1), *OLD[1:], *LAST],
-    ):
-        assert not is_known(index_file(entries)), entries
-    assert not is_known(), "the file is gone"
-    assert not is_known(index_file(OLD + LAST, begin=1001)), "another time"
-    assert not is_known(index_file(OLD + LAST), index_file(OLD)), "another file"
-    next_one = [(2, 300), (5, 400)]
-    two = files(index_file(OLD), index_file(next_one))
-    again = index_file([*next_one, next_one[-1]])
-    spoilt = index_file([*OLD[:1], (5, 101), *OLD[2:]])
-    assert is_known(index_file(OLD), again, before=two)
-    assert not is_known(spoilt, again, before=two)
-    assert not is_known(index_file(OLD + LAST), index_file(next_one), before=two)
-    assert not is_known(index_file(OLD), before=two)
-
-
-def test_no_byte_of_what_was_there_may_change() -> None:
-    """Any flipped bit of header, slots or old entries is seen."""
-    whole = index_file(OLD + LAST)
-    unused = formats.INDEX_HEADER.nbytes + SLOTS * formats.INDEX_SLOT.nbytes
-    passed = []
-    for position in range(len(whole)):
-        data = bytearray(whole)
-        data[position] ^= 1
-        try:
-            known = is_known(bytes(data))
-        except (IndexError, ValueError, formats.struct.error):
-            continue
-        if known:
-            passed.append(position)
-    # Entry 0 is never used; of the new entries only hash and offset count.
-    first = range(unused, unused + formats.INDEX_ENTRY.nbytes)
-    new = range(len(whole) - 2 * formats.INDEX_ENTRY.nbytes, len(whole))
-    assert [position for position in passed if position not in first and position not in new] == []
-
-
 def test_every_known_name_is_tried_or_belongs_to_another_case() -> None:
-    elsewhere = {"D-41", "altered", "lost", "refused", "unreadable"}
-    assert set(KNOWN) == {*KNOWN_EXAMPLES, "first", "torn"} | elsewhere
+    of_their_own = {"first", "torn", "D-41", "altered", "lost", "refused"}
+    # RocketMQ's silence on a damaged store is counted, and nothing compared with it.
+    assert set(KNOWN) == {*KNOWN_EXAMPLES, *of_their_own, "unreadable"}
