@@ -26,6 +26,7 @@ from interop.cases import (
 )
 from interop.comparing import shown
 from interop.harness import Driver
+from interop.index_files import parsed
 from interop.workload import Job, Op, for_java
 
 #: Stores that one halt leaves as crash images.
@@ -119,8 +120,14 @@ def _replay(outcome: Outcome, root: Path, answers: Answers) -> None:
         for name in changed(parts(root, (part,)), parts(mine, (part,))):
             outcome.found.fail(f"put again: {name} differs")
     # Their names are times.
-    if list(parts(root, ("index",)).values()) != list(parts(mine, ("index",)).values()):
-        outcome.found.fail("put again: the index files differ")
+    slots = int(outcome.job.config["maxHashSlotNum"])
+    theirs, ours_again = (parts(path, ("index",)) for path in (root, mine))
+    if list(theirs.values()) != list(ours_again.values()):
+        shown_sides = "\n".join(
+            f"  {who} {[*files]} {shown([file.header for file in parsed(files, slots)])}"
+            for who, files in (("RocketMQ   ", theirs), ("rocketstore", ours_again))
+        )
+        outcome.found.fail(f"put again: the index files differ\n{shown_sides}")
 
 
 def halted(version: str, jobs: Sequence[Job], scratch: Path) -> list[Outcome]:
