@@ -39,6 +39,10 @@ final class Expiry {
             await(deadline, "old files are not deleted");
         }
         if (ask.getBooleanValue("queues")) {
+            // A file that is being synced is not deleted, which only is a matter of time.
+            while (indexIsSynced()) {
+                await(deadline, "an index file is being synced");
+            }
             Object cleaner = cleaner(store);
             lastSeen(cleaner, 0);
             Method run = method(cleaner.getClass(), "run");
@@ -50,6 +54,16 @@ final class Expiry {
         answer.put("status", "expired");
         answer.put("minPhy", store.getMinPhyOffset());
         return answer;
+    }
+
+    /** Whether a full index file is being synced by the thread that RocketMQ starts for it. */
+    private static boolean indexIsSynced() {
+        for (Thread thread : Thread.getAllStackTraces().keySet()) {
+            if (thread.getName().startsWith("FlushIndexFileThread")) {
+                return true;
+            }
+        }
+        return false;
     }
 
     private static void await(long deadline, String what) throws Exception {
