@@ -10,6 +10,7 @@ from typing import Any
 
 from interop.asking import Question
 from interop.differences import (
+    begins_earlier,
     ends_at_blank,
     facts_of,
     has_first_again,
@@ -47,6 +48,9 @@ KNOWN = {
     "first": "where 4.9 has deleted the log's first file, it delivers the log's new first record "
     "in place of the expired record at log offset 0, cut at the latter's size: to whoever pulls "
     "that queue from queue offset 0; rocketstore delivers nothing for what has expired",
+    "min": "where the log has been cleaned and the queues not yet, RocketMQ looks for a queue's "
+    "first message in its first file only, and keeps min offset 0 when none is left there; "
+    "rocketstore's is that of the first message there is",
     "rocksdb": "with queues in RocksDB, versions before 5.5.0 look at as many queue units as "
     "messages are asked for, matching or not; rocketstore looks further, as all do with files",
     "tags": 'mode "r" completes the index behind its end in memory as the asked version would, '
@@ -153,6 +157,8 @@ def compare(
             known = {"first"}
         elif looks_at_few and op == "get" and looked_at_few(question, their, our):
             known = {"rocksdb"}
+        elif begins_earlier(question, their, our, facts.begin):
+            known = {"min"}
         elif crashed and ends_at_blank(their, our, log_file_nbytes):
             known = {"blank"}
         elif op == "query" and crashed:

@@ -184,6 +184,30 @@ def looked_at_few(question: Question, their: Answer, our: Answer) -> bool:
     )
 
 
+def begins_earlier(question: Question, their: Answer, our: Answer, begin: int) -> bool:
+    """Whether, in a log that begins at ``begin``, queues of RocketMQ's only begin earlier, where
+    nothing is left."""
+    if begin <= 0 or {"raised"} & (their.keys() | our.keys()):
+        return False
+    if question["op"] == "dumpall":
+        rows = [
+            {**one, "min": two["min"]} if _is_earlier(one, two) else one
+            for one, two in zip(their["queues"], our["queues"], strict=False)
+        ]
+        return len(their["queues"]) == len(our["queues"]) and {**their, "queues": rows} == our
+    if question["op"] != "get" or not _is_earlier(their, our):
+        return False
+    if question["offset"] >= our["min"]:
+        return {**their, "min": our["min"]} == our
+    return not their["messages"] and their["max"] == our["max"] and our["next"] == our["min"]
+
+
+def _is_earlier(their: Answer, our: Answer) -> bool:
+    """Whether our queue begins behind theirs, but not behind its first message."""
+    first = min((row["queueOffset"] for row in our["messages"]), default=our["max"])
+    return their["min"] < our["min"] <= first
+
+
 def ends_at_blank(their: Answer, our: Answer, log_file_nbytes: int) -> bool:
     """Whether only the log's end differs: RocketMQ's lies in front of the last file's end, ours at
     it."""

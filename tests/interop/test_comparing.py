@@ -579,6 +579,44 @@ def test_the_first_record_in_place_of_an_expired_one(
     assert +found.known == ({"first": 1} if passes else {})
 
 
+def begins_earlier(sides: Sides, more: int = 0) -> None:
+    """RocketMQ's first queue begins at 0 and ours at its first message."""
+    their = sides.theirs[sides.at("dumpall")]["queues"][0]
+    our = sides.our("dumpall")["queues"][0]
+    first = our["messages"][0]["queueOffset"] + 3
+    for row in (their, our):
+        row["messages"] = [item for item in row["messages"] if item["queueOffset"] >= first]
+        row["min"] = 0
+    our["min"] = first + more
+
+
+def begins_behind_a_message(sides: Sides) -> None:
+    begins_earlier(sides, 1)
+
+
+def begins_earlier_with_more(sides: Sides) -> None:
+    begins_earlier(sides)
+    row = sides.theirs[sides.at("dumpall")]["queues"][0]
+    row["messages"].insert(0, {**FOREIGN, "queueOffset": 0})
+
+
+@pytest.mark.parametrize(
+    ("make", "begin", "passes"),
+    [
+        (begins_earlier, 65_536, True),
+        (begins_earlier, 0, False),
+        (begins_behind_a_message, 65_536, False),
+        (begins_earlier_with_more, 65_536, False),
+    ],
+)
+def test_a_queue_that_begins_where_nothing_is_left(make: Plant, begin: int, passes: bool) -> None:
+    sides = begins_at(recorded("plain-5.3.3"), begin)
+    make(sides)
+    found = sides.compare()
+    assert (found.failures == []) == passes
+    assert +found.known == ({"min": 1} if passes else {})
+
+
 @pytest.mark.parametrize("name", ["plain-5.3.3", "crash-5.3.3", "plain-4.9.8"])
 def test_a_torn_record_hides_no_other_difference(name: str) -> None:
     sides = recorded(name)
@@ -598,6 +636,6 @@ def test_a_torn_record_hides_no_other_difference(name: str) -> None:
 
 
 def test_every_known_name_is_tried_or_belongs_to_another_case() -> None:
-    of_their_own = {"first", "torn", "D-41", "altered", "lost", "refused"}
+    of_their_own = {"first", "min", "torn", "D-41", "altered", "lost", "refused"}
     # RocketMQ's silence on a damaged store is counted, and nothing compared with it.
     assert set(KNOWN) == {*KNOWN_EXAMPLES, *of_their_own, "unreadable"}
