@@ -24,7 +24,10 @@ import toolchain
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST_PYTHON = (3, 11)
 #: Groups of packages: what a build and a run need, and the extras on top of it for tests.
-EXTRAS = {"run": (), "test": ("arrow", "metrics", "docs", "dev")}
+EXTRAS = {
+    "run": ("spark", "demo"),
+    "test": ("spark", "demo", "arrow", "remote", "metrics", "docs", "dev"),
+}
 
 
 def say(text: str) -> None:

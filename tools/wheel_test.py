@@ -21,10 +21,16 @@ from typing import Any
 import bootstrap
 import toolchain
 
-IN_WHEEL = ("rocketstore/py.typed", "rocketstore/_native/message.pyi", "rocketstore/formats.py")
+IN_WHEEL = (
+    "rocketstore/py.typed",
+    "rocketstore/_native/message.pyi",
+    "rocketstore/formats.py",
+    "rocketstore/spark/__init__.py",
+    "pyspark_rocketstore.py",
+)
 #: Long tests that how the package was installed makes no difference to; the checkout's own run has
 #: them.
-CHECKOUT_ONLY = ("interop", "docs", "fuzz", "leaks", "property/test_store_machine.py")
+CHECKOUT_ONLY = ("interop", "docs", "fuzz", "leaks", "spark", "property/test_store_machine.py")
 #: Three processes, as ``make test`` runs them.
 PARALLEL = ("-n", "3", "--dist", "loadgroup")
 NOT_IN_WHEEL = re.compile(r"\.(c|h|pyx|pxd)$|^(tests|tools|docs|src)/")

@@ -193,14 +193,23 @@ def test_requirements_come_from_the_project_file() -> None:
             "dependencies": ["numpy"],
             "optional-dependencies": {
                 "arrow": ["a"],
+                "spark": ["p", "a"],
+                "remote": ["r"],
+                "demo": ["plot"],
                 "metrics": ["m"],
                 "docs": ["s"],
                 "dev": ["cython", "d"],
             },
         },
     }
-    assert bootstrap.requirements(project, "run") == ["cython", "numpy"]
-    assert bootstrap.requirements(project, "test") == ["cython", "numpy", "a", "m", "s", "d"]
+    assert bootstrap.requirements(project, "run") == ["cython", "numpy", "p", "a", "plot"]
+    assert bootstrap.requirements(project, "test") == [
+        *("cython", "numpy", "p", "a", "plot", "r", "m", "s", "d")
+    ]
+
+
+def test_packages_of_a_run_are_among_those_of_tests() -> None:
+    assert set(bootstrap.EXTRAS["run"]) < set(bootstrap.EXTRAS["test"])
 
 
 def test_packages_for_tests_serve_for_a_run(
@@ -210,7 +219,10 @@ def test_packages_for_tests_serve_for_a_run(
         "build-system": {"requires": []},
         "project": {
             "dependencies": ["numpy"],
-            "optional-dependencies": {"arrow": [], "metrics": [], "docs": [], "dev": ["pytest"]},
+            "optional-dependencies": {
+                **dict.fromkeys(bootstrap.EXTRAS["test"], ()),
+                "dev": ["pytest"],
+            },
         },
     }
     installed: list[tuple[str, ...]] = []
