@@ -1,0 +1,56 @@
+"""Lets Spark find ``format("rocketstore")`` by itself: it imports every module ``pyspark_*``.
+
+A module of that name that raises on import would hide every other Python data source of the
+session, so this one never does, and it loads rocketstore only when the source is used: a broken
+installation then says so itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    from pyspark.sql.datasource import DataSource
+except Exception:  # noqa: BLE001
+    # PySpark before 4.0 has no data sources in Python, and so discovers none.
+    DataSource = object
+
+
+class DefaultSource(DataSource):
+    """The data source ``rocketstore``, loaded when it is used."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for ``format(…)``."""
+        return "rocketstore"
+
+    def schema(self) -> Any:
+        """Return the schema that the options ask for."""
+        return _source(self).schema()
+
+    def reader(self, schema: Any) -> Any:
+        """Return the reader of a batch query."""
+        return _source(self).reader(schema)
+
+    def streamReader(self, schema: Any) -> Any:  # noqa: N802
+        """Return the reader of a stream."""
+        return _source(self).streamReader(schema)
+
+    def writer(self, schema: Any, overwrite: bool) -> Any:
+        """Return the writer of a batch."""
+        return _source(self).writer(schema, overwrite)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802
+        """Return the writer of a stream."""
+        return _source(self).streamWriter(schema, overwrite)
+
+    def __reduce__(self) -> Any:
+        from rocketstore.spark.shipping import shipped
+
+        return shipped(__name__, "DefaultSource", (self.options,), {})
+
+
+def _source(source: Any) -> Any:
+    from rocketstore.spark.source import RocketStoreSource
+
+    return RocketStoreSource(source.options)

@@ -1,0 +1,33 @@
+"""RocketMQ store directories in PySpark: a data source, streams, a sink, and jobs.
+
+Importing this package imports neither PySpark nor pyarrow; each name loads its module when it is
+used for the first time.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+#: Every public name, and the module of this package that holds it.
+_PUBLIC = {
+    "local_session": "local",
+    "register": "source",
+    "RocketStoreSource": "source",
+    "RocketStoreSourceWithFilters": "source",
+    "scan": "scan",
+}
+
+__all__ = sorted(_PUBLIC)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_PUBLIC[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PUBLIC})
