@@ -33,7 +33,7 @@ FOREIGN = re.compile("TO" + "DO|FIX" + "ME|(?<![a-z.])/(wor" + "k|roo" + "t|tmp/
 
 #: Layers from the bottom; a module imports from its own layer and those below.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("formats", "errors", "status", "config", "dialect", "repr_html"),
+    ("formats", "errors", "status", "config", "dialect", "repr_html", "message_columns"),
     ("_native", "_reference", "kernels"),
     (
         *("message", "durable_file", "mapped_file", "mapped_file_queue", "unique_key"),
@@ -46,6 +46,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         *("index_file", "index_lookup", "index_recovery", "index_service", "log_scan"),
     ),
     ("services",),
+    ("arrow", "sources"),
     (
         *("recovery", "recovery_report", "log_cut", "odd_delays", "queue_continuity"),
         *("store", "store_files", "store_marks", "dispatch_recovery", "reader", "writer"),
@@ -54,7 +55,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         *("transaction", "consumer", "config_managers", "statistics"),
         *("conditions", "tail", "queue_view", "store_place"),
     ),
-    ("arrow", "testing", "cli", "spark"),
+    ("testing", "cli", "spark"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 

@@ -18,6 +18,11 @@ MODULES = (
     *("mapping", "message", "commit_log", "consume_queue", "batch_consume_queue"),
     *("index_file", "reput"),
 )
+#: Modules that only some programs need; they are loaded on first use.
+LATER = (
+    *("arrow", "passes_stats", "passes_fsck", "passes_queue_units", "passes_index_keys"),
+    "staged_records",
+)
 
 
 def load(body: str) -> dict[str, ModuleType]:
@@ -32,8 +37,12 @@ def load(body: str) -> dict[str, ModuleType]:
     """
     if body not in ("native", "reference"):
         raise ConfigError(f"ROCKETSTORE_KERNELS is {body!r}; it must be 'native' or 'reference'")
+    return {module: _import(body, module) for module in MODULES}
+
+
+def _import(body: str, module: str) -> ModuleType:
     try:
-        return {n: importlib.import_module(f"rocketstore._{body}.{n}") for n in MODULES}
+        return importlib.import_module(f"rocketstore._{body}.{module}")
     except ImportError as error:
         raise ImportError(
             f"rocketstore's {body} kernels cannot be imported ({error}); in a checkout run "
@@ -61,3 +70,10 @@ else:
     batch_consume_queue = _modules["batch_consume_queue"]
     index_file = _modules["index_file"]
     reput = _modules["reput"]
+
+    def __getattr__(module: str) -> ModuleType:
+        """Load one of ``LATER`` on first use."""
+        if module not in LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {module!r}")
+        loaded = globals()[module] = _import(name, module)
+        return loaded

@@ -91,6 +91,8 @@ class RecordStatus(IntEnum):
     BAD_PROPERTY_CRC = 29
     #: Reading the mapping faulted: the file was shortened, or the disk failed.
     FAULT = 30
+    #: What a pass over records gathers is full: drain it and go on from the same place.
+    FULL = 64
 
 
 class KernelStatus(IntEnum):
