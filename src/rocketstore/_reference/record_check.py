@@ -308,7 +308,8 @@ def deliver_timestamp(store_timestamp: int, level: int, delay_ms: Sequence[int])
     return wrap64(store_timestamp + delay)
 
 
-def _parse_properties(view: memoryview, row: Row, delay_ms: Sequence[int]) -> None:
+def parse_row(view: memoryview, row: Row, delay_ms: Sequence[int]) -> None:
+    """Fill the columns about properties. ``view`` is exactly the record, checked."""
     values = {
         name: (row.properties_at + start, stop - start)
         for name, start, stop in pairs(bytes(view[row.properties_at : row.total_size]))
@@ -333,9 +334,10 @@ def _parse_properties(view: memoryview, row: Row, delay_ms: Sequence[int]) -> No
         row.tags_code = deliver_timestamp(row.store_timestamp, row.delay_level, delay_ms)
 
 
-def _record_buffer(
+def record_buffer(
     buffer: Buffer, position: int, stop: int, base_offset: int, segment_end: int
 ) -> memoryview:
+    """Return the bytes of a record buffer, its range checked."""
     check_int64(position, stop, base_offset, segment_end)
     view = readable(buffer)
     if not 0 <= position <= stop <= len(view):
@@ -357,7 +359,7 @@ def check_record(
     /,
 ) -> tuple[int, int]:
     """Check one record strictly; returns (status, bytes to step over)."""
-    view = _record_buffer(buffer, position, stop, base_offset, segment_end)
+    view = record_buffer(buffer, position, stop, base_offset, segment_end)
     row = check(view[position:stop], base_offset + position, segment_end, flags)
     return int(row.status), row.total_size
 
@@ -374,7 +376,7 @@ def scan_records(
     /,
 ) -> tuple[int, int, int]:
     """Parse consecutive records into the rows of ``out``; returns (rows, next position, status)."""
-    view = _record_buffer(buffer, position, stop, base_offset, segment_end)
+    view = record_buffer(buffer, position, stop, base_offset, segment_end)
     check_int64(*delay_ms)
     rows = writable(out)
     nbytes = formats.PARSED_RECORD.nbytes
@@ -390,7 +392,7 @@ def scan_records(
         if row.status not in _COMPLETE:
             return count, position, int(row.status)
         if flags & RecordFlags.PARSE_PROPERTIES:
-            _parse_properties(view[position : position + row.total_size], row, delay_ms)
+            parse_row(view[position : position + row.total_size], row, delay_ms)
         row.position = position
         rows[count * nbytes : (count + 1) * nbytes] = row.pack()
         count += 1
@@ -402,7 +404,7 @@ def find_record(
     buffer: Buffer, position: int, stop: int, base_offset: int, segment_end: int, /
 ) -> int:
     """Position of the first record that passes the check at its own offset, -1 when none does."""
-    view = _record_buffer(buffer, position, stop, base_offset, segment_end)
+    view = record_buffer(buffer, position, stop, base_offset, segment_end)
     magic_at = formats.RECORD_HEAD.at("magic")
     at = position + magic_at
     while match := _MAGIC.search(view, at, stop):
