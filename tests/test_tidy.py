@@ -33,11 +33,11 @@ FOREIGN = re.compile("TO" + "DO|FIX" + "ME|(?<![a-z.])/(wor" + "k|roo" + "t|tmp/
 
 #: Layers from the bottom; a module imports from its own layer and those below.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("formats", "errors", "status", "config", "dialect", "repr_html", "message_columns"),
+    ("formats", "errors", "status", "config", "dialect", "repr_html", "message_columns", "record_filters"),
     ("_native", "_reference", "kernels"),
     (
         *("message", "durable_file", "mapped_file", "mapped_file_queue", "unique_key"),
-        *("store_checkpoint", "store_kinds", "store_lock", "store_state"),
+        *("store_checkpoint", "store_kinds", "store_lock", "store_place", "store_state"),
         *("json_dialect", "config_files", "config_tables", "bloom_filter"),
     ),
     (
@@ -53,7 +53,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         *("get_batch_message", "rocksdb_queues", "verify_batch_queues"),
         *("get_message", "queries", "results", "filter", "verify", "verify_index", "verify_queues"),
         *("transaction", "consumer", "config_managers", "statistics"),
-        *("conditions", "tail", "queue_view", "store_place"),
+        *("conditions", "tail", "queue_view"),
     ),
     ("testing", "cli", "spark"),
 )

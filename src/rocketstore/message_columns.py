@@ -1,6 +1,12 @@
-"""The columns in which messages are shown as tables: names, formats, presets. Facts only."""
+"""The columns in which messages are shown as tables: names, formats, presets."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow
 
 #: Column name to the format string of the Arrow C data interface.
 COLUMNS: dict[str, str] = {
@@ -50,3 +56,20 @@ PRESETS: dict[str, tuple[str, ...]] = {"core": CORE, "full": FULL, "kafka": KAFK
 PROPERTIES_COLUMN = {"core": "properties", "full": "properties", "kafka": "headers"}
 #: What ``timestampType`` says of every row: the time at which the log took the message.
 LOG_APPEND_TIME = 1
+
+
+def arrow_schema(names: Sequence[str]) -> pyarrow.Schema:
+    """Return the Arrow schema of columns by name; every field may be null."""
+    import pyarrow as pa
+
+    header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+    types = {
+        "i": pa.int32(),
+        "l": pa.int64(),
+        "tsu:UTC": pa.timestamp("us", tz="UTC"),
+        "u": pa.string(),
+        "z": pa.binary(),
+        "+m": pa.map_(pa.string(), pa.string()),
+        "+l": pa.list_(pa.field("element", header)),
+    }
+    return pa.schema([pa.field(name, types[COLUMNS[name]]) for name in names])

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from rocketstore.message_columns import COLUMNS, PRESETS, PROPERTIES_COLUMN
-
-if TYPE_CHECKING:
-    import pyarrow
+from rocketstore.message_columns import COLUMNS, PRESETS, PROPERTIES_COLUMN, arrow_schema
 
 __all__ = ["COLUMNS", "PRESETS", "arrow_schema", "resolve"]
 
@@ -63,20 +59,3 @@ def _unknown(name: str) -> str:
     near = difflib.get_close_matches(name.strip().lower(), list(by_case), n=1)
     hint = f"; did you mean {by_case[near[0]]!r}?" if near else f"; there are {', '.join(known)}"
     return f"there is no column {name!r}{hint}"
-
-
-def arrow_schema(names: Sequence[str]) -> pyarrow.Schema:
-    """Return the Arrow schema of columns by name; every field may be null."""
-    import pyarrow as pa
-
-    header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-    types = {
-        "i": pa.int32(),
-        "l": pa.int64(),
-        "tsu:UTC": pa.timestamp("us", tz="UTC"),
-        "u": pa.string(),
-        "z": pa.binary(),
-        "+m": pa.map_(pa.string(), pa.string()),
-        "+l": pa.list_(pa.field("element", header)),
-    }
-    return pa.schema([pa.field(name, types[COLUMNS[name]]) for name in names])

@@ -1,0 +1,222 @@
+"""Records of the log as Arrow record batches: the plain-Python body of ``_native/arrow.pyi``.
+
+It builds the batches with pyarrow, from Python objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rocketstore import formats
+from rocketstore._reference import java_text
+from rocketstore._reference.arguments import Buffer, check_int64
+from rocketstore._reference.message import StoredMessage
+from rocketstore._reference.record_check import Row, check, pairs, record_buffer
+from rocketstore.message_columns import COLUMNS, LOG_APPEND_TIME, arrow_schema
+from rocketstore.record_filters import check_batch_limits, record_filters
+from rocketstore.status import RecordStatus
+
+if TYPE_CHECKING:
+    import pyarrow
+
+_COMPLETE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
+_SHOWN_NBYTES = 64
+_TAGS, _KEYS, _UNIQUE_KEY = (
+    name.encode()
+    for name in (formats.PROPERTY_TAGS, formats.PROPERTY_KEYS, formats.PROPERTY_UNIQUE_KEY)
+)
+
+
+def _microseconds(milliseconds: int) -> int:
+    return max(-(2**63), min(milliseconds * 1000, 2**63 - 1))
+
+
+class _Record:
+    """A checked record: its fields as the columns show them."""
+
+    def __init__(self, view: memoryview, row: Row) -> None:
+        self.message = StoredMessage(view, 0, row.physical_offset, row.physical_offset + len(view))
+        self.row = row
+        self.stored = self.message.properties_bytes
+        self.values = {name: self.stored[start:stop] for name, start, stop in pairs(self.stored)}
+
+    def headers(self) -> list[dict[str, Any]]:
+        values = {
+            java_text.decode(name): self.stored[start:stop]
+            for name, start, stop in pairs(self.stored)
+        }
+        return [{"key": name, "value": value} for name, value in values.items()]
+
+    def has_key(self, keys: frozenset[bytes]) -> bool:
+        parts = self.values.get(_KEYS)
+        found = [] if parts is None else _text(parts).split(formats.KEY_SEPARATOR.encode())
+        if _UNIQUE_KEY in self.values:
+            found.append(_text(self.values[_UNIQUE_KEY]))
+        return not keys.isdisjoint(found)
+
+
+def _text(stored: bytes) -> bytes:
+    """UTF-8 of what Java reads from stored bytes."""
+    return java_text.decode(stored).encode()
+
+
+_FIELDS: dict[str, Callable[[_Record], Any]] = {
+    "topic": lambda r: r.message.topic,
+    "queueId": lambda r: r.message.queue_id,
+    "queueOffset": lambda r: r.message.queue_offset,
+    "physicalOffset": lambda r: r.message.physical_offset,
+    "tags": lambda r: r.message.tags,
+    "keys": lambda r: r.message.keys,
+    "body": lambda r: r.message.body,
+    "storeTimestamp": lambda r: _microseconds(r.message.store_timestamp),
+    "bornTimestamp": lambda r: _microseconds(r.message.born_timestamp),
+    "properties": lambda r: list(r.message.properties.items()),
+    "flag": lambda r: r.message.flag,
+    "sysFlag": lambda r: r.message.sys_flag,
+    "reconsumeTimes": lambda r: r.message.reconsume_times,
+    "storeSize": lambda r: r.message.store_size,
+    "bodyCRC": lambda r: r.message.body_crc,
+    "bornHost": lambda r: r.message.born_host,
+    "storeHost": lambda r: r.message.store_host,
+    "uniqKey": lambda r: r.message.unique_key,
+    "offsetMsgId": lambda r: r.message.msg_id,
+    "preparedTransactionOffset": lambda r: r.message.prepared_transaction_offset,
+    "bodySize": lambda r: r.row.body_nbytes,
+    "raw": lambda r: bytes(r.message.raw),
+    "key": lambda r: r.values.get(_KEYS),
+    "value": lambda r: r.message.body,
+    "partition": lambda r: r.message.queue_id,
+    "offset": lambda r: r.message.queue_offset,
+    "timestamp": lambda r: _microseconds(r.message.store_timestamp),
+    "timestampType": lambda r: LOG_APPEND_TIME,
+    "headers": lambda r: r.headers(),
+}
+#: Bytes of a column as a batch's limit counts them.
+_NBYTES: dict[str, Callable[[_Record], int]] = {
+    "topic": lambda r: r.row.topic_nbytes,
+    "tags": lambda r: len(r.values.get(_TAGS, b"")),
+    "keys": lambda r: len(r.values.get(_KEYS, b"")),
+    "body": lambda r: r.row.body_nbytes,
+    "properties": lambda r: r.row.properties_nbytes,
+    "bornHost": lambda r: _SHOWN_NBYTES,
+    "storeHost": lambda r: _SHOWN_NBYTES,
+    "uniqKey": lambda r: len(r.values.get(_UNIQUE_KEY, b"")),
+    "offsetMsgId": lambda r: _SHOWN_NBYTES,
+    "raw": lambda r: r.row.total_size,
+    "key": lambda r: len(r.values.get(_KEYS, b"")),
+    "value": lambda r: r.row.body_nbytes,
+    "headers": lambda r: r.row.properties_nbytes,
+}
+
+
+class BatchDecoder:
+    """Fills record batches with the records of the log windows it is given."""
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        *,
+        topics: Iterable[str] | None = None,
+        tags: Iterable[str] | None = None,
+        keys: Iterable[str] | None = None,
+        queue_ids: Mapping[str, Iterable[int]] | None = None,
+        begin: int | None = None,
+        end: int | None = None,
+        start_offsets: Mapping[tuple[str, int], tuple[int | None, int | None]] | None = None,
+        batch_rows: int = 8192,
+        batch_bytes: int = 4194304,
+    ) -> None:
+        self._names = list(columns)
+        for name in self._names:
+            if name not in COLUMNS:
+                raise ValueError(f"there is no column {name!r}")
+        check_batch_limits(batch_rows, batch_bytes)
+        self._filters = record_filters(topics, tags, keys, queue_ids, begin, end, start_offsets)
+        self._batch_rows = batch_rows
+        self._batch_nbytes = batch_bytes
+        self._begin_batch()
+
+    def _begin_batch(self) -> None:
+        self._values: list[list[Any]] = [[] for _ in self._names]
+        self._rows = 0
+        self._nbytes = 0
+
+    def _wanted(self, record: _Record) -> bool:
+        filters, message = self._filters, record.message
+        topic = message.topic.encode()
+        queue_id = message.queue_id
+        if filters.topics is not None and topic not in filters.topics:
+            return False
+        if filters.queue_ids is not None and queue_id not in filters.queue_ids.get(topic, ()):
+            return False
+        for number, first, last in filters.ranges.get(topic, ()):
+            if number == queue_id and not first <= message.queue_offset <= last:
+                return False
+        if not filters.first_time <= message.store_timestamp <= filters.last_time:
+            return False
+        if filters.tags is not None:
+            tags = record.values.get(_TAGS)
+            if tags is None or _text(tags) not in filters.tags:
+                return False
+        return filters.keys is None or record.has_key(filters.keys)
+
+    def consume(
+        self,
+        window: Buffer,
+        position: int,
+        stop: int,
+        base_offset: int,
+        segment_end: int,
+        limit: int,
+        flags: int,
+        /,
+    ) -> tuple[int, int]:
+        """Take the records from ``position`` on; returns (status, position of the next look)."""
+        view = record_buffer(window, position, stop, base_offset, segment_end)
+        check_int64(limit, flags)
+        while position < stop and base_offset + position < limit:
+            if self._rows == self._batch_rows:
+                return int(RecordStatus.FULL), position
+            row = check(view[position:stop], base_offset + position, segment_end, flags)
+            if row.status in _COMPLETE:
+                record = _Record(view[position : position + row.total_size], row)
+                if self._wanted(record) and not self._append(record):
+                    return int(RecordStatus.FULL), position
+            elif row.status != RecordStatus.GHOST:
+                return int(row.status), position
+            position += row.total_size
+        return int(RecordStatus.END), position
+
+    def _append(self, record: _Record) -> bool:
+        """Add a row; false when the batch has no room for its bytes."""
+        nbytes = sum(_NBYTES[name](record) for name in self._names if name in _NBYTES)
+        if self._rows and self._nbytes + nbytes > self._batch_nbytes:
+            return False
+        for name, values in zip(self._names, self._values, strict=True):
+            values.append(_FIELDS[name](record))
+        self._rows += 1
+        self._nbytes += nbytes
+        return True
+
+    @property
+    def rows(self) -> int:
+        """Rows waiting."""
+        return self._rows
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        """The schema of the batches."""
+        return arrow_schema(self._names)
+
+    def take(self) -> pyarrow.RecordBatch:
+        """The waiting rows as a record batch; the decoder begins a new one."""
+        import pyarrow as pa
+
+        schema = self.schema
+        arrays = [
+            pa.array(values, field.type) for values, field in zip(self._values, schema, strict=True)
+        ]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        self._begin_batch()
+        return batch
