@@ -10,7 +10,10 @@ from typing import Any
 def _restore(
     module: str, name: str, arguments: tuple[Any, ...] | None, state: dict[str, Any]
 ) -> Any:
-    """Make the object again (without ``arguments``: find the function); travels by value, so that it can speak where rocketstore is not."""
+    """Make the object again; without ``arguments`` find the function.
+
+    Travels by value, so that it can speak where rocketstore is not.
+    """
     import importlib
 
     try:
