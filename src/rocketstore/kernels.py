@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from rocketstore._native import index_file as index_file
     from rocketstore._native import mapping as mapping
     from rocketstore._native import message as message
+    from rocketstore._native import passes_index_keys as passes_index_keys
     from rocketstore._native import reput as reput
 else:
     mapping = _modules["mapping"]

@@ -1,0 +1,176 @@
+/* The keys of the log's records, as an index file takes them: what the entries are made of.
+ *
+ * A pass over windows of the log; a record's keys are gathered as a whole or not at all. */
+#ifndef RS_PASS_INDEX_KEYS_H
+#define RS_PASS_INDEX_KEYS_H
+#include "rs_dispatch.h"
+#include "rs_pass.h"
+
+/* No record has more keys: its unique key, its tags, every second byte of its properties. */
+#define RS_MAX_RECORD_KEYS (2 + (RS_MAX_PROPERTIES_NBYTES + 1) / 2)
+/* What marks the hash of a tag key, where that is asked for; hashes are not negative. */
+#define RS_TAG_KEY_MARK 0x80000000u
+
+typedef struct {
+    rs_pass_call call;
+    int32_t index_tags, mark_tags, counts_only;
+    int32_t infix_hash;
+    uint32_t infix_length;
+    int64_t capacity;
+    int64_t count;       /* keys gathered */
+    int64_t records;     /* taken, with keys or without */
+    uint8_t *hashes;     /* int32 each; NULL when only counting */
+    uint8_t *offsets;    /* int64 each: of the record */
+    uint8_t *timestamps; /* int64 each: the record's store time */
+} rs_key_pass;
+
+RS_UNUSED static void rs_key_pass_init(rs_key_pass *pass)
+{
+    uint32_t units;
+    memset(pass, 0, sizeof *pass);
+    pass->infix_hash = rs_string_hash((const uint8_t *)RS_TAG_KEY_INFIX,
+                                      sizeof RS_TAG_KEY_INFIX - 1, &units);
+    pass->infix_length = units;
+}
+
+static inline void rs_key_pass_put(rs_key_pass *pass, const rs_parsed_record *row, int32_t prefix,
+                                   const uint8_t *text, int32_t n, uint32_t mark)
+{
+    uint32_t units;
+    const int32_t hash = rs_string_hash(text, (size_t)n, &units);
+    const uint32_t stored =
+        (uint32_t)rs_index_key_hash(rs_hash_extend(prefix, hash, units)) | mark;
+    memcpy(pass->hashes + 4 * pass->count, &stored, 4);
+    memcpy(pass->offsets + 8 * pass->count, &row->physical_offset, 8);
+    memcpy(pass->timestamps + 8 * pass->count, &row->store_timestamp, 8);
+    pass->count++;
+}
+
+/* Count the keys of KEYS; gather them too unless only counting. */
+static inline void rs_key_pass_texts(rs_key_pass *pass, const uint8_t *record,
+                                     const rs_parsed_record *row, int32_t prefix)
+{
+    const uint8_t *end = record + row->keys_at + row->keys_nbytes;
+    for (const uint8_t *key = record + row->keys_at; key < end;) {
+        const uint8_t *key_end = rs_find_key_end(key, end);
+        if (key_end > key) {
+            if (pass->counts_only) {
+                pass->count++;
+            } else {
+                rs_key_pass_put(pass, row, prefix, key, (int32_t)(key_end - key), 0);
+            }
+        }
+        key = key_end + 1;
+    }
+}
+
+static inline void rs_key_pass_take(rs_key_pass *pass, const uint8_t *record,
+                                    const rs_parsed_record *row)
+{
+    const int with_tags = pass->index_tags && row->tags_at >= 0;
+    if (pass->counts_only) {
+        pass->count += (row->unique_key_at >= 0) + with_tags;
+        if (row->keys_at >= 0) {
+            rs_key_pass_texts(pass, record, row, 0);
+        }
+        return;
+    }
+    const int32_t prefix = rs_prefix_hash(record + row->topic_at, row->topic_nbytes);
+    if (row->unique_key_at >= 0) {
+        rs_key_pass_put(pass, row, prefix, record + row->unique_key_at, row->unique_key_nbytes, 0);
+    }
+    if (row->keys_at >= 0) {
+        rs_key_pass_texts(pass, record, row, prefix);
+    }
+    if (with_tags) {
+        rs_key_pass_put(pass, row, rs_hash_extend(prefix, pass->infix_hash, pass->infix_length),
+                        record + row->tags_at, row->tags_nbytes,
+                        pass->mark_tags ? RS_TAG_KEY_MARK : 0);
+    }
+}
+
+/* The values of the properties that make keys. Requires: `record` passed rs_check. */
+static inline void rs_key_pass_parse(const uint8_t *record, rs_parsed_record *row)
+{
+    rs_property_values values;
+    rs_find_properties(record, row->properties_at, row->properties_nbytes, &values);
+    row->tags_at = values.tags_at;
+    row->tags_nbytes = values.tags_nbytes;
+    row->keys_at = values.keys_at;
+    row->keys_nbytes = values.keys_nbytes;
+    row->unique_key_at = values.unique_key_at;
+    row->unique_key_nbytes = values.unique_key_nbytes;
+}
+
+static inline int rs_key_pass_has_room(const rs_key_pass *pass, const rs_parsed_record *row)
+{
+    const int64_t room = pass->capacity - pass->count;
+    if (pass->counts_only) {
+        return room > 0;
+    }
+    return RS_LIKELY(room >= RS_MAX_RECORD_KEYS)
+           || room >= 2 + ((int64_t)row->keys_nbytes + 1) / 2;
+}
+
+static inline int rs_key_pass_record(void *argument, const uint8_t *record, rs_parsed_record *row)
+{
+    rs_key_pass *pass = (rs_key_pass *)argument;
+    if (RS_UNLIKELY(rs_is_skipped(row))) {
+        return RS_OK;
+    }
+    if (RS_LIKELY((row->sys_flag & RS_SYS_FLAG_TRANSACTION_MASK)
+                  != RS_SYS_FLAG_TRANSACTION_ROLLBACK)) {
+        rs_key_pass_parse(record, row);
+        if (RS_UNLIKELY(!rs_key_pass_has_room(pass, row))) {
+            return RS_FULL;
+        }
+        rs_key_pass_take(pass, record, row);
+    }
+    pass->records++;
+    return RS_OK;
+}
+
+RS_UNUSED static int rs_key_pass_run(void *argument)
+{
+    return rs_pass_run(&((rs_key_pass *)argument)->call, argument, rs_key_pass_record);
+}
+
+/* --- entries against keys --------------------------------------------------------------------- */
+
+typedef struct {
+    const uint8_t *entries; /* as in the file */
+    const uint8_t *hashes, *offsets, *timestamps;
+    int64_t entry, entry_count;
+    int64_t key, key_count;
+    int64_t begin_timestamp; /* of the index file */
+} rs_key_match;
+
+/* Step through entries and keys as long as they agree; a marked key may have no entry. */
+RS_UNUSED static int rs_key_match_run(void *argument)
+{
+    rs_key_match *match = (rs_key_match *)argument;
+    while (match->entry < match->entry_count && match->key < match->key_count) {
+        const uint8_t *entry = match->entries + match->entry * RS_INDEX_ENTRY_NBYTES;
+        uint32_t hash;
+        int64_t offset, timestamp;
+        memcpy(&hash, match->hashes + 4 * match->key, 4);
+        memcpy(&offset, match->offsets + 8 * match->key, 8);
+        memcpy(&timestamp, match->timestamps + 8 * match->key, 8);
+        const int32_t wanted = (int32_t)(hash & ~RS_TAG_KEY_MARK);
+        if (RS_LIKELY(rs_load_be64(entry + RS_INDEX_ENTRY_PHYSICAL_OFFSET_AT) == offset
+                      && rs_load_be32(entry + RS_INDEX_ENTRY_KEY_HASH_AT) == wanted)) {
+            if (RS_UNLIKELY(rs_load_be32(entry + RS_INDEX_ENTRY_TIME_DIFF_AT)
+                            != rs_index_time_diff(match->begin_timestamp, timestamp))) {
+                return RS_MISMATCH;
+            }
+            match->entry++;
+        } else if (!(hash & RS_TAG_KEY_MARK)) {
+            return RS_MISMATCH;
+        }
+        match->key++;
+        RS_COMPILER_BARRIER();
+    }
+    return RS_OK;
+}
+
+#endif
