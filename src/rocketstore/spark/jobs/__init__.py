@@ -1,0 +1,1 @@
+"""Jobs over whole stores: planned on the driver, run split by split in tasks."""

@@ -1,0 +1,75 @@
+"""Running one function over many items: as the tasks of one Spark job, or in this process."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import SparkSession
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_SCHEMA = "number bigint, result binary"
+
+
+def run_tasks(
+    spark: SparkSession | None, function: Callable[[Item], Result], items: Iterable[Item]
+) -> Iterator[Result]:
+    """Call ``function`` with each item; yield the results in the order of the items.
+
+    Parameters
+    ----------
+    spark : SparkSession or None
+        ``None`` runs everything here, one item after the other, each when its result is asked
+        for. With a session (a Connect session too) there is one task per item, and all have ended
+        before the first result is yielded.
+    function : callable
+        At the top of a module of rocketstore, as executors import it by name. Spark may run it
+        twice for one item.
+    items : iterable
+        Plain values that pickle.
+
+    Yields
+    ------
+    object
+        What ``function`` returned; results are collected on the driver, so they must be small.
+
+    Raises
+    ------
+    PythonException
+        With Spark: what ``function`` raised, once the task's attempts are used up.
+    """
+    if spark is None:
+        yield from map(function, items)
+        return
+    from rocketstore.spark.shipping import shipped_function
+
+    packed = [pickle.dumps(item) for item in items]
+    if not packed:
+        return
+    call = shipped_function(work, function.__module__, function.__qualname__, packed)
+    frame = spark.range(0, len(packed), 1, len(packed)).mapInArrow(call, _SCHEMA)
+    results = {row.number: row.result for row in frame.collect()}
+    for number in range(len(packed)):
+        yield pickle.loads(results[number])
+
+
+def work(
+    module: str, name: str, packed: list[bytes], batches: Iterator[pyarrow.RecordBatch]
+) -> Iterator[pyarrow.RecordBatch]:
+    """What a task does: the items whose numbers come in, one result for each."""
+    import pyarrow as pa
+
+    function = getattr(importlib.import_module(module), name)
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            result = pickle.dumps(function(pickle.loads(packed[number])))
+            yield pa.RecordBatch.from_arrays(
+                [pa.array([number], pa.int64()), pa.array([result], pa.binary())],
+                names=["number", "result"],
+            )
