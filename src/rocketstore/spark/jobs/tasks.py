@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+from rocketstore.errors import RocketStoreError
 
 if TYPE_CHECKING:
     import pyarrow
@@ -15,6 +17,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _SCHEMA = "number bigint, result binary"
+#: Errors that another attempt would meet again: they come to the driver as themselves.
+_FINAL = (RocketStoreError, FileNotFoundError, FileExistsError, PermissionError)
 
 
 def run_tasks(
@@ -41,8 +45,10 @@ def run_tasks(
 
     Raises
     ------
+    RocketStoreError, FileNotFoundError, FileExistsError, PermissionError
+        As ``function`` raised them, for the first such item; Spark does not try these again.
     PythonException
-        With Spark: what ``function`` raised, once the task's attempts are used up.
+        With Spark: what else ``function`` raised, once the task's attempts are used up.
     """
     if spark is None:
         yield from map(function, items)
@@ -56,7 +62,19 @@ def run_tasks(
     frame = spark.range(0, len(packed), 1, len(packed)).mapInArrow(call, _SCHEMA)
     results = {row.number: row.result for row in frame.collect()}
     for number in range(len(packed)):
-        yield pickle.loads(results[number])
+        result, error = pickle.loads(results[number])
+        if error is not None:
+            raise error
+        yield result
+
+
+def _outcome(
+    function: Callable[[Item], Result], item: Item
+) -> tuple[Result | None, BaseException | None]:
+    try:
+        return function(item), None
+    except _FINAL as error:
+        return None, error
 
 
 def work(
@@ -68,7 +86,7 @@ def work(
     function = getattr(importlib.import_module(module), name)
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            result = pickle.dumps(function(pickle.loads(packed[number])))
+            result = pickle.dumps(_outcome(function, pickle.loads(packed[number])))
             yield pa.RecordBatch.from_arrays(
                 [pa.array([number], pa.int64()), pa.array([result], pa.binary())],
                 names=["number", "result"],
