@@ -35,6 +35,10 @@ def expire(root: Path, first: int, *, queues: bool) -> None:
     for path in sorted((root / "commitlog").glob("*")):
         if int(path.name) < first:
             path.unlink()
+        else:
+            # More may have gone before, when the other files were left.
+            first = int(path.name)
+            break
     if not queues:
         return
     for folder, unit in QUEUES:

@@ -12,6 +12,7 @@ import rocketstore
 from interop import case_damage, index_files
 from interop.case_java_writes import check_acknowledged
 from interop.cases import Asked, Outcome, check_opening, without_empty_files
+from interop.expiry import expire
 from interop.workload import make_job
 from rocketstore import formats
 
@@ -211,3 +212,19 @@ def test_an_expired_message_is_not_lost_and_any_other_is() -> None:
         item = Asked(job, Path(), questions)
         check_acknowledged(outcome, item, written, answers, "RocketMQ")
         assert (outcome.failures == []) == passes
+
+
+def test_files_of_the_index_expire_by_where_the_log_really_begins(tmp_path: Path) -> None:
+    """Log files had gone before, when the index files were left: more than an expiry that keeps
+    many asks for."""
+    header = formats.INDEX_HEADER
+    for folder in ("commitlog", "index"):
+        (tmp_path / folder).mkdir()
+    for first in (49152, 65536):
+        (tmp_path / "commitlog" / f"{first:020}").touch()
+    for name, end in (("20260101000000001", 49151), ("20260101000000002", 70000)):
+        values = {field.name: 0 for field in header.fields} | {"end_physical_offset": end}
+        (tmp_path / "index" / name).write_bytes(header.struct.pack(*values.values()))
+    expire(tmp_path, 32768, queues=True)
+    assert [path.name for path in (tmp_path / "index").iterdir()] == ["20260101000000002"]
+    assert len(list((tmp_path / "commitlog").iterdir())) == 2
