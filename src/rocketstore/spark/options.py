@@ -284,8 +284,8 @@ def _batch_rows(name: str, value: str) -> int:
 
 def _batch_bytes(name: str, value: str) -> int:
     nbytes = size(name, value)
-    if nbytes > 1 << 30:
-        raise ConfigError(f"{name} is {value!r}; more than 1 GiB does not fit a batch")
+    if nbytes > 1 << 29:
+        raise ConfigError(f"{name} is {value!r}; more than 512 MiB do not fit a batch")
     return nbytes
 
 
