@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import bisect
 import errno
+import itertools
 import os
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -89,6 +91,26 @@ def check_place(offset: int, path: Path, file_size: int) -> None:
         raise MappedFileError(
             f"{path} starts at {offset}, which is no multiple of the file size {file_size}"
         )
+
+
+def shown_file_size(starts: Sequence[int], sizes: Sequence[int], hint: int | None) -> int | None:
+    """Return the file size that the files of a log show, ``None`` when there are none.
+
+    Parameters
+    ----------
+    starts, sizes : sequence of int
+        File-from-offsets, ascending, and bytes of the files (0 says nothing).
+    hint : int or None
+        The size to believe in when the only file is shorter and begins where one of it may.
+    """
+    told = [size for size in sizes if size]
+    if len(told) > 1:
+        steps = Counter(b - a for a, b in itertools.pairwise(starts))
+        common = Counter(told).most_common(1)[0][0]
+        return common if common in steps or len(set(told)) == 1 else min(steps)
+    if not told:
+        return None
+    return hint if hint and told[0] < hint and starts[0] % hint == 0 else told[0]
 
 
 class MappedFileQueue:

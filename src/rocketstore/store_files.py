@@ -3,7 +3,6 @@ it."""
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections import Counter
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ from rocketstore.dialect import DEFAULT_VERSION, Dialect
 from rocketstore.errors import ConfigError, MappedFileError, UnsafePathError
 from rocketstore.index_service import GeometryChoice, choose_geometry, index_paths
 from rocketstore.mapped_file import MappedFile
-from rocketstore.mapped_file_queue import DirectoryListing, list_directory
+from rocketstore.mapped_file_queue import DirectoryListing, list_directory, shown_file_size
 from rocketstore.queue_table import (
     QUEUE_TYPE_ATTRIBUTE,
     QueueTypes,
@@ -241,19 +240,12 @@ def _log_file_size(
 ) -> int:
     """Size given, else what the files show, else the state file's, else the default."""
     given = config.mapped_file_size_commit_log
-    sizes = [size for _, _, size in listing.files if size]
-    shown = None
-    if len(sizes) > 1:
-        starts = [offset for offset, _, _ in listing.files]
-        steps = Counter(b - a for a, b in itertools.pairwise(starts))
-        common = Counter(sizes).most_common(1)[0][0]
-        shown = common if common in steps or len(set(sizes)) == 1 else min(steps)
-    elif sizes:
-        shown = sizes[0]
-        start = listing.files[0][0]
-        hint = given or (state.commit_log_file_size if state else None)
-        if hint and shown < hint and start % hint == 0 and given is None:
-            shown = hint
+    starts = [offset for offset, _, _ in listing.files]
+    lengths = [size for _, _, size in listing.files]
+    sizes = [size for size in lengths if size]
+    shown = shown_file_size(
+        starts, lengths, state.commit_log_file_size if state and given is None else None
+    )
     if given is not None:
         if sizes and set(sizes) == {shown} and shown != given and len(sizes) >= 1:
             raise ConfigError(

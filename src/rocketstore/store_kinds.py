@@ -231,11 +231,7 @@ def refuse_dledger(root: Path, commit_log: Path) -> None:
     for directory in (*(root / name / "data" for name in names), root / "data", commit_log):
         named = directory.parent.name in names
         if _has_segments(directory) if named else _holds_dledger_entries(directory):
-            raise MappedFileError(
-                f"{directory} is a DLedger log (enableDLegerCommitLog): its records are wrapped in "
-                "DLedger entries, which rocketstore neither reads nor writes; with DLedger the "
-                f"messages are there and not in {formats.COMMIT_LOG_DIR}"
-            )
+            raise dledger_refusal(directory)
 
 
 def _segments(directory: Path) -> list[str]:
@@ -254,12 +250,32 @@ def _holds_dledger_entries(directory: Path) -> bool:
     """Whether the first segment begins with a DLedger entry that names its own position."""
     for name in _segments(directory)[:1]:
         head = _beginning(directory / name, _DLEDGER_HEAD.size)
-        if len(head) == _DLEDGER_HEAD.size:
-            magic, size, index, term, position = _DLEDGER_HEAD.unpack(head)
-            start = formats.file_name_to_offset(name)
-            if magic == _DLEDGER_MAGIC and size >= _DLEDGER_HEADER_NBYTES and position == start:
-                return bool(index >= 0 and term >= 0)
+        return is_dledger_head(head, formats.file_name_to_offset(name))
     return False
+
+
+def is_dledger_head(head: bytes, start: int | None) -> bool:
+    """Whether a segment's first bytes are a DLedger entry that names its own position ``start``."""
+    if len(head) < _DLEDGER_HEAD.size:
+        return False
+    magic, size, index, term, position = _DLEDGER_HEAD.unpack_from(head)
+    if magic == _DLEDGER_MAGIC and size >= _DLEDGER_HEADER_NBYTES and position == start:
+        return bool(index >= 0 and term >= 0)
+    return False
+
+
+def dledger_refusal(directory: str | os.PathLike[str]) -> MappedFileError:
+    """The error for a folder that is a DLedger log."""
+    return MappedFileError(
+        f"{os.fspath(directory)} is a DLedger log (enableDLegerCommitLog): its records are wrapped "
+        "in DLedger entries, which rocketstore neither reads nor writes; with DLedger the "
+        f"messages are there and not in {formats.COMMIT_LOG_DIR}"
+    )
+
+
+def is_dledger_name(name: str) -> bool:
+    """Whether a folder of this name in a store's root belongs to DLedger."""
+    return re.fullmatch(_DLEDGER_DIR, name) is not None
 
 
 def _beginning(path: Path, nbytes: int) -> bytes:

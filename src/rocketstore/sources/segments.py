@@ -1,0 +1,264 @@
+"""Listing a store's log: which segments there are, where they begin, and how long they are."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rocketstore import formats
+from rocketstore.config import DEFAULT_COMMIT_LOG_FILE_SIZE
+from rocketstore.errors import MappedFileError
+from rocketstore.mapped_file_queue import check_place, list_directory, shown_file_size
+from rocketstore.sources.files import RemoteEntry, RemoteFiles, local_path, remote_files
+from rocketstore.store_kinds import (
+    dledger_refusal,
+    is_dledger_head,
+    is_dledger_name,
+    refuse_dledger,
+)
+from rocketstore.store_place import check_root
+from rocketstore.store_state import StoreState
+
+#: Bytes of a segment's beginning that tell whether it is a DLedger log's.
+_HEAD_NBYTES = 64
+#: Folders and files of a root, one of which makes it a store.
+_STORE_NAMES = (
+    *(formats.COMMIT_LOG_DIR, formats.CONSUME_QUEUE_DIR, formats.CHECKPOINT_FILE),
+    *(formats.STATE_FILE, "consumequeue_rocksdb", formats.BATCH_QUEUE_DIR),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One file of a log.
+
+    Attributes
+    ----------
+    uri : str
+        Path or URI.
+    base_offset : int
+        Physical offset of the first byte, which the name says.
+    file_size : int
+        Bytes that are there, at most ``segment_size``.
+    segment_size : int
+        Bytes it has when it is whole.
+    """
+
+    uri: str
+    base_offset: int
+    file_size: int
+    segment_size: int
+
+    @property
+    def end_offset(self) -> int:
+        """Physical offset behind the whole segment."""
+        return self.base_offset + self.segment_size
+
+
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """The segments of a store's log, as they were when they were listed.
+
+    Attributes
+    ----------
+    root : str
+        Path or URI that was listed: a store's root or a log's folder.
+    segments : tuple of Segment
+        Ascending; empty for a store without messages.
+    segment_size : int
+        Bytes of a whole segment.
+    storage_options : dict or None
+        What remote storage is opened with.
+    """
+
+    root: str
+    segments: tuple[Segment, ...]
+    segment_size: int
+    storage_options: dict[str, Any] | None = None
+
+    @property
+    def min_offset(self) -> int:
+        """Physical offset of the first byte, 0 without segments."""
+        return self.segments[0].base_offset if self.segments else 0
+
+    @property
+    def end_offset(self) -> int:
+        """Physical offset behind the last file's last byte, 0 without segments."""
+        last = self.segments[-1] if self.segments else None
+        return last.base_offset + last.file_size if last is not None else 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all files."""
+        return sum(segment.file_size for segment in self.segments)
+
+    @property
+    def holes(self) -> tuple[tuple[int, int], ...]:
+        """(start, stop) physical offsets of the segments missing between two others."""
+        return tuple(
+            (one.end_offset, other.base_offset)
+            for one, other in itertools.pairwise(self.segments)
+            if one.end_offset != other.base_offset
+        )
+
+
+def list_log(
+    uri: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    allow_holes: bool = False,
+) -> LogFiles:
+    """List the segments of a store's log. Nothing is locked, mapped or written.
+
+    Parameters
+    ----------
+    uri : str or path-like
+        A store's root or its ``commitlog`` folder: a path, a ``file:`` URI, or any URI that fsspec
+        or ``pyarrow.fs`` opens (``s3://bucket/store``).
+    storage_options : mapping, optional
+        Handed to fsspec.
+    allow_holes : bool
+        Do not refuse a log from whose middle segments are missing; see ``LogFiles.holes``.
+
+    Returns
+    -------
+    LogFiles
+
+    Raises
+    ------
+    FileNotFoundError, NotADirectoryError
+        When there is no store.
+    PermissionError
+        When a segment may not be read.
+    MappedFileError
+        For a DLedger log, for a segment that is no regular file or begins at no multiple of the
+        segment size, and for a log from whose middle segments are missing.
+    UnsafePathError
+        When a segment is a link that leaves the store.
+    ConfigError
+        When nothing installed opens the URI.
+    """
+    path = local_path(uri)
+    options = dict(storage_options) if storage_options else None
+    files, hint = _list_local(path) if path else _list_remote(os.fspath(uri), options)
+    files = sorted(file for file in files if file[2])
+    starts, sizes = [start for start, _, _ in files], [size for _, _, size in files]
+    shown = shown_file_size(starts, sizes, hint)
+    if shown is None or not formats.MIN_COMMIT_LOG_FILE_NBYTES <= shown < 2**31:
+        shown = hint or DEFAULT_COMMIT_LOG_FILE_SIZE
+    segments = tuple(
+        Segment(name, start, min(nbytes, shown), shown)
+        for start, name, nbytes in files
+        if start <= 2**63 - 1 - shown
+    )
+    for segment in segments:
+        check_place(segment.base_offset, Path(segment.uri), shown)
+    log = LogFiles(os.fspath(uri), segments, shown, options)
+    if log.holes and not allow_holes:
+        start, stop = log.holes[0]
+        raise MappedFileError(
+            f"the log of {log.root} lacks the bytes {start} to {stop}: there is no file "
+            f"{formats.offset_to_file_name(start)}"
+        )
+    return log
+
+
+_Found = tuple[list[tuple[int, str, int]], int | None]
+
+
+def _list_local(path: Path) -> _Found:
+    """(base offset, path, bytes) of a local log's files, and the size its state file tells."""
+    path = Path(os.path.abspath(path))
+    if _is_log_folder(path):
+        root, folder = path.parent, path
+        if path.name != formats.COMMIT_LOG_DIR:
+            root = path
+    else:
+        check_root(path, "r")
+        root, folder = path, path / formats.COMMIT_LOG_DIR
+        refuse_dledger(root, folder)
+        names = sorted(os.listdir(root))
+        if not any(name in names for name in _STORE_NAMES):
+            what = names[0] if names else "nothing"
+            raise _no_store(root, f"it has no folder {formats.COMMIT_LOG_DIR}, but {what}")
+    refuse_dledger(root, folder)
+    listing = list_directory(folder, root)
+    state = StoreState.read(root / formats.STATE_FILE, root)
+    files = [(start, str(name), nbytes) for start, name, nbytes in listing.files]
+    return files, state.commit_log_file_size if state else None
+
+
+def _is_log_folder(path: Path) -> bool:
+    """Whether ``path`` itself is a folder of segments, and no store's root."""
+    if not path.is_dir() or (path / formats.COMMIT_LOG_DIR).is_dir():
+        return False
+    if path.name == formats.COMMIT_LOG_DIR:
+        return True
+    return any(formats.file_name_to_offset(name) is not None for name in os.listdir(path))
+
+
+def _no_store(root: object, why: str) -> FileNotFoundError:
+    return FileNotFoundError(f"{root} is no store: {why}")
+
+
+def _list_remote(uri: str, options: dict[str, Any] | None) -> _Found:
+    files, path = remote_files(uri, options)
+    try:
+        entries = files.entries(path)
+    except NotADirectoryError:
+        raise NotADirectoryError(f"{uri} is a file; a store is a directory") from None
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no store {uri}") from None
+    if [entry.is_folder for entry in entries] == [False] and path.endswith(entries[0].name):
+        raise NotADirectoryError(f"{uri} is a file; a store is a directory")
+    uri, path = uri.rstrip("/"), path.rstrip("/")
+    names = [entry.name for entry in entries]
+    hint = None
+    if not any(formats.file_name_to_offset(name) is not None for name in names):
+        _refuse_remote_dledger(files, path, uri, entries)
+        if path.rsplit("/", 1)[-1] != formats.COMMIT_LOG_DIR:
+            if not any(name in names for name in _STORE_NAMES):
+                what = names[0] if names else "nothing"
+                raise _no_store(uri, f"it has no folder {formats.COMMIT_LOG_DIR}, but {what}")
+            hint = _remote_hint(files, path, names)
+            uri, path = f"{uri}/{formats.COMMIT_LOG_DIR}", f"{path}/{formats.COMMIT_LOG_DIR}"
+            entries = files.entries(path) if formats.COMMIT_LOG_DIR in names else []
+    found = []
+    for entry in entries:
+        start = formats.file_name_to_offset(entry.name)
+        if start is None:
+            continue
+        if entry.is_folder:
+            raise MappedFileError(f"{uri}/{entry.name} is a directory, not a regular file")
+        found.append((start, f"{uri}/{entry.name}", entry.size))
+    if found:
+        start, name, _ = min(found)
+        head = files.read(f"{path}/{name.rsplit('/', 1)[-1]}", 0, _HEAD_NBYTES)
+        if is_dledger_head(head, start):
+            raise dledger_refusal(uri)
+    return found, hint
+
+
+def _remote_hint(files: RemoteFiles, path: str, names: list[str]) -> int | None:
+    """The segment size that a remote store's state file tells."""
+    if formats.STATE_FILE not in names:
+        return None
+    state = StoreState.from_bytes(files.read(f"{path}/{formats.STATE_FILE}", 0, 4096))
+    return state.commit_log_file_size if state else None
+
+
+def _refuse_remote_dledger(
+    files: RemoteFiles, path: str, uri: str, entries: Iterable[RemoteEntry]
+) -> None:
+    for entry in entries:
+        if entry.is_folder and is_dledger_name(entry.name):
+            try:
+                below = files.entries(f"{path}/{entry.name}/data")
+            except FileNotFoundError:
+                continue
+            if any(formats.file_name_to_offset(row.name) is not None for row in below):
+                raise dledger_refusal(f"{uri}/{entry.name}/data")

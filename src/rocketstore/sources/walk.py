@@ -1,0 +1,287 @@
+"""Walking a split record by record through a native pass; the log's end."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Any, Protocol
+
+from rocketstore import formats, kernels
+from rocketstore.commit_log import describe
+from rocketstore.errors import CorruptMessageError
+from rocketstore.sources.segments import LogFiles
+from rocketstore.sources.splits import Split, tail_offset
+from rocketstore.sources.window import SplitWindow
+from rocketstore.status import RecordStatus
+
+_GOOD = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
+
+_ROWS = 1024
+#: ``on_damage(first physical offset, next good one or None, status)``.
+OnDamage = Callable[[int, int | None, RecordStatus], object]
+
+
+class Pass(Protocol):
+    """A kernel that reads records in windows; see ``walk``."""
+
+    def consume(
+        self,
+        window: memoryview,
+        position: int,
+        stop: int,
+        base_offset: int,
+        segment_end: int,
+        limit: int,
+        flags: int,
+        /,
+    ) -> tuple[int, int]:
+        """Take the records from ``position`` on; return (status, where the next look begins).
+
+        ``window[position:stop]`` may be read, its byte 0 has the physical offset ``base_offset``,
+        the segment ends at ``segment_end``. A record that begins at or behind ``limit`` is not
+        taken. Statuses: END (at ``stop``, or at a record behind ``limit``), INCOMPLETE, BLANK,
+        EMPTY, damage, or FULL: drain it and call again.
+        """
+
+
+def walk(
+    split: Split,
+    consumer: Pass,
+    *,
+    on_corruption: str = "fail",
+    check_crc: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
+    on_damage: OnDamage | None = None,
+) -> Iterator[None]:
+    """Feed the records of a split to a pass.
+
+    Parameters
+    ----------
+    split : Split
+    consumer : Pass
+    on_corruption : {"fail", "skip", "stop"}
+        At a damaged place: raise, go on at the next good record, or end. Each split ends on its
+        own: with ``"stop"`` the splits behind the damage are read all the same.
+    check_crc : bool
+        Compare bodies with their CRCs, and records with whole-record CRCs where their segment
+        carries them.
+    storage_options : mapping, optional
+        Handed to fsspec.
+    on_damage : callable, optional
+        ``on_damage(first, next, status)`` for each damaged range that is passed over or stopped
+        at (not where ``"fail"`` raises): the physical offset of its first byte, of the next good
+        record (``None`` when there is none in the segment), and what stands there. Of all the
+        splits of a plan one reports it: the one whose records lead there.
+
+    Yields
+    ------
+    None
+        Each time the pass is full, and at the end: drain it then.
+
+    Raises
+    ------
+    CorruptMessageError
+        With ``"fail"``, naming file and position.
+    MappedFileError
+        When the file is gone or was shortened.
+    ValueError
+        For another word than those of ``on_corruption``.
+    """
+    if on_corruption not in ("fail", "skip", "stop"):
+        raise ValueError(f"on_corruption is {on_corruption!r}; it must be 'fail', 'skip' or 'stop'")
+    walker = _Walker(split, consumer, on_corruption, check_crc, on_damage)
+    return walker.run(storage_options)
+
+
+class _Walker:
+    """One walk."""
+
+    def __init__(
+        self,
+        split: Split,
+        consumer: Pass,
+        on_corruption: str,
+        check_crc: bool,
+        on_damage: OnDamage | None,
+    ) -> None:
+        self._split = split
+        self._consumer = consumer
+        self._on_corruption = on_corruption
+        self._check_crc = check_crc
+        self._on_damage = on_damage
+        self._flags = 0
+        self._window: SplitWindow
+
+    def run(self, storage_options: Mapping[str, Any] | None) -> Iterator[None]:
+        split = self._split
+        if split.start >= split.stop:
+            return
+        self._window = window = SplitWindow(split, storage_options)
+        with contextlib.closing(window):
+            self._flags = window.flags() if self._check_crc else 0
+            position: int | None = split.start
+            if not split.aligned:
+                position = window.find(split.start, split.stop, self._flags)
+            while position is not None:
+                status, reached = yield from self._feed(position)
+                position = self._place_behind(reached, status)
+
+    def _feed(self, position: int) -> Generator[None, None, tuple[RecordStatus, int]]:
+        """Feed records until something else than one stands at the position; return both."""
+        window, split, consume = self._window, self._split, self._consumer.consume
+        limit = split.base_offset + split.stop
+        if not window.origin <= position < window.end:
+            window.load(position)
+        while True:
+            status, at = consume(
+                window.view,
+                position - window.origin,
+                window.filled,
+                window.base_offset,
+                window.segment_end,
+                limit,
+                self._flags,
+            )
+            position = window.origin + at
+            if status == RecordStatus.FULL:
+                yield
+                continue
+            is_short = status in (RecordStatus.END, RecordStatus.INCOMPLETE)
+            is_done = status == RecordStatus.END and position >= split.stop
+            if not is_short or is_done or not window.extend(position):
+                break
+        yield
+        return RecordStatus(status), position
+
+    def _place_behind(self, position: int, status: RecordStatus) -> int | None:
+        """Where the walk goes on, ``None`` at its end. ``status`` stands at ``position``."""
+        split = self._split
+        if position >= split.stop and not split.bounded and status == RecordStatus.END:
+            position, status = self._first_not_ghost(position)
+        elif position >= split.stop:
+            return None  # what stands there is the affair of whoever reads it
+        if status == RecordStatus.BLANK or status in _GOOD or position >= split.segment_size:
+            return None
+        if status == RecordStatus.END:
+            status = RecordStatus.INCOMPLETE  # the segment's file is too short
+        return self._place_behind_damage(position, status)
+
+    def _first_not_ghost(self, position: int) -> tuple[int, RecordStatus]:
+        """Go on from the split's last record to the first place that is no ghost.
+
+        Splits behind begin at their first good record, so damage right behind this one's last
+        record would be nobody's.
+        """
+        while True:
+            status, size = self._window.check(position, self._flags)
+            if status != RecordStatus.GHOST:
+                return position, status
+            position += size
+
+    def _place_behind_damage(self, position: int, status: RecordStatus) -> int | None:
+        split, window = self._split, self._window
+        first = split.base_offset + position
+        behind = None
+        is_known = split.tail
+        if split.tail:
+            behind = window.find(position + 1, split.file_size, self._flags)
+            if behind is None:
+                return None  # the log's end
+            # Beside a writer a record is seen half written, and the next one complete a moment
+            # later. By then the first is complete, too.
+            window.load(position, again=True)
+            again, _ = window.check(position, self._flags)
+            if again in _GOOD or again == RecordStatus.GHOST:
+                return position if position < split.stop else None
+        if self._on_corruption == "fail":
+            raise CorruptMessageError(split.uri, position, describe(status, first))
+        if not is_known and (self._on_damage is not None or self._on_corruption == "skip"):
+            last = split.file_size if self._on_damage is not None else split.stop
+            behind = window.find(position + 1, last, self._flags)
+        if self._on_damage is not None:
+            following = None if behind is None else split.base_offset + behind
+            self._on_damage(first, following, status)
+        if self._on_corruption == "stop" or behind is None or behind >= split.stop:
+            return None
+        return behind
+
+
+# --- the log's end ------------------------------------------------------------------------------
+
+
+class _LastRecord:
+    """A pass that remembers where the last good record ends."""
+
+    def __init__(self) -> None:
+        self.end: int | None = None
+        self._rows = bytearray(_ROWS * formats.PARSED_RECORD.nbytes)
+
+    def consume(
+        self,
+        window: memoryview,
+        position: int,
+        stop: int,
+        base_offset: int,
+        segment_end: int,
+        limit: int,
+        flags: int,
+        /,
+    ) -> tuple[int, int]:
+        """See ``Pass``; there is no limit here."""
+        import numpy
+
+        status = int(RecordStatus.OK)
+        while status == RecordStatus.OK:
+            count, position, status = kernels.message.scan_records(
+                window, position, stop, base_offset, segment_end, flags, self._rows
+            )
+            rows = numpy.frombuffer(self._rows, formats.PARSED_RECORD.dtype, count)
+            good = rows[rows["status"] != RecordStatus.GHOST]
+            if len(good):
+                self.end = int(good["physical_offset"][-1] + good["total_size"][-1])
+        return status, position
+
+
+def log_end(log: LogFiles, *, start: int | None = None) -> int:
+    """Find the end of a log: behind its last complete record whose CRC is right.
+
+    Parameters
+    ----------
+    log : LogFiles
+        Listed just now: a segment that was made later is not looked at.
+    start : int, optional
+        An earlier answer, or a record's first byte: only what lies behind is read. Otherwise all
+        of the last segment that was begun.
+
+    Returns
+    -------
+    int
+        Physical offset. Damage with good records behind does not end a log.
+
+    Raises
+    ------
+    MappedFileError
+        When a segment is gone or was shortened.
+    """
+    tail = tail_offset(log)
+    first = max(log.min_offset, tail if start is None else start)
+    end = first
+    for segment in log.segments:
+        at = max(0, first - segment.base_offset)
+        if at >= segment.file_size:
+            continue
+        split = Split(
+            segment.uri,
+            segment.base_offset,
+            at,
+            segment.file_size,
+            segment.file_size,
+            segment.segment_size,
+            aligned=True,
+            tail=segment.base_offset >= tail,
+        )
+        last = _LastRecord()
+        for _ in walk(split, last, on_corruption="skip", storage_options=log.storage_options):
+            pass
+        end = max(end, last.end or 0)
+    return end

@@ -1,0 +1,288 @@
+"""A stretch of a segment in memory: a small buffer that is filled again and again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from rocketstore import formats, kernels
+from rocketstore.errors import MappedFileError
+from rocketstore.sources.files import RawInput, open_input
+from rocketstore.sources.splits import Split
+from rocketstore.status import RecordFlags, RecordStatus
+
+#: Small enough to stay in a core's cache while records are decoded from it.
+WINDOW_NBYTES = 1 << 20
+#: Read so far behind a split's end at once: its last record mostly ends there.
+_BEHIND_NBYTES = 64 << 10
+#: Longer than any record a broker of the default limits stores.
+_LONG_RECORD_NBYTES = 16 << 20
+_SAMPLE_COUNT = 64
+_HEAD = formats.RECORD_HEAD
+_OFFSET_AT = _HEAD.at("physical_offset")
+_MAGIC_AT = _HEAD.at("magic")
+_MAGIC = re.compile(
+    b"|".join(
+        re.escape(magic.to_bytes(4, "big", signed=True))
+        for magic in (formats.MAGIC_V1, formats.MAGIC_V2)
+    )
+)
+_GOOD = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
+
+
+class SplitWindow:
+    """Reads a split's segment front to back, a stretch at a time.
+
+    Parameters
+    ----------
+    split : Split
+    storage_options : mapping or None
+
+    Attributes
+    ----------
+    view : memoryview
+        The buffer; ``view[:filled]`` is the file from position ``origin`` on.
+    origin, filled : int
+
+    Notes
+    -----
+    Memory: 1 MiB, and for a record that is longer its length while it is read. Threading: one
+    thread.
+    """
+
+    def __init__(
+        self, split: Split, storage_options: Mapping[str, Any] | None, nbytes: int = WINDOW_NBYTES
+    ) -> None:
+        self.split = split
+        self.segment_end = split.base_offset + split.segment_size
+        self._small = memoryview(bytearray(nbytes))
+        self.view = self._small
+        self.origin = 0
+        self.filled = 0
+        self._readable = min(split.file_size, split.stop + _BEHIND_NBYTES)
+        self._file: RawInput = open_input(
+            split.uri, storage_options=storage_options, position=split.start
+        )
+        self._at = split.start
+
+    @property
+    def end(self) -> int:
+        """Position in the file behind what is in memory."""
+        return self.origin + self.filled
+
+    @property
+    def base_offset(self) -> int:
+        """Physical offset of the buffer's first byte."""
+        return self.split.base_offset + self.origin
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    # --- filling ------------------------------------------------------------------------------
+
+    def load(self, position: int, nbytes: int = 0, *, again: bool = False) -> None:
+        """Let the buffer begin at ``position`` and fill it.
+
+        ``nbytes``: so many are needed (fewer are there at the file's end); the buffer grows for
+        them. ``again``: read anew also what is in memory.
+        """
+        kept = 0
+        if not again and self.origin <= position <= self.end:
+            kept = self.end - position
+        nbytes = min(nbytes, self.split.file_size - position)
+        target = self._small
+        if max(nbytes, kept + 1) > len(target):
+            target = self.view
+            if len(target) < nbytes or len(target) <= kept:
+                target = memoryview(bytearray(max(nbytes, 2 * kept)))
+        at = position - self.origin
+        # Slices of one buffer may overlap: memoryview copies them as memmove does.
+        target[:kept] = self.view[at : at + kept]
+        self.view, self.origin, self.filled = target, position, kept
+        if self.end >= self._readable or self.end < position + nbytes:
+            ahead = max(position + nbytes, self.end + _BEHIND_NBYTES)
+            self._readable = max(self._readable, min(ahead, self.split.file_size))
+        self._fill()
+
+    def _fill(self) -> None:
+        if self._at != self.end:
+            self._at = self._file.seek(self.end)
+        while self.filled < len(self.view) and self.end < self._readable:
+            room = min(len(self.view), self._readable - self.origin)
+            count = self._file.readinto(self.view[self.filled : room])
+            if count == 0:
+                raise MappedFileError(
+                    f"{self.split.uri} ends at position {self.end}, although it had "
+                    f"{self.split.file_size} bytes when it was listed: it was shortened"
+                )
+            self.filled += count
+            self._at += count
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether the file's last byte is in memory."""
+        return self.end >= self.split.file_size
+
+    # --- records ------------------------------------------------------------------------------
+
+    def check(self, position: int, flags: int) -> tuple[RecordStatus, int]:
+        """Strict check of the place ``position``, with all its bytes in memory.
+
+        Returns the status and the bytes to step over; END at the file's end, INCOMPLETE for a
+        record that the file's end cuts off.
+        """
+        if not self.origin <= position <= self.end:
+            self.load(position)
+        while True:
+            status, size = kernels.message.check_record(
+                self.view,
+                position - self.origin,
+                self.filled,
+                self.base_offset,
+                self.segment_end,
+                flags,
+            )
+            short = status in (RecordStatus.END, RecordStatus.INCOMPLETE)
+            if not short or not self.extend(position):
+                return RecordStatus(status), size
+
+    def extend(self, position: int) -> bool:
+        """Bring more bytes behind ``position`` into memory; whether there are any to be had.
+
+        A record is not waited for when the file's end cuts it off, nor when it would be longer
+        than a broker's and does not even carry its own place.
+        """
+        if self.is_at_end:
+            return False
+        nbytes = 0
+        if self.end - position >= _HEAD.nbytes:
+            size = self._load(position, "total_size")
+            nbytes = size if self._load(position, "magic") in _MAGICS else 0
+            own = self._load(position, "physical_offset") == self.split.base_offset + position
+            if position + nbytes > self.split.file_size:
+                return False
+            if nbytes > _LONG_RECORD_NBYTES and not own:
+                return False
+        before = self.end
+        self.load(position, nbytes)
+        return self.end > before
+
+    def _load(self, position: int, name: str) -> int:
+        at = position - self.origin + _HEAD.at(name)
+        nbytes = 8 if name == "physical_offset" else 4
+        return int.from_bytes(self.view[at : at + nbytes], "big", signed=True)
+
+    def find(self, position: int, last: int, flags: int) -> int | None:
+        """Return the first position from ``position`` on and in front of ``last`` where a good
+        record lies at its own offset.
+
+        Records that begin there but are longer than the window are read whole. The work is bounded
+        by the bytes searched, also where many headers claim the same long body.
+        """
+        while position < last:
+            if not self.origin <= position < self.end:
+                self.load(position)
+            found = self._first_good(position, flags)
+            stop = min(self.end if found is None else found, last)
+            claim, nbytes = self._first_claim(position, stop)
+            if claim is not None:
+                # It begins in front of what was found: only with all of it in memory it is known.
+                # Twice its length, so that reading again is paid for by bytes that are passed over.
+                self.load(claim, 2 * nbytes)
+                if self.check(claim, flags)[0] in _GOOD:
+                    return claim
+                position = claim + 1
+                continue
+            if found is not None:
+                return found if found < last else None
+            if self.is_at_end:
+                return None
+            # What may begin in the last bytes is seen whole when they are in front.
+            position = max(position + 1, self.end - _HEAD.nbytes + 1)
+            self.load(position)
+        return None
+
+    def _first_good(self, position: int, flags: int) -> int | None:
+        """The first good record that lies wholly in memory."""
+        while True:
+            if flags & RecordFlags.CHECK_BODY_CRC:
+                at = kernels.message.find_record(
+                    self.view,
+                    position - self.origin,
+                    self.filled,
+                    self.base_offset,
+                    self.segment_end,
+                )
+                if at < 0:
+                    return None
+                found = self.origin + int(at)
+                if flags == RecordFlags.CHECK_BODY_CRC:
+                    return found
+            else:
+                claims = self._claims(position, self.end)
+                found = next((at for at, status, _ in claims if status in _GOOD), -1)
+                return found if found >= 0 else None
+            if self.check(found, flags)[0] in _GOOD:
+                return found
+            position = found + 1
+
+    def _first_claim(self, position: int, stop: int) -> tuple[int | None, int]:
+        """The first record from ``position`` to ``stop`` that reaches beyond what is in memory, by
+        its own word, and its length."""
+        for at, status, size in self._claims(position, stop):
+            if status == RecordStatus.INCOMPLETE and at + size <= self.split.file_size:
+                return at, size
+        return None, 0
+
+    def _claims(self, position: int, stop: int) -> Any:
+        """Yield (position, status without CRC, claimed size) of the places whose magic and own
+        offset are a record's."""
+        origin, base_offset, filled = self.origin, self.base_offset, self.filled
+        last = min(stop - origin, filled - _HEAD.nbytes + 1)
+        for match in _MAGIC.finditer(self.view, position - origin + _MAGIC_AT, last + _HEAD.nbytes):
+            at = match.start() - _MAGIC_AT
+            if at >= last:
+                return
+            own = int.from_bytes(self.view[at + _OFFSET_AT : at + _OFFSET_AT + 8], "big")
+            if own != base_offset + at:
+                continue
+            status, _ = kernels.message.check_record(
+                self.view, at, filled, base_offset, self.segment_end, 0
+            )
+            size = int.from_bytes(self.view[at : at + 4], "big", signed=True)
+            yield origin + at, status, size
+
+    def flags(self) -> int:
+        """Flags of the strict check in this segment: where one of its first records carries a right
+        whole-record CRC, all that are there must be right."""
+        flags = int(RecordFlags.CHECK_BODY_CRC)
+        row = formats.PARSED_RECORD
+        rows = bytearray(_SAMPLE_COUNT * row.nbytes)
+        position = count = 0
+        while count < _SAMPLE_COUNT and position < WINDOW_NBYTES:
+            if position >= self.end or position < self.origin:
+                self.load(position)
+            more, at, status = kernels.message.scan_records(
+                self.view,
+                position - self.origin,
+                self.filled,
+                self.base_offset,
+                self.segment_end,
+                flags | RecordFlags.REPORT_PROPERTY_CRC,
+                memoryview(rows)[count * row.nbytes :],
+            )
+            count += more
+            position = self.origin + at
+            if status not in (RecordStatus.END, RecordStatus.INCOMPLETE):
+                break
+            if not self.extend(position):
+                break
+        judged = memoryview(rows).cast("i")[row.at("property_crc") // 4 :: row.nbytes // 4]
+        if 1 in judged[:count].tolist():
+            flags |= RecordFlags.CHECK_PROPERTY_CRC
+        return flags
+
+
+_MAGICS = (formats.MAGIC_V1, formats.MAGIC_V2)
