@@ -102,14 +102,21 @@ cdef class IndexKeysPass:
         cdef Py_ssize_t count = self.core.count
         if self.busy:
             raise RuntimeError("another thread is inside this pass")
-        self.core.count = 0
         if self.core.counts_only:
-            return count
+            raise ValueError("this pass only counts")
+        self.core.count = 0
         return (
             memoryview(self.hashes)[: 4 * count].cast("i"),
             memoryview(self.offsets)[: 8 * count].cast("q"),
             memoryview(self.timestamps)[: 8 * count].cast("q"),
         )
+
+    def take_count(self):
+        cdef Py_ssize_t count = self.core.count
+        if self.busy:
+            raise RuntimeError("another thread is inside this pass")
+        self.core.count = 0
+        return count
 
     @property
     def count(self):

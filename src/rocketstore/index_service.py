@@ -185,15 +185,8 @@ class IndexService:
         return index_file
 
     def _next_name(self) -> str:
-        timestamp = self._clock()
         last = self.files[-1].path.name if self.files else ""
-        name = formats.timestamp_to_index_name(timestamp, self._zone)
-        while name <= last:  # one clock step, one DST change, or two files in a millisecond (D-40)
-            timestamp += 1
-            name = formats.timestamp_to_index_name(timestamp, self._zone)
-            if name <= last and int(last) - int(name) > 1000:
-                name = f"{int(last) + 1:0{formats.INDEX_NAME_DIGITS}d}"
-        return name
+        return next_index_name(self._clock(), last, self._zone)
 
     def _reserve(self, index_file: IndexFile) -> None:
         file = index_file.file
@@ -275,6 +268,18 @@ class IndexService:
         """Close every file."""
         for file in self.files:
             file.close()
+
+
+def next_index_name(timestamp: int, last: str, zone: datetime.tzinfo | None) -> str:
+    """Return the name of an index file made at ``timestamp`` (epoch ms), behind the file named
+    ``last`` (empty: there is none)."""
+    name = formats.timestamp_to_index_name(timestamp, zone)
+    while name <= last:  # one clock step, one DST change, or two files in a millisecond (D-40)
+        timestamp += 1
+        name = formats.timestamp_to_index_name(timestamp, zone)
+        if name <= last and int(last) - int(name) > 1000:
+            name = f"{int(last) + 1:0{formats.INDEX_NAME_DIGITS}d}"
+    return name
 
 
 def index_paths(

@@ -86,7 +86,7 @@ def test_the_keys_are_those_that_dispatch_puts(
     for body in (NATIVE, REFERENCE):
         keys = body.passes_index_keys.IndexKeysPass(index_tags=index_tags, counts_only=True)
         assert keys.consume(log, 0, len(log), 0, len(log), FAR, 0) == (RecordStatus.END, len(log))
-        assert keys.take() == len(native)
+        assert keys.take_count() == len(native)
         assert keys.records == sum(row["topic"] != b".." for row in rows)
 
 
@@ -141,7 +141,7 @@ def test_a_full_pass_loses_no_key(kernels: Bodies) -> None:
     keys = kernels.passes_index_keys.IndexKeysPass(counts_only=True, capacity=9001)
     size = len(log) // 4
     assert keys.consume(log, 0, len(log), 0, len(log), FAR, 0) == (RecordStatus.FULL, size)
-    assert (keys.take(), keys.next_offset) == (9001, size)
+    assert (keys.take_count(), keys.next_offset) == (9001, size)
 
 
 def test_wrong_arguments(kernels: Bodies) -> None:
@@ -150,6 +150,8 @@ def test_wrong_arguments(kernels: Bodies) -> None:
         module.IndexKeysPass(capacity=5)
     with pytest.raises(ValueError, match="capacity 0 is below 1"):
         module.IndexKeysPass(capacity=0, counts_only=True)
+    with pytest.raises(ValueError, match="only counts"):
+        module.IndexKeysPass(counts_only=True).take()
     keys = module.IndexKeysPass()
     with pytest.raises(ValueError, match="do not lie in order within 10 bytes"):
         keys.consume(bytes(10), 0, 11, 0, 100, FAR, 0)

@@ -54,10 +54,13 @@ class IndexKeysPass:
         there) or what is wrong there. ``flags``: ``RecordFlags``. ``ValueError`` when the
         positions do not lie in the window."""
 
-    def take(self) -> tuple[memoryview, memoryview, memoryview] | int:
+    def take(self) -> tuple[memoryview, memoryview, memoryview]:
         """Return the keys gathered and forget them: hashes (int32), physical offsets and store
-        times (int64), views that are good until the next ``consume``; with ``counts_only`` their
-        number."""
+        times (int64), views that are good until the next ``consume``. ``ValueError`` with
+        ``counts_only``."""
+
+    def take_count(self) -> int:
+        """Return the number of keys gathered and forget them."""
 
     @property
     def count(self) -> int:

@@ -108,12 +108,17 @@ class IndexKeysPass(Pass):
         if self._index_tags and _TAGS in values:
             yield formats.TAG_KEY_INFIX.encode() + values[_TAGS], self._mark
 
-    def take(self) -> tuple[memoryview, memoryview, memoryview] | int:
-        """Return the keys gathered, or their number, and forget them."""
-        count, keys = self.count, self._keys
-        self.count, self._keys = 0, []
+    def take_count(self) -> int:
+        """Return the number of keys gathered, and forget them."""
+        count, self.count, self._keys = self.count, 0, []
+        return count
+
+    def take(self) -> tuple[memoryview, memoryview, memoryview]:
+        """Return the keys gathered, and forget them."""
         if self._counts_only:
-            return count
+            raise ValueError("this pass only counts")
+        keys = self._keys
+        self.take_count()
         return (
             memoryview(array("i", [key[0] for key in keys])),
             memoryview(array("q", [key[1] for key in keys])),

@@ -15,6 +15,7 @@ _PUBLIC = {
     "register": "source",
     "RocketStoreSource": "source",
     "RocketStoreSourceWithFilters": "source",
+    "rebuild_index": "jobs.index",
     "scan": "scan",
 }
 
