@@ -55,6 +55,7 @@ name: str = os.environ.get("ROCKETSTORE_KERNELS", "native")
 _modules = load(name)
 if TYPE_CHECKING:
     # Both bodies have the types of the native stubs.
+    from rocketstore._native import arrow as arrow
     from rocketstore._native import batch_consume_queue as batch_consume_queue
     from rocketstore._native import commit_log as commit_log
     from rocketstore._native import consume_queue as consume_queue

@@ -1,0 +1,392 @@
+"""``BatchDecoder``: records of the log as Arrow record batches, by the Arrow PyCapsule interface.
+
+Contract: ``arrow.pyi``. Windows are read inside ``rs_guarded``, because they may be mappings whose
+file gets shorter.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBuffer_Release
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+
+from rs_arguments cimport rs_check_range, rs_get_bytes
+from rs_crc cimport rs_crc_import
+from rs_guard cimport rs_guard_import, rs_guarded
+from rs_status cimport RS_FAULT, RS_LIMIT, RS_OK
+
+from rocketstore.record_filters import check_batch_limits, record_filters
+
+cdef extern from "rs_arrow.h" nogil:
+    enum:
+        RS_CHUNK_ROWS
+        RS_KIND_MAP
+
+    ctypedef struct rs_arrow_schema:
+        void (*release)(rs_arrow_schema*) noexcept
+
+    ctypedef struct rs_arrow_array:
+        void (*release)(rs_arrow_array*) noexcept
+
+    ctypedef struct rs_column_type:
+        int32_t kind
+
+    ctypedef struct rs_column:
+        pass
+
+    ctypedef struct rs_pairs:
+        pass
+
+    ctypedef struct rs_weights:
+        int32_t tags
+        int32_t keys
+        int32_t unique_key
+
+    ctypedef struct rs_pass_call:
+        const uint8_t *buffer
+        int64_t position
+        int64_t stop
+        int64_t base_offset
+        int64_t segment_end
+        int64_t limit
+        int32_t flags
+
+    ctypedef struct rs_text_table:
+        void *slots
+
+    ctypedef struct rs_queue_range:
+        int64_t first
+        int64_t last
+        int32_t queue_id
+
+    ctypedef struct rs_topic_rule:
+        int64_t id_count
+        int64_t range_count
+        int32_t *ids
+        rs_queue_range *ranges
+        int32_t wanted
+
+    ctypedef struct rs_record_filter:
+        rs_text_table topics
+        rs_text_table tags
+        rs_text_table keys
+        rs_topic_rule *rules
+        int64_t rule_count
+        int64_t first_time
+        int64_t last_time
+        int32_t other_topics
+
+    ctypedef struct rs_decoder:
+        rs_pass_call call
+        rs_record_filter filter
+        rs_weights weights
+        rs_column *columns
+        rs_pairs *pairs
+        int64_t batch_rows
+        int64_t batch_nbytes
+        int64_t rows
+        int32_t column_count
+        int32_t chunk_capacity
+        int32_t wants_properties
+
+    ctypedef struct rs_batch:
+        int64_t rows
+
+    const rs_column_type *rs_find_column_type(const char *name)
+    void rs_weigh_column(rs_weights *weights, const rs_column_type *type)
+    rs_column *rs_begin_columns(const rs_column_type *const *types, int32_t count,
+                                int64_t batch_rows, const rs_column *last)
+    void rs_free_columns(rs_column *columns, int32_t count)
+    int rs_begin_text_table(rs_text_table *table, int64_t count)
+    void rs_add_text(rs_text_table *table, const uint8_t *p, int32_t n, int32_t value)
+    void rs_free_filter(rs_record_filter *filter)
+    int rs_decode(void *argument)
+    rs_batch *rs_take_batch(rs_decoder *decoder, const rs_column_type *const *types)
+    void rs_leave_batch(rs_batch *batch)
+    int rs_export_batch(rs_arrow_array *array, rs_batch *batch)
+    int rs_export_types(rs_arrow_schema *schema, const rs_column_type *const *types, int32_t count)
+
+rs_guard_import()
+rs_crc_import()
+
+cdef str ONE_THREAD = "a BatchDecoder serves one thread at a time"
+
+
+# --- Capsules ---------------------------------------------------------------------------------
+
+cdef void free_schema(object capsule) noexcept:
+    cdef rs_arrow_schema* schema = <rs_arrow_schema*>PyCapsule_GetPointer(capsule, "arrow_schema")
+    if schema.release != NULL:
+        schema.release(schema)
+    PyMem_Free(schema)
+
+
+cdef void free_array(object capsule) noexcept:
+    cdef rs_arrow_array* array = <rs_arrow_array*>PyCapsule_GetPointer(capsule, "arrow_array")
+    if array.release != NULL:
+        array.release(array)
+    PyMem_Free(array)
+
+
+@cython.final
+cdef class ColumnTypes:
+    """The columns of a decoder and its batches; exports them as a schema."""
+
+    cdef const rs_column_type** _types
+    cdef int32_t _count
+    cdef readonly list names
+
+    def __cinit__(self, list names):
+        cdef bytes text
+        cdef int32_t i
+        self.names = names
+        self._types = <const rs_column_type**>calloc(
+            <size_t>max(len(names), 1), sizeof(rs_column_type*)
+        )
+        if self._types == NULL:
+            raise MemoryError
+        for i, name in enumerate(names):
+            text = str(name).encode("utf-8", "replace")
+            self._types[i] = rs_find_column_type(PyBytes_AS_STRING(text))
+            if self._types[i] == NULL or b"\0" in text:
+                raise ValueError(f"there is no column {name!r}")
+        self._count = <int32_t>len(names)
+
+    def __dealloc__(self):
+        free(self._types)
+
+    def __arrow_c_schema__(self):
+        """The schema as a PyCapsule."""
+        cdef rs_arrow_schema* schema = <rs_arrow_schema*>PyMem_Malloc(sizeof(rs_arrow_schema))
+        if schema == NULL:
+            raise MemoryError
+        if rs_export_types(schema, self._types, self._count) != RS_OK:
+            PyMem_Free(schema)
+            raise MemoryError
+        try:
+            return PyCapsule_New(schema, "arrow_schema", free_schema)
+        except BaseException:
+            schema.release(schema)
+            PyMem_Free(schema)
+            raise
+
+    def __repr__(self):
+        return f"ColumnTypes({self.names!r})"
+
+
+@cython.final
+cdef class ArrowBatch:
+    """Rows that are done; as often as one likes they are exported as a record batch."""
+
+    cdef rs_batch* _batch
+    cdef ColumnTypes _types
+
+    def __init__(self):
+        raise TypeError("batches come from BatchDecoder.take()")
+
+    def __dealloc__(self):
+        if self._batch != NULL:
+            rs_leave_batch(self._batch)
+
+    def __len__(self):
+        return self._batch.rows
+
+    @property
+    def schema(self):
+        """The schema of the batch."""
+        return self._types
+
+    def __arrow_c_schema__(self):
+        """The schema as a PyCapsule."""
+        return self._types.__arrow_c_schema__()
+
+    def __arrow_c_array__(self, requested_schema=None):
+        """Schema and struct array as PyCapsules; a requested schema is not looked at."""
+        cdef rs_arrow_array* array
+        schema = self._types.__arrow_c_schema__()
+        array = <rs_arrow_array*>PyMem_Malloc(sizeof(rs_arrow_array))
+        if array == NULL:
+            raise MemoryError
+        if rs_export_batch(array, self._batch) != RS_OK:
+            PyMem_Free(array)
+            raise MemoryError
+        try:
+            return schema, PyCapsule_New(array, "arrow_array", free_array)
+        except BaseException:
+            array.release(array)
+            PyMem_Free(array)
+            raise
+
+    def __repr__(self):
+        return f"<ArrowBatch of {len(self)} rows: {', '.join(self._types.names)}>"
+
+
+# --- Filters ----------------------------------------------------------------------------------
+
+cdef int fill_table(rs_text_table* table, texts, list kept) except -1:
+    """Texts to their numbers; the table points into the bytes objects, which are kept."""
+    cdef int32_t number
+    if rs_begin_text_table(table, len(texts)) != RS_OK:
+        raise MemoryError
+    for number, text in enumerate(texts):
+        if len(text) > INT32_MAX:
+            continue  # no record has it
+        kept.append(text)
+        rs_add_text(
+            table, <const uint8_t*>PyBytes_AS_STRING(text), <int32_t>len(text), number
+        )
+    return 0
+
+
+cdef void* zeros(Py_ssize_t count, size_t nbytes) except NULL:
+    cdef void* memory = calloc(<size_t>max(count, 1), nbytes)
+    if memory == NULL:
+        raise MemoryError
+    return memory
+
+
+cdef int fill_rule(rs_topic_rule* rule, bint wanted, ids, ranges) except -1:
+    cdef Py_ssize_t i
+    rule.wanted = wanted
+    rule.id_count = -1
+    if ids is not None:
+        rule.ids = <int32_t*>zeros(len(ids), sizeof(int32_t))
+        for i in range(len(ids)):
+            rule.ids[i] = ids[i]
+        rule.id_count = len(ids)
+    rule.ranges = <rs_queue_range*>zeros(len(ranges), sizeof(rs_queue_range))
+    for i in range(len(ranges)):
+        rule.ranges[i].queue_id, rule.ranges[i].first, rule.ranges[i].last = ranges[i]
+    rule.range_count = len(ranges)
+    return 0
+
+
+cdef int fill_filter(rs_record_filter* target, filters, list kept) except -1:
+    cdef Py_ssize_t i
+    cdef list topics
+    target.first_time = filters.first_time
+    target.last_time = filters.last_time
+    target.other_topics = filters.topics is None and filters.queue_ids is None
+    if filters.tags is not None:
+        fill_table(&target.tags, filters.tags, kept)
+    if filters.keys is not None:
+        fill_table(&target.keys, filters.keys, kept)
+    if target.other_topics and not filters.ranges:
+        return 0
+    topics = list({*(filters.topics or ()), *(filters.queue_ids or ()), *filters.ranges})
+    fill_table(&target.topics, topics, kept)
+    target.rules = <rs_topic_rule*>zeros(len(topics), sizeof(rs_topic_rule))
+    target.rule_count = len(topics)
+    for i, topic in enumerate(topics):
+        wanted = filters.topics is None or topic in filters.topics
+        ids = None if filters.queue_ids is None else filters.queue_ids.get(topic, ())
+        fill_rule(&target.rules[i], wanted, ids, filters.ranges.get(topic, ()))
+    return 0
+
+
+# --- BatchDecoder -----------------------------------------------------------------------------
+
+@cython.final
+cdef class BatchDecoder:
+    """Fills record batches with the records of the log windows it is given."""
+
+    cdef rs_decoder* _decoder
+    cdef ColumnTypes _types
+    cdef list _texts
+    cdef bint _busy
+
+    def __cinit__(self, columns, *, topics=None, tags=None, keys=None, queue_ids=None, begin=None,
+                  end=None, start_offsets=None, batch_rows=8192, batch_bytes=4194304):
+        cdef rs_decoder* decoder
+        cdef int32_t i
+        cdef bint has_pairs = False
+        self._types = ColumnTypes(list(columns))
+        check_batch_limits(batch_rows, batch_bytes)
+        filters = record_filters(topics, tags, keys, queue_ids, begin, end, start_offsets)
+        decoder = self._decoder = <rs_decoder*>zeros(1, sizeof(rs_decoder))
+        decoder.batch_rows = batch_rows
+        decoder.batch_nbytes = batch_bytes
+        decoder.chunk_capacity = RS_CHUNK_ROWS
+        decoder.column_count = self._types._count
+        self._texts = []
+        fill_filter(&decoder.filter, filters, self._texts)
+        for i in range(self._types._count):
+            rs_weigh_column(&decoder.weights, self._types._types[i])
+            has_pairs = has_pairs or self._types._types[i].kind >= RS_KIND_MAP
+        decoder.wants_properties = (
+            filters.tags is not None or filters.keys is not None
+            or decoder.weights.tags + decoder.weights.keys + decoder.weights.unique_key > 0
+        )
+        if has_pairs:
+            decoder.pairs = <rs_pairs*>zeros(1, sizeof(rs_pairs))
+        decoder.columns = rs_begin_columns(
+            self._types._types, decoder.column_count, decoder.batch_rows, NULL
+        )
+        if decoder.columns == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        if self._decoder != NULL:
+            rs_free_columns(self._decoder.columns, self._decoder.column_count)
+            rs_free_filter(&self._decoder.filter)
+            free(self._decoder.pairs)
+            free(self._decoder)
+
+    def consume(self, window, int64_t position, int64_t stop, int64_t base_offset,
+                int64_t segment_end, int64_t limit, int64_t flags, /):
+        """Take the records from ``position`` on; return (status, position of the next look)."""
+        cdef Py_buffer view
+        cdef rs_pass_call* call = &self._decoder.call
+        cdef int status
+        memset(&view, 0, sizeof(view))
+        rs_get_bytes(window, &view, False)
+        if self._busy:
+            PyBuffer_Release(&view)
+            raise RuntimeError(ONE_THREAD)
+        self._busy = True
+        try:
+            rs_check_range(&view, position, stop, base_offset, segment_end)
+            call.buffer = <const uint8_t*>view.buf
+            call.position = position
+            call.stop = stop
+            call.base_offset = base_offset
+            call.segment_end = segment_end
+            call.limit = limit
+            call.flags = <int32_t>(flags & INT32_MAX)
+            with nogil:
+                status = rs_guarded(rs_decode, self._decoder)
+                if status == RS_FAULT:
+                    # Somewhere in the last rows looked at: which of them is still good?
+                    self._decoder.chunk_capacity = 1
+                    status = rs_guarded(rs_decode, self._decoder)
+                    self._decoder.chunk_capacity = RS_CHUNK_ROWS
+            if status == RS_LIMIT:
+                raise MemoryError
+            return status, call.position
+        finally:
+            self._busy = False
+            PyBuffer_Release(&view)
+
+    @property
+    def rows(self):
+        """Rows waiting."""
+        return self._decoder.rows
+
+    @property
+    def schema(self):
+        """The schema of the batches."""
+        return self._types
+
+    def take(self):
+        """The waiting rows as a record batch; the decoder begins a new one."""
+        cdef ArrowBatch batch = ArrowBatch.__new__(ArrowBatch)
+        if self._busy:
+            raise RuntimeError(ONE_THREAD)
+        batch._types = self._types
+        batch._batch = rs_take_batch(self._decoder, self._types._types)
+        if batch._batch == NULL:
+            raise MemoryError
+        return batch
