@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from rocketstore.arrow.columns import arrow_schema, resolve
+from rocketstore.arrow.reading import read_batches
 
-__all__ = ["arrow_schema", "resolve"]
+__all__ = ["arrow_schema", "read_batches", "resolve"]

@@ -1,0 +1,88 @@
+"""Record batches of one split of a log, read through ``rocketstore.sources``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rocketstore import kernels
+from rocketstore.arrow.columns import resolve
+from rocketstore.sources.splits import Split
+from rocketstore.sources.walk import OnDamage, walk
+
+if TYPE_CHECKING:
+    import pyarrow
+
+DEFAULT_BATCH_ROWS = 8192
+DEFAULT_BATCH_BYTES = 4 << 20
+
+
+def read_batches(
+    split: Split,
+    columns: str | Sequence[str] = "core",
+    *,
+    topics: Iterable[str] | None = None,
+    tags: Iterable[str] | None = None,
+    keys: Iterable[str] | None = None,
+    queue_ids: Mapping[str, Iterable[int]] | None = None,
+    begin: int | None = None,
+    end: int | None = None,
+    start_offsets: Mapping[tuple[str, int], tuple[int | None, int | None]] | None = None,
+    batch_rows: int = DEFAULT_BATCH_ROWS,
+    batch_bytes: int = DEFAULT_BATCH_BYTES,
+    on_corruption: str = "fail",
+    check_crc: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
+    on_damage: OnDamage | None = None,
+) -> Iterator[pyarrow.RecordBatch]:
+    """Read the records of a split as record batches, in log order.
+
+    Parameters
+    ----------
+    split : Split
+    columns : str or sequence of str
+        See ``resolve``.
+    topics, tags, keys, queue_ids, begin, end, start_offsets, batch_rows, batch_bytes
+        See ``rocketstore.kernels.arrow.BatchDecoder``.
+    on_corruption, check_crc, storage_options, on_damage
+        See ``rocketstore.sources.walk.walk``.
+
+    Yields
+    ------
+    pyarrow.RecordBatch
+        Of one row or more, up to the damaged place where that is an error.
+
+    Raises
+    ------
+    CorruptMessageError
+        At a damaged place with ``on_corruption="fail"``.
+    MappedFileError
+        When the file is gone or was shortened.
+    ValueError, TypeError
+        For arguments that cannot be; when the first batch is asked for.
+    """
+    import pyarrow as pa
+
+    decoder = kernels.arrow.BatchDecoder(
+        resolve(columns),
+        topics=topics,
+        tags=tags,
+        keys=keys,
+        queue_ids=queue_ids,
+        begin=begin,
+        end=end,
+        start_offsets=start_offsets,
+        batch_rows=batch_rows,
+        batch_bytes=batch_bytes,
+    )
+    drains = walk(
+        split,
+        decoder,
+        on_corruption=on_corruption,
+        check_crc=check_crc,
+        storage_options=storage_options,
+        on_damage=on_damage,
+    )
+    for _ in drains:
+        if decoder.rows:
+            yield pa.record_batch(decoder.take())
