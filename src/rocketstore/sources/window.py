@@ -51,12 +51,10 @@ class SplitWindow:
     thread.
     """
 
-    def __init__(
-        self, split: Split, storage_options: Mapping[str, Any] | None, nbytes: int = WINDOW_NBYTES
-    ) -> None:
+    def __init__(self, split: Split, storage_options: Mapping[str, Any] | None) -> None:
         self.split = split
         self.segment_end = split.base_offset + split.segment_size
-        self._small = memoryview(bytearray(nbytes))
+        self._small = memoryview(bytearray(WINDOW_NBYTES))
         self.view = self._small
         self.origin = 0
         self.filled = 0
