@@ -47,7 +47,7 @@ class DefaultSource(DataSource):
     def __reduce__(self) -> Any:
         from rocketstore.spark.shipping import shipped
 
-        return shipped(__name__, "DefaultSource", (self.options,), {})
+        return shipped(__name__, "DefaultSource", (dict(self.options),))
 
 
 def _source(source: Any) -> Any:

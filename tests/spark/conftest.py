@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+import random_stores
+from message_table import scanned
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +20,19 @@ def spark() -> Iterator[Any]:
     session = local_session("rocketstore tests", cores=2, **{"spark.ui.showConsoleProgress": False})
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def random_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed store of 300,000 messages in several segments."""
+    root = tmp_path_factory.mktemp("random") / "store"
+    random_stores.make(root, random_stores.ROWS)
+    return root
+
+
+@pytest.fixture(scope="session")
+def random_table(random_store: Path) -> Any:
+    """What ``store.scan`` yields of it, as an Arrow table of the columns ``core``."""
+    from rocketstore.arrow.columns import resolve
+
+    return scanned(random_store, resolve("core"))

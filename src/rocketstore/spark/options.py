@@ -110,7 +110,7 @@ int or None
 
     def __reduce__(self) -> Any:
         values = tuple(getattr(self, field.name) for field in fields(self))
-        return shipped(__name__, "ReadOptions", values, {})
+        return shipped(__name__, "ReadOptions", values)
 
     def filters(self) -> dict[str, Any]:
         """Return the filters by topic, queue, tag, key and time as keywords of ``BatchDecoder``.

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def _restore(
-    module: str, name: str, arguments: tuple[Any, ...] | None, state: dict[str, Any]
+    module: str, name: str, arguments: tuple[Any, ...] | None, state: dict[str, Any] | None
 ) -> Any:
     """Make the object again; without ``arguments`` find the function.
 
@@ -30,7 +30,9 @@ def _restore(
         ) from None
     if arguments is None:
         return kind
-    made = kind.__new__(kind) if state else kind(*arguments)
+    if state is None:
+        return kind(*arguments)
+    made = kind.__new__(kind)
     made.__dict__.update(state)
     return made
 
@@ -40,7 +42,7 @@ _restore.__module__ = "__main__"
 
 
 def shipped(
-    module: str, name: str, arguments: tuple[Any, ...], state: dict[str, Any]
+    module: str, name: str, arguments: tuple[Any, ...], state: dict[str, Any] | None = None
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """Return what ``__reduce__`` answers for an object that must be made where rocketstore may be
     missing.
@@ -51,7 +53,7 @@ def shipped(
         Where the class is.
     arguments : tuple
         Of its call, when there is no ``state``.
-    state : dict
+    state : dict, optional
         Its ``__dict__``, set without calling it.
     """
     return _restore, (module, name, arguments, state)
@@ -86,7 +88,7 @@ def shipped_function(function: Callable[..., Any], *arguments: Any) -> Callable[
     restore, module, name = _restore, function.__module__, function.__qualname__
 
     def call(batches: Any) -> Any:
-        return restore(module, name, None, {})(*arguments, batches)
+        return restore(module, name, None, None)(*arguments, batches)
 
     call.__module__ = "__main__"
     call.__qualname__ = call.__name__ = function.__name__

@@ -106,7 +106,7 @@ class RocketStoreSource(DataSource):
         return StagedStreamWriter(self.options, schema, overwrite)
 
     def __reduce__(self) -> Any:
-        return shipped(type(self).__module__, type(self).__qualname__, (dict(self.options),), {})
+        return shipped(type(self).__module__, type(self).__qualname__, (dict(self.options),))
 
 
 class RocketStoreSourceWithFilters(RocketStoreSource):
