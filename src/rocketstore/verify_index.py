@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -11,7 +13,7 @@ from rocketstore.index_file import IndexFile
 from rocketstore.index_service import IndexService
 from rocketstore.log_scan import RecordBatch
 from rocketstore.status import KernelStatus
-from rocketstore.verify import Progress, VerifyScope
+from rocketstore.verify import Progress, VerifyReport, VerifyScope
 from rocketstore.verify_queues import read_bytes
 
 _ENTRY = formats.INDEX_ENTRY.dtype
@@ -33,6 +35,14 @@ _PLACED = np.dtype(
         ("number", "i4"),
     ]
 )
+
+
+class FileScope(Protocol):
+    """What is needed to judge an index file by itself."""
+
+    report: VerifyReport
+    root: Path
+    counts: Counter[str]
 
 
 class KeyHashes:
@@ -90,7 +100,7 @@ class KeyHashes:
 class EntryStream:
     """The entries of one index file by ascending log offset."""
 
-    def __init__(self, scope: VerifyScope, file: IndexFile, number: int) -> None:
+    def __init__(self, scope: FileScope, file: IndexFile, number: int) -> None:
         self.index_file = file
         self.header = file.header
         self._scope = scope
@@ -324,42 +334,49 @@ class IndexCheck:
         self._keys.close()
         self._tag_keys.close()
         for number, stream in enumerate(self._streams):
-            self._check_file(stream)
+            check_file(self._scope, stream)
             if progress is not None:
                 progress("check index", number + 1, len(self._streams))
         self._scope.report.index_files = len(self._streams)
 
-    def _check_file(self, stream: EntryStream) -> None:
-        file, header = stream.index_file, stream.header
-        if header.index_count > file.entries:
-            self._add_header(stream, "index_count", header.index_count, file.entries)
-        used = ChainCheck(self._scope, stream).run()
-        # Before 4.7.1 every entry was counted, not every slot in use.
-        if header.hash_slot_count not in (used, stream.count):
-            self._add_header(stream, "hash_slot_count", header.hash_slot_count, used)
-        if stream.count:
-            for number, name in (
-                (1, "begin_physical_offset"),
-                (stream.count, "end_physical_offset"),
-            ):
-                wanted = stream.offset_of(number)
-                if getattr(header, name) != wanted:
-                    self._add_header(stream, name, getattr(header, name), wanted)
-
     def _add_header(self, stream: EntryStream, name: str, found: int, wanted: int) -> None:
-        self._scope.report.add(
-            "index-header",
-            stream.index_file.path,
-            formats.INDEX_HEADER.at(name),
-            None,
-            f"{name} is {found} instead of {wanted}",
-        )
+        add_header(self._scope, stream, name, found, wanted)
+
+
+def check_file(scope: FileScope, stream: EntryStream) -> None:
+    """Judge what one index file says of itself: chains, and the header's counts and offsets."""
+    file, header = stream.index_file, stream.header
+    if header.index_count > file.entries:
+        add_header(scope, stream, "index_count", header.index_count, file.entries)
+    used = ChainCheck(scope, stream).run()
+    # Before 4.7.1 every entry was counted, not every slot in use.
+    if header.hash_slot_count not in (used, stream.count):
+        add_header(scope, stream, "hash_slot_count", header.hash_slot_count, used)
+    if stream.count:
+        for number, name in (
+            (1, "begin_physical_offset"),
+            (stream.count, "end_physical_offset"),
+        ):
+            wanted = stream.offset_of(number)
+            if getattr(header, name) != wanted:
+                add_header(scope, stream, name, getattr(header, name), wanted)
+
+
+def add_header(scope: FileScope, stream: EntryStream, name: str, found: int, wanted: int) -> None:
+    """Report a field of an index file's header."""
+    scope.report.add(
+        "index-header",
+        stream.index_file.path,
+        formats.INDEX_HEADER.at(name),
+        None,
+        f"{name} is {found} instead of {wanted}",
+    )
 
 
 class ChainCheck:
     """Whether a lookup reaches every entry of one index file."""
 
-    def __init__(self, scope: VerifyScope, stream: EntryStream) -> None:
+    def __init__(self, scope: FileScope, stream: EntryStream) -> None:
         self._scope = scope
         self._stream = stream
         self._file = stream.index_file
