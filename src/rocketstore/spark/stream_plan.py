@@ -1,0 +1,330 @@
+"""Where the batches of a stream begin and end; needs the log, but no Spark.
+
+A batch ends at the end of a record that lies in the log whole and with its checksum, never at the
+file's size: a broker allocates its files in advance, and may be in the midst of a record.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from rocketstore import kernels
+from rocketstore.errors import ConfigError, MappedFileError
+from rocketstore.sources.segments import LogFiles, list_log
+from rocketstore.sources.splits import Split, plan_splits, tail_offset
+from rocketstore.sources.walk import log_end, walk
+from rocketstore.spark.offsets import StreamOffset, batch_ranges, starting_queues
+from rocketstore.spark.reading import partition_bytes
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from rocketstore.spark.options import ReadOptions
+
+_log = logging.getLogger(__name__)
+#: Rows counted at a time.
+_COUNT_ROWS = 8192
+_WHOLE = 1 << 62
+
+
+def stream_options(options: ReadOptions) -> ReadOptions:
+    """Return the options that each batch is read with: what only says where the stream begins is
+    taken out.
+
+    Raises
+    ------
+    ConfigError
+        When an end is given: a stream has none.
+    """
+    for name, value in (
+        ("endingOffsets", options.ending_offsets),
+        ("endingTimestamp", options.ending_timestamp),
+        ("endingPhysicalOffset", options.ending_physical_offset),
+    ):
+        if value is not None:
+            raise ConfigError(f"{name} says where reading ends; a stream has no end")
+    return replace(
+        options, starting_offsets=None, starting_timestamp=None, starting_physical_offset=None
+    )
+
+
+class StreamPlan:
+    """Finds offsets of a log for one stream.
+
+    Parameters
+    ----------
+    options : ReadOptions
+        As given by the user.
+
+    Raises
+    ------
+    ConfigError
+        For options that a stream cannot have.
+
+    Notes
+    -----
+    Holds plain data only and pickles. The methods read the directory anew each time; one thread at
+    a time.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._given = options
+        self.options = stream_options(options)
+        self._last_end: int | None = None
+
+    def log(self) -> LogFiles:
+        """List the log as it is now."""
+        return list_log(self.options.path, storage_options=self.options.storage_options)
+
+    # --- the beginning --------------------------------------------------------------------------
+
+    def initial(self) -> StreamOffset:
+        """Return where a new query begins.
+
+        Raises
+        ------
+        ConfigError
+            When ``startingPhysicalOffset`` is behind the log's end.
+        MappedFileError
+            When it lies before the log's beginning and ``failOnDataLoss`` is on.
+        """
+        given, log = self._given, self.log()
+        begin = log.min_offset
+        if given.starting_timestamp is not None:
+            return StreamOffset(self._first_since(log, given.starting_timestamp), initial=True)
+        if given.starting_physical_offset is not None:
+            start, end = given.starting_physical_offset, self._end(log, None)
+            if start > end:
+                raise ConfigError(
+                    f"startingPhysicalOffset is {start}, behind the log's end at {end}"
+                )
+            start = self._kept(log, start, "startingPhysicalOffset")
+            return StreamOffset(self._boundary(log, start, end), initial=True)
+        offsets = given.starting_offsets
+        if offsets == "earliest":
+            return StreamOffset(begin, initial=True)
+        if offsets is None or isinstance(offsets, str):
+            return StreamOffset(self._end(log, None), initial=True)
+        numbers, latest = starting_queues(offsets, self._end(log, None))
+        return StreamOffset(begin, numbers, latest, initial=True)
+
+    def _first_since(self, log: LogFiles, begin: int) -> int:
+        """The first record whose storeTimestamp is at or behind ``begin``; without one, the end."""
+        end = self._end(log, None)
+        splits = plan_splits(log, split_bytes=_WHOLE, begin=begin, stop=end)
+        found = self._rows(splits, ["physicalOffset"], 1, begin=begin)
+        return next((table["physicalOffset"][0].as_py() for table in found), end)
+
+    def _boundary(self, log: LogFiles, offset: int, end: int) -> int:
+        """The first record that begins at or behind ``offset``, a byte anywhere in the log."""
+        if offset >= end:
+            return end
+        splits = plan_splits(log, split_bytes=_WHOLE, start=offset, stop=end)
+        found = self._rows(splits, ["physicalOffset"], 1)
+        return next((table["physicalOffset"][0].as_py() for table in found), end)
+
+    # --- the end of a batch ---------------------------------------------------------------------
+
+    def end(self) -> int:
+        """Return the log's end as it is now."""
+        return self._end(self.log(), None)
+
+    def _end(self, log: LogFiles, start: int | None) -> int:
+        """The log's end, looked for behind what is known."""
+        known = self._last_end
+        if known is not None and known <= log.end_offset:
+            start = known if start is None else max(start, known)
+        elif start is not None and start < tail_offset(log):
+            start = None  # only the last segment is read
+        if start is not None and start > log.end_offset:
+            self._lost(
+                f"the log {log.root} ends at {log.end_offset}, before the stream's place {start}: "
+                "it was cut or is another one"
+            )
+            return start
+        end = log_end(log, start=start)
+        self._last_end = end
+        return end
+
+    @property
+    def last_end(self) -> int | None:
+        """The log's end when it was last looked for; None before."""
+        return self._last_end
+
+    def advance(
+        self,
+        start: StreamOffset,
+        *,
+        max_records: int | None = None,
+        max_bytes: int | None = None,
+        ceiling: int | None = None,
+    ) -> StreamOffset:
+        """Return the end of the batch that begins at ``start``.
+
+        Parameters
+        ----------
+        start : StreamOffset
+            ``start`` itself is returned when nothing has come.
+        max_records : int, optional
+            Messages that the query reads, by topics, queues, tags and keys; others in between are
+            not counted.
+        max_bytes : int, optional
+            Bytes of log; the record that holds the last of them is read whole.
+        ceiling : int, optional
+            A physical offset that is not passed.
+
+        Raises
+        ------
+        MappedFileError
+            When the log's beginning has moved beyond ``start`` or the log ends before it, and
+            ``failOnDataLoss`` is on.
+        CorruptMessageError
+            When records are counted and one is damaged, and ``onCorruption`` is ``fail``.
+        """
+        log = self.log()
+        at = self._kept(log, start.physical_offset, "the stream's place")
+        end = self._end(log, at)
+        if ceiling is not None:
+            end = min(end, ceiling)
+        if end > at and max_bytes is not None and at + max_bytes < end:
+            end = self._boundary(log, at + max_bytes, end)
+        if end > at and (max_records is not None or self.options.on_corruption == "stop"):
+            end = self._counted(log, start, start.advanced(end), max_records)
+        if end <= start.physical_offset and not start.initial:
+            return start
+        return start.advanced(max(end, start.physical_offset))
+
+    def _counted(
+        self, log: LogFiles, start: StreamOffset, end: StreamOffset, max_records: int | None
+    ) -> int:
+        """Where the ``max_records``-th record ends, or the first damage of a stream that stops
+        there."""
+        options, count = self.options, 0
+        columns = ["physicalOffset", "storeSize"]
+        if options.topic_pattern is not None:
+            columns.append("topic")
+        damaged: list[int] = []
+        for split, queues in self._splits(log, start, end, _WHOLE):
+            for table in self._rows([split], columns, _COUNT_ROWS, queues, damaged):
+                taken = self._taken(table)
+                if max_records is not None and count + len(taken) >= max_records:
+                    last = taken[max_records - count - 1]
+                    return int(
+                        table["physicalOffset"][last].as_py() + table["storeSize"][last].as_py()
+                    )
+                count += len(taken)
+            if damaged and options.on_corruption == "stop":
+                return damaged[0]
+        return end.physical_offset
+
+    def _taken(self, table: pyarrow.RecordBatch) -> range | list[int]:
+        """The rows of topics that are asked for; the decoder itself knows no patterns."""
+        if self.options.topic_pattern is None:
+            return range(table.num_rows)
+        takes: dict[str, bool] = {}
+        topics = table["topic"].to_pylist()
+        for topic in set(topics):
+            takes[topic] = self.options.takes_topic(topic)
+        return [row for row, topic in enumerate(topics) if takes[topic]]
+
+    def _rows(
+        self,
+        splits: list[Split],
+        columns: list[str],
+        rows: int,
+        queues: Mapping[tuple[str, int], int] | None = None,
+        damaged: list[int] | None = None,
+        begin: int | None = None,
+    ) -> Iterator[pyarrow.RecordBatch]:
+        import pyarrow
+
+        options = self.options
+        filters: dict[str, Any] = {} if queues is None else options.filters()
+        if begin is not None:
+            filters["begin"] = begin
+        counted = queues is not None
+        for split in splits:
+            decoder = kernels.arrow.BatchDecoder(
+                columns, start_offsets=queue_bounds(queues or {}), batch_rows=rows, **filters
+            )
+            for _ in walk(
+                split,
+                decoder,
+                on_corruption=options.on_corruption if counted else "skip",
+                # What is only counted is read once more, with its checksum.
+                check_crc=options.check_crc and options.on_corruption == "stop",
+                storage_options=options.storage_options,
+                on_damage=lambda first, _next, _status: (
+                    None if damaged is None else damaged.append(first)
+                ),
+            ):
+                if decoder.rows:
+                    yield pyarrow.record_batch(decoder.take())
+
+    # --- the reading of a batch -----------------------------------------------------------------
+
+    def splits(
+        self, start: StreamOffset, end: StreamOffset
+    ) -> list[tuple[Split, dict[tuple[str, int], int]]]:
+        """Return the splits of a batch in log order, each with the queues that begin later.
+
+        Raises
+        ------
+        MappedFileError
+            When the log's beginning has moved beyond ``start``, and ``failOnDataLoss`` is on.
+        """
+        if all(False for _ in batch_ranges(start, end)):
+            return []
+        log = self.log()
+        return list(self._splits(log, start, end, partition_bytes(self.options, log)))
+
+    def _splits(
+        self, log: LogFiles, start: StreamOffset, end: StreamOffset, split_bytes: int
+    ) -> Iterator[tuple[Split, dict[tuple[str, int], int]]]:
+        ranges = list(batch_ranges(start, end))
+        if ranges:
+            self._kept(log, ranges[0].start, "the stream's place")
+        for part in ranges:
+            for split in plan_splits(
+                log,
+                split_bytes=split_bytes,
+                min_partitions=self.options.min_partitions,
+                start=part.start,
+                stop=part.stop,
+                aligned_start=True,
+            ):
+                # The range is known to be whole, so bytes that miss are an error, not the tail of
+                # a log that grows.
+                yield replace(split, tail=False), dict(part.queues)
+
+    def is_deleted(self, split: Split) -> bool:
+        """Whether the log's beginning has moved beyond a split."""
+        return split.base_offset < self.log().min_offset
+
+    def _kept(self, log: LogFiles, offset: int, what: str) -> int:
+        """``offset``, or the log's beginning when that has moved beyond it."""
+        begin = log.min_offset
+        if not log.segments or offset >= begin:
+            return offset
+        self._lost(
+            f"the log {log.root} begins at {begin}, {what} is {offset}: the messages between "
+            "were deleted"
+        )
+        return begin
+
+    def _lost(self, fault: str) -> None:
+        if self.options.fail_on_data_loss:
+            raise MappedFileError(
+                f"{fault}; with failOnDataLoss=false the stream goes on with what is there"
+            )
+        _log.warning("%s", fault)
+
+
+def queue_bounds(
+    queues: Mapping[tuple[str, int], int],
+) -> dict[tuple[str, int], tuple[int, int | None]] | None:
+    """The queues' beginnings as the decoder takes them."""
+    return {queue: (first, None) for queue, first in queues.items()} or None
