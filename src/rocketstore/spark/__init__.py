@@ -11,6 +11,9 @@ from typing import Any
 
 #: Every public name, and the module of this package that holds it.
 _PUBLIC = {
+    "compact": "jobs.compact",
+    "export_parquet": "jobs.export",
+    "replay": "jobs.replay",
     "local_session": "local",
     "register": "source",
     "RocketStoreSource": "source",

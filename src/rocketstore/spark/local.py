@@ -106,7 +106,7 @@ def local_session(
     environment = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     environment["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
     environment |= java_environment() | _worker_path()
-    with _environment(environment):
+    with variables(environment):
         return builder.getOrCreate()
 
 
@@ -224,8 +224,8 @@ def _site_folders() -> list[str]:
 
 
 @contextlib.contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Set environment variables for a while."""
+def variables(values: dict[str, str]) -> Iterator[None]:
+    """Set environment variables for a while; they are put back as they were."""
     before: dict[str, Any] = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

@@ -1,0 +1,463 @@
+"""A store's messages as Parquet files, written inside the tasks: one file a split and topic.
+
+A task writes under a name of its own below ``_temporary``; when all tasks are through, the driver
+renames the files into place. What a failed or repeated attempt wrote is never seen, and since the
+last names come from the splits alone, a repeated run of the same log writes the same names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rocketstore.arrow.columns import resolve
+from rocketstore.sources import Split, list_log, plan_splits
+from rocketstore.spark.jobs.folders import Folder, open_folder
+from rocketstore.spark.jobs.tasks import run_tasks
+from rocketstore.spark.options import CORRUPTION_POLICIES
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import DataFrame, SparkSession
+
+COMPRESSIONS = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
+#: What files can be set apart by, and the column that tells it.
+PARTITIONS = {"topic": "topic", "queueId": "queueId", "date": "storeTimestamp"}
+ROW_GROUP_BYTES = 128 << 20
+#: Files that a task keeps open; the ones with least to come are closed beyond that.
+_MAX_OPEN = 64
+_TEMPORARY = "_temporary"
+#: Columns whose values repeat; the others gain nothing by a dictionary.
+_REPEATING = frozenset(
+    ("topic", "queueId", "tags", "flag", "sysFlag", "reconsumeTimes", "bornHost", "storeHost")
+) | {"partition", "timestampType"}
+#: What Hive, and Spark with it, writes as %XX in the name of a partition.
+_ESCAPED = re.compile(r"[\x00-\x1f\"#%'*/:=?\\{\[\]^\x7f]")
+_DDL = (
+    "path string, topic string, queueId int, date string, rows bigint, bytes bigint, "
+    "startPhysicalOffset bigint, stopPhysicalOffset bigint"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedFile:
+    """One file of an export.
+
+    Attributes
+    ----------
+    path : str
+        Below the destination.
+    topic, queue_id, date
+        What its messages have in common, as far as the export is partitioned by it; else None.
+    rows, bytes : int
+    start_physical_offset, stop_physical_offset : int
+        The range of the log that it was read from.
+    """
+
+    path: str
+    topic: str | None
+    queue_id: int | None
+    date: str | None
+    rows: int
+    bytes: int
+    start_physical_offset: int
+    stop_physical_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What every task of an export is told; plain values."""
+
+    destination: str
+    destination_options: dict[str, Any] | None
+    job: str
+    columns: tuple[str, ...]
+    partition_by: tuple[str, ...]
+    compression: str
+    row_group_bytes: int
+    reading: dict[str, Any]
+
+
+def export_parquet(
+    spark: SparkSession,
+    path: str,
+    dest: str,
+    *,
+    columns: str | Sequence[str] = "core",
+    partition_by: Sequence[str] = ("topic",),
+    compression: str = "snappy",
+    topics: str | Iterable[str] | None = None,
+    tags: str | Iterable[str] | None = None,
+    keys: str | Iterable[str] | None = None,
+    begin: int | None = None,
+    end: int | None = None,
+    start: int | None = None,
+    stop: int | None = None,
+    split_bytes: int = 256 << 20,
+    min_partitions: int | None = None,
+    row_group_bytes: int = ROW_GROUP_BYTES,
+    on_corruption: str = "fail",
+    check_crc: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
+    destination_options: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """Write messages to Parquet files below ``dest``; the work is done when this returns.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Also one of Spark Connect.
+    path : str
+        A store's root or its ``commitlog``: a path that driver and executors see, or a URI.
+    dest : str
+        A folder that is absent or empty: a path that all see, or a URI of fsspec. What an export
+        that failed left in it is removed.
+    columns : str or sequence of str
+        A preset (``core``, ``full``, ``kafka``) or names.
+    partition_by : sequence of str
+        Among ``topic``, ``queueId`` and ``date`` (the day of storeTimestamp in UTC): a folder for
+        each value, as Spark names them (``topic=Orders``), and without that column in the files.
+        Empty: one file a split.
+    compression : str
+        ``snappy``, ``zstd``, ``gzip``, ``lz4``, ``brotli`` or ``none``.
+    topics, tags, keys : str or iterable of str, optional
+        Only messages of these topics; with one of these tags; with one of these keys.
+    begin, end : int, optional
+        Epoch ms of storeTimestamp, half open.
+    start, stop : int, optional
+        Physical offsets, half open.
+    split_bytes, min_partitions : int, optional
+        The largest share of the log of one task, and how many tasks at least.
+    row_group_bytes : int
+        Arrow bytes that a task gathers before it writes; its memory is about twice that.
+    on_corruption : str
+        ``fail``, ``skip`` (go on behind the damage) or ``stop`` (end that split).
+    check_crc : bool
+        Compare each body with its checksum.
+    storage_options, destination_options : mapping, optional
+        For the file systems of URIs.
+
+    Returns
+    -------
+    DataFrame
+        A row for each file: path, topic, queueId, date, rows, bytes, startPhysicalOffset,
+        stopPhysicalOffset.
+
+    Raises
+    ------
+    ValueError
+        For an unknown column, partition or compression.
+    FileExistsError
+        If something lies in ``dest``.
+    CorruptMessageError
+        For a damaged record, with ``on_corruption="fail"``.
+
+    Notes
+    -----
+    Read ``dest`` with ``spark.read.parquet(dest)``. Topics that look like numbers are taken for
+    numbers there, unless ``spark.sql.sources.partitionColumnTypeInference.enabled`` is false.
+    """
+    files = export_files(
+        spark,
+        path,
+        dest,
+        columns=columns,
+        partition_by=partition_by,
+        compression=compression,
+        filters={"topics": topics, "tags": tags, "keys": keys, "begin": begin, "end": end},
+        split={
+            "split_bytes": split_bytes,
+            "min_partitions": min_partitions,
+            "start": start,
+            "stop": stop,
+        },
+        row_group_bytes=row_group_bytes,
+        reading={"on_corruption": on_corruption, "check_crc": check_crc},
+        storage_options=storage_options,
+        destination_options=destination_options,
+    )
+    rows = [tuple(getattr(file, name) for name in ExportedFile.__slots__) for file in files]
+    return spark.createDataFrame(rows, _DDL)
+
+
+def export_files(
+    spark: SparkSession | None,
+    path: str,
+    dest: str,
+    *,
+    columns: str | Sequence[str],
+    partition_by: Sequence[str],
+    compression: str,
+    filters: dict[str, Any],
+    split: dict[str, Any],
+    row_group_bytes: int = ROW_GROUP_BYTES,
+    reading: dict[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    destination_options: Mapping[str, Any] | None = None,
+) -> list[ExportedFile]:
+    """Export as ``export_parquet`` does; without a session in this process. In order of names."""
+    names = tuple(resolve(columns))
+    parts = tuple(partition_by)
+    unknown = next((part for part in parts if part not in PARTITIONS), None)
+    if unknown is not None or len(set(parts)) < len(parts):
+        raise ValueError(
+            f"partition_by is {parts!r}; it takes each of {', '.join(PARTITIONS)} once at most"
+        )
+    if not set(names) - {*parts} & {*PARTITIONS}:
+        raise ValueError("no column is left beside those of partition_by")
+    if compression not in COMPRESSIONS:
+        raise ValueError(f"compression is {compression!r}; there are {', '.join(COMPRESSIONS)}")
+    reading = reading or {}
+    if reading.get("on_corruption", "fail") not in CORRUPTION_POLICIES:
+        raise ValueError(f"on_corruption must be one of {', '.join(CORRUPTION_POLICIES)}")
+    for name in ("topics", "tags", "keys"):
+        if filters.get(name) is not None:
+            given = filters[name]
+            filters = {**filters, name: [given] if isinstance(given, str) else list(given)}
+    log = list_log(path, storage_options=dict(storage_options) if storage_options else None)
+    splits = plan_splits(log, begin=filters.get("begin"), end=filters.get("end"), **split)
+    folder = open_folder(dest, destination_options)
+    folder.make()
+    _clear(folder)
+    plan = _Plan(
+        dest,
+        dict(destination_options) if destination_options else None,
+        uuid.uuid4().hex,
+        names,
+        parts,
+        compression,
+        row_group_bytes,
+        {**filters, **reading, "storage_options": log.storage_options},
+    )
+    files: dict[str, ExportedFile] = {}
+    temporary: dict[str, str] = {}
+    try:
+        for written in run_tasks(spark, write_split, [(plan, split) for split in splits]):
+            for name, file in written:
+                files[file.path], temporary[file.path] = file, name
+        for final in sorted(files):
+            folder.rename(temporary[final], final)
+    finally:
+        folder.remove(f"{_TEMPORARY}/{plan.job}")
+        folder.remove_empty(_TEMPORARY)
+    folder.write("_SUCCESS", b"")
+    return [files[final] for final in sorted(files)]
+
+
+def _clear(folder: Folder) -> None:
+    """Remove what a failed export left; raise when there is anything else."""
+    others = sorted(set(folder.names()) - {_TEMPORARY})
+    if others:
+        raise FileExistsError(
+            17, f"the folder is not empty (it holds {others[0]}); name another one", folder.uri
+        )
+    folder.remove(_TEMPORARY)
+
+
+def write_split(item: tuple[_Plan, Split]) -> list[tuple[str, ExportedFile]]:
+    """The task: write one split's messages; tell (name it has now, what it is) of each file."""
+    from rocketstore.arrow.reading import read_batches
+
+    plan, split = item
+    further = (PARTITIONS[part] for part in plan.partition_by)
+    columns = list(dict.fromkeys((*plan.columns, *further)))
+    writers = _Writers(plan, split)
+    try:
+        for batch in read_batches(split, columns, **plan.reading):
+            writers.add(batch)
+        return writers.finish()
+    except BaseException:
+        writers.abort()
+        raise
+
+
+class _Writers:
+    """The files of one attempt at one split, by what their messages have in common."""
+
+    def __init__(self, plan: _Plan, split: Split) -> None:
+        self._plan = plan
+        self._split = split
+        self._folder = open_folder(plan.destination, plan.destination_options)
+        self._attempt = f"{_TEMPORARY}/{plan.job}/{uuid.uuid4().hex}"
+        self._open: dict[tuple[Any, ...], _File] = {}
+        self._parts: dict[tuple[Any, ...], int] = {}
+        self._waiting = 0
+        self._done: list[tuple[str, ExportedFile]] = []
+
+    def add(self, batch: pyarrow.RecordBatch) -> None:
+        """Take the rows of a batch."""
+        if not batch.num_rows:
+            return
+        for values, rows in partitioned(batch, self._plan.partition_by):
+            rows = rows.select(
+                [name for name in self._plan.columns if name not in self._plan.partition_by]
+            )
+            file = self._file(values)
+            file.batches.append(rows)
+            file.waiting += rows.nbytes
+            self._waiting += rows.nbytes
+        while self._waiting > self._plan.row_group_bytes:
+            largest = max(self._open.values(), key=lambda file: file.waiting)
+            self._waiting -= largest.waiting
+            largest.flush()
+
+    def _file(self, values: tuple[Any, ...]) -> _File:
+        file = self._open.get(values)
+        if file is None:
+            if len(self._open) >= _MAX_OPEN:
+                self._close(min(self._open, key=lambda key: self._open[key].waiting))
+            name = f"{self._attempt}/{len(self._done) + len(self._open)}-{uuid.uuid4().hex}"
+            file = self._open[values] = _File(self._folder, name, self._plan.compression)
+        return file
+
+    def _close(self, values: tuple[Any, ...]) -> None:
+        file = self._open.pop(values)
+        self._waiting -= file.waiting
+        nbytes = file.close()
+        part = self._parts[values] = self._parts.get(values, -1) + 1
+        known = dict(zip(self._plan.partition_by, values, strict=True))
+        first = self._split.base_offset + self._split.start
+        exported = ExportedFile(
+            _final_name(known, first, part),
+            known.get("topic"),
+            known.get("queueId"),
+            known.get("date"),
+            file.rows,
+            nbytes,
+            first,
+            self._split.base_offset + self._split.stop,
+        )
+        self._done.append((file.name, exported))
+
+    def finish(self) -> list[tuple[str, ExportedFile]]:
+        """Close all; return (temporary name, file) of each."""
+        for values in list(self._open):
+            self._close(values)
+        return self._done
+
+    def abort(self) -> None:
+        """Remove what was written."""
+        for file in self._open.values():
+            file.drop()
+        self._folder.remove(self._attempt)
+
+
+class _File:
+    """A Parquet file that is being written; made when the first row group is."""
+
+    def __init__(self, folder: Folder, name: str, compression: str) -> None:
+        self.name = name
+        self.rows = 0
+        self.waiting = 0
+        self.batches: list[pyarrow.RecordBatch] = []
+        self._folder = folder
+        self._compression = compression
+        self._sink: Any = None
+        self._writer: Any = None
+
+    def flush(self) -> None:
+        """Write what waits as a row group."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if not self.batches:
+            return
+        table = pa.Table.from_batches(self.batches)
+        self.batches, self.waiting = [], 0
+        if self._writer is None:
+            self._sink = self._folder.create(self.name)
+            self._writer = pq.ParquetWriter(
+                self._sink,
+                table.schema,
+                compression=self._compression,
+                use_dictionary=[name for name in table.schema.names if name in _REPEATING],
+                write_statistics=[name for name in table.schema.names if _has_order(table, name)],
+            )
+        self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+        self.rows += table.num_rows
+
+    def close(self) -> int:
+        """Write the rest and close, on disk; return the bytes."""
+        self.flush()
+        self._writer.close()
+        return self._folder.finish(self._sink)
+
+    def drop(self) -> None:
+        """Close without finishing."""
+        if self._writer is not None:
+            # The disk may be full: what is dropped need not be whole.
+            with contextlib.suppress(OSError, ValueError):
+                self._writer.close()
+            with contextlib.suppress(OSError, ValueError):
+                self._sink.close()
+
+
+def _has_order(table: pyarrow.Table, name: str) -> bool:
+    """Whether a smallest and a largest value of the column tell anything."""
+    import pyarrow as pa
+
+    kind = table.schema.field(name).type
+    return not (pa.types.is_binary(kind) or pa.types.is_nested(kind))
+
+
+def partitioned(
+    batch: pyarrow.RecordBatch, partition_by: Sequence[str]
+) -> Iterator[tuple[tuple[Any, ...], pyarrow.RecordBatch]]:
+    """Yield (values, rows) for each combination of values in a batch, rows in their order."""
+    import numpy as np
+
+    if not partition_by or not batch.num_rows:
+        if batch.num_rows:
+            yield (), batch
+        return
+    codes = np.zeros(batch.num_rows, np.int64)
+    dictionaries = []
+    for part in partition_by:
+        column = _partition_values(batch, part).dictionary_encode("encode")
+        dictionaries.append(column.dictionary.to_pylist())
+        codes = codes * len(dictionaries[-1]) + column.indices.to_numpy(zero_copy_only=False)
+    if not (codes != codes[0]).any():
+        yield _decode(int(codes[0]), dictionaries), batch
+        return
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1]))).tolist()
+    rows = batch.take(order)
+    for first, last in zip(starts, [*starts[1:], batch.num_rows], strict=True):
+        yield _decode(int(ordered[first]), dictionaries), rows.slice(first, last - first)
+
+
+def _decode(code: int, dictionaries: list[list[Any]]) -> tuple[Any, ...]:
+    values = []
+    for dictionary in reversed(dictionaries):
+        code, index = divmod(code, len(dictionary))
+        values.append(dictionary[index])
+    return tuple(reversed(values))
+
+
+def _partition_values(batch: pyarrow.RecordBatch, part: str) -> Any:
+    column = batch.column(PARTITIONS[part])
+    if part != "date":
+        return column
+    import pyarrow as pa
+
+    # Days of 86,400 s since 1970, also of times before: pyarrow's cast floors.
+    return column.cast(pa.timestamp("us")).cast(pa.date32(), safe=False).cast(pa.string())
+
+
+def _final_name(values: Mapping[str, Any], first: int, part: int) -> str:
+    """Where a file ends up: the folders Hive would make, and the split's first offset."""
+    folders = [f"{name}={escaped(value)}" for name, value in values.items()]
+    suffix = f"-{part}" if part else ""
+    return "/".join([*folders, f"part-{first:020d}{suffix}.parquet"])
+
+
+def escaped(value: object) -> str:
+    """A value as the name of a Hive partition."""
+    if value is None or value == "":
+        return "__HIVE_DEFAULT_PARTITION__"
+    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", str(value))

@@ -1,0 +1,177 @@
+"""Folders that jobs write to: of this machine, or of a file system that fsspec knows."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from rocketstore.durable_file import sync_directory
+from rocketstore.sources.files import local_path
+from rocketstore.spark.local import require
+
+
+class Folder(Protocol):
+    """What a job does in the folder it writes to; names are relative, with ``/`` between parts."""
+
+    uri: str
+
+    def make(self) -> None:
+        """Make the folder; fine when it is there."""
+
+    def names(self) -> list[str]:
+        """What lies right inside."""
+
+    def create(self, name: str) -> Any:
+        """Open a new file for writing; folders on the way are made."""
+
+    def finish(self, file: Any) -> int:
+        """Close a file that ``create`` opened, on disk; return its bytes."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Make a small file."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Move a file, over what is there."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file or a folder with all in it; fine when it is absent."""
+
+    def remove_empty(self, name: str) -> None:
+        """Remove a folder unless something is in it."""
+
+
+def open_folder(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> Folder:
+    """Return the folder of a path or URI; nothing is made yet.
+
+    Parameters
+    ----------
+    uri : str or path-like
+    options : mapping, optional
+        Handed to fsspec.
+    """
+    path = local_path(uri)
+    if path is not None:
+        return LocalFolder(Path(os.path.abspath(path)))
+    return RemoteFolder(os.fspath(uri), dict(options or {}))
+
+
+class LocalFolder:
+    """A folder of this machine; what is finished or renamed is synced."""
+
+    def __init__(self, path: Path) -> None:
+        self.uri = str(path)
+        self._path = path
+
+    def make(self) -> None:
+        """See ``Folder``."""
+        self._path.mkdir(parents=True, exist_ok=True)
+
+    def names(self) -> list[str]:
+        """See ``Folder``."""
+        return sorted(os.listdir(self._path))
+
+    def create(self, name: str) -> Any:
+        """See ``Folder``."""
+        path = self._path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return open(path, "xb")
+
+    def finish(self, file: Any) -> int:
+        """See ``Folder``."""
+        with file:
+            file.flush()
+            os.fsync(file.fileno())
+            return int(file.tell())
+
+    def write(self, name: str, data: bytes) -> None:
+        """See ``Folder``."""
+        with open(self._path / name, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_directory(self._path)
+
+    def rename(self, old: str, new: str) -> None:
+        """See ``Folder``."""
+        path = self._path / new
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(self._path / old, path)
+        sync_directory(path.parent)
+
+    def remove(self, name: str) -> None:
+        """See ``Folder``."""
+        path = self._path / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+    def remove_empty(self, name: str) -> None:
+        """See ``Folder``."""
+        with contextlib.suppress(OSError):
+            (self._path / name).rmdir()
+
+
+class RemoteFolder:
+    """A folder of a file system that fsspec knows, object stores above all."""
+
+    def __init__(self, uri: str, options: dict[str, Any]) -> None:
+        require("fsspec", "remote")
+        from fsspec.core import url_to_fs
+
+        self.uri = uri.rstrip("/")
+        self._system, path = url_to_fs(uri, **options)
+        self._path = path.rstrip("/")
+
+    def _at(self, name: str) -> str:
+        return f"{self._path}/{name}"
+
+    def make(self) -> None:
+        """See ``Folder``; an object store has no folders to make."""
+        self._system.makedirs(self._path, exist_ok=True)
+
+    def names(self) -> list[str]:
+        """See ``Folder``."""
+        self._system.invalidate_cache()
+        with contextlib.suppress(FileNotFoundError):
+            found = (row.rstrip("/") for row in self._system.ls(self._path, detail=False))
+            return sorted(row.rsplit("/", 1)[-1] for row in found if row != self._path)
+        return []
+
+    def create(self, name: str) -> Any:
+        """See ``Folder``."""
+        path = self._at(name)
+        self._system.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+        return self._system.open(path, "wb")
+
+    def finish(self, file: Any) -> int:
+        """See ``Folder``."""
+        nbytes = int(file.tell())
+        file.close()
+        return nbytes
+
+    def write(self, name: str, data: bytes) -> None:
+        """See ``Folder``."""
+        self._system.pipe_file(self._at(name), data)
+
+    def rename(self, old: str, new: str) -> None:
+        """See ``Folder``."""
+        path = self._at(new)
+        self._system.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+        self._system.mv(self._at(old), path)
+
+    def remove(self, name: str) -> None:
+        """See ``Folder``."""
+        self._system.invalidate_cache()
+        with contextlib.suppress(FileNotFoundError):
+            self._system.rm(self._at(name), recursive=True)
+
+    def remove_empty(self, name: str) -> None:
+        """See ``Folder``."""
+        with contextlib.suppress(OSError):
+            if self._system.ls(self._at(name), detail=False) in ([], [self._at(name)]):
+                self._system.rm(self._at(name), recursive=True)
