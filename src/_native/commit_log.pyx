@@ -29,6 +29,7 @@ from rs_put_late cimport rs_take_late_rules
 from rs_put_properties cimport rs_check_properties, rs_gather_properties, rs_wants_wait
 from rs_put_result cimport *
 from rs_put_rules cimport *
+from rs_put_staged cimport rs_staged, rs_staged_close, rs_staged_open, rs_staged_take
 from rs_put_text cimport rs_scratch, rs_scratch_free, rs_scratch_init
 from rs_status cimport *
 
@@ -357,8 +358,6 @@ cdef class Appender:
             f"nothing is appended any more, reopen the store: {self._failure}"
         ) from self._failure
 
-    # --- counters ---
-
     @property
     def put_times(self):
         """Messages appended."""
@@ -400,8 +399,6 @@ cdef class Appender:
         record.fields.topic_nbytes = self._topic_nbytes
         record.topic_hash = self._topic_hash
         return 0
-
-    # --- appending ---
 
     cdef int _append(self, rs_append_call *call) except -1:
         """Append the call's records, asking for room as often as it takes.
@@ -454,8 +451,6 @@ cdef class Appender:
     cdef int32_t _wait_until(self, int64_t end_offset) except -1:
         """Wait until the log is flushed to ``end_offset``; a ``PutMessageStatus`` value."""
         return PutMessageStatus(self._wait(end_offset))
-
-    # --- putting ---
 
     def put(self, topic, body, queue_id=0, tags=None, keys=None, *, properties=None, flag=0,
             sys_flag=0, born_timestamp=None, born_host=None, store_host=None, reconsume_times=0,
@@ -724,6 +719,21 @@ cdef class Appender:
             row = result.table.rows + last
             rs_set_waited(&result.table, self._wait_until(row.physical_offset + row.nbytes))
         return 0
+
+    def put_staged(self, data, base_offset):
+        """Append staged records, see ``staged_records.StageEncoder``."""
+        cdef PutManyResult result = PutManyResult.__new__(PutManyResult)
+        cdef rs_staged staged
+        self._check_usable()
+        rs_staged_open(&staged, data, base_offset, CHUNK_COUNT)
+        try:
+            while rs_staged_take(&staged, &self._rules, &self._state, &self._template,
+                                 CHUNK_NBYTES):
+                self._append_chunk(result, staged.records, staged.count)
+        finally:
+            rs_staged_close(&staged)
+        self._await_many(result)
+        return result
 
     def put_columns(self, topic, offsets, data, *, queue_id=0, tags=None, keys=None,
                     properties=None, flag=0, sys_flag=0, born_timestamp=None, born_host=None,

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from rocketstore._native import message as message
     from rocketstore._native import passes_index_keys as passes_index_keys
     from rocketstore._native import reput as reput
+    from rocketstore._native import staged_records as staged_records
 else:
     mapping = _modules["mapping"]
     message = _modules["message"]

@@ -162,3 +162,8 @@ class Appender:
     ) -> PutManyResult:
         """Append the bodies ``data[offsets[i]:offsets[i + 1]]`` (native int32 or int64 offsets, not
         falling); everything else is the same for all. Chunks and waiting as in ``put_many``."""
+    def put_staged(self, data: Any, base_offset: int) -> PutManyResult:
+        """Append the records staged in ``data`` (``staged_records.StageEncoder``), whose first byte
+        is the stage's ``base_offset``. Everything but their places is taken as it is, the body's
+        CRC too; limits answer a status. Chunks and waiting as in ``put_many``; ``DecodeError``
+        where no record lies, before anything of its chunk is appended."""

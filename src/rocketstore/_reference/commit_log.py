@@ -16,6 +16,7 @@ from rocketstore._reference.late_properties import LightSwitches
 from rocketstore._reference.message import parse_host
 from rocketstore._reference.put_record import Record, RecordRules
 from rocketstore._reference.put_result import PutManyResult, PutMessageResult
+from rocketstore._reference.staged_records import staged_record, staged_rows
 from rocketstore.dialect import BatchProperties, Dialect
 from rocketstore.errors import (
     ConfigError,
@@ -440,6 +441,17 @@ class Appender:
             self._rules.finish(self._rules.make(*head), content[start:stop], dict(pairs))
             for start, stop in pairwise(bounds)
         )
+
+    def put_staged(self, data: Any, base_offset: int) -> PutManyResult:
+        """Append staged records, see ``staged_records.StageEncoder``."""
+        self._check_usable()
+        with memoryview(data) as view:
+            limit = 2**63 - 1 - len(view)
+            base = arguments.check_integer("base_offset", base_offset, (0, limit))
+            return self._put_chunks(
+                staged_record(view, position, row, self._rules)
+                for position, row in staged_rows(view, 0, len(view), base)
+            )
 
     def _from_message(self, message: Any) -> Record:
         values = [_attribute(message, name) for name in _MESSAGE_ATTRIBUTES]
