@@ -9,6 +9,8 @@ from cpython.buffer cimport PyBuffer_Release
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from libc.errno cimport EIO, ENOMEM
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
@@ -30,6 +32,13 @@ cdef extern from "rs_arrow.h" nogil:
 
     ctypedef struct rs_arrow_array:
         void (*release)(rs_arrow_array*) noexcept
+
+    ctypedef struct rs_arrow_stream:
+        int (*get_schema)(rs_arrow_stream*, rs_arrow_schema*) noexcept
+        int (*get_next)(rs_arrow_stream*, rs_arrow_array*) noexcept
+        const char* (*get_last_error)(rs_arrow_stream*) noexcept
+        void (*release)(rs_arrow_stream*) noexcept
+        void* private_data
 
     ctypedef struct rs_column_type:
         int32_t kind
@@ -222,6 +231,82 @@ cdef class ArrowBatch:
 
     def __repr__(self):
         return f"<ArrowBatch of {len(self)} rows: {', '.join(self._types.names)}>"
+
+
+# --- Streams ----------------------------------------------------------------------------------
+
+@cython.final
+cdef class StreamState:
+    """What a stream still has to give, and why it broke."""
+
+    cdef ColumnTypes types
+    cdef object batches
+    cdef bytes error
+
+
+cdef int stream_schema(rs_arrow_stream* stream, rs_arrow_schema* schema) noexcept with gil:
+    cdef StreamState state = <StreamState>stream.private_data
+    failed = rs_export_types(schema, state.types._types, state.types._count) != RS_OK
+    return ENOMEM if failed else 0
+
+
+cdef int stream_next(rs_arrow_stream* stream, rs_arrow_array* array) noexcept with gil:
+    cdef StreamState state = <StreamState>stream.private_data
+    cdef ArrowBatch batch
+    memset(array, 0, sizeof(rs_arrow_array))
+    try:
+        batch = next(state.batches, None)
+        if batch is not None and rs_export_batch(array, batch._batch) != RS_OK:
+            raise MemoryError
+        return 0
+    except BaseException as error:
+        text = f"{type(error).__name__}: {error}"
+        state.error = text.encode("utf-8", "replace")
+        return ENOMEM if isinstance(error, MemoryError) else EIO
+
+
+cdef const char* stream_error(rs_arrow_stream* stream) noexcept with gil:
+    cdef StreamState state = <StreamState>stream.private_data
+    return NULL if state.error is None else PyBytes_AS_STRING(state.error)
+
+
+cdef void release_stream(rs_arrow_stream* stream) noexcept with gil:
+    cdef PyObject* state = <PyObject*>stream.private_data
+    stream.private_data = NULL
+    stream.release = NULL
+    Py_DECREF(<object>state)
+
+
+cdef void free_stream(object capsule) noexcept:
+    cdef rs_arrow_stream* stream = <rs_arrow_stream*>PyCapsule_GetPointer(
+        capsule, "arrow_array_stream"
+    )
+    if stream.release != NULL:
+        stream.release(stream)
+    PyMem_Free(stream)
+
+
+def export_stream(ColumnTypes schema not None, batches, /):
+    """Return the batches of an iterator as a PyCapsule of a C stream."""
+    cdef StreamState state = StreamState.__new__(StreamState)
+    cdef rs_arrow_stream* stream
+    state.types = schema
+    state.batches = iter(batches)
+    stream = <rs_arrow_stream*>PyMem_Malloc(sizeof(rs_arrow_stream))
+    if stream == NULL:
+        raise MemoryError
+    stream.get_schema = stream_schema
+    stream.get_next = stream_next
+    stream.get_last_error = stream_error
+    stream.release = release_stream
+    stream.private_data = <void*>state
+    Py_INCREF(state)
+    try:
+        return PyCapsule_New(stream, "arrow_array_stream", free_stream)
+    except BaseException:
+        stream.release(stream)
+        PyMem_Free(stream)
+        raise
 
 
 # --- Filters ----------------------------------------------------------------------------------

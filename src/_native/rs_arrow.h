@@ -9,7 +9,7 @@
 
 #define RS_ARROW_NULLABLE 2
 
-/* The two structures of the interface, under the names its specification gives them. */
+/* The structures of the interface, under the names its specification gives them. */
 #ifndef ARROW_C_DATA_INTERFACE
 #define ARROW_C_DATA_INTERFACE
 struct ArrowSchema {
@@ -38,8 +38,20 @@ struct ArrowArray {
 };
 #endif
 
+#ifndef ARROW_C_STREAM_INTERFACE
+#define ARROW_C_STREAM_INTERFACE
+struct ArrowArrayStream {
+    int (*get_schema)(struct ArrowArrayStream *, struct ArrowSchema *);
+    int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *);
+    const char *(*get_last_error)(struct ArrowArrayStream *);
+    void (*release)(struct ArrowArrayStream *);
+    void *private_data;
+};
+#endif
+
 typedef struct ArrowSchema rs_arrow_schema;
 typedef struct ArrowArray rs_arrow_array;
+typedef struct ArrowArrayStream rs_arrow_stream;
 
 /* Rows that are done. */
 typedef struct {

@@ -245,6 +245,17 @@ class StoreReader:
                 return
             start = behind
 
+    def scan_range(self, start: int | None, stop: int | None) -> tuple[int, int]:
+        """The offsets from which and up to which a scan reads."""
+        for name, value in (("start", start), ("stop", stop)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+                raise TypeError(f"{name} must be int, not {type(value).__name__}")
+        first = max(self.log.min_offset, 0)
+        if start is not None and start > first:
+            self.check_scan_start(start)
+            first = start
+        return first, self.log.max_offset if stop is None else min(stop, self.log.max_offset)
+
     def check_scan_start(self, offset: int) -> None:
         """Raise ``ValueError`` when a scan cannot begin at ``offset``, because it lies inside a
         record."""

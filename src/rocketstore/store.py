@@ -22,6 +22,7 @@ from rocketstore.store_place import check_platform, check_root
 if TYPE_CHECKING:
     import numpy
 
+    from rocketstore.arrow.log_reading import ArrowScan
     from rocketstore.queries import StoreReader
     from rocketstore.queue_view import QueueView
     from rocketstore.reader import ReadOnlyParts
@@ -591,15 +592,9 @@ class DefaultMessageStore:
             When no record begins at ``start``.
         """
         _check_corruption_word(on_corruption)
+        _check_times(begin, end)
         reader = self._use()
-        for name, value in (("begin", begin), ("end", end), ("start", start), ("stop", stop)):
-            if value is not None:
-                _check_int(name, value)
-        first = max(reader.log.min_offset, 0)
-        if start is not None and start > first:
-            reader.check_scan_start(start)
-            first = start
-        last = reader.log.max_offset if stop is None else min(stop, reader.log.max_offset)
+        first, last = reader.scan_range(start, stop)
         if isinstance(topics, str):
             raise TypeError("topics must be a sequence of str, not str")
         wanted = None if topics is None else frozenset(topics)
@@ -609,6 +604,44 @@ class DefaultMessageStore:
             timestamp = message.store_timestamp
             if (begin is None or timestamp >= begin) and (end is None or timestamp < end):
                 yield message
+
+    def scan_arrow(
+        self,
+        columns: str | Sequence[str] = "core",
+        *,
+        start: int | None = None,
+        stop: int | None = None,
+        on_corruption: str = "fail",
+        check_crc: bool = True,
+        **limits: Any,
+    ) -> ArrowScan:
+        """Records in log order as a stream of Arrow record batches, up to the log's end now.
+
+        Parameters
+        ----------
+        columns : str or sequence of str
+            ``"core"``, ``"full"``, ``"kafka"``, or names of columns.
+        start, stop, on_corruption
+            As in ``scan``.
+        check_crc : bool
+            Compare bodies with their CRCs.
+        **limits
+            ``topics``, ``tags``, ``keys``, ``queue_ids``, ``begin``, ``end``, ``start_offsets``,
+            ``batch_rows``, ``batch_bytes``: see ``rocketstore.kernels.arrow.BatchDecoder``.
+
+        Returns
+        -------
+        ArrowScan
+            With ``__arrow_c_stream__``; iterating gives ``pyarrow.RecordBatch``.
+        """
+        from rocketstore.arrow.columns import resolve
+        from rocketstore.arrow.log_reading import scan_arrow
+
+        _check_corruption_word(on_corruption)
+        reader = self._use()
+        places = reader.scan_range(start, stop)
+        names = resolve(columns)
+        return scan_arrow(reader.log, names, *places, on_corruption, check_crc, **limits)
 
     def tail(
         self,
@@ -735,6 +768,12 @@ def _check_int(name: str, value: Any) -> None:
 def _check_corruption_word(word: str) -> None:
     if word not in _CORRUPTION_WORDS:
         raise ValueError(f"on_corruption {word!r} is none of {_CORRUPTION_WORDS}")
+
+
+def _check_times(begin: int | None, end: int | None) -> None:
+    for name, value in (("begin", begin), ("end", end)):
+        if value is not None:
+            _check_int(name, value)
 
 
 def _clamp(timestamp: int) -> int:  # to a time that a record can have

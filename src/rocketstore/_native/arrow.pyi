@@ -4,7 +4,7 @@ The native body needs no Arrow library; the reference builds its batches with py
 those of ``rocketstore.message_columns.COLUMNS``.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, final
 
 from typing_extensions import Buffer
@@ -101,3 +101,10 @@ class BatchDecoder:
 
     def take(self) -> ExportsArray:
         """The waiting rows as a record batch; the decoder begins a new one."""
+
+def export_stream(schema: ExportsSchema, batches: Iterator[ExportsArray], /) -> object:
+    """A C stream (PyCapsule ``arrow_array_stream``) of a decoder's batches.
+
+    ``schema``: the decoder's. What the iterator raises ends the stream with its type and message
+    as text.
+    """

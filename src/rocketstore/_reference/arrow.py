@@ -5,7 +5,7 @@ It builds the batches with pyarrow, from Python objects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rocketstore import formats
@@ -220,3 +220,10 @@ class BatchDecoder:
         batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
         self._begin_batch()
         return batch
+
+
+def export_stream(schema: pyarrow.Schema, batches: Iterator[pyarrow.RecordBatch], /) -> object:
+    """Return the batches of an iterator as a PyCapsule of a C stream."""
+    import pyarrow as pa
+
+    return pa.RecordBatchReader.from_batches(schema, batches).__arrow_c_stream__()
