@@ -1,0 +1,240 @@
+"""Streams in Spark: each message arrives once, whatever happens on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+import rocketstore
+from stream_faults import READER_STEPS, faulty_source, run_available
+from stream_store import SEGMENT_NBYTES, Row, grow, rows_of, segments
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+WAIT_S = 120
+PROGRAMS = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    grow(tmp_path / "store", 0, 240)
+    return tmp_path / "store"
+
+
+def places(rows: list[Row]) -> list[int]:
+    return [row.physical_offset for row in rows]
+
+
+def written(spark: Any, out: Path) -> list[int]:
+    """Physical offsets in the sink's output, which its own log tells."""
+    table = spark.read.parquet(str(out)).select("physicalOffset").toArrow()
+    return sorted(table["physicalOffset"].to_pylist())
+
+
+def batch_sizes(query: Any) -> list[int]:
+    return [progress["numInputRows"] for progress in query.recentProgress]
+
+
+def wait_until(condition: Callable[[], bool], query: Any) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, "the stream did not get there"
+        assert query.exception() is None, query.exception()
+        time.sleep(0.02)
+
+
+def test_available_now_in_limited_batches(spark: Any, store: Path, tmp_path: Path) -> None:
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": 100}
+    query = run_available(spark, "rocketstore", store, out, checkpoint, **options)
+    assert batch_sizes(query) == [100, 100, 40]
+    rows = rows_of(store)
+    table = spark.read.parquet(str(out)).orderBy("physicalOffset").toArrow()
+    assert table["physicalOffset"].to_pylist() == places(rows)
+    assert table["topic"].to_pylist() == [row.topic for row in rows]
+    assert table["queueOffset"].to_pylist() == [row.queue_offset for row in rows]
+    assert table["tags"].to_pylist() == [row.tags for row in rows]
+    assert table["body"].to_pylist() == [row.body for row in rows]
+
+    # Restarted, with nothing new: no batch. Then with more, in new segments.
+    again = run_available(spark, "rocketstore", store, out, checkpoint, **options)
+    assert sum(batch_sizes(again)) == 0
+    grow(store, 240, 130)
+    third = run_available(spark, "rocketstore", store, out, checkpoint, **options)
+    assert batch_sizes(third) == [100, 30]
+    assert written(spark, out) == places(rows_of(store))
+
+
+def test_bytes_per_trigger(spark: Any, store: Path, tmp_path: Path) -> None:
+    options = {"startingOffsets": "earliest", "maxBytesPerTrigger": 20_000}
+    out = tmp_path / "out"
+    query = run_available(spark, "rocketstore", store, out, tmp_path / "checkpoint", **options)
+    assert len(batch_sizes(query)) == 4
+    assert written(spark, out) == places(rows_of(store))
+
+
+def test_a_stream_begins_at_the_end(spark: Any, store: Path, tmp_path: Path) -> None:
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+    old = len(rows_of(store))
+    run_available(spark, "rocketstore", store, out, checkpoint)
+    grow(store, 240, 20)
+    run_available(spark, "rocketstore", store, out, checkpoint)
+    assert written(spark, out) == places(rows_of(store)[old:])
+
+
+def test_a_first_batch_that_died_begins_where_it_began(
+    spark: Any, store: Path, tmp_path: Path
+) -> None:
+    """Spark asks again for the initial offset when it repeats a query's first batch; by then
+    "latest" was elsewhere, and what had come in between was lost."""
+    out, checkpoint, tokens = tmp_path / "out", tmp_path / "checkpoint", tmp_path / "tokens"
+    old = len(rows_of(store))
+    tokens.mkdir()
+    spark.dataSource.register(faulty_source(str(tokens)))
+    (tokens / "before-partitions").write_text("exit")
+    with pytest.raises(StreamingQueryException):
+        run_available(spark, "faulty", store, out, checkpoint)
+    assert (tokens / "before-partitions.taken").exists()
+    grow(store, 240, 20)
+    run_available(spark, "faulty", store, out, checkpoint)
+    assert written(spark, out) == places(rows_of(store)[old:])
+
+
+def test_a_stream_that_dies_at_every_step(spark: Any, store: Path, tmp_path: Path) -> None:
+    out, checkpoint, tokens = tmp_path / "out", tmp_path / "checkpoint", tmp_path / "tokens"
+    tokens.mkdir()
+    spark.dataSource.register(faulty_source(str(tokens)))
+    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": 60}
+    count = 240
+    for name in READER_STEPS:
+        (tokens / name).write_text("exit")
+        with pytest.raises(StreamingQueryException):
+            run_available(spark, "faulty", store, out, checkpoint, **options)
+        assert (tokens / f"{name}.taken").exists()
+        # Each time there is more than one batch left, so that every step is reached.
+        grow(store, count, 120)
+        count += 120
+    run_available(spark, "faulty", store, out, checkpoint, **options)
+    assert written(spark, out) == places(rows_of(store))
+
+
+def test_a_function_for_each_batch_that_dies(spark: Any, store: Path, tmp_path: Path) -> None:
+    """A sink that knows which batch it has taken gets the same batch again, and no other."""
+    taken: dict[int, list[int]] = {}
+    faults = {(0, "before"), (1, "after"), (2, "before"), (2, "after")}
+
+    def write(frame: Any, batch_id: int) -> None:
+        if (batch_id, "before") in faults:
+            faults.discard((batch_id, "before"))
+            raise RuntimeError("planned")
+        found = frame.select("physicalOffset").toArrow()["physicalOffset"].to_pylist()
+        assert taken.setdefault(batch_id, sorted(found)) == sorted(found)
+        if (batch_id, "after") in faults:
+            faults.discard((batch_id, "after"))
+            raise RuntimeError("planned")
+
+    failures = 0
+    while True:
+        query = (
+            spark.readStream.format("rocketstore")
+            .options(startingOffsets="earliest", maxOffsetsPerTrigger="70")
+            .load(str(store))
+            .writeStream.foreachBatch(write)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            query.awaitTermination()
+            break
+        except StreamingQueryException:
+            failures += 1
+            assert failures <= 4, query.exception()
+    assert not faults
+    assert [offset for batch in sorted(taken) for offset in taken[batch]] == places(rows_of(store))
+
+
+@pytest.mark.parametrize("name", ["after-latestOffset", "in-read"])
+def test_everything_is_killed(spark: Any, store: Path, tmp_path: Path, name: str) -> None:
+    out, checkpoint, tokens = tmp_path / "out", tmp_path / "checkpoint", tmp_path / "tokens"
+    tokens.mkdir()
+    (tokens / name).write_text("killpg")
+    killed = subprocess.run(
+        [sys.executable, PROGRAMS / "stream_faults.py", store, out, checkpoint, tokens],
+        env={**os.environ, "PYTHONPATH": str(Path(rocketstore.__file__).parents[1])},
+        start_new_session=True,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert killed.returncode == -9, killed.stderr
+    grow(store, 240, 20)
+    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": 100}
+    run_available(spark, "rocketstore", store, out, checkpoint, **options)
+    assert written(spark, out) == places(rows_of(store))
+
+
+def test_a_live_writer_that_rolls_and_deletes(spark: Any, tmp_path: Path) -> None:
+    root, out, checkpoint = tmp_path / "store", tmp_path / "out", tmp_path / "checkpoint"
+    count = 2000
+    grow(root, 0, 10)
+    query = (
+        spark.readStream.format("rocketstore")
+        .options(startingOffsets="earliest", maxOffsetsPerTrigger="300", onCorruption="fail")
+        .load(str(root))
+        .select("physicalOffset", "body")
+        .writeStream.format("parquet")
+        .option("path", str(out))
+        .option("checkpointLocation", str(checkpoint))
+        .start()
+    )
+    deleted = 0
+    writer = subprocess.Popen(
+        [sys.executable, PROGRAMS / "stream_writer.py", root, str(count)],
+        env={**os.environ, "PYTHONPATH": str(Path(rocketstore.__file__).parents[1])},
+    )
+
+    def all_is_read() -> bool:
+        nonlocal deleted
+        end = committed_end(checkpoint)
+        for path in segments(root)[:-2]:
+            if int(path.name) + SEGMENT_NBYTES <= end:
+                path.unlink()
+                deleted += 1
+        return writer.poll() is not None and end >= log_end(root)
+
+    try:
+        wait_until(all_is_read, query)
+    finally:
+        query.stop()
+        writer.wait(WAIT_S)
+    assert writer.returncode == 0
+    assert deleted > 5
+    table = spark.read.parquet(str(out)).orderBy("physicalOffset").toArrow()
+    numbers = [int(body[:6]) for body in table["body"].to_pylist()]
+    assert numbers == [*range(10), *range(count)]
+
+
+def committed_end(checkpoint: Path) -> int:
+    """Where the last batch ended that the query's own log says is done."""
+    done = [int(p.name) for p in (checkpoint / "commits").glob("[0-9]*") if p.name.isdigit()]
+    if not done:
+        return 0
+    lines = (checkpoint / "offsets" / str(max(done))).read_text().splitlines()
+    return int(json.loads(lines[-1])["phy"])
+
+
+def log_end(root: Path) -> int:
+    """The end of the last message."""
+    with rocketstore.open(root, "r", derive="none") as opened:
+        return opened.max_physical_offset
