@@ -37,6 +37,7 @@ def compact(
     key: str = "keys",
     topics: str | Iterable[str],
     keep_unkeyed: bool = True,
+    unpack: bool = True,
     split_bytes: int = 256 << 20,
     min_partitions: int | None = None,
     on_corruption: str = "fail",
@@ -59,6 +60,8 @@ def compact(
         A key is one of its topic: the same key in two topics is two keys.
     keep_unkeyed : bool
         Keep all messages without a key, or none.
+    unpack : bool
+        As for ``replay``.
     split_bytes, min_partitions, on_corruption, check_crc, storage_options
         As for ``scan``.
 
@@ -120,7 +123,8 @@ def compact(
             "physicalOffset"
         )
         gather = shipped_function(gather_rows, zlib.compress(pickle.dumps(log)), reading)
-        bulk_load(as_written(ordered.mapInArrow(gather, spark_schema(READ))), out)
+        kept = ordered.mapInArrow(gather, spark_schema(READ))
+        bulk_load(as_written(kept, unpack=unpack), out)
         rows = (
             survivors.groupBy("topic")
             .agg(

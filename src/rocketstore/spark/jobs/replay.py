@@ -57,6 +57,7 @@ def replay(
     stop: int | None = None,
     split_bytes: int = 256 << 20,
     min_partitions: int | None = None,
+    unpack: bool = True,
     on_corruption: str = "fail",
     check_crc: bool = True,
     storage_options: Mapping[str, Any] | None = None,
@@ -80,6 +81,9 @@ def replay(
         Epoch ms of storeTimestamp, half open; whole segments outside are not read.
     start, stop : int, optional
         Physical offsets, half open.
+    unpack : bool
+        Unpack bodies that a client compressed. False: as they are stored, though nothing will tell
+        consumers any more that they are compressed.
     split_bytes, min_partitions, on_corruption, check_crc, storage_options
         As for ``scan``.
 
@@ -96,8 +100,8 @@ def replay(
     Notes
     -----
     What consumers never got is left out: prepared and rolled back messages of transactions, and
-    without ``topics`` those of RocketMQ's own topics. A compressed body is unpacked. A message is
-    not delayed a second time, and gets a new offset, store time and born host (the writer's).
+    without ``topics`` those of RocketMQ's own topics. A message is not delayed a second time, and
+    gets a new offset, store time and born host (the writer's).
     """
     import pyspark.sql.functions as sf
 
@@ -129,10 +133,10 @@ def replay(
         )
     if topic is not None:
         frame = frame.withColumn("topic", sf.lit(topic))
-    return as_written(frame)
+    return as_written(frame, unpack=unpack)
 
 
-def as_written(frame: DataFrame) -> DataFrame:
+def as_written(frame: DataFrame, *, unpack: bool) -> DataFrame:
     """Return messages with the columns of ``READ`` in the form that the sink takes."""
     import pyspark.sql.functions as sf
 
@@ -142,28 +146,28 @@ def as_written(frame: DataFrame) -> DataFrame:
     )
     kept = sf.map_filter("properties", lambda name, _: ~name.isin(*DROPPED_PROPERTIES))
     frame = frame.withColumn("properties", kept).select(*READ)
-    return frame.mapInArrow(shipped_function(unpacked), _DDL)
+    return frame.mapInArrow(shipped_function(written, unpack), _DDL)
 
 
-def unpacked(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """Yield the batches with the columns of ``WRITTEN``, compressed bodies unpacked."""
+def written(unpack: bool, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    """Yield the batches with the columns of ``WRITTEN``, compressed bodies unpacked if wanted."""
     import pyarrow as pa
 
     for batch in batches:
         flags = batch.column("sysFlag").to_numpy(zero_copy_only=False)
         body = batch.column("body")
-        odd = flags & (formats.SYS_FLAG_COMPRESSED | formats.SYS_FLAG_INNER_BATCH)
+        odd = flags & (formats.SYS_FLAG_INNER_BATCH | (unpack and formats.SYS_FLAG_COMPRESSED))
         if odd.any():
             offsets = batch.column("physicalOffset")
             bodies = body.to_pylist()
             for row in odd.nonzero()[0].tolist():
-                bodies[row] = unpack(bodies[row], int(flags[row]), offsets[row].as_py())
+                bodies[row] = unpacked(bodies[row], int(flags[row]), offsets[row].as_py())
             body = pa.array(bodies, pa.binary())
         columns = [body if name == "body" else batch.column(name) for name in WRITTEN]
         yield pa.RecordBatch.from_arrays(columns, names=list(WRITTEN))
 
 
-def unpack(body: bytes, sys_flag: int, physical_offset: int) -> bytes:
+def unpacked(body: bytes, sys_flag: int, physical_offset: int) -> bytes:
     """Return the body that a client sent, given the one that is stored.
 
     Parameters
@@ -187,7 +191,10 @@ def unpack(body: bytes, sys_flag: int, physical_offset: int) -> bytes:
     kind = (sys_flag & formats.SYS_FLAG_COMPRESSION_TYPE_MASK) >> 8
     try:
         if kind in (0, _ZLIB):
-            content = zlib.decompressobj().decompress(body, MAX_UNPACKED_NBYTES + 1)
+            packed = zlib.decompressobj()
+            content = packed.decompress(body, MAX_UNPACKED_NBYTES + 1)
+            if not packed.eof and len(content) <= MAX_UNPACKED_NBYTES:
+                raise zlib.error("it ends too early")
         elif kind in _CODECS:
             import pyarrow as pa
 
