@@ -62,7 +62,10 @@ if TYPE_CHECKING:
     from rocketstore._native import index_file as index_file
     from rocketstore._native import mapping as mapping
     from rocketstore._native import message as message
+    from rocketstore._native import passes_fsck as passes_fsck
     from rocketstore._native import passes_index_keys as passes_index_keys
+    from rocketstore._native import passes_queue_units as passes_queue_units
+    from rocketstore._native import passes_stats as passes_stats
     from rocketstore._native import reput as reput
     from rocketstore._native import staged_records as staged_records
 else:
