@@ -33,7 +33,16 @@ FOREIGN = re.compile("TO" + "DO|FIX" + "ME|(?<![a-z.])/(wor" + "k|roo" + "t|tmp/
 
 #: Layers from the bottom; a module imports from its own layer and those below.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("formats", "errors", "status", "config", "dialect", "repr_html", "message_columns", "record_filters"),
+    (
+        "formats",
+        "errors",
+        "status",
+        "config",
+        "dialect",
+        "repr_html",
+        "message_columns",
+        "record_filters",
+    ),
     ("_native", "_reference", "kernels"),
     (
         *("message", "durable_file", "mapped_file", "mapped_file_queue", "unique_key"),

@@ -109,7 +109,7 @@ RS_UNUSED static rs_batch *rs_take_batch(rs_decoder *decoder, const rs_column_ty
     return batch;
 }
 
-/* --- Arrays ------------------------------------------------------------------------------------ */
+/* --- Arrays --- */
 
 typedef struct {
     rs_batch *batch;
@@ -240,7 +240,7 @@ RS_UNUSED static int rs_export_batch(rs_arrow_array *array, rs_batch *batch)
     return RS_OK;
 }
 
-/* --- Schemas ----------------------------------------------------------------------------------- */
+/* --- Schemas --- */
 
 RS_UNUSED static void rs_release_schema(rs_arrow_schema *schema)
 {
