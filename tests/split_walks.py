@@ -94,7 +94,7 @@ def cut(splits: list[Split], places: Iterable[int]) -> list[Split]:
         for split in splits:
             at = place - split.base_offset
             if split.start < at < split.stop:
-                pieces.append(replace(split, stop=at, bounded=False))
+                pieces.append(replace(split, stop=at))
                 pieces.append(replace(split, start=at, aligned=False))
             else:
                 pieces.append(split)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import errno
 import io
 import os
 import re
@@ -29,6 +30,10 @@ class RawInput(Protocol):
 
     def seek(self, position: int, /) -> int:
         """Go on at ``position``, from the start of the file."""
+
+    def next_data(self, position: int, /) -> int | None:
+        """Return the first position from ``position`` on that may hold anything but zeros, as far
+        as the file system tells; ``None`` when there is none."""
 
     def close(self) -> None:
         """Close; idempotent."""
@@ -185,6 +190,20 @@ class _LocalInput:
         """See ``RawInput``."""
         return self._file.seek(position)
 
+    def next_data(self, position: int, /) -> int | None:
+        """See ``RawInput``."""
+        seek_data = getattr(os, "SEEK_DATA", None)
+        if seek_data is None:
+            return position
+        try:
+            return os.lseek(self._file.fileno(), position, seek_data)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return None
+            if error.errno != errno.EINVAL:
+                raise
+            return position
+
     def close(self) -> None:
         """See ``RawInput``."""
         self._file.close()
@@ -244,6 +263,10 @@ class _RemoteInput:
     def seek(self, position: int, /) -> int:
         """See ``RawInput``."""
         self._position = position
+        return position
+
+    def next_data(self, position: int, /) -> int | None:
+        """See ``RawInput``."""
         return position
 
     def close(self) -> None:

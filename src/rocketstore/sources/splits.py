@@ -37,8 +37,9 @@ class Split:
     tail : bool
         In the log's last segment, where a writer may be at work: zeros or a torn record with
         nothing good behind are the log's end, not damage.
-    bounded : bool
-        The log is to be read up to ``stop`` only: nobody reads on there.
+    range_stop : int
+        Position up to which the file is read by all the splits of the plan: what stands there, or
+        behind, is nobody's affair.
 
     Notes
     -----
@@ -53,7 +54,7 @@ class Split:
     segment_size: int
     aligned: bool
     tail: bool
-    bounded: bool = False
+    range_stop: int
 
     @property
     def nbytes(self) -> int:
@@ -113,12 +114,11 @@ def plan_splits(
     for segment in _in_time(log, begin, end):
         first = max(0, (start or 0) - segment.base_offset)
         last = segment.file_size
-        bounded = stop is not None and stop - segment.base_offset < last
         if stop is not None:
             last = min(last, stop - segment.base_offset)
         if first < last:
-            chosen.append((segment, first, last, bounded))
-    total = sum(last - first for _, first, last, _ in chosen)
+            chosen.append((segment, first, last))
+    total = sum(last - first for _, first, last in chosen)
     nbytes = split_bytes
     if min_partitions is not None:
         nbytes = min(split_bytes, max(-(-total // min_partitions), min(MIN_SPLIT_BYTES, nbytes)))
@@ -132,9 +132,9 @@ def plan_splits(
             segment.segment_size,
             at == 0 or (aligned_start and segment.base_offset + at == start),
             segment.base_offset >= tail,
-            bounded and to == last,
+            last if last < segment.file_size else segment.segment_size,
         )
-        for segment, first, last, bounded in chosen
+        for segment, first, last in chosen
         for at, to in _cuts(first, last, nbytes)
     ]
 

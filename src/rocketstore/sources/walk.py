@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from rocketstore import formats, kernels
 from rocketstore.commit_log import describe
 from rocketstore.errors import CorruptMessageError
+from rocketstore.sources.files import local_path
 from rocketstore.sources.segments import LogFiles
 from rocketstore.sources.splits import Split, tail_offset
 from rocketstore.sources.window import SplitWindow
@@ -17,6 +18,10 @@ from rocketstore.status import RecordStatus
 _GOOD = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
 
 _ROWS = 1024
+#: Behind zeros or a torn record good ones are looked for so far; without bound in local files,
+#: whose holes cost nothing. Whoever asks for the end of a log does so again and again.
+_REMOTE_BEHIND_NBYTES = 16 << 20
+_END_BEHIND_NBYTES = 4 << 20
 #: ``on_damage(first physical offset, next good one or None, status)``.
 OnDamage = Callable[[int, int | None, RecordStatus], object]
 
@@ -89,7 +94,8 @@ def walk(
     """
     if on_corruption not in ("fail", "skip", "stop"):
         raise ValueError(f"on_corruption is {on_corruption!r}; it must be 'fail', 'skip' or 'stop'")
-    walker = _Walker(split, consumer, on_corruption, check_crc, on_damage)
+    nbytes = None if local_path(split.uri) is not None else _REMOTE_BEHIND_NBYTES
+    walker = _Walker(split, consumer, on_corruption, check_crc, on_damage, nbytes)
     return walker.run(storage_options)
 
 
@@ -103,12 +109,14 @@ class _Walker:
         on_corruption: str,
         check_crc: bool,
         on_damage: OnDamage | None,
+        behind_nbytes: int | None = None,
     ) -> None:
         self._split = split
         self._consumer = consumer
         self._on_corruption = on_corruption
         self._check_crc = check_crc
         self._on_damage = on_damage
+        self._behind_nbytes = behind_nbytes
         self._flags = 0
         self._window: SplitWindow
 
@@ -156,11 +164,9 @@ class _Walker:
     def _place_behind(self, position: int, status: RecordStatus) -> int | None:
         """Where the walk goes on, ``None`` at its end. ``status`` stands at ``position``."""
         split = self._split
-        if position >= split.stop and not split.bounded and status == RecordStatus.END:
+        if split.stop <= position < split.range_stop:
             position, status = self._first_not_ghost(position)
-        elif position >= split.stop:
-            return None  # what stands there is the affair of whoever reads it
-        if status == RecordStatus.BLANK or status in _GOOD or position >= split.segment_size:
+        if status == RecordStatus.BLANK or status in _GOOD or position >= split.range_stop:
             return None
         if status == RecordStatus.END:
             status = RecordStatus.INCOMPLETE  # the segment's file is too short
@@ -184,7 +190,10 @@ class _Walker:
         behind = None
         is_known = split.tail
         if split.tail:
-            behind = window.find(position + 1, split.file_size, self._flags)
+            last = split.file_size
+            if self._behind_nbytes is not None:
+                last = min(last, position + self._behind_nbytes)
+            behind = window.find(position + 1, last, self._flags)
             if behind is None:
                 return None  # the log's end
             # Beside a writer a record is seen half written, and the next one complete a moment
@@ -279,9 +288,11 @@ def log_end(log: LogFiles, *, start: int | None = None) -> int:
             segment.segment_size,
             aligned=True,
             tail=segment.base_offset >= tail,
+            range_stop=segment.segment_size,
         )
         last = _LastRecord()
-        for _ in walk(split, last, on_corruption="skip", storage_options=log.storage_options):
+        walker = _Walker(split, last, "skip", True, None, _END_BEHIND_NBYTES)
+        for _ in walker.run(log.storage_options):
             pass
         end = max(end, last.end or 0)
     return end

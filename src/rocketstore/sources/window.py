@@ -19,6 +19,8 @@ _BEHIND_NBYTES = 64 << 10
 #: Longer than any record a broker of the default limits stores.
 _LONG_RECORD_NBYTES = 16 << 20
 _SAMPLE_COUNT = 64
+#: So many bytes of a record's size may be zero.
+_ZERO_NBYTES = 3
 _HEAD = formats.RECORD_HEAD
 _OFFSET_AT = _HEAD.at("physical_offset")
 _MAGIC_AT = _HEAD.at("magic")
@@ -100,7 +102,8 @@ class SplitWindow:
         target[:kept] = self.view[at : at + kept]
         self.view, self.origin, self.filled = target, position, kept
         if self.end >= self._readable or self.end < position + nbytes:
-            ahead = max(position + nbytes, self.end + _BEHIND_NBYTES)
+            step = max(_BEHIND_NBYTES, self.end - self.split.stop)
+            ahead = max(position + nbytes, self.end + step)
             self._readable = max(self._readable, min(ahead, self.split.file_size))
         self._fill()
 
@@ -182,6 +185,10 @@ class SplitWindow:
         while position < last:
             if not self.origin <= position < self.end:
                 self.load(position)
+            if self._is_zero(position):
+                position = max(position + 1, self._behind_zeros())
+                self.load(min(position, self.split.file_size))
+                continue
             found = self._first_good(position, flags)
             stop = min(self.end if found is None else found, last)
             claim, nbytes = self._first_claim(position, stop)
@@ -201,6 +208,24 @@ class SplitWindow:
             position = max(position + 1, self.end - _HEAD.nbytes + 1)
             self.load(position)
         return None
+
+    def _is_zero(self, position: int) -> bool:
+        """Whether all bytes from ``position`` on that are in memory are zero."""
+        content = self.view[position - self.origin : self.filled]
+        if any(content[: _HEAD.nbytes]) or any(content[-_HEAD.nbytes :]):
+            return False
+        # Two bytes objects are compared at memory speed, views of them are not.
+        return bytes(content) == bytes(len(content))
+
+    def _behind_zeros(self) -> int:
+        """Where a record may begin when all that is in memory is zero: its size begins with zeros,
+        too. A hole of the file is passed over."""
+        if self.is_at_end:
+            return self.split.file_size
+        data = self._file.next_data(self.end)
+        if data is None:
+            return self.split.file_size
+        return max(data, self.end) - _ZERO_NBYTES
 
     def _first_good(self, position: int, flags: int) -> int | None:
         """The first good record that lies wholly in memory."""
