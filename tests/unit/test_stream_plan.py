@@ -117,7 +117,7 @@ def test_both_limits(store: tuple[Path, list[Row]]) -> None:
     assert min(map(len, batches[:-1])) < 8
 
 
-@pytest.mark.parametrize("nbytes", [1_000, 10_000])
+@pytest.mark.parametrize("nbytes", [100, 1_000, 10_000])
 def test_small_tasks(store: tuple[Path, list[Row]], nbytes: int) -> None:
     root, rows = store
     batches = run(plan_of(root, maxPartitionBytes=nbytes), max_records=100)
