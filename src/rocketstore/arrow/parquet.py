@@ -1,0 +1,197 @@
+"""Messages into one Parquet file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rocketstore.arrow.columns import arrow_schema, resolve
+from rocketstore.arrow.log_reading import ArrowScan
+from rocketstore.arrow.reading import read_batches
+from rocketstore.durable_file import (
+    TEMPORARY_PREFIX,
+    reporting_full_disk,
+    sync_descriptor,
+    sync_directory,
+)
+from rocketstore.sources import list_log, plan_splits
+
+if TYPE_CHECKING:
+    import pyarrow
+
+DEFAULT_ROW_GROUP_BYTES = 128 << 20
+COMPRESSIONS = ("none", "snappy", "gzip", "brotli", "zstd", "lz4")
+
+
+def to_parquet(
+    source: Any,
+    destination: str | os.PathLike[str],
+    columns: str | Sequence[str] | None = None,
+    *,
+    compression: str = "snappy",
+    row_group_bytes: int = DEFAULT_ROW_GROUP_BYTES,
+    overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    start: int | None = None,
+    stop: int | None = None,
+    **limits: Any,
+) -> int:
+    """Write messages into one Parquet file.
+
+    The file appears when it is complete and on the disk: it is written under another name beside
+    its place, synced and renamed.
+
+    Parameters
+    ----------
+    source : store, path, URI, or stream of record batches
+        An open store; the path or URI of a store's root or of its ``commitlog``; or anything with
+        ``__arrow_c_stream__``, such as ``store.scan_arrow(...)``, which brings its own columns.
+    destination : path
+        The file on a local disk; its folder must exist.
+    columns : str or sequence of str, optional
+        As in ``store.scan_arrow``; ``"core"`` when left out.
+    compression : {"snappy", "none", "gzip", "brotli", "zstd", "lz4"}
+    row_group_bytes : int
+        Bytes of a row group before they are encoded; about as much memory is used.
+    overwrite : bool
+        Replace a file that is there.
+    storage_options : mapping, optional
+        For a source by URI: handed to fsspec.
+    start, stop : int, optional
+        Physical offsets.
+    **limits
+        ``on_corruption``, ``check_crc``, and the limits of ``BatchDecoder``: ``topics``, ``tags``,
+        ``keys``, ``queue_ids``, ``begin``, ``end``, ``start_offsets``.
+
+    Returns
+    -------
+    int
+        Rows written.
+
+    Raises
+    ------
+    FileExistsError
+        When ``destination`` is there and is not to be replaced.
+    CorruptMessageError
+        At a damaged place, unless ``on_corruption`` says otherwise. No file is left behind.
+    StoreFullError
+        When the disk is full. No file is left behind.
+    ValueError, TypeError
+        For arguments that cannot be.
+    """
+    if compression not in COMPRESSIONS:
+        raise ValueError(f"compression is {compression!r}; it must be one of {COMPRESSIONS}")
+    if isinstance(row_group_bytes, bool) or not isinstance(row_group_bytes, int):
+        raise TypeError(f"row_group_bytes must be int, not {type(row_group_bytes).__name__}")
+    if row_group_bytes < 1:
+        raise ValueError(f"row_group_bytes must be positive, not {row_group_bytes}")
+    target = Path(destination)
+    if not overwrite:
+        _refuse_existing(target)
+    limits |= {name: at for name, at in (("start", start), ("stop", stop)) if at is not None}
+    if isinstance(source, str | os.PathLike):
+        schema, batches = _of_path(source, columns, storage_options, limits)
+    elif hasattr(source, "scan_arrow"):
+        scan = source.scan_arrow("core" if columns is None else columns, **limits)
+        schema, batches = scan.schema, iter(scan)
+    else:
+        schema, batches = _of_stream(source, columns, limits)
+    with _finished_file(target, overwrite) as path:
+        return _write(path, schema, batches, compression, row_group_bytes)
+
+
+def _refuse_existing(target: Path) -> None:
+    if os.path.lexists(target):
+        raise FileExistsError(17, "there is a file already; say overwrite=True", os.fspath(target))
+
+
+def _of_path(
+    source: str | os.PathLike[str],
+    columns: str | Sequence[str] | None,
+    storage_options: Mapping[str, Any] | None,
+    limits: dict[str, Any],
+) -> tuple[pyarrow.Schema, Iterator[pyarrow.RecordBatch]]:
+    names = resolve("core" if columns is None else columns)
+    log = list_log(source, storage_options=dict(storage_options) if storage_options else None)
+    places = {name: limits.pop(name) for name in ("start", "stop") if name in limits}
+    times = {name: limits[name] for name in ("begin", "end") if limits.get(name) is not None}
+    splits = plan_splits(log, **places, **times)
+    # Iterators are read once, splits are many.
+    limits = {n: list(v) if isinstance(v, Iterator) else v for n, v in limits.items()}
+    return arrow_schema(names), (
+        batch
+        for split in splits
+        for batch in read_batches(split, names, storage_options=log.storage_options, **limits)
+    )
+
+
+def _of_stream(
+    source: Any, columns: str | Sequence[str] | None, limits: dict[str, Any]
+) -> tuple[pyarrow.Schema, Iterator[pyarrow.RecordBatch]]:
+    import pyarrow as pa
+
+    if not hasattr(source, "__arrow_c_stream__"):
+        kind = type(source).__name__
+        raise TypeError(
+            f"source must be a store, a path, or a stream of record batches, not {kind}"
+        )
+    if limits or columns is not None:
+        given = ", ".join(["columns"] * (columns is not None) + list(limits))
+        raise TypeError(f"a stream has its columns and rows already; it takes no {given}")
+    if isinstance(source, ArrowScan):
+        return source.schema, iter(source)  # an error stays what it is
+    reader = pa.RecordBatchReader.from_stream(source)
+    return reader.schema, iter(reader)
+
+
+@contextlib.contextmanager
+def _finished_file(target: Path, overwrite: bool) -> Iterator[Path]:
+    """A path beside ``target`` to write to, which takes its place when that went well."""
+    path = target.with_name(f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}")
+    try:
+        with reporting_full_disk(target):
+            yield path
+            with path.open("r+b") as file:
+                sync_descriptor(file.fileno())
+            if not overwrite:
+                _refuse_existing(target)
+            os.replace(path, target)
+            if os.name != "nt":
+                sync_directory(target.parent)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _write(
+    path: Path,
+    schema: pyarrow.Schema,
+    batches: Iterator[pyarrow.RecordBatch],
+    compression: str,
+    row_group_bytes: int,
+) -> int:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = nbytes = 0
+    waiting: list[pyarrow.RecordBatch] = []
+    with pq.ParquetWriter(path, schema, compression=compression) as writer:
+
+        def flush() -> None:
+            table = pa.Table.from_batches(waiting, schema)
+            writer.write_table(table, row_group_size=max(table.num_rows, 1))
+            waiting.clear()
+
+        for batch in batches:
+            waiting.append(batch)
+            rows += batch.num_rows
+            nbytes += batch.nbytes
+            if nbytes >= row_group_bytes:
+                flush()
+                nbytes = 0
+        if waiting:
+            flush()
+    return rows
