@@ -1,6 +1,6 @@
 /* The walk of a pass: one record after the other of a window is checked and taken.
  *
- * A pass owns a call and is run through rs_guarded; `position` is kept up to date, so that the place
+ * A pass owns a call and is run through rs_guarded; `position` is kept up to date: so the place
  * of a fault or of a full buffer is known. */
 #ifndef RS_PASS_H
 #define RS_PASS_H

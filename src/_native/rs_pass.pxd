@@ -55,7 +55,8 @@ cdef inline int64_t* rs_pass_delays(object delay_ms, int32_t* count) except? NUL
     cdef Py_ssize_t number = len(delay_ms), i
     if number > INT32_MAX:
         raise ValueError(f"delay_ms has {number} levels")
-    cdef list values = [rs_pass_bounded("delay", delay, 0, 0x7fffffffffffffff) for delay in delay_ms]
+    cdef object highest = 0x7fffffffffffffff
+    cdef list values = [rs_pass_bounded("delay", delay, 0, highest) for delay in delay_ms]
     cdef int64_t* levels = <int64_t*>PyMem_Malloc(<size_t>(number + 1) * sizeof(int64_t))
     if levels == NULL:
         raise MemoryError

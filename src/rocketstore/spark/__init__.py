@@ -20,6 +20,7 @@ _PUBLIC = {
     "RocketStoreSourceWithFilters": "source",
     "rebuild_index": "jobs.index",
     "scan": "scan",
+    "stats": "jobs.stats",
 }
 
 __all__ = sorted(_PUBLIC)

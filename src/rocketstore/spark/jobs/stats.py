@@ -1,0 +1,268 @@
+"""``stats``: sums over a store's log by group, made natively in the tasks."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rocketstore import kernels
+from rocketstore.sources.segments import list_log
+from rocketstore.sources.splits import DEFAULT_SPLIT_BYTES, Split, plan_splits
+from rocketstore.sources.walk import walk
+from rocketstore.spark.jobs.choices import check_corruption, nearest
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import DataFrame, SparkSession
+
+#: What can make a group, and the type of its column; the place is that in a group of StatsPass.
+GROUPS = {
+    "topic": "string",
+    "queueId": "int",
+    "tags": "string",
+    "bucket": "timestamp",
+    "bodySize": "int",
+}
+#: What can be measured: type, place in a group of StatsPass, and how two groups are joined.
+MEASURES = {
+    "count": ("bigint", 5, "sum"),
+    "bytes": ("bigint", 6, "sum"),
+    "bodyBytes": ("bigint", 7, "sum"),
+    "minStoreTimestamp": ("timestamp", 8, "min"),
+    "maxStoreTimestamp": ("timestamp", 9, "max"),
+    "minQueueOffset": ("bigint", 10, "min"),
+    "maxQueueOffset": ("bigint", 11, "max"),
+}
+_MAX_MS = (2**63 - 1) // 1000
+_JOIN: dict[str, Callable[[Iterable[int]], int]] = {"sum": sum, "min": min, "max": max}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked for: plain data that travels to the tasks.
+
+    Attributes
+    ----------
+    by, measures : tuple of str
+        Keys of ``GROUPS`` and ``MEASURES``.
+    bucket_ms : int
+        Width of a time bucket.
+    on_corruption : str
+    check_crc : bool
+    storage_options : dict or None
+    """
+
+    by: tuple[str, ...]
+    measures: tuple[str, ...]
+    bucket_ms: int
+    on_corruption: str = "fail"
+    check_crc: bool = True
+    storage_options: dict[str, Any] | None = None
+
+    @property
+    def types(self) -> dict[str, str]:
+        """Name and Spark's type of every column."""
+        types = {name: GROUPS[name] for name in self.by}
+        types.update({name: MEASURES[name][0] for name in self.measures})
+        return types
+
+
+def question(
+    by: str | Sequence[str],
+    bucket: int | None,
+    measures: str | Sequence[str],
+    **reading: Any,
+) -> Question:
+    """Check what is asked for; see ``stats``."""
+    groups = [by] if isinstance(by, str) else list(by)
+    if bucket is not None and "bucket" not in groups:
+        groups.append("bucket")
+    wanted = [measures] if isinstance(measures, str) else list(measures)
+    for name in groups:
+        if name not in GROUPS:
+            raise ValueError(f"by={name!r}: {nearest(name, GROUPS)}")
+    for name in wanted:
+        if name not in MEASURES:
+            raise ValueError(f"measure {name!r}: {nearest(name, MEASURES)}")
+    if len(set(groups)) < len(groups) or len(set(wanted)) < len(wanted) or not wanted:
+        raise ValueError("by and measures must name each column once, and at least one measure")
+    if "bucket" in groups and bucket is None:
+        raise ValueError("by='bucket' needs the width of a bucket: bucket=60_000 is a minute")
+    if bucket is not None and bucket < 1:
+        raise ValueError(f"bucket is {bucket}; it is a number of milliseconds, 1 or more")
+    check_corruption(reading.get("on_corruption", "fail"))
+    return Question(tuple(groups), tuple(wanted), bucket or 1, **reading)
+
+
+def stats(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    by: str | Sequence[str] = ("topic", "queueId"),
+    bucket: int | None = None,
+    measures: str | Sequence[str] = ("count", "bytes"),
+    on_corruption: str = "fail",
+    check_crc: bool = True,
+    split_bytes: int = DEFAULT_SPLIT_BYTES,
+    min_partitions: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """Sum up the messages of a store by group. Tasks send home their groups, no messages.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        A Connect session too.
+    path : str or path-like
+        The store's root or its ``commitlog`` folder: a path or URI that driver and executors see.
+    by : str or sequence of str
+        What makes a group, any of ``topic``, ``queueId``, ``tags`` (null: no tags), ``bucket`` (of
+        the store time) and ``bodySize`` (bytes, the largest power of two that is not above the
+        body's size; 0 for an empty one). Empty: one group.
+    bucket : int, optional
+        Width of a time bucket, ms; adds ``bucket`` to ``by``. The column holds the buckets' first
+        moments; buckets are counted from the epoch in UTC.
+    measures : str or sequence of str
+        Any of ``count``, ``bytes`` (of whole records), ``bodyBytes``, ``minStoreTimestamp``,
+        ``maxStoreTimestamp``, ``minQueueOffset``, ``maxQueueOffset``.
+    on_corruption : {"fail", "skip", "stop"}
+        At a damaged place: fail, go on behind it, or end the split there.
+    check_crc : bool
+        Compare bodies with their CRCs; about twice as fast without.
+    split_bytes, min_partitions : int
+        See ``rocketstore.sources.plan_splits``.
+    storage_options : mapping, optional
+        Handed to fsspec for remote paths.
+
+    Returns
+    -------
+    DataFrame
+        The columns of ``by``, then the measures; one row for each group, in no order. The log is
+        listed now, and read when the DataFrame is used.
+
+    Raises
+    ------
+    ValueError
+        For names and numbers that are none of these.
+    FileNotFoundError, MappedFileError, ConfigError
+        As ``rocketstore.sources.list_log``. What a task raises (``CorruptMessageError`` and
+        others) comes as PySpark's ``PythonException`` that names it.
+    """
+    from pyspark.sql import functions as f
+
+    from rocketstore.spark.shipping import shipped_function
+
+    options = dict(storage_options) if storage_options else None
+    asked = question(
+        by,
+        bucket,
+        measures,
+        on_corruption=on_corruption,
+        check_crc=check_crc,
+        storage_options=options,
+    )
+    log = list_log(path, storage_options=storage_options)
+    splits = plan_splits(log, split_bytes=split_bytes, min_partitions=min_partitions)
+    packed = zlib.compress(pickle.dumps((asked, splits)))
+    columns = [f"`{name}` {kind}" for name, kind in asked.types.items()]
+    numbers = spark.range(0, len(splits), 1, max(1, len(splits)))
+    parts = numbers.mapInArrow(shipped_function(work, packed), ", ".join(columns))
+    join = {"sum": f.sum, "min": f.min, "max": f.max}
+    sums = [join[MEASURES[name][2]](name).alias(name) for name in asked.measures]
+    if not asked.by:
+        return parts.agg(*sums).na.fill(0, [n for n in asked.measures if MEASURES[n][2] == "sum"])
+    return parts.groupBy(*asked.by).agg(*sums)
+
+
+def work(packed: bytes, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    """What a task does: the groups of the splits whose numbers come in."""
+    asked, splits = pickle.loads(zlib.decompress(packed))
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            for groups in split_groups(asked, splits[number]):
+                yield _batch(asked, groups)
+
+
+def split_groups(asked: Question, split: Split) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield the groups of one split as StatsPass tells them; a group may come again."""
+    consumer = kernels.passes_stats.StatsPass(asked.by, bucket_ms=asked.bucket_ms)
+    for _ in walk(
+        split,
+        consumer,
+        on_corruption=asked.on_corruption,
+        check_crc=asked.check_crc,
+        storage_options=asked.storage_options,
+    ):
+        groups = consumer.take()
+        if groups:
+            yield groups
+
+
+def _batch(asked: Question, groups: Sequence[tuple[Any, ...]]) -> pyarrow.RecordBatch:
+    """The asked columns of groups."""
+    import pyarrow as pa
+
+    places = [list(GROUPS).index(name) for name in asked.by]
+    places += [MEASURES[name][1] for name in asked.measures]
+    arrays = []
+    for place, kind in zip(places, asked.types.values(), strict=True):
+        values = [group[place] for group in groups]
+        if kind == "string":
+            arrays.append(pa.array(map(_text, values), pa.string()))
+        elif kind == "timestamp":
+            times = [min(max(value, -_MAX_MS), _MAX_MS) * 1000 for value in values]
+            arrays.append(pa.array(times, pa.int64()).cast(pa.timestamp("us", "UTC")))
+        else:
+            arrays.append(pa.array(values, pa.int32() if kind == "int" else pa.int64()))
+    return pa.RecordBatch.from_arrays(arrays, names=list(asked.types))
+
+
+def _text(stored: bytes | None) -> str | None:
+    """A topic or tags as messages show them: what is no UTF-8 is replaced."""
+    if stored is None:
+        return None
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        pair = b"x\x01" + stored + b"\x02"
+        return str(kernels.message.parse_properties(pair)["x"])
+
+
+def stats_table(path: str | os.PathLike[str], **asked: Any) -> pyarrow.Table:
+    """Do what ``stats`` does in this process, without Spark.
+
+    Parameters
+    ----------
+    path : str or path-like
+    **asked
+        As ``stats`` takes them.
+
+    Returns
+    -------
+    pyarrow.Table
+        The rows in order of appearance in the log.
+    """
+    import pyarrow as pa
+
+    split_bytes = asked.pop("split_bytes", DEFAULT_SPLIT_BYTES)
+    by, measures = asked.pop("by", ("topic", "queueId")), asked.pop("measures", ("count", "bytes"))
+    asks = question(by, asked.pop("bucket", None), measures, **asked)
+    log = list_log(path, storage_options=asks.storage_options)
+    sums: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+    for split in plan_splits(log, split_bytes=split_bytes):
+        for groups in split_groups(asks, split):
+            for group in groups:
+                topic, queue_id, tags, *rest = group[:5]
+                key = (_text(topic), queue_id, _text(tags), *rest)
+                sums.setdefault(key, []).append(group)
+    rows = []
+    for found in sums.values():
+        row = list(found[0])
+        for _, place, how in MEASURES.values():
+            row[place] = _JOIN[how](group[place] for group in found)
+        rows.append(tuple(row))
+    return pa.Table.from_batches([_batch(asks, rows)])
