@@ -543,6 +543,7 @@ ABORT_FILE = "abort"
 LOCK_FILE = "lock"
 STATE_FILE = "rocketstore.state"
 QUARANTINE_DIR = "quarantine"
+SPARK_DIR = ".rocketstore-spark"
 OFFSET_NAME_DIGITS = 20
 INDEX_NAME_DIGITS = 17
 

@@ -74,6 +74,7 @@ _PARTS: tuple[tuple[str, str, str, str], ...] = (
         "records that recovery cut off and kept aside",
         READ_AND_WRITTEN,
     ),
+    (re.escape(formats.SPARK_DIR), "spark", "stages and ledger of the Spark sink", LEFT_ALONE),
     (
         "config",
         "config",
