@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocketstore import kernels
 from rocketstore.errors import ConfigError, MappedFileError
+from rocketstore.sources.files import local_path, read_at
 from rocketstore.sources.segments import LogFiles, list_log
 from rocketstore.sources.splits import Split, plan_splits, tail_offset
 from rocketstore.sources.walk import log_end, walk
@@ -28,6 +29,8 @@ _log = logging.getLogger(__name__)
 #: Rows counted at a time.
 _COUNT_ROWS = 8192
 _WHOLE = 1 << 62
+#: A record's size and magic, or those of the end mark of a full file.
+_MARK_NBYTES = 8
 
 
 def stream_options(options: ReadOptions) -> ReadOptions:
@@ -74,6 +77,8 @@ class StreamPlan:
         self._given = options
         self.options = stream_options(options)
         self._last_end: int | None = None
+        #: Path and position of the log's end, on this machine's disks.
+        self._place: tuple[str, int] | None = None
 
     def log(self) -> LogFiles:
         """List the log as it is now."""
@@ -146,8 +151,22 @@ class StreamPlan:
             )
             return start
         end = log_end(log, start=start)
-        self._last_end = end
+        self._last_end, self._place = end, None
+        for segment in log.segments:
+            if segment.base_offset <= end < segment.end_offset and local_path(segment.uri):
+                self._place = segment.uri, end - segment.base_offset
         return end
+
+    def _is_quiet(self, end: int) -> bool:
+        """Whether zeros still stand at ``end``, where the log ended: a record would begin there, or
+        the mark that the file is full. Spark asks every ten milliseconds, so nothing is listed."""
+        if end != self._last_end or self._place is None:
+            return False
+        path, position = self._place
+        try:
+            return read_at(path, position, _MARK_NBYTES) == bytes(_MARK_NBYTES)
+        except MappedFileError:
+            return False  # it is gone, which the listing will tell
 
     @property
     def last_end(self) -> int | None:
@@ -184,6 +203,8 @@ class StreamPlan:
         CorruptMessageError
             When records are counted and one is damaged, and ``onCorruption`` is ``fail``.
         """
+        if not start.initial and self._is_quiet(start.physical_offset):
+            return start
         log = self.log()
         at = self._kept(log, start.physical_offset, "the stream's place")
         end = self._end(log, at)
