@@ -15,6 +15,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import batch_cases
 import kernel_seeds
 from kernel_seeds import exact, load, mutate, mutate_fields, number
 
@@ -112,7 +113,7 @@ def _outcome(name: str, ask: Callable[[Bodies], Any], body: Bodies) -> tuple[str
 # --- log records --------------------------------------------------------------------------------
 
 
-def _log(random: Random) -> tuple[int, bytes]:
+def changed_log(random: Random) -> tuple[int, bytes]:
     """Changed records one behind the other, and the offset of the first byte."""
     records = load().records
     at = random.randrange(len(records))
@@ -154,7 +155,7 @@ def _with_size_and_crc(record: bytes) -> bytes:
     return bytes(changed)
 
 
-def _range(random: Random, nbytes: int, step: int = 1, later: float = 0.4) -> tuple[int, int]:
+def some_range(random: Random, nbytes: int, step: int = 1, later: float = 0.4) -> tuple[int, int]:
     """A range within a buffer as a rule, and sometimes none; ``later``: not from its beginning."""
     if random.random() < 0.03:
         return number(random), number(random)
@@ -169,9 +170,9 @@ def _range(random: Random, nbytes: int, step: int = 1, later: float = 0.4) -> tu
 
 def record(random: Random, runner: Runner) -> None:
     """Check, scan, find, and what an object makes of it."""
-    base, content = _log(random)
+    base, content = changed_log(random)
     data = bytearray(content)
-    position, stop = _range(random, len(data), later=0.1)
+    position, stop = some_range(random, len(data), later=0.1)
     end = base + len(data) + random.choice((0, 0, 0, 8, 4096)) - random.choice((0, 0, 0, 1, 50))
     flags = random.randrange(32)
     place = (data, position, stop, base, end)
@@ -241,7 +242,7 @@ def queue(random: Random, runner: Runner) -> None:
     raw = raw if random.random() < 0.3 else mutate_fields(random, raw, UNIT)
     whole = len(raw) - len(raw) % UNIT
     data = bytearray(raw[: whole + random.choice((0, 0, 0, 7))])
-    position, stop = _range(random, len(data), UNIT)
+    position, stop = some_range(random, len(data), UNIT)
     at = int.from_bytes(found.units[:8], "big")
     near = [(start, content) for start, content in logs if start <= at < start + len(content)]
     base, log = random.choice(near if near and random.random() < 0.8 else logs)
@@ -285,7 +286,7 @@ def batch(random: Random, runner: Runner) -> None:
     file = random.choice(load().batch_files)
     raw = mutate_fields(random, file[: BATCH_UNIT * random.randint(1, 16)], BATCH_UNIT)
     data = bytearray(raw + bytes(random.choice((0, 0, 5))))
-    position, stop = _range(random, len(data), BATCH_UNIT)
+    position, stop = some_range(random, len(data), BATCH_UNIT)
     runner.call("batch_consume_queue", "read_unit", data, position)
     ends = (random.choice((-1, 0, number(random))), random.choice((0, number(random))))
     log_end = random.choice((2**63 - 1, number(random)))
@@ -412,8 +413,8 @@ class _Store(MemoryStore):
 
 def dispatch(random: Random, runner: Runner) -> None:
     """A log of changed records into queues, ext files and index files."""
-    base, content = _log(random)
-    position, stop = _range(random, len(content), later=0.1)
+    base, content = changed_log(random)
+    position, stop = some_range(random, len(content), later=0.1)
     most = random.choice((1, 3, 4096))
     options = {
         "index_tags": random.random() < 0.5,
@@ -494,6 +495,7 @@ def guard(random: Random, runner: Runner) -> None:
             lambda: native.message.string_hash_code(mapping),
             lambda: _attributes_of(native, mapping, base),
             lambda: _dispatched(native, mapping, len(content), base),
+            lambda: batch_cases.cut(random, native, mapping, len(content)),
         ]
         random.shuffle(calls)
         for call in calls:
@@ -520,4 +522,4 @@ def targets() -> dict[str, Callable[[Random, Runner], None]]:
     """All kinds of cases by name, the Python readers with them."""
     kernels = (record, text, queue, batch, index, dispatch, guard)
     readers = importlib.import_module("reader_cases").CASES
-    return {**{case.__name__: case for case in kernels}, **readers}
+    return {**{case.__name__: case for case in kernels}, **batch_cases.CASES, **readers}
