@@ -17,7 +17,9 @@ def spark() -> Iterator[Any]:
     """A session with two task slots in this process."""
     from rocketstore.spark import local_session
 
-    session = local_session("rocketstore tests", cores=2, **{"spark.ui.showConsoleProgress": False})
+    # On a busy machine a worker needs more than Spark's 15 s to come up.
+    patience = {"spark.python.authenticate.socketTimeout": "120s"}
+    session = local_session("rocketstore tests", cores=2, **patience)
     yield session
     session.stop()
 
