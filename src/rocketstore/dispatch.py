@@ -19,6 +19,7 @@ from rocketstore.index_service import IndexService
 from rocketstore.log_scan import next_queue_offset
 from rocketstore.mapped_file import MappedFile
 from rocketstore.message import StoredMessage
+from rocketstore.queue_offset_rule import MAX_LOOK_AHEAD_NBYTES, NEXT_NBYTES, QueueOffsetRule
 from rocketstore.queue_table import QueueTable
 from rocketstore.status import KernelStatus, RecordFlags, RecordStatus
 
@@ -29,9 +30,6 @@ BATCH_COUNT = 4096
 #: In a log of no more bytes every unit is compared with its record when a store is opened; of a
 #: longer one whose state file is true, only the newest units are looked at.
 COMPARED_NBYTES = 16 * 1024 * 1024
-#: How far, and how far in all, the log is searched for the next record of a queue with a gap.
-_NEXT_NBYTES = 4 * 1024 * 1024
-_MAX_LOOK_AHEAD_NBYTES = 1024 * 1024 * 1024
 _QUEUE_REQUESTS = (KernelStatus.NEED_QUEUE, KernelStatus.QUEUE_GAP, KernelStatus.NEED_EXT)
 _DISPATCHED = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES)
 
@@ -129,9 +127,8 @@ class CommitLogDispatcher:
         self._last_batch = (-1, 0)
         #: Loaded queues no record of which was met yet, while units are compared.
         self._unmet: dict[tuple[str, int], ConsumeQueue] = {}
-        #: By queue: next queue offset and the last record's end, when a record was passed over.
-        self._passed_over: dict[tuple[str, int], tuple[int, int]] = {}
-        self._look_ahead_nbytes = _MAX_LOOK_AHEAD_NBYTES
+        self._rule = QueueOffsetRule()
+        self._look_ahead_nbytes = MAX_LOOK_AHEAD_NBYTES
         self.kernel.set_compare(compare)
         for queue in queues:
             if compare and not isinstance(queue, BatchConsumeQueue):
@@ -418,33 +415,21 @@ class CommitLogDispatcher:
         ask_next: bool = False,
     ) -> bool:
         """Whether so many messages can be missing; if not, note the record and pass over its unit.
-
-        Every missing message took at least a shortest record between the queue's last record (or
-        the log's start, unless the log's head is gone) and this one. With ``ask_next`` the queue's
-        next record is asked, too: where it does not go on from here, this one's number is wrong.
-        """
+        With ``ask_next`` the queue's next record is asked, too (see ``QueueOffsetRule``)."""
         place, key = self._reput_offset, (queue.topic, queue.queue_id)
-        start = max(last_end, 0)
-        if last_end < 0 and self.log.min_offset > 0:
-            start = 0  # the log's head is gone
-        passed_over = self._passed_over.get(key)
-        if passed_over is not None and passed_over[0] == next_index:
-            start = passed_over[1]  # what was passed over is among the missing
-        reason = f"the queue ends at {next_index}"
-        following = None
-        if queue_offset - next_index <= (place - start) // formats.RECORD_MIN_NBYTES:
-            if ask_next and not queue.is_light and queue_offset > next_index:
-                following = self._next_of_queue(queue)
-            if following is None or not next_index <= following <= queue_offset:
-                return True
-            reason = f"the next record of the queue, which ends at {next_index}, claims {following}"
+        asks = ask_next and not queue.is_light
+        reason = self._rule.refusal(
+            key, queue_offset, next_index, place, last_end, self.log.min_offset,
+            functools.partial(self._next_of_queue, queue) if asks else None,
+        )  # fmt: skip
+        if reason is None:
+            return True
         _log.warning(
             "the record at log offset %d claims queue offset %d of %s queue %d, which cannot be: "
             "%s; it is readable by its log offset only",
             place, queue_offset, queue.topic, queue.queue_id, reason,
         )  # fmt: skip
         self.notes.refused.append((queue.topic, queue.queue_id, queue_offset, place))
-        self._passed_over[key] = next_index, start
         _, size = self.log.check(place)
         handle = self.kernel.handle(queue.topic_bytes, queue.queue_id)
         end = self.kernel.next_index(handle) if handle >= 0 else 0
@@ -454,7 +439,7 @@ class CommitLogDispatcher:
     def _next_of_queue(self, queue: ConsumeQueue) -> int | None:
         """Queue offset that the queue's next record claims; ``None`` when none is near."""
         start = self._reput_offset + self.log.check(self._reput_offset)[1]
-        stop = min(start + min(_NEXT_NBYTES, self._look_ahead_nbytes), self.log.max_offset)
+        stop = min(start + min(NEXT_NBYTES, self._look_ahead_nbytes), self.log.max_offset)
         found = next_queue_offset(self.log, start, stop, queue.topic, queue.queue_id)
         self._look_ahead_nbytes -= stop - start
         return found
