@@ -145,7 +145,8 @@ typedef struct {
     int64_t begin_timestamp; /* of the index file */
 } rs_key_match;
 
-/* Step through entries and keys as long as they agree; a marked key may have no entry. */
+/* Step through entries and keys as long as they agree; a marked key may have no entry,
+ * where that at hand is of a later record. */
 RS_UNUSED static int rs_key_match_run(void *argument)
 {
     rs_key_match *match = (rs_key_match *)argument;
@@ -157,14 +158,15 @@ RS_UNUSED static int rs_key_match_run(void *argument)
         memcpy(&offset, match->offsets + 8 * match->key, 8);
         memcpy(&timestamp, match->timestamps + 8 * match->key, 8);
         const int32_t wanted = (int32_t)(hash & ~RS_TAG_KEY_MARK);
-        if (RS_LIKELY(rs_load_be64(entry + RS_INDEX_ENTRY_PHYSICAL_OFFSET_AT) == offset
+        const int64_t found = rs_load_be64(entry + RS_INDEX_ENTRY_PHYSICAL_OFFSET_AT);
+        if (RS_LIKELY(found == offset
                       && rs_load_be32(entry + RS_INDEX_ENTRY_KEY_HASH_AT) == wanted)) {
             if (RS_UNLIKELY(rs_load_be32(entry + RS_INDEX_ENTRY_TIME_DIFF_AT)
                             != rs_index_time_diff(match->begin_timestamp, timestamp))) {
                 return RS_MISMATCH;
             }
             match->entry++;
-        } else if (!(hash & RS_TAG_KEY_MARK)) {
+        } else if (!(hash & RS_TAG_KEY_MARK) || found <= offset) {
             return RS_MISMATCH;
         }
         match->key++;

@@ -86,6 +86,6 @@ def match_entries(
 ) -> tuple[int, int]:
     """Step through index entries (20 bytes each, as they lie in the file; from number ``entry`` of
     the buffer) and keys (from ``key``) as long as hash, physical offset and seconds since
-    ``begin_timestamp`` agree. A key with a marked hash may have no entry. Returns (entry, key)
-    where they part, or one of them ends. ``ValueError`` for numbers outside the arrays, and arrays
+    ``begin_timestamp`` agree. A key with a marked hash may have no entry, where the next one is of
+    a later record. Returns (entry, key) where they part, or one of them ends. ``ValueError`` for numbers outside the arrays, and arrays
     of unequal length."""

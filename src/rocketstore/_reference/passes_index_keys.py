@@ -157,7 +157,7 @@ def match_entries(
             if found[2] != _seconds(begin_timestamp, timestamp):
                 break
             entry += 1
-        elif key_hash >= 0:
+        elif key_hash >= 0 or found[1] <= offset:
             break
         key += 1
     return entry, key

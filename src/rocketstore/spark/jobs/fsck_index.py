@@ -1,0 +1,250 @@
+"""The index part of ``fsck``: every key of the log is found, and every entry leads to its key."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rocketstore import formats
+from rocketstore.sources.files import local_path, remote_files
+from rocketstore.sources.segments import LogFiles
+from rocketstore.sources.splits import Split
+from rocketstore.spark.jobs.fsck_index_files import (
+    FindingRow,
+    IndexFileFacts,
+    IndexFileItem,
+    finding,
+    judge_file,
+    list_index,
+)
+from rocketstore.spark.jobs.fsck_index_split import (
+    EntryRange,
+    SplitFacts,
+    SplitItem,
+    compare_split,
+    is_record,
+)
+from rocketstore.spark.jobs.tasks import run_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass
+class IndexFindings:
+    """What the check of the index found.
+
+    Attributes
+    ----------
+    findings : list of FindingRow
+        kind, severity, path, position, physical offset, topic, queue id, queue offset, reason; the
+        kinds are those of ``verify``: ``index-file``, ``index-header``, ``index-chain``,
+        ``index-entry``, ``missing-key``. At most 1,000 for each file and each split.
+    finding_counts : dict
+        All of them, by kind.
+    summary : dict
+        ``index_files``; ``keys``: entries that agree with their record; ``expired_keys``,
+        ``damaged_keys``, ``newer_keys``, ``doubled_keys``: entries that are odd but allowed;
+        ``behind_keys``: records whose keys are not all there yet; ``odd_index_tails``.
+    notes : list of str
+        In words, what was not looked at.
+    """
+
+    findings: list[FindingRow] = field(default_factory=list)
+    finding_counts: Counter[str] = field(default_factory=Counter)
+    summary: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, row: FindingRow) -> None:
+        """Take one finding."""
+        self.findings.append(row)
+        self.finding_counts[row[0]] += 1
+
+
+def check_index(
+    spark: SparkSession | None,
+    log: LogFiles,
+    splits: Sequence[Split],
+    *,
+    log_end: int,
+    dispatched: int | None = None,
+    damaged: Sequence[tuple[int, int]] = (),
+    index_uri: str | None = None,
+    check_crc: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> IndexFindings:
+    """Compare a store's index files with the keys of its log, both ways and exactly.
+
+    Index entries lie in the order of the log, so each split is compared with its own stretch of
+    the index files, in one pass over both: no key is kept, sorted or sent anywhere.
+
+    Parameters
+    ----------
+    spark : SparkSession or None
+        ``None``: in this process.
+    log : LogFiles
+    splits : sequence of Split
+        Of the whole log, in order.
+    log_end : int
+        Physical offset behind the last good record; entries from there on are judged by what
+        stands in the log now.
+    dispatched : int, optional
+        Records from this physical offset on need no entries. Default: what the store's files say
+        (all are dispatched after an orderly stop, else those in front of the newest entry's
+        record).
+    damaged : sequence of (start, stop)
+        Stretches of the log without good records, physical offsets; those that the walk over the
+        splits meets itself are known anyway.
+    index_uri : str, optional
+        The index folder; default: that of the store.
+    check_crc : bool
+        Take records whose body does not match its CRC for damaged. Not needed where ``damaged``
+        has them.
+    storage_options : mapping, optional
+        Handed to fsspec.
+
+    Returns
+    -------
+    IndexFindings
+        Without an index folder there are no findings, but a note.
+
+    Raises
+    ------
+    MappedFileError
+        When a file is gone or was shortened.
+    """
+    report = IndexFindings()
+    damaged = [*damaged, *log.holes]
+    options = dict(storage_options) if storage_options else None
+    root = store_uri(log)
+    listing = list_index(root, index_uri=index_uri, storage_options=options)
+    if listing is None:
+        report.notes.append("the store has no index folder: no key was looked for")
+        return report
+    for row in listing.findings:
+        report.add(row)
+    edges = (*(one.base_offset + one.start for one in splits), log_end)
+    if len(edges) == 1:
+        edges = (log.min_offset, max(log_end, log.min_offset))
+    items = [IndexFileItem(*row, edges, options) for row in listing.files]
+    files = list(run_tasks(spark, judge_file, items))
+    _take_files(report, files)
+    if dispatched is None:
+        dispatched = log_end
+        if _is_aborted(root, options):
+            known = files[-1].end_physical_offset if files and files[-1].count else edges[0]
+            dispatched = min(log_end, known)
+    plans = [
+        SplitItem(
+            split,
+            edges[number],
+            edges[number + 1],
+            dispatched,
+            tuple(_ranges(files, number)),
+            tuple(one for one in damaged if one[0] < edges[number + 1] and one[1] > edges[number]),
+            check_crc,
+            options,
+        )
+        for number, split in enumerate(splits)
+        if edges[number] < edges[number + 1]
+    ]
+    compared = list(run_tasks(spark, compare_split, plans))
+    _take_splits(report, plans, compared, damaged)
+    _judge_behind(report, log, files, options)
+    return report
+
+
+def store_uri(log: LogFiles) -> str:
+    """The root of the store whose log was listed."""
+    root = log.root.rstrip("/")
+    name = root.replace("\\", "/").rsplit("/", 1)[-1]
+    return root[: -len(name)].rstrip("/\\") or "." if name == formats.COMMIT_LOG_DIR else root
+
+
+def _is_aborted(root: str, options: dict[str, Any] | None) -> bool:
+    """Whether the last writer did not stop in good order, or is at work."""
+    path = local_path(root)
+    if path is not None:
+        return (path / formats.ABORT_FILE).exists()
+    files, folder = remote_files(root, options)
+    return any(entry.name == formats.ABORT_FILE for entry in files.entries(folder))
+
+
+def _ranges(files: Sequence[IndexFileFacts], number: int) -> list[EntryRange]:
+    """What each file has for a split."""
+    return [
+        EntryRange(
+            one.item,
+            one.begin_timestamp,
+            one.end_timestamp,
+            one.count,
+            one.ordered,
+            one.cuts[number],
+            one.cuts[number + 1],
+        )
+        for one in files
+        if one.cuts[number] < one.cuts[number + 1]
+    ]
+
+
+def _take_files(report: IndexFindings, files: Sequence[IndexFileFacts]) -> None:
+    report.summary["index_files"] = len(files)
+    for one in files:
+        report.findings += one.findings
+        report.finding_counts.update(one.finding_counts)
+        report.summary.update(one.counts)
+        report.summary["expired_keys"] += one.cuts[0] - one.negative_count
+        for number, offset in one.negatives:
+            report.findings.append(_nothing_at(one.item, number, offset))
+        report.finding_counts.update({"index-entry": one.negative_count})
+
+
+def _nothing_at(item: IndexFileItem, number: int, offset: int) -> FindingRow:
+    position = formats.index_file_nbytes(item.slots, number)
+    reason = f"entry {number}: no record starts at log offset {offset}"
+    return finding("index-entry", item.uri, position, offset, reason)
+
+
+def _take_splits(
+    report: IndexFindings,
+    plans: Sequence[SplitItem],
+    compared: Sequence[SplitFacts],
+    damaged: Sequence[tuple[int, int]],
+) -> None:
+    known = [*damaged, *(one for facts in compared for one in facts.damaged)]
+    for plan, facts in zip(plans, compared, strict=True):
+        report.findings += facts.findings
+        report.finding_counts.update(facts.finding_counts)
+        report.summary.update(facts.counts)
+        # Damage that begins in a split in front reaches up to this one's first record.
+        if any(start < facts.first_record and stop > plan.start for start, stop in known):
+            report.summary["damaged_keys"] += facts.lead_count
+        else:
+            report.findings += facts.lead
+            report.finding_counts.update({"index-entry": facts.lead_count})
+
+
+def _judge_behind(
+    report: IndexFindings,
+    log: LogFiles,
+    files: Sequence[IndexFileFacts],
+    options: dict[str, Any] | None,
+) -> None:
+    """Entries behind the log's end: newer than this look at it, or of nothing."""
+    for one in files:
+        more = one.behind_count - len(one.behind)
+        for number, offset in one.behind:
+            if _is_newer(log, offset, options):
+                report.summary["newer_keys"] += 1
+            else:
+                report.add(_nothing_at(one.item, number, offset))
+        report.finding_counts.update({"index-entry": more})
+
+
+def _is_newer(log: LogFiles, offset: int, options: dict[str, Any] | None) -> bool:
+    for segment in log.segments:
+        if segment.base_offset <= offset < segment.end_offset:
+            return is_record(segment, offset, options)
+    return False

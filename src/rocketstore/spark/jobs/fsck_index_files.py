@@ -1,0 +1,282 @@
+"""The index part of ``fsck`` by file: geometry, header, chains, and which entries lie where."""
+
+from __future__ import annotations
+
+import bisect
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rocketstore import formats, kernels
+from rocketstore.config import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
+from rocketstore.index_file import IndexFile, detect_geometry
+from rocketstore.index_service import choose_geometry, index_paths
+from rocketstore.mapped_file import MappedFile, MemoryFile
+from rocketstore.sources.files import local_path, read_at, remote_files
+from rocketstore.store_state import StoreState
+from rocketstore.verify import VerifyReport
+from rocketstore.verify_index import EntryStream, check_file
+
+_DEFAULT = (DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM)
+#: Findings that one task tells one by one; the others are counted.
+MAX_FINDINGS = 1000
+
+#: kind, severity, path, position, physical offset, topic, queue id, queue offset, reason.
+FindingRow = tuple[str, str, str, int, int | None, str | None, int | None, int | None, str]
+
+
+class IndexFileItem(NamedTuple):
+    """An index file to be judged: plain data.
+
+    ``edges`` are physical offsets, ascending: where each split of the log begins, and the log's
+    end.
+    """
+
+    uri: str
+    nbytes: int
+    slots: int
+    entries: int
+    edges: tuple[int, ...]
+    storage_options: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFileFacts:
+    """What was found in one index file.
+
+    Attributes
+    ----------
+    item : IndexFileItem
+    begin_timestamp, end_timestamp : int
+        Of the header, epoch ms.
+    end_physical_offset : int
+        Of the header.
+    count : int
+        Entries.
+    ordered : bool
+        Log offsets do not fall. Otherwise cuts are those of the entries in order of offset.
+    cuts : tuple of int
+        Entries (by order of offset) in front of each edge.
+    negatives : tuple of (number, physical offset)
+        The first entries of an offset below 0.
+    behind : tuple of (number, physical offset)
+        The first entries at or behind the last edge.
+    findings : tuple of FindingRow
+    finding_counts : dict
+        All of them, by kind.
+    counts : dict
+        What is odd but allowed.
+    """
+
+    item: IndexFileItem
+    begin_timestamp: int
+    end_timestamp: int
+    end_physical_offset: int
+    count: int
+    ordered: bool
+    cuts: tuple[int, ...]
+    negatives: tuple[tuple[int, int], ...]
+    negative_count: int
+    behind: tuple[tuple[int, int], ...]
+    behind_count: int
+    findings: tuple[FindingRow, ...]
+    finding_counts: dict[str, int]
+    counts: dict[str, int]
+
+
+class IndexListing(NamedTuple):
+    """The index files of a store: (uri, bytes, slots, entries), and findings about others."""
+
+    files: list[tuple[str, int, int, int]]
+    findings: list[FindingRow]
+
+
+class _Scope:
+    """The report of one file's task."""
+
+    def __init__(self, root: Path) -> None:
+        self.report = VerifyReport(max_findings=MAX_FINDINGS)
+        self.root = root
+        self.counts: Counter[str] = Counter()
+
+
+def finding(kind: str, path: str, position: int, offset: int | None, reason: str) -> FindingRow:
+    """Return the row of something that is not as it must be."""
+    return kind, "error", path, position, offset, None, None, None, reason
+
+
+# --- listing ----------------------------------------------------------------------------------
+
+
+def list_index(
+    root: str, *, index_uri: str | None = None, storage_options: Mapping[str, Any] | None = None
+) -> IndexListing | None:
+    """List a store's index files with their geometry (driver).
+
+    Parameters
+    ----------
+    root : str
+        The store's root.
+    index_uri : str, optional
+        The folder; default: ``index`` in the root.
+    storage_options : mapping, optional
+
+    Returns
+    -------
+    IndexListing or None
+        ``None`` when the folder does not exist.
+    """
+    path = local_path(root)
+    folder = index_uri or f"{root.rstrip('/')}/{formats.INDEX_DIR}"
+    directory = local_path(folder)
+    if directory is None:
+        return _list_remote(folder, storage_options)
+    if not directory.is_dir():
+        return None
+    top = directory.parent if path is None else path
+    state = StoreState.read(top / formats.STATE_FILE, top)
+    hints = [(state.hash_slot_num, state.index_num)] if state else []
+    skipped: list[Path] = []
+    by_nbytes = choose_geometry(directory, top, None, hints, _DEFAULT).by_nbytes
+    rows = [(str(name), nbytes) for name, nbytes in index_paths(directory, top, skipped)]
+    return _listing(rows, by_nbytes)
+
+
+def _listing(
+    rows: Sequence[tuple[str, int]], by_nbytes: Mapping[int, tuple[int, int]]
+) -> IndexListing:
+    listing = IndexListing([], [])
+    for uri, nbytes in rows:
+        pair = by_nbytes.get(nbytes)
+        if pair is None:
+            reason = "no index file of any known geometry"
+            listing.findings.append(finding("index-file", uri, 0, None, reason))
+        else:
+            listing.files.append((uri, nbytes, *pair))
+    return listing
+
+
+def _list_remote(folder: str, storage_options: Mapping[str, Any] | None) -> IndexListing | None:
+    files, path = remote_files(folder, storage_options)
+    try:
+        entries = files.entries(path)
+    except FileNotFoundError:
+        return None
+    rows = [
+        (f"{folder.rstrip('/')}/{entry.name}", entry.size)
+        for entry in entries
+        if not entry.is_folder and formats.is_index_name(entry.name)
+    ]
+    if not rows:
+        return None  # an object store has no empty folders
+    by_nbytes = {formats.index_file_nbytes(*_DEFAULT): _DEFAULT}
+    for nbytes in {nbytes for _, nbytes in rows} - by_nbytes.keys():
+        same = [uri for uri, size in rows if size == nbytes]
+        contents = [read_at(uri, 0, nbytes, storage_options=storage_options) for uri in same[:2]]
+        pair = _explaining(contents, nbytes)
+        if pair is not None:
+            by_nbytes[nbytes] = pair
+    return _listing(rows, by_nbytes)
+
+
+def _explaining(contents: Sequence[bytes], nbytes: int) -> tuple[int, int] | None:
+    """The geometry with the fewest contradictions to these files; ``None`` when they say
+    nothing."""
+    pairs = dict.fromkeys(pair for one in contents for pair in detect_geometry(one, nbytes))
+    if nbytes < formats.INDEX_HEADER.nbytes or not pairs:
+        return None
+    return min(
+        pairs,
+        key=lambda pair: sum(kernels.index_file.contradictions(one, *pair) for one in contents),
+    )
+
+
+# --- one file ---------------------------------------------------------------------------------
+
+
+def judge_file(item: IndexFileItem) -> IndexFileFacts:
+    """Judge one index file by itself, and cut its entries at the edges (a task)."""
+    file = _open(item)
+    try:
+        index_file = IndexFile(file, item.slots, item.entries)
+        scope = _Scope(file.path.parent.parent)
+        stream = EntryStream(scope, index_file, 0)
+        check_file(scope, stream)
+        ordered = "index-entry" not in scope.report.finding_counts
+        if ordered:
+            offsets: Any = _Offsets(index_file, stream.count)
+            cuts = [bisect.bisect_left(offsets, edge) for edge in (0, *item.edges)]
+            numbers: Any = range(1, stream.count + 1)
+        else:
+            placed = stream.below(None)
+            offsets, numbers = placed["physical_offset"], placed["number"]
+            cuts = np.searchsorted(offsets, (0, *item.edges)).tolist()
+        negative_count, cuts = cuts[0], cuts[1:]
+        last = cuts[-1] if cuts else negative_count
+        shown = range(last, min(stream.count, last + MAX_FINDINGS))
+        header = index_file.header
+        return IndexFileFacts(
+            item,
+            header.begin_timestamp,
+            header.end_timestamp,
+            header.end_physical_offset,
+            stream.count,
+            ordered,
+            tuple(cuts),
+            _placed(numbers, offsets, range(min(negative_count, MAX_FINDINGS))),
+            negative_count,
+            _placed(numbers, offsets, shown),
+            stream.count - last,
+            tuple(
+                finding(one.kind, item.uri, one.position, one.offset, one.reason)
+                for one in scope.report.findings
+            ),
+            dict(scope.report.finding_counts),
+            dict(scope.counts),
+        )
+    finally:
+        file.close()
+
+
+def _placed(numbers: Any, offsets: Any, which: range) -> tuple[tuple[int, int], ...]:
+    return tuple((int(numbers[n]), int(offsets[n])) for n in which)
+
+
+class _Offsets:
+    """Log offsets of an index file's entries, one read for each."""
+
+    def __init__(self, file: IndexFile, count: int) -> None:
+        self._file = file
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, number: int) -> int:
+        return self._file.entry(number + 1)[1]
+
+
+def _open(item: IndexFileItem) -> MappedFile | MemoryFile:
+    path = local_path(item.uri)
+    if path is not None:
+        return MappedFile(path, 0, item.nbytes, path.parent.parent)
+    content = read_at(item.uri, 0, item.nbytes, storage_options=item.storage_options)
+    file = MemoryFile(Path(os.path.basename(item.uri)), 0, item.nbytes)
+    memoryview(file.mapping)[: len(content)] = content
+    return file
+
+
+def read_entries(item: IndexFileItem) -> Any:
+    """All entries of a file in order of log offset: a structured array with their numbers."""
+    file = _open(item)
+    try:
+        scope = _Scope(file.path.parent.parent)
+        stream = EntryStream(scope, IndexFile(file, item.slots, item.entries), 0)
+        return stream.below(None)
+    finally:
+        file.close()
