@@ -85,7 +85,7 @@ def list_directory(
     return listing
 
 
-def check_place(offset: int, path: Path, file_size: int) -> None:
+def check_place(offset: int, path: Path | str, file_size: int) -> None:
     """Raise ``MappedFileError`` when a file's name is no multiple of the file size."""
     if offset % file_size:
         raise MappedFileError(

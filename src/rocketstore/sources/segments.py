@@ -7,13 +7,14 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rocketstore import formats
 from rocketstore.config import DEFAULT_COMMIT_LOG_FILE_SIZE
 from rocketstore.errors import MappedFileError
 from rocketstore.mapped_file_queue import check_place, list_directory, shown_file_size
 from rocketstore.sources.files import RemoteEntry, RemoteFiles, local_path, remote_files
+from rocketstore.store_checkpoint import read_bytes, signed_crc
 from rocketstore.store_kinds import (
     dledger_refusal,
     is_dledger_head,
@@ -73,12 +74,16 @@ class LogFiles:
         Bytes of a whole segment.
     storage_options : dict or None
         What remote storage is opened with.
+    durable_offset : int
+        Up to here the log was on disk when rocketstore last wrote its marks, and nobody else wrote
+        since; 0 when nothing is known.
     """
 
     root: str
     segments: tuple[Segment, ...]
     segment_size: int
     storage_options: dict[str, Any] | None = None
+    durable_offset: int = 0
 
     @property
     def min_offset(self) -> int:
@@ -144,8 +149,9 @@ def list_log(
     """
     path = local_path(uri)
     options = dict(storage_options) if storage_options else None
-    files, hint = _list_local(path) if path else _list_remote(os.fspath(uri), options)
-    files = sorted(file for file in files if file[2])
+    found = _list_local(path) if path else _list_remote(os.fspath(uri), options)
+    hint = found.state.commit_log_file_size if found.state is not None else None
+    files = sorted(file for file in found.files if file[2])
     starts, sizes = [start for start, _, _ in files], [size for _, _, size in files]
     shown = shown_file_size(starts, sizes, hint)
     if shown is None or not formats.MIN_COMMIT_LOG_FILE_NBYTES <= shown < 2**31:
@@ -156,8 +162,8 @@ def list_log(
         if start <= 2**63 - 1 - shown
     )
     for segment in segments:
-        check_place(segment.base_offset, Path(segment.uri), shown)
-    log = LogFiles(os.fspath(uri), segments, shown, options)
+        check_place(segment.base_offset, segment.uri, shown)
+    log = LogFiles(os.fspath(uri), segments, shown, options, found.durable_offset)
     if log.holes and not allow_holes:
         start, stop = log.holes[0]
         raise MappedFileError(
@@ -167,16 +173,28 @@ def list_log(
     return log
 
 
-_Found = tuple[list[tuple[int, str, int]], int | None]
+class _Found(NamedTuple):
+    """Base offset, path or URI and bytes of a log's files; the state file; the checkpoint."""
+
+    files: list[tuple[int, str, int]]
+    state: StoreState | None
+    checkpoint: bytes
+
+    @property
+    def durable_offset(self) -> int:
+        """What the state file says, unless somebody else wrote the checkpoint since."""
+        state = self.state
+        is_valid = state is not None and state.belongs_to(signed_crc(self.checkpoint))
+        return state.flushed_offset if state is not None and is_valid else 0
 
 
 def _list_local(path: Path) -> _Found:
-    """(base offset, path, bytes) of a local log's files, and the size its state file tells."""
     path = Path(os.path.abspath(path))
     if _is_log_folder(path):
         root, folder = path.parent, path
         if path.name != formats.COMMIT_LOG_DIR:
             root = path
+        refuse_dledger(root, folder)
     else:
         check_root(path, "r")
         root, folder = path, path / formats.COMMIT_LOG_DIR
@@ -185,11 +203,10 @@ def _list_local(path: Path) -> _Found:
         if not any(name in names for name in _STORE_NAMES):
             what = names[0] if names else "nothing"
             raise _no_store(root, f"it has no folder {formats.COMMIT_LOG_DIR}, but {what}")
-    refuse_dledger(root, folder)
     listing = list_directory(folder, root)
     state = StoreState.read(root / formats.STATE_FILE, root)
     files = [(start, str(name), nbytes) for start, name, nbytes in listing.files]
-    return files, state.commit_log_file_size if state else None
+    return _Found(files, state, read_bytes(root / formats.CHECKPOINT_FILE, root))
 
 
 def _is_log_folder(path: Path) -> bool:
@@ -217,14 +234,14 @@ def _list_remote(uri: str, options: dict[str, Any] | None) -> _Found:
         raise NotADirectoryError(f"{uri} is a file; a store is a directory")
     uri, path = uri.rstrip("/"), path.rstrip("/")
     names = [entry.name for entry in entries]
-    hint = None
+    state, checkpoint = None, b""
     if not any(formats.file_name_to_offset(name) is not None for name in names):
         _refuse_remote_dledger(files, path, uri, entries)
         if path.rsplit("/", 1)[-1] != formats.COMMIT_LOG_DIR:
             if not any(name in names for name in _STORE_NAMES):
                 what = names[0] if names else "nothing"
                 raise _no_store(uri, f"it has no folder {formats.COMMIT_LOG_DIR}, but {what}")
-            hint = _remote_hint(files, path, names)
+            state, checkpoint = _remote_marks(files, path, names)
             uri, path = f"{uri}/{formats.COMMIT_LOG_DIR}", f"{path}/{formats.COMMIT_LOG_DIR}"
             entries = files.entries(path) if formats.COMMIT_LOG_DIR in names else []
     found = []
@@ -240,15 +257,21 @@ def _list_remote(uri: str, options: dict[str, Any] | None) -> _Found:
         head = files.read(f"{path}/{name.rsplit('/', 1)[-1]}", 0, _HEAD_NBYTES)
         if is_dledger_head(head, start):
             raise dledger_refusal(uri)
-    return found, hint
+    return _Found(found, state, checkpoint)
 
 
-def _remote_hint(files: RemoteFiles, path: str, names: list[str]) -> int | None:
-    """The segment size that a remote store's state file tells."""
+def _remote_marks(
+    files: RemoteFiles, path: str, names: list[str]
+) -> tuple[StoreState | None, bytes]:
+    """A remote store's state file and checkpoint."""
     if formats.STATE_FILE not in names:
-        return None
-    state = StoreState.from_bytes(files.read(f"{path}/{formats.STATE_FILE}", 0, 4096))
-    return state.commit_log_file_size if state else None
+        return None, b""
+    checkpoint = b""
+    if formats.CHECKPOINT_FILE in names:
+        nbytes = formats.CHECKPOINT_FILE_NBYTES
+        checkpoint = files.read(f"{path}/{formats.CHECKPOINT_FILE}", 0, nbytes)
+    content = files.read(f"{path}/{formats.STATE_FILE}", 0, 2 * formats.STORE_STATE.nbytes)
+    return StoreState.from_bytes(content), checkpoint
 
 
 def _refuse_remote_dledger(

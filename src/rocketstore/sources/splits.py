@@ -40,6 +40,9 @@ class Split:
     range_stop : int
         Position up to which the file is read by all the splits of the plan: what stands there, or
         behind, is nobody's affair.
+    durable_stop : int
+        Position in front of which all was on disk once, as far as the store's files tell; what is
+        no record there is damage, also where nothing follows. 0 or less: nothing is known.
 
     Notes
     -----
@@ -55,6 +58,7 @@ class Split:
     aligned: bool
     tail: bool
     range_stop: int
+    durable_stop: int = 0
 
     @property
     def nbytes(self) -> int:
@@ -133,6 +137,7 @@ def plan_splits(
             at == 0 or (aligned_start and segment.base_offset + at == start),
             segment.base_offset >= tail,
             last if last < segment.file_size else segment.segment_size,
+            log.durable_offset - segment.base_offset,
         )
         for segment, first, last in chosen
         for at, to in _cuts(first, last, nbytes)

@@ -194,8 +194,9 @@ class _Walker:
             if self._behind_nbytes is not None:
                 last = min(last, position + self._behind_nbytes)
             behind = window.find(position + 1, last, self._flags)
-            if behind is None:
+            if behind is None and not self._was_durable(position, status):
                 return None  # the log's end
+        if behind is not None:
             # Beside a writer a record is seen half written, and the next one complete a moment
             # later. By then the first is complete, too.
             window.load(position, again=True)
@@ -213,6 +214,16 @@ class _Walker:
         if self._on_corruption == "stop" or behind is None or behind >= split.stop:
             return None
         return behind
+
+    def _was_durable(self, position: int, status: RecordStatus) -> bool:
+        """Whether the marks of an orderly writer tell that there was a record.
+
+        Zeros up to the mark show that the mark is wrong, and so does a file that ends there.
+        """
+        stop = self._split.durable_stop
+        if position >= min(stop, self._split.file_size):
+            return False
+        return status != RecordStatus.EMPTY or not self._window.is_zero_until(position, stop)
 
 
 # --- the log's end ------------------------------------------------------------------------------
@@ -289,6 +300,7 @@ def log_end(log: LogFiles, *, start: int | None = None) -> int:
             aligned=True,
             tail=segment.base_offset >= tail,
             range_stop=segment.segment_size,
+            durable_stop=log.durable_offset - segment.base_offset,
         )
         last = _LastRecord()
         walker = _Walker(split, last, "skip", True, None, _END_BEHIND_NBYTES)

@@ -282,6 +282,9 @@ class SplitWindow:
         whole-record CRC, all that are there must be right."""
         flags = int(RecordFlags.CHECK_BODY_CRC)
         row = formats.PARSED_RECORD
+        readable = self._readable
+        if self.split.start > 0:
+            self._readable = min(_BEHIND_NBYTES, self.split.file_size)  # only to have a look
         rows = bytearray(_SAMPLE_COUNT * row.nbytes)
         position = count = 0
         while count < _SAMPLE_COUNT and position < WINDOW_NBYTES:
@@ -305,7 +308,19 @@ class SplitWindow:
         judged = memoryview(rows).cast("i")[row.at("property_crc") // 4 :: row.nbytes // 4]
         if 1 in judged[:count].tolist():
             flags |= RecordFlags.CHECK_PROPERTY_CRC
+        self._readable = readable
         return flags
+
+    def is_zero_until(self, position: int, stop: int) -> bool:
+        """Whether the bytes from ``position`` to ``stop`` are zero, as far as there are any."""
+        stop = min(stop, self.split.file_size)
+        while position < stop:
+            self.load(position)
+            content = self.view[: min(self.filled, stop - position)]
+            if bytes(content) != bytes(len(content)):
+                return False
+            position += len(content)
+        return True
 
 
 _MAGICS = (formats.MAGIC_V1, formats.MAGIC_V2)
