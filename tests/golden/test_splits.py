@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from golden.golden_stores import NAMES, geometry, unpack
 
 import rocketstore
+from golden.golden_stores import NAMES, geometry, unpack
 from rocketstore.sources import list_log
 from rocketstore.sources.walk import log_end
 from split_walks import read_log
