@@ -201,7 +201,11 @@ class StagedStreamWriter(_Target, DataSourceStreamArrowWriter):
         stage = str(Path(self.staging) / f"{query_id}-{batch_id}")
         return self.stage_rows(iterator, stage, query_id)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+    def commit(
+        self,
+        messages: list[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803
+    ) -> None:
         """Append what all tasks of the batch staged."""
         told = [message for message in messages if isinstance(message, StagedMessage)]
         if told:
