@@ -51,7 +51,8 @@ class RemoteFiles(Protocol):
     """What is needed of a remote file system."""
 
     def entries(self, path: str) -> list[RemoteEntry]:
-        """What is in a folder, by name; ``FileNotFoundError`` without one."""
+        """What is in a folder, by name; ``FileNotFoundError`` without one, ``NotADirectoryError``
+        for a file."""
 
     def read(self, path: str, position: int, nbytes: int) -> bytes:
         """Bytes from ``position`` on; fewer at the file's end."""
@@ -128,10 +129,13 @@ class _FsspecFiles:
         """See ``RemoteFiles``."""
         self._system.invalidate_cache(path)
         rows = self._system.ls(path, detail=True)
+        own = [row for row in rows if row["name"].rstrip("/") == path.rstrip("/")]
+        if len(rows) == len(own) == 1 and own[0]["type"] != "directory":
+            raise NotADirectoryError(path)
         found = (
             RemoteEntry(_last_part(row["name"]), row["type"] == "directory", row["size"] or 0)
             for row in rows
-            if _last_part(row["name"]) and row["name"].rstrip("/") != path.rstrip("/")
+            if row not in own
         )
         return sorted(found)
 

@@ -230,8 +230,6 @@ def _list_remote(uri: str, options: dict[str, Any] | None) -> _Found:
         raise NotADirectoryError(f"{uri} is a file; a store is a directory") from None
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no store {uri}") from None
-    if [entry.is_folder for entry in entries] == [False] and path.endswith(entries[0].name):
-        raise NotADirectoryError(f"{uri} is a file; a store is a directory")
     uri, path = uri.rstrip("/"), path.rstrip("/")
     names = [entry.name for entry in entries]
     state, checkpoint = None, b""
