@@ -276,7 +276,7 @@ def test_a_wrong_schema_is_told(fields: list[StructField], message: str) -> None
 
 
 def damaged(random_bytes_at: int, root: Path) -> tuple[Path, Any]:
-    random_stores.make(root, 2000)
+    random_stores.make(root, 2000, segment_nbytes=1 << 19)
     before = scanned(root, ALL)
     path = root / "commitlog" / "00000000000000000000"
     with path.open("r+b") as file:

@@ -134,6 +134,8 @@ def _refuse_lost_offsets(options: ReadOptions, log: LogFiles, ranges: QueueRange
         )
     wanted = {queue: first for queue, (first, _) in ranges.items() if first}
     root = local_path(options.path)
+    if root is not None and root.name == formats.COMMIT_LOG_DIR:
+        root = root.parent
     if not wanted or root is None or not (root / formats.CONSUME_QUEUE_DIR).is_dir():
         return
     with rocketstore.open(os.fspath(root), derive="none") as store:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rocketstore.arrow.columns import resolve
+from rocketstore.record_filters import check_batch_limits
 from rocketstore.spark.options import CORRUPTION_POLICIES, ReadOptions
 from rocketstore.spark.reading import of_plain, plan, read_partition, to_plain
 from rocketstore.spark.schema import spark_schema
@@ -68,7 +69,8 @@ def scan(
     split_bytes : int
         What one task reads at most, in bytes of the log.
     min_partitions : int, optional
-        Split further until there are so many tasks.
+        About so many tasks, of 64 MiB or more each; by default two for each core of the session,
+        where it tells.
     batch_rows, batch_bytes : int
         Limits of one Arrow batch: rows, and bytes of texts and bodies.
     on_corruption : str
@@ -96,6 +98,7 @@ def scan(
         raise ValueError(f"on_corruption is {on_corruption!r}; it must be one of fail, skip, stop")
     if split_bytes < 1:
         raise ValueError(f"split_bytes is {split_bytes}; it must be 1 or more")
+    check_batch_limits(batch_rows, batch_bytes)
     names = resolve(columns, include_properties=include_properties)
     options = ReadOptions(
         os.fspath(path),
@@ -109,7 +112,7 @@ def scan(
         ending_physical_offset=stop,
         fail_on_data_loss=False,
         on_corruption=on_corruption,
-        min_partitions=min_partitions,
+        min_partitions=_tasks(spark) if min_partitions is None else min_partitions,
         max_partition_bytes=split_bytes,
         batch_rows=batch_rows,
         batch_bytes=batch_bytes,
@@ -123,6 +126,14 @@ def scan(
     return spark.range(0, count, 1, max(1, count)).mapInArrow(
         read, spark_schema(names, check_crc=check_crc)
     )
+
+
+def _tasks(spark: SparkSession) -> int | None:
+    """Two for each core; None where the session does not tell (Spark Connect)."""
+    try:
+        return 2 * spark.sparkContext.defaultParallelism
+    except AttributeError:
+        return None
 
 
 def _words(words: str | Iterable[str] | None, name: str) -> tuple[str, ...] | None:
