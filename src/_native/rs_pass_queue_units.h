@@ -47,7 +47,9 @@ static inline rs_unit_run *rs_units_open(rs_units_pass *pass, int32_t handle, in
     }
     if (RS_LIKELY(pass->open[number] >= 0)) {
         rs_unit_run *run = pass->runs + pass->open[number];
-        if (RS_LIKELY(run->next_offset == queue_offset)) {
+        /* A record that names a queue twice begins another run. */
+        if (RS_LIKELY(run->next_offset == queue_offset
+                      && run->end_physical <= row->physical_offset)) {
             return run;
         }
     }

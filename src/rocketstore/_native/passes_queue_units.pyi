@@ -62,5 +62,5 @@ class QueueUnitsPass:
     def take(self) -> list[tuple[bytes, int, bool, int, int, int, bytes]]:
         """Return the runs gathered since the last call, and forget them: (topic, queue id, whether
         a record of another topic names this queue, first queue offset, physical offset of the first
-        record, end of the last one, packed units). The queue offsets of a run count up one by one;
-        runs are in the order of their first records."""
+        record, end of the last one, packed units). The queue offsets of a run count up one by one,
+        its records are one behind the other; runs are in the order of their first records."""

@@ -96,6 +96,8 @@ class QueueUnitsPass(Pass):
         if self._queues is not None and (topic, queue_id) not in self._queues:
             return
         run = self._open.get((topic, queue_id, named))
+        if run is not None and run.end_physical > row.physical_offset:
+            run = None  # a record that names a queue twice begins another run
         if run is None or run.next_offset != queue_offset:
             run = _Run(topic, queue_id, named, queue_offset, row.physical_offset, queue_offset)
             self._runs.append(run)

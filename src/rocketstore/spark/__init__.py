@@ -18,6 +18,7 @@ _PUBLIC = {
     "register": "source",
     "RocketStoreSource": "source",
     "RocketStoreSourceWithFilters": "source",
+    "rebuild_consume_queues": "jobs.queue_units",
     "rebuild_index": "jobs.index",
     "scan": "scan",
     "stats": "jobs.stats",

@@ -1,0 +1,407 @@
+"""``rebuild_consume_queues``: a store's queue files made again from its log, byte for byte."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rocketstore import formats, kernels
+from rocketstore.config import DEFAULT_CONSUME_QUEUE_FILE_SIZE, MessageStoreConfig
+from rocketstore.dialect import DEFAULT_VERSION, Dialect
+from rocketstore.durable_file import sync_directory
+from rocketstore.errors import MappedFileError
+from rocketstore.sources.segments import LogFiles, list_log
+from rocketstore.sources.splits import DEFAULT_SPLIT_BYTES, Split, plan_splits
+from rocketstore.sources.walk import log_end, walk
+from rocketstore.spark.jobs.choices import check_corruption
+from rocketstore.spark.jobs.index import store_root
+from rocketstore.spark.jobs.outputs import new_directory
+from rocketstore.spark.jobs.progress import Progress, Told
+from rocketstore.spark.jobs.queues import (
+    UNIT_NBYTES,
+    FilePlan,
+    Queue,
+    QueuePlanner,
+    Run,
+    plan_files,
+)
+from rocketstore.spark.jobs.tasks import run_tasks
+from rocketstore.store_files import StorePaths, examine
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_ROWS_SCHEMA = (
+    "topic string, queueId int, minOffset bigint, maxOffset bigint, units bigint, fillers bigint, "
+    "refused bigint, files int"
+)
+#: What one task writes at most: bytes of units, and files.
+_TASK_NBYTES = 128 << 20
+_TASK_FILES = 4096
+_FILLER = formats.CONSUME_QUEUE_UNIT.struct.pack(0, formats.FILLER_UNIT_SIZE, 0)
+
+
+class QueueRow(NamedTuple):
+    """One queue that was made.
+
+    Attributes
+    ----------
+    topic : str
+    queue_id : int
+    min_offset, max_offset : int
+        Queue offsets of the first unit, and behind the last one.
+    units, fillers : int
+        Units of records, and fillers for queue offsets in between that no record carries.
+    refused : int
+        Records whose queue offset cannot be right; they have no unit.
+    files : int
+    """
+
+    topic: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    units: int
+    fillers: int
+    refused: int
+    files: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gathering:
+    """How tasks gather units: plain data.
+
+    Attributes
+    ----------
+    directory : str
+        Where they put them.
+    delay_ms : tuple of int
+    multi_dispatch : int
+        ``MultiDispatch`` flags.
+    on_corruption : str
+    check_crc : bool
+    storage_options : dict or None
+    """
+
+    directory: str
+    delay_ms: tuple[int, ...]
+    multi_dispatch: int
+    on_corruption: str
+    check_crc: bool
+    storage_options: dict[str, Any] | None
+
+
+class Gathered(NamedTuple):
+    """What a task found in its split."""
+
+    runs: list[Run]
+    damaged: list[tuple[int, int | None]]
+    inner_batch_offset: int
+
+
+def rebuild_consume_queues(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    broker_version: str | None = None,
+    mapped_file_size_consume_queue: int | None = None,
+    message_delay_level: str | None = None,
+    enable_multi_dispatch: bool = False,
+    on_corruption: str = "fail",
+    check_crc: bool = True,
+    split_bytes: int = DEFAULT_SPLIT_BYTES,
+    storage_options: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> DataFrame:
+    """Make a store's queue files from its log; the store itself is not touched.
+
+    Every byte is what the store writes when it dispatches the same log: file sizes, fillers for
+    missing queue offsets, light queues, deliver times of delayed messages, and the records whose
+    queue offset cannot be right, which get no unit.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        A Connect session too.
+    path : str or path-like
+        The store's root or its ``commitlog`` folder: a path or URI.
+    out : str or path-like
+        Becomes the new ``consumequeue`` folder. It must not exist, or be empty, and lie on a file
+        system that the driver and all executors see under this path; beside it there must be room
+        for the units once more. It is there when all files are whole, or not at all.
+    broker_version : str, optional
+        Whose rules the queues follow. Default: what the store's files show, else the newest.
+    mapped_file_size_consume_queue : int, optional
+        Bytes of a queue file. Default: what the store's queue files have, else 6,000,000.
+    message_delay_level : str, optional
+        The broker's delay levels (``"1s 5s 10s ..."``), for the deliver times of delayed messages.
+    enable_multi_dispatch : bool
+        As in the store's configuration: records go into queues they name that are no light ones,
+        too (4.9).
+    on_corruption : {"fail", "skip"}
+        At a damaged place in the log: fail, or go on behind it.
+    check_crc : bool
+        Compare bodies with their CRCs.
+    split_bytes : int
+        Bytes of the log for one task.
+    storage_options : mapping, optional
+        Handed to fsspec for a remote log.
+    progress : callable, optional
+        ``progress(done, total)``, in bytes of the log.
+
+    Returns
+    -------
+    DataFrame
+        One row for each queue: ``topic``, ``queueId``, ``minOffset``, ``maxOffset`` (behind the
+        last unit), ``units``, ``fillers``, ``refused`` (records without a unit) and ``files``.
+
+    Raises
+    ------
+    FileExistsError, FileNotFoundError, ConfigError
+        When ``out`` cannot be made, or a setting is wrong.
+    CorruptMessageError
+        At a damaged place, with ``"fail"``.
+    MappedFileError
+        For a DLedger log, for inner batches (their topics have batch consume queues), and for a
+        store that keeps ``consumequeue_ext`` files: open such a store for writing without its
+        queues, which makes them again.
+    """
+    rows = build_queues(
+        spark,
+        path,
+        out,
+        broker_version=broker_version,
+        mapped_file_size_consume_queue=mapped_file_size_consume_queue,
+        message_delay_level=message_delay_level,
+        enable_multi_dispatch=enable_multi_dispatch,
+        on_corruption=on_corruption,
+        check_crc=check_crc,
+        split_bytes=split_bytes,
+        storage_options=storage_options,
+        progress=progress,
+    )
+    return spark.createDataFrame([tuple(row) for row in rows], _ROWS_SCHEMA)
+
+
+def build_queues(
+    spark: SparkSession | None,
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    broker_version: str | None = None,
+    mapped_file_size_consume_queue: int | None = None,
+    message_delay_level: str | None = None,
+    enable_multi_dispatch: bool = False,
+    on_corruption: str = "fail",
+    check_crc: bool = True,
+    split_bytes: int = DEFAULT_SPLIT_BYTES,
+    storage_options: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> list[QueueRow]:
+    """As ``rebuild_consume_queues``, with rows of Python; ``spark=None`` does everything here."""
+    check_corruption(on_corruption, ("fail", "skip"))
+    config = MessageStoreConfig(
+        broker_version=broker_version,
+        mapped_file_size_consume_queue=mapped_file_size_consume_queue,
+        enable_multi_dispatch=enable_multi_dispatch,
+    )
+    if message_delay_level is not None:
+        config = config.replace(message_delay_level=message_delay_level)
+    log = list_log(path, storage_options=storage_options)
+    habits = store_habits(log, config)
+    if habits.has_ext:
+        raise MappedFileError(
+            f"{log.root} keeps consumequeue_ext files, which belong to its queue files and are not "
+            "made here; open the store for writing without its queues, which makes both again"
+        )
+    splits = plan_splits(log, split_bytes=split_bytes)
+    told = Told(progress, sum(split.nbytes for split in splits))
+    with (
+        new_directory(out) as building,
+        tempfile.TemporaryDirectory(prefix=f"{building.name}-units-", dir=building.parent) as units,
+    ):
+        gathering = Gathering(
+            units,
+            config.delay_ms,
+            int(habits.dialect.multi_dispatch(any_name=enable_multi_dispatch)),
+            on_corruption,
+            check_crc,
+            log.storage_options,
+        )
+        runs: list[Run] = []
+        damaged: list[tuple[int, int]] = []
+        items = [(split, gathering) for split in splits]
+        for split, found in zip(splits, run_tasks(spark, gather_units, items), strict=True):
+            _refuse_inner_batch(log, found.inner_batch_offset)
+            runs += found.runs
+            stop = split.base_offset + split.file_size
+            damaged += [(first, stop if last is None else last) for first, last in found.damaged]
+            told.add(split.nbytes)
+        queues = _plan(log, runs, damaged)
+        _refuse_batch_topics(log, queues, habits.batch_topics)
+        plans = [(queue, list(plan_files(queue, building, habits.file_size))) for queue in queues]
+        portions = list(_portions(plan for _, files in plans for plan in files))
+        for _ in run_tasks(spark, write_files, portions):
+            pass
+        told.end()
+    return [_row(queue, files) for queue, files in plans if files or queue.refused]
+
+
+class Habits(NamedTuple):
+    """What a store's files say about its queues."""
+
+    file_size: int
+    dialect: Dialect
+    has_ext: bool
+    batch_topics: tuple[str, ...]
+
+
+def store_habits(log: LogFiles, config: MessageStoreConfig) -> Habits:
+    """Look at the store that a log belongs to, or take what is given."""
+    size = config.mapped_file_size_consume_queue
+    root = store_root(log)
+    if root is None:
+        version = config.broker_version or DEFAULT_VERSION
+        dialect = Dialect.for_version(version)
+        return Habits(size or DEFAULT_CONSUME_QUEUE_FILE_SIZE, dialect, False, ())
+    plain = config.replace(mapped_file_size_consume_queue=None)
+    facts = examine(StorePaths.of(root, plain), plain)
+    return Habits(
+        size or facts.consume_queue_file_size,
+        facts.dialect,
+        bool(facts.ext_file_size),
+        tuple(facts.queue_types.batch),
+    )
+
+
+def _refuse_inner_batch(log: LogFiles, offset: int) -> None:
+    if offset >= 0:
+        raise MappedFileError(
+            f"the record at log offset {offset} of {log.root} is an inner batch: the queues of its "
+            "topic are batch consume queues, which are not made here; open the store for writing "
+            "without its queues, which makes them again"
+        )
+
+
+def _refuse_batch_topics(
+    log: LogFiles, queues: Sequence[Queue], batch_topics: Sequence[str]
+) -> None:
+    for queue in queues:
+        if queue.name[0] in batch_topics:
+            raise MappedFileError(
+                f"the topic {queue.name[0]} of {log.root} has batch consume queues, which are not "
+                "made here; open the store for writing without its queues, which makes them again"
+            )
+
+
+def _plan(log: LogFiles, runs: list[Run], damaged: list[tuple[int, int]]) -> list[Queue]:
+    """The queues, by name."""
+    ends: list[int] = []
+
+    def end() -> int:
+        if not ends:
+            ends.append(log_end(log))
+        return ends[0]
+
+    planner = QueuePlanner(runs, log.min_offset, end, damaged)
+    return sorted(planner.plan().values(), key=lambda queue: queue.name)
+
+
+def _portions(plans: Iterator[FilePlan]) -> Iterator[tuple[FilePlan, ...]]:
+    """Files for one task each."""
+    portion: list[FilePlan] = []
+    nbytes = 0
+    for plan in plans:
+        portion.append(plan)
+        nbytes += plan.used_count * UNIT_NBYTES
+        if nbytes >= _TASK_NBYTES or len(portion) >= _TASK_FILES:
+            yield tuple(portion)
+            portion, nbytes = [], 0
+    if portion:
+        yield tuple(portion)
+
+
+def _row(queue: Queue, files: list[FilePlan]) -> QueueRow:
+    units = sum(piece.unit_count for piece in queue.pieces)
+    first = queue.pieces[0].start if queue.pieces else 0
+    last = queue.next_index if queue.pieces else 0
+    fillers = last - first - units
+    return QueueRow(*queue.name, first, last, units, fillers, queue.refused, len(files))
+
+
+# --- what tasks do ------------------------------------------------------------------------------
+
+
+def gather_units(item: tuple[Split, Gathering]) -> Gathered:
+    """Gather the units of one split into a file of their own."""
+    split, how = item
+    consumer = kernels.passes_queue_units.QueueUnitsPass(
+        delay_ms=how.delay_ms, multi_dispatch=how.multi_dispatch
+    )
+    damaged: list[tuple[int, int | None]] = []
+    # A task may run twice at a time: each attempt has its own file.
+    path = Path(how.directory) / uuid.uuid4().hex
+    runs: list[Run] = []
+    position = 0
+    with path.open("xb") as file:
+        for _ in walk(
+            split,
+            consumer,
+            on_corruption=how.on_corruption,
+            check_crc=how.check_crc,
+            storage_options=how.storage_options,
+            on_damage=lambda first, following, _: damaged.append((first, following)),
+        ):
+            for run in consumer.take():
+                units = run[6]
+                runs.append(Run(*run[:6], str(path), position, len(units) // UNIT_NBYTES))
+                file.write(units)
+                position += len(units)
+            if consumer.inner_batch_offset >= 0:
+                break
+    return Gathered(runs, damaged, consumer.inner_batch_offset)
+
+
+def write_files(plans: tuple[FilePlan, ...]) -> None:
+    """Write queue files and sync them."""
+    sources: dict[str, int] = {}
+    folders = set()
+    try:
+        for plan in plans:
+            folder = os.path.dirname(plan.path)
+            if folder not in folders:
+                os.makedirs(folder, exist_ok=True)
+                folders.add(folder)
+            _write_file(plan, sources)
+    finally:
+        for fd in sources.values():
+            os.close(fd)
+    for folder in folders:
+        sync_directory(Path(folder))
+
+
+def _write_file(plan: FilePlan, sources: dict[str, int]) -> None:
+    content = bytearray(_FILLER * plan.used_count)
+    for piece in plan.pieces:
+        fd = sources.get(piece.source)
+        if fd is None:
+            fd = sources[piece.source] = os.open(piece.source, os.O_RDONLY)
+        units = os.pread(fd, piece.unit_count * UNIT_NBYTES, piece.position)
+        start = piece.start * UNIT_NBYTES
+        content[start : start + len(units)] = units
+    fd = os.open(plan.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        with open(fd, "wb", buffering=0, closefd=False) as file:
+            view = memoryview(content)
+            while view:
+                view = view[file.write(view) :]
+        os.truncate(fd, plan.nbytes)
+        os.fsync(fd)
+    finally:
+        os.close(fd)

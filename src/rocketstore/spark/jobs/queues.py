@@ -1,0 +1,322 @@
+"""Where the units that were gathered go: the dispatcher's decisions, made over runs of units."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from rocketstore import formats
+from rocketstore.queue_offset_rule import MAX_LOOK_AHEAD_NBYTES, NEXT_NBYTES, QueueOffsetRule
+
+_log = logging.getLogger(__name__)
+_UNIT = formats.CONSUME_QUEUE_UNIT
+UNIT_NBYTES = _UNIT.nbytes
+
+
+class Run(NamedTuple):
+    """Units of one queue whose queue offsets count up one by one, as they lie in a file.
+
+    Attributes
+    ----------
+    topic : bytes
+    queue_id : int
+    named : bool
+        Records of another topic name this queue.
+    first_offset : int
+        Queue offset of the first unit.
+    first_physical, end_physical : int
+        Physical offsets of the first record, and behind the last one.
+    source : str
+        File of the units.
+    position : int
+        Of the first unit in it.
+    unit_count : int
+    """
+
+    topic: bytes
+    queue_id: int
+    named: bool
+    first_offset: int
+    first_physical: int
+    end_physical: int
+    source: str
+    position: int
+    unit_count: int
+
+
+class Piece(NamedTuple):
+    """Units that go to one place of a queue: ``unit_count`` from ``start`` on."""
+
+    start: int
+    source: str
+    position: int
+    unit_count: int
+
+
+@dataclass
+class Queue:
+    """One queue as it will be.
+
+    Attributes
+    ----------
+    name : (topic, queue id)
+    pieces : list of Piece
+        Ascending; what lies between them is filler.
+    next_index : int
+    refused : int
+        Records whose queue offset cannot be right; they get no unit.
+    """
+
+    name: tuple[str, int]
+    next_index: int = 0
+    last_end: int = -1
+    known: bool = False
+    shifted: bool = False
+    refused: int = 0
+    pieces: list[Piece] = field(default_factory=list)
+
+    @property
+    def is_light(self) -> bool:
+        """Whether it is a light message queue."""
+        return self.name[0].startswith(formats.TOPIC_LMQ_PREFIX)
+
+    def append(self, run: Run, number: int, count: int) -> None:
+        """Put units of a run at the queue's end."""
+        position = run.position + number * UNIT_NBYTES
+        self.pieces.append(Piece(self.next_index, run.source, position, count))
+        self.next_index += count
+
+
+class UnitFiles:
+    """Reads single units of the files that hold them."""
+
+    def read(self, run: Run, number: int) -> tuple[int, int]:
+        """(physical offset, size) of a unit's record."""
+        with Path(run.source).open("rb", buffering=0) as file:
+            file.seek(run.position + number * UNIT_NBYTES)
+            place, size, _ = _UNIT.struct.unpack(file.read(UNIT_NBYTES))
+        return place, size
+
+
+class QueuePlanner:
+    """Decides for every unit where it goes, as the store's dispatcher does.
+
+    Parameters
+    ----------
+    runs : sequence of Run
+        In log order of their first records; those of one record in the order of its queues.
+    log_min_offset : int
+        Where the log begins.
+    log_end : callable
+        Returns the log's end; called where it counts.
+    damaged : sequence of (start, stop)
+        Stretches of the log without records, ascending.
+
+    Notes
+    -----
+    A run is taken as a whole unless something is odd, so that the work is that of the runs.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        log_min_offset: int,
+        log_end: Callable[[], int],
+        damaged: Sequence[tuple[int, int]] = (),
+        units: UnitFiles | None = None,
+    ) -> None:
+        self.queues: dict[tuple[bytes, int], Queue] = {}
+        self._runs = runs
+        self._log_min_offset = log_min_offset
+        self._log_end = log_end
+        self._damaged = damaged
+        self._units = units or UnitFiles()
+        self._rule = QueueOffsetRule()
+        self._look_ahead_nbytes = MAX_LOOK_AHEAD_NBYTES
+        self._following: dict[int, int] = {}
+        self._mixed: set[tuple[bytes, int]] = set()
+        self._link_runs()
+
+    def _link_runs(self) -> None:
+        """Note each run's next one of its queue, and the queues with runs of both kinds."""
+        last: dict[tuple[bytes, int], int] = {}
+        kinds: dict[tuple[bytes, int], bool] = {}
+        for number, run in enumerate(self._runs):
+            key = (run.topic, run.queue_id)
+            if kinds.setdefault(key, run.named) != run.named:
+                self._mixed.add(key)
+            if not run.named:
+                if key in last:
+                    self._following[last[key]] = number
+                last[key] = number
+
+    def plan(self) -> dict[tuple[bytes, int], Queue]:
+        """Go through all runs; return the queues, those without a unit too."""
+        heap: list[tuple[int, int, int]] = []
+        for number, run in enumerate(self._runs):
+            while heap and heap[0] < (run.first_physical, number):
+                self._go_on(heap)
+            heapq.heappush(heap, (run.first_physical, number, 0))
+        while heap:
+            self._go_on(heap)
+        return self.queues
+
+    def _go_on(self, heap: list[tuple[int, int, int]]) -> None:
+        _, number, first = heapq.heappop(heap)
+        run = self._runs[number]
+        following = self._take(number, run, first)
+        if following < run.unit_count:
+            heapq.heappush(heap, (self._units.read(run, following)[0], number, following))
+
+    def _take(self, number: int, run: Run, first: int) -> int:
+        """Take units of a run from ``first`` on; return the first one that is to be looked at at
+        its own time."""
+        key = (run.topic, run.queue_id)
+        if len(run.topic) > formats.MAX_FOLDER_NAME_NBYTES:
+            return run.unit_count
+        queue = self.queues.get(key)
+        if queue is None:
+            queue = self.queues[key] = Queue((run.topic.decode(), run.queue_id))
+        queue_offset = run.first_offset + first
+        place = self._units.read(run, first)[0] if first else run.first_physical
+        single = key in self._mixed
+        if queue.known and place < queue.last_end:
+            return first + 1  # the record has a unit, or was refused
+        if queue.known and queue_offset < queue.next_index:
+            return first + min(run.unit_count - first, queue.next_index - queue_offset)
+        if not self._has_room(queue, number, run, first, place):
+            return first + 1
+        count = 1 if single else run.unit_count - first
+        queue.append(run, first, count)
+        queue.last_end = run.end_physical
+        if first + count < run.unit_count:
+            queue.last_end = sum(self._units.read(run, first))
+        return first + count
+
+    def _has_room(self, queue: Queue, number: int, run: Run, first: int, place: int) -> bool:
+        """Let the queue go on at the unit's queue offset; ``False`` when that cannot be right."""
+        queue_offset = run.first_offset + first
+        if not queue.known or (queue.next_index == 0 and queue_offset > 0):
+            asks = self._log_min_offset == 0
+            if not self._is_plausible(queue, number, first, place, 0, -1, asks):
+                return False
+            queue.known, queue.next_index = True, queue_offset
+            return True
+        if queue_offset == queue.next_index or (run.named and queue.shifted):
+            return True
+        shifts = run.named and queue.is_light
+        if not self._is_plausible(
+            queue, number, first, place, queue.next_index, queue.last_end, not shifts
+        ):
+            return False
+        if shifts:
+            queue.shifted = True
+        else:
+            queue.next_index = queue_offset
+        return True
+
+    def _is_plausible(
+        self,
+        queue: Queue,
+        number: int,
+        first: int,
+        place: int,
+        next_index: int,
+        last_end: int,
+        asks: bool,
+    ) -> bool:
+        run = self._runs[number]
+        queue_offset = run.first_offset + first
+
+        def next_of_queue() -> int | None:
+            return self._next_of_queue(number, first)
+
+        reason = self._rule.refusal(
+            queue.name, queue_offset, next_index, place, last_end, self._log_min_offset,
+            next_of_queue if asks and not queue.is_light else None,
+        )  # fmt: skip
+        if reason is None:
+            return True
+        _log.warning(
+            "the record at log offset %d claims queue offset %d of %s queue %d, which cannot be: "
+            "%s; it gets no unit",
+            place, queue_offset, *queue.name, reason,
+        )  # fmt: skip
+        queue.refused += 1
+        queue.known = True
+        queue.last_end = sum(self._units.read(run, first))
+        return False
+
+    def _next_of_queue(self, number: int, first: int) -> int | None:
+        """Queue offset that the queue's next record claims; ``None`` when none is near."""
+        run = self._runs[number]
+        start = sum(self._units.read(run, first))
+        stop = min(start + min(NEXT_NBYTES, self._look_ahead_nbytes), self._log_end())
+        self._look_ahead_nbytes -= stop - start
+        first += 1
+        if first == run.unit_count:
+            following = self._following.get(number)
+            if following is None:
+                return None
+            run, first = self._runs[following], 0
+        place, size = self._units.read(run, first)
+        if place + size > stop or self._has_damage(start, place):
+            return None
+        return run.first_offset + first
+
+    def _has_damage(self, start: int, stop: int) -> bool:
+        return any(first < stop and last > start for first, last in self._damaged)
+
+
+class FilePlan(NamedTuple):
+    """One queue file to be written: what is neither unit nor behind the last one is filler.
+
+    Attributes
+    ----------
+    path : str
+    nbytes : int
+        Of the whole file.
+    used_count : int
+        Units from the file's start on, fillers among them.
+    pieces : tuple of Piece
+        Their indexes count from the file's start.
+    """
+
+    path: str
+    nbytes: int
+    used_count: int
+    pieces: tuple[Piece, ...]
+
+
+def plan_files(queue: Queue, directory: Path, file_size: int) -> Iterator[FilePlan]:
+    """Yield the files of a queue, ascending; those of gaps too, which are all filler."""
+    if not queue.pieces:
+        return
+    per_file = file_size // UNIT_NBYTES
+    folder = directory / queue.name[0] / str(queue.name[1])
+    pieces = iter(queue.pieces)
+    piece: Piece | None = next(pieces)
+    assert piece is not None
+    start = piece.start - piece.start % per_file
+    while start < queue.next_index:
+        stop = min(start + per_file, queue.next_index)
+        inside = []
+        while piece is not None and piece.start < stop:
+            count = min(piece.unit_count, stop - piece.start)
+            inside.append(piece._replace(start=piece.start - start, unit_count=count))
+            if count == piece.unit_count:
+                piece = next(pieces, None)
+            else:
+                piece = Piece(
+                    stop,
+                    piece.source,
+                    piece.position + count * UNIT_NBYTES,
+                    piece.unit_count - count,
+                )
+        name = formats.offset_to_file_name(start * UNIT_NBYTES)
+        yield FilePlan(str(folder / name), file_size, stop - start, tuple(inside))
+        start += per_file
