@@ -320,7 +320,9 @@ def test_an_index_elsewhere(store_root: Path, tmp_path: Path) -> None:
     assert check(store_root, index_uri=str(tmp_path / "other")).findings == []
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 def test_every_byte_of_the_index_counts_as_it_does_for_verify(
     pristine: Path, data: st.DataObject
