@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+import random_stores
 from rocketstore.spark.filters import narrowed
 from rocketstore.spark.options import ReadOptions
 from rocketstore.spark.source import RocketStoreSourceWithFilters
@@ -83,6 +85,22 @@ def test_bounds_meet_those_of_the_options() -> None:
     assert (found.topics, found.keys) == (("B",), ("k",))
     assert (found.starting_physical_offset, found.ending_physical_offset) == (10, 16)
     assert narrowed(given, [EqualTo(("topic",), "C")]).topics == ()
+
+
+def test_bounds_of_a_filter_lose_no_data(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    random_stores.make(root, 6000, segment_nbytes=1 << 18)
+    first, second = sorted((root / "commitlog").iterdir())[:2]
+    first.unlink()
+    source = RocketStoreSourceWithFilters({"path": str(root)})
+    reader = source.reader(source.schema())
+    whole = len(reader.partitions())
+    reader.pushFilters([GreaterThan(("physicalOffset",), 5)])
+    assert len(reader.partitions()) == whole > 0
+    reader.pushFilters([GreaterThanOrEqual(("physicalOffset",), int(second.name) * 2)])
+    assert 0 < len(reader.partitions()) < whole
+    reader.pushFilters([EqualTo(("topic",), "A"), EqualTo(("topic",), "B")])
+    assert reader.partitions() == []
 
 
 def test_spark_checks_every_filter_again() -> None:

@@ -29,8 +29,15 @@ QueueRanges = dict[tuple[str, int], tuple[int | None, int | None]]
 # --- in the driver ----------------------------------------------------------------------------
 
 
-def plan(options: ReadOptions) -> list[Split]:
+def plan(options: ReadOptions, bounds: ReadOptions | None = None) -> list[Split]:
     """Return the parts of the log for a batch query, in log order.
+
+    Parameters
+    ----------
+    options : ReadOptions
+        As the user gave them; what they ask for must be there.
+    bounds : ReadOptions, optional
+        The same, narrowed by what else is known of the query.
 
     Raises
     ------
@@ -43,16 +50,17 @@ def plan(options: ReadOptions) -> list[Split]:
     log = list_log(options.path, storage_options=options.storage_options)
     if options.fail_on_data_loss:
         _refuse_lost_offsets(options, log, ranges)
-    if options.topics == ():
+    bounds = bounds or options
+    if () in (bounds.topics, bounds.tags, bounds.keys):
         return []
     return plan_splits(
         log,
         split_bytes=partition_bytes(options, log),
         min_partitions=options.min_partitions,
-        begin=options.starting_timestamp,
-        end=options.ending_timestamp,
-        start=options.starting_physical_offset,
-        stop=options.ending_physical_offset,
+        begin=bounds.starting_timestamp,
+        end=bounds.ending_timestamp,
+        start=bounds.starting_physical_offset,
+        stop=bounds.ending_physical_offset,
     )
 
 

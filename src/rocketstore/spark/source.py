@@ -147,13 +147,13 @@ class LogReader(Shipped, DataSourceReader):
         ):
             if value is not None:
                 raise ConfigError(f"{name} is for streams; a batch query reads everything")
-        self._options = options
+        self._given = self._options = options
         self._names = resolve_schema(schema)
         self._ranges = queue_ranges(options)
 
     def partitions(self) -> list[InputPartition]:
         """Return the parts of the log, in its order; plain values only."""
-        return [InputPartition(to_plain(split)) for split in plan(self._options)]
+        return [InputPartition(to_plain(split)) for split in plan(self._given, self._options)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pyarrow.RecordBatch]:
         """Yield one part's messages as record batches; an empty plan has the part None."""
