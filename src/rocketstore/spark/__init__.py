@@ -11,6 +11,7 @@ from typing import Any
 
 #: Every public name, and the module of this package that holds it.
 _PUBLIC = {
+    "bulk_load": "bulk_loading",
     "compact": "jobs.compact",
     "export_parquet": "jobs.export",
     "replay": "jobs.replay",

@@ -251,16 +251,23 @@ def read_pieces(file: StagedFile) -> Iterator[tuple[int, bytearray]]:
     FileNotFoundError
         When it is gone.
     """
+    yield from _read_pieces(file, 0, file.nbytes)
+
+
+def _read_pieces(file: StagedFile, start: int, stop: int) -> Iterator[tuple[int, bytearray]]:
+    """The pieces that hold something between the positions ``start`` and ``stop``."""
     position = 0
     with open(file.path, "rb", buffering=0) as source:
         for nbytes, crc in file.pieces:
-            content = _read_exactly(source, nbytes)
-            if len(content) != nbytes or kernels.message.crc32(content) != crc:
-                raise DecodeError(
-                    f"{file.path} at position {position}: the staged records are not those that "
-                    "were written; write the batch again"
-                )
-            yield position, content
+            if position + nbytes > start and position < stop:
+                source.seek(position)
+                content = _read_exactly(source, nbytes)
+                if len(content) != nbytes or kernels.message.crc32(content) != crc:
+                    raise DecodeError(
+                        f"{file.path} at position {position}: the staged records are not those "
+                        "that were written; write the batch again"
+                    )
+                yield position, content
             position += nbytes
 
 
@@ -294,3 +301,13 @@ def read_records(files: Iterable[StagedFile], row: int) -> Iterator[tuple[int, i
                 else:
                     row -= 1
                 at += size
+
+
+def read_range(file: StagedFile, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
+    """Position and content of the records between two positions where records begin.
+
+    Raises ``DecodeError`` when a piece that is read is not what was written.
+    """
+    for position, piece in _read_pieces(file, start, stop):
+        first, last = max(start - position, 0), min(stop - position, len(piece))
+        yield position + first, bytes(memoryview(piece)[first:last])
