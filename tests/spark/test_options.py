@@ -28,7 +28,7 @@ from message_table import ALL, scanned
 from own_process import run_python
 from rocketstore.errors import ConfigError, CorruptMessageError, MappedFileError
 from rocketstore.spark.options import parse_read
-from rocketstore.spark.scan import _read
+from rocketstore.spark.scanning import _read
 from rocketstore.spark.schema import resolve_schema, spark_schema
 from rocketstore.spark.shipping import shipped_function
 from rocketstore.spark.source import RocketStoreSource
@@ -439,3 +439,14 @@ def test_the_package_is_imported_without_pyspark() -> None:
         "print('scan' in dir(rocketstore.spark))"
     )
     assert run_python(program).stdout.split() == ["False", "True"]
+
+
+def test_no_module_hides_the_name_it_holds() -> None:
+    program = (
+        "import rocketstore.spark as s, importlib, inspect\n"
+        "for name, module in s._PUBLIC.items():\n"
+        "    importlib.import_module(f'rocketstore.spark.{module}')\n"
+        "print([n for n in s._PUBLIC if inspect.ismodule(getattr(s, n))])"
+    )
+    found = run_python(program)
+    assert found.stdout.split() == ["[]"], found.stderr

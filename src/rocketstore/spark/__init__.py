@@ -21,7 +21,7 @@ _PUBLIC = {
     "RocketStoreSourceWithFilters": "source",
     "rebuild_consume_queues": "jobs.queue_units",
     "rebuild_index": "jobs.index",
-    "scan": "scan",
+    "scan": "scanning",
     "stats": "jobs.stats",
 }
 

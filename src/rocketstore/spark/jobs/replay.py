@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocketstore import formats
 from rocketstore.errors import DecodeError
-from rocketstore.spark.scan import scan
+from rocketstore.spark.scanning import scan
 from rocketstore.spark.shipping import shipped_function
 
 if TYPE_CHECKING:
