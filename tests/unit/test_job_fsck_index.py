@@ -335,3 +335,27 @@ def test_every_byte_of_the_index_counts_as_it_does_for_verify(
         assert_as_verify(pristine, data.draw(st.sampled_from([400, 1 << 20])))
     finally:
         poke(path, position, former)
+
+
+def test_a_remote_store(store_root: Path) -> None:
+    """Files that are read whole and in ranges through fsspec, with a geometry that none tells."""
+    import fsspec
+
+    wrong_hash(store_root)
+    lost_slots(store_root)
+    memory = fsspec.filesystem("memory")
+    memory.put(str(store_root), "/fsck-index/store", recursive=True)
+    try:
+        log = list_log("memory://fsck-index/store")
+        splits = plan_splits(log, split_bytes=3000)
+        remote = check_index(None, log, splits, log_end=log_end(log))
+        local = check(store_root)
+        assert remote.summary == local.summary
+        assert [row[0] + row[8] for row in remote.findings] == [
+            row[0] + row[8] for row in local.findings
+        ]
+        assert remote.findings[0][2].startswith("memory://fsck-index/store/index/2")
+        memory.rm("/fsck-index/store/index", recursive=True)
+        assert check_index(None, log, splits, log_end=log_end(log)).notes
+    finally:
+        memory.rm("/fsck-index", recursive=True)

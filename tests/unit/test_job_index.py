@@ -216,3 +216,23 @@ def test_wrong_arguments(pristine: Path, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="is no store"):
         build_index(None, tmp_path, out)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_remote_log(pristine: Path, tmp_path: Path) -> None:
+    """Of a remote store sizes and version are not looked for: they are given."""
+    import fsspec
+
+    memory = fsspec.filesystem("memory")
+    memory.put(str(pristine), "/job-index/store", recursive=True)
+    try:
+        build_index(
+            None,
+            "memory://job-index/store",
+            tmp_path / "index",
+            max_hash_slot_num=SLOTS,
+            max_index_num=ENTRIES,
+            split_bytes=5000,
+        )
+    finally:
+        memory.rm("/job-index", recursive=True)
+    assert contents(tmp_path / "index") == contents(pristine / "index")
