@@ -53,11 +53,12 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         *("commit_log", "consume_queue", "consume_queue_ext", "dispatch"),
         *("batch_consume_queue", "queue_table", "queue_offset_rule", "named_queues"),
         *("index_file", "index_lookup", "index_recovery", "index_service", "log_scan"),
+        "queue_continuity",
     ),
     ("services",),
     ("arrow", "sources"),
     (
-        *("recovery", "recovery_report", "log_cut", "odd_delays", "queue_continuity"),
+        *("recovery", "recovery_report", "log_cut", "odd_delays"),
         *("store", "store_files", "store_marks", "dispatch_recovery", "reader", "writer"),
         *("get_batch_message", "rocksdb_queues", "verify_batch_queues"),
         *("get_message", "queries", "results", "filter", "verify", "verify_index", "verify_queues"),

@@ -182,7 +182,7 @@ class _LocalInput:
     """A local file, read by ``readinto``."""
 
     def __init__(self, path: Path, position: int) -> None:
-        fd = open_regular_file(path, READ_ONLY, _folder_of_links(path))
+        fd = open_regular_file(path, READ_ONLY, folder_of_links(path))
         self._file = io.FileIO(fd, "rb")
         self._file.seek(position)
 
@@ -196,24 +196,40 @@ class _LocalInput:
 
     def next_data(self, position: int, /) -> int | None:
         """See ``RawInput``."""
-        seek_data = getattr(os, "SEEK_DATA", None)
-        if seek_data is None:
-            return position
+        return self._look("SEEK_DATA", position, position)
+
+    def next_hole(self, position: int) -> int:
+        """The first position from ``position`` on that lies in a hole; the file's size without
+        one."""
+        size = os.fstat(self._file.fileno()).st_size
+        hole = self._look("SEEK_HOLE", position, size)
+        return size if hole is None else hole
+
+    def _look(self, way: str, position: int, otherwise: int) -> int | None:
+        """Seek, and go back; ``None`` behind the last data, ``otherwise`` where it cannot be
+        told."""
+        number = getattr(os, way, None)
+        if number is None:
+            return otherwise
+        fd = self._file.fileno()
+        before = os.lseek(fd, 0, os.SEEK_CUR)
         try:
-            return os.lseek(self._file.fileno(), position, seek_data)
+            return os.lseek(fd, position, number)
         except OSError as error:
             if error.errno == errno.ENXIO:
                 return None
             if error.errno != errno.EINVAL:
                 raise
-            return position
+            return otherwise
+        finally:
+            os.lseek(fd, before, os.SEEK_SET)
 
     def close(self) -> None:
         """See ``RawInput``."""
         self._file.close()
 
 
-def _folder_of_links(path: Path) -> Path:
+def folder_of_links(path: Path) -> Path:
     """The folder that a segment's link must not leave: the store of a ``commitlog``."""
     return path.parent.parent if path.parent.name == formats.COMMIT_LOG_DIR else path.parent
 
@@ -327,6 +343,29 @@ def _gone(uri: str | os.PathLike[str]) -> MappedFileError:
         f"{os.fspath(uri)} does not exist (any more); expired segments are deleted while others "
         "read them: list the log again"
     )
+
+
+def data_end(uri: str, file_size: int) -> int:
+    """Position behind which a file has nothing but a hole, as far as its file system tells;
+    ``file_size`` elsewhere.
+
+    Raises ``MappedFileError`` when the file is gone.
+    """
+    path = local_path(uri)
+    if path is None:
+        return file_size
+    try:
+        file = _LocalInput(path, 0)
+    except FileNotFoundError as error:
+        raise _gone(uri) from error
+    try:
+        data, end = file.next_data(0), 0
+        while data is not None and data < file_size:
+            end = file.next_hole(data)
+            data = file.next_data(end) if end > data else None
+        return min(end, file_size)
+    finally:
+        file.close()
 
 
 def read_at(

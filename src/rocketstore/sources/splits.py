@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rocketstore import formats
-from rocketstore.sources.files import read_at
+from rocketstore.sources.files import data_end, read_at
 from rocketstore.sources.segments import LogFiles, Segment
 
 DEFAULT_SPLIT_BYTES = 256 << 20
@@ -126,6 +126,16 @@ def plan_splits(
     nbytes = split_bytes
     if min_partitions is not None:
         nbytes = min(split_bytes, max(-(-total // min_partitions), min(MIN_SPLIT_BYTES, nbytes)))
+    if total > nbytes:
+        # A segment is made at its full length: who has nothing but a hole to read is not needed.
+        chosen = [
+            (
+                segment,
+                first,
+                min(last, data_end(segment.uri, last)) if segment.base_offset >= tail else last,
+            )
+            for segment, first, last in chosen
+        ]
     return [
         Split(
             segment.uri,
@@ -136,12 +146,20 @@ def plan_splits(
             segment.segment_size,
             at == 0 or (aligned_start and segment.base_offset + at == start),
             segment.base_offset >= tail,
-            last if last < segment.file_size else segment.segment_size,
+            _range_stop(segment, stop),
             log.durable_offset - segment.base_offset,
         )
         for segment, first, last in chosen
+        if first < last
         for at, to in _cuts(first, last, nbytes)
     ]
+
+
+def _range_stop(segment: Segment, stop: int | None) -> int:
+    """Position up to which a plan reads a segment."""
+    if stop is None or stop - segment.base_offset >= segment.file_size:
+        return segment.segment_size
+    return stop - segment.base_offset
 
 
 def _cuts(first: int, last: int, nbytes: int) -> Iterator[tuple[int, int]]:

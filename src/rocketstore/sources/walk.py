@@ -12,6 +12,7 @@ from rocketstore.errors import CorruptMessageError
 from rocketstore.sources.files import local_path
 from rocketstore.sources.segments import LogFiles
 from rocketstore.sources.splits import Split, tail_offset
+from rocketstore.sources.stale import is_stale
 from rocketstore.sources.window import SplitWindow
 from rocketstore.status import RecordStatus
 
@@ -66,7 +67,10 @@ def walk(
     consumer : Pass
     on_corruption : {"fail", "skip", "stop"}
         At a damaged place: raise, go on at the next good record, or end. Each split ends on its
-        own: with ``"stop"`` the splits behind the damage are read all the same.
+        own: with ``"stop"`` the splits behind the damage are read all the same. A torn record at
+        the log's end is no damage; what an earlier life of the log left behind it is told from
+        later messages when the last segment is one split, and otherwise counts as damage and good
+        records (give ``log_end`` as the ``stop`` of the plan).
     check_crc : bool
         Compare bodies with their CRCs, and records with whole-record CRCs where their segment
         carries them.
@@ -95,7 +99,9 @@ def walk(
     if on_corruption not in ("fail", "skip", "stop"):
         raise ValueError(f"on_corruption is {on_corruption!r}; it must be 'fail', 'skip' or 'stop'")
     nbytes = None if local_path(split.uri) is not None else _REMOTE_BEHIND_NBYTES
-    walker = _Walker(split, consumer, on_corruption, check_crc, on_damage, nbytes)
+    # Where other splits read on in the same segment, they would know nothing of this judgement.
+    judges = split.start == 0 and split.stop == split.file_size
+    walker = _Walker(split, consumer, on_corruption, check_crc, on_damage, nbytes, judges=judges)
     return walker.run(storage_options)
 
 
@@ -110,6 +116,8 @@ class _Walker:
         check_crc: bool,
         on_damage: OnDamage | None,
         behind_nbytes: int | None = None,
+        *,
+        judges: bool,
     ) -> None:
         self._split = split
         self._consumer = consumer
@@ -117,6 +125,7 @@ class _Walker:
         self._check_crc = check_crc
         self._on_damage = on_damage
         self._behind_nbytes = behind_nbytes
+        self._judges = judges
         self._flags = 0
         self._window: SplitWindow
 
@@ -203,6 +212,8 @@ class _Walker:
             again, _ = window.check(position, self._flags)
             if again in _GOOD or again == RecordStatus.GHOST:
                 return position if position < split.stop else None
+            if self._judges and is_stale(split, position, behind, self._flags):
+                return None
         if self._on_corruption == "fail":
             raise CorruptMessageError(split.uri, position, describe(status, first))
         if not is_known and (self._on_damage is not None or self._on_corruption == "skip"):
@@ -276,7 +287,8 @@ def log_end(log: LogFiles, *, start: int | None = None) -> int:
     Returns
     -------
     int
-        Physical offset. Damage with good records behind does not end a log.
+        Physical offset. Damage with good records behind does not end a log, unless these are what
+        an earlier life of the log left there.
 
     Raises
     ------
@@ -303,7 +315,7 @@ def log_end(log: LogFiles, *, start: int | None = None) -> int:
             durable_stop=log.durable_offset - segment.base_offset,
         )
         last = _LastRecord()
-        walker = _Walker(split, last, "skip", True, None, _END_BEHIND_NBYTES)
+        walker = _Walker(split, last, "skip", True, None, _END_BEHIND_NBYTES, judges=True)
         for _ in walker.run(log.storage_options):
             pass
         end = max(end, last.end or 0)

@@ -1,0 +1,67 @@
+"""Telling damage in the last segment from the end of a log behind which an earlier life of it
+shows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+
+from rocketstore.commit_log import CommitLog
+from rocketstore.log_scan import LogScan, RecordBatch
+from rocketstore.mapped_file_queue import DirectoryListing, MappedFileQueue
+from rocketstore.queue_continuity import QueueEnds, goes_on_behind
+from rocketstore.sources.files import folder_of_links, local_path
+from rocketstore.sources.splits import Split
+from rocketstore.status import RecordStatus
+
+#: Batches in front of the place from which the queues' ends are known.
+_RECENT_BATCHES = 8
+
+
+def is_stale(split: Split, position: int, behind: int, flags: int) -> bool:
+    """Whether the good records at ``behind`` were not written after those in front of
+    ``position``.
+
+    After a power cut RocketMQ goes on writing at the first record that is torn; what had been
+    written behind it stays until it is written over. The marks of an orderly writer tell it, else
+    the store times and queue offsets on both sides do, as they do when a store is opened.
+
+    Parameters
+    ----------
+    split : Split
+        In the log's last segment.
+    position, behind : int
+        Positions in the file: of the damage, and of the next good record.
+    flags : int
+        ``RecordFlags`` of the strict check.
+
+    Returns
+    -------
+    bool
+        False where that cannot be told: in remote files.
+    """
+    path = local_path(split.uri)
+    if path is None:
+        return False
+    if split.durable_stop > 0:
+        return position >= split.durable_stop
+    base = split.base_offset
+    queue = MappedFileQueue(path.parent, split.segment_size, folder_of_links(path), writable=False)
+    queue.load(DirectoryListing([(base, path, split.file_size)]))
+    log = CommitLog(queue, base + split.file_size, flags)
+    recent: deque[RecordBatch] = deque(maxlen=_RECENT_BATCHES)
+    try:
+        scan = LogScan(log, base, base + position, flags)
+        for batch in scan:
+            recent.append(dataclasses.replace(batch, rows=bytearray(batch.filled)))
+        if not recent or scan.status != RecordStatus.END:
+            return False
+        ends = QueueEnds()
+        for batch in recent:
+            ends.take(batch)
+        last_timestamp = int(recent[-1].columns["store_timestamp"][-1])
+        limit = base + split.file_size
+        return not goes_on_behind(log, base + position, base + behind, limit, ends, last_timestamp)
+    finally:
+        recent.clear()
+        log.close()
