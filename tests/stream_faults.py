@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ READER_STEPS = (
 
 def faulty_source(tokens: str) -> Any:
     """Return a data source class ``faulty`` that reads as rocketstore does and dies at a step for
-    which there is a file in the folder ``tokens``: its process ends, or all of its process group
-    where the file holds ``killpg``. Each file works once. The classes travel by value."""
+    which there is a file in the folder ``tokens``: its process ends, or with it all processes of
+    its session where the file holds ``everything``. Each file works once. The classes travel by
+    value."""
     from pyspark.sql.datasource import DataSource, DataSourceStreamReader
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
@@ -31,8 +33,15 @@ def faulty_source(tokens: str) -> Any:
             os.rename(path, path + ".taken")
         except OSError:
             return
-        if what == "killpg":
-            os.killpg(0, signal.SIGKILL)
+        if what == "everything":
+            # Spark's workers have a process group of their own, but not a session.
+            for entry in os.listdir("/proc"):
+                if entry.isdigit() and int(entry) != os.getpid():
+                    try:
+                        if os.getsid(int(entry)) == os.getsid(0):
+                            os.kill(int(entry), signal.SIGKILL)
+                    except ProcessLookupError:
+                        continue
         os._exit(9)
 
     class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -99,18 +108,27 @@ def run_available(
 ) -> Any:
     """Stream all there is into Parquet files; return the query, ended."""
     texts = {name: str(value) for name, value in options.items()}
-    query = (
-        spark.readStream.format(source)
-        .options(**texts)
-        .load(str(store))
-        .writeStream.format("parquet")
-        .option("path", str(out))
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    return query
+
+    def start() -> Any:
+        frame = spark.readStream.format(source).options(**texts).load(str(store))
+        writer = frame.writeStream.format("parquet").option("path", str(out))
+        return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+
+    return ended(start)
+
+
+def ended(writer: Callable[[], Any]) -> Any:
+    """Start the query and wait for its end; once more where a busy machine did not bring up a
+    Python process within the ten seconds that Spark gives it."""
+    while True:
+        query = writer().start()
+        try:
+            query.awaitTermination()
+        except Exception as error:
+            if "connect back" not in str(error):
+                raise
+        else:
+            return query
 
 
 def main() -> None:

@@ -15,12 +15,12 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 import rocketstore
-from stream_faults import READER_STEPS, faulty_source, run_available
+from stream_faults import READER_STEPS, ended, faulty_source, run_available
 from stream_store import SEGMENT_NBYTES, Row, grow, rows_of, segments
 
 pytestmark = pytest.mark.xdist_group("spark")
 
-WAIT_S = 120
+WAIT_S = 300
 PROGRAMS = Path(__file__).parents[1]
 
 
@@ -125,23 +125,20 @@ def test_a_function_for_each_batch_that_dies(spark: Any, store: Path, tmp_path: 
             faults.discard((batch_id, "after"))
             raise RuntimeError("planned")
 
-    failures = 0
-    while True:
-        query = (
+    def writer() -> Any:
+        return (
             spark.readStream.format("rocketstore")
             .options(startingOffsets="earliest", maxOffsetsPerTrigger="70")
             .load(str(store))
             .writeStream.foreachBatch(write)
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)
-            .start()
         )
-        try:
-            query.awaitTermination()
-            break
-        except StreamingQueryException:
-            failures += 1
-            assert failures <= 4, query.exception()
+
+    for _ in range(4):
+        with pytest.raises(StreamingQueryException, match="planned"):
+            ended(writer)
+    ended(writer)
     assert not faults
     assert [offset for batch in sorted(taken) for offset in taken[batch]] == places(rows_of(store))
 
@@ -150,7 +147,7 @@ def test_everything_is_killed(spark: Any, store: Path, tmp_path: Path) -> None:
     """JVM, driver and workers die at once, in the midst of a task."""
     out, checkpoint, tokens = tmp_path / "out", tmp_path / "checkpoint", tmp_path / "tokens"
     tokens.mkdir()
-    (tokens / "in-read").write_text("killpg")
+    (tokens / "in-read").write_text("everything")
     killed = subprocess.run(
         [sys.executable, PROGRAMS / "stream_faults.py", store, out, checkpoint, tokens],
         env={**os.environ, "PYTHONPATH": str(Path(rocketstore.__file__).parents[1])},
