@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,6 +22,7 @@ from rocketstore.sources.segments import LogFiles, list_log
 from rocketstore.sources.splits import DEFAULT_SPLIT_BYTES, Split, plan_splits
 from rocketstore.sources.walk import walk
 from rocketstore.spark.jobs.outputs import new_directory
+from rocketstore.spark.jobs.progress import Progress, Told
 from rocketstore.spark.jobs.tasks import run_tasks
 from rocketstore.store_files import StorePaths, examine
 
@@ -34,7 +35,6 @@ _ROWS_SCHEMA = (
     "path string, keys bigint, beginTimestamp bigint, endTimestamp bigint, "
     "beginPhysicalOffset bigint, endPhysicalOffset bigint"
 )
-Progress = Callable[[int, int], None]
 
 
 class IndexFileRow(NamedTuple):
@@ -241,7 +241,7 @@ def build_index(
     reading = Reading(dialect.index_tags, on_corruption, check_crc, options, mark_keys)
     with new_directory(out) as building:
         splits = plan_splits(log, split_bytes=split_bytes)
-        told = _Told(progress, 2 * sum(split.nbytes for split in splits))
+        told = Told(progress, 2 * sum(split.nbytes for split in splits))
         counts = []
         for split, count in zip(
             splits, run_tasks(spark, count_keys, [(one, reading) for one in splits]), strict=True
@@ -283,23 +283,6 @@ def store_root(log: LogFiles) -> Path | None:
     if (path / formats.COMMIT_LOG_DIR).is_dir():
         return path
     return path.parent if path.name == formats.COMMIT_LOG_DIR else None
-
-
-class _Told:
-    """Progress in bytes of the log, which is read twice."""
-
-    def __init__(self, progress: Progress | None, total: int) -> None:
-        self._progress = progress
-        self._total = total
-        self._done = 0
-
-    def add(self, nbytes: int) -> None:
-        self._done = min(self._done + nbytes, self._total)
-        if self._progress is not None:
-            self._progress(self._done, self._total)
-
-    def end(self) -> None:
-        self.add(self._total)
 
 
 # --- first pass: how many keys ----------------------------------------------------------------
