@@ -17,6 +17,7 @@ from typing import Any
 
 import batch_cases
 import kernel_seeds
+import pass_cases
 from kernel_seeds import exact, load, mutate, mutate_fields, number
 
 from rocketstore import formats
@@ -522,4 +523,9 @@ def targets() -> dict[str, Callable[[Random, Runner], None]]:
     """All kinds of cases by name, the Python readers with them."""
     kernels = (record, text, queue, batch, index, dispatch, guard)
     readers = importlib.import_module("reader_cases").CASES
-    return {**{case.__name__: case for case in kernels}, **batch_cases.CASES, **readers}
+    return {
+        **{case.__name__: case for case in kernels},
+        **batch_cases.CASES,
+        **pass_cases.CASES,
+        **readers,
+    }

@@ -1,0 +1,109 @@
+"""Cases for the passes over windows of the log: changed records, any windows, limits and flags."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from kernel_seeds import load, mutate_fields, number
+
+from rocketstore import formats
+from rocketstore.status import RecordStatus
+
+if TYPE_CHECKING:
+    from kernel_cases import Runner
+
+    from kernel_bodies import Bodies
+
+_ENTRY = formats.INDEX_ENTRY
+_MOST_CALLS = 300
+#: The most keys of one record: no pass that keeps keys may be smaller.
+_LEAST_CAPACITY = 16386
+
+
+def consumed(
+    random: Random, runner: Runner, name: str, make: Callable[[Bodies], Any], drain: Any
+) -> None:
+    """Walk changed records with a pass of both bodies; ``drain`` says what it has."""
+    import kernel_cases
+
+    base, content = kernel_cases.changed_log(random)
+    position, stop = kernel_cases.some_range(random, len(content))
+    end = base + len(content) + random.choice((0, 0, 0, 8, 4096)) - random.choice((0, 0, 1, 50))
+    limit = 2**63 - 1
+    if random.random() < 0.2:
+        limit = random.choice((base + random.randrange(len(content) + 2), number(random)))
+    flags = random.randrange(32)
+    cut = random.randint(0, max(stop, 0)) if random.random() < 0.5 else stop
+
+    def ask(body: Bodies) -> list[Any]:
+        walk = make(body)
+        window = runner.buffer(body, content)
+        found: list[Any] = []
+        at = position
+        for upto in (cut, stop):
+            for _ in range(_MOST_CALLS):
+                status, at = walk.consume(window, at, upto, base, end, limit, flags)
+                found.append((status, at, drain(walk)))
+                if status != RecordStatus.FULL:
+                    break
+        return found
+
+    runner.both(name, ask)
+
+
+def index_keys(random: Random, runner: Runner) -> None:
+    """The keys of changed records, and changed entries against them."""
+    counts_only = random.random() < 0.3
+    options = {
+        "index_tags": random.random() < 0.7,
+        "mark_tags": random.random() < 0.7,
+        "counts_only": counts_only,
+        "capacity": random.choice((1, 3, 100, 0)) if counts_only else _LEAST_CAPACITY,
+    }
+
+    def drain(keys: Any) -> Any:
+        told = (keys.count, keys.records, keys.next_offset)
+        if counts_only:
+            return *told, keys.take_count()
+        return *told, [column.tolist() for column in keys.take()]
+
+    consumed(
+        random,
+        runner,
+        "IndexKeysPass.consume",
+        lambda body: body.passes_index_keys.IndexKeysPass(**options),
+        drain,
+    )
+    _matched(random, runner)
+
+
+def _matched(random: Random, runner: Runner) -> None:
+    slots, _, file = random.choice(load().index_files)
+    start = formats.index_file_nbytes(slots, 1)
+    entries = file[start : start + _ENTRY.nbytes * random.randint(1, 12)]
+    rows = list(_ENTRY.struct.iter_unpack(entries[: len(entries) // _ENTRY.nbytes * _ENTRY.nbytes]))
+    rows = [row for row in rows if random.random() < 0.9]
+    hashes = array("i", [row[0] - (2**31 if random.random() < 0.3 else 0) for row in rows])
+    offsets = array("q", [row[1] for row in rows])
+    begin = random.choice((1_700_000_000_000, 0, number(random)))
+    times = array("q", [_wrapped(begin + 1000 * row[2]) for row in rows])
+    changed = entries if random.random() < 0.4 else mutate_fields(random, entries, _ENTRY.nbytes)
+    if random.random() < 0.05:
+        offsets.append(1)
+    places = [0, 0]
+    if random.random() < 0.3:
+        places = [random.choice((1, len(rows), len(rows) + 1, -1, number(random))) for _ in "ab"]
+    runner.call(
+        *("passes_index_keys", "match_entries", bytearray(changed), places[0]),
+        *(hashes, offsets, times, places[1], begin),
+    )
+
+
+def _wrapped(value: int) -> int:
+    return (value + 2**63) % 2**64 - 2**63
+
+
+CASES = {"index_keys": index_keys}
