@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,55 @@ def test_queues_begin_where_they_are_told(growing: Path) -> None:
     ]
     assert 0 < len(wanted) < COUNT + 60 - 11
     assert flat(batches) == wanted
+
+
+ALL_ORDERS = '{"Orders": {"0": 20, "1": -1, "2": 25}}'
+
+
+@pytest.mark.parametrize("options", [{"subscribe": "Orders"}, {"subscribePattern": "Ord.*"}])
+def test_what_lies_before_all_queues_is_not_read(
+    store: tuple[Path, list[Row]], options: dict[str, str]
+) -> None:
+    root, rows = store
+    told = {("Orders", 0): 20, ("Orders", 2): 25}
+    wanted = [r.physical_offset for r in rows if told.get(r[2:4], 10**9) <= r.queue_offset]
+    plan = plan_of(root, startingOffsets=ALL_ORDERS, **options)
+    assert plan.initial().physical_offset == wanted[0] > 0
+    assert flat(run(plan)) == wanted
+    # A queue that nobody spoke of is read from its beginning.
+    assert plan_of(root, startingOffsets=ALL_ORDERS).initial().physical_offset == 0
+
+
+def test_queues_that_have_not_come_so_far(store: tuple[Path, list[Row]]) -> None:
+    root, rows = store
+    told = '{"Bills": {"0": 1000, "1": 1000, "2": -1}}'
+    plan = plan_of(root, subscribe="Bills", startingOffsets=told)
+    assert plan.initial().physical_offset == rows[-1].physical_offset + rows[-1].store_size
+    assert flat(run(plan)) == []
+
+
+def test_without_consume_queues_the_log_is_read_from_its_beginning(growing: Path) -> None:
+    rows = rows_of(growing)
+    shutil.rmtree(growing / "consumequeue")
+    plan = plan_of(growing, subscribe="Orders", startingOffsets=ALL_ORDERS)
+    assert plan.initial().physical_offset == 0
+    told = {("Orders", 0): 20, ("Orders", 2): 25}
+    wanted = [r.physical_offset for r in rows if told.get(r[2:4], 10**9) <= r.queue_offset]
+    assert flat(run(plan)) == wanted
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_queue_offsets_that_were_deleted(growing: Path, fail: bool) -> None:
+    rows = [row for row in rows_of(growing) if row.physical_offset >= 16384]
+    os.unlink(segments(growing)[0])
+    options = {"assign": '{"Orders": [0]}', "startingOffsets": '{"Orders": {"0": 1}}'}
+    plan = plan_of(growing, failOnDataLoss=fail, **options)
+    if fail:
+        with pytest.raises(MappedFileError, match=r"asks for 1 of queue 0 of 'Orders'"):
+            plan.initial()
+    else:
+        wanted = [row.physical_offset for row in rows if row[2:4] == ("Orders", 0)]
+        assert flat(run(plan)) == wanted
 
 
 def test_a_store_grows_while_it_is_read(growing: Path) -> None:

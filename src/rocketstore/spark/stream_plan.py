@@ -7,17 +7,19 @@ file's size: a broker allocates its files in advance, and may be in the midst of
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rocketstore import kernels
+import rocketstore
+from rocketstore import formats, kernels
 from rocketstore.errors import ConfigError, MappedFileError
 from rocketstore.sources.files import local_path, read_at
 from rocketstore.sources.segments import LogFiles, list_log
 from rocketstore.sources.splits import Split, plan_splits, tail_offset
 from rocketstore.sources.walk import log_end, walk
-from rocketstore.spark.offsets import StreamOffset, batch_ranges, starting_queues
+from rocketstore.spark.offsets import Latest, StreamOffset, batch_ranges, starting_queues
 from rocketstore.spark.reading import partition_bytes
 
 if TYPE_CHECKING:
@@ -113,8 +115,48 @@ class StreamPlan:
             return StreamOffset(begin, initial=True)
         if offsets is None or isinstance(offsets, str):
             return StreamOffset(self._end(log, None), initial=True)
-        numbers, latest = starting_queues(offsets, self._end(log, None))
+        end = self._end(log, None)
+        numbers, latest = starting_queues(offsets, end)
+        begin = max(begin, min(end, self._queues_begin(numbers, latest)))
         return StreamOffset(begin, numbers, latest, initial=True)
+
+    def _queues_begin(self, numbers: Mapping[str, Mapping[int, int]], latest: Latest | None) -> int:
+        """A physical offset in front of which nothing is wanted, as the consume queues tell; 0
+        where they tell nothing: on remote storage, or when a queue is read from its beginning.
+
+        A queue's messages lie in the log in the order of their queue offsets.
+        """
+        root = local_path(self.options.path)
+        if root is None or not (root / formats.CONSUME_QUEUE_DIR).is_dir():
+            return 0
+        begins = []
+        with rocketstore.open(os.fspath(root)) as store:
+            for topic in store.topics():
+                asked = self.options.queue_ids
+                for queue_id in store.queues(topic) if self.options.takes_topic(topic) else ():
+                    if asked is not None and queue_id not in asked[topic]:
+                        continue
+                    first = numbers.get(topic, {}).get(queue_id)
+                    if first is not None:
+                        begins.append(self._queue_begin(store, topic, queue_id, first))
+                    elif latest is None or queue_id not in latest.queues.get(topic, ()):
+                        begins.append(0)
+        return min(begins, default=_WHOLE)
+
+    def _queue_begin(
+        self, store: rocketstore.DefaultMessageStore, topic: str, queue_id: int, first: int
+    ) -> int:
+        """Where message ``first`` of a queue lies in the log, or the next one that is there."""
+        smallest = store.min_offset_in_queue(topic, queue_id)
+        if 0 < first < smallest:
+            self._lost(
+                f"{self.options.path}: startingOffsets asks for {first} of queue {queue_id} of "
+                f"{topic!r}, which begins at {smallest}: older messages were deleted"
+            )
+        if first >= store.max_offset_in_queue(topic, queue_id):
+            return _WHOLE
+        found = store.get_message("", topic, queue_id, max(first, smallest), 1).messages
+        return found[0].physical_offset if len(found) else 0
 
     def _first_since(self, log: LogFiles, begin: int) -> int:
         """The first record whose storeTimestamp is at or behind ``begin``; without one, the end."""
