@@ -153,8 +153,8 @@ def bulk_load(
     settings = _settings(config)
     kernels.staged_records.StageEncoder(topic=topic, queues=queues, **settings)
     with new_directory(root) as building:
-        stage = Path(staging_dir) if staging_dir is not None else building
-        folder = os.path.abspath(stage / f"{TEMPORARY_PREFIX}stage-{uuid.uuid4().hex}")
+        stage = Path(staging_dir) if staging_dir is not None else root.parent
+        folder = os.path.abspath(stage / f".{root.name}-stage-{uuid.uuid4().hex}")
         try:
             call = shipped_function(stage_rows, folder, topic, queues, settings)
             files = [pickle.loads(row.file) for row in df.mapInArrow(call, _SCHEMA).collect()]
