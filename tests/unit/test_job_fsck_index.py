@@ -298,6 +298,19 @@ def test_expired_and_newer_entries_are_counted(store_root: Path) -> None:
     assert report.summary["newer_keys"] > 10
 
 
+def test_what_is_written_meanwhile_is_newer(store_root: Path) -> None:
+    """The log is listed, then a writer adds records and their keys."""
+    log = list_log(store_root)
+    splits, end = plan_splits(log, split_bytes=1 << 20), log_end(log)
+    with rocketstore.open(store_root, "r+") as store:
+        for number in range(8):
+            assert store.put("TopicA", b"x", 0, "Tag", f"later-{number}").ok
+        assert store.wait_dispatched(20)
+    report = check_index(None, log, splits, log_end=end)
+    assert report.findings == []
+    assert report.summary["newer_keys"] == 16
+
+
 def test_what_is_not_dispatched_yet_is_not_missed(store_root: Path) -> None:
     index_file(store_root, -1).unlink()
     assert check(store_root).finding_counts["missing-key"]

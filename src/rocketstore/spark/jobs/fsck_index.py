@@ -125,7 +125,7 @@ def check_index(
         return report
     for row in listing.findings:
         report.add(row)
-    edges = (*(one.base_offset + one.start for one in splits), log_end)
+    edges = (*(min(one.base_offset + one.start, log_end) for one in splits), log_end)
     if len(edges) == 1:
         edges = (log.min_offset, max(log_end, log.min_offset))
     items = [IndexFileItem(*row, edges, options) for row in listing.files]
