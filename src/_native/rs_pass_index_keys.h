@@ -22,6 +22,7 @@ typedef struct {
     uint8_t *hashes;     /* int32 each; NULL when only counting */
     uint8_t *offsets;    /* int64 each: of the record */
     uint8_t *timestamps; /* int64 each: the record's store time */
+    uint32_t powers[RS_DISPATCH_POWER_COUNT]; /* of 31 */
 } rs_key_pass;
 
 RS_UNUSED static void rs_key_pass_init(rs_key_pass *pass)
@@ -31,6 +32,19 @@ RS_UNUSED static void rs_key_pass_init(rs_key_pass *pass)
     pass->infix_hash = rs_string_hash((const uint8_t *)RS_TAG_KEY_INFIX,
                                       sizeof RS_TAG_KEY_INFIX - 1, &units);
     pass->infix_length = units;
+    for (uint32_t n = 0; n < RS_DISPATCH_POWER_COUNT; n++) {
+        pass->powers[n] = rs_power_of_31(n);
+    }
+}
+
+/* The hash of two texts joined, by the table of powers. */
+static inline int32_t rs_key_pass_join(const rs_key_pass *pass, int32_t prefix, int32_t hash,
+                                       uint32_t length)
+{
+    if (RS_LIKELY(length < RS_DISPATCH_POWER_COUNT)) {
+        return (int32_t)((uint32_t)prefix * pass->powers[length] + (uint32_t)hash);
+    }
+    return rs_hash_extend(prefix, hash, length);
 }
 
 static inline void rs_key_pass_put(rs_key_pass *pass, const rs_parsed_record *row, int32_t prefix,
@@ -39,7 +53,7 @@ static inline void rs_key_pass_put(rs_key_pass *pass, const rs_parsed_record *ro
     uint32_t units;
     const int32_t hash = rs_string_hash(text, (size_t)n, &units);
     const uint32_t stored =
-        (uint32_t)rs_index_key_hash(rs_hash_extend(prefix, hash, units)) | mark;
+        (uint32_t)rs_index_key_hash(rs_key_pass_join(pass, prefix, hash, units)) | mark;
     memcpy(pass->hashes + 4 * pass->count, &stored, 4);
     memcpy(pass->offsets + 8 * pass->count, &row->physical_offset, 8);
     memcpy(pass->timestamps + 8 * pass->count, &row->store_timestamp, 8);
@@ -83,7 +97,8 @@ static inline void rs_key_pass_take(rs_key_pass *pass, const uint8_t *record,
         rs_key_pass_texts(pass, record, row, prefix);
     }
     if (with_tags) {
-        rs_key_pass_put(pass, row, rs_hash_extend(prefix, pass->infix_hash, pass->infix_length),
+        rs_key_pass_put(pass, row,
+                        rs_key_pass_join(pass, prefix, pass->infix_hash, pass->infix_length),
                         record + row->tags_at, row->tags_nbytes,
                         pass->mark_tags ? RS_TAG_KEY_MARK : 0);
     }
