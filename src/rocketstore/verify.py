@@ -275,7 +275,7 @@ def verify_files(
     if not paths.commit_log.is_dir() and not paths.state.is_file():
         raise FileNotFoundError(f"{root} is no store: it has no folder {paths.commit_log.name}")
     files = ReadOnlyParts(
-        paths, config, derive="none", as_files=True, clock=_no_clock, progress=progress
+        paths, config, derive="none", as_files=True, clock=no_clock, progress=progress
     )
     try:
         dispatched = files.log.max_offset - files.behind_nbytes
@@ -285,7 +285,7 @@ def verify_files(
             files.index if config.message_index_enable else None,
             delay_ms=config.delay_ms,
             dispatched_offset=dispatched,
-            indexed_offset=_indexed_offset(files, dispatched),
+            indexed_offset=indexed_offset(files, dispatched),
             damaged=files.report.damaged,
             queues_in_files=files.rocksdb is None or files.rocksdb.beside_files,
             level=level,
@@ -298,11 +298,12 @@ def verify_files(
         files.close()
 
 
-def _no_clock() -> int:
+def no_clock() -> int:
+    """Stand in for the clock of a store that is only looked at."""
     raise AssertionError("nothing is written, so nobody asks for the time")
 
 
-def _indexed_offset(files: ReadOnlyParts, dispatched: int) -> int:
+def indexed_offset(files: ReadOnlyParts, dispatched: int) -> int:
     """Records in front of this offset must have their keys.
 
     After a clean stop these are all dispatched ones; otherwise the index may end earlier, and the
@@ -371,19 +372,20 @@ def verify_parts(
     report = VerifyReport(level=level, max_findings=max_findings)
     scope = VerifyScope(log, report, queues.directory.parent)
     report.log_start, report.log_end = scope.start, scope.stop
-    _check_segments(scope)
+    check_segments(scope)
     check = _StoreCheck(scope, queues, index, delay_ms, progress, queues_in_files=queues_in_files)
     check.run(
         scope.stop if dispatched_offset is None else dispatched_offset,
         scope.stop if indexed_offset is None else indexed_offset,
     )
-    _note_tail(scope, damaged)
-    _write_notes(scope)
+    note_tail(scope, damaged)
+    write_notes(report, scope.counts)
     report.duration_s = time.monotonic() - began
     return report
 
 
-def _check_segments(scope: VerifyScope) -> None:
+def check_segments(scope: VerifyScope) -> None:
+    """Report segments of another size than the log's."""
     size = scope.log.segment_size
     for file in scope.log.queue.files:
         if file.file_size != size:
@@ -523,7 +525,7 @@ _ODD_RECORDS = (
 )
 
 
-def _note_tail(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> None:
+def note_tail(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> None:
     """What lies behind the log's end: damage that recovery knows of, or a torn write."""
     behind = [one for one in damaged if one.start >= scope.stop]
     for one in behind:
@@ -559,7 +561,8 @@ _NOTES = {
 }
 
 
-def _write_notes(scope: VerifyScope) -> None:
+def write_notes(report: VerifyReport, counts: Counter[str]) -> None:
+    """Put into words what was counted and is odd but allowed."""
     for name, text in _NOTES.items():
-        if scope.counts[name]:
-            scope.report.notes.append(f"{text}: {scope.counts[name]}")
+        if counts[name]:
+            report.notes.append(f"{text}: {counts[name]}")

@@ -529,13 +529,14 @@ class QueuesCheck:
         self._named: dict[tuple[bytes, int], list[int]] = {}
         self._check_files()
 
-    def _plain_queues(self) -> list[ConsumeQueue]:
+    def plain_queues(self) -> list[ConsumeQueue]:
+        """Those whose files hold plain units."""
         return [queue for queue in self._queues if not isinstance(queue, BatchConsumeQueue)]
 
     def _check_files(self) -> None:
         """Files of another size, or at another place, than the queue's are not read at all."""
         size = self._queues.file_size
-        for queue in self._plain_queues():
+        for queue in self.plain_queues():
             for offset, path, nbytes in list_directory(
                 queue.queue.directory, self._queues.directory.parent, tolerate_unreadable=True
             ).files:
@@ -615,10 +616,11 @@ class QueuesCheck:
             if start == stop:
                 continue
             key = int(keys[start])
-            check = self._check(topics[key >> 31], key & (2**31 - 1))
+            check = self.check_of(topics[key >> 31], key & (2**31 - 1))
             check.take(*(column[start:stop] for column in sorted_columns))
 
-    def _check(self, topic: bytes, queue_id: int) -> QueueCheck:
+    def check_of(self, topic: bytes, queue_id: int) -> QueueCheck:
+        """The check of one queue."""
         check = self._checks.get((topic, queue_id))
         if check is None:
             name = topic.decode("utf-8", "surrogateescape")
@@ -635,10 +637,10 @@ class QueuesCheck:
     def finish(self) -> None:
         """Hand out the rest, and judge what the queues hold besides."""
         self._hand_out()
-        for queue in self._plain_queues():
-            self._check(queue.topic_bytes, queue.queue_id)
+        for queue in self.plain_queues():
+            self.check_of(queue.topic_bytes, queue.queue_id)
         for key, offsets in self._named.items():
-            self._check(*key).find_named(offsets)
+            self.check_of(*key).find_named(offsets)
         for check in self._checks.values():
             check.finish()
         self._scope.report.queues += len(self._checks)

@@ -11,6 +11,8 @@ from typing import Any
 
 #: Every public name, and the module of this package that holds it.
 _PUBLIC = {
+    "fsck": "jobs.fsck",
+    "FsckReport": "jobs.fsck",
     "bulk_load": "bulk_loading",
     "compact": "jobs.compact",
     "export_parquet": "jobs.export",

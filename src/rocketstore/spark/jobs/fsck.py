@@ -1,0 +1,387 @@
+"""``fsck``: a store's log, queues and index checked against each other in the tasks of a job."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rocketstore import formats
+from rocketstore.batch_consume_queue import BatchConsumeQueue
+from rocketstore.config import MessageStoreConfig
+from rocketstore.errors import ConfigError
+from rocketstore.reader import ReadOnlyParts
+from rocketstore.sources.segments import LogFiles, list_log
+from rocketstore.sources.splits import DEFAULT_SPLIT_BYTES, Split, plan_splits
+from rocketstore.sources.walk import log_end
+from rocketstore.spark.jobs.choices import nearest
+from rocketstore.spark.jobs.fsck_index import check_index
+from rocketstore.spark.jobs.fsck_log import LogSums, Reading, look_at, put_together
+from rocketstore.spark.jobs.fsck_queues import QueuesComparison
+from rocketstore.spark.jobs.index import store_root
+from rocketstore.spark.jobs.progress import Progress, Told
+from rocketstore.spark.jobs.tasks import run_tasks
+from rocketstore.store_files import StorePaths
+from rocketstore.verify import (
+    LEVELS,
+    Finding,
+    VerifyReport,
+    VerifyScope,
+    check_segments,
+    indexed_offset,
+    no_clock,
+    note_tail,
+    verify_parts,
+    write_notes,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Parts of a store that can be compared with its log.
+PARTS = (formats.CONSUME_QUEUE_DIR, formats.INDEX_DIR)
+_QUEUE_KINDS = ("queue-offset", "queue-file", "unit", "missing-unit")
+_SCHEMA = (
+    "kind string, severity string, path string, position bigint, physicalOffset bigint, "
+    "topic string, queueId int, queueOffset bigint, reason string"
+)
+#: kind, severity, path, position, physical offset, topic, queue id, queue offset, reason.
+FindingRow = tuple[str, str, str, int, int | None, str | None, int | None, int | None, str]
+
+
+@dataclass
+class FsckReport:
+    """What ``fsck`` looked at and found.
+
+    Attributes
+    ----------
+    rows : list of tuple
+        The findings, in the columns of ``findings``; the first ``max_findings`` of them.
+    finding_counts : dict
+        All of them, by kind.
+    summary : dict
+        ``records`` and ``bytes`` of the log between ``logStart`` and ``logEnd``, ``queues``,
+        ``units`` that agree with their records, ``indexFiles``, ``keys`` that agree, and
+        ``durationSeconds``.
+    notes : list of str
+        What is odd but allowed, or was not looked at, in words.
+    level : str
+    """
+
+    rows: list[FindingRow]
+    finding_counts: dict[str, int]
+    summary: dict[str, int | float]
+    notes: list[str]
+    level: str
+    _spark: SparkSession | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return not self.finding_counts
+
+    @property
+    def findings(self) -> DataFrame:
+        """The findings as a DataFrame: ``kind``, ``severity``, ``path``, ``position`` (in the
+        file), ``physicalOffset``, ``topic``, ``queueId``, ``queueOffset`` and ``reason``; null
+        where there is none. Kinds are those of ``store.verify``."""
+        if self._spark is None:
+            raise RuntimeError("this report was made without Spark; its findings are in rows")
+        return self._spark.createDataFrame(self.rows, _SCHEMA)
+
+
+def fsck(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    level: str = "crc",
+    cross_check: Sequence[str] | None = None,
+    message_delay_level: str | None = None,
+    max_findings: int = 100_000,
+    split_bytes: int = DEFAULT_SPLIT_BYTES,
+    storage_options: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> FsckReport:
+    """Check a store, split by split; nothing is changed.
+
+    Every record's size, lengths, own offset and (``"crc"``) body are checked. Then log and queue
+    files are compared by checksums from both sides, and only queues that differ unit by unit; and
+    the keys of the log with the entries of the index files. What is found is what ``store.verify``
+    finds.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        A Connect session too.
+    path : str or path-like
+        The store's root or its ``commitlog`` folder: a path or URI that driver and executors see.
+    level : {"crc", "structure"}
+        ``"structure"``: lengths, offsets and references; ``"crc"``: every body's CRC as well.
+    cross_check : sequence of str, optional
+        ``"consumequeue"`` (needs a store on a mounted file system), ``"index"``. Default: what
+        there can be checked.
+    message_delay_level : str, optional
+        The broker's delay levels, for the deliver times in queues of delayed messages.
+    max_findings : int
+        Findings kept; all are counted.
+    split_bytes : int
+        Bytes of the log for one task.
+    storage_options : mapping, optional
+        Handed to fsspec for a remote store.
+    progress : callable, optional
+        ``progress(done, total)``, in bytes of the log.
+
+    Returns
+    -------
+    FsckReport
+
+    Raises
+    ------
+    ValueError
+        For another level or part.
+    ConfigError
+        When queue files of a remote store are to be compared.
+    FileNotFoundError, MappedFileError
+        As ``rocketstore.sources.list_log``; ``MappedFileError`` also when a file was shortened
+        meanwhile.
+
+    Notes
+    -----
+    Memory of the driver: 28 bytes for each record of the queues that differ. Stores with batch
+    consume queues or light queues have their queues compared on the driver, record by record.
+    """
+    report = check_store(
+        spark,
+        path,
+        level=level,
+        cross_check=cross_check,
+        message_delay_level=message_delay_level,
+        max_findings=max_findings,
+        split_bytes=split_bytes,
+        storage_options=storage_options,
+        progress=progress,
+    )
+    report._spark = spark
+    return report
+
+
+def check_store(
+    spark: SparkSession | None,
+    path: str | os.PathLike[str],
+    *,
+    level: str = "crc",
+    cross_check: Sequence[str] | None = None,
+    message_delay_level: str | None = None,
+    max_findings: int = 100_000,
+    split_bytes: int = DEFAULT_SPLIT_BYTES,
+    storage_options: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> FsckReport:
+    """As ``fsck``; ``spark=None`` does everything in this process."""
+    if level not in LEVELS:
+        raise ValueError(f"level {level!r}: {nearest(level, LEVELS)}")
+    for part in cross_check or ():
+        if part not in PARTS:
+            raise ValueError(f"cross_check {part!r}: {nearest(part, PARTS)}")
+    config = MessageStoreConfig()
+    if message_delay_level is not None:
+        config = config.replace(message_delay_level=message_delay_level)
+    log = list_log(path, storage_options=storage_options, allow_holes=True)
+    root = store_root(log)
+    if root is None and formats.CONSUME_QUEUE_DIR in (cross_check or ()):
+        raise ConfigError(
+            f"the queue files of {log.root} cannot be compared: only those of a store on a mounted "
+            'file system are; leave "consumequeue" out of cross_check'
+        )
+    parts = PARTS if cross_check is None else tuple(cross_check)
+    check = _Check(spark, log, config, level, max_findings, split_bytes, progress)
+    if root is None:
+        check.run_remote(parts)
+    else:
+        check.run_local(root, parts)
+    return check.result()
+
+
+class _Check:
+    """One check, and what it found so far."""
+
+    def __init__(
+        self,
+        spark: SparkSession | None,
+        log: LogFiles,
+        config: MessageStoreConfig,
+        level: str,
+        max_findings: int,
+        split_bytes: int,
+        progress: Progress | None,
+    ) -> None:
+        self._spark = spark
+        self._log = log
+        self._config = config
+        self._split_bytes = split_bytes
+        self._progress = progress
+        self._began = time.monotonic()
+        self._report = VerifyReport(level=level, max_findings=max_findings)
+        self._counts: Counter[str] = Counter()
+        self._of_queue: dict[int, tuple[str, int]] = {}
+        self._index_rows: list[FindingRow] = []
+        self._how = Reading(config.delay_ms, level == "crc", log.storage_options)
+
+    def run_remote(self, parts: Sequence[str]) -> None:
+        """Check a log that is not mounted, and its index."""
+        report, log = self._report, self._log
+        report.log_start, report.log_end = log.min_offset, log_end(log)
+        for segment in log.segments:
+            if segment.file_size != segment.segment_size:
+                reason = f"{segment.file_size} bytes instead of {segment.segment_size}"
+                end = segment.base_offset + segment.file_size
+                report.add("log-file", segment.uri, segment.file_size, end, reason)
+        sums, splits = self._look_at_log()
+        if formats.CONSUME_QUEUE_DIR in parts:
+            report.notes.append("the queue files of a remote store were not compared")
+        write_notes(report, self._counts)
+        if formats.INDEX_DIR in parts:
+            self._look_at_index(splits, sums, None)
+
+    def run_local(self, root: Path, parts: Sequence[str]) -> None:
+        """Check a store on a mounted file system."""
+        report = self._report
+        files = ReadOnlyParts(
+            StorePaths.of(root, self._config),
+            self._config,
+            derive="none",
+            as_files=True,
+            clock=no_clock,
+            progress=None,
+        )
+        try:
+            scope = VerifyScope(files.log, report, root)
+            scope.counts = self._counts
+            report.log_start, report.log_end = scope.start, scope.stop
+            dispatched = scope.stop - files.behind_nbytes
+            check_segments(scope)
+            sums, splits = self._look_at_log()
+            for start, stop in sums.damaged:
+                scope.note_damage(start, stop)
+            in_files = files.rocksdb is None or files.rocksdb.beside_files
+            if formats.CONSUME_QUEUE_DIR in parts and in_files:
+                self._look_at_queues(scope, files, sums, splits, dispatched)
+            note_tail(scope, files.report.damaged)
+            write_notes(report, self._counts)
+            report.notes += files.report.notes
+            if formats.INDEX_DIR in parts:
+                self._look_at_index(splits, sums, indexed_offset(files, dispatched))
+        finally:
+            files.close()
+
+    def _look_at_log(self) -> tuple[LogSums, list[Split]]:
+        report = self._report
+        splits = plan_splits(self._log, split_bytes=self._split_bytes, stop=report.log_end)
+        told = Told(self._progress, sum(split.nbytes for split in splits))
+        items = [(split, self._how) for split in splits]
+        found = []
+        for split, one in zip(splits, run_tasks(self._spark, look_at, items), strict=True):
+            found.append((split, one))
+            told.add(split.nbytes)
+        return put_together(self._log, report.log_end, found, report, self._counts), splits
+
+    def _look_at_queues(
+        self,
+        scope: VerifyScope,
+        files: ReadOnlyParts,
+        sums: LogSums,
+        splits: Sequence[Split],
+        dispatched: int,
+    ) -> None:
+        queues = files.queues
+        is_odd = any(isinstance(queue, BatchConsumeQueue) for queue in queues)
+        if is_odd or queues.batch_topics or sums.named or sums.inner_batches:
+            self._look_at_odd_queues(files, dispatched)
+            return
+        comparison = QueuesComparison(self._spark, scope, queues, dispatched)
+        comparison.run(sums, splits, self._how)
+        self._of_queue = comparison.of_finding
+
+    def _look_at_odd_queues(self, files: ReadOnlyParts, dispatched: int) -> None:
+        """Compare batch queues and light queues here: their units are no matter of one record."""
+        report = self._report
+        found = verify_parts(
+            files.log,
+            files.queues,
+            None,
+            delay_ms=self._config.delay_ms,
+            dispatched_offset=dispatched,
+            level="structure",
+            max_findings=report.max_findings,
+        )
+        for finding in found.findings:
+            if finding.kind in _QUEUE_KINDS:
+                report.add(
+                    finding.kind, finding.path, finding.position, finding.offset, finding.reason
+                )
+        for kind, count in found.finding_counts.items():
+            if kind in _QUEUE_KINDS:
+                report.finding_counts[kind] = count
+        report.queues, report.units = found.queues, found.units
+        report.notes.append(
+            "the store has batch queues or light queues: the queues were compared on the driver"
+        )
+
+    def _look_at_index(self, splits: Sequence[Split], sums: LogSums, indexed: int | None) -> None:
+        report = self._report
+        found = check_index(
+            self._spark,
+            self._log,
+            splits,
+            log_end=report.log_end,
+            dispatched=indexed,
+            damaged=sums.damaged,
+            storage_options=self._log.storage_options,
+        )
+        room = max(0, report.max_findings - len(report.findings))
+        self._index_rows = found.findings[:room]
+        for kind, count in (+found.finding_counts).items():
+            report.finding_counts[kind] = report.finding_counts.get(kind, 0) + count
+        report.index_files = found.summary["index_files"]
+        report.keys = found.summary["keys"]
+        report.notes += found.notes
+        counts = Counter(found.summary)
+        del counts["index_files"], counts["keys"]
+        write_notes(report, counts)
+
+    def result(self) -> FsckReport:
+        """What was found."""
+        report = self._report
+        rows = [
+            _row(finding, self._of_queue.get(number))
+            for number, finding in enumerate(report.findings)
+        ]
+        summary: dict[str, int | float] = {
+            "records": report.records,
+            "bytes": report.nbytes,
+            "logStart": report.log_start,
+            "logEnd": report.log_end,
+            "queues": report.queues,
+            "units": report.units,
+            "indexFiles": report.index_files,
+            "keys": report.keys,
+            "durationSeconds": time.monotonic() - self._began,
+        }
+        counts = dict(report.finding_counts)
+        return FsckReport(rows + self._index_rows, counts, summary, report.notes, report.level)
+
+
+def _row(finding: Finding, queue: tuple[str, int] | None) -> FindingRow:
+    topic, queue_id = queue or (None, None)
+    queue_offset = None
+    start = formats.file_name_to_offset(Path(finding.path).name)
+    if queue is not None and finding.kind in ("unit", "missing-unit") and start is not None:
+        queue_offset = (start + finding.position) // formats.CONSUME_QUEUE_UNIT.nbytes
+    return (
+        *(finding.kind, "error", finding.path, finding.position, finding.offset),
+        *(topic, queue_id, queue_offset, finding.reason),
+    )

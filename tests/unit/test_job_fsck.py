@@ -1,0 +1,302 @@
+"""The check of a whole store, without Spark: it finds what ``verify`` finds."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rocketstore
+from golden import golden_stores
+from rocketstore import formats
+from rocketstore.config import MessageStoreConfig
+from rocketstore.errors import ConfigError
+from rocketstore.verify import verify_files
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+
+from rocketstore.spark.jobs.fsck import check_store
+
+OPTIONS: dict[str, Any] = {
+    "mapped_file_size_commit_log": 65536,
+    "mapped_file_size_consume_queue": 400,
+    "max_hash_slot_num": 10,
+    "max_index_num": 200,
+}
+UNIT = formats.CONSUME_QUEUE_UNIT.struct
+LOG_AND_QUEUES = ("log-file", "record", "queue-offset", "queue-file", "unit", "missing-unit")
+
+
+def compare(root: Path, **options: Any) -> Any:
+    """Check a store by both ways; both must find the same. Returns the job's report."""
+    level = options.get("level", "crc")
+    wanted = verify_files(root, MessageStoreConfig(), max_findings=10_000, level=level)
+    for split_bytes in (4000, 1 << 28):
+        found = check_store(None, root, split_bytes=split_bytes, **options)
+        rows = [row for row in found.rows if row[0] in LOG_AND_QUEUES]
+        assert sorted((row[0], row[2], row[3], row[4], row[8]) for row in rows) == sorted(
+            (one.kind, one.path, one.position, one.offset, one.reason)
+            for one in wanted.findings
+            if one.kind in LOG_AND_QUEUES
+        )
+        assert set(found.finding_counts) == set(wanted.finding_counts)
+        summary = found.summary
+        assert (summary["records"], summary["bytes"]) == (wanted.records, wanted.nbytes)
+        assert (summary["logStart"], summary["logEnd"]) == (wanted.log_start, wanted.log_end)
+        assert (summary["queues"], summary["units"]) == (wanted.queues, wanted.units)
+        assert found.ok == wanted.ok
+    return found
+
+
+@pytest.mark.parametrize("name", golden_stores.NAMES)
+def test_rocketmqs_stores(name: str, tmp_path: Path) -> None:
+    compare(golden_stores.unpack(name, tmp_path))
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of a few queues in some segments."""
+    root = tmp_path_factory.mktemp("pristine") / "store"
+    chance = random.Random(5)
+    with rocketstore.open(root, "x", **OPTIONS) as store:
+        for number in range(400):
+            topic, queue_id = chance.choice(["A", "B" * 30, "C"]), chance.randrange(3)
+            body = b"x" * chance.choice([0, 10, 2000])
+            assert store.put(topic, body, queue_id, tags="t", keys=str(number)).ok
+    return root
+
+
+@pytest.fixture
+def root(pristine: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(pristine, tmp_path / "store"))
+
+
+def log_of(root: Path, number: int) -> Path:
+    return sorted((root / "commitlog").iterdir())[number]
+
+
+def change(path: Path, position: int, content: bytes) -> None:
+    """Overwrite bytes of a file."""
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(content)
+
+
+def records(root: Path) -> list[Any]:
+    """(topic, queue id, queue offset, physical offset) of all records."""
+    with rocketstore.open(root, mode="r") as store:
+        return [
+            (m.topic, m.queue_id, m.queue_offset, m.physical_offset)
+            for m in store.scan(on_corruption="skip")
+        ]
+
+
+def unit_at(root: Path, topic: str, queue_id: int, index: int) -> tuple[Path, int]:
+    """File and position of a unit."""
+    folder = root / "consumequeue" / topic / str(queue_id)
+    return folder / formats.offset_to_file_name(index // 20 * 400), index % 20 * 20
+
+
+def lose_magic(root: Path) -> set[str]:
+    offset = records(root)[50][3]
+    change(log_of(root, 0), offset + 4, b"xxxx")
+    return {"record"}
+
+
+def lose_the_first_record_of_a_segment(root: Path) -> set[str]:
+    change(log_of(root, 2), 4, b"xxxx")
+    return {"record"}
+
+
+def lose_the_end_of_a_segment(root: Path) -> set[str]:
+    change(log_of(root, 1), 65536 - 9000, bytes(9000))
+    return {"record"}
+
+
+def lose_a_segment(root: Path) -> set[str]:
+    log_of(root, 1).unlink()
+    return {"record"}
+
+
+def shorten_a_segment(root: Path) -> set[str]:
+    with log_of(root, 1).open("r+b") as file:
+        file.truncate(60000)
+    return {"log-file", "record"}
+
+
+def change_a_queue_offset(root: Path) -> set[str]:
+    place = records(root)[60][3]
+    change(log_of(root, 0), place + formats.RECORD_HEAD.at("queue_offset"), bytes(7) + b"\x63")
+    return {"queue-offset", "unit"}
+
+
+def repeat_a_queue_offset(root: Path) -> set[str]:
+    place = records(root)[60][3]
+    change(log_of(root, 0), place + formats.RECORD_HEAD.at("queue_offset"), bytes(8))
+    return {"queue-offset", "unit"}
+
+
+def change_a_unit(root: Path) -> set[str]:
+    path, position = unit_at(root, "A", 1, 25)
+    change(path, position, UNIT.pack(77, 100, 3))
+    return {"unit"}
+
+
+def change_a_tags_code(root: Path) -> set[str]:
+    path, position = unit_at(root, "C", 0, 3)
+    change(path, position + 12, (9).to_bytes(8, "big"))
+    return {"unit"}
+
+
+def swap_units(root: Path) -> set[str]:
+    path, position = unit_at(root, "C", 2, 3)
+    content = path.read_bytes()
+    change(path, position, content[position + 20 : position + 40] + content[position:][:20])
+    return {"unit"}
+
+
+def lose_units(root: Path) -> set[str]:
+    path, position = unit_at(root, "A", 1, 4)
+    change(path, position, bytes(60))
+    return {"missing-unit"}
+
+
+def add_a_unit(root: Path) -> set[str]:
+    places = records(root)
+    last = max(place[2] for place in places if place[:2] == ("A", 0))
+    path, position = unit_at(root, "A", 0, last + 1)
+    change(path, position, UNIT.pack(places[3][3], 100, 0))
+    return {"unit"}
+
+
+def lose_a_queue(root: Path) -> set[str]:
+    shutil.rmtree(root / "consumequeue" / "A" / "0")
+    return {"missing-unit"}
+
+
+def add_a_queue(root: Path) -> set[str]:
+    shutil.copytree(root / "consumequeue" / "A" / "0", root / "consumequeue" / "A" / "7")
+    return {"unit"}
+
+
+def shorten_a_queue_file(root: Path) -> set[str]:
+    path, _ = unit_at(root, "A", 1, 4)
+    with path.open("r+b") as file:
+        file.truncate(399)
+    return {"queue-file", "missing-unit"}
+
+
+def change_a_body(root: Path) -> set[str]:
+    content = log_of(root, 0).read_bytes()
+    change(log_of(root, 0), content.index(b"x" * 1000) + 500, b"y")
+    return {"record"}
+
+
+DAMAGE: list[Callable[[Path], set[str]]] = [
+    lose_magic,
+    lose_the_first_record_of_a_segment,
+    lose_the_end_of_a_segment,
+    lose_a_segment,
+    shorten_a_segment,
+    change_a_queue_offset,
+    repeat_a_queue_offset,
+    change_a_unit,
+    change_a_tags_code,
+    swap_units,
+    lose_units,
+    add_a_unit,
+    lose_a_queue,
+    add_a_queue,
+    shorten_a_queue_file,
+    change_a_body,
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_planted_damage_is_found_as_verify_finds_it(
+    damage: Callable[[Path], set[str]], root: Path
+) -> None:
+    kinds = damage(root)
+    report = compare(root)
+    assert kinds <= set(report.finding_counts)
+    assert not report.ok
+
+
+def test_findings_name_queue_and_place(root: Path) -> None:
+    change_a_unit(root)
+    report = check_store(None, root)
+    (row,) = [row for row in report.rows if row[0] == "unit"]
+    assert row[1:3] == ("error", str(unit_at(root, "A", 1, 25)[0]))
+    assert row[5:8] == ("A", 1, 25)
+    assert "unit 25" in row[8]
+
+
+def test_a_sound_store(root: Path) -> None:
+    told: list[tuple[int, int]] = []
+    report = check_store(
+        None, root, split_bytes=30000, progress=lambda done, total: told.append((done, total))
+    )
+    assert report.ok
+    assert report.rows == []
+    assert report.summary["records"] == report.summary["units"] == 400
+    assert report.summary["indexFiles"] == len(list((root / "index").iterdir()))
+    assert told[-1][0] == told[-1][1] == report.summary["logEnd"]
+
+
+def test_structure_leaves_bodies_alone(root: Path) -> None:
+    change_a_body(root)
+    assert compare(root, level="structure").ok
+
+
+def test_parts_can_be_left_out(root: Path) -> None:
+    change_a_unit(root)
+    shutil.rmtree(root / "index")
+    assert check_store(None, root, cross_check=()).ok
+    assert not check_store(None, root, cross_check=("consumequeue",)).ok
+    report = check_store(None, root, cross_check=("index",))
+    assert report.summary["units"] == 0
+
+
+def test_expired_heads(root: Path) -> None:
+    for number in (0, 0):
+        log_of(root, number).unlink()
+    compare(root)
+
+
+def test_limits(root: Path) -> None:
+    for path in sorted((root / "consumequeue" / "A" / "1").iterdir()):
+        change(path, 0, UNIT.pack(5, 5, 5) * 20)
+    report = check_store(None, root, max_findings=3, cross_check=("consumequeue",))
+    assert len(report.rows) == 3
+    assert sum(report.finding_counts.values()) > 20
+
+
+def test_a_remote_store(root: Path) -> None:
+    import fsspec
+
+    memory = fsspec.filesystem("memory")
+    memory.put(str(root), "/fsck/store", recursive=True)
+    try:
+        report = check_store(None, "memory://fsck/store", split_bytes=20000)
+        assert report.ok
+        assert report.summary["records"] == 400
+        assert report.summary["keys"] > 400
+        assert any("queue files" in note for note in report.notes)
+        with pytest.raises(ConfigError, match="mounted"):
+            check_store(None, "memory://fsck/store", cross_check=("consumequeue",))
+    finally:
+        memory.rm("/fsck", recursive=True)
+
+
+def test_wrong_arguments(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="did you mean 'crc'"):
+        check_store(None, tmp_path, level="crcs")
+    with pytest.raises(ValueError, match="cross_check"):
+        check_store(None, tmp_path, cross_check=("queues",))
+    with pytest.raises(FileNotFoundError):
+        check_store(None, tmp_path / "nothing")
