@@ -22,9 +22,9 @@ SET_UP = @$(FIND_PYTHON) PYTHON="$(PYTHON)" "$$python" tools/bootstrap.py --venv
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-demo:  ## set up and show what rocketstore does on a store made on the spot
+demo:  ## set up and show what rocketstore does on stores made on the spot, with Spark at the end
 	$(SET_UP) --for run
-	@$(VENV)/bin/rocketstore demo --golden tests/golden/plain-5.3.3
+	@$(VENV)/bin/rocketstore demo --golden tests/golden/plain-5.3.3 --spark --plot build/demo.png
 
 develop:  ## set up: environment, packages, native modules built in place
 	$(SET_UP)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import typer.main
@@ -26,6 +27,16 @@ def _parameters(command: Any) -> list[str]:
     return lines
 
 
+def _commands(group: Any) -> Iterator[tuple[str, Any]]:
+    """Name and command; the commands of a group follow it, with its name in front."""
+    for name, command in sorted(group.commands.items()):
+        if command.hidden:
+            continue
+        yield name, command
+        if hasattr(command, "commands"):
+            yield from ((f"{name} {below}", one) for below, one in _commands(command))
+
+
 class CommandOptions(Directive):
     """One section for each command of ``rocketstore``."""
 
@@ -33,12 +44,11 @@ class CommandOptions(Directive):
         """Make the sections."""
         group: Any = typer.main.get_command(app)
         found: list[nodes.Node] = []
-        for name, command in sorted(group.commands.items()):
-            if command.hidden:
-                continue
+        for name, command in _commands(group):
             summary = (command.help or "").split("\n\n")[0]
             lines = [" ".join(summary.split()), "", *_parameters(command)]
-            section = nodes.section(ids=[f"command-{name}"], names=[f"command {name}"])
+            anchor = f"command-{name.replace(' ', '-')}"
+            section = nodes.section(ids=[anchor], names=[f"command {name}"])
             section += nodes.title(text=f"rocketstore {name}")
             self.state.nested_parse(StringList(lines, source=name), 0, section)
             found.append(section)

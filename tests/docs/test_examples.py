@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,18 @@ from golden import golden_stores
 WITH_EXAMPLES = [page for page in pages() if any(examples(page))]
 
 
-@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.relative_to(ROOT).as_posix())
+#: One Spark session serves all tests that need one; its group runs in one process.
+IN_SPARK = pytest.mark.xdist_group("spark")
+
+
+def marked(page: Path) -> Any:
+    """The page as a parameter; in Spark's group where its examples start Spark."""
+    starts = any("rocketstore.spark import" in example.code for example in examples(page))
+    name = page.relative_to(ROOT).as_posix()
+    return pytest.param(page, id=name, marks=[IN_SPARK] if starts else [])
+
+
+@pytest.mark.parametrize("page", map(marked, WITH_EXAMPLES))
 def test_examples_run_and_print_what_they_say(page: Path, tmp_path: Path) -> None:
     store = golden_stores.unpack("broker-5.3.3", tmp_path)
     faults = run_page(page, tmp_path, store)

@@ -13,6 +13,7 @@ import pytest
 import typer.main
 
 import rocketstore
+import rocketstore.spark
 from docs.examples import ROOT
 from rocketstore.cli.app import app
 
@@ -44,6 +45,11 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
         assert f'id="rocketstore.{name}"' in built
 
 
+@pytest.mark.parametrize("name", rocketstore.spark.__all__)
+def test_every_name_of_the_spark_package_is_in_the_reference(name: str) -> None:
+    assert re.search(rf"^\.\. auto\w+:: rocketstore\.spark\.{name}$", REFERENCE, re.MULTILINE)
+
+
 @pytest.mark.parametrize("name", rocketstore.__all__)
 def test_every_public_name_is_in_the_reference(name: str) -> None:
     if inspect.isclass(value := getattr(rocketstore, name)) and issubclass(value, Exception):
@@ -67,9 +73,13 @@ def test_every_public_member_says_what_it_is(kind: Any) -> None:
 
 
 def commands() -> dict[str, Any]:
-    """Every command by its name."""
+    """Every command by its name; those of a group with its name in front."""
     group: Any = typer.main.get_command(app)
-    return dict(group.commands)
+    found = dict(group.commands)
+    for name, command in group.commands.items():
+        below = getattr(command, "commands", {})
+        found.update({f"{name} {one}": command for one, command in below.items()})
+    return found
 
 
 @pytest.mark.parametrize("name", sorted(commands()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 import rocketstore
 from command_line import NASTY_BODY, NASTY_TOPIC, lines, make_store, run
 from golden import golden_stores
+from rocketstore.cli import spark
 from rocketstore.cli.app import app
 
 
@@ -368,6 +370,13 @@ def test_every_help_has_an_example(command: str) -> None:
     text = run(command, "--help").stdout
     assert f"\n    rocketstore {command}" in text
     assert "Examples:" in text
+
+
+@pytest.mark.parametrize("command", [command.name for command in spark.app.registered_commands])
+def test_every_help_of_spark_has_an_example(command: str) -> None:
+    text = run("spark", command, "--help").stdout
+    assert f"\n    rocketstore spark {command}" in text
+    assert re.search("Examples?:", text)
 
 
 def test_version_and_usage() -> None:

@@ -10,7 +10,20 @@ from typing import Annotated, TextIO
 
 import typer
 
-from rocketstore.cli import completion, demo, find, get, info, ls, put, scan, show, tail, verify
+from rocketstore.cli import (
+    completion,
+    demo,
+    find,
+    get,
+    info,
+    ls,
+    put,
+    scan,
+    show,
+    spark,
+    tail,
+    verify,
+)
 from rocketstore.cli.outcome import DEBUG_VARIABLE, ExitCode, complain, reporting
 from rocketstore.cli.text import escape
 
@@ -56,6 +69,7 @@ for _name, _command in (
     ("demo", demo.demo),
 ):
     app.command(_name, no_args_is_help=_name != "demo")(reporting(_command))
+app.add_typer(spark.app)
 
 
 def _print_version(wanted: bool) -> None:

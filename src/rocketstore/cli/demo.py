@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 import rocketstore
-from rocketstore.cli import demo_golden
+from rocketstore.cli import demo_golden, demo_spark
 from rocketstore.cli.outcome import ExitCode
 from rocketstore.cli.output import print_text
 from rocketstore.cli.quantities import counted, format_size
@@ -34,6 +34,18 @@ def demo(
             help="A folder with a store that RocketMQ wrote and its recorded answers.",
         ),
     ] = None,
+    spark: Annotated[
+        bool,
+        typer.Option(
+            "--spark", help="At the end let Spark count the stores (takes half a minute)."
+        ),
+    ] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="With --spark: draw the volume over time in this PNG file."
+        ),
+    ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the demo's stores on disk.")] = False,
 ) -> None:
     """Write a store, query it, kill its writer, recover it, verify it; then read RocketMQ's own.
@@ -44,11 +56,16 @@ def demo(
     Examples:
       rocketstore demo
       rocketstore demo --golden tests/golden/plain-5.3.3
+      rocketstore demo --spark --plot volume.png
     """
+    if plot is not None and not spark:
+        raise typer.BadParameter("--plot needs --spark")
     directory = Path(tempfile.mkdtemp(prefix="rocketstore-demo-"))
     try:
         show = Demonstration(directory)
         show.run(golden)
+        if spark:
+            show.count_with_spark(plot)
     finally:
         if keep:
             print_text(f"The stores are in {directory}.")
@@ -67,6 +84,7 @@ class Demonstration:
         self.failures = 0
         self._directory = directory
         self._root = directory / "store"
+        self._stores = {"our store": self._root}
 
     def run(self, golden: Path | None) -> None:
         """All steps."""
@@ -81,6 +99,12 @@ class Demonstration:
         print_text()
         print_text(f"A store that RocketMQ wrote, from {golden}", style="bold")
         self._read_golden(golden)
+
+    def count_with_spark(self, plot: Path | None) -> None:
+        """Let Spark count every store that was met."""
+        print_text()
+        print_text("The same stores in Spark", style="bold")
+        demo_spark.run(self._stores, plot, self._say)
 
     def _say(self, holds: bool, text: str) -> None:
         self.failures += not holds
@@ -207,6 +231,7 @@ class Demonstration:
 
     def _read_golden(self, golden: Path) -> None:
         root = demo_golden.unpack(golden, self._directory / "golden")
+        self._stores[f"RocketMQ's {golden.name}"] = root
         asked: Counter[str] = Counter()
         same: Counter[str] = Counter()
         with rocketstore.open(root, "r") as store:

@@ -20,7 +20,7 @@ import site
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,8 @@ exec {java} "$@"
 _JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 #: Little to start, little to keep: a session lives for one program.
 _DEFAULTS = {
+    # On a busy machine a worker may take longer to start than the 15 s that Spark gives it.
+    "spark.python.authenticate.socketTimeout": "120s",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
@@ -108,6 +110,22 @@ def local_session(
     environment |= java_environment() | _worker_path()
     with variables(environment):
         return builder.getOrCreate()
+
+
+@contextlib.contextmanager
+def stopping(make: Callable[[], SparkSession]) -> Iterator[SparkSession]:
+    """Yield the session that ``make`` returns and stop it; one that was active before goes on."""
+    require("pyspark")
+    from pyspark.sql import SparkSession
+
+    before = SparkSession.getActiveSession()
+    session = make()
+    try:
+        yield session
+    finally:
+        if before is None:
+            with contextlib.suppress(Exception):  # the JVM may be gone, and all is said already
+                session.stop()
 
 
 def require(module: str, extra: str = "spark") -> None:

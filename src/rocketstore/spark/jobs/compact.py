@@ -89,7 +89,7 @@ def compact(
     """
     import pyspark.sql.functions as sf
 
-    from rocketstore.spark.bulk_load import bulk_load
+    from rocketstore.spark.bulk_loading import bulk_load
     from rocketstore.spark.schema import spark_schema
 
     if key not in KEYS:
