@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocketstore.arrow.columns import resolve
 from rocketstore.record_filters import check_batch_limits
+from rocketstore.sources.files import local_path
 from rocketstore.spark.options import CORRUPTION_POLICIES, ReadOptions
 from rocketstore.spark.reading import of_plain, plan, read_partition, to_plain
 from rocketstore.spark.schema import spark_schema
@@ -100,8 +101,10 @@ def scan(
         raise ValueError(f"split_bytes is {split_bytes}; it must be 1 or more")
     check_batch_limits(batch_rows, batch_bytes)
     names = resolve(columns, include_properties=include_properties)
+    local = local_path(path)
     options = ReadOptions(
-        os.fspath(path),
+        # Executors have working directories of their own.
+        os.fspath(path) if local is None else os.path.abspath(local),
         None if storage_options is None else dict(storage_options),
         topics=_words(topics, "topics"),
         tags=_words(tags, "tags"),
