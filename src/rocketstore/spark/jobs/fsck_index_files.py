@@ -18,9 +18,11 @@ from rocketstore.index_file import IndexFile, detect_geometry
 from rocketstore.index_service import choose_geometry, index_paths
 from rocketstore.mapped_file import MappedFile, MemoryFile
 from rocketstore.sources.files import local_path, read_at, remote_files
+from rocketstore.status import KernelStatus
 from rocketstore.store_state import StoreState
 from rocketstore.verify import VerifyReport
 from rocketstore.verify_index import EntryStream, check_file
+from rocketstore.verify_queues import read_bytes
 
 _DEFAULT = (DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM)
 #: Findings that one task tells one by one; the others are counted.
@@ -205,33 +207,37 @@ def judge_file(item: IndexFileItem) -> IndexFileFacts:
     try:
         index_file = IndexFile(file, item.slots, item.entries)
         scope = _Scope(file.path.parent.parent)
-        stream = EntryStream(scope, index_file, 0)
-        check_file(scope, stream)
-        ordered = "index-entry" not in scope.report.finding_counts
-        if ordered:
-            offsets: Any = _Offsets(index_file, stream.count)
+        count, is_sound = _look(scope, index_file)
+        ordered, stream = True, None
+        if not is_sound:
+            stream = EntryStream(scope, index_file, 0)
+            count = stream.count
+            check_file(scope, stream)
+            ordered = "index-entry" not in scope.report.finding_counts
+        if ordered or stream is None:
+            offsets: Any = _Offsets(index_file, count)
             cuts = [bisect.bisect_left(offsets, edge) for edge in (0, *item.edges)]
-            numbers: Any = range(1, stream.count + 1)
+            numbers: Any = range(1, count + 1)
         else:
             placed = stream.below(None)
             offsets, numbers = placed["physical_offset"], placed["number"]
             cuts = np.searchsorted(offsets, (0, *item.edges)).tolist()
         negative_count, cuts = cuts[0], cuts[1:]
         last = cuts[-1] if cuts else negative_count
-        shown = range(last, min(stream.count, last + MAX_FINDINGS))
+        shown = range(last, min(count, last + MAX_FINDINGS))
         header = index_file.header
         return IndexFileFacts(
             item,
             header.begin_timestamp,
             header.end_timestamp,
             header.end_physical_offset,
-            stream.count,
+            count,
             ordered,
             tuple(cuts),
             _placed(numbers, offsets, range(min(negative_count, MAX_FINDINGS))),
             negative_count,
             _placed(numbers, offsets, shown),
-            stream.count - last,
+            count - last,
             tuple(
                 finding(one.kind, item.uri, one.position, one.offset, one.reason)
                 for one in scope.report.findings
@@ -241,6 +247,24 @@ def judge_file(item: IndexFileItem) -> IndexFileFacts:
         )
     finally:
         file.close()
+
+
+def _look(scope: _Scope, file: IndexFile) -> tuple[int, bool]:
+    """Return the entries, and whether one pass finds all of the file in order; nothing is
+    reported."""
+    count, status = kernels.index_file.check_entries(
+        file.buffer, file.slots, file.entries, 2**63 - 1
+    )
+    if status != KernelStatus.OK:
+        return count, False
+    content = read_bytes(
+        file.file, scope.root, formats.INDEX_HEADER.nbytes, file.slots * formats.INDEX_SLOT.nbytes
+    )
+    header = file.header
+    slots = np.frombuffer(content, formats.INDEX_SLOT.dtype)["index"]
+    used = int(((slots > 0) & (slots <= header.index_count)).sum())
+    # Before 4.7.1 every entry was counted, not every slot in use.
+    return count, header.hash_slot_count in (used, count)
 
 
 def _placed(numbers: Any, offsets: Any, which: range) -> tuple[tuple[int, int], ...]:
