@@ -25,7 +25,7 @@ def _texts(random: Random, some: list[str]) -> list[str]:
 
 
 def _limits(random: Random) -> dict[str, Any]:
-    """Filters and sizes; each is there in one case of four."""
+    """Filters and sizes; each is there in one case of twelve."""
     topics = _texts(random, ["TopicA", "TopicB", "Mix0", "Mix1", "light"])
     queues = [random.randrange(4) for _ in range(random.randint(0, 3))]
     ranges = {(topic, queue): (random.randrange(9), None) for topic in topics for queue in queues}
@@ -40,7 +40,7 @@ def _limits(random: Random) -> dict[str, Any]:
         "batch_rows": random.choice((1, 2, 64, 2**20, 0)),
         "batch_bytes": random.choice((1, 300, 5000, 2**29, -1)),
     }
-    limits = {name: value for name, value in limits.items() if random.random() < 0.25}
+    limits = {name: value for name, value in limits.items() if random.random() < 0.08}
     return {"batch_rows": 100, **limits}
 
 
@@ -54,7 +54,9 @@ def batches(random: Random, runner: Runner) -> None:
     limits = _limits(random)
     position, stop = kernel_cases.some_range(random, len(data))
     end = base + len(data) + random.choice((0, 0, 0, 8, 4096)) - random.choice((0, 0, 0, 1, 50))
-    limit = random.choice((2**63 - 1, base + random.randrange(len(data) + 2), number(random)))
+    limit = 2**63 - 1
+    if random.random() < 0.2:
+        limit = random.choice((base + random.randrange(len(data) + 2), number(random)))
     flags = random.randrange(32)
 
     def ask(body: Bodies) -> tuple[list[tuple[int, int]], list[list[Any]]]:

@@ -108,12 +108,10 @@ static inline int rs_fill_chunk(rs_decoder *decoder, int64_t *position, int64_t 
             return status;
         }
         only_ends = unread && row->total_size > RS_PREFETCH_WINDOW_NBYTES;
-        int taken = status != RS_GHOST;
-        if (RS_LIKELY(taken)) {
-            if (decoder->wants_properties) {
-                rs_find_row_properties(p, row);
-            }
-            taken = rs_filter_takes(&decoder->filter, p, row);
+        int taken = status != RS_GHOST && rs_takes_place(&decoder->filter, p, row);
+        if (taken && decoder->wants_properties) {
+            rs_find_row_properties(p, row);
+            taken = rs_takes_properties(&decoder->filter, p, row);
         }
         if (taken) {
             const int64_t weight = rs_weight_of(&decoder->weights, row);
@@ -121,6 +119,8 @@ static inline int rs_fill_chunk(rs_decoder *decoder, int64_t *position, int64_t 
                 return RS_FULL;
             }
             *nbytes += weight;
+            /* Looking for what faults, nothing behind the record is touched. */
+            chunk->end = decoder->chunk_capacity == 1 ? p + row->total_size : end;
             chunk->records[chunk->count++] = p;
         }
         *position += row->total_size;

@@ -168,6 +168,35 @@ static inline int rs_append_bytes(rs_growing *growing, const uint8_t *p, int32_t
     return RS_OK;
 }
 
+/* So many bytes are copied at once where that many can be read and written: a constant length needs
+ * no call. */
+#define RS_SHORT_NBYTES 32
+
+static inline int rs_copy_short(rs_growing *growing, const uint8_t *p, int32_t n,
+                                const uint8_t *end)
+{
+    if (RS_UNLIKELY(n > RS_SHORT_NBYTES || end - p < RS_SHORT_NBYTES
+                    || growing->capacity - growing->nbytes < RS_SHORT_NBYTES)) {
+        return 0;
+    }
+    memcpy(growing->data + growing->nbytes, p, RS_SHORT_NBYTES);
+    return 1;
+}
+
+/* Whether what rs_copy_short copied is ASCII. */
+static inline int rs_is_short_ascii(const uint8_t *copied, int32_t n)
+{
+#if defined(__SSE2__)
+    const __m128i *at = (const __m128i *)(const void *)copied;
+    const uint32_t low = (uint32_t)_mm_movemask_epi8(_mm_loadu_si128(at));
+    const uint32_t high = (uint32_t)_mm_movemask_epi8(_mm_loadu_si128(at + 1));
+    const uint64_t mask = (uint64_t)(low | high << 16);
+    return (mask & (((uint64_t)1 << n) - 1)) == 0;
+#else
+    return rs_is_ascii(copied, n);
+#endif
+}
+
 static inline int rs_append_text(rs_growing *growing, const uint8_t *p, int32_t n)
 {
     if (RS_LIKELY(rs_is_plain(p, n))) {
@@ -290,14 +319,19 @@ static inline int64_t rs_microseconds(int64_t milliseconds)
 typedef struct {
     const uint8_t *records[RS_CHUNK_ROWS];
     rs_parsed_record rows[RS_CHUNK_ROWS];
+    const uint8_t *end; /* of what may be read */
     int32_t count;
 } rs_chunk;
 
-static inline void rs_set_valid(rs_column *column, int64_t row, int valid)
+/* Set the bits of a chunk's rows from `first` on; the bits behind them do not count. */
+static inline void rs_put_bits(uint8_t *bitmap, int64_t first, uint64_t bits, int32_t count)
 {
-    const uint8_t bit = (uint8_t)(1u << (row & 7));
-    uint8_t *byte = column->validity + (row >> 3);
-    *byte = (uint8_t)(valid ? *byte | bit : *byte & ~bit);
+    uint8_t *byte = bitmap + (first >> 3);
+    const int shift = (int)(first & 7), room = 8 - shift;
+    *byte = (uint8_t)((*byte & ((1u << shift) - 1)) | bits << shift);
+    for (bits >>= room, count -= room; count > 0; bits >>= 8, count -= 8) {
+        *++byte = (uint8_t)bits;
+    }
 }
 
 static inline const uint8_t *rs_stored_host_at(const uint8_t *record, const rs_parsed_record *row,
@@ -309,7 +343,8 @@ static inline const uint8_t *rs_stored_host_at(const uint8_t *record, const rs_p
                  : record + RS_RECORD_HEAD_NBYTES;
 }
 
-/* One text or body; -1 in `*n` is a null. `shown` has room for RS_SHOWN_NBYTES. */
+/* One text or body; -1 in `*n` is a null. `shown` has room for RS_SHOWN_NBYTES. Hosts are not
+ * among the parts here. */
 static inline const uint8_t *rs_part_of(const uint8_t *record, const rs_parsed_record *row,
                                         int part, int32_t *n, uint8_t *shown)
 {
@@ -321,26 +356,22 @@ static inline const uint8_t *rs_part_of(const uint8_t *record, const rs_parsed_r
         return record + row->topic_at;
     case RS_PART_TAGS:
         *n = row->tags_at < 0 ? -1 : row->tags_nbytes;
-        return record + row->tags_at;
+        return row->tags_at < 0 ? record : record + row->tags_at;
     case RS_PART_KEYS:
         *n = row->keys_at < 0 ? -1 : row->keys_nbytes;
-        return record + row->keys_at;
+        return row->keys_at < 0 ? record : record + row->keys_at;
     case RS_PART_UNIQUE_KEY:
         *n = row->unique_key_at < 0 ? -1 : row->unique_key_nbytes;
-        return record + row->unique_key_at;
+        return row->unique_key_at < 0 ? record : record + row->unique_key_at;
     case RS_PART_BODY:
         *n = row->body_nbytes;
         return record + row->body_at;
     case RS_PART_RECORD:
         *n = row->total_size;
         return record;
-    case RS_PART_MESSAGE_ID:
+    default:
         host = rs_stored_host_at(record, row, 1, &nbytes);
         *n = rs_put_message_id(shown, host, nbytes, row->physical_offset);
-        return shown;
-    default:
-        host = rs_stored_host_at(record, row, part == RS_PART_STORE_HOST, &nbytes);
-        *n = rs_put_host(shown, host, nbytes);
         return shown;
     }
 }
@@ -350,16 +381,48 @@ static RS_ALWAYS_INLINE int rs_append_part(rs_column *column, int64_t first, con
                                            int part, int text, int nulls)
 {
     uint8_t shown[RS_SHOWN_NBYTES];
+    const uint8_t *end = part == RS_PART_MESSAGE_ID ? shown + sizeof shown : chunk->end;
+    uint64_t valid = 0;
     for (int32_t i = 0; i < chunk->count; i++) {
+        rs_growing *bytes = &column->bytes;
         int32_t n;
         const uint8_t *p = rs_part_of(chunk->records[i], &chunk->rows[i], part, &n, shown);
         if (nulls) {
-            rs_set_valid(column, first + i, n >= 0);
+            valid |= (uint64_t)(n >= 0) << i;
             n = n < 0 ? 0 : n;
         }
-        if (RS_UNLIKELY((text ? rs_append_text(&column->bytes, p, n)
-                              : rs_append_bytes(&column->bytes, p, n))
-                        != RS_OK)) {
+        if (part != RS_PART_BODY && part != RS_PART_RECORD && rs_copy_short(bytes, p, n, end)
+            && (!text || rs_is_short_ascii(bytes->data + bytes->nbytes, n))) {
+            bytes->nbytes += n;
+        } else if (RS_UNLIKELY((text ? rs_append_text(bytes, p, n) : rs_append_bytes(bytes, p, n))
+                               != RS_OK)) {
+            return RS_LIMIT;
+        }
+        rs_put_int32(column->values, first + i + 1, bytes->nbytes);
+    }
+    if (nulls && chunk->count > 0) {
+        rs_put_bits(column->validity, first, valid, chunk->count);
+    }
+    return RS_OK;
+}
+
+/* Hosts as text; the same host is mostly that of many rows. */
+static inline int rs_append_hosts(rs_column *column, int64_t first, const rs_chunk *chunk,
+                                  int store)
+{
+    uint8_t shown[RS_SHOWN_NBYTES];
+    const uint8_t *last = NULL;
+    int32_t last_nbytes = 0, n = 0;
+    for (int32_t i = 0; i < chunk->count; i++) {
+        int32_t nbytes;
+        const uint8_t *host =
+            rs_stored_host_at(chunk->records[i], &chunk->rows[i], store, &nbytes);
+        if (last == NULL || nbytes != last_nbytes || memcmp(host, last, (size_t)nbytes) != 0) {
+            n = rs_put_host(shown, host, nbytes);
+            last = host;
+            last_nbytes = nbytes;
+        }
+        if (RS_UNLIKELY(rs_append_bytes(&column->bytes, shown, n) != RS_OK)) {
             return RS_LIMIT;
         }
         rs_put_int32(column->values, first + i + 1, column->bytes.nbytes);
@@ -378,8 +441,10 @@ static inline int rs_append_texts(rs_column *column, int64_t first, const rs_chu
         return rs_append_part(column, first, chunk, RS_PART_KEYS, 1, 1);
     case RS_PART_UNIQUE_KEY:
         return rs_append_part(column, first, chunk, RS_PART_UNIQUE_KEY, 1, 1);
-    default: /* written here, so plain */
-        return rs_append_part(column, first, chunk, column->type->part, 0, 0);
+    case RS_PART_MESSAGE_ID:
+        return rs_append_part(column, first, chunk, RS_PART_MESSAGE_ID, 0, 0);
+    default:
+        return rs_append_hosts(column, first, chunk, column->type->part == RS_PART_STORE_HOST);
     }
 }
 
@@ -395,14 +460,29 @@ static inline int rs_append_binary(rs_column *column, int64_t first, const rs_ch
     }
 }
 
-static inline int rs_append_pair(rs_column *column, const rs_pair *pair, int text)
+/* Add bytes that may be text, and the offset of their end. */
+static RS_ALWAYS_INLINE int rs_append_item(rs_growing *bytes, rs_growing *offsets,
+                                           const uint8_t *p, int32_t n, const uint8_t *end,
+                                           int text)
 {
-    int status = rs_append_bytes(&column->bytes, pair->name, pair->name_nbytes);
-    status |= text ? rs_append_text(&column->contents, pair->value, pair->value_nbytes)
-                   : rs_append_bytes(&column->contents, pair->value, pair->value_nbytes);
-    status |= rs_append_offset(&column->name_offsets, column->bytes.nbytes);
-    status |= rs_append_offset(&column->content_offsets, column->contents.nbytes);
-    return status;
+    if (RS_LIKELY(rs_copy_short(bytes, p, n, end))
+        && (!text || rs_is_short_ascii(bytes->data + bytes->nbytes, n))) {
+        bytes->nbytes += n;
+    } else if ((text ? rs_append_text(bytes, p, n) : rs_append_bytes(bytes, p, n)) != RS_OK) {
+        return RS_LIMIT;
+    }
+    return rs_append_offset(offsets, bytes->nbytes);
+}
+
+static inline int rs_append_pair(rs_column *column, const rs_pair *pair, const uint8_t *end,
+                                 int text)
+{
+    /* A mended name does not lie in the window; what lies behind its buffer is not known. */
+    const uint8_t *name_end = pair->is_mended ? pair->name + pair->name_nbytes : end;
+    return rs_append_item(&column->bytes, &column->name_offsets, pair->name, pair->name_nbytes,
+                          name_end, 0)
+           | rs_append_item(&column->contents, &column->content_offsets, pair->value,
+                            pair->value_nbytes, end, text);
 }
 
 static inline int rs_append_maps(rs_column *column, int64_t first, const rs_chunk *chunk,
@@ -415,7 +495,8 @@ static inline int rs_append_maps(rs_column *column, int64_t first, const rs_chun
         rs_find_pairs(properties, properties + row->properties_nbytes, pairs);
         for (int32_t k = 0; k < pairs->count; k++) {
             if (RS_LIKELY(pairs->pairs[k].name != NULL)
-                && RS_UNLIKELY(rs_append_pair(column, &pairs->pairs[k], text) != RS_OK)) {
+                && RS_UNLIKELY(rs_append_pair(column, &pairs->pairs[k], chunk->end, text)
+                               != RS_OK)) {
                 return RS_LIMIT;
             }
         }

@@ -16,6 +16,7 @@ typedef struct {
     const uint8_t *value; /* as stored */
     int32_t name_nbytes;
     int32_t value_nbytes;
+    int32_t is_mended;
 } rs_pair;
 
 typedef struct {
@@ -35,12 +36,14 @@ static inline void rs_add_pair(rs_pairs *all, const uint8_t *name, const uint8_t
     rs_pair *pair = &all->pairs[all->count++];
     pair->name = name;
     pair->name_nbytes = (int32_t)(separator - name);
+    pair->is_mended = 0;
     pair->value = separator + 1;
     pair->value_nbytes = (int32_t)(end - separator - 1);
     if (RS_UNLIKELY(!rs_is_plain(name, pair->name_nbytes))) {
         uint8_t *to = all->mended + all->mended_nbytes;
         pair->name_nbytes = rs_mend(to, name, pair->name_nbytes);
         pair->name = to;
+        pair->is_mended = 1;
         all->mended_nbytes += pair->name_nbytes;
     }
 }

@@ -192,16 +192,18 @@ static inline int rs_takes_keys(rs_record_filter *filter, const uint8_t *record,
     }
 }
 
-/* Requires: the row's tags and keys are found where there are tables of them. */
-static inline int rs_filter_takes(rs_record_filter *filter, const uint8_t *record,
-                                  const rs_parsed_record *row)
+/* Topic, queue and time. */
+static inline int rs_takes_place(rs_record_filter *filter, const uint8_t *record,
+                                 const rs_parsed_record *row)
 {
-    if (filter->topics.slots != NULL && !rs_takes_queue(filter, record, row)) {
-        return 0;
-    }
-    if (row->store_timestamp < filter->first_time || row->store_timestamp > filter->last_time) {
-        return 0;
-    }
+    return row->store_timestamp >= filter->first_time && row->store_timestamp <= filter->last_time
+           && (filter->topics.slots == NULL || rs_takes_queue(filter, record, row));
+}
+
+/* Tags and keys. Requires: they are found. */
+static inline int rs_takes_properties(rs_record_filter *filter, const uint8_t *record,
+                                      const rs_parsed_record *row)
+{
     if (filter->tags.slots != NULL
         && (row->tags_at < 0
             || rs_find_mended(filter, &filter->tags, record + row->tags_at, row->tags_nbytes)

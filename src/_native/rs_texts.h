@@ -69,13 +69,14 @@ RS_UNUSED RS_NOINLINE static int32_t rs_mend(uint8_t *to, const uint8_t *p, int3
     return (int32_t)(at - to);
 }
 
-static inline uint8_t *rs_put_decimal(uint8_t *to, int64_t value)
+static inline uint8_t *rs_put_decimal(uint8_t *to, int32_t signed_value)
 {
-    uint8_t digits[20];
+    uint8_t digits[10];
     int count = 0;
-    if (value < 0) {
+    uint32_t value = (uint32_t)signed_value;
+    if (signed_value < 0) {
         *to++ = '-';
-        value = -value;
+        value = 0 - value;
     }
     do {
         digits[count++] = (uint8_t)('0' + value % 10);
