@@ -61,7 +61,8 @@ class LogStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableN
     -----
     ``maxOffsetsPerTrigger`` counts the messages that the query reads, as Kafka's counts offsets of
     subscribed topics; ``maxBytesPerTrigger`` counts bytes of the log, and the record that holds the
-    last of them is read whole. With both, the nearer end counts.
+    last of them is read whole. With both, the nearer end counts. To count messages, and to stop at
+    damage, the driver walks through a batch's part of the log before the tasks do.
 
     With ``onCorruption="stop"`` a stream waits in front of a damaged record. A torn record with
     nothing good behind it is the end of a log that is being written, whatever the option says.
