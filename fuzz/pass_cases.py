@@ -102,8 +102,69 @@ def _matched(random: Random, runner: Runner) -> None:
     )
 
 
+def queue_units(random: Random, runner: Runner) -> None:
+    """The queue units of changed records."""
+    options: dict[str, Any] = {
+        "delay_ms": tuple(random.randrange(10**6) for _ in range(random.randrange(4))),
+        "multi_dispatch": random.randrange(16),
+        "with_times": random.random() < 0.3,
+        "max_nbytes": random.choice((1, 50, 1 << 20)),
+        "max_runs": random.choice((1, 3, 1000)),
+    }
+    if random.random() < 0.3:
+        names = (b"TopicA", b"TopicTest", b"%LMQ%a", b"x" * 300)
+        options["queues"] = [(random.choice(names), random.randrange(3)) for _ in range(3)]
+    consumed(
+        random,
+        runner,
+        "QueueUnitsPass.consume",
+        lambda body: body.passes_queue_units.QueueUnitsPass(**options),
+        lambda units: (units.inner_batch_offset, units.take()),
+    )
+
+
+def fsck(random: Random, runner: Runner) -> None:
+    """The sums of changed records, and of changed units."""
+    options: dict[str, Any] = {
+        "delay_ms": tuple(random.randrange(10**6) for _ in range(random.randrange(4))),
+        "report_property_crc": random.random() < 0.5,
+        "max_queues": random.choice((1, 3, 1000)),
+        "max_wrong": random.choice((1, 1000)),
+    }
+    consumed(
+        random,
+        runner,
+        "FsckPass.consume",
+        lambda body: body.passes_fsck.FsckPass(**options),
+        lambda sums: sums.take(),
+    )
+    units = random.randbytes(random.randrange(100))
+    units += formats.CONSUME_QUEUE_UNIT.struct.pack(0, formats.FILLER_UNIT_SIZE, 0)
+    if random.random() < 0.7:
+        units = mutate_fields(random, units, formats.CONSUME_QUEUE_UNIT.nbytes)
+    runner.call(
+        *("passes_fsck", "sum_units", bytearray(units)),
+        *(random.choice((0, 7, number(random))), number(random)),
+    )
+
+
+def stats(random: Random, runner: Runner) -> None:
+    """The groups of changed records."""
+    names = ("topic", "queueId", "tags", "bucket", "bodySize")
+    by = [name for name in names if random.random() < 0.5]
+    width = random.choice((1, 7, 60000, 2**63 - 1))
+    most = random.choice((1, 3, 1000))
+    consumed(
+        random,
+        runner,
+        "StatsPass.consume",
+        lambda body: body.passes_stats.StatsPass(by, bucket_ms=width, max_groups=most),
+        lambda groups: groups.take(),
+    )
+
+
 def _wrapped(value: int) -> int:
     return (value + 2**63) % 2**64 - 2**63
 
 
-CASES = {"index_keys": index_keys}
+CASES = {"index_keys": index_keys, "queue_units": queue_units, "fsck": fsck, "stats": stats}
