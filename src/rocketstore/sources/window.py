@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -24,13 +25,23 @@ _ZERO_NBYTES = 3
 _HEAD = formats.RECORD_HEAD
 _OFFSET_AT = _HEAD.at("physical_offset")
 _MAGIC_AT = _HEAD.at("magic")
-_MAGIC = re.compile(
-    b"|".join(
-        re.escape(magic.to_bytes(4, "big", signed=True))
-        for magic in (formats.MAGIC_V1, formats.MAGIC_V2)
-    )
-)
+_MAGICS = (formats.MAGIC_V1, formats.MAGIC_V2)
+#: Of an own offset the bits that are not looked for but compared; a window is shorter than that.
+_LOW_BITS = 32
 _GOOD = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
+
+
+@functools.lru_cache(64)
+def _claim_pattern(first: int, last: int) -> re.Pattern[bytes]:
+    """A record's magic in front of an own offset whose high bytes are one of the two numbers.
+
+    Bytes that only repeat the magic are passed over at the pattern's speed.
+    """
+    between = _OFFSET_AT - _MAGIC_AT - 4
+    magics = b"|".join(re.escape(magic.to_bytes(4, "big", signed=True)) for magic in _MAGICS)
+    nbytes = 8 - _LOW_BITS // 8
+    highs = b"|".join(re.escape(high.to_bytes(nbytes, "big")) for high in {first, last})
+    return re.compile(b"(?s:(?:%b)(?=.{%d}(?:%b)))" % (magics, between, highs))
 
 
 class SplitWindow:
@@ -264,7 +275,8 @@ class SplitWindow:
         offset are a record's."""
         origin, base_offset, filled = self.origin, self.base_offset, self.filled
         last = min(stop - origin, filled - _HEAD.nbytes + 1)
-        for match in _MAGIC.finditer(self.view, position - origin + _MAGIC_AT, last + _HEAD.nbytes):
+        claim = _claim_pattern(base_offset >> _LOW_BITS, (base_offset + filled) >> _LOW_BITS)
+        for match in claim.finditer(self.view, position - origin + _MAGIC_AT, last + _HEAD.nbytes):
             at = match.start() - _MAGIC_AT
             if at >= last:
                 return
@@ -321,6 +333,3 @@ class SplitWindow:
                 return False
             position += len(content)
         return True
-
-
-_MAGICS = (formats.MAGIC_V1, formats.MAGIC_V2)
