@@ -53,7 +53,7 @@ def test_an_index_is_made_in_tasks(spark: Any, store_root: Path, tmp_path: Path)
 
 def check(spark: Any, root: Path) -> IndexFindings:
     log = list_log(root)
-    splits = plan_splits(log, split_bytes=50_000)
+    splits = plan_splits(log, split_bytes=100_000)
     return check_index(spark, log, splits, log_end=log_end(log))
 
 
@@ -68,7 +68,7 @@ def test_the_index_is_checked_in_tasks(spark: Any, store_root: Path, tmp_path: P
     (tmp_path / "store" / "index" / one.name).write_bytes(one.read_bytes())
     (tmp_path / "store" / "index" / last.name).write_bytes(last.read_bytes())
     log = list_log(store_root)
-    splits = plan_splits(log, split_bytes=50_000)
+    splits = plan_splits(log, split_bytes=100_000)
     index = str(tmp_path / "store" / "index")
     told = [
         check_index(session, log, splits, log_end=log_end(log), index_uri=index)

@@ -328,6 +328,14 @@ def test_without_a_folder_nothing_is_looked_for(store_root: Path) -> None:
     assert report.notes == ["the store has no index folder: no key was looked for"]
 
 
+def test_relative_paths_are_the_drivers(store_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong_hash(store_root)
+    monkeypatch.chdir(store_root.parent)
+    paths = {row[2] for row in check(Path(store_root.name)).findings}
+    assert str(index_file(store_root, 1)) in paths
+    assert all(Path(path).is_absolute() for path in paths)
+
+
 def test_an_index_elsewhere(store_root: Path, tmp_path: Path) -> None:
     shutil.move(store_root / "index", tmp_path / "other")
     assert check(store_root, index_uri=str(tmp_path / "other")).findings == []
@@ -372,3 +380,16 @@ def test_a_remote_store(store_root: Path) -> None:
         assert check_index(None, log, splits, log_end=log_end(log)).notes
     finally:
         memory.rm("/fsck-index", recursive=True)
+
+
+def test_both_bodies_find_the_same(store_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rocketstore import kernels
+    from rocketstore._reference import index_file, passes_index_keys
+
+    wrong_hash(store_root)
+    wrong_time(store_root)
+    native = check(store_root)
+    monkeypatch.setattr(kernels, "passes_index_keys", passes_index_keys, raising=False)
+    monkeypatch.setattr(kernels, "index_file", index_file)
+    assert check(store_root) == native
+    assert native.finding_counts["index-entry"] >= 2

@@ -140,7 +140,9 @@ def list_index(
         return _list_remote(folder, storage_options)
     if not directory.is_dir():
         return None
-    top = directory.parent if path is None else path
+    # Executors have working directories of their own.
+    directory = Path(os.path.abspath(directory))
+    top = directory.parent if path is None else Path(os.path.abspath(path))
     state = StoreState.read(top / formats.STATE_FILE, top)
     hints = [(state.hash_slot_num, state.index_num)] if state else []
     skipped: list[Path] = []
