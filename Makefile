@@ -18,7 +18,7 @@ FIND_PYTHON = for p in $(or $(PYTHON),python3.13 python3.12 python3.11 python3);
     exit 1; fi;
 SET_UP = @$(FIND_PYTHON) PYTHON="$(PYTHON)" "$$python" tools/bootstrap.py --venv "$(VENV)"
 
-.PHONY: help demo develop test lint types bench docs machine leaks fuzz fuzz-native fuzz-kernels interop interop-soak gen wheel-test sdist debug clean
+.PHONY: help demo develop test lint types bench docs machine leaks fuzz fuzz-native fuzz-kernels interop interop-soak gen spark-matrix wheel-test sdist debug clean
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
@@ -77,6 +77,9 @@ interop-soak: develop  ## the same on further random stores for MINUTES (FIRST_S
 
 gen:  ## write what is generated from formats.py, status.py and dialect.py
 	@$(FIND_PYTHON) "$$python" tools/gen_formats.py && "$$python" tools/gen_format_pages.py
+
+spark-matrix: develop  ## test with PySpark 4.3, 4.2, 4.1, and the scan with 3.5 (VERSIONS="4.1.*")
+	@$(RUN) tools/spark_matrix.py $(VERSIONS)
 
 wheel-test: develop  ## build a wheel from the sdist and test it in an empty environment
 	@$(RUN) tools/wheel_test.py
