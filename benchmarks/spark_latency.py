@@ -90,8 +90,12 @@ def main() -> None:
                 "rocketstore": (run(source, root / "c1"), put_messages),
                 "text": (run(spark.readStream.text(str(lines)), root / "c2"), put_lines),
             }
-            while queries["rocketstore"][0].lastProgress is None:
-                time.sleep(0.1)  # where it begins is fixed with its first batch, which is empty
+            # Where a query begins is fixed with its first batch, which is empty.
+            first = queries["rocketstore"][0]
+            while first.lastProgress is None:
+                if first.exception() is not None:
+                    raise RuntimeError(f"the stream did not begin: {first.exception()}")
+                time.sleep(0.1)
             times: dict[str, list[float]] = {name: [] for name in queries}
             steps: dict[str, dict[str, list[int]]] = {name: {} for name in queries}
             for number in range(WARM_UP + rounds):

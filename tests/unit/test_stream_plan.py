@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import rocketstore
 from rocketstore.errors import ConfigError, CorruptMessageError, MappedFileError
 from rocketstore.spark.offsets import StreamOffset
 from rocketstore.spark.options import parse_read
@@ -257,8 +258,25 @@ def test_a_ceiling_is_not_passed(growing: Path) -> None:
         assert plan.advance(end, ceiling=ceiling, **limits) is end
 
 
+def test_a_store_elsewhere(store: tuple[Path, list[Row]]) -> None:
+    fsspec = pytest.importorskip("fsspec", reason="fsspec opens remote stores")
+    root, rows = store
+    remote = fsspec.filesystem("memory")
+    remote.put(str(root), "/stream-elsewhere", recursive=True)
+    try:
+        plan = StreamPlan(
+            parse_read({"path": "memory://stream-elsewhere", "startingOffsets": "earliest"})
+        )
+        batches = run(plan, max_records=100)
+        assert flat(batches) == [row.physical_offset for row in rows]
+        told = parse_read({"path": "memory://stream-elsewhere", "startingOffsets": ALL_ORDERS})
+        assert StreamPlan(told).initial().physical_offset == 0
+    finally:
+        remote.rm("/stream-elsewhere", recursive=True)
+
+
 def test_an_empty_store(tmp_path: Path) -> None:
-    with __import__("rocketstore").open(tmp_path / "store", "a"):
+    with rocketstore.open(tmp_path / "store", "a"):
         pass
     plan = plan_of(tmp_path / "store")
     start = plan.initial()
