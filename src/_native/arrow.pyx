@@ -141,7 +141,7 @@ cdef void free_array(object capsule) noexcept:
 
 
 @cython.final
-cdef class ColumnTypes:
+cdef class _ColumnTypes:
     """The columns of a decoder and its batches; exports them as a schema."""
 
     cdef const rs_column_type** _types
@@ -187,11 +187,11 @@ cdef class ColumnTypes:
 
 
 @cython.final
-cdef class ArrowBatch:
+cdef class _ArrowBatch:
     """Rows that are done; as often as one likes they are exported as a record batch."""
 
     cdef rs_batch* _batch
-    cdef ColumnTypes _types
+    cdef _ColumnTypes _types
 
     def __init__(self):
         raise TypeError("batches come from BatchDecoder.take()")
@@ -236,23 +236,23 @@ cdef class ArrowBatch:
 # --- Streams ----------------------------------------------------------------------------------
 
 @cython.final
-cdef class StreamState:
+cdef class _StreamState:
     """What a stream still has to give, and why it broke."""
 
-    cdef ColumnTypes types
+    cdef _ColumnTypes types
     cdef object batches
     cdef bytes error
 
 
 cdef int stream_schema(rs_arrow_stream* stream, rs_arrow_schema* schema) noexcept with gil:
-    cdef StreamState state = <StreamState>stream.private_data
+    cdef _StreamState state = <_StreamState>stream.private_data
     failed = rs_export_types(schema, state.types._types, state.types._count) != RS_OK
     return ENOMEM if failed else 0
 
 
 cdef int stream_next(rs_arrow_stream* stream, rs_arrow_array* array) noexcept with gil:
-    cdef StreamState state = <StreamState>stream.private_data
-    cdef ArrowBatch batch
+    cdef _StreamState state = <_StreamState>stream.private_data
+    cdef _ArrowBatch batch
     memset(array, 0, sizeof(rs_arrow_array))
     try:
         batch = next(state.batches, None)
@@ -266,7 +266,7 @@ cdef int stream_next(rs_arrow_stream* stream, rs_arrow_array* array) noexcept wi
 
 
 cdef const char* stream_error(rs_arrow_stream* stream) noexcept with gil:
-    cdef StreamState state = <StreamState>stream.private_data
+    cdef _StreamState state = <_StreamState>stream.private_data
     return NULL if state.error is None else PyBytes_AS_STRING(state.error)
 
 
@@ -286,9 +286,9 @@ cdef void free_stream(object capsule) noexcept:
     PyMem_Free(stream)
 
 
-def export_stream(ColumnTypes schema not None, batches, /):
+def export_stream(_ColumnTypes schema not None, batches, /):
     """Return the batches of an iterator as a PyCapsule of a C stream."""
-    cdef StreamState state = StreamState.__new__(StreamState)
+    cdef _StreamState state = _StreamState.__new__(_StreamState)
     cdef rs_arrow_stream* stream
     state.types = schema
     state.batches = iter(batches)
@@ -379,7 +379,7 @@ cdef class BatchDecoder:
     """Fills record batches with the records of the log windows it is given."""
 
     cdef rs_decoder* _decoder
-    cdef ColumnTypes _types
+    cdef _ColumnTypes _types
     cdef list _texts
     cdef bint _busy
 
@@ -388,7 +388,7 @@ cdef class BatchDecoder:
         cdef rs_decoder* decoder
         cdef int32_t i
         cdef bint has_pairs = False
-        self._types = ColumnTypes(list(columns))
+        self._types = _ColumnTypes(list(columns))
         check_batch_limits(batch_rows, batch_bytes)
         filters = record_filters(topics, tags, keys, queue_ids, begin, end, start_offsets)
         decoder = self._decoder = <rs_decoder*>zeros(1, sizeof(rs_decoder))
@@ -467,7 +467,7 @@ cdef class BatchDecoder:
 
     def take(self):
         """The waiting rows as a record batch; the decoder begins a new one."""
-        cdef ArrowBatch batch = ArrowBatch.__new__(ArrowBatch)
+        cdef _ArrowBatch batch = _ArrowBatch.__new__(_ArrowBatch)
         if self._busy:
             raise RuntimeError(ONE_THREAD)
         batch._types = self._types

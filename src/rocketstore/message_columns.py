@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import pyarrow
@@ -73,3 +73,20 @@ def arrow_schema(names: Sequence[str]) -> pyarrow.Schema:
         "+l": pa.list_(pa.field("element", header)),
     }
     return pa.schema([pa.field(name, types[COLUMNS[name]]) for name in names])
+
+
+class ExportsArray(Protocol):
+    """A record batch by the Arrow PyCapsule interface: a struct array without nulls of its own."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        """Schema and array as PyCapsules."""
+
+    def __len__(self) -> int:
+        """Rows."""
+
+
+class ExportsSchema(Protocol):
+    """A schema by the Arrow PyCapsule interface: that of a struct."""
+
+    def __arrow_c_schema__(self) -> object:
+        """The schema as a PyCapsule."""

@@ -5,22 +5,11 @@ those of ``rocketstore.message_columns.COLUMNS``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol, final
+from typing import final
 
 from typing_extensions import Buffer
 
-class ExportsArray(Protocol):
-    """A record batch: a struct array without validity of its own."""
-
-    def __arrow_c_array__(
-        self, requested_schema: object | None = None
-    ) -> tuple[object, object]: ...
-    def __len__(self) -> int: ...
-
-class ExportsSchema(Protocol):
-    """The schema of record batches, as a struct."""
-
-    def __arrow_c_schema__(self) -> object: ...
+from rocketstore.message_columns import ExportsArray, ExportsSchema
 
 @final
 class BatchDecoder:
