@@ -115,7 +115,7 @@ cdef class QueueUnitsPass:
             runs.append((
                 PyBytes_FromStringAndSize(<const char*>queue.topic, queue.topic_nbytes),
                 queue.queue_id,
-                bool(run.named),
+                run.named,
                 run.first_offset,
                 run.first_physical,
                 run.end_physical,

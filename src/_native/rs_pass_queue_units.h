@@ -12,7 +12,7 @@ typedef struct {
     int64_t first_offset, next_offset; /* queue offsets */
     int64_t first_physical, end_physical;
     int32_t handle;
-    int32_t named; /* a record of another topic names this queue */
+    int32_t named; /* 0: own records; 1: records of other topics name this queue, 2: of its own */
 } rs_unit_run;
 
 typedef struct {
@@ -25,7 +25,7 @@ typedef struct {
     int32_t width;       /* bytes of a row: a unit, and its store time where asked for */
     int64_t max_nbytes, max_runs;
     int64_t nbytes;      /* gathered */
-    int64_t *open;       /* by 2 * handle + named: its last run, -1 for none */
+    int64_t *open;       /* by 3 * handle + named: its last run, -1 for none */
     int64_t open_room, open_count;
     rs_unit_run *runs;
     int64_t run_room, run_count;
@@ -35,13 +35,13 @@ typedef struct {
 static inline rs_unit_run *rs_units_open(rs_units_pass *pass, int32_t handle, int32_t named,
                                          const rs_parsed_record *row, int64_t queue_offset)
 {
-    const int64_t number = 2 * (int64_t)handle + named;
+    const int64_t number = 3 * (int64_t)handle + named;
     if (RS_UNLIKELY(number >= pass->open_count)) {
-        if (rs_pass_reserve((void **)&pass->open, &pass->open_room, number + 2,
+        if (rs_pass_reserve((void **)&pass->open, &pass->open_room, number + 3,
                             sizeof *pass->open) != 0) {
             return NULL;
         }
-        for (; pass->open_count < number + 2; pass->open_count++) {
+        for (; pass->open_count < number + 3; pass->open_count++) {
             pass->open[pass->open_count] = -1;
         }
     }
@@ -112,7 +112,10 @@ static inline int rs_units_take(void *argument, const uint8_t *record, rs_parsed
     if (RS_UNLIKELY(row->multi_dispatch_at != 0) && pass->multi_dispatch != 0
         && rs_multi_begin(&walk, record, row, pass->multi_dispatch)) {
         while (status == RS_OK && rs_multi_next(&walk, &place)) {
-            status = rs_units_put(pass, place.name, place.name_nbytes, place.queue_id, 1,
+            const int same = place.name_nbytes == row->topic_nbytes
+                             && memcmp(place.name, record + row->topic_at,
+                                       (size_t)place.name_nbytes) == 0;
+            status = rs_units_put(pass, place.name, place.name_nbytes, place.queue_id, 1 + same,
                                   place.queue_offset, row);
         }
     }

@@ -13,6 +13,7 @@ import pytest
 import rocketstore
 from directory import files_below
 from golden import golden_stores
+from record_factory import make_record
 from rocketstore import formats
 from rocketstore.config import MessageStoreConfig
 from rocketstore.errors import ConfigError, CorruptMessageError, MappedFileError
@@ -131,6 +132,56 @@ def test_wrong_queue_offsets_are_judged_as_the_store_does(seed: int, tmp_path: P
     for split_bytes in (1000, 1 << 28):
         out = tmp_path / f"out {split_bytes}"
         assert made(root, out, split_bytes=split_bytes) == wanted
+
+
+def crafted_log(seed: int) -> bytes:
+    """One segment of records that name light queues, with offsets that do not always fit."""
+    chance = random.Random(seed)
+    following: dict[tuple[bytes, int], int] = {}
+
+    def number(topic: bytes, queue_id: int, odd: float) -> int:
+        key = (topic, queue_id)
+        value = following.get(key, 0)
+        if chance.random() < odd:
+            value += chance.choice([-3, -1, 1, 2, 40, 2**40])
+        else:
+            following[key] = value + 1
+        return max(value, 0)
+
+    log = b""
+    while len(log) < 50_000:
+        topic = chance.choice([b"A", b"B", b"%LMQ%x", b"%RETRY%g", b"SCHEDULE_TOPIC_XXXX"])
+        named = chance.choices([b"%LMQ%x", b"%LMQ%y", b"%LMQ%z", b"C"], k=chance.randrange(4))
+        offsets = [str(number(name, 0, 0.1)) for name in named]
+        properties = b""
+        if named:
+            properties = b"INNER_MULTI_DISPATCH\x01" + b",".join(named) + b"\x02"
+            properties += b"INNER_MULTI_QUEUE_OFFSET\x01" + ",".join(offsets).encode() + b"\x02"
+        queue_id = chance.randrange(2)
+        log += make_record(
+            topic=topic,
+            queue_id=queue_id,
+            queue_offset=number(topic, queue_id, 0.05),
+            sys_flag=chance.choice([0, 0, 0, 4, 8, 12]),
+            properties=properties + b"TAGS\x01t\x02",
+            physical_offset=len(log),
+            body=b"",
+        )
+    return log + bytes(65536 - len(log))
+
+
+@pytest.mark.parametrize(("seed", "version"), [(0, "5.3.3"), (1, "4.9.8"), (2, "5.1.0")])
+def test_light_queues(seed: int, version: str, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    (root / "commitlog").mkdir(parents=True)
+    (root / "commitlog" / formats.offset_to_file_name(0)).write_bytes(crafted_log(seed))
+    names_any = {"enable_multi_dispatch": True} if version == "4.9.8" else {}
+    wanted = dispatched(root, broker_version=version, **names_any)
+    assert any("%LMQ%y" in name for name in wanted)
+    for split_bytes in (700, 1 << 28):
+        out = tmp_path / f"out {split_bytes}"
+        found = made(root, out, split_bytes=split_bytes, broker_version=version, **names_any)
+        assert found == wanted
 
 
 def test_a_log_whose_head_is_gone(tmp_path: Path) -> None:

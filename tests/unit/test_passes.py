@@ -42,7 +42,7 @@ MIXED = make_log(
     {
         **{"topic": b"A", "queue_id": 0, "queue_offset": 6},
         "properties": _properties(
-            INNER_MULTI_DISPATCH="%LMQ%x,%LMQ%y,other", INNER_MULTI_QUEUE_OFFSET="4,0,3"
+            INNER_MULTI_DISPATCH="%LMQ%x,A,%LMQ%x,other", INNER_MULTI_QUEUE_OFFSET="4,0,5,3"
         ),
     },
     {"topic": b"A", "queue_id": 0, "queue_offset": 7, "property_crc": True},

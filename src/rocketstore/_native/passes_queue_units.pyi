@@ -59,8 +59,9 @@ class QueueUnitsPass:
         physical offset). Returns (``RecordStatus``, position of the next look): END, FULL (call
         ``take`` and go on from there), or what stands there."""
 
-    def take(self) -> list[tuple[bytes, int, bool, int, int, int, bytes]]:
-        """Return the runs gathered since the last call, and forget them: (topic, queue id, whether
-        a record of another topic names this queue, first queue offset, physical offset of the first
-        record, end of the last one, packed units). The queue offsets of a run count up one by one,
-        its records are one behind the other; runs are in the order of their first records."""
+    def take(self) -> list[tuple[bytes, int, int, int, int, int, bytes]]:
+        """Return the runs gathered since the last call, and forget them: (topic, queue id, 0 for
+        the queue's own records, 1 where records of other topics name it and 2 where those of its
+        own do, first queue offset, physical offset of the first record, end of the last one, packed
+        units). The queue offsets of a run count up one by one, its records are one behind the
+        other; runs are in the order of their first records."""

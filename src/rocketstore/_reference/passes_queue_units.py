@@ -21,7 +21,7 @@ _NO_UNIT = (formats.SYS_FLAG_TRANSACTION_PREPARED, formats.SYS_FLAG_TRANSACTION_
 class _Run:
     topic: bytes
     queue_id: int
-    named: bool
+    named: int
     first_offset: int
     first_physical: int
     next_offset: int
@@ -71,7 +71,7 @@ class QueueUnitsPass(Pass):
                 number = bounded("queue_id", queue_id, 0, 2**31 - 1)
                 self._queues.add((check_topic(topic), number))
         self._runs: list[_Run] = []
-        self._open: dict[tuple[bytes, int, bool], _Run] = {}
+        self._open: dict[tuple[bytes, int, int], _Run] = {}
         self._nbytes = 0
 
     def _take(self, record: memoryview, row: Row) -> bool:
@@ -83,16 +83,16 @@ class QueueUnitsPass(Pass):
         if row.sys_flag & formats.SYS_FLAG_INNER_BATCH and self.inner_batch_offset < 0:
             self.inner_batch_offset = row.physical_offset
         topic = bytes(record[row.topic_at : row.topic_at + row.topic_nbytes])
-        self._put(topic, row.queue_id, False, row.queue_offset, row)
+        self._put(topic, row.queue_id, 0, row.queue_offset, row)
         if row.multi_dispatch_at:
             properties = bytes(record[row.properties_at : row.total_size])
             for name, queue_id, queue_offset in multi.places(
                 properties, topic, row.queue_id, self._multi_dispatch
             ):
-                self._put(name, queue_id, True, queue_offset, row)
+                self._put(name, queue_id, 2 if name == topic else 1, queue_offset, row)
         return True
 
-    def _put(self, topic: bytes, queue_id: int, named: bool, queue_offset: int, row: Row) -> None:
+    def _put(self, topic: bytes, queue_id: int, named: int, queue_offset: int, row: Row) -> None:
         if self._queues is not None and (topic, queue_id) not in self._queues:
             return
         run = self._open.get((topic, queue_id, named))
@@ -110,7 +110,7 @@ class QueueUnitsPass(Pass):
         run.next_offset = wrap64(queue_offset + 1)
         self._nbytes += len(unit)
 
-    def take(self) -> list[tuple[bytes, int, bool, int, int, int, bytes]]:
+    def take(self) -> list[tuple[bytes, int, int, int, int, int, bytes]]:
         """Return the runs gathered since the last call, and forget them."""
         runs = [
             (

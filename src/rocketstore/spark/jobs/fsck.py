@@ -259,6 +259,9 @@ class _Check:
             progress=None,
         )
         try:
+            # A writer may have begun a segment since the log was listed.
+            options = self._log.storage_options
+            self._log = list_log(self._log.root, storage_options=options, allow_holes=True)
             scope = VerifyScope(files.log, report, root)
             scope.counts = self._counts
             report.log_start, report.log_end = scope.start, scope.stop

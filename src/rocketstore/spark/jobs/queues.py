@@ -24,8 +24,8 @@ class Run(NamedTuple):
     ----------
     topic : bytes
     queue_id : int
-    named : bool
-        Records of another topic name this queue.
+    named : int
+        0 for the queue's own records, 1 where records of other topics name it, 2 where its own do.
     first_offset : int
         Queue offset of the first unit.
     first_physical, end_physical : int
@@ -39,13 +39,22 @@ class Run(NamedTuple):
 
     topic: bytes
     queue_id: int
-    named: bool
+    named: int
     first_offset: int
     first_physical: int
     end_physical: int
     source: str
     position: int
     unit_count: int
+
+
+class _Place(NamedTuple):
+    """A unit to be looked at, in the order of the log: ``first`` of the run ``number``."""
+
+    physical_offset: int
+    named: bool
+    number: int
+    first: int
 
 
 class Piece(NamedTuple):
@@ -144,7 +153,7 @@ class QueuePlanner:
     def _link_runs(self) -> None:
         """Note each run's next one of its queue, and the queues with runs of both kinds."""
         last: dict[tuple[bytes, int], int] = {}
-        kinds: dict[tuple[bytes, int], bool] = {}
+        kinds: dict[tuple[bytes, int], int] = {}
         for number, run in enumerate(self._runs):
             key = (run.topic, run.queue_id)
             if kinds.setdefault(key, run.named) != run.named:
@@ -156,21 +165,24 @@ class QueuePlanner:
 
     def plan(self) -> dict[tuple[bytes, int], Queue]:
         """Go through all runs; return the queues, those without a unit too."""
-        heap: list[tuple[int, int, int]] = []
+        # Of one record, its own queue comes first.
+        heap: list[_Place] = []
         for number, run in enumerate(self._runs):
-            while heap and heap[0] < (run.first_physical, number):
+            place = _Place(run.first_physical, run.named > 0, number, 0)
+            while heap and heap[0] < place:
                 self._go_on(heap)
-            heapq.heappush(heap, (run.first_physical, number, 0))
+            heapq.heappush(heap, place)
         while heap:
             self._go_on(heap)
         return self.queues
 
-    def _go_on(self, heap: list[tuple[int, int, int]]) -> None:
-        _, number, first = heapq.heappop(heap)
+    def _go_on(self, heap: list[_Place]) -> None:
+        _, _, number, first = heapq.heappop(heap)
         run = self._runs[number]
         following = self._take(number, run, first)
         if following < run.unit_count:
-            heapq.heappush(heap, (self._units.read(run, following)[0], number, following))
+            place = self._units.read(run, following)[0]
+            heapq.heappush(heap, _Place(place, run.named > 0, number, following))
 
     def _take(self, number: int, run: Run, first: int) -> int:
         """Take units of a run from ``first`` on; return the first one that is to be looked at at
@@ -208,7 +220,7 @@ class QueuePlanner:
             return True
         if queue_offset == queue.next_index or (run.named and queue.shifted):
             return True
-        shifts = run.named and queue.is_light
+        shifts = run.named == 1 and queue.is_light
         if not self._is_plausible(
             queue, number, first, place, queue.next_index, queue.last_end, not shifts
         ):
