@@ -18,6 +18,7 @@ from typing import Any
 import batch_cases
 import kernel_seeds
 import pass_cases
+import stage_cases
 from kernel_seeds import exact, load, mutate, mutate_fields, number
 
 from rocketstore import formats
@@ -527,5 +528,6 @@ def targets() -> dict[str, Callable[[Random, Runner], None]]:
         **{case.__name__: case for case in kernels},
         **batch_cases.CASES,
         **pass_cases.CASES,
+        **stage_cases.CASES,
         **readers,
     }

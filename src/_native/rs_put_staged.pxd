@@ -8,6 +8,7 @@ from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from rs_appender cimport rs_appender, rs_put_record, rs_topic_hash
+from rs_bytes cimport rs_load_be32
 from rs_formats cimport (
     RS_HOST_V4_NBYTES,
     RS_HOST_V6_NBYTES,
@@ -21,8 +22,8 @@ from rs_formats cimport (
 from rs_put_arguments cimport rs_to_integer
 from rs_put_rules cimport rs_put_rules, rs_set_lengths
 from rs_put_text cimport rs_topic_is_allowed
-from rs_record cimport rs_check
-from rs_status cimport RS_OK, RS_UNSAFE_TOPIC
+from rs_record cimport rs_check, rs_store_timestamp_at
+from rs_status cimport RS_CHECK_BODY_CRC, RS_OK, RS_UNSAFE_TOPIC
 
 ctypedef struct rs_staged:
     Py_buffer view
@@ -36,15 +37,27 @@ ctypedef struct rs_staged:
 cdef inline int rs_raise_staged(int64_t offset, int status) except -1:
     from rocketstore.errors import DecodeError
     from rocketstore.status import RecordStatus
-    raise DecodeError(
-        f"the stage holds no record at position {offset}: {RecordStatus(status).name}")
+    # Hosts are checked behind all that the log's own check looks at.
+    reason = "a host's port" if status == RS_OK else RecordStatus(status).name
+    raise DecodeError(f"the stage holds no record at position {offset}: {reason}")
+
+
+cdef inline bint rs_has_ports(const uint8_t *p, const rs_parsed_record *row) noexcept:
+    """Whether the ports of both hosts are ports."""
+    cdef int64_t stored_at = rs_store_timestamp_at(row.sys_flag)
+    cdef int64_t behind = stored_at + RS_RECORD_STORED_NBYTES + RS_HOST_V4_NBYTES
+    if row.sys_flag & RS_SYS_FLAG_STORE_HOST_V6:
+        behind += RS_HOST_V6_NBYTES - RS_HOST_V4_NBYTES
+    return (0 <= rs_load_be32(p + stored_at - 4) <= 65535
+            and 0 <= rs_load_be32(p + behind - 4) <= 65535)
 
 
 cdef inline int rs_check_staged(const uint8_t *data, int64_t position, int64_t stop,
-                                int64_t base_offset, rs_parsed_record *row) except -1:
-    """Parse the record at ``position``; its body's CRC is not compared."""
+                                int64_t base_offset, int flags,
+                                rs_parsed_record *row) except -1:
+    """Parse the record at ``position``."""
     cdef int status = rs_check(data + position, stop - position, base_offset + position,
-                               base_offset + stop, 0, row)
+                               base_offset + stop, flags, row)
     if status != RS_OK:
         rs_raise_staged(base_offset + position, status)
     return 0
@@ -85,10 +98,13 @@ cdef inline bint rs_staged_take(rs_staged *staged, const rs_put_rules *rules,
     memset(&row, 0, sizeof(row))
     while (staged.position < staged.view.len and staged.count < staged.capacity
            and nbytes < most_nbytes):
-        rs_check_staged(data, staged.position, staged.view.len, staged.base_offset, &row)
+        rs_check_staged(data, staged.position, staged.view.len, staged.base_offset,
+                        RS_CHECK_BODY_CRC, &row)
         if not rs_topic_is_allowed(
                 data + staged.position + row.topic_at, <size_t> row.topic_nbytes):
             rs_raise_staged(staged.base_offset + staged.position, RS_UNSAFE_TOPIC)
+        if not rs_has_ports(data + staged.position, &row):
+            rs_raise_staged(staged.base_offset + staged.position, RS_OK)
         rs_fill_staged(staged.records + staged.count, data + staged.position, &row, rules, state,
                        template)
         staged.position += row.total_size
@@ -109,7 +125,7 @@ cdef inline void rs_fill_staged(rs_put_record *record, const uint8_t *p,
     record[0] = template[0]
     record.crc_known = True
     record.born_at_store = row.store_timestamp != 0
-    record.fields.body_crc = row.body_crc
+    record.fields.body_crc = row.body_crc if row.body_nbytes > 0 else 0  # not compared then
     record.fields.queue_id = row.queue_id
     record.fields.flag = row.flag
     record.fields.sys_flag = row.sys_flag

@@ -475,7 +475,7 @@ def tally(data, position, stop, base_offset, room):
             if end > view.len:
                 raise ValueError(f"stop {end} lies behind the {view.len} bytes of data")
             while at < end:
-                rs_check_staged(<const uint8_t *> view.buf, at, end, base, &row)
+                rs_check_staged(<const uint8_t *> view.buf, at, end, base, 0, &row)
                 if row.total_size + RS_BLANK_NBYTES > left:
                     break
                 topic = <const uint8_t *> view.buf + at + row.topic_at

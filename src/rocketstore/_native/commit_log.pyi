@@ -164,6 +164,6 @@ class Appender:
         falling); everything else is the same for all. Chunks and waiting as in ``put_many``."""
     def put_staged(self, data: Any, base_offset: int) -> PutManyResult:
         """Append the records staged in ``data`` (``staged_records.StageEncoder``), whose first byte
-        is the stage's ``base_offset``. Everything but their places is taken as it is, the body's
-        CRC too; limits answer a status. Chunks and waiting as in ``put_many``; ``DecodeError``
-        where no record lies, before anything of its chunk is appended."""
+        is the stage's ``base_offset``. Everything but their places is taken as it is; limits answer
+        a status. Chunks and waiting as in ``put_many``; ``DecodeError`` where no record lies, or a
+        body's CRC is wrong, before anything of its chunk is appended."""

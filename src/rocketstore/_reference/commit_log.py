@@ -24,7 +24,7 @@ from rocketstore.errors import (
     ServiceFailedError,
     StoreClosedError,
 )
-from rocketstore.status import AppendMessageStatus, PutMessageStatus
+from rocketstore.status import AppendMessageStatus, PutMessageStatus, RecordFlags
 
 __all__ = ["Appender", "PutManyResult", "PutMessageResult"]
 
@@ -450,7 +450,9 @@ class Appender:
             base = arguments.check_integer("base_offset", base_offset, (0, limit))
             return self._put_chunks(
                 staged_record(view, position, row, self._rules)
-                for position, row in staged_rows(view, 0, len(view), base)
+                for position, row in staged_rows(
+                    view, 0, len(view), base, RecordFlags.CHECK_BODY_CRC
+                )
             )
 
     def _from_message(self, message: Any) -> Record:

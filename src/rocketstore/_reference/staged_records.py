@@ -24,6 +24,7 @@ _COMPLETE = (
     *(RecordStatus.OK, RecordStatus.GHOST),
     *(RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC),
 )
+_MAX_PORT = 65535
 _I31 = (0, 2**31 - 1)
 _I63 = (0, 2**63 - 1)
 
@@ -213,11 +214,11 @@ def _maps(column: Any) -> list[list[tuple[bytes | None, bytes | None]] | None]:
 
 
 def staged_rows(
-    view: memoryview, position: int, stop: int, base_offset: int
+    view: memoryview, position: int, stop: int, base_offset: int, flags: int
 ) -> Iterator[tuple[int, Row]]:
-    """Position and parsed row of each staged record; their bodies' CRCs are not compared."""
+    """Position and parsed row of each staged record."""
     while position < stop:
-        row = check(view[position:stop], base_offset + position, base_offset + stop, 0)
+        row = check(view[position:stop], base_offset + position, base_offset + stop, flags)
         if row.status != RecordStatus.OK:
             raise DecodeError(
                 f"the stage holds no record at position {base_offset + position}: "
@@ -242,14 +243,19 @@ def staged_record(view: memoryview, position: int, row: Row, rules: RecordRules)
     store_at = born_at + host_nbytes(row.sys_flag, formats.SYS_FLAG_BORN_HOST_V6)
     store_at += formats.RECORD_STORED.nbytes
     store_end = store_at + host_nbytes(row.sys_flag, formats.SYS_FLAG_STORE_HOST_V6)
+    hosts = content[born_at : store_at - formats.RECORD_STORED.nbytes], content[store_at:store_end]
+    if any(int.from_bytes(host[-4:], "big") > _MAX_PORT for host in hosts):
+        raise DecodeError(
+            f"the stage holds no record at position {row.physical_offset}: a host's port"
+        )
     record = Record(
         name,
         row.queue_id,
         row.flag,
         row.sys_flag,
         None if row.store_timestamp else row.born_timestamp,
-        format_host(content[born_at : store_at - formats.RECORD_STORED.nbytes]),
-        format_host(content[store_at:store_end]),
+        format_host(hosts[0]),
+        format_host(hosts[1]),
         row.reconsume_times,
         row.prepared_transaction_offset,
         content[row.body_at : row.body_at + row.body_nbytes],
@@ -277,7 +283,7 @@ def tally(
     with memoryview(data) as view:
         if end > len(view):
             raise ValueError(f"stop {end} lies behind the {len(view)} bytes of data")
-        for place, row in staged_rows(view, at, end, base):
+        for place, row in staged_rows(view, at, end, base, 0):
             if row.total_size + formats.BLANK.nbytes > left:
                 return place, rows, counts
             start = place + row.topic_at

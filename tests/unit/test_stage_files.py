@@ -1,0 +1,125 @@
+"""Stage files: what a task writes, what is left when it fails, what is read back."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import rocketstore
+import staging
+from rocketstore import formats
+from rocketstore.errors import DecodeError, UnsafePathError
+from rocketstore.spark import stage
+from rocketstore.spark.commit import abort, commit
+
+SETTINGS = stage.encoder_settings(None)
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage, "PIECE_NBYTES", 2000)
+
+
+def write(folder: Path, columns: dict[str, Any], **others: Any) -> stage.StagedFile:
+    """Stage one batch as partition 7."""
+    options = {"partition": 7, "attempt": 1, "settings": SETTINGS, "topic": "T"} | others
+    return stage.write_stage([pa.record_batch(columns)], str(folder), **options)
+
+
+def test_pieces_end_where_records_end_and_are_checked(tmp_path: Path) -> None:
+    file = write(tmp_path, {"body": [b"x" * (i % 90) for i in range(200)]}, counted=True)
+    assert (file.partition, file.rows, len(file.pieces) > 8) == (7, 200, True)
+    assert file.nbytes == os.path.getsize(file.path)
+    assert file.counts == {("T", i): 50 for i in range(4)}
+    pieces = list(stage.read_pieces(file))
+    assert b"".join(piece for _, piece in pieces) == Path(file.path).read_bytes()
+    records = [content for _, _, content in stage.read_records([file], 0)]
+    assert len(records) == 200
+    assert [r for _, _, r in stage.read_records([file, file], 230)] == records[30:]
+    sizes = [len(record) for record in records]
+    start, stop = sum(sizes[:37]), sum(sizes[:151])
+    got = list(stage.read_range(file, start, stop))
+    assert got[0][0] == start
+    assert b"".join(content for _, content in got) == b"".join(records[37:151])
+    with open(file.path, "r+b") as damaged:
+        damaged.seek(stop)
+        damaged.write(b"\xff" * 4)
+    with pytest.raises(DecodeError, match="not those that were written"):
+        list(stage.read_pieces(file))
+
+
+def test_attempts_of_one_task_never_meet(tmp_path: Path) -> None:
+    """A speculative attempt writes beside the first: one of them is named in the commit."""
+    root = tmp_path / "store"
+    folder = tmp_path / "stage"
+    files = [write(folder, {"body": [b"one", b"two"]}) for _ in range(3)]
+    assert len({file.path for file in files}) == 3
+    config = rocketstore.MessageStoreConfig(**staging.OPTIONS)
+    settings = stage.encoder_settings(None, config)
+    chosen = write(folder, {"body": [b"one", b"two"]}, settings=settings)
+    commit(root, [chosen], app="txn:a", stage=str(folder), config=config)
+    assert staging.stored(root) == [b"one", b"two"]
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("columns", "error", "text"),
+    [
+        ({"body": [b"a", None]}, ValueError, "^partition 7, row 1: column body is null"),
+        ({"body": [b"a"], "queueId": [2**40]}, ValueError, "column queueId: .*1099511627776"),
+        ({"body": [b"a"], "size": [1]}, ValueError, "takes no column 'size'"),
+        ({"body": [1]}, TypeError, "column body has an Arrow type"),
+    ],
+)
+def test_a_task_that_fails_leaves_no_file(
+    tmp_path: Path, columns: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        write(tmp_path, columns)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_integers_and_times_of_any_width_are_taken(tmp_path: Path) -> None:
+    kinds = (pa.int8(), pa.int16(), pa.int64(), pa.uint16())
+    contents = set()
+    for number, kind in enumerate(kinds):
+        columns = {
+            "body": [b"a"],
+            "queueId": pa.array([3], kind),
+            "flag": pa.array([9], kind),
+            "bornTimestamp": pa.array([1_600_000_000_000], pa.timestamp("ms", "UTC")),
+        }
+        file = write(tmp_path / str(number), columns)
+        contents.add(Path(file.path).read_bytes())
+    assert len(contents) == 1
+
+
+def test_settings_are_those_of_the_store(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    rocketstore.open(root, "a", broker_version="4.9.8", **staging.OPTIONS).close()
+    found = stage.encoder_settings(root)
+    assert (found["broker_version"], found["segment_nbytes"]) == ("4.9.8", staging.SEGMENT_NBYTES)
+    fresh = stage.encoder_settings(tmp_path / "none")
+    with rocketstore.open(tmp_path / "new", "a", **staging.OPTIONS) as store:
+        assert fresh["broker_version"] == store.broker_version
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "letter.txt").write_text("mine")
+    with pytest.raises(UnsafePathError, match="is no store and not empty"):
+        stage.encoder_settings(other)
+
+
+def test_abort_deletes_a_stage_and_nothing_else(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    folder = root / formats.SPARK_DIR / "stage" / "a"
+    beside = root / formats.SPARK_DIR / "stage" / "b"
+    for place in (folder, beside):
+        write(place, {"body": [b"a"]})
+    assert abort(root, str(folder))
+    assert abort(root, str(folder))
+    assert not folder.exists()
+    assert len(list(beside.iterdir())) == 1
