@@ -232,6 +232,21 @@ def damaged_copy(
     return root
 
 
+def test_a_record_that_begins_where_little_is_in_memory_is_found(
+    whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search once passed over the place it began at when less than a head was in memory."""
+    monkeypatch.setattr(window_module, "_BEHIND_NBYTES", 10)
+    split = plan_splits(list_log(whole))[1]
+    for offset in oracle(list_log(whole))[0]:
+        position = offset - split.base_offset
+        if not 0 < position < split.file_size - 1:
+            continue
+        for check_crc in (True, False):
+            short = replace(split, start=position - 1, stop=position + 1, aligned=False)
+            assert Reading([short], check_crc=check_crc).offsets == [offset]
+
+
 def harmed(whole: Path, tmp_path: Path, position: int) -> tuple[LogFiles, int]:
     """A copy of the log whose second segment has a flipped bit; the damaged record's offset."""
     root = damaged_copy(whole, tmp_path / "store", lambda c, _: None, random.Random(0))

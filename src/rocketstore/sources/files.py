@@ -19,7 +19,7 @@ from rocketstore.errors import ConfigError, MappedFileError
 
 #: Remote files are read ahead in ranges of so many bytes, by one thread.
 RANGE_NBYTES = 8 << 20
-_SCHEME = re.compile("([A-Za-z][A-Za-z0-9+.-]+):/")
+_SCHEME = re.compile("([A-Za-z][A-Za-z0-9+.-]+)://|(file):/", re.IGNORECASE)
 
 
 class RawInput(Protocol):
@@ -70,7 +70,7 @@ def local_path(uri: str | os.PathLike[str]) -> Path | None:
     scheme = _SCHEME.match(text)
     if scheme is None:
         return Path(text)
-    if scheme[1].lower() not in ("file", "local"):
+    if scheme[1] is not None and scheme[1].lower() not in ("file", "local"):
         return None
     return Path(urllib.request.url2pathname(urllib.parse.urlsplit(text).path))
 

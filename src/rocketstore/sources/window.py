@@ -194,8 +194,8 @@ class SplitWindow:
         by the bytes searched, also where many headers claim the same long body.
         """
         while position < last:
-            if not self.origin <= position < self.end:
-                self.load(position)
+            if not self.origin <= position <= self.end - _HEAD.nbytes:
+                self.load(position, _HEAD.nbytes)  # a place is judged by a whole head at least
             if self._is_zero(position):
                 position = max(position + 1, self._behind_zeros())
                 self.load(min(position, self.split.file_size))
