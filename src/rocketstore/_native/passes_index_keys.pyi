@@ -1,11 +1,14 @@
 """The keys of the log's records, as index entries are made of them: gathered in one pass over
 windows of the log, and compared with entries."""
 
+from typing import final
+
 from typing_extensions import Buffer
 
 #: No record has more keys.
 MAX_RECORD_KEYS: int
 
+@final
 class IndexKeysPass:
     """Gathers, in the order of the log, one (hash, physical offset, store time) for each key of
     each record: the unique key, each key of KEYS, and with ``index_tags`` the tags (5.4 and
@@ -87,5 +90,5 @@ def match_entries(
     """Step through index entries (20 bytes each, as they lie in the file; from number ``entry`` of
     the buffer) and keys (from ``key``) as long as hash, physical offset and seconds since
     ``begin_timestamp`` agree. A key with a marked hash may have no entry, where the next one is of
-    a later record. Returns (entry, key) where they part, or one of them ends. ``ValueError`` for numbers outside the arrays, and arrays
-    of unequal length."""
+    a later record. Returns (entry, key) where they part, or one of them ends. ``ValueError`` for
+    numbers outside the arrays, and arrays of unequal length."""
