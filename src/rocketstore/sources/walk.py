@@ -22,7 +22,7 @@ _ROWS = 1024
 #: Behind zeros or a torn record good ones are looked for so far; without bound in local files,
 #: whose holes cost nothing. Whoever asks for the end of a log does so again and again.
 _REMOTE_BEHIND_NBYTES = 16 << 20
-_END_BEHIND_NBYTES = 4 << 20
+_END_BEHIND_NBYTES = 1 << 20
 #: ``on_damage(first physical offset, next good one or None, status)``.
 OnDamage = Callable[[int, int | None, RecordStatus], object]
 

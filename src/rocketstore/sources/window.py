@@ -20,6 +20,7 @@ _BEHIND_NBYTES = 64 << 10
 #: Longer than any record a broker of the default limits stores.
 _LONG_RECORD_NBYTES = 16 << 20
 _SAMPLE_COUNT = 64
+_ZEROS = bytes(64 << 10)
 #: So many bytes of a record's size may be zero.
 _ZERO_NBYTES = 3
 _HEAD = formats.RECORD_HEAD
@@ -29,6 +30,15 @@ _MAGICS = (formats.MAGIC_V1, formats.MAGIC_V2)
 #: Of an own offset the bits that are not looked for but compared; a window is shorter than that.
 _LOW_BITS = 32
 _GOOD = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
+
+
+def _are_zeros(content: memoryview) -> bool:
+    # Two bytes objects are compared at memory speed, views are not; small ones need no new pages.
+    for at in range(0, len(content), len(_ZEROS)):
+        chunk = bytes(content[at : at + len(_ZEROS)])
+        if chunk != (_ZEROS if len(chunk) == len(_ZEROS) else bytes(len(chunk))):
+            return False
+    return True
 
 
 @functools.lru_cache(64)
@@ -225,8 +235,7 @@ class SplitWindow:
         content = self.view[position - self.origin : self.filled]
         if any(content[: _HEAD.nbytes]) or any(content[-_HEAD.nbytes :]):
             return False
-        # Two bytes objects are compared at memory speed, views of them are not.
-        return bytes(content) == bytes(len(content))
+        return _are_zeros(content)
 
     def _behind_zeros(self) -> int:
         """Where a record may begin when all that is in memory is zero: its size begins with zeros,
@@ -329,7 +338,7 @@ class SplitWindow:
         while position < stop:
             self.load(position)
             content = self.view[: min(self.filled, stop - position)]
-            if bytes(content) != bytes(len(content)):
+            if not _are_zeros(content):
                 return False
             position += len(content)
         return True
