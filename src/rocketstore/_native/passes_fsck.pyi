@@ -1,9 +1,11 @@
 """What records and queue files say about the same queues, summed up."""
 
 from collections.abc import Sequence
+from typing import final
 
 from typing_extensions import Buffer
 
+@final
 class FsckPass:
     """A pass that counts records and sums up what they say about each queue.
 

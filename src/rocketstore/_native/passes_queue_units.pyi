@@ -1,9 +1,11 @@
 """Queue units of the log's records, gathered window by window."""
 
 from collections.abc import Sequence
+from typing import final
 
 from typing_extensions import Buffer
 
+@final
 class QueueUnitsPass:
     """A pass that gathers the units of all queues, in runs.
 

@@ -1,7 +1,7 @@
 """Sums over the log's records, by group."""
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import TypeAlias, final
 
 from typing_extensions import Buffer
 
@@ -20,6 +20,7 @@ _Group: TypeAlias = tuple[
     int,
 ]
 
+@final
 class StatsPass:
     """A pass that sums up records by group.
 
