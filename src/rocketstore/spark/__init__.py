@@ -19,6 +19,7 @@ _PUBLIC = {
     "replay": "jobs.replay",
     "local_session": "local",
     "register": "source",
+    "LoadReport": "bulk_loading",
     "RocketStoreSource": "source",
     "RocketStoreSourceWithFilters": "source",
     "rebuild_consume_queues": "jobs.queue_units",
