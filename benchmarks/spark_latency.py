@@ -37,24 +37,18 @@ def run(reader: Any, checkpoint: Path) -> Any:
     return sink.start()
 
 
-def rows_read(query: Any) -> int:
-    """Rows of all batches that are done."""
-    return sum(int(progress["numInputRows"]) for progress in query.recentProgress)
-
-
-def measure(query: Any, put: Callable[[], None]) -> tuple[float, dict[str, int]]:
-    """Seconds from before ``put`` until the progress shows its rows, and what the batch took."""
-    before = query.lastProgress
-    batch = -1 if before is None else int(before["batchId"])
+def measure(query: Any, last: int, put: Callable[[], None]) -> tuple[float, Any]:
+    """Seconds from before ``put`` until the progress shows its rows, and that progress. ``last`` is
+    the number of the last batch with rows; an idle query's progress has the next one's."""
     begun = time.perf_counter()
     put()
     while True:
         progress = query.lastProgress
         took = time.perf_counter() - begun
-        if progress is not None and progress["batchId"] > batch and progress["numInputRows"]:
+        if progress is not None and progress["batchId"] > last and progress["numInputRows"]:
             if progress["numInputRows"] != ROWS:
                 raise RuntimeError(f"a batch of {progress['numInputRows']} rows")
-            return took, progress["durationMs"]
+            return took, progress
         if took > PATIENCE_S or query.exception() is not None:
             raise RuntimeError(f"nothing came: {query.exception()}")
         time.sleep(0.002)
@@ -96,14 +90,16 @@ def main() -> None:
                 if first.exception() is not None:
                     raise RuntimeError(f"the stream did not begin: {first.exception()}")
                 time.sleep(0.1)
+            last = dict.fromkeys(queries, -1)
             times: dict[str, list[float]] = {name: [] for name in queries}
             steps: dict[str, dict[str, list[int]]] = {name: {} for name in queries}
             for number in range(WARM_UP + rounds):
                 for name, (query, put) in queries.items():
-                    took, durations = measure(query, put)
+                    took, progress = measure(query, last[name], put)
+                    last[name] = progress["batchId"]
                     if number >= WARM_UP:
                         times[name].append(took * 1000)
-                        for step, duration in durations.items():
+                        for step, duration in progress["durationMs"].items():
                             steps[name].setdefault(step, []).append(duration)
             for name, (query, _) in queries.items():
                 query.stop()
