@@ -7,12 +7,15 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema
 
 import rocketstore
 import staging
 from rocketstore import formats
+from rocketstore.spark.sink import StagedStreamWriter
 
 pytestmark = pytest.mark.xdist_group("spark")
 UTC = datetime.UTC
@@ -215,3 +218,21 @@ def test_a_stream_goes_on_when_its_store_was_in_use(spark: Any, tmp_path: Path) 
     with pytest.raises(Exception, match="txnVersion of a stream"):
         stream(spark, source, root, tmp_path / "other", txnVersion=1, txnAppId="a")
     shutil.rmtree(checkpoint)
+
+
+def test_a_batch_clears_what_dead_tries_of_its_query_left(tmp_path: Path) -> None:
+    """Without a session: of a task that died, and so never named its file, nobody tells abort."""
+    root = small_store(tmp_path / "store")
+    rows = pa.record_batch({"body": [b"x"]})
+    options = {"path": str(root), "topic": "T"}
+    writer = StagedStreamWriter(options, from_arrow_schema(rows.schema), False)
+    staging_root = root / formats.SPARK_DIR / "stage"
+    for name in ("q1-3", "q1-4", "q2-4"):
+        message = writer.stage_rows(iter([rows]), str(staging_root / name), name[:2])
+        if name == "q1-4":
+            wanted = message
+    writer.commit([wanted, None], 4)
+    assert [path.name for path in staging_root.iterdir()] == ["q2-4"]
+    assert [m.body for m in stored(root)] == [b"x"]
+    writer.abort([message], 4)
+    assert left_in_stage(root) == []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -211,6 +212,9 @@ class StagedStreamWriter(_Target, DataSourceStreamArrowWriter):
         if told:
             app = f"txn:{self.app}" if self.app is not None else f"query:{told[0].query_id}"
             self.commit_files(messages, told[0].stage, app=app, version=batchId)
+            # What tries of this query left that nobody could name to ``abort``.
+            for left in Path(self.staging).glob(f"{told[0].query_id}-*"):
+                shutil.rmtree(left, ignore_errors=True)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Delete what was staged, unless a commit has begun with it."""
