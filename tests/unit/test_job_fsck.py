@@ -15,10 +15,13 @@ from golden import golden_stores
 from rocketstore import formats
 from rocketstore.config import MessageStoreConfig
 from rocketstore.errors import ConfigError
+from rocketstore.mapped_file_queue import list_directory
+from rocketstore.reader import ReadOnlyParts
 from rocketstore.verify import verify_files
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
+from rocketstore.spark.jobs import fsck
 from rocketstore.spark.jobs.fsck import check_store
 
 OPTIONS: dict[str, Any] = {
@@ -266,6 +269,23 @@ def test_expired_heads(root: Path) -> None:
     for number in (0, 0):
         log_of(root, number).unlink()
     compare(root)
+
+
+def test_files_that_a_writer_made_meanwhile(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside a writer, queues were listed one after the other, the log's end was found later, and
+    units in files that came in between were missed."""
+
+    def opened(*arguments: Any, **options: Any) -> Any:
+        parts = ReadOnlyParts(*arguments, **options)
+        queue = parts.queues.get("A", 1)
+        assert queue is not None
+        listing = list_directory(queue.queue.directory, root)
+        del listing.files[-1:]
+        queue.queue.load(listing)
+        return parts
+
+    monkeypatch.setattr(fsck, "ReadOnlyParts", opened)
+    assert check_store(None, root).ok
 
 
 def test_limits(root: Path) -> None:

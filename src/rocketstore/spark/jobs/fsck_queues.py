@@ -15,6 +15,7 @@ from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue
 from rocketstore.errors import MappedFileError
 from rocketstore.log_scan import data_ranges
 from rocketstore.mapped_file import MappedFile
+from rocketstore.mapped_file_queue import list_directory
 from rocketstore.queue_table import QueueTable
 from rocketstore.sources.splits import Split
 from rocketstore.sources.walk import walk
@@ -141,6 +142,8 @@ class QueuesComparison:
             told, units = sums.queues.get(key), found.get(key, FileSums())
             if self._agree(told, units, files.get(key)):
                 self._count(told, units)
+            elif self._has_new_files(key):
+                differing.append(key)
             elif told is not None and units == FileSums() and self._is_simple(told):
                 if told.first_physical >= self._dispatched:
                     self._scope.counts["behind_units"] += told.count
@@ -156,6 +159,23 @@ class QueuesComparison:
 
     def _plain_queues(self) -> list[ConsumeQueue]:
         return self._check.plain_queues()
+
+    def _has_new_files(self, key: Key) -> bool:
+        """Take in files that a writer has made since the store was opened."""
+        topic = key[0].decode("utf-8", "surrogateescape")
+        folder = self._queues.directory / topic / str(key[1])
+        if not folder.is_dir():
+            return False
+        listing = list_directory(folder, self._scope.root, tolerate_unreadable=True)
+        size = self._queues.file_size
+        listing.files = [row for row in listing.files if row[2] == size and row[0] % size == 0]
+        queue = self._queues.get(topic, key[1])
+        known = len(queue.queue.files) if isinstance(queue, ConsumeQueue) else 0
+        if len(listing.files) <= known:
+            return False
+        queue = self._queues.get_or_create(topic, key[1])
+        queue.queue.load(listing)
+        return True
 
     def _sum_files(self, queues: list[ConsumeQueue]) -> dict[Key, FileSums]:
         items: list[tuple[tuple[QueueFile, ...], int]] = []
