@@ -13,13 +13,14 @@ from message_table import scanned
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session with two task slots in this process."""
     from rocketstore.spark import local_session
 
     # On a busy machine a worker needs more than Spark's 15 s to come up.
-    patience = {"spark.python.authenticate.socketTimeout": "120s"}
-    session = local_session("rocketstore tests", cores=2, **patience)
+    settings = {"spark.python.authenticate.socketTimeout": "120s"}
+    settings["spark.sql.warehouse.dir"] = str(tmp_path_factory.mktemp("warehouse"))
+    session = local_session("rocketstore tests", cores=2, **settings)
     yield session
     session.stop()
 

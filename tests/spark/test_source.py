@@ -154,6 +154,13 @@ def test_sql(random_store: Path, random_table: pa.Table, spark: Any) -> None:
     assert row.bytes == sum(map(len, mine["body"].to_pylist()))
 
 
+def test_a_table_of_the_catalog_is_refused(random_store: Path, spark: Any) -> None:
+    with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW"):
+        spark.sql(
+            f"CREATE TABLE source_sql_table USING rocketstore OPTIONS (path '{random_store}')"
+        )
+
+
 # --- what is wrong is told --------------------------------------------------------------------
 
 

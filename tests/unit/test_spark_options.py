@@ -188,3 +188,16 @@ def test_the_writer_has_options_of_its_own() -> None:
 
 def test_names_are_found_in_any_case() -> None:
     assert canonical({"STAGINGDIR": "s"}, ("stagingDir",), "writing") == {"stagingDir": "s"}
+
+
+def test_a_table_of_the_catalog_is_refused() -> None:
+    added = {"owner": "me", "location": "file:/x", "option.path": "/s"}
+    with pytest.raises(ConfigError, match="CREATE TEMPORARY VIEW"):
+        parse_read({"path": "/s", **added})
+
+
+def test_every_option_is_named_once_where_all_are_told() -> None:
+    with pytest.raises(ConfigError) as failure:
+        read(zzz="1")
+    names = str(failure.value).partition("there are ")[2].split(", ")
+    assert len(names) == len(set(names)) > 20

@@ -38,6 +38,8 @@ WRITE_NAMES = ("path", "topic", "queues", "txnAppId", "txnVersion", "stagingDir"
 _ALIASES = {"topic": "subscribe", "includeheaders": "includeProperties"}
 #: Options that belong to Spark's own writer of a stream.
 _OF_SPARK = frozenset(("queryname", "checkpointlocation"))
+#: What only Spark's catalog adds to a table's options.
+_OF_CATALOG = frozenset(("owner", "provider"))
 _SIZE = re.compile(r"(\d{1,18})\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
@@ -156,6 +158,11 @@ def canonical(options: Mapping[str, str], names: tuple[str, ...], use: str) -> d
     if "subscribe" in known:
         known |= _ALIASES
     found: dict[str, str] = {}
+    if not _OF_CATALOG.isdisjoint(map(str.lower, options)):
+        raise ConfigError(
+            "Spark tells a Python source no options of a table of its catalog when it reads it: "
+            "say CREATE TEMPORARY VIEW … USING rocketstore OPTIONS (path '…') instead"
+        )
     for given, value in options.items():
         lower = given.lower()
         if lower in _OF_SPARK:
@@ -176,7 +183,7 @@ def _unknown(given: str, known: dict[str, str], use: str) -> str:
         if written.lower() != near[0]:
             written = {"includeheaders": "includeHeaders"}.get(near[0], near[0])
         return f"{text}; did you mean {written!r}?"
-    return f"{text}; there are {', '.join(sorted(known.values()))}"
+    return f"{text}; there are {', '.join(sorted(set(known.values())))}"
 
 
 def parse_write(options: Mapping[str, str]) -> dict[str, str]:
