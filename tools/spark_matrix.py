@@ -28,7 +28,16 @@ SCAN_ONLY = ("3.5",)
 TESTS = ("tests/spark",)
 SCAN_TESTS = ("tests/spark/test_scan.py", "tests/spark/test_local.py")
 #: Of the project's own requirements what these tests import.
-_NEEDED = ("pytest", "moto", "hypothesis", "grpcio", "googleapis", "zstandard", "setuptools")
+_NEEDED = (
+    "pytest",
+    "boto3",
+    "moto",
+    "hypothesis",
+    "grpcio",
+    "googleapis",
+    "zstandard",
+    "setuptools",
+)
 _SUMMARY = re.compile(r"^(?:=+ )?((?:\d+ \w+(?:, )?)+ in .*?)(?: =+)?$", re.MULTILINE)
 
 
