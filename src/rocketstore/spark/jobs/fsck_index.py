@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocketstore import formats
 from rocketstore.sources.files import local_path, remote_files
-from rocketstore.sources.segments import LogFiles
+from rocketstore.sources.segments import LogFiles, list_log
 from rocketstore.sources.splits import Split
 from rocketstore.spark.jobs.fsck_index_files import (
     FindingRow,
@@ -233,14 +233,22 @@ def _judge_behind(
     options: dict[str, Any] | None,
 ) -> None:
     """Entries behind the log's end: newer than this look at it, or of nothing."""
+    if any(one.behind for one in files):
+        # A writer may have begun segments since.
+        log = list_log(log.root, storage_options=options, allow_holes=True)
     for one in files:
-        more = one.behind_count - len(one.behind)
+        more, stray = one.behind_count - len(one.behind), 0
         for number, offset in one.behind:
             if _is_newer(log, offset, options):
                 report.summary["newer_keys"] += 1
             else:
                 report.add(_nothing_at(one.item, number, offset))
-        report.finding_counts.update({"index-entry": more})
+                stray += 1
+        # The others are of the kind that was looked at.
+        if stray:
+            report.finding_counts.update({"index-entry": more})
+        else:
+            report.summary["newer_keys"] += more
 
 
 def _is_newer(log: LogFiles, offset: int, options: dict[str, Any] | None) -> bool:
