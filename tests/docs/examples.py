@@ -14,6 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: What README reads; the run gives it a copy of a broker's store.
 _BROKER_STORE = "/data/rocketmq/store"
+#: Where examples of Spark write: its JVM may have started in another folder.
+_DATA = "/data/"
 
 
 class Example(NamedTuple):
@@ -56,6 +58,7 @@ def run_page(page: Path, folder: Path, store: Path) -> list[str]:
     try:
         for example in examples(page):
             code = example.code.replace(_BROKER_STORE, store.as_posix())
+            code = code.replace(_DATA, f"{folder.as_posix()}/")
             printed = io.StringIO()
             padded = "\n" * (example.line - 1) + code
             with contextlib.redirect_stdout(printed):

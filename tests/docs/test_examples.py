@@ -24,7 +24,7 @@ def marked(page: Path) -> Any:
     return pytest.param(page, id=name, marks=[IN_SPARK] if starts else [])
 
 
-@pytest.mark.parametrize("page", map(marked, WITH_EXAMPLES))
+@pytest.mark.parametrize("page", [marked(page) for page in WITH_EXAMPLES])
 def test_examples_run_and_print_what_they_say(page: Path, tmp_path: Path) -> None:
     store = golden_stores.unpack("broker-5.3.3", tmp_path)
     faults = run_page(page, tmp_path, store)

@@ -224,7 +224,8 @@ def export_files(
     folder.make()
     _clear(folder)
     plan = _Plan(
-        dest,
+        # Whole: tasks run in another folder than the driver.
+        folder.uri,
         dict(destination_options) if destination_options else None,
         uuid.uuid4().hex,
         names,
