@@ -21,6 +21,8 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src")]
 OTHERS = {
     "rebuild": "queues and index of a log of 16 files are deleted; rocketstore makes them again, "
     "RocketMQ opens the store",
+    "spark": "the sink of Spark wrote the store in two transactions, or `bulk_load` made it whole; "
+    "RocketMQ opens it",
     "large": "2,000 queues and 48 MiB of log, written by rocketstore; RocketMQ opens the store",
 }
 HEAD = """\

@@ -6,6 +6,7 @@ Spark itself only carries rows to the sink's classes, so they are called here wi
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from interop import maven, ours
+from interop import catalogue, maven, ours
 from interop.cases import changed, copy, parts
 from interop.comparing import compare
 from interop.harness import VERSIONS, Driver
@@ -129,6 +130,7 @@ def questions(root: Path, job: Job) -> list[dict[str, Any]]:
 def test_rocketmq_serves_what_spark_wrote(version: str, tmp_path: Path) -> None:
     job = Job(0, version, FEATURES["plain"], CONFIG, ())
     written: dict[str, Callable[[Path, Job], None]] = {"sink": by_sink, "load": by_bulk_load}
+    compared, known = 0, Counter[str]()
     with Driver(version, tmp_path) as driver:
         for name, write in written.items():
             root = tmp_path / name / "store"
@@ -142,8 +144,12 @@ def test_rocketmq_serves_what_spark_wrote(version: str, tmp_path: Path) -> None:
             with ours.open_store(root, "r", job) as store:
                 found = compare(asked, theirs, ours.ask(store, asked), name)
             assert not found.failures, "\n".join(found.failures[:3])
+            compared += found.compared
+            known += found.known
             driver.close([name])
             assert changed(before, parts(target, ("commitlog", "consumequeue"))) == []
             with ours.open_store(target, "r+", job) as store:
                 assert store.put("Topic0", b"more").ok
                 assert len(list(store.scan())) == 2 * COUNT + 1
+    row = {"feature": "plain", "stores": len(written), "compared": compared, "failed": 0}
+    catalogue.record("spark", version, [{**row, "known": dict(known)}])
