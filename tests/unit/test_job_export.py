@@ -13,9 +13,10 @@ import pytest
 
 import rocketstore
 from golden import golden_stores
+from rocketstore import durable_file
 from rocketstore.errors import CorruptMessageError
 from rocketstore.sources import list_log, plan_splits
-from rocketstore.spark.jobs import export
+from rocketstore.spark.jobs import export, folders
 from rocketstore.spark.jobs.folders import open_folder
 
 SETTINGS: dict[str, Any] = {
@@ -295,3 +296,39 @@ def test_a_task_and_its_answer_are_small(store: Path, tmp_path: Path) -> None:
     plan = export._Plan(str(tmp_path / "out"), None, "job", ("body",), (), "snappy", 1 << 20, {})
     assert len(pickle.dumps((plan, split))) < 1000
     assert len(pickle.dumps(export.write_split((plan, split)))) < 1000
+
+
+def test_all_folders_of_an_export_are_synced(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[Path] = set()
+    sync = durable_file.sync_directory
+
+    def note(path: Path) -> None:
+        synced.add(path)
+        sync(path)
+
+    monkeypatch.setattr(durable_file, "sync_directory", note)
+    monkeypatch.setattr(folders, "sync_directory", note)
+    dest = tmp_path / "new" / "out"
+    run(store, dest, columns=["body"], partition_by=("topic", "queueId"))
+    made = {path for path in dest.rglob("*") if path.is_dir()}
+    assert len({path.parent for path in made}) > 2
+    assert {tmp_path, tmp_path / "new", dest, *made} <= synced
+
+
+@pytest.mark.parametrize(
+    ("columns", "partition_by"),
+    [
+        (["body"], ("topic", "queueId")),
+        (["body"], ()),
+        (["topic", "queueId", "body"], ("topic", "queueId", "date")),
+    ],
+)
+def test_columns_beside_those_of_the_folders(
+    store: Path, tmp_path: Path, columns: list[str], partition_by: tuple[str, ...]
+) -> None:
+    files = run(store, tmp_path / "out", columns=columns, partition_by=partition_by)
+    assert sum(file.rows for file in files) == len(expected(store))
+    names = pq.ParquetFile(tmp_path / "out" / files[0].path).schema_arrow.names
+    assert names == [name for name in columns if name not in partition_by]

@@ -207,7 +207,7 @@ def export_files(
         raise ValueError(
             f"partition_by is {parts!r}; it takes each of {', '.join(PARTITIONS)} once at most"
         )
-    if not set(names) - {*parts} & {*PARTITIONS}:
+    if not set(names) - set(parts):
         raise ValueError("no column is left beside those of partition_by")
     if compression not in COMPRESSIONS:
         raise ValueError(f"compression is {compression!r}; there are {', '.join(COMPRESSIONS)}")

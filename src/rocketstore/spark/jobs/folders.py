@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from rocketstore.durable_file import sync_directory
+from rocketstore.durable_file import make_directories, sync_directory
 from rocketstore.sources.files import local_path
 from rocketstore.spark.local import require
 
@@ -68,7 +68,9 @@ class LocalFolder:
 
     def make(self) -> None:
         """See ``Folder``."""
-        self._path.mkdir(parents=True, exist_ok=True)
+        if not self._path.is_dir():
+            existing = next(folder for folder in self._path.parents if folder.is_dir())
+            make_directories(self._path, existing)
 
     def names(self) -> list[str]:
         """See ``Folder``."""
@@ -98,7 +100,7 @@ class LocalFolder:
     def rename(self, old: str, new: str) -> None:
         """See ``Folder``."""
         path = self._path / new
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directories(path.parent, self._path)
         os.replace(self._path / old, path)
         sync_directory(path.parent)
 
