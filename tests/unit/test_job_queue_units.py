@@ -20,6 +20,7 @@ from rocketstore.errors import ConfigError, CorruptMessageError, MappedFileError
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
+from rocketstore.spark.jobs import queue_units
 from rocketstore.spark.jobs.queue_units import build_queues
 
 OPTIONS: dict[str, Any] = {
@@ -278,3 +279,33 @@ def test_wrong_arguments(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         build_queues(None, tmp_path / "nothing", tmp_path / "out")
     assert sorted(os.listdir(tmp_path)) == ["full", "store"]
+
+
+class StopHereError(Exception):
+    """Raised where an attempt is killed."""
+
+
+def test_a_second_attempt_that_dies_leaves_the_first_ones_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark kills the slower of two attempts wherever it is."""
+    root = tmp_path / "store"
+    write(root)
+    wanted = dispatched(root)
+    kept: list[tuple[queue_units.FilePlan, ...]] = []
+    first = queue_units.write_files
+
+    def die(*_: Any, **__: Any) -> None:
+        raise StopHereError
+
+    def twice(plans: tuple[queue_units.FilePlan, ...]) -> None:
+        first(plans)
+        kept.append(plans)
+        with monkeypatch.context() as patch:
+            patch.setattr(queue_units, "open", die, raising=False)
+            with pytest.raises(StopHereError):
+                first(plans)
+
+    monkeypatch.setattr(queue_units, "write_files", twice)
+    assert made(root, tmp_path / "out") == wanted
+    assert kept

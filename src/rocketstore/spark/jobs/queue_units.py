@@ -395,7 +395,8 @@ def _write_file(plan: FilePlan, sources: dict[str, int]) -> None:
         units = os.pread(fd, piece.unit_count * UNIT_NBYTES, piece.position)
         start = piece.start * UNIT_NBYTES
         content[start : start + len(units)] = units
-    fd = os.open(plan.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    # Not emptied: another attempt, which may be killed here, writes the same over a whole file.
+    fd = os.open(plan.path, os.O_WRONLY | os.O_CREAT, 0o644)
     try:
         with open(fd, "wb", buffering=0, closefd=False) as file:
             view = memoryview(content)
