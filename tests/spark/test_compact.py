@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import rocketstore
 from command_line import lines, run
+from rocketstore.sources import list_log
 from rocketstore.spark import compact
+from rocketstore.spark.jobs.compact import gather
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -98,3 +102,19 @@ def test_wrong_arguments(
     with pytest.raises(ValueError, match=told):
         compact(spark, store, tmp_path / "new", **arguments)
     assert not (tmp_path / "new").exists()
+
+
+def test_survivors_behind_damage_that_ended_a_split_are_kept(store: Path, tmp_path: Path) -> None:
+    """Without a session: the two passes cut the log into splits in different ways."""
+    root = tmp_path / "store"
+    shutil.copytree(store, root)
+    with rocketstore.open(root) as opened:
+        found = [message.detach() for message in opened.scan()][:40]
+    segment = min((root / "commitlog").iterdir())
+    content = bytearray(segment.read_bytes())
+    content[found[20].physical_offset + 4] ^= 0x55  # the magic
+    segment.write_bytes(content)
+    places = [message.physical_offset for message in found if message is not found[20]]
+    reading = {"topics": None, "on_corruption": "stop", "check_crc": True, "storage_options": None}
+    batches = list(gather(list_log(root), np.array(places), reading))
+    assert [n for batch in batches for n in batch.column("physicalOffset").to_pylist()] == places

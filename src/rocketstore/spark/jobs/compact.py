@@ -234,6 +234,9 @@ def gather(log: LogFiles, offsets: Any, reading: dict[str, Any]) -> Iterator[pya
 
     if not len(offsets):
         return
+    if reading["on_corruption"] == "stop":
+        # It ended a split of the first pass; what the splits behind it gave lies behind the damage.
+        reading = {**reading, "on_corruption": "skip"}
     first, last = int(offsets[0]), int(offsets[-1])
     for piece in plan_splits(log, start=first, stop=last + 1, aligned_start=True):
         for batch in read_batches(piece, list(READ), **reading):
