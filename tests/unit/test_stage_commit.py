@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from rocketstore.errors import ConfigError, DecodeError, RocketStoreError, Store
 from rocketstore.spark import commit as commits
 from rocketstore.spark import stage
 from rocketstore.spark.commit import CommitReport
-from rocketstore.spark.ledger import Ledger
+from rocketstore.spark.ledger import Entry, Ledger
 
 COUNTS = [150, 0, 90]
 APP = "txn:app"
@@ -282,3 +283,58 @@ def test_property_crcs_are_written_and_recognised(tmp_path: Path) -> None:
     with rocketstore.open(root, **options) as store:
         assert not store.verify().findings
         assert [bytes(message.body) for message in store.scan()] == rows(0)
+
+
+def test_a_ledger_that_others_wrote_deletes_nothing_but_stages(root: Path, tmp_path: Path) -> None:
+    """A store may come from anywhere, and its ledger may name any folder."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("ten years")
+    ledger = Ledger(root)
+    ledger.write(Entry("once:dead", stage=str(mine), once=True))
+    ledger.write(Entry(APP, done=0, stage=str(tmp_path)))
+    commit(root, staging.stage_batch(root, 1, COUNTS), 1)
+    assert [path.name for path in mine.iterdir()] == ["thesis.txt"]
+    assert [entry.app for entry in ledger.entries()] == [APP]
+
+
+def test_a_copy_of_a_store_finishes_with_its_own_stage(tmp_path: Path) -> None:
+    """Taken while a batch was unfinished: the first store needs its stage, too."""
+    roots = [tmp_path / "store", tmp_path / "copy"]
+    inside = f"store/{formats.SPARK_DIR}/stage"
+    staged = staging.stage_batch(roots[0], 0, COUNTS, name=inside)
+    with pytest.raises(StopHereError):
+        commit(roots[0], staged, on_step=at_step("piece", 3))
+    shutil.copytree(*roots)
+    for root in reversed(roots):
+        again = staging.stage_batch(roots[0], 0, COUNTS, name="again")
+        assert 0 < commit(root, again).appended < 240
+        assert staging.stored(root) == rows(0)
+        assert not list((root / formats.SPARK_DIR / "stage").iterdir())
+
+
+def test_a_repeated_batch_without_rows_keeps_what_was_begun(root: Path) -> None:
+    """A stream's tries of a batch share a folder; a source may answer otherwise the second time."""
+    with pytest.raises(StopHereError):
+        commit(root, staging.stage_batch(root, 0, COUNTS), on_step=at_step("piece", 3))
+    report = commit(root, staging.stage_batch(root, 0, [0, 0]))
+    assert (report.rows, 0 < report.appended < 240) == (0, True)
+    assert commit(root, staging.stage_batch(root, 1, COUNTS), 1).appended == 240
+    assert staging.stored(root) == [b"first", *rows(0), *rows(1)]
+
+
+def test_the_root_that_tasks_made_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "new" / "deep" / "store"
+    staged = staging.stage_batch(root, 0, COUNTS, name=f"store/{formats.SPARK_DIR}/stage")
+    synced: list[Path] = []
+    sync = commits.sync_directory
+
+    def note(path: Path) -> None:
+        synced.append(path)
+        sync(path)
+
+    monkeypatch.setattr(commits, "sync_directory", note)
+    commit(root, staged)
+    assert {tmp_path, tmp_path / "new", tmp_path / "new" / "deep"} <= set(synced)

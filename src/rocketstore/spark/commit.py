@@ -9,19 +9,18 @@ appended behind it. Nothing here needs Spark.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rocketstore import kernels
+from rocketstore import formats, kernels
 from rocketstore.config import MessageStoreConfig
 from rocketstore.durable_file import sync_directory
 from rocketstore.errors import ConfigError, RocketStoreError, ServiceFailedError
 from rocketstore.message import StoredMessage
 from rocketstore.spark.ledger import Entry, Intent, Ledger, Part
-from rocketstore.spark.stage import StagedFile, read_pieces, read_records
+from rocketstore.spark.stage import StagedFile, read_pieces, read_records, remove_stage
 from rocketstore.status import PutMessageStatus
 
 Step = Callable[[str], None]
@@ -104,14 +103,17 @@ def commit(
     ledger = Ledger(root)
     ordered = tuple(sorted((f for f in files if f.rows), key=lambda file: file.partition))
     rows = sum(file.rows for file in ordered)
-    known = ledger.read(app).done
-    if not ordered or (known is not None and version <= known):
-        _remove_stage(stage)
+    known = ledger.read(app)
+    is_done = known.done is not None and version <= known.done
+    if is_done or (not ordered and known.intent is None):
+        abort(root, stage)
         return CommitReport(rows, 0)
     for file in ordered:
         for _ in read_pieces(file):
             pass
     on_step("open")
+    if root.is_dir() and not (root / formats.COMMIT_LOG_DIR).exists():
+        _sync_ways(root)
     with rocketstore.open(root, "a", config=config, clock=clock) as store:
         batch = _Commit(store, ledger, on_step)
         if broker_version is not None and store.broker_version != broker_version:
@@ -122,14 +124,14 @@ def commit(
         ledger.close_parts(app, store.max_physical_offset)
         _forget_dead_writes(ledger, app)
         entry = batch.finish_earlier(app)
-        if entry.done is None or version > entry.done:
+        if ordered and (entry.done is None or version > entry.done):
             sync_directory(Path(stage))
             sync_directory(Path(stage).parent)
             entry = Entry(app, entry.done, Intent(version, ordered, ()), stage, once)
             batch.run(entry, 0)
         on_step("close")
     on_step("clean")
-    _remove_stage(stage)
+    remove_stage(stage)
     return CommitReport(rows, batch.appended, batch.start, batch.end)
 
 
@@ -137,7 +139,7 @@ def abort(root: Path, stage: str) -> bool:
     """Delete a stage unless a commit has begun with it; tell whether it was deleted."""
     if Ledger(root).is_pending(stage):
         return False
-    _remove_stage(stage)
+    remove_stage(stage)
     return True
 
 
@@ -146,12 +148,20 @@ def _forget_dead_writes(ledger: Ledger, but: str) -> None:
     for entry in list(ledger.entries()):
         if entry.once and entry.app != but:
             if entry.stage is not None:
-                _remove_stage(entry.stage)
+                remove_stage(entry.stage)
             ledger.remove(entry.app)
 
 
-def _remove_stage(stage: str) -> None:
-    shutil.rmtree(stage, ignore_errors=True)
+def _sync_ways(root: Path) -> None:
+    """Make the folders durable that lead to a new store: tasks that staged in it made them."""
+    device = root.stat().st_dev
+    for folder in root.parents:
+        if folder.stat().st_dev != device:
+            break
+        try:
+            sync_directory(folder)
+        except PermissionError:
+            break  # nobody who may not read it made anything in it
 
 
 class _Commit:
@@ -171,7 +181,7 @@ class _Commit:
         if entry.intent is not None:
             entry = self.run(entry, self._count_present(entry.intent))
         if entry.stage is not None:
-            _remove_stage(entry.stage)
+            remove_stage(entry.stage)
         return entry
 
     def run(self, entry: Entry, row: int) -> Entry:

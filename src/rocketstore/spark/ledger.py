@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -135,7 +136,7 @@ class Ledger:
     def write(self, entry: Entry) -> None:
         """Replace the entry durably."""
         make_directories(self.directory, self.root)
-        write_file(self._path(entry.app), json.dumps(_to_plain(entry)).encode())
+        write_file(self._path(entry.app), json.dumps(_to_plain(entry, self.root)).encode())
 
     def remove(self, app: str) -> None:
         """Forget ``app``."""
@@ -161,41 +162,52 @@ class Ledger:
         except FileNotFoundError:
             return None
         try:
-            return _from_plain(json.loads(content))
+            return _from_plain(json.loads(content), self.root)
         except (ValueError, TypeError, KeyError) as error:
             raise DecodeError(f"{path} is no ledger of the Spark sink: {error!r}") from None
 
 
-def _to_plain(entry: Entry) -> dict[str, Any]:
+def _noted(path: str, root: Path) -> str:
+    """A path in the store is noted relative to its root, as a store may be moved, and a copy of it
+    must leave the stage of the first one alone."""
+    return os.path.relpath(path, root) if Path(path).is_relative_to(root) else path
+
+
+def _to_plain(entry: Entry, root: Path) -> dict[str, Any]:
     intent = entry.intent
     return {
         "v": VERSION,
         "app": entry.app,
         "done": entry.done,
-        "stage": entry.stage,
+        "stage": None if entry.stage is None else _noted(entry.stage, root),
         "once": entry.once,
         "intent": None
         if intent is None
         else {
             "version": intent.version,
-            "files": [[f.path, f.partition, f.rows, f.pieces] for f in intent.files],
+            "files": [[_noted(f.path, root), f.partition, f.rows, f.pieces] for f in intent.files],
             "parts": [[part.start, part.row, part.stop] for part in intent.parts],
         },
     }
 
 
-def _from_plain(values: dict[str, Any]) -> Entry:
+def _from_plain(values: dict[str, Any], root: Path) -> Entry:
     if values["v"] != VERSION:
         raise ValueError(f"version {values['v']}")
     plain = values["intent"]
     intent = None
     if plain is not None:
         files = tuple(
-            StagedFile(path, partition, rows, tuple((nbytes, crc) for nbytes, crc in pieces))
+            StagedFile(
+                str(root / path), partition, rows, tuple((nbytes, crc) for nbytes, crc in pieces)
+            )
             for path, partition, rows, pieces in plain["files"]
         )
         parts = tuple(Part(start, row, stop) for start, row, stop in plain["parts"])
         if not parts:
             raise ValueError("an intent without parts")
         intent = Intent(plain["version"], files, parts)
-    return Entry(values["app"], values["done"], intent, values["stage"], values["once"])
+    stage = values["stage"]
+    if stage is not None:
+        stage = str(root / stage)
+    return Entry(values["app"], values["done"], intent, stage, values["once"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ COLUMN_TYPES = {
 }
 DEFAULT_QUEUES = 4
 PIECE_NBYTES = 4 << 20
+_NAME = re.compile(r"\d{6,}-\d+-[0-9a-f]{12}\.seg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,19 @@ def encoder_settings(
 def unique_name(partition: int, attempt: int) -> str:
     """Return a file name that no other attempt of the same task has."""
     return f"{partition:06d}-{attempt}-{os.urandom(6).hex()}.seg"
+
+
+def remove_stage(folder: str) -> None:
+    """Delete the stage files of a folder, and the folder unless anything else is in it.
+
+    Its name may come from a ledger that others wrote: what is no stage is never deleted.
+    """
+    with contextlib.suppress(OSError):
+        for path in Path(folder).iterdir():
+            if _NAME.fullmatch(path.name):
+                with contextlib.suppress(OSError):
+                    path.unlink()
+        os.rmdir(folder)
 
 
 def write_stage(
