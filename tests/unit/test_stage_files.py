@@ -12,7 +12,7 @@ import pytest
 import rocketstore
 import staging
 from rocketstore import formats
-from rocketstore.errors import DecodeError, UnsafePathError
+from rocketstore.errors import ConfigError, DecodeError, UnsafePathError
 from rocketstore.spark import stage
 from rocketstore.spark.commit import abort, commit
 
@@ -123,3 +123,21 @@ def test_abort_deletes_a_stage_and_nothing_else(tmp_path: Path) -> None:
     assert abort(root, str(folder))
     assert not folder.exists()
     assert len(list(beside.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        ("/a%20b", "/a%20b"),
+        ("file:///a%20b", "/a b"),
+        ("file:/a", "/a"),
+        ("FILE:/a/../b", "/b"),
+    ],
+)
+def test_a_file_uri_is_where_readers_find_it(value: str, path: str) -> None:
+    """Hadoop writes one slash: taken for a path, it is a folder named ``file:`` of where we are."""
+    sink = pytest.importorskip("rocketstore.spark.sink", reason="pyspark is not installed")
+    assert sink.local_path("path", value) == path
+    for other in ("file://host/a", "s3://bucket/a", "hdfs://a/b"):
+        with pytest.raises(ConfigError, match="mounted"):
+            sink.local_path("path", other)

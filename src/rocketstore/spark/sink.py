@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from pyspark.sql.datasource import (
 
 from rocketstore import formats, kernels
 from rocketstore.errors import ConfigError
+from rocketstore.sources import files as sources
 from rocketstore.spark.commit import abort, commit
 from rocketstore.spark.ledger import STAGE_DIR
 from rocketstore.spark.options import parse_write
@@ -214,7 +214,7 @@ class StagedStreamWriter(_Target, DataSourceStreamArrowWriter):
             self.commit_files(messages, told[0].stage, app=app, version=batchId)
             # What tries of this query left that nobody could name to ``abort``.
             for left in Path(self.staging).glob(f"{told[0].query_id}-*"):
-                shutil.rmtree(left, ignore_errors=True)
+                abort(Path(self.root), str(left))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Delete what was staged, unless a commit has begun with it."""
@@ -267,15 +267,14 @@ def local_path(name: str, value: str) -> str:
         When it is a URI of something that is not mounted.
     """
     scheme, separator, rest = value.partition("://")
-    if separator:
-        if scheme.lower() != "file" or not rest.startswith("/"):
-            raise ConfigError(
-                f"{name} is {value}; the log is appended to in place, so it must lie in a file "
-                "system that is mounted on the driver, and the stage in one that all executors "
-                "share with it"
-            )
-        value = rest
-    return os.path.abspath(value)
+    path = sources.local_path(value)
+    if path is None or (separator and (scheme.lower() != "file" or not rest.startswith("/"))):
+        raise ConfigError(
+            f"{name} is {value}; the log is appended to in place, so it must lie in a file "
+            "system that is mounted on the driver, and the stage in one that all executors "
+            "share with it"
+        )
+    return os.path.abspath(path)
 
 
 def whole_number(name: str, value: str, low: int, high: int) -> int:
