@@ -309,3 +309,21 @@ def test_a_second_attempt_that_dies_leaves_the_first_ones_files(
     monkeypatch.setattr(queue_units, "write_files", twice)
     assert made(root, tmp_path / "out") == wanted
     assert kept
+
+
+def test_units_that_are_gone_are_not_filled_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "store"
+    write(root)
+    first = queue_units.write_files
+
+    def shorten(plans: tuple[queue_units.FilePlan, ...]) -> None:
+        source = Path(plans[-1].pieces[-1].source)
+        os.truncate(source, source.stat().st_size - 1)
+        first(plans)
+
+    monkeypatch.setattr(queue_units, "write_files", shorten)
+    with pytest.raises(MappedFileError, match="ends at position"):
+        made(root, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

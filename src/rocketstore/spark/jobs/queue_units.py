@@ -393,6 +393,11 @@ def _write_file(plan: FilePlan, sources: dict[str, int]) -> None:
         if fd is None:
             fd = sources[piece.source] = os.open(piece.source, os.O_RDONLY)
         units = os.pread(fd, piece.unit_count * UNIT_NBYTES, piece.position)
+        if len(units) < piece.unit_count * UNIT_NBYTES:
+            raise MappedFileError(
+                f"{piece.source} ends at position {piece.position + len(units)}: units "
+                "that a task gathered are gone"
+            )
         start = piece.start * UNIT_NBYTES
         content[start : start + len(units)] = units
     # Not emptied: another attempt, which may be killed here, writes the same over a whole file.
