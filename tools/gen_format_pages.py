@@ -82,6 +82,10 @@ FILES = (
     ("LOCK_FILE", "its byte 0 is locked by the process that writes"),
     ("STATE_FILE", "rocketstore's own hint, ignored by RocketMQ"),
     ("QUARANTINE_DIR", "rocketstore's own: copies of what recovery cut off"),
+    (
+        "SPARK_DIR",
+        "rocketstore's own: what Spark tasks staged, and which batches are in the log",
+    ),
 )
 SECTIONS = (
     ("Parts of a record", ("RECORD_HEAD", "HOST_V4", "HOST_V6", "RECORD_STORED", "RECORD_TAIL")),

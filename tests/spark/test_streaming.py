@@ -84,12 +84,14 @@ def test_a_first_batch_that_died_begins_where_it_began(
 
 
 def test_a_stream_that_dies_at_every_step(spark: Any, store: Path, tmp_path: Path) -> None:
-    out, checkpoint, tokens = tmp_path / "out", tmp_path / "checkpoint", tmp_path / "tokens"
-    tokens.mkdir()
-    spark.dataSource.register(faulty_source(str(tokens)))
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
     options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": 60}
     count = 240
     for name in READER_STEPS:
+        # A folder of its own: a task of the query before may still run, and must not die instead.
+        tokens = tmp_path / "tokens" / name
+        tokens.mkdir(parents=True)
+        spark.dataSource.register(faulty_source(str(tokens)))
         (tokens / name).write_text("exit")
         with pytest.raises(StreamingQueryException):
             run_available(spark, "faulty", store, out, checkpoint, **options)
