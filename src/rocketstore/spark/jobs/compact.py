@@ -234,7 +234,7 @@ def gather(log: LogFiles, offsets: Any, reading: dict[str, Any]) -> Iterator[pya
 
     if not len(offsets):
         return
-    if reading["on_corruption"] == "stop":
+    if reading.get("on_corruption") == "stop":
         # It ended a split of the first pass; what the splits behind it gave lies behind the damage.
         reading = {**reading, "on_corruption": "skip"}
     first, last = int(offsets[0]), int(offsets[-1])
