@@ -1,36 +1,9 @@
-/* Columns of an Arrow record batch, read: the structures of the C data interface, and values of the
- * few types that a sink takes. Whoever made the batch vouches for its offsets. */
+/* Columns of an Arrow record batch, read: values of the few types that a sink takes. Whoever made the
+ * batch vouches for its offsets. */
 #ifndef RS_STAGE_COLUMNS_H
 #define RS_STAGE_COLUMNS_H
+#include "rs_arrow_interface.h"
 #include "rs_bytes.h"
-
-#ifndef ARROW_C_DATA_INTERFACE
-#define ARROW_C_DATA_INTERFACE
-struct ArrowSchema {
-    const char *format;
-    const char *name;
-    const char *metadata;
-    int64_t flags;
-    int64_t n_children;
-    struct ArrowSchema **children;
-    struct ArrowSchema *dictionary;
-    void (*release)(struct ArrowSchema *);
-    void *private_data;
-};
-
-struct ArrowArray {
-    int64_t length;
-    int64_t null_count;
-    int64_t offset;
-    int64_t n_buffers;
-    int64_t n_children;
-    const void **buffers;
-    struct ArrowArray **children;
-    struct ArrowArray *dictionary;
-    void (*release)(struct ArrowArray *);
-    void *private_data;
-};
-#endif
 
 /* Well-formed UTF-8, as Python and Java read it. */
 RS_UNUSED static int rs_is_utf8(const uint8_t *p, int64_t n)
