@@ -1,47 +1,13 @@
-/* Columns of an Arrow record batch, read: values of the few types that a sink takes. Whoever made the
- * batch vouches for its offsets. */
+/* Columns of an Arrow record batch, read: values of the few types that a sink takes. Whoever made
+ * the batch vouches for its offsets. */
 #ifndef RS_STAGE_COLUMNS_H
 #define RS_STAGE_COLUMNS_H
 #include "rs_arrow_interface.h"
 #include "rs_bytes.h"
 
-/* Well-formed UTF-8, as Python and Java read it. */
-RS_UNUSED static int rs_is_utf8(const uint8_t *p, int64_t n)
-{
-    int64_t at = 0;
-    while (at < n) {
-        while (n - at >= 8 && !(rs_load_u64(p + at) & 0x8080808080808080ULL)) {
-            at += 8;
-        }
-        if (at == n) {
-            break;
-        }
-        const uint8_t first = p[at++];
-        if (first < 0x80) {
-            continue;
-        }
-        const int more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
-        if (first < 0xc2 || first > 0xf4 || n - at < more) {
-            return 0;
-        }
-        const uint8_t low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
-        const uint8_t high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
-        if (p[at] < low || p[at] > high) {
-            return 0;
-        }
-        for (int i = 1; i < more; i++) {
-            if ((p[at + i] & 0xc0) != 0x80) {
-                return 0;
-            }
-        }
-        at += more;
-    }
-    return 1;
-}
-
 enum { RS_COLUMN_NONE, RS_COLUMN_TEXT, RS_COLUMN_INT32, RS_COLUMN_INT64, RS_COLUMN_MAP };
 
-typedef struct rs_column {
+typedef struct rs_given_column {
     int kind;  /* RS_COLUMN_NONE: there is no such column */
     int wide;  /* offsets of text have 64 bits */
     int micro; /* a time in microseconds, else in milliseconds */
@@ -49,16 +15,16 @@ typedef struct rs_column {
     const uint8_t *validity; /* NULL: nothing is null */
     const uint8_t *offsets;
     const uint8_t *values;
-} rs_column;
+} rs_given_column;
 
-static inline int rs_column_is_null(const rs_column *column, int64_t row)
+static inline int rs_column_is_null(const rs_given_column *column, int64_t row)
 {
     const int64_t at = column->first + row;
     return column->kind == RS_COLUMN_NONE
            || (column->validity != NULL && !((column->validity[at >> 3] >> (at & 7)) & 1));
 }
 
-static inline int64_t rs_column_offset(const rs_column *column, int64_t at)
+static inline int64_t rs_column_offset(const rs_given_column *column, int64_t at)
 {
     int32_t narrow;
     int64_t wide;
@@ -71,20 +37,21 @@ static inline int64_t rs_column_offset(const rs_column *column, int64_t at)
 }
 
 /* The bytes of a text that is not null; for a map the numbers of its pairs. */
-static inline int64_t rs_column_span(const rs_column *column, int64_t row, int64_t *start)
+static inline int64_t rs_column_span(const rs_given_column *column, int64_t row, int64_t *start)
 {
     *start = rs_column_offset(column, column->first + row);
     return rs_column_offset(column, column->first + row + 1) - *start;
 }
 
-static inline const uint8_t *rs_column_text(const rs_column *column, int64_t row, int64_t *nbytes)
+static inline const uint8_t *rs_column_text(const rs_given_column *column, int64_t row,
+                                            int64_t *nbytes)
 {
     int64_t start;
     *nbytes = rs_column_span(column, row, &start);
     return column->values + start;
 }
 
-static inline int64_t rs_column_number(const rs_column *column, int64_t row)
+static inline int64_t rs_column_number(const rs_given_column *column, int64_t row)
 {
     int32_t narrow;
     int64_t wide;
@@ -101,7 +68,7 @@ static inline int64_t rs_column_number(const rs_column *column, int64_t row)
 
 /* Take over a column of this type; 0 when the type is none that a sink takes. The children of a map
  * are taken by the caller. */
-static inline int rs_column_take(rs_column *column, const struct ArrowSchema *schema,
+static inline int rs_column_take(rs_given_column *column, const struct ArrowSchema *schema,
                                  const struct ArrowArray *array, int64_t first)
 {
     const char *format = schema->format;

@@ -4,38 +4,11 @@
 #include "rs_bytes.h"
 #include "rs_formats.h"
 #include "rs_hash.h"
+#include "rs_utf8.h"
 
 /* The longest host is [ffff:...:ffff]:-2147483648, the longest id 28 bytes in hexadecimal. */
 #define RS_SHOWN_NBYTES 64
 #define RS_MENDED_TIMES 3
-
-static inline int rs_is_ascii(const uint8_t *p, int32_t n)
-{
-    uint64_t seen = 0;
-    int32_t at = 0;
-    for (; at + 8 <= n; at += 8) {
-        seen |= rs_load_u64(p + at);
-    }
-    for (; at < n; at++) {
-        seen |= p[at];
-    }
-    return (seen & 0x8080808080808080u) == 0;
-}
-
-RS_UNUSED RS_NOINLINE static int rs_is_utf8(const uint8_t *p, int32_t n)
-{
-    const uint8_t *end = p + n;
-    int malformed = 0;
-    while (p < end && !malformed) {
-        rs_utf8_next(&p, end, &malformed);
-    }
-    return !malformed;
-}
-
-static inline int rs_is_plain(const uint8_t *p, int32_t n)
-{
-    return RS_LIKELY(rs_is_ascii(p, n)) || rs_is_utf8(p, n);
-}
 
 static inline uint8_t *rs_put_point(uint8_t *to, uint32_t point)
 {

@@ -53,16 +53,18 @@ cdef extern from "rs_stage_columns.h" nogil:
         RS_COLUMN_INT32
         RS_COLUMN_INT64
         RS_COLUMN_MAP
-    ctypedef struct rs_column:
+    ctypedef struct rs_given_column:
         int kind
         bint micro
-    bint rs_is_utf8(const uint8_t *p, int64_t n)
-    bint rs_column_is_null(const rs_column *column, int64_t row)
-    int64_t rs_column_span(const rs_column *column, int64_t row, int64_t *start)
-    const uint8_t *rs_column_text(const rs_column *column, int64_t row, int64_t *nbytes)
-    int64_t rs_column_number(const rs_column *column, int64_t row)
-    bint rs_column_take(rs_column *column, const ArrowSchema *schema, const ArrowArray *array,
+    bint rs_column_is_null(const rs_given_column *column, int64_t row)
+    int64_t rs_column_span(const rs_given_column *column, int64_t row, int64_t *start)
+    const uint8_t *rs_column_text(const rs_given_column *column, int64_t row, int64_t *nbytes)
+    int64_t rs_column_number(const rs_given_column *column, int64_t row)
+    bint rs_column_take(rs_given_column *column, const ArrowSchema *schema, const ArrowArray *array,
                         int64_t first)
+
+cdef extern from "rs_utf8.h" nogil:
+    bint rs_is_plain(const uint8_t *p, int32_t n)
 
 cdef extern from "rs_topic_table.h" nogil:
     ctypedef struct rs_topic_entry:
@@ -119,7 +121,7 @@ cdef class StageEncoder:
     cdef rs_put_record _template
     cdef rs_scratch _scratch
     cdef rs_scratch _out
-    cdef rs_column[COLUMN_COUNT] _columns
+    cdef rs_given_column[COLUMN_COUNT] _columns
     cdef frozenset _batch_topics
     cdef object _dialect
     cdef bytes _store_host
@@ -253,7 +255,7 @@ cdef class StageEncoder:
 
     cdef bint _plain(self, rs_put_record *record, int64_t row) except -1:
         """Make the record of an ordinary row; False when there is anything odd about it."""
-        cdef const rs_column *columns = self._columns
+        cdef const rs_given_column *columns = self._columns
         cdef int64_t number, nbytes
         if rs_column_is_null(&columns[BODY], row):
             return False
@@ -306,7 +308,7 @@ cdef class StageEncoder:
         return True
 
     cdef bint _plain_properties(self, int64_t row) except -1:
-        cdef const rs_column *columns = self._columns
+        cdef const rs_given_column *columns = self._columns
         cdef const uint8_t *name
         cdef int64_t i, nbytes
         cdef int64_t count = 0
@@ -339,8 +341,8 @@ cdef class StageEncoder:
                 return False
         if not self._rules.trailing_separator and self._scratch.used > 0:
             self._scratch.used -= 1
-        return self._scratch.used <= RS_MAX_PROPERTIES_NBYTES and rs_is_utf8(
-            self._scratch.data, <int64_t> self._scratch.used)
+        return self._scratch.used <= RS_MAX_PROPERTIES_NBYTES and rs_is_plain(
+            self._scratch.data, <int32_t> self._scratch.used)
 
     cdef bint _add_pair(self, const uint8_t *name, int64_t name_nbytes, int place,
                         int64_t row) except -1:
