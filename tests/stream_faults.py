@@ -23,7 +23,8 @@ def faulty_source(tokens: str) -> Any:
     its session where the file holds ``everything``. Each file works once. The classes travel by
     value."""
     from pyspark.sql.datasource import DataSource, DataSourceStreamReader
-    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+
+    from rocketstore.spark.streaming import SupportsTriggerAvailableNow
 
     def step(name: str) -> None:
         path = os.path.join(tokens, name)
@@ -60,7 +61,7 @@ def faulty_source(tokens: str) -> Any:
         def prepareForTriggerAvailableNow(self) -> None:
             self.inner.prepareForTriggerAvailableNow()
 
-        def latestOffset(self, start: Any, limit: Any) -> Any:
+        def latestOffset(self, start: Any = None, limit: Any = None) -> Any:
             step("before-latestOffset")
             found = self.inner.latestOffset(start, limit)
             step("after-latestOffset")
@@ -103,6 +104,14 @@ def faulty_source(tokens: str) -> Any:
     return Source
 
 
+def limited(rows: int) -> dict[str, object]:
+    """The option by which a batch has so many rows; none on PySpark 4.1, whose batches have all
+    rows."""
+    from rocketstore.spark.streaming import LIMITS
+
+    return {"maxOffsetsPerTrigger": rows} if LIMITS else {}
+
+
 def run_available(
     spark: Any, source: str, store: Path, out: Path, checkpoint: Path, **options: object
 ) -> Any:
@@ -138,9 +147,8 @@ def main() -> None:
 
     spark = local_session("killed")
     spark.dataSource.register(faulty_source(str(tokens)))
-    run_available(
-        spark, "faulty", store, out, checkpoint, startingOffsets="earliest", maxOffsetsPerTrigger=50
-    )
+    options = {"startingOffsets": "earliest", **limited(50)}
+    run_available(spark, "faulty", store, out, checkpoint, **options)
 
 
 if __name__ == "__main__":

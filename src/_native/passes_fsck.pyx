@@ -3,6 +3,7 @@
 
 cimport cython
 from cpython.buffer cimport PyBuffer_Release
+from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -36,6 +37,18 @@ cdef extern from "rs_pass_fsck.h" nogil:
         int64_t breaks
         uint64_t sum
 
+    enum:
+        RS_MAX_RECORD_KEYS
+
+    ctypedef struct rs_key_pass:
+        int32_t index_tags
+        int32_t mark_tags
+        int64_t capacity
+        int64_t count
+        uint8_t *hashes
+        uint8_t *offsets
+        uint8_t *timestamps
+
     ctypedef struct rs_fsck_pass:
         rs_pass_call call
         rs_queue_table table
@@ -58,6 +71,7 @@ cdef extern from "rs_pass_fsck.h" nogil:
         int64_t named
         int64_t inner_batches
         int64_t valid_crcs
+        rs_key_pass *keys
 
     ctypedef struct rs_unit_sums:
         const uint8_t *units
@@ -72,6 +86,7 @@ cdef extern from "rs_pass_fsck.h" nogil:
         int64_t last_passed
         uint64_t sum
 
+    void rs_key_pass_init(rs_key_pass *keys)
     int rs_fsck_run(void *argument)
     void rs_fsck_clear(rs_fsck_pass *core)
     void rs_fsck_free(rs_fsck_pass *core)
@@ -88,10 +103,14 @@ cdef class FsckPass:
     """See ``passes_fsck.pyi``."""
 
     cdef rs_fsck_pass core
+    cdef rs_key_pass keys
     cdef int64_t* levels
+    cdef bytearray hashes
+    cdef bytearray offsets
+    cdef bytearray timestamps
 
     def __cinit__(self, *, delay_ms=(), report_property_crc=False, max_queues=65536,
-                  max_wrong=65536):
+                  max_wrong=65536, index_keys=False, key_capacity=65536):
         memset(&self.core, 0, sizeof(self.core))
         # Keyed by the process's own secret, so that no topic names can be chosen to collide.
         self.core.table.seed = <uint64_t>hash(b"rocketstore queues")
@@ -100,6 +119,14 @@ cdef class FsckPass:
         self.core.max_wrong = rs_pass_bounded("max_wrong", max_wrong, 1, OFFSET_MAX)
         self.levels = rs_pass_delays(delay_ms, &self.core.delay_count)
         self.core.delay_ms = self.levels
+        room = rs_pass_bounded("key_capacity", key_capacity, RS_MAX_RECORD_KEYS, 0x7fffffff)
+        if index_keys:
+            rs_key_pass_init(&self.keys)
+            self.keys.index_tags = self.keys.mark_tags = True
+            self.keys.capacity = room
+            self.hashes, self.offsets = bytearray(4 * room), bytearray(8 * room)
+            self.timestamps = bytearray(8 * room)
+            self.core.keys = &self.keys
 
     def __dealloc__(self):
         rs_fsck_free(&self.core)
@@ -107,6 +134,10 @@ cdef class FsckPass:
 
     def consume(self, window, int64_t position, int64_t stop, int64_t base_offset,
                 int64_t segment_end, int64_t limit, int64_t flags, /):
+        if self.core.keys != NULL:
+            self.keys.hashes = <uint8_t*>PyByteArray_AS_STRING(self.hashes)
+            self.keys.offsets = <uint8_t*>PyByteArray_AS_STRING(self.offsets)
+            self.keys.timestamps = <uint8_t*>PyByteArray_AS_STRING(self.timestamps)
         return rs_pass_consume(rs_fsck_run, &self.core, &self.core.call, window, position, stop,
                                base_offset, segment_end, limit, flags)
 
@@ -142,6 +173,17 @@ cdef class FsckPass:
         }
         rs_fsck_clear(&self.core)
         return sums, queues, wrong
+
+    def take_keys(self):
+        cdef Py_ssize_t count = self.keys.count
+        if self.core.keys == NULL:
+            raise ValueError("this pass gathers no keys")
+        self.keys.count = 0
+        return (
+            memoryview(self.hashes)[: 4 * count].cast("i"),
+            memoryview(self.offsets)[: 8 * count].cast("q"),
+            memoryview(self.timestamps)[: 8 * count].cast("q"),
+        )
 
 
 def sum_units(units, int64_t first_index, int64_t log_start=0, /):

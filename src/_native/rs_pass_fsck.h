@@ -2,6 +2,7 @@
 #ifndef RS_PASS_FSCK_H
 #define RS_PASS_FSCK_H
 #include "rs_pass.h"
+#include "rs_pass_index_keys.h"
 #include "rs_pass_queues.h"
 #include "rs_units.h"
 
@@ -29,6 +30,7 @@ typedef struct {
     int64_t named;         /* records that name other queues, with offsets there */
     int64_t inner_batches; /* of the records with a unit */
     int64_t valid_crcs;
+    rs_key_pass *keys; /* gathers the records' keys, too; NULL: nobody asked for them */
 } rs_fsck_pass;
 
 /* One more record of the log, with a unit or without. */
@@ -46,30 +48,10 @@ static inline void rs_fsck_count(rs_fsck_pass *pass, const rs_parsed_record *row
     pass->valid_crcs += row->property_crc == 1;
 }
 
-static inline int rs_fsck_take(void *argument, const uint8_t *record, rs_parsed_record *row)
+/* What a record with a unit says about its queue. Requires: its properties are parsed. */
+static inline int rs_fsck_take_unit(rs_fsck_pass *pass, const uint8_t *record,
+                                    const rs_parsed_record *row)
 {
-    rs_fsck_pass *pass = (rs_fsck_pass *)argument;
-    if (RS_UNLIKELY(pass->wrong_count >= pass->max_wrong
-                    || pass->table.handle_count >= pass->max_queues)) {
-        return RS_FULL;
-    }
-    if (RS_UNLIKELY(row->property_crc == 2)) {
-        if (rs_pass_reserve((void **)&pass->wrong, &pass->wrong_room, pass->wrong_count + 1,
-                            sizeof *pass->wrong) != 0) {
-            return RS_LIMIT;
-        }
-        pass->wrong[pass->wrong_count++] = row->physical_offset;
-    }
-    if (RS_UNLIKELY(row->status == RS_GHOST)) {
-        pass->ghosts++;
-        pass->valid_crcs += row->property_crc == 1;
-        return RS_OK;
-    }
-    rs_fsck_count(pass, row);
-    if (RS_UNLIKELY(!rs_pass_has_unit(row))) {
-        return RS_OK;
-    }
-    rs_parse_properties(record, row, pass->delay_ms, pass->delay_count);
     pass->named += row->multi_dispatch_at > 0;
     pass->inner_batches += (row->sys_flag & RS_SYS_FLAG_INNER_BATCH) != 0;
     const int32_t known = pass->table.handle_count;
@@ -93,6 +75,44 @@ static inline int rs_fsck_take(void *argument, const uint8_t *record, rs_parsed_
     queue->sum += rs_pass_unit_sum(row->queue_offset, row->physical_offset, row->total_size,
                                    row->tags_code);
     return RS_OK;
+}
+
+/* A record's keys are not divided. */
+static inline int rs_fsck_has_room_for_keys(const rs_key_pass *keys)
+{
+    return keys == NULL || keys->capacity - keys->count >= RS_MAX_RECORD_KEYS;
+}
+
+static inline int rs_fsck_take(void *argument, const uint8_t *record, rs_parsed_record *row)
+{
+    rs_fsck_pass *pass = (rs_fsck_pass *)argument;
+    if (RS_UNLIKELY(pass->wrong_count >= pass->max_wrong
+                    || pass->table.handle_count >= pass->max_queues
+                    || !rs_fsck_has_room_for_keys(pass->keys))) {
+        return RS_FULL;
+    }
+    if (RS_UNLIKELY(row->property_crc == 2)) {
+        if (rs_pass_reserve((void **)&pass->wrong, &pass->wrong_room, pass->wrong_count + 1,
+                            sizeof *pass->wrong) != 0) {
+            return RS_LIMIT;
+        }
+        pass->wrong[pass->wrong_count++] = row->physical_offset;
+    }
+    if (RS_UNLIKELY(row->status == RS_GHOST)) {
+        pass->ghosts++;
+        pass->valid_crcs += row->property_crc == 1;
+        return RS_OK;
+    }
+    rs_fsck_count(pass, row);
+    const int has_unit = rs_pass_has_unit(row);
+    const int has_keys = pass->keys != NULL && rs_key_pass_wants(row);
+    if (RS_LIKELY(has_unit || has_keys)) {
+        rs_parse_properties(record, row, pass->delay_ms, pass->delay_count);
+    }
+    if (has_keys) {
+        rs_key_pass_take(pass->keys, record, row);
+    }
+    return RS_LIKELY(has_unit) ? rs_fsck_take_unit(pass, record, row) : RS_OK;
 }
 
 RS_UNUSED static int rs_fsck_run(void *argument)

@@ -127,14 +127,21 @@ static inline int rs_key_pass_has_room(const rs_key_pass *pass, const rs_parsed_
            || room >= 2 + ((int64_t)row->keys_nbytes + 1) / 2;
 }
 
+/* Whether a record has keys for the index at all. */
+static inline int rs_key_pass_wants(const rs_parsed_record *row)
+{
+    return !rs_is_skipped(row)
+           && (row->sys_flag & RS_SYS_FLAG_TRANSACTION_MASK)
+                  != RS_SYS_FLAG_TRANSACTION_ROLLBACK;
+}
+
 static inline int rs_key_pass_record(void *argument, const uint8_t *record, rs_parsed_record *row)
 {
     rs_key_pass *pass = (rs_key_pass *)argument;
     if (RS_UNLIKELY(rs_is_skipped(row))) {
         return RS_OK;
     }
-    if (RS_LIKELY((row->sys_flag & RS_SYS_FLAG_TRANSACTION_MASK)
-                  != RS_SYS_FLAG_TRANSACTION_ROLLBACK)) {
+    if (RS_LIKELY(rs_key_pass_wants(row))) {
         rs_key_pass_parse(record, row);
         if (RS_UNLIKELY(!rs_key_pass_has_room(pass, row))) {
             return RS_FULL;

@@ -1,4 +1,7 @@
-"""One Spark session serves all tests of this folder: each file joins the group ``spark``."""
+"""One Spark session serves a group of files: ``spark``, and in another process ``spark-streams``.
+
+Tests whose sessions live in processes of their own are in the group ``spark-apart``.
+"""
 
 from __future__ import annotations
 

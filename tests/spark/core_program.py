@@ -1,7 +1,7 @@
 """The core of the suite as a program of its own: on a cluster of two workers, or through Connect.
 
-Arguments: ``cluster`` or ``connect``; a store; a file with the Arrow table that ``store.scan``
-yields of it; a folder for new files. Prints one line of JSON.
+Arguments: ``cluster`` or ``connect``; a store; a copy of it that is damaged; a file with the Arrow
+table that ``store.scan`` yields of the store; a folder for new files. Prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 
 SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.connect.progress.reportInterval": "200ms",
     "spark.python.authenticate.socketTimeout": "120s",
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
@@ -45,12 +46,11 @@ def session(mode: str) -> Any:
     return builder.getOrCreate()
 
 
-def main(mode: str, root: str, expected_file: str, folder: str) -> dict[str, Any]:
-    import rocketstore
+def messages(spark: Any, root: str, expected_file: str, mode: str) -> dict[str, Any]:
+    """Reading, by the source, the scan and SQL."""
     from rocketstore.spark import scan
 
     expected = pa.ipc.open_file(expected_file).read_all()
-    spark = session(mode)
 
     def same(frame: Any) -> bool:
         return bool(frame.toArrow().cast(expected.schema).equals(expected))
@@ -68,14 +68,90 @@ def main(mode: str, root: str, expected_file: str, folder: str) -> dict[str, Any
         read.option("subscibe", "TopicA").load(root).count()
     except PySparkException as error:
         found["told"] = "did you mean 'subscribe'" in str(error)
-    if mode == "cluster":
-        found["executors"] = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
-    copy = Path(folder) / "copy"
+    return found
+
+
+def written(spark: Any, root: str, copy: Path) -> int:
+    """How many messages the sink wrote of one topic."""
+    import rocketstore
+    from rocketstore.spark import scan
+
     rocketstore.open(copy, "x", mapped_file_size_commit_log=1 << 20).close()
     rows = scan(spark, root, columns="topic,body,tags,keys,queueId", topics="TopicC")
     rows.write.format("rocketstore").mode("append").save(str(copy))
     with rocketstore.open(copy) as store:
-        found["written"] = sum(1 for _ in store.scan())
+        return sum(1 for _ in store.scan())
+
+
+def jobs(spark: Any, root: str, damaged: str, folder: Path) -> dict[str, Any]:
+    """Every job; what they write is left in ``folder``."""
+    from rocketstore import spark as pipeline
+
+    told: list[tuple[int, int]] = []
+    report = pipeline.fsck(
+        spark, damaged, split_bytes=500_000, progress=lambda *both: told.append(both)
+    )
+    rebuilt = {"queues": pipeline.rebuild_consume_queues, "index": pipeline.rebuild_index}
+    sizes: dict[str, dict[str, Any]] = {
+        "queues": {"mapped_file_size_consume_queue": 1_200_000},
+        "index": {"max_hash_slot_num": 500, "max_index_num": 4000},
+    }
+    found: dict[str, Any] = {
+        "stats": sorted(
+            [list(row) for row in pipeline.stats(spark, root, by=("topic", "queueId")).collect()]
+        ),
+        "fsck": [report.summary["records"], sorted(report.finding_counts.items())],
+        "findings": sorted(row.reason for row in report.findings.collect()),
+        "progress": told == sorted(told) and told[-1][0] == told[-1][1],
+    }
+    for name, rebuild in rebuilt.items():
+        target = str(folder / name)
+        found[name] = rebuild(spark, root, target, split_bytes=500_000, **sizes[name]).count()
+    files = pipeline.export_parquet(spark, root, str(folder / "parquet"), split_bytes=500_000)
+    found["exported"] = files.agg({"rows": "sum"}).first()[0]
+    again = pipeline.replay(spark, root, where="queueId = 1", topic="Again", topics="TopicB")
+    again.write.format("rocketstore").mode("append").save(str(folder / "again"))
+    found["compact"] = [
+        row.asDict()
+        for row in pipeline.compact(spark, root, folder / "compact", topics="Prices").collect()
+    ]
+    return found
+
+
+def is_watched(spark: Any, folder: Path) -> bool:
+    """Whether a stage is told of while it runs: its last task waits for that."""
+    from rocketstore.spark.watching import watched
+
+    flag = str(folder / "seen")
+
+    def task(batches: Any) -> Any:
+        import os
+        import time
+
+        deadline = time.monotonic() + 240
+        for batch in batches:
+            while batch.column(0)[0].as_py() == 3 and not os.path.exists(flag):
+                if time.monotonic() > deadline:
+                    raise TimeoutError("nobody looked")
+                time.sleep(0.02)
+            yield batch
+
+    def look(stages: Any) -> None:
+        if any(0 < done < total == 4 for _, done, total in stages):
+            open(flag, "w").close()
+
+    with watched(spark, look):
+        return bool(spark.range(0, 4, 1, 4).mapInArrow(task, "id bigint").count() == 4)
+
+
+def main(mode: str, root: str, damaged: str, expected_file: str, folder: str) -> dict[str, Any]:
+    spark = session(mode)
+    found = messages(spark, root, expected_file, mode)
+    if mode == "cluster":
+        found["executors"] = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
+    found["written"] = written(spark, root, Path(folder, "copy"))
+    found["jobs"] = jobs(spark, root, damaged, Path(folder))
+    found["watched"] = is_watched(spark, Path(folder))
     spark.stop()
     return found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +15,7 @@ from command_line import lines, run
 from golden import golden_stores
 from rocketstore.cli import demo_spark, spark_session
 from rocketstore.errors import RocketStoreError, StoreLockedError
+from rocketstore.spark import watching
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -149,36 +149,54 @@ def test_other_errors_stay_what_they_are() -> None:
         raise ZeroDivisionError("by nought")
 
 
-def test_progress_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
-    """Two looks at two stages; the second stage comes later, and one has gone when it is asked."""
-    stop = threading.Event()
-    looks = iter([[1], [1, 2, 3], []])
+def test_stages_are_drawn(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "120"}.items():
+        monkeypatch.setenv(name, value)
+    with spark_session.drawn_stages() as draw:
+        draw([(1, 1, 4)])
+        draw([(1, 4, 4), (2, 0, 3)])
+        draw([(2, 3, 3)])
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "stage 1" in captured.err
+    assert "3/3" in captured.err
 
-    def active() -> list[int]:
-        found = next(looks)
-        if not found:
-            stop.set()
-        return found
+
+def test_stages_of_a_tracker() -> None:
+    """One stage has gone when it is asked; then Spark has stopped."""
+    gone = RuntimeError("no JVM")
 
     def info(stage: int) -> Any:
-        if stage == 3:
-            return None
-        return SimpleNamespace(numCompletedTasks=stage, numTasks=4)
+        return None if stage == 3 else SimpleNamespace(numCompletedTasks=stage, numTasks=4)
 
-    tracker = SimpleNamespace(getActiveStageIds=active, getStageInfo=info)
-    looks_again = iter([[1], [1, 2, 3]])
-    tracker_two = SimpleNamespace(getActiveStageIds=lambda: next(looks_again), getStageInfo=info)
-    assert list(spark_session.running_stages(tracker_two)) == [(1, 1, 4)]
-    assert list(spark_session.running_stages(tracker_two)) == [(1, 1, 4), (2, 2, 4)]
-    assert list(spark_session.running_stages(tracker_two)) == []  # it fails when Spark has stopped
+    tracker = SimpleNamespace(getActiveStageIds=lambda: [3, 2, 1], getStageInfo=info)
+    assert watching.running_stages(tracker) == [(1, 1, 4), (2, 2, 4)]
+    stopped = SimpleNamespace(getActiveStageIds=lambda: (_ for _ in ()).throw(gone))
+    assert watching.running_stages(stopped) == []
 
-    def last() -> list[int]:
-        stop.set()
-        return [1]
 
-    tracker.getActiveStageIds = last
-    spark_session.draw_tasks(tracker, stop, poll_s=0)
-    assert capsys.readouterr().out == ""
+def test_a_look_that_fails_is_raised_at_the_end(spark: Any, tmp_path: Path) -> None:
+    looks, flag = [], tmp_path / "looked"
+
+    def look(stages: Any) -> None:
+        looks.append(stages)
+        flag.touch()
+        raise ZeroDivisionError("by nought")
+
+    def task(batches: Any) -> Any:
+        import time
+
+        deadline = time.monotonic() + 240
+        for batch in batches:
+            while not flag.exists() and time.monotonic() < deadline:
+                time.sleep(0.02)
+            yield batch
+
+    with pytest.raises(ZeroDivisionError), watching.watched(spark, look, poll_s=0.01):
+        assert spark.range(1).mapInArrow(task, "id bigint").count() == 1
+    assert len(looks) == 1
 
 
 def test_settings_are_pairs() -> None:

@@ -9,12 +9,13 @@ import pytest
 
 import rocketstore
 from directory import files_below
+from index_checking import check_index
 from rocketstore.errors import CorruptMessageError
 from rocketstore.sources.segments import list_log
 from rocketstore.sources.splits import plan_splits
 from rocketstore.sources.walk import log_end
 from rocketstore.spark import rebuild_index
-from rocketstore.spark.jobs.fsck_index import IndexFindings, check_index
+from rocketstore.spark.jobs.fsck_index import IndexFindings
 
 pytestmark = pytest.mark.xdist_group("spark")
 

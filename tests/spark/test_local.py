@@ -13,8 +13,6 @@ import pytest
 from rocketstore.errors import ConfigError, RocketStoreError
 from rocketstore.spark import local
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 #: What Spark's own scripts call, beside Java.
 PROGRAMS = ("bash", "sh", "env", "dirname", "ps", "cat", "head", "rm", "tr", "uname")
 PROGRAM = """
@@ -149,6 +147,7 @@ def test_a_package_that_is_missing_is_named() -> None:
     local.require("pyspark")
 
 
+@pytest.mark.xdist_group("spark-apart")
 def test_spark_runs_where_no_java_is_installed(tmp_path: Path) -> None:
     """A whole session behind the launcher, in a process whose PATH has no Java."""
     programs = tmp_path / "bin"
@@ -181,6 +180,7 @@ def test_spark_runs_where_no_java_is_installed(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "cache", "program.py"]
 
 
+@pytest.mark.xdist_group("spark")
 def test_the_environment_is_as_before(spark: Any) -> None:
     assert spark.range(3).count() == 3
     assert os.environ.get("PYSPARK_DRIVER_PYTHON") is None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -153,9 +155,57 @@ def test_what_a_failed_export_left_is_cleared(store: Path, tmp_path: Path) -> No
     assert not (tmp_path / "out" / "_temporary").exists()
 
 
-def test_damage_fails_and_leaves_nothing(store: Path, tmp_path: Path) -> None:
-    import shutil
+@pytest.mark.parametrize("renamed", [0, 1, 5, -1])
+def test_an_export_that_was_killed_while_renaming_can_be_run_again(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renamed: int
+) -> None:
+    """Its files lay in their places without _SUCCESS, and the next run refused the folder."""
+    dest, killed = tmp_path / "out", tmp_path / "killed"
+    rename, write, count = folders.LocalFolder.rename, folders.LocalFolder.write, [0]
 
+    def note_rename(self: Any, old: str, new: str) -> None:
+        if count[0] == renamed:
+            shutil.copytree(dest, killed)
+        count[0] += 1
+        rename(self, old, new)
+
+    def note_write(self: Any, name: str, data: bytes) -> None:
+        if renamed == -1 and name == "_SUCCESS":
+            shutil.copytree(dest, killed)
+        write(self, name, data)
+
+    monkeypatch.setattr(folders.LocalFolder, "rename", note_rename)
+    monkeypatch.setattr(folders.LocalFolder, "write", note_write)
+    partition_by = ("topic", "queueId")
+    files = run(store, dest, partition_by=partition_by)
+    monkeypatch.undo()
+    assert len(files) > 5
+    there = len(list(killed.rglob("*.parquet")))
+    assert there == (len(files) if renamed == -1 else renamed)
+    assert list(killed.glob("_temporary/*/*/*")) or renamed == -1
+    assert run(store, killed, partition_by=partition_by, filters={"topics": [files[0].topic]})
+    assert not (killed / "_temporary").exists()
+    topics = {path.name for path in killed.iterdir()} - {"_SUCCESS"}
+    assert topics == {f"topic={export.escaped(files[0].topic)}"}
+    with pytest.raises(FileExistsError):
+        run(store, killed)
+
+
+def test_only_files_of_an_export_are_taken_back(store: Path, tmp_path: Path) -> None:
+    """The list of a dead export may come from others."""
+    mine = tmp_path / "mine"
+    mine.write_text("kept")
+    names = ["../mine", str(mine), "topic=a/../../mine", "mine"]
+    for listed in (json.dumps(names), json.dumps(names)[:-5], "{}", "7"):
+        left = tmp_path / "out" / "_temporary"
+        left.mkdir(parents=True)
+        (left / "finals").write_text(listed)
+        run(store, tmp_path / "out")
+        assert mine.read_text() == "kept"
+        shutil.rmtree(tmp_path / "out")
+
+
+def test_damage_fails_and_leaves_nothing(store: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "store"
     shutil.copytree(store, damaged)
     (segment,) = (path for path in sorted((damaged / "commitlog").iterdir())[:1])
@@ -267,13 +317,26 @@ def test_rows_are_parted_by_all_values() -> None:
     }
 
 
-def test_an_object_store_as_destination(store: Path) -> None:
+def test_an_object_store_as_destination(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """fsspec's store in memory has the calls of all others."""
     import fsspec
 
     memory = fsspec.filesystem("memory")
     if memory.exists("/export-test"):
         memory.rm("/export-test", recursive=True)
+    rename, left = folders.RemoteFolder.rename, [3]
+
+    def fail_later(self: Any, old: str, new: str) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError("the connection is gone")
+        rename(self, old, new)
+
+    monkeypatch.setattr(folders.RemoteFolder, "rename", fail_later)
+    with pytest.raises(OSError, match="connection is gone"):
+        run(store, "memory://export-test/out")
+    assert len([name for name in memory.find("/export-test/out") if "/topic=" in name]) == 3
+    monkeypatch.undo()
     files = run(store, "memory://export-test/out")
     names = {name.removeprefix("/export-test/out/") for name in memory.find("/export-test/out")}
     assert names == {"_SUCCESS", *(file.path for file in files)}

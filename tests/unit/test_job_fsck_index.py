@@ -15,11 +15,16 @@ from hypothesis import strategies as st
 
 import rocketstore
 from golden import golden_stores
+from index_checking import check_index
 from rocketstore import MessageStoreConfig, formats
+from rocketstore.errors import MappedFileError
 from rocketstore.sources.segments import list_log
 from rocketstore.sources.splits import plan_splits
 from rocketstore.sources.walk import log_end
-from rocketstore.spark.jobs.fsck_index import IndexFindings, check_index
+from rocketstore.spark.jobs.fsck_index import IndexCheck, IndexFindings
+from rocketstore.spark.jobs.fsck_index_files import judge_file
+from rocketstore.spark.jobs.fsck_log import Reading
+from rocketstore.spark.jobs.fsck_split import look_at
 from rocketstore.verify import VerifyReport, verify_files
 
 SLOTS, ENTRIES = 20, 60
@@ -223,6 +228,29 @@ DAMAGES = [
     *(lost_file, lost_last_file, all_files_lost, out_of_order, doubled_file, foreign_file),
     negative_and_far_offsets,
 ]
+
+
+def test_a_stretch_that_was_guessed_wrong_is_looked_at_again(store_root: Path) -> None:
+    """Where entries are out of order nobody may go by the guess, nor miss that it was wrong."""
+    out_of_order(store_root)
+    log = list_log(store_root)
+    end = log_end(log)
+    splits = plan_splits(log, split_bytes=3000, stop=end)
+    index = IndexCheck(None, log, splits, log_end=end)
+    guessed = list(index.items)
+    assert all(item is not None and item.is_guess for item in guessed)
+    how = Reading((), False, None)
+    found = [look_at((split, how, item)) for split, item in zip(splits, guessed, strict=True)]
+    wrong = [number for number, one in enumerate(found) if one.keys is None]
+    assert wrong
+    item = guessed[wrong[0]]
+    assert item is not None
+    with pytest.raises(MappedFileError, match="entries are not in the log's order"):
+        look_at((splits[wrong[0]], how, item._replace(is_guess=False)))
+    judged = [judge_file(file) for file in index.files]
+    again = index.judged(judged, [one.keys for one in found])
+    assert set(wrong) <= set(again) < set(range(len(splits)))
+    assert not any(item.is_guess for item in index.items if item is not None)
 
 
 @pytest.mark.parametrize("split_bytes", [300, 1 << 20])

@@ -118,6 +118,7 @@ PASSES: dict[str, tuple[str, dict[str, Any]]] = {
     "few runs": ("passes_queue_units", {"max_runs": 2, "multi_dispatch": 15}),
     "some queues": ("passes_queue_units", {"queues": [(b"A", 0), (b"%LMQ%x", 0)]}),
     "fsck": ("passes_fsck", {"delay_ms": DELAY_MS, "report_property_crc": True}),
+    "fsck with keys": ("passes_fsck", {"index_keys": True}),
     "few queues": ("passes_fsck", {"max_queues": 1}),
     "by all": ("passes_stats", {"by": ("topic", "queueId", "tags", "bucket", "bodySize")}),
     "by nothing": ("passes_stats", {}),
@@ -228,6 +229,39 @@ def test_queues_sum_up_to_their_units(kernels: Bodies, tmp_path: Path) -> None:
     assert len(log) > 3
 
 
+@pytest.mark.parametrize("room", [0, 1, 2, 50000])
+def test_keys_gathered_beside_are_those_of_the_keys_pass(
+    kernels: Bodies, tmp_path: Path, room: int
+) -> None:
+    """With room for one record's keys alone, for some, and for all."""
+    capacity = kernels.passes_index_keys.MAX_RECORD_KEYS + room
+    for base, content, size in logs(tmp_path):
+        alone = kernels.passes_index_keys.IndexKeysPass(mark_tags=True, capacity=70000)
+        assert alone.consume(content, 0, len(content), base, base + size, NO_LIMIT, 1)[1] > 0
+        wanted = [column.tolist() for column in alone.take()]
+        plain = kernels.passes_fsck.FsckPass(delay_ms=DELAY_MS)
+        end = plain.consume(content, 0, len(content), base, base + size, NO_LIMIT, 1)
+        both = kernels.passes_fsck.FsckPass(
+            delay_ms=DELAY_MS, index_keys=True, key_capacity=capacity
+        )
+        found: list[list[int]] = [[], [], []]
+        status, position = RecordStatus.FULL, 0
+        while status == RecordStatus.FULL:
+            status, position = both.consume(
+                content, position, len(content), base, base + size, NO_LIMIT, 1
+            )
+            for column, more in zip(found, both.take_keys(), strict=True):
+                column += more.tolist()
+        assert ((status, position), both.take()) == (end, plain.take())
+        assert found == wanted
+        assert found[0]
+
+
+def test_keys_that_nobody_asked_for(kernels: Bodies) -> None:
+    with pytest.raises(ValueError, match="gathers no keys"):
+        kernels.passes_fsck.FsckPass().take_keys()
+
+
 def test_units_that_do_not_count(kernels: Bodies) -> None:
     pack = formats.CONSUME_QUEUE_UNIT.struct.pack
     filler = pack(0, formats.FILLER_UNIT_SIZE, 0)
@@ -289,6 +323,7 @@ def test_what_stands_there_is_told(kernels: Bodies, which: str) -> None:
         ("passes_stats", {"bucket_ms": 0}, ValueError),
         ("passes_stats", {"max_groups": 0}, ValueError),
         ("passes_fsck", {"max_queues": 0}, ValueError),
+        ("passes_fsck", {"index_keys": True, "key_capacity": 16385}, ValueError),
         ("passes_fsck", {"delay_ms": [-1]}, ValueError),
         ("passes_fsck", {"delay_ms": ["1"]}, TypeError),
         ("passes_queue_units", {"multi_dispatch": 16}, ValueError),

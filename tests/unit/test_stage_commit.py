@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from rocketstore.errors import ConfigError, DecodeError, RocketStoreError, Store
 from rocketstore.spark import commit as commits
 from rocketstore.spark import stage
 from rocketstore.spark.commit import CommitReport
-from rocketstore.spark.ledger import Entry, Ledger
+from rocketstore.spark.ledger import Entry, Intent, Ledger, Part
 
 COUNTS = [150, 0, 90]
 APP = "txn:app"
@@ -202,6 +204,35 @@ def test_single_writes_leave_nothing_behind(root: Path) -> None:
     assert not list(Ledger(root).entries())
     assert not Path(dead[0]).exists()
     assert staging.stored(root)[-240:] == rows(2)
+
+
+def test_stages_that_dead_writers_left_in_the_store_are_removed(root: Path) -> None:
+    """A driver killed in front of its intent leaves a stage that no ledger knows."""
+    inside = "store/.rocketstore-spark/stage"
+    staged = [staging.stage_batch(root, batch, [3], name=inside) for batch in range(4)]
+    left, live, begun, other = (Path(folder) for folder, _ in staged)
+    ledger = Ledger(root)
+    part = Part(0, 0)
+    ledger.write(Entry("txn:b", None, Intent(0, tuple(staged[2][1]), (part,)), str(begun)))
+    long_ago = time.time() - commits.LEFT_STAGE_S - 60
+    (left / "notes").touch()
+    for folder in (left, live, begun, other):
+        for path in [*folder.iterdir(), folder]:
+            os.utime(path, (long_ago, long_ago))
+    os.utime(next(live.iterdir()))
+    files = sorted(path.name for path in live.iterdir())
+    elsewhere = root.parent / "elsewhere"
+    shutil.copytree(left, elsewhere)
+    os.utime(elsewhere, (long_ago, long_ago))
+    commit(root, staged[3])
+    assert [path.name for path in left.iterdir()] == ["notes"]
+    assert sorted(path.name for path in live.iterdir()) == files
+    assert begun.exists()
+    assert not other.exists()
+    assert len(list(elsewhere.iterdir())) == 2
+    with pytest.raises(FileNotFoundError):  # its files are gone: nothing of it is appended
+        commit(root, staged[0], version=1)
+    assert staging.stored(root) == [b"first", *staging.bodies(3, 3, 0)]
 
 
 def test_a_new_store_is_made_where_the_stage_lies(tmp_path: Path) -> None:

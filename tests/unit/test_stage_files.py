@@ -35,14 +35,14 @@ def test_pieces_end_where_records_end_and_are_checked(tmp_path: Path) -> None:
     assert (file.partition, file.rows, len(file.pieces) > 8) == (7, 200, True)
     assert file.nbytes == os.path.getsize(file.path)
     assert file.counts == {("T", i): 50 for i in range(4)}
-    pieces = list(stage.read_pieces(file))
+    pieces = [(at, bytes(piece)) for at, piece in stage.read_pieces(file)]
     assert b"".join(piece for _, piece in pieces) == Path(file.path).read_bytes()
     records = [content for _, _, content in stage.read_records([file], 0)]
     assert len(records) == 200
     assert [r for _, _, r in stage.read_records([file, file], 230)] == records[30:]
     sizes = [len(record) for record in records]
     start, stop = sum(sizes[:37]), sum(sizes[:151])
-    got = list(stage.read_range(file, start, stop))
+    got = [(at, bytes(piece)) for at, piece in stage.read_range(file, start, stop)]
     assert got[0][0] == start
     assert b"".join(content for _, content in got) == b"".join(records[37:151])
     with open(file.path, "r+b") as damaged:
@@ -50,6 +50,43 @@ def test_pieces_end_where_records_end_and_are_checked(tmp_path: Path) -> None:
         damaged.write(b"\xff" * 4)
     with pytest.raises(DecodeError, match="not those that were written"):
         list(stage.read_pieces(file))
+
+
+def test_files_are_written_and_forgotten_in_whole_units_of_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what was read for the last time is forgotten, and never a unit that is needed still."""
+    unit = 900
+    monkeypatch.setattr(stage, "_CACHE_UNIT_NBYTES", unit)
+    written, forgotten = [], []
+    write_of_os = os.write
+
+    def note_write(fd: int, data: bytes) -> int:
+        written.append(len(data))
+        return write_of_os(fd, bytes(data)[:unit])  # the system may write less than it was given
+
+    monkeypatch.setattr(os, "write", note_write)
+    file = write(tmp_path, {"body": [b"x" * (i % 90) for i in range(200)]})
+    monkeypatch.undo()
+    monkeypatch.setattr(stage, "_CACHE_UNIT_NBYTES", unit)
+    assert len(written) > 8
+    assert all(nbytes % unit == 0 for nbytes in written[:-1])
+    content = Path(file.path).read_bytes()
+    assert (len(content), written[-1]) == (file.nbytes, file.nbytes % unit)
+    monkeypatch.setattr(
+        os, "posix_fadvise", lambda *given: forgotten.append(given[1:3]), raising=False
+    )
+    assert b"".join(bytes(piece) for _, piece in stage.read_pieces(file)) == content
+    assert not forgotten
+    for position, piece in stage.read_pieces(file, last=True):
+        assert all(start + nbytes <= position for start, nbytes in forgotten)
+        assert bytes(piece) == content[position : position + len(piece)]
+    assert forgotten[-1] == (0, file.nbytes // unit * unit)
+    forgotten.clear()
+    first = file.pieces[0][0] + file.pieces[1][0]
+    pieces = [bytes(piece) for _, piece in stage.read_range(file, first, file.nbytes)]
+    assert b"".join(pieces) == content[first:]
+    assert min(start for start, _ in forgotten) == -(-first // unit) * unit
 
 
 def test_attempts_of_one_task_never_meet(tmp_path: Path) -> None:

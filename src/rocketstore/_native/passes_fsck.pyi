@@ -17,6 +17,11 @@ class FsckPass:
         Look at the whole-record CRCs too (``RecordFlags.REPORT_PROPERTY_CRC``).
     max_queues, max_wrong : int
         ``consume`` answers FULL once so many queues, or wrong whole-record CRCs, were met.
+    index_keys : bool
+        Gather the records' keys for the index too, as ``IndexKeysPass(mark_tags=True)`` does.
+    key_capacity : int
+        Keys to be gathered before they must be taken, ``MAX_RECORD_KEYS`` or more (``ValueError``);
+        ``consume`` answers FULL when there is no room for so many as one record may have.
 
     Notes
     -----
@@ -30,6 +35,8 @@ class FsckPass:
         report_property_crc: bool = False,
         max_queues: int = 65536,
         max_wrong: int = 65536,
+        index_keys: bool = False,
+        key_capacity: int = 65536,
     ) -> None: ...
     def consume(
         self,
@@ -44,7 +51,8 @@ class FsckPass:
     ) -> tuple[int, int]:
         """Take the records of ``window[position:stop]`` that begin in front of ``limit`` (a
         physical offset). Returns (``RecordStatus``, position of the next look): END, FULL (call
-        ``take`` and go on from there), or what stands there."""
+        ``take``, and ``take_keys`` when they are gathered, and go on from there), or what stands
+        there."""
 
     def take(
         self,
@@ -60,7 +68,12 @@ class FsckPass:
         ``named`` (records that name other queues, with offsets there), ``inner_batches``,
         ``valid_crcs``. A queue is (topic, queue id, records with a unit, first queue offset, the
         one behind the last record's, physical offset of the first record, end of the last one,
-        records whose queue offset does not follow the one in front, checksum of their units)."""
+        records whose queue offset does not follow the one in front, checksum of their units).
+        Keys are kept."""
+
+    def take_keys(self) -> tuple[memoryview, memoryview, memoryview]:
+        """Return the keys gathered and forget them, as ``IndexKeysPass.take`` does; ``ValueError``
+        when they are not."""
 
 def sum_units(
     units: Buffer, first_index: int, log_start: int = 0, /

@@ -9,6 +9,7 @@ from rocketstore import formats
 from rocketstore._reference import record_check
 from rocketstore._reference.arguments import INT64_MAX, Buffer, check_int64, readable, wrap64
 from rocketstore._reference.passes import Pass, bounded, delays
+from rocketstore._reference.passes_index_keys import MAX_RECORD_KEYS, IndexKeysPass
 from rocketstore._reference.passes_queue_units import has_unit
 from rocketstore._reference.record_check import Row
 from rocketstore.status import RecordFlags, RecordStatus
@@ -54,11 +55,15 @@ class FsckPass(Pass):
         report_property_crc: bool = False,
         max_queues: int = 65536,
         max_wrong: int = 65536,
+        index_keys: bool = False,
+        key_capacity: int = 65536,
     ) -> None:
         self.extra_flags = int(RecordFlags.REPORT_PROPERTY_CRC) if report_property_crc else 0
         self._max_queues = bounded("max_queues", max_queues, 1, 2**31 - 1)
         self._max_wrong = bounded("max_wrong", max_wrong, 1, INT64_MAX)
         self._delay_ms = delays(delay_ms)
+        self._room = bounded("key_capacity", key_capacity, MAX_RECORD_KEYS, 2**31 - 1)
+        self._keys = IndexKeysPass(mark_tags=True, capacity=self._room) if index_keys else None
         self._clear()
 
     def _clear(self) -> None:
@@ -69,6 +74,10 @@ class FsckPass(Pass):
     def _take(self, record: memoryview, row: Row) -> bool:
         if len(self._wrong) >= self._max_wrong or len(self._queues) >= self._max_queues:
             return False
+        if self._keys is not None:
+            if self._room - self._keys.count < MAX_RECORD_KEYS:
+                return False
+            self._keys.take_record(record, row)
         if row.property_crc == 2:
             self._wrong.append(row.physical_offset)
         counts = self._counts
@@ -113,6 +122,12 @@ class FsckPass(Pass):
         found = self._counts, queues, self._wrong
         self._clear()
         return found
+
+    def take_keys(self) -> tuple[memoryview, memoryview, memoryview]:
+        """Return the keys gathered, and forget them."""
+        if self._keys is None:
+            raise ValueError("this pass gathers no keys")
+        return self._keys.take()
 
 
 def sum_units(

@@ -70,7 +70,8 @@ class IndexKeysPass(Pass):
         self.next_offset = base_offset + position
         return status, position
 
-    def _take(self, record: memoryview, row: Row) -> bool:
+    def take_record(self, record: memoryview, row: Row) -> bool:
+        """Gather the keys of one record; False, and none of them, when there is no room."""
         if row.status not in _TAKEN:
             return True
         kind = row.sys_flag & formats.SYS_FLAG_TRANSACTION_MASK
@@ -78,6 +79,8 @@ class IndexKeysPass(Pass):
             return False
         self.records += 1
         return True
+
+    _take = take_record
 
     def _gather(self, record: bytes, row: Row) -> bool:
         """Gather one record's keys; False when there is no room for all it might have."""

@@ -6,21 +6,18 @@ import contextlib
 import os
 import re
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from rocketstore import errors
-from rocketstore.cli.outcome import complain
 from rocketstore.errors import RocketStoreError
 from rocketstore.spark.local import java_environment, local_session, stopping, variables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_POLL_S = 0.2
 #: An error of ours in the traceback that a failed task sends.
 _OURS = re.compile(r"^(?:rocketstore\.errors\.)(\w+): (.+)$", re.MULTILINE)
 _SYSTEM = re.compile(
@@ -131,32 +128,15 @@ def _progress(session: SparkSession, *, quiet: bool) -> Iterator[None]:
     if quiet or not sys.stderr.isatty():
         yield
         return
-    try:
-        tracker = session.sparkContext.statusTracker()
-    except Exception:  # noqa: BLE001 - Spark Connect has no context; then there is nothing to draw
-        complain("progress is not shown through Spark Connect")
+    from rocketstore.spark.watching import watched
+
+    with drawn_stages() as draw, watched(session, draw):
         yield
-        return
-    stop = threading.Event()
-    drawing = threading.Thread(target=draw_tasks, args=(tracker, stop), daemon=True)
-    drawing.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        drawing.join()
 
 
-def draw_tasks(tracker: Any, stop: threading.Event, *, poll_s: float = _POLL_S) -> None:
-    """Draw the tasks of the stages that run, until ``stop`` is set.
-
-    Parameters
-    ----------
-    tracker : pyspark.StatusTracker
-    stop : threading.Event
-    poll_s : float
-        Seconds between two looks.
-    """
+@contextlib.contextmanager
+def drawn_stages() -> Iterator[Callable[[Sequence[tuple[int, int, int]]], None]]:
+    """Yield a function that draws a bar on stderr for each (stage, tasks done, all its tasks)."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -179,26 +159,12 @@ def draw_tasks(tracker: Any, stop: threading.Event, *, poll_s: float = _POLL_S) 
         transient=True,
     )
     shown: dict[int, TaskID] = {}
+
+    def draw(stages: Sequence[tuple[int, int, int]]) -> None:
+        for stage, done, total in stages:
+            if stage not in shown:
+                shown[stage] = bars.add_task(f"stage {stage}", total=total)
+            bars.update(shown[stage], completed=done, total=total)
+
     with bars:
-        while True:
-            last = stop.is_set()
-            for stage, done, total in running_stages(tracker):
-                if stage not in shown:
-                    shown[stage] = bars.add_task(f"stage {stage}", total=total)
-                bars.update(shown[stage], completed=done, total=total)
-            if last:
-                return
-            stop.wait(poll_s)
-
-
-def running_stages(tracker: Any) -> Iterator[tuple[int, int, int]]:
-    """Yield (stage, tasks done, all its tasks) of each stage that runs."""
-    ask: Callable[[int], Any] = tracker.getStageInfo
-    try:
-        stages = sorted(tracker.getActiveStageIds())
-    except Exception:  # noqa: BLE001 - the session ends while this thread asks
-        return
-    for stage in stages:
-        info = ask(stage)
-        if info is not None:
-            yield stage, info.numCompletedTasks, info.numTasks
+        yield draw

@@ -33,6 +33,7 @@ from rocketstore.spark.stage import (
     read_range,
     write_stage,
 )
+from rocketstore.spark.worker import begin_task
 
 if TYPE_CHECKING:
     import pyarrow
@@ -175,6 +176,7 @@ def stage_rows(
     import pyarrow as pa
     from pyspark import TaskContext
 
+    begin_task()
     context = TaskContext.get()
     partition = context.partitionId() if context is not None else 0
     attempt = context.taskAttemptId() if context is not None else 0

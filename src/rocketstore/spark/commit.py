@@ -9,6 +9,7 @@ appended behind it. Nothing here needs Spark.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,13 +20,23 @@ from rocketstore.config import MessageStoreConfig
 from rocketstore.durable_file import sync_directory
 from rocketstore.errors import ConfigError, RocketStoreError, ServiceFailedError
 from rocketstore.message import StoredMessage
-from rocketstore.spark.ledger import Entry, Intent, Ledger, Part
-from rocketstore.spark.stage import StagedFile, read_pieces, read_records, remove_stage
+from rocketstore.spark.ledger import STAGE_DIR, Entry, Intent, Ledger, Part
+from rocketstore.spark.stage import (
+    StagedFile,
+    last_written,
+    read_pieces,
+    read_records,
+    remove_stage,
+)
 from rocketstore.status import PutMessageStatus
 
 Step = Callable[[str], None]
 #: The steps that ``on_step`` is told, each before it is done; "piece" comes again and again.
 STEPS = ("open", "intent", "piece", "sync", "done", "close", "clean")
+#: What is appended goes to the disk at once, beside the appending: there is little left to sync.
+FLUSH_INTERVAL_MS = 50
+#: A stage that no intent needs is left over when nothing was written to it for so long.
+LEFT_STAGE_S = 7 * 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +125,8 @@ def commit(
     on_step("open")
     if root.is_dir() and not (root / formats.COMMIT_LOG_DIR).exists():
         _sync_ways(root)
+    config = config if config is not None else MessageStoreConfig()
+    config = config.replace(flush_interval_commit_log=FLUSH_INTERVAL_MS)
     with rocketstore.open(root, "a", config=config, clock=clock) as store:
         batch = _Commit(store, ledger, on_step)
         if broker_version is not None and store.broker_version != broker_version:
@@ -123,6 +136,7 @@ def commit(
             )
         ledger.close_parts(app, store.max_physical_offset)
         _forget_dead_writes(ledger, app)
+        _remove_left_stages(ledger, stage)
         entry = batch.finish_earlier(app)
         if ordered and (entry.done is None or version > entry.done):
             sync_directory(Path(stage))
@@ -150,6 +164,23 @@ def _forget_dead_writes(ledger: Ledger, but: str) -> None:
             if entry.stage is not None:
                 remove_stage(entry.stage)
             ledger.remove(entry.app)
+
+
+def _remove_left_stages(ledger: Ledger, but: str) -> None:
+    """Delete stages in the store that belong to writers which died in front of their intent.
+
+    Of a writer that lives after all, the commit misses its files and appends nothing. Stages
+    elsewhere are left alone: another store's intent may need them.
+    """
+    folder = ledger.root / formats.SPARK_DIR / STAGE_DIR
+    needed = {Path(but).name}
+    for entry in ledger.entries():
+        if entry.intent is not None and entry.stage is not None:
+            needed.add(Path(entry.stage).name)
+    oldest = time.time() - LEFT_STAGE_S
+    for stage in folder.iterdir() if folder.is_dir() else ():
+        if stage.name not in needed and last_written(stage) < oldest:
+            remove_stage(str(stage))
 
 
 def _sync_ways(root: Path) -> None:
@@ -213,13 +244,12 @@ class _Commit:
         if row:
             first, skip, _ = next(read_records(files, row))
         for file in files[first:]:
-            for position, piece in read_pieces(file):
+            for position, piece in read_pieces(file, last=True):
                 if position + len(piece) <= skip:
                     continue
                 self._on_step("piece")
                 inside = max(0, skip - position)
-                with memoryview(piece) as view:
-                    result = put_staged(view[inside:], position + inside)
+                result = put_staged(piece[inside:], position + inside)
                 if not result.ok:
                     bad = next(status for status in result.statuses if status)
                     raise ServiceFailedError(

@@ -16,6 +16,7 @@ from rocketstore.sources.files import local_path
 from rocketstore.sources.segments import LogFiles, list_log
 from rocketstore.sources.splits import Split, plan_splits
 from rocketstore.spark.options import EARLIEST, LATEST, Offsets, ReadOptions
+from rocketstore.spark.worker import begin_task
 
 if TYPE_CHECKING:
     import pyarrow
@@ -198,6 +199,7 @@ def read_partition(
     CorruptMessageError
         At a damaged place, with ``on_corruption="fail"``.
     """
+    begin_task()
     pattern = options.topic_pattern
     decoded = list(names)
     if pattern is not None and "topic" not in decoded:

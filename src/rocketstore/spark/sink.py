@@ -35,6 +35,7 @@ from rocketstore.spark.stage import (
     encoder_settings,
     write_stage,
 )
+from rocketstore.spark.worker import begin_task
 
 if TYPE_CHECKING:
     import pyarrow
@@ -103,6 +104,7 @@ class _Target(Shipped):
         """Write the rows of this task into the folder ``stage``."""
         from pyspark import TaskContext
 
+        begin_task()
         context = TaskContext.get()
         partition = context.partitionId() if context is not None else 0
         attempt = context.taskAttemptId() if context is not None else 0

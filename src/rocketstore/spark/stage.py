@@ -33,6 +33,8 @@ COLUMN_TYPES = {
 }
 DEFAULT_QUEUES = 4
 PIECE_NBYTES = 4 << 20
+#: The cache drops no less than this at once: the largest page of x86-64 and arm64.
+_CACHE_UNIT_NBYTES = 2 << 20
 _NAME = re.compile(r"\d{6,}-\d+-[0-9a-f]{12}\.seg")
 
 
@@ -122,6 +124,15 @@ def remove_stage(folder: str) -> None:
         os.rmdir(folder)
 
 
+def last_written(folder: Path) -> float:
+    """When a task last made a file of this stage or wrote to one, in epoch seconds."""
+    times = [folder.stat().st_mtime]
+    for path in folder.iterdir() if folder.is_dir() else ():
+        with contextlib.suppress(FileNotFoundError):
+            times.append(path.stat().st_mtime)
+    return max(times)
+
+
 def write_stage(
     batches: Iterable[Any],
     directory: str,
@@ -180,6 +191,7 @@ def write_stage(
             except ValueError as error:
                 raise ValueError(f"partition {partition}, {error}") from None
             stage.write(encoder)
+            stage.finish()
             sync_descriptor(fd)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -200,6 +212,7 @@ class _StageWriter:
         self._fd = fd
         self._counted = counted
         self._position = 0
+        self._held = b""  # what is not in the file yet; it begins at a multiple of the cache's unit
 
     def add(self, encoder: Any, batch: Any) -> None:
         """Encode a batch; write whatever makes a whole piece."""
@@ -222,9 +235,20 @@ class _StageWriter:
                 self.counts[queue] = self.counts.get(queue, 0) + count
         self.pieces.append((len(content), kernels.message.crc32(content)))
         self._position += len(content)
-        view = memoryview(content)
+        self._held += content
+        self._store(len(self._held) // _CACHE_UNIT_NBYTES * _CACHE_UNIT_NBYTES)
+
+    def finish(self) -> None:
+        """Write what is still held back."""
+        self._store(len(self._held))
+
+    def _store(self, nbytes: int) -> None:
+        """Write the first bytes of what is held. Whole units get large pages, which a commit can
+        set free one by one, see ``_forget``."""
+        view = memoryview(self._held)[:nbytes]
         while view:
             view = view[os.write(self._fd, view) :]
+        self._held = self._held[nbytes:]
 
 
 def as_encoded(batch: Any) -> Any:
@@ -256,8 +280,19 @@ def as_encoded(batch: Any) -> Any:
     return batch
 
 
-def read_pieces(file: StagedFile) -> Iterator[tuple[int, bytearray]]:
+def read_pieces(file: StagedFile, *, last: bool = False) -> Iterator[tuple[int, memoryview]]:
     """Position and content of each piece, compared with its CRC.
+
+    Parameters
+    ----------
+    file : StagedFile
+    last : bool
+        Nobody reads the file again: the system may forget each piece once the next is asked for.
+
+    Yields
+    ------
+    (int, memoryview)
+        The next piece overwrites the content.
 
     Raises
     ------
@@ -266,36 +301,55 @@ def read_pieces(file: StagedFile) -> Iterator[tuple[int, bytearray]]:
     FileNotFoundError
         When it is gone.
     """
-    yield from _read_pieces(file, 0, file.nbytes)
+    yield from _read_pieces(file, 0, file.nbytes, last=last)
 
 
-def _read_pieces(file: StagedFile, start: int, stop: int) -> Iterator[tuple[int, bytearray]]:
+def _read_pieces(
+    file: StagedFile, start: int, stop: int, *, last: bool
+) -> Iterator[tuple[int, memoryview]]:
     """The pieces that hold something between the positions ``start`` and ``stop``."""
     position = 0
+    buffer = memoryview(bytearray(max((nbytes for nbytes, _ in file.pieces), default=0)))
     with open(file.path, "rb", buffering=0) as source:
         for nbytes, crc in file.pieces:
             if position + nbytes > start and position < stop:
                 source.seek(position)
-                content = _read_exactly(source, nbytes)
-                if len(content) != nbytes or kernels.message.crc32(content) != crc:
+                content = buffer[:nbytes]
+                if not _read_whole(source, content) or kernels.message.crc32(content) != crc:
                     raise DecodeError(
                         f"{file.path} at position {position}: the staged records are not those "
                         "that were written; write the batch again"
                     )
                 yield position, content
+                if last:
+                    _forget(source.fileno(), start, min(position + nbytes, stop))
             position += nbytes
 
 
-def _read_exactly(source: Any, nbytes: int) -> bytearray:
-    content = bytearray(nbytes)
+def _forget(fd: int, start: int, stop: int) -> None:
+    """Let the system drop the file's pages between two positions from its cache.
+
+    A copy of a stretch of the same length is being written: it takes the pages that this sets
+    free. Otherwise it takes ones that nobody has used, which cost several times more, most of all
+    in virtual machines, and push others' pages out of the cache.
+    """
+    advise = getattr(os, "posix_fadvise", None)
+    first, behind = -(-start // _CACHE_UNIT_NBYTES), stop // _CACHE_UNIT_NBYTES
+    if advise is not None and first < behind:
+        unit = _CACHE_UNIT_NBYTES
+        with contextlib.suppress(OSError):  # advice: a file system may not take it
+            advise(fd, first * unit, (behind - first) * unit, os.POSIX_FADV_DONTNEED)
+
+
+def _read_whole(source: Any, view: memoryview) -> bool:
+    """Fill the view; False when the file ends before that."""
     done = 0
-    with memoryview(content) as view:
-        while done < nbytes:
-            count = source.readinto(view[done:])
-            if not count:
-                break
-            done += count
-    return content[:done] if done < nbytes else content
+    while done < len(view):
+        count = source.readinto(view[done:])
+        if not count:
+            return False
+        done += count
+    return True
 
 
 def read_records(files: Iterable[StagedFile], row: int) -> Iterator[tuple[int, int, bytes]]:
@@ -318,11 +372,12 @@ def read_records(files: Iterable[StagedFile], row: int) -> Iterator[tuple[int, i
                 at += size
 
 
-def read_range(file: StagedFile, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
-    """Position and content of the records between two positions where records begin.
+def read_range(file: StagedFile, start: int, stop: int) -> Iterator[tuple[int, memoryview]]:
+    """Position and content of the records between two positions where records begin, for the last
+    time (see ``read_pieces``).
 
     Raises ``DecodeError`` when a piece that is read is not what was written.
     """
-    for position, piece in _read_pieces(file, start, stop):
-        first, last = max(start - position, 0), min(stop - position, len(piece))
-        yield position + first, bytes(memoryview(piece)[first:last])
+    for position, piece in _read_pieces(file, start, stop, last=True):
+        first, behind = max(start - position, 0), min(stop - position, len(piece))
+        yield position + first, piece[first:behind]

@@ -1,13 +1,15 @@
 """A store's messages as Parquet files, written inside the tasks: one file a split and topic.
 
 A task writes under a name of its own below ``_temporary``; when all tasks are through, the driver
-renames the files into place. What a failed or repeated attempt wrote is never seen, and since the
-last names come from the splits alone, a repeated run of the same log writes the same names.
+notes the last names there and renames the files into place. What a failed or repeated attempt wrote
+is never seen, and since the last names come from the splits alone, a repeated run of the same log
+writes the same names. A run that finds names without ``_SUCCESS`` takes those files back.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,6 +33,10 @@ ROW_GROUP_BYTES = 128 << 20
 #: Files that a task keeps open; the ones with least to come are closed beyond that.
 _MAX_OPEN = 64
 _TEMPORARY = "_temporary"
+_SUCCESS = "_SUCCESS"
+#: The last names of all files, written before the first of them is given.
+_FINALS = f"{_TEMPORARY}/finals"
+_FINAL = re.compile(r"([^/=]+=[^/]*/)*part-\d{20}(-\d+)?\.parquet")
 #: Columns whose values repeat; the others gain nothing by a dictionary.
 _REPEATING = frozenset(
     ("topic", "queueId", "tags", "flag", "sysFlag", "reconsumeTimes", "bornHost", "storeHost")
@@ -240,23 +246,43 @@ def export_files(
         for written in run_tasks(spark, write_split, [(plan, split) for split in splits]):
             for name, file in written:
                 files[file.path], temporary[file.path] = file, name
+        folder.write(_FINALS, json.dumps(sorted(files)).encode())
         for final in sorted(files):
             folder.rename(temporary[final], final)
+        folder.write(_SUCCESS, b"")
+        folder.remove(_FINALS)
     finally:
         folder.remove(f"{_TEMPORARY}/{plan.job}")
         folder.remove_empty(_TEMPORARY)
-    folder.write("_SUCCESS", b"")
     return [files[final] for final in sorted(files)]
 
 
 def _clear(folder: Folder) -> None:
     """Remove what a failed export left; raise when there is anything else."""
+    if _SUCCESS not in folder.names():
+        _take_back(folder)
     others = sorted(set(folder.names()) - {_TEMPORARY})
     if others:
         raise FileExistsError(
             17, f"the folder is not empty (it holds {others[0]}); name another one", folder.uri
         )
     folder.remove(_TEMPORARY)
+
+
+def _take_back(folder: Folder) -> None:
+    """Remove what an export that died while it renamed had put into place."""
+    noted = folder.read(_FINALS)
+    finals: list[str] = []
+    if noted is not None:
+        with contextlib.suppress(ValueError, TypeError):  # half a list: nothing was renamed
+            finals = [final for final in json.loads(noted) if _FINAL.fullmatch(final)]
+    places: set[str] = set()
+    for final in finals:
+        folder.remove(final)
+        parts = final.split("/")[:-1]
+        places.update("/".join(parts[: i + 1]) for i in range(len(parts)))
+    for place in sorted(places, reverse=True):  # what lies inside comes first
+        folder.remove_empty(place)
 
 
 def write_split(item: tuple[_Plan, Split]) -> list[tuple[str, ExportedFile]]:

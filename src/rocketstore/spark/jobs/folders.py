@@ -32,7 +32,10 @@ class Folder(Protocol):
         """Close a file that ``create`` opened, on disk; return its bytes."""
 
     def write(self, name: str, data: bytes) -> None:
-        """Make a small file."""
+        """Make a small file; folders on the way are made."""
+
+    def read(self, name: str) -> bytes | None:
+        """What is in a small file; None when it is absent."""
 
     def rename(self, old: str, new: str) -> None:
         """Move a file, over what is there."""
@@ -91,11 +94,19 @@ class LocalFolder:
 
     def write(self, name: str, data: bytes) -> None:
         """See ``Folder``."""
-        with open(self._path / name, "wb") as file:
+        path = self._path / name
+        make_directories(path.parent, self._path)
+        with open(path, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        sync_directory(self._path)
+        sync_directory(path.parent)
+
+    def read(self, name: str) -> bytes | None:
+        """See ``Folder``."""
+        with contextlib.suppress(FileNotFoundError):
+            return (self._path / name).read_bytes()
+        return None
 
     def rename(self, old: str, new: str) -> None:
         """See ``Folder``."""
@@ -159,6 +170,13 @@ class RemoteFolder:
     def write(self, name: str, data: bytes) -> None:
         """See ``Folder``."""
         self._system.pipe_file(self._at(name), data)
+
+    def read(self, name: str) -> bytes | None:
+        """See ``Folder``."""
+        self._system.invalidate_cache()
+        with contextlib.suppress(FileNotFoundError):
+            return bytes(self._system.cat_file(self._at(name)))
+        return None
 
     def rename(self, old: str, new: str) -> None:
         """See ``Folder``."""

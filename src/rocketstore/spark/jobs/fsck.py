@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections import Counter
@@ -14,14 +15,16 @@ from rocketstore import formats
 from rocketstore.batch_consume_queue import BatchConsumeQueue
 from rocketstore.config import MessageStoreConfig
 from rocketstore.errors import ConfigError
+from rocketstore.queue_table import QueueTable
 from rocketstore.reader import ReadOnlyParts
 from rocketstore.sources.segments import LogFiles, list_log
 from rocketstore.sources.splits import DEFAULT_SPLIT_BYTES, Split, plan_splits
 from rocketstore.sources.walk import log_end
 from rocketstore.spark.jobs.choices import nearest
-from rocketstore.spark.jobs.fsck_index import check_index
-from rocketstore.spark.jobs.fsck_log import LogSums, Reading, look_at, put_together
-from rocketstore.spark.jobs.fsck_queues import QueuesComparison
+from rocketstore.spark.jobs.fsck_index import IndexCheck, IndexFindings
+from rocketstore.spark.jobs.fsck_log import LogSums, Reading, put_together
+from rocketstore.spark.jobs.fsck_queues import FileSums, Key, QueuesComparison, QueueSumming
+from rocketstore.spark.jobs.fsck_split import look_at, work_on
 from rocketstore.spark.jobs.index import store_root
 from rocketstore.spark.jobs.progress import Progress, Told
 from rocketstore.spark.jobs.tasks import run_tasks
@@ -240,12 +243,14 @@ class _Check:
                 reason = f"{segment.file_size} bytes instead of {segment.segment_size}"
                 end = segment.base_offset + segment.file_size
                 report.add("log-file", segment.uri, segment.file_size, end, reason)
-        sums, splits = self._look_at_log()
+        splits = self._splits()
+        index = self._index_check(splits, None) if formats.INDEX_DIR in parts else None
+        _, keys, _ = self._look(splits, index, None)
         if formats.CONSUME_QUEUE_DIR in parts:
             report.notes.append("the queue files of a remote store were not compared")
         write_notes(report, self._counts)
-        if formats.INDEX_DIR in parts:
-            self._look_at_index(splits, sums, None)
+        if keys is not None:
+            self._take_index(keys)
 
     def run_local(self, root: Path, parts: Sequence[str]) -> None:
         """Check a store on a mounted file system."""
@@ -267,47 +272,79 @@ class _Check:
             report.log_start, report.log_end = scope.start, scope.stop
             dispatched = scope.stop - files.behind_nbytes
             check_segments(scope)
-            sums, splits = self._look_at_log()
+            splits = self._splits()
+            index = None
+            if formats.INDEX_DIR in parts:
+                index = self._index_check(splits, indexed_offset(files, dispatched))
+            in_files = files.rocksdb is None or files.rocksdb.beside_files
+            with_queues = formats.CONSUME_QUEUE_DIR in parts and in_files
+            queues = None
+            if with_queues and not _has_batch_queues(files.queues):
+                queues = QueueSumming(files.queues, scope.start)
+            sums, keys, units = self._look(splits, index, queues)
             for start, stop in sums.damaged:
                 scope.note_damage(start, stop)
-            in_files = files.rocksdb is None or files.rocksdb.beside_files
-            if formats.CONSUME_QUEUE_DIR in parts and in_files:
-                self._look_at_queues(scope, files, sums, splits, dispatched)
+            if with_queues and (queues is None or sums.named or sums.inner_batches):
+                self._look_at_odd_queues(files, dispatched)
+            elif with_queues:
+                comparison = QueuesComparison(self._spark, scope, files.queues, dispatched)
+                comparison.run(sums, units, splits, self._how)
+                self._of_queue = comparison.of_finding
             note_tail(scope, files.report.damaged)
             write_notes(report, self._counts)
             report.notes += files.report.notes
-            if formats.INDEX_DIR in parts:
-                self._look_at_index(splits, sums, indexed_offset(files, dispatched))
+            if keys is not None:
+                self._take_index(keys)
         finally:
             files.close()
 
-    def _look_at_log(self) -> tuple[LogSums, list[Split]]:
-        report = self._report
-        splits = plan_splits(self._log, split_bytes=self._split_bytes, stop=report.log_end)
-        told = Told(self._progress, sum(split.nbytes for split in splits))
-        items = [(split, self._how) for split in splits]
-        found = []
-        for split, one in zip(splits, run_tasks(self._spark, look_at, items), strict=True):
-            found.append((split, one))
-            told.add(split.nbytes)
-        return put_together(self._log, report.log_end, found, report, self._counts), splits
+    def _splits(self) -> list[Split]:
+        return plan_splits(self._log, split_bytes=self._split_bytes, stop=self._report.log_end)
 
-    def _look_at_queues(
-        self,
-        scope: VerifyScope,
-        files: ReadOnlyParts,
-        sums: LogSums,
-        splits: Sequence[Split],
-        dispatched: int,
-    ) -> None:
-        queues = files.queues
-        is_odd = any(isinstance(queue, BatchConsumeQueue) for queue in queues)
-        if is_odd or queues.batch_topics or sums.named or sums.inner_batches:
-            self._look_at_odd_queues(files, dispatched)
-            return
-        comparison = QueuesComparison(self._spark, scope, queues, dispatched)
-        comparison.run(sums, splits, self._how)
-        self._of_queue = comparison.of_finding
+    def _index_check(self, splits: Sequence[Split], indexed: int | None) -> IndexCheck:
+        return IndexCheck(
+            self._spark,
+            self._log,
+            splits,
+            log_end=self._report.log_end,
+            dispatched=indexed,
+            storage_options=self._log.storage_options,
+        )
+
+    def _look(
+        self, splits: Sequence[Split], index: IndexCheck | None, queues: QueueSumming | None
+    ) -> tuple[LogSums, IndexFindings | None, dict[Key, FileSums]]:
+        """One job for all: a walk over the log for its records and for the keys of the index, the
+        index files by themselves, and the sums of the queue files."""
+        report = self._report
+        nbytes = sum(split.nbytes for split in splits)
+        told = Told(self._progress, nbytes)
+        wanted = [None] * len(splits) if index is None else index.items
+        files = [] if index is None else index.files
+        items: list[tuple[str, Any]] = [
+            *(
+                ("split", (split, self._how, one))
+                for split, one in zip(splits, wanted, strict=True)
+            ),
+            *(("index", file) for file in files),
+            *(("queues", portion) for portion in (() if queues is None else queues.items)),
+        ]
+        done = run_tasks(self._spark, work_on, items, watch=told.part(nbytes))
+        found, keys = [], []
+        for split, one in zip(splits, done, strict=False):
+            found.append((split, one.sums))
+            keys.append(one.keys)
+            told.add(split.nbytes)
+        judged = list(itertools.islice(done, len(files)))
+        units = {} if queues is None else queues.join(done)
+        sums = put_together(self._log, report.log_end, found, report, self._counts)
+        if index is None:
+            return sums, None, units
+        again = index.judged(judged, keys)
+        more = [(splits[number], self._how, index.items[number]) for number in again]
+        for number, one in zip(again, run_tasks(self._spark, look_at, more), strict=True):
+            keys[number] = one.keys
+        return sums, index.finish(keys), units
 
     def _look_at_odd_queues(self, files: ReadOnlyParts, dispatched: int) -> None:
         """Compare batch queues and light queues here: their units are no matter of one record."""
@@ -334,17 +371,8 @@ class _Check:
             "the store has batch queues or light queues: the queues were compared on the driver"
         )
 
-    def _look_at_index(self, splits: Sequence[Split], sums: LogSums, indexed: int | None) -> None:
+    def _take_index(self, found: IndexFindings) -> None:
         report = self._report
-        found = check_index(
-            self._spark,
-            self._log,
-            splits,
-            log_end=report.log_end,
-            dispatched=indexed,
-            damaged=sums.damaged,
-            storage_options=self._log.storage_options,
-        )
         room = max(0, report.max_findings - len(report.findings))
         self._index_rows = found.findings[:room]
         for kind, count in (+found.finding_counts).items():
@@ -376,6 +404,11 @@ class _Check:
         }
         counts = dict(report.finding_counts)
         return FsckReport(rows + self._index_rows, counts, summary, report.notes, report.level)
+
+
+def _has_batch_queues(queues: QueueTable) -> bool:
+    is_odd = any(isinstance(queue, BatchConsumeQueue) for queue in queues)
+    return is_odd or bool(queues.batch_topics)
 
 
 def _row(finding: Finding, queue: tuple[str, int] | None) -> FindingRow:

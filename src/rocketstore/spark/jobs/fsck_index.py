@@ -18,12 +18,12 @@ from rocketstore.spark.jobs.fsck_index_files import (
     finding,
     judge_file,
     list_index,
+    look_up_cuts,
 )
 from rocketstore.spark.jobs.fsck_index_split import (
     EntryRange,
     SplitFacts,
     SplitItem,
-    compare_split,
     is_record,
 )
 from rocketstore.spark.jobs.tasks import run_tasks
@@ -63,22 +63,14 @@ class IndexFindings:
         self.finding_counts[row[0]] += 1
 
 
-def check_index(
-    spark: SparkSession | None,
-    log: LogFiles,
-    splits: Sequence[Split],
-    *,
-    log_end: int,
-    dispatched: int | None = None,
-    damaged: Sequence[tuple[int, int]] = (),
-    index_uri: str | None = None,
-    check_crc: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
-) -> IndexFindings:
-    """Compare a store's index files with the keys of its log, both ways and exactly.
+class IndexCheck:
+    """Compares a store's index files with the keys of its log, both ways and exactly.
 
     Index entries lie in the order of the log, so each split is compared with its own stretch of
-    the index files, in one pass over both: no key is kept, sorted or sent anywhere.
+    the index files, in the walk that reads the split anyway: no key is kept, sorted or sent
+    anywhere. Which stretch that is, the driver looks up in local files as if they were sound;
+    meanwhile other tasks judge them, and only splits whose files turn out otherwise are looked at
+    again. Remote files are judged first.
 
     Parameters
     ----------
@@ -95,65 +87,125 @@ def check_index(
         (all are dispatched after an orderly stop, else those in front of the newest entry's
         record).
     damaged : sequence of (start, stop)
-        Stretches of the log without good records, physical offsets; those that the walk over the
-        splits meets itself are known anyway.
+        Stretches of the log without good records that are known already, physical offsets.
     index_uri : str, optional
         The index folder; default: that of the store.
-    check_crc : bool
-        Take records whose body does not match its CRC for damaged. Not needed where ``damaged``
-        has them.
     storage_options : mapping, optional
         Handed to fsspec.
 
-    Returns
-    -------
-    IndexFindings
-        Without an index folder there are no findings, but a note.
+    Attributes
+    ----------
+    items : list of SplitItem or None
+        What the task of each split compares; ``None`` where there is nothing.
+    files : list of IndexFileItem
+        What ``judge_file`` has still to judge.
 
     Raises
     ------
     MappedFileError
         When a file is gone or was shortened.
     """
-    report = IndexFindings()
-    damaged = [*damaged, *log.holes]
-    options = dict(storage_options) if storage_options else None
-    root = store_uri(log)
-    listing = list_index(root, index_uri=index_uri, storage_options=options)
-    if listing is None:
-        report.notes.append("the store has no index folder: no key was looked for")
-        return report
-    for row in listing.findings:
-        report.add(row)
-    edges = (*(min(one.base_offset + one.start, log_end) for one in splits), log_end)
-    if len(edges) == 1:
-        edges = (log.min_offset, max(log_end, log.min_offset))
-    items = [IndexFileItem(*row, edges, options) for row in listing.files]
-    files = list(run_tasks(spark, judge_file, items))
-    _take_files(report, files)
-    if dispatched is None:
-        dispatched = log_end
-        if _is_aborted(root, options):
-            known = files[-1].end_physical_offset if files and files[-1].count else edges[0]
-            dispatched = min(log_end, known)
-    plans = [
-        SplitItem(
-            split,
-            edges[number],
-            edges[number + 1],
-            dispatched,
-            tuple(_ranges(files, number)),
-            tuple(one for one in damaged if one[0] < edges[number + 1] and one[1] > edges[number]),
-            check_crc,
-            options,
-        )
-        for number, split in enumerate(splits)
-        if edges[number] < edges[number + 1]
-    ]
-    compared = list(run_tasks(spark, compare_split, plans))
-    _take_splits(report, plans, compared, damaged)
-    _judge_behind(report, log, files, options)
-    return report
+
+    def __init__(
+        self,
+        spark: SparkSession | None,
+        log: LogFiles,
+        splits: Sequence[Split],
+        *,
+        log_end: int,
+        dispatched: int | None = None,
+        damaged: Sequence[tuple[int, int]] = (),
+        index_uri: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._report = IndexFindings()
+        self._log = log
+        self._damaged = [*damaged, *log.holes]
+        self._options = dict(storage_options) if storage_options else None
+        self._files: list[IndexFileFacts] = []
+        self._splits = splits
+        self._dispatched = log_end
+        self.files: list[IndexFileItem] = []
+        self.items: list[SplitItem | None] = [None] * len(splits)
+        root = store_uri(log)
+        listing = list_index(root, index_uri=index_uri, storage_options=self._options)
+        if listing is None:
+            self._report.notes.append("the store has no index folder: no key was looked for")
+            return
+        for row in listing.findings:
+            self._report.add(row)
+        edges = (*(min(one.base_offset + one.start, log_end) for one in splits), log_end)
+        if len(edges) == 1:
+            edges = (log.min_offset, max(log_end, log.min_offset))
+        self._edges = edges
+        items = [IndexFileItem(*row, edges, self._options) for row in listing.files]
+        if local_path(root) is None:
+            self._files = list(run_tasks(spark, judge_file, items))
+        else:
+            self._files, self.files = [look_up_cuts(item) for item in items], items
+        if dispatched is None:
+            dispatched = self._shown_end(root, log_end, edges[0])
+        self._dispatched = dispatched
+        self.items = self._items(is_guess=bool(self.files))
+
+    def _shown_end(self, root: str, log_end: int, log_start: int) -> int:
+        """Up to where the store's files say that the records are in the index."""
+        if not _is_aborted(root, self._options):
+            return log_end
+        last = self._files[-1] if self._files else None
+        known = last.end_physical_offset if last is not None and last.count else log_start
+        return min(log_end, known)
+
+    def _items(self, *, is_guess: bool) -> list[SplitItem | None]:
+        found: list[SplitItem | None] = []
+        for number, split in enumerate(self._splits):
+            start, stop = self._edges[number], self._edges[number + 1]
+            if start >= stop:
+                found.append(None)
+                continue
+            damaged = (one for one in self._damaged if one[0] < stop and one[1] > start)
+            ranges = tuple(_ranges(self._files, number))
+            found.append(
+                SplitItem(
+                    *(split, start, stop, self._dispatched, ranges, is_guess, tuple(damaged)),
+                    self._options,
+                )
+            )
+        return found
+
+    def judged(
+        self, files: Sequence[IndexFileFacts], found: Sequence[SplitFacts | None]
+    ) -> list[int]:
+        """Take what ``judge_file`` says of ``files``, and what the tasks of the splits found;
+        return the numbers of the splits that must be looked at again, with ``items`` as they are
+        now."""
+        if not self.files:
+            return []
+        guessed = self.items
+        self._files = list(files)
+        self.items = self._items(is_guess=False)
+        return [
+            number
+            for number, (guess, item) in enumerate(zip(guessed, self.items, strict=True))
+            if guess is not None
+            and item is not None
+            and (found[number] is None or guess.ranges != item.ranges)
+        ]
+
+    def finish(self, found: Sequence[SplitFacts | None]) -> IndexFindings:
+        """Put together what was found: ``found`` by the task of each split.
+
+        Without an index folder there are no findings, but a note.
+        """
+        compared = [
+            (item, facts)
+            for item, facts in zip(self.items, found, strict=True)
+            if item is not None and facts is not None
+        ]
+        _take_files(self._report, self._files)
+        _take_splits(self._report, compared, self._damaged)
+        _judge_behind(self._report, self._log, self._files, self._options)
+        return self._report
 
 
 def store_uri(log: LogFiles) -> str:
@@ -209,17 +261,16 @@ def _nothing_at(item: IndexFileItem, number: int, offset: int) -> FindingRow:
 
 def _take_splits(
     report: IndexFindings,
-    plans: Sequence[SplitItem],
-    compared: Sequence[SplitFacts],
+    compared: Sequence[tuple[SplitItem, SplitFacts]],
     damaged: Sequence[tuple[int, int]],
 ) -> None:
-    known = [*damaged, *(one for facts in compared for one in facts.damaged)]
-    for plan, facts in zip(plans, compared, strict=True):
+    known = [*damaged, *(one for _, facts in compared for one in facts.damaged)]
+    for item, facts in compared:
         report.findings += facts.findings
         report.finding_counts.update(facts.finding_counts)
         report.summary.update(facts.counts)
         # Damage that begins in a split in front reaches up to this one's first record.
-        if any(start < facts.first_record and stop > plan.start for start, stop in known):
+        if any(start < facts.first_record and stop > item.start for start, stop in known):
             report.summary["damaged_keys"] += facts.lead_count
         else:
             report.findings += facts.lead

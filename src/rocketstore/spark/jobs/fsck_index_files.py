@@ -6,7 +6,7 @@ import bisect
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,13 +82,13 @@ class IndexFileFacts:
     count: int
     ordered: bool
     cuts: tuple[int, ...]
-    negatives: tuple[tuple[int, int], ...]
-    negative_count: int
-    behind: tuple[tuple[int, int], ...]
-    behind_count: int
-    findings: tuple[FindingRow, ...]
-    finding_counts: dict[str, int]
-    counts: dict[str, int]
+    negatives: tuple[tuple[int, int], ...] = ()
+    negative_count: int = 0
+    behind: tuple[tuple[int, int], ...] = ()
+    behind_count: int = 0
+    findings: tuple[FindingRow, ...] = ()
+    finding_counts: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 class IndexListing(NamedTuple):
@@ -201,6 +201,30 @@ def _explaining(contents: Sequence[bytes], nbytes: int) -> tuple[int, int] | Non
 
 
 # --- one file ---------------------------------------------------------------------------------
+
+
+def look_up_cuts(item: IndexFileItem) -> IndexFileFacts:
+    """Cut a local file's entries at the edges by a few reads each, as if the file were sound.
+
+    For a sound file count, times and cuts are what ``judge_file`` finds.
+    """
+    file = _open(item)
+    try:
+        index_file = IndexFile(file, item.slots, item.entries)
+        header = index_file.header
+        count = max(0, min(header.index_count, item.entries) - 1)
+        offsets: Any = _Offsets(index_file, count)
+        return IndexFileFacts(
+            item,
+            header.begin_timestamp,
+            header.end_timestamp,
+            header.end_physical_offset,
+            count,
+            True,
+            tuple(bisect.bisect_left(offsets, edge) for edge in item.edges),
+        )
+    finally:
+        file.close()
 
 
 def judge_file(item: IndexFileItem) -> IndexFileFacts:

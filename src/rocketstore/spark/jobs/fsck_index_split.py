@@ -16,7 +16,6 @@ from rocketstore.errors import MappedFileError
 from rocketstore.sources.files import RawInput, open_input, read_at
 from rocketstore.sources.segments import Segment
 from rocketstore.sources.splits import Split
-from rocketstore.sources.walk import walk
 from rocketstore.spark.jobs.fsck_index_files import (
     MAX_FINDINGS,
     FindingRow,
@@ -33,6 +32,10 @@ _MAX_DIFF = 2**31 - 1
 _HASH = 2**31 - 1
 
 Array = np.ndarray[Any, Any]
+
+
+class OutOfOrderError(MappedFileError):
+    """Entries of an index file that was said to be in order are not."""
 
 
 class EntryRange(NamedTuple):
@@ -54,7 +57,8 @@ class SplitItem(NamedTuple):
     """What one task compares: plain data.
 
     The split's records begin at physical offsets from ``start`` to ``stop``. Records from
-    ``indexed`` on need no entries. ``damaged``: (start, stop) of stretches without good records.
+    ``indexed`` on need no entries. ``is_guess``: nobody has judged the files of ``ranges`` yet.
+    ``damaged``: (start, stop) of stretches without good records.
     """
 
     split: Split
@@ -62,8 +66,8 @@ class SplitItem(NamedTuple):
     stop: int
     indexed: int
     ranges: tuple[EntryRange, ...]
+    is_guess: bool
     damaged: tuple[tuple[int, int], ...]
-    check_crc: bool
     storage_options: dict[str, Any] | None
 
 
@@ -96,60 +100,6 @@ class SplitFacts:
     lead: tuple[FindingRow, ...]
     lead_count: int
     first_record: int
-
-
-def compare_split(item: SplitItem) -> SplitFacts:
-    """Compare the keys of a split's records with the entries of the same stretch (a task)."""
-    damaged = list(item.damaged)
-    own: list[tuple[int, int]] = []
-
-    def note(first: int, following: int | None, _: RecordStatus) -> None:
-        segment_end = item.split.base_offset + item.split.segment_size
-        own.append((first, segment_end if following is None else following))
-        damaged.append(own[-1])
-
-    keys = _Keys()
-    comparison = _Comparison(item, damaged, keys)
-    steps = walk(
-        item.split,
-        keys,
-        on_corruption="skip",
-        check_crc=item.check_crc,
-        storage_options=item.storage_options,
-        on_damage=note,
-    )
-    try:
-        for _ in steps:
-            comparison.take(*keys.gathered.take())
-        comparison.finish()
-    finally:
-        comparison.close()
-    return SplitFacts(
-        tuple(comparison.findings),
-        dict(comparison.finding_counts),
-        dict(comparison.counts),
-        tuple(own),
-        tuple(comparison.lead),
-        comparison.lead_count,
-        item.stop if keys.first_record is None else keys.first_record,
-    )
-
-
-class _Keys:
-    """The pass over the log, and where it began."""
-
-    def __init__(self) -> None:
-        self.gathered = kernels.passes_index_keys.IndexKeysPass(mark_tags=True)
-        self.first_record: int | None = None
-
-    def consume(
-        self, window: memoryview, position: int, stop: int, base_offset: int, *rest: int
-    ) -> tuple[int, int]:
-        """See ``walk.Pass``."""
-        if self.first_record is None:
-            self.first_record = base_offset + position
-        segment_end, limit, flags = rest
-        return self.gathered.consume(window, position, stop, base_offset, segment_end, limit, flags)
 
 
 # --- entries ----------------------------------------------------------------------------------
@@ -201,10 +151,16 @@ def _follow_each_other(item: SplitItem, ranges: Sequence[EntryRange]) -> bool:
 
 def _chunks_of(one: EntryRange) -> Iterator[_Chunk]:
     reader = _EntryReader(one)
+    last = -1
     try:
         for first in range(one.first, one.stop, _CHUNK_ENTRIES):
             stop = min(first + _CHUNK_ENTRIES, one.stop)
-            yield _Chunk(one, reader.read(first, stop), range(first + 1, stop + 1))
+            chunk = _Chunk(one, reader.read(first, stop), range(first + 1, stop + 1))
+            offsets = chunk.entries["physical_offset"]
+            if offsets[0] < last or (offsets[1:] < offsets[:-1]).any():
+                raise OutOfOrderError(f"{one.item.uri}: entries are not in the log's order")
+            last = offsets[-1]
+            yield chunk
     finally:
         reader.close()
 
@@ -274,18 +230,22 @@ def _sorted_chunks(ranges: Sequence[EntryRange]) -> Iterator[_Chunk]:
 # --- the comparison ---------------------------------------------------------------------------
 
 
-class _Comparison:
-    """Steps through keys and entries side by side; they agree mostly, natively."""
+class IndexComparison:
+    """Compares the keys of a split's records with the entries of the same stretch.
 
-    def __init__(self, item: SplitItem, damaged: list[tuple[int, int]], keys: _Keys) -> None:
-        self.findings: list[FindingRow] = []
-        self.finding_counts: Counter[str] = Counter()
-        self.counts: Counter[str] = Counter()
-        self.lead: list[FindingRow] = []
-        self.lead_count = 0
+    It steps through both side by side; they agree mostly, natively.
+    """
+
+    def __init__(self, item: SplitItem) -> None:
+        self._findings: list[FindingRow] = []
+        self._finding_counts: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
+        self._lead: list[FindingRow] = []
+        self._lead_count = 0
         self._item = item
-        self._damaged = damaged
-        self._keys = keys
+        self._own_damage: list[tuple[int, int]] = []
+        self._damaged = list(item.damaged)
+        self._first_record: int | None = None
         self._chunks = _chunks(item)
         self._chunk: _Chunk | None = next(self._chunks, None)
         #: The last record with keys: its offset and their hashes.
@@ -296,6 +256,17 @@ class _Comparison:
     def close(self) -> None:
         """Close the files."""
         self._chunks.close()  # type: ignore[attr-defined]
+
+    def begin(self, first_record: int) -> None:
+        """Tell where the first record begins, before any key comes."""
+        self._first_record = first_record
+
+    def note_damage(self, first: int, following: int | None) -> None:
+        """Tell of a stretch without good records that the split's records lead to."""
+        split = self._item.split
+        stop = split.base_offset + split.segment_size if following is None else following
+        self._own_damage.append((first, stop))
+        self._damaged.append((first, stop))
 
     # --- stepping -----------------------------------------------------------------------------
 
@@ -328,17 +299,26 @@ class _Comparison:
             first = bisect.bisect_left(offsets, offset, 0, key)
             self._last = offset, {hashes[n] & _HASH for n in range(first, key)}
 
-    def finish(self) -> None:
-        """Judge the entries behind the last key."""
+    def finish(self) -> SplitFacts:
+        """Judge the entries behind the last key; what was found in all."""
         while self._chunk is not None:
             self._stray(None)
         self._end_missing()
+        return SplitFacts(
+            tuple(self._findings),
+            dict(self._finding_counts),
+            dict(self._counts),
+            tuple(self._own_damage),
+            tuple(self._lead),
+            self._lead_count,
+            self._item.stop if self._first_record is None else self._first_record,
+        )
 
     def _agreed(self, chunk: _Chunk, at: int, offsets: memoryview, times: memoryview) -> None:
         """Count entries ``at`` .. ``chunk.at`` of the chunk, and look at the header by the first
         and the last entry of the file."""
         self._end_missing()
-        self.counts["keys"] += chunk.at - at
+        self._counts["keys"] += chunk.at - at
         for place in {at, chunk.at - 1}:
             number = chunk.numbers[place]
             if number in (1, chunk.range.entry_count):
@@ -367,14 +347,14 @@ class _Comparison:
             chunk, place = self._chunk, self._chunk.at
             _, key_hash, diff = _values(chunk, place)
             if is_lost:
-                self.counts["damaged_keys"] += 1
+                self._counts["damaged_keys"] += 1
             elif key_hash not in allowed:
                 reason = f"no key of the record at log offset {offset} has the hash {key_hash}"
                 self._add_entry(chunk, place, reason)
             else:
                 found.add(key_hash)
-                self.counts["keys"] += 1
-                self.counts["doubled_keys"] += left[key_hash] <= 0
+                self._counts["keys"] += 1
+                self._counts["doubled_keys"] += left[key_hash] <= 0
                 left[key_hash] -= 1
                 self._check_time(chunk, place, diff, times[start])
             self._step()
@@ -407,18 +387,18 @@ class _Comparison:
         stop = len(entries) if offset is None else int(np.searchsorted(entries, offset))
         offsets = entries[:stop]
         lost = _is_within(offsets, self._damaged)
-        self.counts["damaged_keys"] += int(lost.sum())
-        first = self._keys.first_record
+        self._counts["damaged_keys"] += int(lost.sum())
+        first = self._first_record
         lead = ~lost & (offsets < (self._item.stop if first is None else first))
         places = chunk.at + np.arange(stop)
-        self.lead_count += int(lead.sum())
-        for place in places[lead][: MAX_FINDINGS - len(self.lead)].tolist():
-            self.lead.append(self._row(chunk, place, _nothing_at(chunk, place)))
+        self._lead_count += int(lead.sum())
+        for place in places[lead][: MAX_FINDINGS - len(self._lead)].tolist():
+            self._lead.append(self._row(chunk, place, _nothing_at(chunk, place)))
         rest = places[~lost & ~lead]
-        room = max(0, MAX_FINDINGS - len(self.findings))
+        room = max(0, MAX_FINDINGS - len(self._findings))
         for place in rest[:room].tolist():
             self._add_entry(chunk, place, self._reason(chunk, place))
-        self.finding_counts["index-entry"] += len(rest[room:])
+        self._finding_counts["index-entry"] += len(rest[room:])
         chunk.at += stop
         if chunk.is_done:
             self._chunk = next(self._chunks, None)
@@ -430,8 +410,8 @@ class _Comparison:
             chunk, place = self._chunk, self._chunk.at
             key_hash = _values(chunk, place)[1]
             if key_hash in allowed:
-                self.counts["keys"] += 1
-                self.counts["doubled_keys"] += 1
+                self._counts["keys"] += 1
+                self._counts["doubled_keys"] += 1
             else:
                 reason = f"no key of the record at log offset {offset} has the hash {key_hash}"
                 self._add_entry(chunk, place, reason)
@@ -456,7 +436,7 @@ class _Comparison:
         values = np.array(offsets, "i8")
         values = values[~_is_within(values, self._damaged)]
         behind = values >= self._item.indexed
-        self.counts["behind_keys"] += int(behind.sum())
+        self._counts["behind_keys"] += int(behind.sum())
         values = values[~behind]
         if len(values):
             self._missing_count += len(values)
@@ -514,9 +494,9 @@ class _Comparison:
         self._add(self._row(chunk, place, reason))
 
     def _add(self, row: FindingRow) -> None:
-        self.finding_counts[row[0]] += 1
-        if len(self.findings) < MAX_FINDINGS:
-            self.findings.append(row)
+        self._finding_counts[row[0]] += 1
+        if len(self._findings) < MAX_FINDINGS:
+            self._findings.append(row)
 
 
 def _values(chunk: _Chunk, place: int) -> tuple[int, int, int]:

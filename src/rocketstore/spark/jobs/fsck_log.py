@@ -8,11 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from rocketstore import formats, kernels
+from rocketstore import formats
 from rocketstore.commit_log import describe
 from rocketstore.sources.segments import LogFiles
 from rocketstore.sources.splits import Split
-from rocketstore.sources.walk import walk
 from rocketstore.status import RecordStatus
 from rocketstore.verify import VerifyReport
 
@@ -106,31 +105,8 @@ class LogSums:
     inner_batches: int = 0
 
 
-def look_at(item: tuple[Split, Reading]) -> SplitSums:
-    """Look at one split; runs in a task."""
-    split, how = item
-    consumer = kernels.passes_fsck.FsckPass(
-        delay_ms=how.delay_ms, report_property_crc=how.check_crc
-    )
-    found = SplitSums([], {}, [], [])
-    for _ in walk(
-        split,
-        consumer,
-        on_corruption="skip",
-        check_crc=how.check_crc,
-        storage_options=how.storage_options,
-        on_damage=lambda first, behind, status: found.damaged.append((first, behind, int(status))),
-    ):
-        counts, queues, wrong = consumer.take()
-        if counts["records"] or counts["ghosts"]:
-            found.counts.append(counts)
-        found.wrong_crcs.extend(wrong)
-        for topic, queue_id, *sums in queues:
-            _join(found.queues, (topic, queue_id), QueueSums(*sums))
-    return found
-
-
-def _join(queues: Queues, key: tuple[bytes, int], sums: QueueSums) -> None:
+def join_queue(queues: Queues, key: tuple[bytes, int], sums: QueueSums) -> None:
+    """Add what lies behind in the log about a queue."""
     known = queues.get(key)
     if known is None:
         queues[key] = sums
@@ -163,7 +139,7 @@ def put_together(
                 counts["backward_times"] += earlier
                 last_timestamp = part["last_timestamp"]
         for key, queue in one.queues.items():
-            _join(sums.queues, key, queue)
+            join_queue(sums.queues, key, queue)
         damaged += one.damaged
     for damage in damages(log, log_end, damaged):
         _add_damage(log, damage, report)

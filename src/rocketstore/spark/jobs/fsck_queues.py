@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rocketstore import formats, kernels
+from rocketstore.batch_consume_queue import BatchConsumeQueue
 from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue
 from rocketstore.errors import MappedFileError
 from rocketstore.log_scan import data_ranges
@@ -102,6 +104,43 @@ def sum_files(item: tuple[tuple[QueueFile, ...], int]) -> list[tuple[int, FileSu
     return found
 
 
+class QueueSumming:
+    """The files of all plain queues, in portions for tasks, and what these say.
+
+    Parameters
+    ----------
+    queues : QueueTable
+    log_start : int
+        Records in front of this physical offset have expired.
+    """
+
+    def __init__(self, queues: QueueTable, log_start: int) -> None:
+        plain = [queue for queue in queues if not isinstance(queue, BatchConsumeQueue)]
+        self._keys = [(queue.topic_bytes, queue.queue_id) for queue in plain]
+        self.items: list[tuple[tuple[QueueFile, ...], int]] = []
+        portion: list[QueueFile] = []
+        nbytes = 0
+        for number, queue in enumerate(plain):
+            for file in queue.queue.files:
+                assert isinstance(file, MappedFile)
+                first = file.file_from_offset // UNIT_NBYTES
+                portion.append(QueueFile(number, str(file.path), first, file.file_size))
+                nbytes += os.stat(file.path).st_blocks * 512 if hasattr(os, "SEEK_DATA") else 0
+                if nbytes >= _TASK_NBYTES or len(portion) >= _TASK_FILES:
+                    self.items.append((tuple(portion), log_start))
+                    portion, nbytes = [], 0
+        if portion:
+            self.items.append((tuple(portion), log_start))
+
+    def join(self, found: Iterable[Sequence[tuple[int, FileSums]]]) -> dict[Key, FileSums]:
+        """Return the sums of each queue from what ``sum_files`` said of each item."""
+        joined: dict[Key, FileSums] = {}
+        for number, sums in itertools.chain.from_iterable(found):
+            key = self._keys[number]
+            joined[key] = joined.get(key, FileSums()).join(sums)
+        return joined
+
+
 class QueuesComparison:
     """Compares the log's queues with the queue files of an opened store.
 
@@ -133,10 +172,12 @@ class QueuesComparison:
     def _report(self) -> VerifyReport:
         return self._scope.report
 
-    def run(self, sums: LogSums, splits: Sequence[Split], how: Reading) -> None:
-        """Compare; findings and counts go to the scope's report."""
+    def run(
+        self, sums: LogSums, found: dict[Key, FileSums], splits: Sequence[Split], how: Reading
+    ) -> None:
+        """Compare the log's sums with those of the files; findings and counts go to the scope's
+        report."""
         files = {(queue.topic_bytes, queue.queue_id): queue for queue in self._plain_queues()}
-        found = self._sum_files(list(files.values()))
         differing = []
         for key in sorted({*sums.queues, *files}):
             told, units = sums.queues.get(key), found.get(key, FileSums())
@@ -176,28 +217,6 @@ class QueuesComparison:
         queue = self._queues.get_or_create(topic, key[1])
         queue.queue.load(listing)
         return True
-
-    def _sum_files(self, queues: list[ConsumeQueue]) -> dict[Key, FileSums]:
-        items: list[tuple[tuple[QueueFile, ...], int]] = []
-        portion: list[QueueFile] = []
-        nbytes = 0
-        for number, queue in enumerate(queues):
-            for file in queue.queue.files:
-                assert isinstance(file, MappedFile)
-                first = file.file_from_offset // UNIT_NBYTES
-                portion.append(QueueFile(number, str(file.path), first, file.file_size))
-                nbytes += os.stat(file.path).st_blocks * 512 if hasattr(os, "SEEK_DATA") else 0
-                if nbytes >= _TASK_NBYTES or len(portion) >= _TASK_FILES:
-                    items.append((tuple(portion), self._scope.start))
-                    portion, nbytes = [], 0
-        if portion:
-            items.append((tuple(portion), self._scope.start))
-        found: dict[Key, FileSums] = {}
-        for rows in run_tasks(self._spark, sum_files, items):
-            for number, sums in rows:
-                key = (queues[number].topic_bytes, queues[number].queue_id)
-                found[key] = found.get(key, FileSums()).join(sums)
-        return found
 
     # --- what needs no close look -------------------------------------------------------------
 

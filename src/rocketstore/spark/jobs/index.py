@@ -241,16 +241,18 @@ def build_index(
     reading = Reading(dialect.index_tags, on_corruption, check_crc, options, mark_keys)
     with new_directory(out) as building:
         splits = plan_splits(log, split_bytes=split_bytes)
-        told = Told(progress, 2 * sum(split.nbytes for split in splits))
+        nbytes = sum(split.nbytes for split in splits)
+        told = Told(progress, 2 * nbytes)
         counts = []
-        for split, count in zip(
-            splits, run_tasks(spark, count_keys, [(one, reading) for one in splits]), strict=True
-        ):
+        items = [(split, reading) for split in splits]
+        counted = run_tasks(spark, count_keys, items, watch=told.part(nbytes))
+        for split, count in zip(splits, counted, strict=True):
             counts.append(count)
             told.add(split.nbytes)
         plans = plan_files(splits, counts, slots, entries, building, reading)
         rows = []
-        for plan, row in zip(plans, run_tasks(spark, make_file, plans), strict=True):
+        made = run_tasks(spark, make_file, plans, watch=told.part(nbytes))
+        for plan, row in zip(plans, made, strict=True):
             rows.append(row)
             told.add(sum(split.nbytes for split in plan.splits))
         named = _name_files(building, rows, config.zone)

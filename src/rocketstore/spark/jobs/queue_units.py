@@ -221,7 +221,8 @@ def build_queues(
             "made here; open the store for writing without its queues, which makes both again"
         )
     splits = plan_splits(log, split_bytes=split_bytes)
-    told = Told(progress, sum(split.nbytes for split in splits))
+    nbytes = sum(split.nbytes for split in splits)
+    told = Told(progress, nbytes)
     with (
         new_directory(out) as building,
         tempfile.TemporaryDirectory(prefix=f"{building.name}-units-", dir=building.parent) as units,
@@ -237,7 +238,8 @@ def build_queues(
         runs: list[Run] = []
         damaged: list[tuple[int, int]] = []
         items = [(split, gathering) for split in splits]
-        for split, found in zip(splits, run_tasks(spark, gather_units, items), strict=True):
+        gathered = run_tasks(spark, gather_units, items, watch=told.part(nbytes))
+        for split, found in zip(splits, gathered, strict=True):
             _refuse_inner_batch(log, found.inner_batch_offset)
             runs += found.runs
             stop = split.base_offset + split.file_size

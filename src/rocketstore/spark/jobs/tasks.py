@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from rocketstore.errors import RocketStoreError
+from rocketstore.spark.worker import begin_task
 
 if TYPE_CHECKING:
     import pyarrow
@@ -22,7 +24,11 @@ _FINAL = (RocketStoreError, FileNotFoundError, FileExistsError, PermissionError)
 
 
 def run_tasks(
-    spark: SparkSession | None, function: Callable[[Item], Result], items: Iterable[Item]
+    spark: SparkSession | None,
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    *,
+    watch: Callable[[int, int], None] | None = None,
 ) -> Iterator[Result]:
     """Call ``function`` with each item; yield the results in the order of the items.
 
@@ -37,6 +43,9 @@ def run_tasks(
         twice for one item.
     items : iterable
         Plain values that pickle.
+    watch : callable, optional
+        ``watch(done, tasks)``, called now and then while the tasks of a session run, maybe by
+        another thread.
 
     Yields
     ------
@@ -60,12 +69,29 @@ def run_tasks(
         return
     call = shipped_function(work, function.__module__, function.__qualname__, packed)
     frame = spark.range(0, len(packed), 1, len(packed)).mapInArrow(call, _SCHEMA)
-    results = {row.number: row.result for row in frame.collect()}
+    with _watched(spark, len(packed), watch):
+        results = {row.number: row.result for row in frame.collect()}
     for number in range(len(packed)):
         result, error = pickle.loads(results[number])
         if error is not None:
             raise error
         yield result
+
+
+def _watched(
+    spark: SparkSession, tasks: int, watch: Callable[[int, int], None] | None
+) -> contextlib.AbstractContextManager[None]:
+    if watch is None:
+        return contextlib.nullcontext()
+    from rocketstore.spark.watching import watched
+
+    def look(stages: Sequence[tuple[int, int, int]]) -> None:
+        # Another query's stage may run, too; with as many tasks it would be a rare guest.
+        for _, done, number in stages:
+            if number == tasks:
+                watch(done, tasks)
+
+    return watched(spark, look)
 
 
 def _outcome(
@@ -84,6 +110,7 @@ def work(
     import pyarrow as pa
 
     function = getattr(importlib.import_module(module), name)
+    begin_task()
     for batch in batches:
         for number in batch.column(0).to_pylist():
             result = pickle.dumps(_outcome(function, pickle.loads(packed[number])))
