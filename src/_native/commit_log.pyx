@@ -343,13 +343,13 @@ cdef class Appender:
         return 0
 
     cdef inline int _check_usable(self) except -1:
-        if self._forks != fork_count or self._state.stop != 0:
+        if self._forks != fork_count or rs_load_acquire32(&self._state.stop) != 0:
             self._raise_unusable()
         return 0
 
     cdef int _raise_unusable(self) except -1:
         self._check_forked()
-        if self._state.stop & RS_STOP_CLOSED:
+        if rs_load_acquire32(&self._state.stop) & RS_STOP_CLOSED:
             raise StoreClosedError("the store is closed")
         if self._failure is None:
             self._failure = MappedFileError(
@@ -424,20 +424,20 @@ cdef class Appender:
                 if result == RS_RUN_NO_MEMORY:
                     raise MemoryError()
                 self._raise_unusable()
-            idle = 0 if self._make_room(call, result) else idle + 1
-            if idle == IDLE_ROUND_LIMIT:
+            answer = self._make_room(call, result)
+            idle = 0 if rs_load_acquire64(&self._state.generation) != call.generation else idle + 1
+            if answer is not None or idle == IDLE_ROUND_LIMIT:
                 break
-        self._refuse_rest(call, RS_PUT_UNKNOWN_ERROR)
-        return 0
+        return self._refuse_rest(
+            call, RS_PUT_UNKNOWN_ERROR if answer is None else PutMessageStatus(answer))
 
-    cdef bint _make_room(self, rs_append_call *call, int action) except -1:
-        """Call ``roll`` or ``extend`` unless another thread made room; tell whether it changed."""
+    cdef object _make_room(self, rs_append_call *call, int action):
+        """Call ``roll`` or ``extend`` unless another thread made room; what it answers."""
         callback = self._roll if action == RS_RUN_ROLL else self._extend
         try:
             with self._room_lock:
                 if rs_load_acquire64(&self._state.generation) == call.generation:
-                    callback(call.needed)
-                return rs_load_acquire64(&self._state.generation) != call.generation
+                    return callback(call.needed)
         except BaseException:
             self._failed_times += rs_rest_count(call)
             raise

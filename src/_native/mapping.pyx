@@ -5,6 +5,7 @@ from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrno
 from libc.errno cimport EINTR, EINVAL, ENOSYS, EOPNOTSUPP, errno
 from libc.stdint cimport INT64_MAX, int64_t
+from libc.string cimport memset
 
 cdef extern from "rs_mapping.h" nogil:
     enum:
@@ -19,6 +20,8 @@ cdef extern from "rs_mapping.h" nogil:
     int rs_advise(void* base, int64_t position, int64_t nbytes, int advice)
     int rs_sync(void* base, int64_t position, int64_t nbytes)
     int rs_populate(void* base, int64_t position, int64_t nbytes)
+    int rs_lock(void* base, int64_t position, int64_t nbytes)
+    int rs_unlock(void* base, int64_t position, int64_t nbytes)
     int rs_allocate(int fd, int64_t position, int64_t nbytes)
 
 cdef dict ADVICE = {
@@ -106,7 +109,7 @@ cdef class Mapping:
 
     Notes
     -----
-    Threading: all methods may run in parallel; ``sync`` and ``populate`` release the GIL.
+    Threading: all methods may run in parallel; those that may take long release the GIL.
     """
 
     # guarded by: the GIL
@@ -167,6 +170,13 @@ cdef class Mapping:
                 f"position {position} and length {length} are outside {self._nbytes} bytes"
             )
         self._pins += 1
+        return 0
+
+    cdef int _pin_for_writing(self, int64_t position, int64_t length, str what) except -1:
+        self._pin(position, length)
+        if not self._writable:
+            self._unpin()
+            raise ValueError(f"a read-only mapping cannot be {what}")
         return 0
 
     cdef int _unpin(self) noexcept:
@@ -241,11 +251,14 @@ cdef class Mapping:
 
     def sync(self, int64_t position, int64_t length):
         """Write the pages that hold the range to disk and wait for it. Raises ``OSError``."""
-        cdef int code
+        cdef int code = EINTR
         self._pin(position, length)
         try:
-            with nogil:
-                code = rs_sync(self._base, position, length)
+            while code == EINTR:
+                with nogil:
+                    code = rs_sync(self._base, position, length)
+                if code == EINTR:
+                    PyErr_CheckSignals()
             if code:
                 raise_errno(code)
         finally:
@@ -254,13 +267,50 @@ cdef class Mapping:
     def populate(self, int64_t position, int64_t length):
         """Make the range's pages present and writable; False where unsupported."""
         cdef int code
-        self._pin(position, length)
+        self._pin_for_writing(position, length, "populated for writing")
         try:
-            if not self._writable:
-                raise ValueError("a read-only mapping cannot be populated for writing")
             with nogil:
                 code = rs_populate(self._base, position, length)
             return supported(code)
+        finally:
+            self._unpin()
+
+    def lock(self, int64_t position, int64_t length):
+        """Keep the range's pages in memory, each from when it is there.
+
+        Raises
+        ------
+        OSError
+            ``ENOMEM``, ``EPERM`` or ``EAGAIN`` where so much may not be locked.
+        """
+        cdef int code
+        self._pin_for_writing(position, length, "locked")
+        try:
+            with nogil:
+                code = rs_lock(self._base, position, length)
+            if code:
+                raise_errno(code)
+        finally:
+            self._unpin()
+
+    def unlock(self, int64_t position, int64_t length):
+        """Take ``lock`` back. Raises ``OSError``."""
+        cdef int code
+        self._pin_for_writing(position, length, "unlocked")
+        try:
+            with nogil:
+                code = rs_unlock(self._base, position, length)
+            if code:
+                raise_errno(code)
+        finally:
+            self._unpin()
+
+    def clear(self, int64_t position, int64_t length):
+        """Write zeros over the range."""
+        self._pin_for_writing(position, length, "cleared")
+        try:
+            with nogil:
+                memset(<char*> self._base + position, 0, <size_t> length)
         finally:
             self._unpin()
 

@@ -16,6 +16,7 @@ from rs_put_result cimport (
     rs_put_row,
     rs_put_rows,
     rs_put_rows_grow,
+    rs_set_waited,
 )
 from rs_status cimport RS_APPEND_PUT_OK, RS_PUT_PUT_OK
 
@@ -110,6 +111,17 @@ cdef class PutMessageResult:
     def appended(self):
         """RocketMQ's ``isOk``: the record is in the log, also when its flush timed out."""
         return self._outcome.append_status == RS_APPEND_PUT_OK
+
+    def with_flush_status(self, status):
+        """Return this outcome of a put that waited for the disk, which ended with ``status``."""
+        cdef int32_t flushed = PutMessageStatus(status)
+        cdef PutMessageResult result = PutMessageResult.__new__(PutMessageResult)
+        result._outcome = self._outcome
+        result._host = self._host
+        result._ids = self._ids
+        if self.appended:
+            result._outcome.status = flushed
+        return result
 
     def __eq__(self, other):
         if not isinstance(other, PutMessageResult):
@@ -257,6 +269,18 @@ cdef class PutManyResult:
     def store_timestamps(self):
         """Store time of each record; 0 where nothing was appended."""
         return column(&self._table, STORE_TIMESTAMP)
+
+    def with_flush_status(self, status):
+        """Return these outcomes; those that waited for the disk ended with ``status``."""
+        cdef int32_t flushed = PutMessageStatus(status)
+        cdef PutManyResult result = PutManyResult.__new__(PutManyResult)
+        if self._table.count > 0:
+            if rs_put_rows_grow(&result._table, self._table.count) == NULL:
+                raise MemoryError()
+            memcpy(result._table.rows, self._table.rows,
+                   <size_t> self._table.count * sizeof(rs_put_row))
+        rs_set_waited(&result._table, flushed)
+        return result
 
     def __eq__(self, other):
         if not isinstance(other, PutManyResult):

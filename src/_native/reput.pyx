@@ -169,6 +169,8 @@ cdef class Dispatcher:
         if view is not None:
             queue.write = start_of(view) + (following - first) * RS_CQ_UNIT_NBYTES
             queue.limit = start_of(view) + capacity * RS_CQ_UNIT_NBYTES
+        else:
+            self.release_ext(queue.handle)
         queue.next_index = following
         queue.max_physical_offset = end
         return queue.handle

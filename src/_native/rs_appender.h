@@ -44,7 +44,7 @@ typedef struct {
     int64_t segment_nbytes;
     int64_t frontier;
     int64_t populated;
-    int32_t stop;
+    int32_t stop; /* also looked at without the mutex, so stored at once */
     int32_t refusal; /* -1: none */
     rs_topic_table queues;
     rs_topic_entry *last_entry; /* saves most look-ups */
@@ -160,7 +160,8 @@ static inline int rs_write_group(rs_appender *a, rs_put_record *records, int64_t
         rs_late_take(late, &a->queues, entry);
     }
     rs_publish(a, a->position + nbytes);
-    a->last_store_timestamp = now;
+    /* Behind the position: who reads this time and then syncs has its record on disk. */
+    rs_store_release64(&a->last_store_timestamp, now);
     a->put_times += count;
     a->put_nbytes += nbytes;
     return RS_RUN_DONE;
@@ -275,7 +276,7 @@ static inline int rs_append_run(rs_append_call *call)
     } else {
         result = rs_guarded(rs_append_records, call);
         if (RS_UNLIKELY(result == RS_FAULT)) {
-            a->stop |= RS_STOP_FAILED;
+            rs_store_release32(&a->stop, a->stop | RS_STOP_FAILED);
         }
     }
     call->generation = a->generation;
@@ -326,7 +327,7 @@ static inline void *rs_appender_replace(rs_appender *a, void *view, uint8_t *buf
         a->populated = 0;
         rs_publish(a, position);
     }
-    a->stop |= stop;
+    rs_store_release32(&a->stop, a->stop | stop);
     if (locks) {
         rs_mutex_unlock(&a->mutex);
     }
@@ -392,7 +393,7 @@ static inline void rs_appender_refuse(rs_appender *a, int32_t status)
 static inline void rs_appender_stop(rs_appender *a, int32_t stop)
 {
     rs_mutex_lock(&a->mutex);
-    a->stop |= stop;
+    rs_store_release32(&a->stop, a->stop | stop);
     rs_mutex_unlock(&a->mutex);
 }
 

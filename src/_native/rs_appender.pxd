@@ -22,6 +22,7 @@ cdef extern from "rs_appender.h" nogil:
     bint rs_mutex_try(rs_mutex *m)
     void rs_mutex_unlock(rs_mutex *m)
     int64_t rs_load_acquire64(const int64_t *p)
+    int32_t rs_load_acquire32(const int32_t *p)
 
     ctypedef struct rs_topic_entry:
         pass

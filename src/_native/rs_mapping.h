@@ -39,6 +39,16 @@ static inline int rs_populate(void *base, int64_t position, int64_t nbytes)
     (void)base, (void)position, (void)nbytes;
     return ENOSYS;
 }
+static inline int rs_lock(void *base, int64_t position, int64_t nbytes)
+{
+    (void)base, (void)position, (void)nbytes;
+    return ENOSYS;
+}
+static inline int rs_unlock(void *base, int64_t position, int64_t nbytes)
+{
+    (void)base, (void)position, (void)nbytes;
+    return ENOSYS;
+}
 static inline int rs_allocate(int fd, int64_t position, int64_t nbytes)
 {
     (void)fd, (void)position, (void)nbytes;
@@ -48,6 +58,7 @@ static inline int rs_allocate(int fd, int64_t position, int64_t nbytes)
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #if defined(__linux__) && !defined(MADV_POPULATE_WRITE)
@@ -71,8 +82,11 @@ static inline int rs_map(int fd, int64_t nbytes, int writable, int private_copy,
 {
     const int sharing = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS
                                : private_copy ? MAP_PRIVATE : MAP_SHARED;
-    void *address = mmap(NULL, (size_t)nbytes, writable ? PROT_READ | PROT_WRITE : PROT_READ,
-                         sharing, fd, 0);
+    const int access = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+    void *address;
+    do {
+        address = mmap(NULL, (size_t)nbytes, access, sharing, fd, 0);
+    } while (address == MAP_FAILED && errno == EINTR);
     if (address == MAP_FAILED) {
         return errno;
     }
@@ -119,6 +133,31 @@ static inline int rs_populate(void *base, int64_t position, int64_t nbytes)
     (void)base, (void)position, (void)nbytes;
     return ENOSYS;
 #endif
+}
+
+/* Keep the pages in memory: those that are there, and each of the others once it is touched. Where
+ * the system can only lock what is there, it makes all pages present. */
+static inline int rs_lock(void *base, int64_t position, int64_t nbytes)
+{
+    size_t length;
+    void *address = rs_pages(base, position, nbytes, &length);
+#if defined(__linux__) && defined(SYS_mlock2)
+    const unsigned int on_fault = 1; /* MLOCK_ONFAULT; older C libraries name neither */
+    if (syscall(SYS_mlock2, address, length, on_fault) == 0) {
+        return 0;
+    }
+    if (errno != ENOSYS && errno != EINVAL) {
+        return errno;
+    }
+#endif
+    return mlock(address, length) == 0 ? 0 : errno;
+}
+
+static inline int rs_unlock(void *base, int64_t position, int64_t nbytes)
+{
+    size_t length;
+    void *address = rs_pages(base, position, nbytes, &length);
+    return munlock(address, length) == 0 ? 0 : errno;
 }
 
 /* macOS can only reserve blocks behind a file's end, which fills no hole: unsupported there. */

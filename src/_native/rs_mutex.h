@@ -22,6 +22,14 @@ static inline void rs_store_release64(int64_t *p, int64_t value)
 {
     InterlockedExchange64((volatile LONG64 *)p, value);
 }
+static inline int32_t rs_load_acquire32(const int32_t *p)
+{
+    return (int32_t)InterlockedCompareExchange((volatile LONG *)p, 0, 0);
+}
+static inline void rs_store_release32(int32_t *p, int32_t value)
+{
+    InterlockedExchange((volatile LONG *)p, value);
+}
 static inline int64_t rs_now_ms(void)
 {
     struct timespec now;
@@ -42,6 +50,14 @@ static inline int64_t rs_load_acquire64(const int64_t *p)
     return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 static inline void rs_store_release64(int64_t *p, int64_t value)
+{
+    __atomic_store_n(p, value, __ATOMIC_RELEASE);
+}
+static inline int32_t rs_load_acquire32(const int32_t *p)
+{
+    return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+static inline void rs_store_release32(int32_t *p, int32_t value)
 {
     __atomic_store_n(p, value, __ATOMIC_RELEASE);
 }

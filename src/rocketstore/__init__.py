@@ -34,6 +34,8 @@ from rocketstore.status import (
 from rocketstore.store import DefaultMessageStore, open
 
 if TYPE_CHECKING:
+    from rocketstore.cleanup import CleanedFile, CleanReport
+    from rocketstore.log_salvage import SalvageReport, salvage
     from rocketstore.recovery_report import RecoveryReport
 
 PutMessageResult = kernels.commit_log.PutMessageResult
@@ -42,6 +44,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AppendMessageStatus",
+    "CleanReport",
+    "CleanedFile",
     "ConfigError",
     "CorruptConsumeQueueError",
     "CorruptIndexError",
@@ -64,6 +68,7 @@ __all__ = [
     "QueryMessageResult",
     "RecoveryReport",
     "RocketStoreError",
+    "SalvageReport",
     "ServiceFailedError",
     "StoreClosedError",
     "StoreFullError",
@@ -72,6 +77,7 @@ __all__ = [
     "TagFilter",
     "UnsafePathError",
     "open",
+    "salvage",
 ]
 
 
@@ -81,4 +87,12 @@ def __getattr__(name: str) -> Any:
         from rocketstore.recovery_report import RecoveryReport
 
         return RecoveryReport
+    if name in ("SalvageReport", "salvage"):
+        from rocketstore import log_salvage
+
+        return getattr(log_salvage, name)
+    if name in ("CleanReport", "CleanedFile"):
+        from rocketstore import cleanup
+
+        return getattr(cleanup, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -303,7 +303,7 @@ class BatchConsumeQueue(ConsumeQueue):
         """Let the queue end in front of its first unit that the log can still confirm.
 
         Dispatch from the log's beginning then puts every unit again, which writes those that are
-        wrong; ``clear_behind`` ends it. A queue that lost its first files begins anew.
+        wrong; ``clear_behind`` ends it.
         """
         expired, kept = -1, 0
         for file in self.files():
@@ -318,10 +318,9 @@ class BatchConsumeQueue(ConsumeQueue):
             if position < stop:
                 break
         if expired < 0:
-            self.recovered_end = -1
-            self.recovered_index = self._end = self._flushed_end = 0
-            if self.queue.min_offset > 0 and not self._in_memory:
-                self.forget()
+            # Its first files may have gone with their messages: it begins where its files do.
+            self.recovered_end, self.recovered_index = -1, 0
+            self._end = self._flushed_end = max(self.queue.min_offset, 0)
             return
         self.recovered_end, self.recovered_index = expired, kept
         self._end = self._flushed_end = end

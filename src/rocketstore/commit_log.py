@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from rocketstore import formats, kernels
@@ -17,10 +17,12 @@ from rocketstore.errors import (
     MappedFileError,
     StoreFullError,
 )
+from rocketstore.log_warm_up import LogWarmUp
 from rocketstore.mapped_file import MappedFile
 from rocketstore.mapped_file_queue import MappedFileQueue
 from rocketstore.message import StoredMessage
-from rocketstore.status import RecordFlags, RecordStatus
+from rocketstore.status import PutMessageStatus, RecordFlags, RecordStatus
+from rocketstore.transient_store_pool import TransientStorePool, is_pool_effective
 from rocketstore.unique_key import UniqueKeyMaker
 
 #: Disk blocks exist this far ahead of the write position.
@@ -29,7 +31,7 @@ _CHECKED_PROPERTY_CRC = RecordFlags.CHECK_PROPERTY_CRC | RecordFlags.REQUIRE_PRO
 #: Records of a segment looked at to see whether they carry whole-record CRCs.
 _SAMPLE_COUNT = 64
 #: Errors of making a file that say nothing about the disk.
-_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN)
+PASSING_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN)
 _COMPLETE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
 
 
@@ -115,6 +117,8 @@ class CommitLog:
         window = LogWindow(file, view, base, segment_end, stop, flags)
         if stop_offset is None:
             self.recent = window
+            if base < self.queue.min_offset:
+                self.recent = None  # deleted meanwhile: its space is not to be held
         return window
 
     def _judge_flags(self, view: Any, base_offset: int, segment_end: int, stop: int) -> int:
@@ -143,11 +147,16 @@ class CommitLog:
 
     def check(self, offset: int, *, extra_flags: int = 0) -> tuple[RecordStatus, int]:
         """Strict check of the place ``offset``: status and bytes to skip."""
-        window = self.window(offset) if offset >= 0 else None
+        return self._check_in(self.window(offset) if offset >= 0 else None, offset, extra_flags)
+
+    def _check_in(
+        self, window: LogWindow | None, offset: int, extra_flags: int
+    ) -> tuple[RecordStatus, int]:
         if window is None or offset - window.base_offset > window.stop:
             return RecordStatus.END, 0
-        if offset in self.damage:
-            return self.damage[offset], 0
+        damaged = self.damage.get(offset) if self.damage else None
+        if damaged is not None:
+            return damaged, 0
         status, size = kernels.message.check_record(
             window.buffer,
             offset - window.base_offset,
@@ -158,6 +167,17 @@ class CommitLog:
         )
         return RecordStatus(status), size
 
+    def record_at(self, offset: int) -> tuple[RecordStatus, StoredMessage | None]:
+        """Strict check of the place ``offset``, and its record, ``None`` without a complete one.
+        Both are of one look: the segment may be deleted at any moment."""
+        window = self.window(offset) if offset >= 0 else None
+        status, _ = self._check_in(window, offset, 0)
+        if window is None or not (status in _COMPLETE or status == RecordStatus.GHOST):
+            return status, None
+        return status, StoredMessage(
+            window.buffer, offset - window.base_offset, window.base_offset, window.segment_end
+        )
+
     def look_message_by_offset(self, offset: int) -> StoredMessage | None:
         """Return the record at ``offset``; ``None`` when no record starts there.
 
@@ -167,9 +187,9 @@ class CommitLog:
             When a record starts there by its own word but is damaged, or damage is known to start
             there.
         """
-        status, _ = self.check(offset)
+        status, message = self.record_at(offset)
         if status in _COMPLETE:
-            return self.view(offset)
+            return message
         if offset in self.damage or (status >= RecordStatus.FIRST_DAMAGE and self.claims(offset)):
             raise self.corruption(offset, status)
         return None
@@ -204,6 +224,20 @@ class CommitLog:
         path = file.path if file is not None else self.queue.directory
         position = offset - (file.file_from_offset if file is not None else 0)
         return CorruptMessageError(path, position, describe(status, offset))
+
+    def delete_first(self, files: Sequence[MappedFile]) -> None:
+        """Delete the log's first segments, see ``MappedFileQueue.delete_first``; messages in use
+        stay valid."""
+        try:
+            self.queue.delete_first(files)
+        finally:
+            self.recent = None  # it would hold the space of a deleted segment
+            start = self.queue.min_offset
+            known: dict[int, Any]
+            for known in (self._segment_flags, self.damage):
+                for offset in list(known):
+                    if offset < start:
+                        del known[offset]
 
     def close(self) -> None:
         """Close all segments; messages in use stay valid."""
@@ -302,6 +336,12 @@ class WritableCommitLog(CommitLog):
     on_failure : callable or None
         Told when a segment could not be made durable.
 
+    Attributes
+    ----------
+    pool : TransientStorePool or None
+        What is put is written in memory, and is in the log, for readers, dispatch and flush, once
+        it is committed; ``None``: it is at once.
+
     Notes
     -----
     Threading: any number of putters; ``_roll_lock`` orders those that need a new segment or blocks.
@@ -324,7 +364,16 @@ class WritableCommitLog(CommitLog):
         self._roll_lock = threading.Lock()
         self._before_roll = before_roll
         self._on_failure = on_failure if on_failure is not None else lambda error: None
+        self.pool: TransientStorePool | None = None
+        if is_pool_effective(config, dialect):
+            size = config.transient_store_pool_size
+            self.pool = TransientStorePool(size, queue.file_size, end_offset)
+        self._warm_up: LogWarmUp | None = None
+        if config.warm_maped_file_enable:
+            self._warm_up = LogWarmUp(config, self._on_failure)
+        self._fails_without_buffer = config.fast_fail_if_no_buffer_in_store_pool
         self._populated = 0  # guarded by: _roll_lock
+        self._target: Any = None  # what the appender writes into; guarded by: _roll_lock
         self._spare: MappedFile | None = None  # guarded by: _roll_lock
         self.appender = kernels.commit_log.Appender(
             roll=self._roll,
@@ -349,27 +398,61 @@ class WritableCommitLog(CommitLog):
 
     @property
     def max_offset(self) -> int:
-        """Offset behind the last published record."""
+        """Offset behind the last record that is in the files."""
+        if self.pool is not None:
+            return self.pool.committed_offset
         return max(self.appender.write_offset, self._end_offset)
 
+    @property
+    def wrote_offset(self) -> int:
+        """Offset behind the last record that was put."""
+        return max(self.appender.write_offset, self._end_offset)
+
+    def commit(self) -> int:
+        """Copy to the files what was put and is in memory only; return the log's end then.
+
+        Raises ``StoreFullError`` without room, which passes, and ``OSError``, which is final.
+        """
+        if self.pool is not None:
+            try:
+                self.pool.commit(self.wrote_offset)
+            except StoreFullError:
+                raise
+            except OSError as error:
+                self._on_failure(error)
+                raise
+        return self.max_offset
+
     def _prepare(self, file: MappedFile) -> Any:
+        """Return what records of ``file`` are written into; ``None`` without a buffer."""
         file.keep_descriptor()
         file.allocate(file.wrote_position + ALLOCATE_AHEAD_NBYTES, used=file.wrote_position)
-        return file.mapping
+        if self.pool is None:
+            return file.mapping
+        target = self.pool.assign(file)
+        if target is None and not self._fails_without_buffer:
+            self.commit()  # the segment that was full gives its buffer back
+            target = self.pool.assign(file)
+        return target
 
     def _is_attached(self, file: MappedFile) -> bool:
         """Whether the appender writes into ``file``: its own word, as an interrupt may strike
         between the appender's step and a note of it here."""
         return self.appender.is_attached and self.appender.base_offset == file.file_from_offset
 
-    def _attach(self, file: MappedFile) -> None:
-        self._prepare(file)
+    def _attach(self, file: MappedFile) -> bool:
+        """Let the appender go on in ``file``; False without a buffer."""
+        target = self._prepare(file)
+        if target is None:
+            return False
         frontier = file.allocated_position
         self._populated = file.wrote_position
-        self.appender.attach(file.mapping, file.file_from_offset, file.wrote_position, frontier)
+        self._target = target
+        self.appender.attach(target, file.file_from_offset, file.wrote_position, frontier)
+        return True
 
-    def _roll(self, needed_nbytes: int) -> None:
-        """Give the appender the next segment.
+    def _roll(self, needed_nbytes: int) -> PutMessageStatus | None:
+        """Give the appender the next segment; the answer to the put where there is none to give.
 
         Every step may be repeated, so an interrupt anywhere leaves the rest to the next call.
         """
@@ -379,31 +462,37 @@ class WritableCommitLog(CommitLog):
             last = self.queue.last()
             if last is not None and self._is_attached(last):
                 if self.appender.write_position < self.segment_size:
-                    return  # another putter rolled in the meantime
+                    return None  # another putter rolled in the meantime
                 last.wrote_position = last.file_size
             if last is None or last.is_full:
                 last = self._append_segment(last)
-            self._attach(last)
+            if last is None or not self._attach(last):
+                return PutMessageStatus.CREATE_MAPPED_FILE_FAILED
+            return None
 
-    def _append_segment(self, last: MappedFile | None) -> MappedFile:
+    def _append_segment(self, last: MappedFile | None) -> MappedFile | None:
         start = last.end_offset if last is not None else 0
         file = self._spare
         if file is None or file.file_from_offset != start:
             file = self._spare = self._make_segment(start)
         # Whatever can fail comes first: a segment in the list that is never written would be a
         # hole in the log.
-        self._prepare(file)
+        if self._prepare(file) is None:
+            return None
         self.queue.append(file)
         self._spare = None
         return file
 
     def _make_segment(self, start: int) -> MappedFile:
         try:
-            return self.queue.create_spare(start, allocated=ALLOCATE_AHEAD_NBYTES)
+            file = self.queue.create_spare(start, allocated=ALLOCATE_AHEAD_NBYTES)
         except OSError as error:
-            if not isinstance(error, StoreFullError) and error.errno not in _PASSING:
+            if not isinstance(error, StoreFullError) and error.errno not in PASSING_ERRORS:
                 self._on_failure(error)  # what is on disk cannot be known any more
             raise
+        if self._warm_up is not None:
+            self._warm_up.add(file)
+        return file
 
     def _extend(self, end_position: int) -> None:
         with self._roll_lock:
@@ -438,31 +527,38 @@ class WritableCommitLog(CommitLog):
             written = self.appender.write_position
             start = max(self._populated, written)
             stop = min(start + step_nbytes, written + ahead_nbytes, file.allocated_position)
-            if stop <= start or not file.mapping.populate(start, stop - start):
+            if stop <= start or not self._target.populate(start, stop - start):
                 return False
             self._populated = stop
             self.appender.set_populated(stop)
             return stop - start == step_nbytes
 
     def prepare_next(self) -> bool:
-        """Create the next segment once three quarters of this one are written; True when it was."""
+        """Create the next segment once three quarters of this one are written, and have a buffer
+        for it; True when there was something to do."""
         with self._roll_lock:
             last = self.queue.last()
             if last is None or not self._is_attached(last):
                 return False
-            if self._spare is not None and self._spare.file_from_offset == last.end_offset:
-                return False
             if self.appender.write_position < last.file_size - last.file_size // 4:
                 return False
-            self._spare = self._make_segment(last.end_offset)
-            return True
+            if self._spare is None or self._spare.file_from_offset != last.end_offset:
+                self._spare = self._make_segment(last.end_offset)
+                return True
+        return self.pool is not None and self.pool.prepare()
 
-    def flush(self, offset: int) -> int:
-        """Sync the log up to ``offset`` (at most its end); return the flushed offset.
+    def warm_next(self) -> bool:
+        """Warm the next pages of new segments up; True when there were any."""
+        return self._warm_up is not None and self._warm_up.step()
 
-        Raises ``OSError``; the error is final, see ``MappedFile.flush``.
+    def flush(self, offset: int | None = None) -> int:
+        """Sync the log up to ``offset`` (at most its end; default: all that was put, see
+        ``commit``); return the flushed offset.
+
+        Raises ``OSError``; the error is final, see ``MappedFile.flush``, unless it is the
+        ``StoreFullError`` of a commit.
         """
-        offset = min(offset, self.max_offset)
+        offset = self.commit() if offset is None else min(offset, self.max_offset)
         for file in self.queue.files:
             if file.end_offset <= self.queue.flushed_where:
                 continue
@@ -470,12 +566,16 @@ class WritableCommitLog(CommitLog):
                 break
             file.flush(min(offset - file.file_from_offset, file.file_size))
             self.queue.flushed_where = min(offset, file.end_offset)
+            if self.queue.flushed_where == file.end_offset:
+                file.release_descriptor()
         return self.queue.flushed_where
 
     def close(self) -> None:
         """Release the appender, then the segments."""
         self._end_offset = self.max_offset
         self.appender.close()
+        if self.pool is not None:
+            self.pool.close()
         with self._roll_lock:
             spare, self._spare = self._spare, None
         if spare is not None and spare not in self.queue.files:

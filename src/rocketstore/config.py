@@ -24,12 +24,14 @@ DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 
 
 _DELAY_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _BROKER_ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
-#: Old spellings that broker files still hold.
+#: Other spellings that broker files hold.
 _ALIASES = {
     "mapedFileSizeCommitLog": "mapped_file_size_commit_log",
     "mapedFileSizeConsumeQueue": "mapped_file_size_consume_queue",
     "enabledAppendPropCRC": "enabled_append_prop_crc",
     "forceVerifyPropCRC": "force_verify_prop_crc",
+    "warmMappedFileEnable": "warm_maped_file_enable",
+    "flushLeastPagesWhenWarmMappedFile": "flush_least_pages_when_warm_maped_file",
 }
 _PROPERTY = re.compile(r"((?:\\.|[^=:\s\\])+)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 _PROPERTY_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
@@ -70,6 +72,23 @@ class MessageStoreConfig:
     flush_interval_commit_log, flush_commit_log_thorough_interval : int
         Milliseconds between flushes of the log, and between those of less than
         ``flush_commit_log_least_pages`` (4 KiB pages).
+    transient_store_pool_enable : bool
+        Write records in memory first, and copy them to the files a little later: puts never touch
+        the page cache, and a killed process loses what was not copied yet. Without effect on a
+        slave, and up to 4.9 with ``SYNC_FLUSH``.
+    transient_store_pool_size : int
+        Segments that may be in memory at one time, at least 1.
+    fast_fail_if_no_buffer_in_store_pool : bool
+        Answer CREATE_MAPPED_FILE_FAILED when all of them are; otherwise the put waits until one is
+        in its file.
+    commit_interval_commit_log, commit_commit_log_thorough_interval : int
+        Milliseconds between two looks at what is to be copied, at the most, and between copies of
+        less than ``commit_commit_log_least_pages`` (4 KiB pages).
+    warm_maped_file_enable : bool
+        Write zeros into all of a new segment in the background, and lock it into memory where that
+        is permitted. The names of these two are RocketMQ's own.
+    flush_least_pages_when_warm_maped_file : int
+        With ``SYNC_FLUSH``: pages that are synced at a time while that is done.
     flush_interval_consume_queue, flush_consume_queue_thorough_interval : int
         The same for queues (``flush_consume_queue_least_pages``); a thorough flush also writes
         checkpoint and state.
@@ -99,7 +118,36 @@ class MessageStoreConfig:
     max_msgs_num_batch : int
         Cap on the hits of ``query_message``.
     broker_role : str
-        ``ASYNC_MASTER``, ``SYNC_MASTER`` or ``SLAVE`` (a slave refuses puts).
+        ``ASYNC_MASTER``, ``SYNC_MASTER`` or ``SLAVE``. A slave refuses puts. There is no
+        replication: a sync master of 4.9 stores what is put and answers SLAVE_NOT_AVAILABLE, as
+        a broker without a slave does; later lines wait for no slave by default.
+    clean_resource_enable : bool
+        Delete what has expired, as a broker does (default: off, on with ``from_properties``).
+    clean_resource_interval : int
+        Milliseconds between two looks; the first comes after a minute.
+    delete_when : str
+        Local hours ("04", or "04;16") in which segments that are old enough go.
+    file_reserved_time : int
+        Hours that a segment is kept after its last message was stored.
+    delete_file_batch_max : int
+        Segments deleted at one look.
+    delete_commit_log_files_interval, delete_consume_queue_files_interval : int
+        Milliseconds between two deletions of segments, and behind a queue that lost files.
+    redelete_hanged_file_interval : int
+        Milliseconds until a file that could not be deleted is tried again at any hour.
+    disk_max_used_space_ratio : int
+        Percent of the disk in use above which old segments go at any hour (within 10 to 95).
+    disk_space_clean_forcibly_ratio : int
+        Percent above which segments go whatever their age (from 5.0 on within 30 to 85).
+    disk_space_warning_level_ratio : int
+        Percent above which puts answer SERVICE_NOT_AVAILABLE (from 5.0 on within 35 to 90).
+    clean_file_forcibly_enable : bool
+        Whether segments may go whatever their age.
+    replicas_per_disk_partition : int
+        Stores that share a disk, from 5.0 on: above 1, what this one uses is compared with its
+        share.
+    logical_disk_space_clean_forcibly_threshold : float
+        Part of its share above which segments go whatever their age.
     broker_version : str or None
         RocketMQ version whose bytes are written and whose answers are given.
     allow_newer : bool
@@ -128,6 +176,14 @@ class MessageStoreConfig:
     flush_interval_commit_log: int = 500
     flush_commit_log_least_pages: int = 4
     flush_commit_log_thorough_interval: int = 10_000
+    transient_store_pool_enable: bool = False
+    transient_store_pool_size: int = 5
+    fast_fail_if_no_buffer_in_store_pool: bool = False
+    commit_interval_commit_log: int = 200
+    commit_commit_log_least_pages: int = 4
+    commit_commit_log_thorough_interval: int = 200
+    warm_maped_file_enable: bool = False
+    flush_least_pages_when_warm_maped_file: int = 4096
     flush_interval_consume_queue: int = 1000
     flush_consume_queue_least_pages: int = 2
     flush_consume_queue_thorough_interval: int = 60_000
@@ -147,6 +203,20 @@ class MessageStoreConfig:
     max_filter_message_size: int = 16_000
     max_msgs_num_batch: int = 64
     broker_role: str = "ASYNC_MASTER"
+    clean_resource_enable: bool = False
+    clean_resource_interval: int = 10_000
+    delete_when: str = "04"
+    file_reserved_time: int = 72
+    delete_file_batch_max: int = 10
+    delete_commit_log_files_interval: int = 100
+    delete_consume_queue_files_interval: int = 100
+    redelete_hanged_file_interval: int = 120_000
+    disk_max_used_space_ratio: int = 75
+    disk_space_clean_forcibly_ratio: int = 85
+    disk_space_warning_level_ratio: int = 90
+    clean_file_forcibly_enable: bool = True
+    replicas_per_disk_partition: int = 1
+    logical_disk_space_clean_forcibly_threshold: float = 0.8
     broker_version: str | None = None
     allow_newer: bool = False
     store_host: str = "127.0.0.1:10911"
@@ -166,7 +236,11 @@ class MessageStoreConfig:
         self._check_queue_and_index_sizes()
         if self.broker_role not in _BROKER_ROLES:
             raise ConfigError(f"broker_role {self.broker_role!r} is none of {_BROKER_ROLES}")
+        for name in ("transient_store_pool_size", "flush_least_pages_when_warm_maped_file"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
         parse_delay_levels(self.message_delay_level)
+        parse_hours(self.delete_when)
         _check_topic_attributes(self.topic_attributes)
         self.zone  # noqa: B018 - raises for an unknown zone
 
@@ -240,6 +314,7 @@ class MessageStoreConfig:
             ``name = value`` lines with the escapes of Java's properties; ``#`` and ``!`` start
             comments. Names that are no option of a store (a broker file has many) are passed over.
             Of slots and entries of the index, one alone is completed by RocketMQ's default.
+            Expired files are deleted (``clean_resource_enable``), as a broker does.
 
         Raises
         ------
@@ -248,7 +323,7 @@ class MessageStoreConfig:
         OSError
             When the file cannot be read.
         """
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {"clean_resource_enable": True}
         kinds = {item.name: item.type for item in dataclasses.fields(cls)}
         for name, text in _pairs(source).items():
             option = _ALIASES.get(name) or _snake_case(name)
@@ -272,6 +347,15 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
     return tuple(delays)
 
 
+def parse_hours(text: str) -> frozenset[int]:
+    """Return the hours (0 to 23) that a ``deleteWhen`` text names; ``ConfigError`` else."""
+    items = [item.strip() for item in text.split(";") if item.strip()]
+    hours = {int(item) for item in items if item.isascii() and item.isdigit() and len(item) <= 2}
+    if len(hours) < len(set(items)) or not all(hour < 24 for hour in hours):
+        raise ConfigError(f"delete_when {text[:80]!r} is no list of hours, as '04' or '04;16'")
+    return frozenset(hours)
+
+
 def _flush_disk_type(value: FlushDiskType | str) -> FlushDiskType:
     if isinstance(value, str):
         try:
@@ -287,12 +371,18 @@ def _check_type(name: str, kind: Any, value: Any) -> None:
     text = str(kind)
     if value is None and "None" in text:
         return
-    wanted = {"int": int, "bool": bool, "str": str}.get(text.split(" ")[0])
+    kinds: dict[str, tuple[type, ...]] = {
+        "int": (int,),
+        "bool": (bool,),
+        "str": (str,),
+        "float": (int, float),
+    }
+    wanted = kinds.get(text.split(" ")[0])
     if wanted is None:
         return
-    if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
+    if not isinstance(value, wanted) or (bool not in wanted and isinstance(value, bool)):
         raise ConfigError(f"{name} is {value!r}; it must be {text}")
-    if isinstance(value, int) and value < 0:
+    if isinstance(value, int | float) and not value >= 0:
         raise ConfigError(f"{name} is {value}; it must not be negative")
 
 
@@ -321,6 +411,11 @@ def _parse_value(name: str, kind: Any, value: Any) -> Any:
         if not re.fullmatch(r"[+-]?[0-9]{1,20}", text):
             raise ConfigError(f"{name} = {text[:80]!r} is no whole number")
         return int(text)
+    if wanted == "float":
+        try:
+            return float(text)
+        except ValueError:
+            raise ConfigError(f"{name} = {text[:80]!r} is no number") from None
     if wanted == "bool":
         return text.lower() == "true"
     return text

@@ -22,6 +22,8 @@ from rocketstore.durable_file import (
 from rocketstore.errors import MappedFileError
 from rocketstore.mapped_file import MappedFile, MemoryFile
 from rocketstore.mapped_file_queue import DirectoryListing, MappedFileQueue, list_directory
+from rocketstore.mapping_cache import QUEUE_MAPPINGS
+from rocketstore.overlay_file import overlay_file
 from rocketstore.status import KernelStatus
 
 _log = logging.getLogger(__name__)
@@ -84,9 +86,9 @@ class ConsumeQueue:
         self.ext: ConsumeQueueExt | None = None
         self._in_memory = in_memory
         self._next_index: Callable[[], int] | None = None
-        self._overlay: dict[int, Any] = {}
-        #: File last read: (buffer, its first queue offset, the one behind its last).
-        self.recent: tuple[Any, int, int] | None = None
+        self._overlay: dict[int, MappedFile | MemoryFile] = {}
+        #: File last read: (file, its first queue offset, the one behind its last).
+        self.recent: tuple[MappedFile | MemoryFile, int, int] | None = None
 
     # --- bounds -------------------------------------------------------------------------------
 
@@ -149,7 +151,7 @@ class ConsumeQueue:
             if file is None:
                 return None
         first = (offset - position) // UNIT_NBYTES
-        self.recent = (file.mapping, first, first + size // UNIT_NBYTES)
+        self.recent = (file, first, first + size // UNIT_NBYTES)
         return file.mapping, position, min(end * UNIT_NBYTES - offset + position, size)
 
     def start_of(self, index: int) -> int:
@@ -387,15 +389,7 @@ class ConsumeQueue:
     def _memory_file(self, start: int) -> MappedFile | MemoryFile:
         file = self._overlay.get(start)
         if file is None:
-            disk = self.queue.find_mapped_file_by_offset(start)
-            if disk is not None and disk.file_size == self.queue.file_size:
-                file = MappedFile(
-                    disk.path, start, disk.file_size, disk.root, writable=True, private=True
-                )
-            else:
-                name = self.queue.directory / formats.offset_to_file_name(start)
-                file = MemoryFile(name, start, self.queue.file_size)
-            self._overlay[start] = file
+            file = self._overlay[start] = overlay_file(self.queue, start)
         return file
 
     def clear_behind(self) -> None:
@@ -412,6 +406,7 @@ class ConsumeQueue:
         own."""
         from rocketstore.log_scan import data_ranges
 
+        self.recent = None  # it may be a file that goes, and is made anew
         self.queue.destroy_behind(end, keep_first=end > 0)
         last = self.queue.last()
         if last is None:
@@ -494,7 +489,7 @@ class ConsumeQueueTable:
         #: Bytes of an ext file, 0 when the store keeps none.
         self.ext_file_size = 0
         self._ext_directory = directory
-        #: Queues by (topic, queue id); replaced, never changed, once the store is open.
+        #: Queues by (topic, queue id); only added to once the store is open. Copy it to iterate.
         self.table: dict[tuple[str, int], ConsumeQueue] = {}
 
     def use_ext(self, directory: Path, file_size: int) -> None:
@@ -551,7 +546,13 @@ class ConsumeQueueTable:
 
     def _new_ext(self, topic: str, queue_id: int) -> ConsumeQueueExt:
         directory = self._ext_directory / topic / str(queue_id)
-        files = MappedFileQueue(directory, self.ext_file_size, self._root, writable=self._writable)
+        files = MappedFileQueue(
+            directory,
+            self.ext_file_size,
+            self._root,
+            writable=self._writable,
+            cache=QUEUE_MAPPINGS,
+        )
         self._make_way(directory)
         # They may be there although the queue's own files are lost.
         listing = DirectoryListing()
@@ -582,6 +583,7 @@ class ConsumeQueueTable:
             self.file_size,
             self._root,
             writable=self._writable,
+            cache=QUEUE_MAPPINGS,
         )
         queue = ConsumeQueue(topic, queue_id, files, in_memory=self._in_memory)
         if self.ext_file_size:
@@ -600,7 +602,7 @@ class ConsumeQueueTable:
             if self._writable and self.unfit:
                 # A kill between the creation of its ext file and of its own leaves such a file.
                 self.moved += self.move_unfit_aside()
-            self.table = {**self.table, (topic, queue_id): queue}
+            self.table[topic, queue_id] = queue
         return queue
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
@@ -611,11 +613,11 @@ class ConsumeQueueTable:
 
     def topics(self) -> list[str]:
         """Topics that have a queue, sorted."""
-        return sorted({topic for topic, _ in self.table})
+        return sorted({topic for topic, _ in list(self.table)})
 
     def queue_ids(self, topic: str) -> list[int]:
         """Queue ids of ``topic``, sorted."""
-        return sorted(queue_id for name, queue_id in self.table if name == topic)
+        return sorted(queue_id for name, queue_id in list(self.table) if name == topic)
 
     def close(self) -> None:
         """Close every queue."""

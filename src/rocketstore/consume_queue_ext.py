@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rocketstore import formats
 from rocketstore.mapped_file import MappedFile, MemoryFile
 from rocketstore.mapped_file_queue import MappedFileQueue
+from rocketstore.overlay_file import overlay_file
 
 if TYPE_CHECKING:
     import numpy
@@ -244,15 +245,7 @@ class ConsumeQueueExt:
     def _memory_file(self, start: int) -> MappedFile | MemoryFile:
         file = self._overlay.get(start)
         if file is None:
-            disk = self.queue.find_mapped_file_by_offset(start)
-            if disk is not None and disk.file_size == self.queue.file_size:
-                file = MappedFile(
-                    disk.path, start, disk.file_size, disk.root, writable=True, private=True
-                )
-            else:
-                name = self.queue.directory / formats.offset_to_file_name(start)
-                file = MemoryFile(name, start, self.queue.file_size)
-            self._overlay[start] = file
+            file = self._overlay[start] = overlay_file(self.queue, start)
         return file
 
     def flush(self, end: int) -> None:

@@ -62,6 +62,8 @@ class Dialect:
         ``%RETRY%`` topics may have 255 bytes (5.1.0).
     record_extra : bool
         A whole record may be 64 KiB longer than the largest body (4.9.4); earlier just as long.
+    sync_master_wants_slave : bool
+        A SYNC_MASTER without a slave answers SLAVE_NOT_AVAILABLE (4.9).
     abort_holds_pid : bool
         ``abort`` holds the process id (5.0.0).
     checkpoint_nbytes : int
@@ -74,6 +76,8 @@ class Dialect:
         Offset by time is clamped to the queue's bounds (5.2.0).
     empty_queue_keeps_min : bool
         The min offset of a queue whose messages are all expired stays as it was (4.9).
+    clamps_disk_ratios : bool
+        The levels of a full disk are options, within limits (5.0.0).
     light_offsets : LightOffsets
     light_offsets_by_lmq : bool
         Their switch is ``enable_lmq`` (5.3.2), earlier ``enable_multi_dispatch``.
@@ -82,6 +86,8 @@ class Dialect:
     light_limit : bool
         Too many light queues are refused: 4.9 says so without doing it (D-17), 5.0 to 5.4 forgot
         the limit, 5.5.0 has a quota.
+    pools_with_sync_flush : bool
+        The transient store pool is used with ``SYNC_FLUSH``, too (5.0.0).
     max_dispatch_lag_files : int or None
         A broker recovers only this many log files (5.4.0), so dispatch may not lag further.
     """
@@ -124,6 +130,10 @@ class Dialect:
         return self.version >= (4, 9, 4)
 
     @property
+    def sync_master_wants_slave(self) -> bool:
+        return self.version < (5, 0, 0)
+
+    @property
     def abort_holds_pid(self) -> bool:
         return self.version >= (5, 0, 0)
 
@@ -145,6 +155,10 @@ class Dialect:
     @property
     def clamp_offset_by_time(self) -> bool:
         return self.version >= (5, 2, 0)
+
+    @property
+    def clamps_disk_ratios(self) -> bool:
+        return self.version >= (5, 0, 0)
 
     @property
     def empty_queue_keeps_min(self) -> bool:
@@ -200,6 +214,10 @@ class Dialect:
         ):
             return False
         return self.version < (5, 5, 0) or not topic.startswith(formats.TOPIC_DLQ_PREFIX)
+
+    @property
+    def pools_with_sync_flush(self) -> bool:
+        return self.version >= (5, 0, 0)
 
     @property
     def max_dispatch_lag_files(self) -> int | None:

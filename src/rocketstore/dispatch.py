@@ -24,7 +24,8 @@ from rocketstore.queue_table import QueueTable
 from rocketstore.status import KernelStatus, RecordFlags, RecordStatus
 
 _log = logging.getLogger(__name__)
-#: Queue files mapped for appending at one time (a process may have 65,530 mappings in all).
+#: Queue and ext files held for appending at one time, besides those of ``QUEUE_MAPPINGS`` (a
+#: process may have 65,530 mappings in all).
 MAX_PINNED_QUEUE_FILES = 20_000
 BATCH_COUNT = 4096
 #: In a log of no more bytes every unit is compared with its record when a store is opened; of a
@@ -123,6 +124,8 @@ class CommitLogDispatcher:
         self._reput_offset = start_offset
         self._delay_ms = delay_ms
         self._pinned: OrderedDict[tuple[str, int], None] = OrderedDict()
+        files_of_queue = 2 if queues.ext_file_size else 1
+        self._most_pinned = MAX_PINNED_QUEUE_FILES // files_of_queue
         #: (start, store time) of the last record that went into a BatchConsumeQueue.
         self._last_batch = (-1, 0)
         #: Loaded queues no record of which was met yet, while units are compared.
@@ -333,10 +336,23 @@ class CommitLogDispatcher:
         start = index - index % queue.units_per_file
         if index > start and not queue.has_written(index - 1):
             self._fill(queue, start, index)
+        else:
+            self._fill(queue, self._first_of_no_record(queue, start, index), index)
         queue.min_index = index
         trusted = queue.recovered_index
         handle = self._register(queue, index, -1, attach=True)
         self.kernel.trust_ext(handle, trusted)
+
+    def _first_of_no_record(self, queue: ConsumeQueue, start: int, stop: int) -> int:
+        """The first of the units right in front of ``stop`` that name a place in the log, where no
+        record of theirs is any more; ``stop`` for none."""
+        index = stop
+        while index > start:
+            unit = queue.unit(index - 1)
+            if unit is None or unit[0] < max(self.log.min_offset, 0):
+                break
+            index -= 1
+        return index
 
     def end_comparing(self, log_min_offset: int) -> list[str]:
         """Let every queue end behind its last record, whatever its files hold; return in words what
@@ -373,7 +389,9 @@ class CommitLogDispatcher:
         last_end = self.kernel.max_physical_offset(handle)
         if not self._is_plausible(queue, queue_offset, next_index, last_end, ask_next=True):
             return
-        _log.warning(
+        # A reader tells in its report, once it is sure that no writer just went on meanwhile.
+        _log.log(
+            logging.WARNING if queue.queue.writable else logging.INFO,
             "%s queue %d lacks the queue offsets %d to %d",
             queue.topic, queue.queue_id, next_index, queue_offset - 1,
         )  # fmt: skip
@@ -483,11 +501,12 @@ class CommitLogDispatcher:
         return int(layout.struct.unpack(row)[names.index("tags_code")])
 
     def _pin(self, queue: ConsumeQueue) -> None:
-        """Keep the number of pinned queue files under the limit by releasing the oldest."""
+        """Keep the number of pinned files under the limit by releasing those of the queue that had
+        its file for longest."""
         key = (queue.topic, queue.queue_id)
         self._pinned[key] = None
         self._pinned.move_to_end(key)
-        while len(self._pinned) > MAX_PINNED_QUEUE_FILES:
+        while len(self._pinned) > self._most_pinned:
             topic, queue_id = self._pinned.popitem(last=False)[0]
             other = self.queues.get(topic, queue_id)
             if other is None:
@@ -495,9 +514,6 @@ class CommitLogDispatcher:
             handle = self.kernel.handle(other.topic_bytes, queue_id)
             next_index = self.kernel.next_index(handle)
             self._register(other, next_index, self.kernel.max_physical_offset(handle))
-            other.recent = None
-            for file in other.files()[-1:]:
-                file.release_mapping()
 
     # --- index --------------------------------------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rocketstore.batch_consume_queue import BatchConsumeQueue
 from rocketstore.commit_log import CommitLog
 from rocketstore.config import MessageStoreConfig
@@ -46,6 +48,8 @@ class DispatchRecovery:
         As far as it is true.
     report : RecoveryReport
         Notes go here.
+    give_up_state : callable
+        Called before files are made anew that the state file vouches for.
     """
 
     def __init__(
@@ -57,8 +61,10 @@ class DispatchRecovery:
         dialect: Dialect,
         state: StoreState | None,
         report: RecoveryReport,
+        give_up_state: Callable[[], None] = lambda: None,
     ) -> None:
         self.dispatcher: CommitLogDispatcher | None = None
+        self._give_up_state = give_up_state
         self._log = log
         self._queues = queues
         self._index = index
@@ -83,6 +89,7 @@ class DispatchRecovery:
             self._report.notes.append(
                 "queue files are missing or short; the queues are made again from the log"
             )
+            self._give_up_state()
             self._drop_queues_without_head(compare=compare)
         indexed = self._recover_index()
         if state is not None and not queues_lost and not compare:
@@ -163,7 +170,9 @@ class DispatchRecovery:
         if not self._config.message_index_enable:
             return IndexPosition(self._end, 0)
         state = self._state
-        recovery = IndexRecovery(self._index, self._log, self._dialect.index_tags)
+        recovery = IndexRecovery(
+            self._index, self._log, self._dialect.index_tags, self._give_up_state
+        )
         if state is None:
             indexed = recovery.run(self._minimum, self._end)
         else:

@@ -16,7 +16,7 @@ from rocketstore.errors import MappedFileError, StoreFullError, UnsafePathError
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
-NO_FOLLOW = getattr(os, "ONO_FOLLOW", 0)
+NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
 READ_ONLY = os.O_RDONLY | _CLOEXEC | _NONBLOCK | _BINARY
 READ_WRITE = os.O_RDWR | _CLOEXEC | _NONBLOCK | _BINARY
@@ -25,10 +25,23 @@ TEMPORARY_PREFIX = ".rocketstore-new-"
 
 
 @contextlib.contextmanager
-def reporting_full_disk(path: Path) -> Iterator[None]:
-    """Turn "no room" errors about ``path`` into ``StoreFullError``; others pass."""
+def naming(path: Path) -> Iterator[None]:
+    """Let errors of calls that were given a descriptor, not a name, say that they are about
+    ``path``."""
     try:
         yield
+    except OSError as error:
+        if error.filename is None and type(error) is not StoreFullError:
+            error.filename = str(path)
+        raise
+
+
+@contextlib.contextmanager
+def reporting_full_disk(path: Path) -> Iterator[None]:
+    """Turn "no room" errors about ``path`` into ``StoreFullError``; others name it."""
+    try:
+        with naming(path):
+            yield
     except StoreFullError:
         raise
     except OSError as error:
@@ -53,7 +66,8 @@ def sync_directory(path: Path) -> None:
     """Make the directory entries of ``path`` durable. Raises ``OSError`` when that fails."""
     fd = os.open(path, READ_ONLY)
     try:
-        sync_descriptor(fd)
+        with naming(path):
+            sync_descriptor(fd)
     finally:
         os.close(fd)
 
@@ -71,7 +85,8 @@ def refuse_link_out(path: Path, root: Path) -> None:
 def make_directories(path: Path, root: Path) -> None:
     """Create ``path`` below the existing ``root`` and make every new entry durable.
 
-    Raises ``UnsafePathError`` when a folder on the way is a link out of ``root``.
+    Raises ``UnsafePathError`` when a folder on the way is a link out of ``root``,
+    ``StoreFullError`` when the disk has no room.
     """
     for folder in (path, *path.parents):
         if folder == root or not folder.is_relative_to(root):
@@ -82,8 +97,13 @@ def make_directories(path: Path, root: Path) -> None:
         missing.append(path)
         path = path.parent
     for directory in reversed(missing):
-        directory.mkdir(exist_ok=True)
-        sync_directory(directory.parent)
+        with reporting_full_disk(directory):
+            directory.mkdir(exist_ok=True)
+            try:
+                sync_directory(directory.parent)
+            except OSError:
+                directory.rmdir()  # so that the next try makes it durable
+                raise
 
 
 def create_sized_file(path: Path, nbytes: int, allocated: int, root: Path) -> None:
@@ -175,10 +195,11 @@ def open_regular_file(path: Path, flags: int, root: Path) -> int:
     MappedFileError
         When it is a directory, FIFO, socket or device.
     """
-    refuse_link_out(path, root)
-    if path.is_symlink():
-        path = Path(os.path.realpath(path))
     kind = os.lstat(path).st_mode
+    if stat.S_ISLNK(kind):
+        refuse_link_out(path, root)
+        path = Path(os.path.realpath(path))
+        kind = os.lstat(path).st_mode
     if not stat.S_ISREG(kind):
         raise MappedFileError(f"{path} is {_kind_name(kind)}, not a regular file")
     fd = os.open(path, flags | NO_FOLLOW)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from rocketstore import formats, kernels
@@ -33,8 +34,17 @@ class IndexRecovery:
     crash.
     """
 
-    def __init__(self, index: IndexService, log: CommitLog, index_tags: bool) -> None:
+    def __init__(
+        self,
+        index: IndexService,
+        log: CommitLog,
+        index_tags: bool,
+        give_up_state: Callable[[], None] = lambda: None,
+    ) -> None:
         self.notes: list[str] = []
+        #: Called before files are dropped that a state file vouches for: those made in their place
+        #: are not on disk yet, and must not be believed after another crash.
+        self._give_up_state = give_up_state
         self._index = index
         self._log = log
         self._index_tags = index_tags
@@ -57,6 +67,7 @@ class IndexRecovery:
             )
             count, status = self._without_strangers(file, count, KernelStatus(status))
             if count == 0:
+                self._give_up_state()
                 self._drop(file, "it holds no good entry")
                 continue
             complete = trusted is not None and self._is_all_below(file, count, limit)
@@ -90,6 +101,7 @@ class IndexRecovery:
             return
         names = ", ".join([*(file.path.name for file in bad), *gone])
         self.notes.append(f"index files are damaged ({names}); the index is made again")
+        self._give_up_state()
         for file in reversed(self._index.files):
             self._drop(file, None)
 
@@ -152,6 +164,7 @@ class IndexRecovery:
         if len(self._index.files) != file_count:
             if self._index.files or file_count > 0:
                 self.notes.append("index files are missing; the index is made again from the log")
+                self._give_up_state()
             for file in reversed(self._index.files):
                 self._drop(file, None)
         return self.run(log_min, log_end, trusted)

@@ -12,6 +12,7 @@ from rocketstore.commit_log import CommitLog
 from rocketstore.durable_file import (
     READ_WRITE,
     make_directories,
+    naming,
     open_regular_file,
     sync_descriptor,
     sync_directory,
@@ -90,17 +91,24 @@ def _quarantine(
     first = find_next_record(log, base + position)
     if first is None or first >= base + position + nbytes:
         return None
-    directory = root / formats.QUARANTINE_DIR
-    make_directories(directory, root)
-    path = directory / f"{clock()}-{file.path.name}-{position}"
-    number = 1
-    while os.path.lexists(path):
-        number += 1
-        path = path.with_name(f"{path.name.split('~')[0]}~{number}")
+    path = quarantine_path(root, f"{clock()}-{file.path.name}-{position}")
     stop = position + nbytes
     steps = range(position, stop, _STEP_NBYTES)
     write_file(path, (file.read(at, min(_STEP_NBYTES, stop - at)) for at in steps))
     return str(path)
+
+
+def quarantine_path(root: Path, name: str) -> Path:
+    """A path for ``name`` in the quarantine folder of the store, which is made when it is missing;
+    a number is added to a name that is taken."""
+    directory = root / formats.QUARANTINE_DIR
+    make_directories(directory, root)
+    path = directory / name
+    number = 1
+    while os.path.lexists(path):
+        number += 1
+        path = path.with_name(f"{path.name.split('~')[0]}~{number}")
+    return path
 
 
 def _write_zeros(file: MappedFile, position: int, nbytes: int) -> None:
@@ -108,9 +116,10 @@ def _write_zeros(file: MappedFile, position: int, nbytes: int) -> None:
     try:
         zeros = bytes(min(nbytes, _STEP_NBYTES))
         stop = position + nbytes
-        while position < stop:
-            position += os.pwrite(fd, zeros[: stop - position], position)
-        sync_descriptor(fd)
+        with naming(file.path):
+            while position < stop:
+                position += os.pwrite(fd, zeros[: stop - position], position)
+            sync_descriptor(fd)
     finally:
         os.close(fd)
 
@@ -136,7 +145,8 @@ def sync_log(log: CommitLog, offset: int, end: int) -> None:
         if file.end_offset > offset and file.file_from_offset < end:
             fd = os.open(file.path, os.O_RDWR | os.O_CLOEXEC)
             try:
-                sync_descriptor(fd)
+                with naming(file.path):
+                    sync_descriptor(fd)
             finally:
                 os.close(fd)
     if log.queue.files:

@@ -150,7 +150,11 @@ def data_ranges(file: MappedFile, position: int) -> Iterator[tuple[int, int]]:
     if seek_data is None:
         yield position, file.file_size
         return
-    fd = os.open(file.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    try:
+        fd = os.open(file.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    except FileNotFoundError:
+        yield position, file.file_size  # deleted while it is read: its mapping is left
+        return
     try:
         while position < file.file_size:
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from pathlib import Path
@@ -12,11 +13,14 @@ from rocketstore.durable_file import (
     READ_ONLY,
     READ_WRITE,
     create_sized_file,
+    naming,
     open_regular_file,
+    reporting_full_disk,
     reserve_blocks,
     sync_descriptor,
 )
 from rocketstore.errors import MappedFileError, StoreClosedError
+from rocketstore.mapping_cache import MappingCache
 
 
 class MappedFile:
@@ -35,6 +39,8 @@ class MappedFile:
         Map for writing. A read-only file is never changed.
     private : bool
         Writes stay in this process's memory (used to complete derived files without touching disk).
+    cache : MappingCache, optional
+        Bounds how many such files are mapped; not for private ones, whose bytes would be lost.
 
     Notes
     -----
@@ -51,6 +57,7 @@ class MappedFile:
         *,
         writable: bool = False,
         private: bool = False,
+        cache: MappingCache | None = None,
     ) -> None:
         self.path = path
         self.file_from_offset = file_from_offset
@@ -61,15 +68,25 @@ class MappedFile:
         self.allocated_position = 0
         self.root = root
         self.private = private
+        self.was_used = False
+        self._cache = cache
         self._mapping: Any = None  # guarded by: _lock
         self._view: memoryview | None = None  # guarded by: _lock
         self._fd: int | None = None  # guarded by: _lock
         self._closed = False
+        self._deleted = False  # guarded by: _lock
         self._lock = threading.Lock()
 
     @classmethod
     def create(
-        cls, path: Path, file_from_offset: int, file_size: int, root: Path, *, allocated: int
+        cls,
+        path: Path,
+        file_from_offset: int,
+        file_size: int,
+        root: Path,
+        *,
+        allocated: int,
+        cache: MappingCache | None = None,
     ) -> MappedFile:
         """Create a file of zeros with blocks for its first ``allocated`` bytes, durable by name.
 
@@ -77,7 +94,7 @@ class MappedFile:
         """
         allocated = min(allocated, file_size)
         create_sized_file(path, file_size, allocated, root)
-        file = cls(path, file_from_offset, file_size, root, writable=True)
+        file = cls(path, file_from_offset, file_size, root, writable=True, cache=cache)
         file.wrote_position = file.flushed_position = 0
         file.allocated_position = allocated
         return file
@@ -104,6 +121,9 @@ class MappedFile:
                 mapping = self._mapping
                 if mapping is None:
                     mapping = self._mapping = self._map()
+            if self._cache is not None:
+                self._cache.add(self)
+        self.was_used = True
         return mapping
 
     @property
@@ -113,9 +133,11 @@ class MappedFile:
         if view is None:
             mapping = self.mapping
             with self._lock:
-                if self._mapping is not mapping:
+                if self._closed:
                     raise StoreClosedError(f"{self.path} is closed")
-                view = self._view = memoryview(mapping)
+                view = memoryview(mapping)
+                if self._mapping is mapping:  # else it was released meanwhile
+                    self._view = view
         return view
 
     def _map(self) -> Any:
@@ -129,9 +151,10 @@ class MappedFile:
                     f"{self.path} has {size} bytes, fewer than the {self.file_size} it must have"
                 )
             shared = self.writable and not self.private
-            if self.private:
-                return kernels.mapping.Mapping(fd, self.file_size, True, True)
-            return kernels.mapping.Mapping(fd, self.file_size, shared)
+            with naming(self.path):
+                if self.private:
+                    return kernels.mapping.Mapping(fd, self.file_size, True, True)
+                return kernels.mapping.Mapping(fd, self.file_size, shared)
         finally:
             if fd != self._fd:
                 os.close(fd)
@@ -143,19 +166,25 @@ class MappedFile:
         return open_regular_file(self.path, READ_WRITE if shared else READ_ONLY, self.root)
 
     def keep_descriptor(self) -> None:
-        """Hold one descriptor from now to ``close``, so that no write error of the file is
-        missed."""
+        """Hold one descriptor from now to ``release_descriptor`` or ``close``, so that no write
+        error of the file is missed."""
         with self._lock:
             if self._fd is None:
                 self._fd = self._descriptor()
 
-    def release_mapping(self) -> None:
-        """Drop the mapping; it is made again on the next use. Views of it stay valid."""
+    def release_descriptor(self) -> None:
+        """Hold no descriptor any more: nothing will be written."""
         with self._lock:
-            mapping, self._mapping = self._mapping, None
-            self._view = None
-        if mapping is not None:
-            mapping.close()
+            fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+    def release_mapping(self) -> None:
+        """Drop the mapping; it is made again on the next use. Whoever has it, or a view of it, goes
+        on using it."""
+        with self._lock:
+            if not self._deleted:  # else it could not be made again
+                self._mapping = self._view = None
 
     def allocate(self, position: int, *, used: int) -> int:
         """Make sure that blocks exist up to ``position``; return the allocated position.
@@ -176,6 +205,17 @@ class MappedFile:
                 self.allocated_position = position
             return self.allocated_position
 
+    def write(self, position: int, content: memoryview) -> None:
+        """Write ``content`` at ``position`` through the descriptor (see ``keep_descriptor``), not
+        through the mapping. Raises ``StoreFullError`` without room; a part of it may be written
+        then."""
+        assert self._fd is not None
+        with reporting_full_disk(self.path):
+            while len(content):
+                count = os.pwrite(self._fd, content, position)
+                position += count
+                content = content[count:]
+
     def flush(self, position: int) -> None:
         """Sync the bytes from the flushed position to ``position``.
 
@@ -185,21 +225,38 @@ class MappedFile:
         start = self.flushed_position
         if position <= start:
             return
-        self.mapping.sync(start, position - start)
-        if os.uname().sysname == "Darwin":
-            self.keep_descriptor()
-            assert self._fd is not None
-            sync_descriptor(self._fd)
+        mapping = self.mapping
+        with naming(self.path):
+            mapping.sync(start, position - start)
+            if os.uname().sysname == "Darwin":
+                self.keep_descriptor()
+                assert self._fd is not None
+                sync_descriptor(self._fd)
         self.flushed_position = position
 
     def read(self, position: int, nbytes: int) -> bytes:
-        """Read bytes with ``pread``, never through the mapping; short at the file's end."""
-        fd = self._descriptor()
+        """Read bytes with ``pread``, never through the mapping; short at the file's end.
+
+        Of a deleted file only the mapping is left.
+        """
+        with self._lock, naming(self.path):
+            if self._fd is not None:  # kept, and closed under the lock only
+                return os.pread(self._fd, nbytes, position)
+        if not self._deleted:
+            try:
+                return self._read_anew(position, nbytes)
+            except FileNotFoundError:
+                if not self._deleted:
+                    raise
+        return bytes(self.view[position : position + nbytes])
+
+    def _read_anew(self, position: int, nbytes: int) -> bytes:
+        fd = open_regular_file(self.path, READ_ONLY, self.root)
         try:
-            return os.pread(fd, nbytes, position)
+            with naming(self.path):
+                return os.pread(fd, nbytes, position)
         finally:
-            if fd != self._fd:
-                os.close(fd)
+            os.close(fd)
 
     def close(self) -> None:
         """Close; the pages are unmapped when the last view of them is released. Idempotent."""
@@ -208,6 +265,8 @@ class MappedFile:
             mapping, self._mapping = self._mapping, None
             self._view = None
             fd, self._fd = self._fd, None
+        if self._cache is not None:
+            self._cache.discard(self)
         if mapping is not None:
             mapping.close()
         if fd is not None:
@@ -217,6 +276,26 @@ class MappedFile:
         """Close and delete the file; views of it stay valid (the space is freed with the last)."""
         self.close()
         self.path.unlink(missing_ok=True)
+
+    def delete(self) -> None:
+        """Delete the file under its readers: it stays mapped, and readable, for whoever holds it.
+
+        Raises ``OSError`` when it cannot be deleted; it is then as before.
+        """
+        mapping = None
+        # What cannot be mapped now (too short, no memory) could not be read before either.
+        with contextlib.suppress(OSError, MappedFileError):
+            mapping = self.mapping
+        with self._lock:
+            self.path.unlink(missing_ok=True)
+            self._deleted = True
+            if self._mapping is None:  # released meanwhile
+                self._mapping = mapping
+            fd, self._fd = self._fd, None
+        if self._cache is not None:
+            self._cache.discard(self)
+        if fd is not None:
+            os.close(fd)
 
     def __repr__(self) -> str:
         return f"MappedFile({str(self.path)!r}, {self.file_from_offset}, {self.file_size})"

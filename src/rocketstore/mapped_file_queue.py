@@ -7,6 +7,7 @@ import bisect
 import errno
 import itertools
 import os
+import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from rocketstore.durable_file import (
 )
 from rocketstore.errors import ConfigError, MappedFileError
 from rocketstore.mapped_file import MappedFile
+from rocketstore.mapping_cache import MappingCache
 
 
 @dataclass
@@ -125,26 +127,46 @@ class MappedFileQueue:
         The store's root.
     writable : bool
         Whether files may be created and written.
+    cache : MappingCache, optional
+        Bounds how many of the files are mapped.
 
     Notes
     -----
-    Threading: the list is replaced, never changed in place, so readers need no lock; files are
-    added and removed by one owner. Source: RocketMQ ``store/MappedFileQueue.java``.
+    Threading: the list is replaced, never changed in place, so readers need no lock; any thread may
+    add files at the end or delete them in front. Source: RocketMQ ``store/MappedFileQueue.java``.
     """
 
-    def __init__(self, directory: Path, file_size: int, root: Path, *, writable: bool) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        file_size: int,
+        root: Path,
+        *,
+        writable: bool,
+        cache: MappingCache | None = None,
+    ) -> None:
         self.directory = directory
         self.file_size = file_size
         self.writable = writable
         self.flushed_where = 0
         self._root = root
-        #: The files, and the offset of each one's first byte.
+        self._cache = cache
+        self._change_lock = threading.Lock()
+        self._sync_is_due = False
+        #: The files, and the offset of each one's first byte; replaced under _change_lock.
         self._row: tuple[tuple[MappedFile, ...], tuple[int, ...]] = (), ()
 
     def load(self, listing: DirectoryListing) -> None:
         """Take over listed files that were found fit (see ``check``)."""
         self._replace(
-            MappedFile(path, offset, min(size, self.file_size), self._root, writable=self.writable)
+            MappedFile(
+                path,
+                offset,
+                min(size, self.file_size),
+                self._root,
+                writable=self.writable,
+                cache=self._cache,
+            )
             for offset, path, size in listing.files
         )
 
@@ -270,13 +292,13 @@ class MappedFileQueue:
         path = self.directory / formats.offset_to_file_name(file_from_offset)
         arguments = (path, file_from_offset, self.file_size, self._root)
         try:
-            return MappedFile.create(*arguments, allocated=allocated)
+            return MappedFile.create(*arguments, allocated=allocated, cache=self._cache)
         except FileExistsError:
             # An interrupt (Ctrl-C) may strike between the creation of a file and its taking over.
             if not self._is_leftover(path):
                 raise
             path.unlink()
-            return MappedFile.create(*arguments, allocated=allocated)
+            return MappedFile.create(*arguments, allocated=allocated, cache=self._cache)
 
     def _is_leftover(self, path: Path) -> bool:
         """Whether ``path`` is a file of zeros of the right size that is not in the list."""
@@ -295,9 +317,10 @@ class MappedFileQueue:
 
     def append(self, file: MappedFile) -> None:
         """Add a file that was created as a spare: the last one, or one that was missing."""
-        files, starts = self._row
-        place = bisect.bisect_right(starts, file.file_from_offset)
-        self._replace((*files[:place], file, *files[place:]))
+        with self._change_lock:
+            files, starts = self._row
+            place = bisect.bisect_right(starts, file.file_from_offset)
+            self._replace((*files[:place], file, *files[place:]))
 
     def truncate_dirty_files(self, offset: int) -> list[MappedFile]:
         """Set positions to ``offset``; return (and forget) the files that start behind it."""
@@ -335,7 +358,43 @@ class MappedFileQueue:
     def remove(self, files: list[MappedFile]) -> None:
         """Forget files (the caller destroys or closes them)."""
         gone = set(map(id, files))
-        self._replace(file for file in self.files if id(file) not in gone)
+        with self._change_lock:
+            self._replace(file for file in self.files if id(file) not in gone)
+
+    def delete_first(self, files: Sequence[MappedFile]) -> None:
+        """Delete the first files of the row, the oldest first, each durably before the next, so
+        that a kill or a power cut leaves no hole.
+
+        Whoever holds one of them, or a view of it, goes on reading it: its space is freed with the
+        last of them. So no file ever hangs as it may in RocketMQ, where a held file is not deleted.
+
+        Parameters
+        ----------
+        files : sequence of MappedFile
+            The row's first ones; never the last one.
+
+        Raises
+        ------
+        ValueError
+            When they are not; nothing is deleted.
+        OSError
+            When a file could not be deleted, which then is still in the row, or its directory not
+            synced, which then is the first thing the next call does; those behind it are untouched.
+        """
+        row = self.files
+        if len(files) >= len(row) or any(a is not b for a, b in zip(files, row, strict=False)):
+            raise ValueError(f"only the first files of {self.directory}, and never its last")
+        self._sync_deletion()
+        for file in files:
+            file.delete()
+            self._sync_is_due = True
+            self.remove([file])
+            self._sync_deletion()
+
+    def _sync_deletion(self) -> None:
+        if self._sync_is_due:
+            sync_directory(self.directory)
+            self._sync_is_due = False
 
     def close(self) -> None:
         """Close every file; views stay valid. Idempotent."""

@@ -58,7 +58,7 @@ class StoreReader:
         self.log = log
         self.queues = queues
         self.index = index
-        self._dialect = dialect
+        self.dialect = dialect
         self._limits = BatchLimits.of(config)
         self._max_hits = config.max_msgs_num_batch
 
@@ -107,7 +107,7 @@ class StoreReader:
         file, window = queue.recent, log.recent
         if file is None or window is None:
             return None
-        units, file_first, file_end = file
+        units_file, file_first, file_end = file
         if not file_first <= offset < file_end or max_count > limits.memory_count:
             return None
         start = (offset - file_first) * UNIT_NBYTES
@@ -115,7 +115,7 @@ class StoreReader:
         rows = bytearray(max_count * _ROW_NBYTES)
         disk_count = limits.disk_count
         reached, count, _, status, _ = _select_messages(
-            units, start, stop, offset,
+            units_file.mapping, start, stop, offset,
             window.buffer, window.stop, window.base_offset, window.segment_end, log.min_offset,
             queue.topic_bytes, queue.queue_id, None,
             max_count, limits.memory_nbytes,
@@ -135,10 +135,8 @@ class StoreReader:
         unit = queue.unit(index)
         if unit is None or unit[0] < self.log.min_offset:
             return -1
-        status, _ = self.log.check(unit[0])
-        if status >= RecordStatus.FIRST_DAMAGE or status in (RecordStatus.END, RecordStatus.EMPTY):
-            return -1
-        return self.log.view(unit[0]).store_timestamp
+        _, message = self.log.record_at(unit[0])
+        return -1 if message is None else message.store_timestamp
 
     def get_offset_in_queue_by_time(
         self, topic: str, queue_id: int, timestamp: int, boundary: str | None
@@ -149,10 +147,10 @@ class StoreReader:
             return 0
         if boundary is None and isinstance(queue, BatchConsumeQueue):
             offset = queue.offset_by_time(timestamp)
-            clamped = self._dialect.clamp_offset_by_time
+            clamped = self.dialect.clamp_offset_by_time
             return max(offset, queue.min_index) if clamped else offset
-        search = TimeSearch(self, queue, self._dialect)
-        if boundary is None and self._dialect.offset_by_mtime:
+        search = TimeSearch(self, queue, self.dialect)
+        if boundary is None and self.dialect.offset_by_mtime:
             return search.by_modification_time(timestamp)
         return search.by_message_time(timestamp, boundary or "lower")
 
@@ -234,7 +232,12 @@ class StoreReader:
                         yield StoredMessage(
                             window.buffer, position, window.base_offset, window.segment_end
                         )
-            if walk.status == RecordStatus.END or walk.offset >= stop or on_corruption == "stop":
+            if walk.status == RecordStatus.END or walk.offset >= stop:
+                return
+            if walk.offset < self.log.min_offset:
+                start = self.log.min_offset  # deleted while the scan was on its way
+                continue
+            if on_corruption == "stop":
                 return
             if walk.status == RecordStatus.INCOMPLETE and stop < self.log.max_offset:
                 return  # the record reaches beyond ``stop``

@@ -11,6 +11,7 @@ from rocketstore.batch_consume_queue import BatchConsumeQueue
 from rocketstore.consume_queue import ConsumeQueue, ConsumeQueueTable, queue_directories
 from rocketstore.errors import ConfigError
 from rocketstore.mapped_file_queue import MappedFileQueue, list_directory
+from rocketstore.mapping_cache import QUEUE_MAPPINGS
 
 QUEUE_TYPE_ATTRIBUTE = "queue.type"
 BATCH_QUEUE_TYPE = "BatchCQ"
@@ -158,6 +159,7 @@ class QueueTable(ConsumeQueueTable):
             self.batch_file_size,
             self._root,
             writable=self._writable,
+            cache=QUEUE_MAPPINGS,
         )
         return BatchConsumeQueue(topic, queue_id, files, in_memory=self._in_memory)
 
@@ -166,7 +168,7 @@ class QueueTable(ConsumeQueueTable):
         batch, which no other type takes; False when it has queues of the other type."""
         if topic in self.batch_topics:
             return True
-        if any(name == topic for name, _ in self.table):
+        if any(name == topic for name, _ in list(self.table)):
             return False
         self.batch_topics.add(topic)
         return True

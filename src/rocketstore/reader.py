@@ -32,6 +32,13 @@ _MOST_HELD_SEGMENTS = 16_384
 _MOST_HELD_QUEUE_FILES = 4096
 
 
+Gap = tuple[str, int, int, int]
+
+
+class QueuesMovedError(Exception):
+    """Queues were read while their writer dispatched: one lacks units that another is behind."""
+
+
 class ReadOnlyParts:
     """Log, queues and index as they are, completed in memory as far as ``derive`` says.
 
@@ -45,6 +52,9 @@ class ReadOnlyParts:
     clock : callable
         Epoch ms.
     progress : callable or None
+    accept_gaps : callable
+        Asked whether queues may lack the units that they lack; otherwise ``QueuesMovedError`` is
+        raised. Only of a store that may be written at the moment.
     as_files : bool
         With ``"none"``: take files for all there is, also where the queues are in RocksDB.
         Otherwise such queues are made from the log whatever ``derive`` says: they are not empty.
@@ -57,6 +67,7 @@ class ReadOnlyParts:
         *,
         derive: str,
         as_files: bool = False,
+        accept_gaps: Callable[[list[Gap]], bool] = lambda gaps: True,
         clock: Callable[[], int],
         progress: Progress | None,
     ) -> None:
@@ -65,9 +76,18 @@ class ReadOnlyParts:
         self.dispatcher: CommitLogDispatcher | None = None
         self._progress = progress
         self._clock = clock
-        self.facts = examine(paths, config, tolerate_unreadable=True)
+        try:
+            self._open(derive, accept_gaps, as_files=as_files)
+        except BaseException:
+            self.close()  # what was opened so far would hold the space of files deleted meanwhile
+            raise
+
+    def _open(
+        self, derive: str, accept_gaps: Callable[[list[Gap]], bool], *, as_files: bool
+    ) -> None:
+        self.facts = examine(self.paths, self.config, tolerate_unreadable=True)
         self.dialect = self.facts.dialect
-        self.rocksdb = rocksdb_queues(paths.root)
+        self.rocksdb = rocksdb_queues(self.paths.root)
         self.log = self._load_log()
         self.queues = self._load_queues(load=derive != "full")
         self.index = self._load_index(load=derive != "full")
@@ -77,9 +97,12 @@ class ReadOnlyParts:
         self.report = self._recover(dispatched)
         if derive != "none" or whole:
             self._derive(dispatched, derive)
+            gaps = self.report.gaps
+            if self.facts.aborted and gaps and not accept_gaps(gaps):
+                raise QueuesMovedError
         if derive == "full":
             self._take_expired_queues()
-        self.report.warn(paths.root)
+        self.report.warn(self.paths.root)
         self.behind_nbytes = 0 if self.dispatcher else self._missing_nbytes(dispatched)
         for queue in self.queues:
             queue.correct_min_index(
@@ -131,16 +154,24 @@ class ReadOnlyParts:
         )
         if self.facts.ext_file_size:
             queues.use_ext(self.paths.consume_queue_ext, self.facts.ext_file_size)
-        if load:
-            queues.load()
-            left = _MOST_HELD_QUEUE_FILES
-            for queue in queues:
-                left -= queue.queue.hold(left)
-            last = self.log.queue.last()
-            end = last.file_from_offset + last.file_size if last is not None else 0
-            for queue in queues:
-                queue.recover(end, whole=False)
+        try:
+            if load:
+                self._fill(queues)
+        except BaseException:
+            queues.close()
+            raise
         return queues
+
+    def _fill(self, queues: QueueTable) -> None:
+        """Load the queues' files, hold them, and find the queues' ends."""
+        queues.load()
+        left = _MOST_HELD_QUEUE_FILES
+        for queue in queues:
+            left -= queue.queue.hold(left)
+        last = self.log.queue.last()
+        end = last.file_from_offset + last.file_size if last is not None else 0
+        for queue in queues:
+            queue.recover(end, whole=False)
 
     def _load_index(self, *, load: bool) -> IndexService:
         index = IndexService(
@@ -305,9 +336,10 @@ class ReadOnlyParts:
             self.dispatcher.skip_to(next_record)
 
     def close(self) -> None:
-        """Close files; messages in use stay valid."""
+        """Close files, also those of parts that were opened in part; messages in use stay valid."""
         if self.dispatcher is not None:
             self.dispatcher.close()
-        self.log.close()
-        self.queues.close()
-        self.index.close()
+        for name in ("log", "queues", "index"):
+            part = getattr(self, name, None)
+            if part is not None:
+                part.close()

@@ -10,13 +10,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from rocketstore import kernels
+from rocketstore.async_puts import AsyncPutMethods
 from rocketstore.config import MessageStoreConfig
-from rocketstore.dialect import Dialect
-from rocketstore.errors import ConfigError, ForkedStoreError, StoreClosedError
+from rocketstore.errors import ForkedStoreError, StoreClosedError
 from rocketstore.filter import MessageFilter, TagFilter
 from rocketstore.message import MessageBatch, StoredMessage, decode_message_id
 from rocketstore.results import MAX_TIMESTAMP, GetMessageResult, QueryMessageResult
+from rocketstore.store_arguments import (
+    check_corruption_word,
+    check_int,
+    check_settings,
+    check_times,
+    clamp,
+    merge,
+    now_ms,
+)
+from rocketstore.store_maintenance import StoreMaintenance
 from rocketstore.store_place import check_platform, check_root
 
 if TYPE_CHECKING:
@@ -25,7 +34,7 @@ if TYPE_CHECKING:
     from rocketstore.arrow.log_reading import ArrowScan
     from rocketstore.queries import StoreReader
     from rocketstore.queue_view import QueueView
-    from rocketstore.reader import ReadOnlyParts
+    from rocketstore.reader import Gap, ReadOnlyParts
     from rocketstore.recovery import Progress
     from rocketstore.recovery_report import RecoveryReport
     from rocketstore.services.reput import ArrivingListener
@@ -35,7 +44,6 @@ if TYPE_CHECKING:
 
 MODES = ("r", "r+", "a", "x")
 DERIVE_WORDS = ("tail", "full", "none")
-_CORRUPTION_WORDS = ("fail", "skip", "stop")
 #: Times a directory is read whose files are deleted at the same time.
 _READING_TRIES = 10
 #: ``find`` with a topic and one key only.
@@ -113,8 +121,8 @@ def open(
     if derive is not None and derive not in DERIVE_WORDS:
         raise ValueError(f"derive {derive!r} is none of {DERIVE_WORDS}")
     check_platform(mode)
-    settings = _merge(config, options)
-    _check_settings(settings)
+    settings = merge(config, options)
+    check_settings(settings)
     root = Path(path)
     check_root(root, mode)
     return DefaultMessageStore(
@@ -129,7 +137,7 @@ def open(
     )
 
 
-class DefaultMessageStore:
+class DefaultMessageStore(AsyncPutMethods, StoreMaintenance):
     """An open store; see ``open``. Use it as a context manager.
 
     Notes
@@ -157,7 +165,7 @@ class DefaultMessageStore:
         self._forks = _forks
         self._derive = derive
         self._progress = progress
-        self._clock = clock if clock is not None else _now_ms
+        self._clock = clock if clock is not None else now_ms
         self._opened_at = time.monotonic()
         self._boot_timestamp = self._clock()
         self._writer: StoreWriter | None = None
@@ -213,10 +221,18 @@ class DefaultMessageStore:
         )
 
     def _read_parts(self) -> ReadOnlyParts:
-        """Read the directory; once more when its writer deleted a file in the meantime."""
-        from rocketstore.reader import ReadOnlyParts
+        """Read the directory; once more when its writer deleted a file in the meantime, or went on
+        between one queue and the next."""
+        from rocketstore.reader import QueuesMovedError, ReadOnlyParts
 
         tries = 0
+        seen: list[list[Gap]] = []
+
+        def accept_gaps(gaps: list[Gap]) -> bool:
+            """Gaps that are still there are no writer's doing."""
+            seen.append(gaps)
+            return gaps in seen[:-1] or len(seen) >= _READING_TRIES
+
         while True:
             try:
                 return ReadOnlyParts(
@@ -225,7 +241,10 @@ class DefaultMessageStore:
                     derive=self._derive,
                     clock=self._clock,
                     progress=self._progress,
+                    accept_gaps=accept_gaps,
                 )
+            except QueuesMovedError:
+                continue
             except FileNotFoundError:
                 tries += 1
                 if tries == _READING_TRIES or not self.path.is_dir():
@@ -273,6 +292,8 @@ class DefaultMessageStore:
         if self._closed or self._forks != _forks:
             return
         self._closed = True
+        if self._async_appends is not None:
+            self._async_appends.close()
         if self._writer is not None:
             self._writer.close()
         else:
@@ -385,7 +406,7 @@ class DefaultMessageStore:
         self._use()
         if self._writer is None:
             return self._parts.behind_nbytes == 0
-        end = self._writer.log.max_offset
+        end = self._writer.log.commit()
         if self._writer.group_commit is not None and self._writer.flushed.offset < end:
             self._writer.flushed.flush()
         return self._writer.reput.wait_until(end, timeout_s)
@@ -402,13 +423,13 @@ class DefaultMessageStore:
 
     def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
         """Queue offset of the first message that is still there, 0 for an unknown queue."""
-        _check_int("queue_id", queue_id)
+        check_int("queue_id", queue_id)
         queue = self._use().queues.get(topic, queue_id)
         return 0 if queue is None else queue.min_index
 
     def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
         """Queue offset of the next message, 0 for an unknown queue."""
-        _check_int("queue_id", queue_id)
+        check_int("queue_id", queue_id)
         queue = self._use().queues.get(topic, queue_id)
         return 0 if queue is None else queue.max_index
 
@@ -451,7 +472,7 @@ class DefaultMessageStore:
                 ("offset", offset),
                 ("max_count", max_count),
             ):
-                _check_int(name, value)
+                check_int(name, value)
         if filter is not None and not hasattr(filter, "is_matched_by_consume_queue"):
             raise TypeError(f"filter must be a MessageFilter, not {type(filter).__name__}")
         if max_count < 0:
@@ -467,8 +488,8 @@ class DefaultMessageStore:
         ``find`` is the exact way. ``begin`` and ``end`` (inclusive) are epoch ms.
         """
         for name, value in (("max_count", max_count), ("begin", begin), ("end", end)):
-            _check_int(name, value)
-        return self._use().query_message(topic, key, max_count, _clamp(begin), _clamp(end))
+            check_int(name, value)
+        return self._use().query_message(topic, key, max_count, clamp(begin), clamp(end))
 
     def find(
         self,
@@ -523,9 +544,9 @@ class DefaultMessageStore:
         if topic is None or text is None:
             return filter(wanted.match, self.scan(begin=begin, end=end))
         first, last = begin if begin is not None else 0, end if end is not None else MAX_TIMESTAMP
-        _check_int("begin", first)
-        _check_int("end", last)
-        first, last = _clamp(first), _clamp(last)
+        check_int("begin", first)
+        check_int("end", last)
+        first, last = clamp(first), clamp(last)
         hits = reader.find_by_key(topic, text, unique=text is unique_key, begin=first, end=last)
         return filter(wanted.match, hits)
 
@@ -534,7 +555,7 @@ class DefaultMessageStore:
 
         Raises ``CorruptMessageError`` when a record starts there but is damaged.
         """
-        _check_int("physical_offset", physical_offset)
+        check_int("physical_offset", physical_offset)
         return self._use().look_message_by_offset(physical_offset)
 
     def look_message_by_id(self, msg_id: str) -> StoredMessage | None:
@@ -559,7 +580,7 @@ class DefaultMessageStore:
         """
         if boundary not in (None, "lower", "upper"):
             raise ValueError(f"boundary {boundary!r} is neither 'lower' nor 'upper'")
-        _check_int("timestamp", timestamp)
+        check_int("timestamp", timestamp)
         return self._use().get_offset_in_queue_by_time(topic, queue_id, timestamp, boundary)
 
     def scan(
@@ -591,8 +612,8 @@ class DefaultMessageStore:
         ValueError
             When no record begins at ``start``.
         """
-        _check_corruption_word(on_corruption)
-        _check_times(begin, end)
+        check_corruption_word(on_corruption)
+        check_times(begin, end)
         reader = self._use()
         first, last = reader.scan_range(start, stop)
         if isinstance(topics, str):
@@ -637,7 +658,7 @@ class DefaultMessageStore:
         from rocketstore.arrow.columns import resolve
         from rocketstore.arrow.log_reading import scan_arrow
 
-        _check_corruption_word(on_corruption)
+        check_corruption_word(on_corruption)
         reader = self._use()
         places = reader.scan_range(start, stop)
         names = resolve(columns)
@@ -683,7 +704,7 @@ class DefaultMessageStore:
         from rocketstore.conditions import Conditions
         from rocketstore.tail import LogTail
 
-        _check_corruption_word(on_corruption)
+        check_corruption_word(on_corruption)
         self._use()
         wanted = Conditions.of(topics=topics)
         follower = LogTail(self, start=start, on_corruption=on_corruption, on_event=on_event)
@@ -698,7 +719,7 @@ class DefaultMessageStore:
         """
         from rocketstore.queue_view import units_of
 
-        _check_int("queue_id", queue_id)
+        check_int("queue_id", queue_id)
         return units_of(self._use().queues.get(topic, queue_id))
 
     def filter_units(
@@ -707,7 +728,7 @@ class DefaultMessageStore:
         """Queue offsets (int64) whose unit's tags code is that of one of ``tags``."""
         from rocketstore.queue_view import offsets_with_tags
 
-        _check_int("queue_id", queue_id)
+        check_int("queue_id", queue_id)
         chosen = tags if isinstance(tags, TagFilter) else TagFilter(tags)
         return offsets_with_tags(self._use().queues.get(topic, queue_id), chosen)
 
@@ -731,7 +752,8 @@ class DefaultMessageStore:
         from rocketstore.verify import verify
 
         self._use()
-        return verify(self, self._config, level=level, progress=progress)
+        with self._nothing_deleted():
+            return verify(self, self._config, level=level, progress=progress)
 
     @property
     def reader(self) -> StoreReader:
@@ -751,48 +773,6 @@ class DefaultMessageStore:
         from rocketstore.repr_html import store_html
 
         return store_html(self)
-
-
-# --- opening ----------------------------------------------------------------------------------
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _check_int(name: str, value: Any) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} must be int, not {type(value).__name__}")
-
-
-def _check_corruption_word(word: str) -> None:
-    if word not in _CORRUPTION_WORDS:
-        raise ValueError(f"on_corruption {word!r} is none of {_CORRUPTION_WORDS}")
-
-
-def _check_times(begin: int | None, end: int | None) -> None:
-    for name, value in (("begin", begin), ("end", end)):
-        if value is not None:
-            _check_int(name, value)
-
-
-def _clamp(timestamp: int) -> int:  # to a time that a record can have
-    return max(-MAX_TIMESTAMP - 1, min(timestamp, MAX_TIMESTAMP))
-
-
-def _merge(config: MessageStoreConfig | None, options: dict[str, Any]) -> MessageStoreConfig:
-    if config is None:
-        return MessageStoreConfig(**options)
-    if not isinstance(config, MessageStoreConfig):
-        raise ConfigError(f"config must be a MessageStoreConfig, not {type(config).__name__}")
-    return config.replace(**options) if options else config
-
-
-def _check_settings(config: MessageStoreConfig) -> None:
-    """Refuse, before anything is made, what only opening would find out. Raises ``ValueError``."""
-    kernels.message.parse_host(config.store_host)
-    if config.broker_version is not None:
-        Dialect.for_version(config.broker_version, allow_newer=config.allow_newer)
 
 
 __all__ = ["DefaultMessageStore", "open"]

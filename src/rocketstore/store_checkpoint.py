@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rocketstore import formats
-from rocketstore.durable_file import READ_ONLY, open_regular_file, write_file
+from rocketstore.durable_file import READ_ONLY, naming, open_regular_file, write_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,7 @@ def read_bytes(path: Path, root: Path) -> bytes:
     except FileNotFoundError:
         return b""
     try:
-        return os.pread(fd, formats.CHECKPOINT_FILE_NBYTES, 0)
+        with naming(path):
+            return os.pread(fd, formats.CHECKPOINT_FILE_NBYTES, 0)
     finally:
         os.close(fd)

@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 from rocketstore import formats
-from rocketstore.durable_file import NO_FOLLOW, READ_WRITE, open_regular_file
+from rocketstore.durable_file import NO_FOLLOW, READ_WRITE, naming, open_regular_file
 from rocketstore.errors import StoreLockedError
 
 _registry_lock = threading.Lock()
@@ -62,7 +62,8 @@ class StoreLock:
 
     def _lock_or_refuse(self, fd: int, root: Path) -> None:
         try:
-            _lock_first_byte(fd)
+            with naming(self.path):
+                _lock_first_byte(fd)
         except OSError as error:
             os.close(fd)
             if error.errno in (errno.EAGAIN, errno.EACCES):
@@ -81,8 +82,9 @@ class StoreLock:
 
     def mark(self) -> None:
         """Write what RocketMQ writes into the file."""
-        if os.pread(self._fd, len(formats.LOCK_CONTENT) + 1, 0) != formats.LOCK_CONTENT:
-            os.pwrite(self._fd, formats.LOCK_CONTENT, 0)
+        with naming(self.path):
+            if os.pread(self._fd, len(formats.LOCK_CONTENT) + 1, 0) != formats.LOCK_CONTENT:
+                os.pwrite(self._fd, formats.LOCK_CONTENT, 0)
         self._is_new = False
 
     def release(self) -> None:

@@ -92,6 +92,15 @@ class StoreMarks:
         self._index_file_count = state.index_file_count if state is not None else -1
         self._checkpoint = facts.checkpoint
         self._checkpoint_crc = facts.checkpoint_crc
+        #: Log offset in front of which everything is about to be deleted.
+        self.expired_before = 0
+        self._dispatched_offset = state.dispatched_offset if state is not None else 0
+
+    def covers(self, offset: int) -> bool:
+        """Whether what was written last is true of a log that begins at ``offset``: queues and
+        index are known to be on disk so far, and no place in front of it is named."""
+        place = self._checkpoint.logics_physical_offset
+        return self._dispatched_offset >= offset and not 0 < place < offset
 
     def write(
         self,
@@ -113,6 +122,7 @@ class StoreMarks:
         self._write_state(snapshot, flushed_offset, former, clean=clean)
         checkpoint.write(self._paths.checkpoint)
         self._checkpoint = checkpoint
+        self._dispatched_offset = min(snapshot.dispatched_offset, flushed_offset)
 
     def _next_checkpoint(
         self, snapshot: DispatchSnapshot, physic_timestamp: int, index_timestamp: int
@@ -138,7 +148,7 @@ class StoreMarks:
         )
 
     def _is_record(self, offset: int) -> bool:
-        if not max(self._log.min_offset, 0) <= offset < self._log.max_offset:
+        if not max(self._log.min_offset, self.expired_before, 0) <= offset < self._log.max_offset:
             return False
         status, _ = self._log.check(offset)
         return status in (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)

@@ -10,7 +10,7 @@ from pathlib import Path
 from rocketstore import formats
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dialect import Dialect
-from rocketstore.durable_file import READ_ONLY, open_regular_file, write_file
+from rocketstore.durable_file import READ_ONLY, naming, open_regular_file, write_file
 from rocketstore.errors import ConfigError
 from rocketstore.store_checkpoint import signed_crc
 
@@ -115,7 +115,8 @@ class StoreState:
         except FileNotFoundError:
             return None
         try:
-            return cls.from_bytes(os.pread(fd, _LAYOUT.nbytes + 1, 0))
+            with naming(path):
+                return cls.from_bytes(os.pread(fd, _LAYOUT.nbytes + 1, 0))
         finally:
             os.close(fd)
 

@@ -127,6 +127,8 @@ class LogTail:
     def _deliver(self, on_corruption: str) -> Iterator[StoredMessage]:
         for message in self._store.scan(start=self.position, on_corruption=on_corruption):
             seen = _seen(message)
+            if seen.offset > self.position:
+                self._pass_over_deleted()
             yield message
             self.position = seen.offset + seen.size
             self._history.append(seen)
@@ -137,6 +139,7 @@ class LogTail:
     def _look_again(self) -> None:
         """Move the log's end over what is new; refresh where that is not enough."""
         if self._store.mode != "r":
+            self._pass_over_deleted()
             return
         if not self._files_changed() and not self._is_torn():
             return
@@ -199,15 +202,10 @@ class LogTail:
 
     def _find_place(self) -> None:
         """Go on where records were deleted, or where the log was cut and written anew."""
+        if self._pass_over_deleted():
+            return
         first = max(self._store.min_physical_offset, 0)
         end = self._store.max_physical_offset
-        if self.position < first:
-            self._on_event(
-                f"the log's offsets {self.position} to {first - 1} were deleted before they were "
-                "read"
-            )
-            self.position = first
-            return
         place = self._last_common(first, end)
         if place is not None and place != self.position:
             self._on_event(
@@ -215,6 +213,17 @@ class LogTail:
                 "what follows was written since"
             )
             self.position = place
+
+    def _pass_over_deleted(self) -> bool:
+        """Go on at the log's beginning when that lies behind the place, and say so."""
+        first = self._store.min_physical_offset
+        if self.position >= first:
+            return False
+        self._on_event(
+            f"the log's offsets {self.position} to {first - 1} were deleted before they were read"
+        )
+        self.position = first
+        return True
 
     def _last_common(self, first: int, end: int) -> int | None:
         """The end of the newest delivered record that is still there; ``None`` without one to

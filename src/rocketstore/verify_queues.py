@@ -15,7 +15,7 @@ from rocketstore import formats, kernels
 from rocketstore.batch_consume_queue import BatchConsumeQueue
 from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue, is_topic_name
 from rocketstore.consume_queue_ext import ConsumeQueueExt
-from rocketstore.durable_file import READ_ONLY, open_regular_file
+from rocketstore.durable_file import READ_ONLY, naming, open_regular_file
 from rocketstore.errors import MappedFileError
 from rocketstore.log_scan import RecordBatch, data_ranges
 from rocketstore.mapped_file import MappedFile, MemoryFile
@@ -48,7 +48,8 @@ def read_bytes(file: MappedFile | MemoryFile, root: Path, position: int, nbytes:
         return bytes(memoryview(file.mapping)[position : position + nbytes])
     fd = open_regular_file(file.path, READ_ONLY, root)
     try:
-        content = os.pread(fd, nbytes, position)
+        with naming(file.path):
+            content = os.pread(fd, nbytes, position)
     finally:
         os.close(fd)
     if len(content) < nbytes:

@@ -31,15 +31,17 @@ from rocketstore.queue_table import QueueTable, refuse_contradictions
 from rocketstore.recovery import LogRecovery, Progress, recover_log
 from rocketstore.rocksdb_queues import refuse_rocksdb_queues
 from rocketstore.services.allocate import AllocateService
+from rocketstore.services.commit_real_time import CommitRealTimeService
 from rocketstore.services.flush import (
     FlushConsumeQueueService,
     FlushedLog,
     FlushRealTimeService,
-    GroupCommitService,
 )
+from rocketstore.services.group_commit import GroupCommitService
 from rocketstore.services.reput import ArrivingListener, ReputMessageService, lag_limit_nbytes
 from rocketstore.services.service_thread import ServiceThread
 from rocketstore.status import FlushDiskType, PutMessageStatus
+from rocketstore.store_cleaning import StoreCleaning
 from rocketstore.store_files import StoreFacts, StorePaths, examine
 from rocketstore.store_lock import StoreLock
 from rocketstore.store_marks import DispatchSnapshot, StoreMarks
@@ -125,9 +127,9 @@ class StoreWriter:
             for path in unused:
                 _log.warning("removed the empty segment %s", path)
                 path.unlink()
+                report.notes.append(f"removed {path}: a segment of 0 bytes at the log's end")
             end = report.log_end
-            root = self.paths.log_root
-            report.cut = cut_tail(log, end, recovery.torn_reason, root, self.clock)
+            report.cut = cut_tail(log, end, recovery.torn_reason, self.paths.root, self.clock)
             sync_log(log, 0 if state is None else report.durable_mark, end)
         finally:
             log.close()
@@ -193,6 +195,8 @@ class StoreWriter:
             for path in self.index.move_unusable_aside()
         ]
         is_sync = config.flush_disk_type == FlushDiskType.SYNC_FLUSH
+        is_sync_master = config.broker_role == "SYNC_MASTER"
+        self._lacks_slave = is_sync_master and self.dialect.sync_master_wants_slave
         lag = lag_limit_nbytes(self.dialect.max_dispatch_lag_files, queue.file_size)
         self._max_lag_nbytes = lag
         self.log = WritableCommitLog(
@@ -201,7 +205,7 @@ class StoreWriter:
             record_flags(config),
             config,
             self.dialect,
-            wait=self._wait if is_sync else None,
+            wait=self._wait if is_sync or self._lacks_slave else None,
             clock=put_clock,
             before_roll=None if lag is None else self._let_dispatch_catch_up,
             on_failure=self.fail,
@@ -214,8 +218,9 @@ class StoreWriter:
         that nothing that is durable now will look torn later, and so that the sizes that files
         will have are known to whoever opens the store after a kill."""
         recovery = DispatchRecovery(
-            self.log, self.queues, self.index, self.config, self.dialect, state, self.report
-        )
+            self.log, self.queues, self.index, self.config, self.dialect, state, self.report,
+            self._give_up_state,
+        )  # fmt: skip
         self.marks = StoreMarks(self.paths, self.facts, self.config, self.log, state)
         try:
             self.dispatcher = recovery.run()
@@ -228,8 +233,15 @@ class StoreWriter:
         self.log.appender.set_batch_topics(self.queues.batch_topics)
         for queue in self.queues:
             self.log.appender.set_next_queue_offset(queue.topic, queue.queue_id, queue.max_index)
-        if state is None or not self.facts.are_told_by(state):
+        is_told = state is not None and self.facts.are_told_by(state)
+        if not is_told or not self.paths.state.exists():
             self._sync_and_mark(DispatchSnapshot.take(self.dispatcher), end, clean=False)
+
+    def _give_up_state(self) -> None:
+        """Delete the state file durably: what is made anew is not on disk yet, and must not be
+        believed after another crash."""
+        self.paths.state.unlink(missing_ok=True)
+        sync_directory(self.paths.root)
 
     # --- services -----------------------------------------------------------------------------
 
@@ -250,7 +262,13 @@ class StoreWriter:
             self._flush_queues, self.flush_thoroughly, config, self.fail
         )
         self.allocate = AllocateService(self.log, self.fail)
-        self.services = [self.allocate, flush, self.reput, self.flush_queues]
+        self.services: list[ServiceThread] = [
+            *(self.allocate, flush, self.reput, self.flush_queues)
+        ]
+        if self.log.pool is not None and self.group_commit is None:
+            self.services.insert(1, CommitRealTimeService(self.log, config, self.fail))
+        self.cleaning = StoreCleaning(self)
+        self.services += self.cleaning.services
         if config.broker_role == "SLAVE":
             self.log.appender.refuse(PutMessageStatus.SERVICE_NOT_AVAILABLE)
 
@@ -259,8 +277,10 @@ class StoreWriter:
         return self.flushed.offset if self.group_commit is not None else self.log.max_offset
 
     def _wait(self, end_offset: int) -> int:
-        assert self.group_commit is not None
-        return self.group_commit.wait(end_offset)
+        """Wait for the disk, then for the slave that is not there: its answer wins."""
+        service = self.group_commit
+        status = PutMessageStatus.PUT_OK if service is None else service.wait(end_offset)
+        return PutMessageStatus.SLAVE_NOT_AVAILABLE if self._lacks_slave else status
 
     def _let_dispatch_catch_up(self) -> None:
         """A broker of 5.4 and later recovers the last ten files only; dispatch must not lag
@@ -329,7 +349,7 @@ class StoreWriter:
         if self._closed:
             return
         self._closed = True
-        self.log.appender.refuse(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        self.cleaning.refuse_for_good()
         try:
             self._stop_services()
             if self.failure is not None:

@@ -10,24 +10,25 @@ from rocketstore._native.put_result import PutMessageResult as PutMessageResult
 class Appender:
     """One per log; any number of threads may put. Callbacks run without the appender's mutex.
 
-    roll(needed_nbytes) -> None
+    roll(needed_nbytes) -> int or None
         The segment is full (its blank is already written) or there is none: attach the next one.
-    extend(end_position) -> None
+    extend(end_position) -> int or None
         The next record ends behind the allocated frontier: allocate and ``set_frontier``.
     wait(end_offset) -> int
         SYNC_FLUSH: called after the append of what waits; returns a PutMessageStatus value.
 
     ``roll`` and ``extend`` are called by one thread at a time, once for all that need the room;
-    they must not put. What they raise, the put raises; the next put asks again. When they make no
-    room (three times in a row) the put answers UNKNOWN_ERROR. ``clock`` is called once per put,
-    batch or chunk, in front of the mutex; without it the system's clock is read under the mutex.
+    they must not put. What they raise, the put raises; a PutMessageStatus value that they return,
+    it answers; the next put asks again. When they make no room (three times in a row) the put
+    answers UNKNOWN_ERROR. ``clock`` is called once per put, batch or chunk, in front of the mutex;
+    without it the system's clock is read under the mutex.
     """
 
     def __init__(
         self,
         *,
-        roll: Callable[[int], None],
-        extend: Callable[[int], None],
+        roll: Callable[[int], int | None],
+        extend: Callable[[int], int | None],
         wait: Callable[[int], int] | None = None,
         clock: Callable[[], int] | None = None,
         store_host: str = "127.0.0.1:10911",

@@ -14,7 +14,7 @@ class Mapping(Buffer):
     closed: new exports raise ``ValueError``, the pages are unmapped with the last export.
     ``private`` writes stay in this process's memory; ``fd`` -1 is memory of its own (writable and
     private). The reference body counts only ``view()`` in ``exports``. Threads: all methods may
-    run in parallel; ``sync`` and ``populate`` release the GIL.
+    run in parallel; ``sync``, ``populate``, ``lock``, ``unlock`` and ``clear`` release the GIL.
     """
 
     nbytes: int
@@ -32,6 +32,14 @@ class Mapping(Buffer):
     def populate(self, position: int, length: int) -> bool:
         """Make the range's pages present and writable (MADV_POPULATE_WRITE); False if
         unsupported."""
+    def lock(self, position: int, length: int) -> None:
+        """Keep the range's pages in memory, each from when it is there (mlock2 with
+        MLOCK_ONFAULT, else mlock). Raises ``OSError`` where so much may not be locked,
+        ``ValueError`` for a read-only mapping."""
+    def unlock(self, position: int, length: int) -> None:
+        """munlock. Raises as ``lock``."""
+    def clear(self, position: int, length: int) -> None:
+        """Write zeros over the range. ``ValueError`` for a read-only mapping."""
     def view(self) -> memoryview:
         """All bytes; ``ValueError`` once closed."""
     def close(self) -> None: ...

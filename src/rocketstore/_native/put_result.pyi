@@ -43,6 +43,9 @@ class PutMessageResult:
     @property
     def appended(self) -> bool:
         """RocketMQ's ``isOk``: the record is in the log, also when its flush timed out."""
+    def with_flush_status(self, status: int) -> PutMessageResult:
+        """This outcome of a put that waited for the disk, which ended with ``status``; one that
+        appended nothing stays as it is."""
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
 
@@ -62,6 +65,9 @@ class PutManyResult(Sequence[PutMessageResult]):
     def __contains__(self, value: object, /) -> bool: ...
     def index(self, value: object, start: int = 0, stop: int | None = None) -> int: ...
     def count(self, value: object) -> int: ...
+    def with_flush_status(self, status: int) -> PutManyResult:
+        """These outcomes; those that waited for the disk (none that are given to the constructor)
+        ended with ``status``."""
     def __eq__(self, other: object, /) -> bool: ...
     @property
     def ok(self) -> bool:

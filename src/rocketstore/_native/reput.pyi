@@ -71,7 +71,8 @@ class Dispatcher:
         """Register the queue's current file, or only its positions; returns the handle.
 
         Unit ``first_index`` lies at position 0 of ``buffer``; without one the next unit answers
-        NEED_QUEUE. The buffer set before is released. ``BufferError``: read-only or not contiguous.
+        NEED_QUEUE, and the queue's ext buffer is released as well (its offset stays). The buffer
+        set before is released. ``BufferError``: read-only or not contiguous.
         ``ValueError``: numbers out of range, or ``next_index`` neither in this file nor directly
         behind it."""
     def remove_queue(self, topic: bytes, queue_id: int) -> None:

@@ -76,8 +76,8 @@ class Appender:
     def __init__(
         self,
         *,
-        roll: Callable[[int], None],
-        extend: Callable[[int], None],
+        roll: Callable[[int], int | None],
+        extend: Callable[[int], int | None],
         wait: Callable[[int], int] | None = None,
         clock: Callable[[], int] | None = None,
         store_host: str = "127.0.0.1:10911",
@@ -520,7 +520,10 @@ class Appender:
                 self._append(groups, self._now())
             records += chunk
         waited = self._await(records)
-        return PutManyResult([record.result(waited) for record in records])
+        return PutManyResult._of(
+            (record.result(waited) for record in records),
+            (record.status is None and record.waits for record in records),
+        )
 
     def _now(self) -> int | None:
         """The injected clock's time, None when the system's clock is read under the mutex."""
@@ -549,18 +552,21 @@ class Appender:
             if room is None:
                 return
             try:
-                changed = self._make_room(*room, seen)
+                answer = self._make_room(*room, seen)
             except BaseException:
                 self._failed_times += len(groups) - done
                 raise
-            idle = 0 if changed else idle + 1
+            if answer is not None:
+                self._refuse_groups(groups[done:], PutMessageStatus(answer))
+                return
+            idle = 0 if self._generation != seen else idle + 1
             if idle == IDLE_ROUND_LIMIT:
                 break
         self._refuse_groups(groups[done:], PutMessageStatus.UNKNOWN_ERROR)
 
     def _append_locked(
         self, groups: list[list[Record]], done: int, timestamp: int | None
-    ) -> tuple[tuple[Callable[[int], None], int] | None, int]:
+    ) -> tuple[tuple[Callable[[int], int | None], int] | None, int]:
         """Append groups until all are in the log, or room must be made.
 
         Returns the callback that makes room with its argument (None: finished), and the number of
@@ -591,7 +597,7 @@ class Appender:
 
     def _append_group(
         self, group: list[Record], now: int
-    ) -> tuple[Callable[[int], None], int] | None:
+    ) -> tuple[Callable[[int], int | None], int] | None:
         """Append one group; or return the callback that makes room for it, and its argument."""
         size, blank = self._rules.segment_nbytes, formats.BLANK.nbytes
         first = group[0]
@@ -653,12 +659,12 @@ class Appender:
         self._buffer[start + width : start + len(content)] = content[width:]
         self._buffer[start : start + width] = content[:width]
 
-    def _make_room(self, callback: Callable[[int], None], argument: int, seen: int) -> bool:
-        """Call ``callback`` unless another thread made room already; tell whether room changed."""
+    def _make_room(
+        self, callback: Callable[[int], int | None], argument: int, seen: int
+    ) -> int | None:
+        """Call ``callback`` unless another thread made room already; what it answers."""
         with self._room_lock:
-            if self._generation == seen:
-                callback(argument)
-            return self._generation != seen
+            return callback(argument) if self._generation == seen else None
 
 
 def _attribute(thing: Any, name: str) -> Any:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import mmap
 import os
 import weakref
+from collections.abc import Callable
 from typing import Any, Final
 
 _UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 _MADV_POPULATE_WRITE = 23
+_MLOCK_ONFAULT = 1
 _ADVICE: Final = {
     "normal": "MADV_NORMAL",
     "random": "MADV_RANDOM",
@@ -28,6 +31,15 @@ def mapped_nbytes() -> int:
 def _count(nbytes: int) -> None:
     global _mapped
     _mapped += nbytes
+
+
+def _uninterrupted(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """The result of a call that ``mmap`` does not try again when a signal interrupts it."""
+    while True:
+        try:
+            return call(*arguments, **options)
+        except InterruptedError:
+            pass
 
 
 def allocate(fd: int, position: int, length: int) -> bool:
@@ -74,7 +86,7 @@ class Mapping(mmap.mmap):
         access = mmap.ACCESS_READ
         if writable:
             access = mmap.ACCESS_COPY if private and fd >= 0 else mmap.ACCESS_WRITE
-        self = super().__new__(cls, fd, nbytes, access=access)
+        self: Mapping = _uninterrupted(super().__new__, cls, fd, nbytes, access=access)
         self._nbytes = nbytes
         self._writable = bool(writable)
         self._private = bool(private)
@@ -92,6 +104,11 @@ class Mapping(mmap.mmap):
             raise ValueError(
                 f"position {position} and length {length} are outside {self._nbytes} bytes"
             )
+
+    def _check_for_writing(self, position: int, length: int, what: str) -> None:
+        self._check(position, length)
+        if not self._writable:
+            raise ValueError(f"a read-only mapping cannot be {what}")
 
     @property
     def nbytes(self) -> int:
@@ -170,16 +187,44 @@ class Mapping(mmap.mmap):
         self._check(position, length)
         ragged = position % mmap.PAGESIZE
         if length + ragged > 0:
-            self.flush(position - ragged, length + ragged)
+            _uninterrupted(self.flush, position - ragged, length + ragged)
 
     def populate(self, position: int, length: int) -> bool:
         """Make the range's pages present and writable; False where unsupported."""
-        self._check(position, length)
-        if not self._writable:
-            raise ValueError("a read-only mapping cannot be populated for writing")
+        self._check_for_writing(position, length, "populated for writing")
         if not hasattr(self, "madvise"):
             return False
         return self._madvise(_MADV_POPULATE_WRITE, position, length)
+
+    def _call_libc(self, function: Callable[..., int], position: int, length: int) -> None:
+        """Call ``function(address, nbytes)`` for the pages that hold a range."""
+        ragged = position % mmap.PAGESIZE
+        start = ctypes.c_char.from_buffer(self)
+        address = ctypes.addressof(start) + position - ragged
+        failed = function(ctypes.c_void_p(address), ctypes.c_size_t(length + ragged))
+        code = ctypes.get_errno()
+        if failed:
+            raise OSError(code, os.strerror(code))
+
+    def lock(self, position: int, length: int) -> None:
+        """Keep the range's pages in memory, each from when it is there. Raises ``OSError``."""
+        self._check_for_writing(position, length, "locked")
+        libc = ctypes.CDLL(None, use_errno=True)
+        if not hasattr(libc, "mlock2"):
+            self._call_libc(libc.mlock, position, length)
+            return
+        flags = ctypes.c_int(_MLOCK_ONFAULT)
+        self._call_libc(lambda *where: int(libc.mlock2(*where, flags)), position, length)
+
+    def unlock(self, position: int, length: int) -> None:
+        """Take ``lock`` back. Raises ``OSError``."""
+        self._check_for_writing(position, length, "unlocked")
+        self._call_libc(ctypes.CDLL(None, use_errno=True).munlock, position, length)
+
+    def clear(self, position: int, length: int) -> None:
+        """Write zeros over the range."""
+        self._check_for_writing(position, length, "cleared")
+        self[position : position + length] = bytes(length)
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "writable" if self._writable else "read-only"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, overload
 
 from rocketstore import formats
@@ -89,6 +89,19 @@ class PutMessageResult:
         """RocketMQ's ``isOk``: the record is in the log, also when its flush timed out."""
         return self._append == AppendMessageStatus.PUT_OK
 
+    def with_flush_status(self, status: int) -> PutMessageResult:
+        """Return this outcome of a put that waited for the disk, which ended with ``status``."""
+        status = PutMessageStatus(status)
+        return PutMessageResult(
+            status if self.appended else self._status,
+            self._append,
+            self._physical,
+            self._nbytes,
+            self._queue,
+            self._timestamp,
+            self._ids,
+        )
+
     def _key(self) -> tuple[Any, ...]:
         fields = (self._status, self._append, self._physical, self._nbytes, self._queue)
         return (*fields, self._timestamp, len(self._ids), self.msg_id)
@@ -114,10 +127,18 @@ class PutMessageResult:
 class PutManyResult(Sequence[PutMessageResult]):
     """Outcomes of many puts, in their order; offsets are -1 where nothing was appended."""
 
-    __slots__ = ("_results",)
+    __slots__ = ("_results", "_waits")
 
-    def __init__(self, results: Sequence[PutMessageResult] = ()) -> None:
+    def __init__(self, results: Iterable[PutMessageResult] = ()) -> None:
         self._results = list(results)
+        self._waits = [False] * len(self._results)
+
+    @classmethod
+    def _of(cls, results: Iterable[PutMessageResult], waits: Iterable[bool]) -> PutManyResult:
+        """Outcomes together with whether each waits for the disk."""
+        many = cls(results)
+        many._waits = list(waits)
+        return many
 
     def __len__(self) -> int:
         return len(self._results)
@@ -158,6 +179,13 @@ class PutManyResult(Sequence[PutMessageResult]):
     def store_timestamps(self) -> array[int]:
         """Store time of each record; 0 where nothing was appended."""
         return array("q", (result.store_timestamp for result in self._results))
+
+    def with_flush_status(self, status: int) -> PutManyResult:
+        """Return these outcomes; those that waited for the disk ended with ``status``."""
+        status = PutMessageStatus(status)
+        pairs = zip(self._results, self._waits, strict=True)
+        changed = (one.with_flush_status(status) if waits else one for one, waits in pairs)
+        return PutManyResult._of(changed, self._waits)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PutManyResult):

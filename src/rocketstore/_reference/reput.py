@@ -252,6 +252,8 @@ class Dispatcher:
                 queue = self._queues[key] = _Queue(len(self._handles))
                 self._handles.append(queue)
             queue.release()
+            if view is None:
+                queue.ext.release()
             queue.view, queue.first_index, queue.next_index = view, first, next_
             queue.max_physical_offset = end
             return queue.handle

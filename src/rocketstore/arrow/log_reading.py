@@ -58,6 +58,9 @@ class LogRead:
                 return
             if status == RecordStatus.INCOMPLETE and self._stop < self._log.max_offset:
                 return  # the record reaches beyond ``stop``
+            if self._offset < self._log.min_offset:
+                self._offset = self._log.min_offset  # deleted while it was read
+                continue
             if self._on_corruption == "fail":
                 raise self._log.corruption(self._offset, status)
             behind = None

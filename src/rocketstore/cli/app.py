@@ -11,6 +11,7 @@ from typing import Annotated, TextIO
 import typer
 
 from rocketstore.cli import (
+    clean,
     completion,
     demo,
     find,
@@ -18,6 +19,7 @@ from rocketstore.cli import (
     info,
     ls,
     put,
+    salvage,
     scan,
     show,
     spark,
@@ -65,6 +67,8 @@ for _name, _command in (
     ("tail", tail.tail),
     ("put", put.put),
     ("verify", verify.verify),
+    ("clean", clean.clean),
+    ("salvage", salvage.salvage),
     ("completion", completion.completion),
     ("demo", demo.demo),
 ):

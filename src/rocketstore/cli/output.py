@@ -144,6 +144,28 @@ def _csv_cell(value: Any) -> Any:
     return escape(value) if isinstance(value, str) and sys.stdout.isatty() else value
 
 
+def print_report(
+    summary: dict[str, Any],
+    name: str,
+    rows: Sequence[dict[str, Any]],
+    columns: Sequence[str],
+    form: Format,
+) -> bool:
+    """Print ``rows``, called ``name``, and their summary; False for a table, which differs from
+    command to command. CSV has the rows alone, with ``columns``."""
+    if form is Format.JSON:
+        print_json({**summary, name: rows})
+    elif form is Format.NDJSON:
+        for row in rows:
+            print_line(row)
+        print_line(summary)
+    elif form is Format.CSV:
+        with Rows(form, columns) as out:
+            for row in rows:
+                out.write({column: row.get(column) for column in columns})
+    return form is not Format.TABLE
+
+
 def print_rows(
     headings: Sequence[str],
     rows: Iterable[Sequence[Any]],

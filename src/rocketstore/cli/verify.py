@@ -13,10 +13,8 @@ from rocketstore.cli.options import FormatOption, QuietOption, StorePath
 from rocketstore.cli.outcome import ExitCode
 from rocketstore.cli.output import (
     Format,
-    Rows,
     chosen,
-    print_json,
-    print_line,
+    print_report,
     print_rows,
     print_text,
 )
@@ -117,17 +115,7 @@ def _summary(report: VerifyReport) -> dict[str, Any]:
 
 def _print(report: VerifyReport, form: Format) -> None:
     findings = [_finding(one) for one in report.findings]
-    if form is Format.JSON:
-        print_json({**_summary(report), "findings": findings})
-    elif form is Format.NDJSON:
-        for one in findings:
-            print_line(one)
-        print_line(_summary(report))
-    elif form is Format.CSV:
-        with Rows(form, FINDING_NAMES) as out:
-            for one in findings:
-                out.write(one)
-    else:
+    if not print_report(_summary(report), "findings", findings, FINDING_NAMES, form):
         _print_table(report)
 
 

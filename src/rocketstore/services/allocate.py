@@ -1,5 +1,5 @@
-"""AllocateService: disk blocks, present pages and the next segment, ready before the appender
-needs them."""
+"""AllocateService: disk blocks, present pages, the next segment and its buffer, ready before the
+appender needs them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ class AllocateService(ServiceThread):
         self._begun_at = log.max_offset
 
     def run_once(self) -> bool:
-        """Take one step: reserve blocks, make 2 MiB of pages present, or create the next
-        segment."""
+        """Take one step: reserve blocks, make 2 MiB of pages present, create the next segment or
+        buffer, or warm up a part of a new segment."""
         try:
             allocated = self._log.allocate_ahead()
             populated = self._log.populate_ahead(_STEP_NBYTES, self._ahead_nbytes())
-            return self._log.prepare_next() or allocated or populated
+            prepared = self._log.prepare_next() or self._log.warm_next()
+            return prepared or allocated or populated
         except OSError:
             return False
 

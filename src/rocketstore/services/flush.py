@@ -10,9 +10,9 @@ from collections.abc import Callable
 from rocketstore.commit_log import WritableCommitLog
 from rocketstore.config import MessageStoreConfig
 from rocketstore.errors import ServiceFailedError, StoreFullError
+from rocketstore.services.loop_waiters import LoopWaiters
 from rocketstore.services.service_thread import ServiceThread
 from rocketstore.services.waiting import WaitingRoom
-from rocketstore.status import PutMessageStatus
 
 _PAGE_NBYTES = 4096
 
@@ -24,6 +24,8 @@ class FlushedLog:
     ----------
     physic_timestamp : int
         Store time of the newest record known to be on disk.
+    waiting, loops
+        Threads and event loops that wait for it.
     """
 
     def __init__(
@@ -34,6 +36,7 @@ class FlushedLog:
     ) -> None:
         self.physic_timestamp = physic_timestamp
         self.waiting = WaitingRoom()
+        self.loops = LoopWaiters()
         self._log = log
         self._on_failure = on_failure
         self._error: OSError | None = None  # guarded by: _lock
@@ -44,11 +47,18 @@ class FlushedLog:
         """The log is on disk up to here."""
         return self._log.queue.flushed_where
 
+    @property
+    def waiter_count(self) -> int:
+        """How many puts wait."""
+        return len(self.waiting) + len(self.loops)
+
     def flush(self) -> int:
-        """Sync all that is written now; return the flushed offset.
+        """Commit and sync all that was put until now; return the flushed offset.
 
         Raises
         ------
+        StoreFullError
+            A commit found no room; the next call tries again.
         OSError
             The first time a sync fails.
         ServiceFailedError
@@ -58,11 +68,19 @@ class FlushedLog:
         try:
             with self._lock:
                 flushed = self._flush()
+        except StoreFullError:
+            raise
         except OSError as error:
             self._on_failure(error)
             raise
-        self.waiting.wake_all()
+        self.let_go()
         return flushed
+
+    def let_go(self) -> None:
+        """Let those go whose place is on disk."""
+        flushed = self.offset
+        self.waiting.wake(flushed)
+        self.loops.reached(flushed)
 
     def _flush(self) -> int:
         if self._error is not None:
@@ -70,76 +88,14 @@ class FlushedLog:
         # The time is read first, so it never runs ahead of the bytes that are synced.
         timestamp = self._log.appender.last_store_timestamp
         try:
-            flushed = self._log.flush(self._log.max_offset)
+            flushed = self._log.flush()
+        except StoreFullError:
+            raise
         except OSError as error:
             self._error = error
             raise
         self.physic_timestamp = max(self.physic_timestamp, timestamp)
         return flushed
-
-
-class GroupCommitService(ServiceThread):
-    """SYNC_FLUSH: one sync acknowledges every put that was written before it began.
-
-    Notes
-    -----
-    Threading: ``wait`` is called by any number of putters. Source: RocketMQ
-    ``store/CommitLog.java`` ``GroupCommitService``.
-    """
-
-    def __init__(
-        self,
-        flushed: FlushedLog,
-        log: Callable[[], WritableCommitLog],
-        config: MessageStoreConfig,
-        on_failure: Callable[[BaseException], None],
-    ) -> None:
-        super().__init__("group-commit", 0.01, on_failure)
-        self._flushed = flushed
-        self._log = log
-        self._timeout_s = config.sync_flush_timeout / 1000
-        self._error: BaseException | None = None  # set once
-
-    def run_once(self) -> bool:
-        """Sync what was written since the last time."""
-        if self._log().max_offset <= self._flushed.offset:
-            return False
-        self._flushed.flush()
-        return True
-
-    def wait(self, end_offset: int) -> int:
-        """Return ``PUT_OK`` when the log is on disk up to ``end_offset``, else FLUSH_DISK_TIMEOUT.
-
-        Raises
-        ------
-        ServiceFailedError
-            When a sync failed; what was not confirmed before never will be.
-        KeyboardInterrupt
-            While waiting; the message's fate is then unknown.
-        """
-        if not self.is_running and self._error is None and self._flushed.offset < end_offset:
-            with contextlib.suppress(OSError):  # the store is told of it, and so is the wait below
-                self.step()
-        deadline = time.monotonic() + self._timeout_s
-        self.wakeup()
-        while self._flushed.offset < end_offset:
-            ticket = self._flushed.waiting.enter()
-            if self._flushed.offset >= end_offset:
-                break
-            if self._error is not None:
-                raise ServiceFailedError(
-                    f"syncing the log failed ({self._error}); the message may not be on disk"
-                ) from self._error
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return PutMessageStatus.FLUSH_DISK_TIMEOUT
-            ticket.acquire(timeout=left)
-        return PutMessageStatus.PUT_OK
-
-    def abandon(self, error: BaseException) -> None:
-        """Wake every waiter with ``error``."""
-        self._error = error
-        self._flushed.waiting.wake_all()
 
 
 class FlushRealTimeService(ServiceThread):
@@ -164,7 +120,8 @@ class FlushRealTimeService(ServiceThread):
         dirty = self._log().max_offset - self._flushed.offset
         due = time.monotonic() >= self._last_thorough + self._thorough_s
         if dirty > 0 and (due or dirty >= self._least_nbytes):
-            self._flushed.flush()
+            with contextlib.suppress(StoreFullError):  # of a commit, which is tried again
+                self._flushed.flush()
         if due:
             self._last_thorough = time.monotonic()
         return False

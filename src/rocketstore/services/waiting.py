@@ -25,8 +25,9 @@ class Bell:
 
     def ring(self) -> None:
         """End the wait, or the next one."""
-        with contextlib.suppress(RuntimeError):  # it rings already
-            self._silent.release()
+        if self._silent.locked():
+            with contextlib.suppress(RuntimeError):  # somebody else rang it just now
+                self._silent.release()
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until it rings, at most so long; whether it did. It is silent again then."""
@@ -34,7 +35,7 @@ class Bell:
 
 
 class WaitingRoom:
-    """Any number wait, all are woken at once.
+    """Any number of threads wait, each for a place in the log; all that it reached are woken.
 
     Notes
     -----
@@ -43,20 +44,35 @@ class WaitingRoom:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: set[threading.Lock] = set()  # guarded by: _lock
+        self._waiting: dict[threading.Lock, int] = {}  # guarded by: _lock
 
-    def enter(self) -> threading.Lock:
-        """Return a lock that is free once ``wake_all`` was called; wait by acquiring it."""
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    def enter(self, offset: int = 0) -> threading.Lock:
+        """Return a lock that is free once ``offset`` was reached; wait by acquiring it."""
         ticket = threading.Lock()
         ticket.acquire()
         with self._lock:
-            self._waiting.add(ticket)
+            self._waiting[ticket] = offset
         return ticket
 
     def leave(self, ticket: threading.Lock) -> None:
         """Wait no longer with ``ticket``; nothing when its holder was woken."""
         with self._lock:
-            self._waiting.discard(ticket)
+            self._waiting.pop(ticket, None)
+
+    def wake(self, offset: int) -> None:
+        """Wake all who wait for a place up to ``offset``."""
+        if not self._waiting:
+            return
+        with self._lock:
+            ready = [ticket for ticket, place in self._waiting.items() if place <= offset]
+            for ticket in ready:
+                with contextlib.suppress(RuntimeError):  # an interrupted call woke this one
+                    ticket.release()
+                del self._waiting[ticket]
 
     def wake_all(self) -> None:
         """Wake all who entered."""

@@ -1,0 +1,133 @@
+"""``rocketstore clean``: delete what has expired, or say what would go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import rocketstore
+from rocketstore import MessageStoreConfig
+from rocketstore.cleanup import CleanedFile, CleanReport
+from rocketstore.cli.opening import check_is_store, quieten
+from rocketstore.cli.options import FormatOption, QuietOption, StorePath
+from rocketstore.cli.outcome import ExitCode
+from rocketstore.cli.output import (
+    Format,
+    chosen,
+    print_report,
+    print_rows,
+    print_text,
+)
+from rocketstore.cli.progress import progress_bar
+from rocketstore.cli.quantities import counted, format_size, format_time
+
+
+def clean(
+    path: StorePath,
+    what_if: Annotated[
+        bool, typer.Option("--what-if", help="Only say what would go; change nothing.")
+    ] = False,
+    hours: Annotated[
+        int | None,
+        typer.Option(
+            "--hours", min=0, help="Keep messages for so many hours [default: 72, or the file's]."
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="A broker's configuration file."),
+    ] = None,
+    form: FormatOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Delete the files that hold expired messages only. Stop the broker first.
+
+    Log files go whose newest message is older than fileReservedTime, the oldest first, and files of
+    queues and index that held nothing else; where the disk is nearly full, log files of any age
+    (cleanFileForciblyEnable). The newest log file always stays. With --what-if a broker may be
+    running, and nothing is changed. Exit status 1 when a file could not be deleted.
+
+    \b
+    Examples:
+      rocketstore clean /data/store --what-if
+      rocketstore clean /data/store --hours 48
+      rocketstore clean /data/store --config broker.conf --what-if --format ndjson | jq .path
+    """
+    if quiet:
+        quieten()
+    check_is_store(path)
+    settings = (
+        MessageStoreConfig() if config is None else MessageStoreConfig.from_properties(config)
+    )
+    options: dict[str, Any] = {"clean_resource_enable": False}
+    if hours is not None:
+        options["file_reserved_time"] = hours
+    with progress_bar(quiet=quiet) as progress:
+        store = rocketstore.open(
+            path, "r" if what_if else "r+", config=settings, progress=progress, **options
+        )
+    with store:
+        report = store.clean_expired(what_if=what_if)
+    _print(report, chosen(form))
+    if report.failures:
+        raise typer.Exit(int(ExitCode.FINDINGS))
+
+
+#: Names of a file's values.
+FILE_NAMES = (
+    *("kind", "path", "bytes", "allocatedBytes"),
+    *("oldestStoreTimestamp", "newestStoreTimestamp", "reason", "explanation"),
+)
+
+
+def _file(file: CleanedFile) -> dict[str, Any]:
+    values = (
+        *(file.kind, file.path, file.nbytes, file.allocated_nbytes),
+        *(file.oldest_store_timestamp, file.newest_store_timestamp),
+        *(file.reason.value, file.explanation),
+    )
+    return dict(zip(FILE_NAMES, values, strict=True))
+
+
+def _summary(report: CleanReport) -> dict[str, Any]:
+    return {
+        "kind": "summary",
+        "whatIf": report.what_if,
+        "files": len(report.files),
+        "allocatedBytes": report.nbytes,
+        "logStart": report.min_offset,
+        "kept": report.kept,
+        "usedRatio": report.used_ratio,
+        "failures": report.failures,
+    }
+
+
+def _print(report: CleanReport, form: Format) -> None:
+    files = [_file(one) for one in report.files]
+    if not print_report(_summary(report), "files", files, FILE_NAMES, form):
+        _print_table(report)
+
+
+def _print_table(report: CleanReport) -> None:
+    if report.files:
+        rows = [
+            (one.kind, one.path, format_size(one.allocated_nbytes), _time(one), one.explanation)
+            for one in report.files
+        ]
+        headings = ("kind", "file", "on disk", "newest message", "why")
+        print_rows(headings, rows, right=("on disk",), shrink=("why", "file"))
+        print_text()
+    did = "would go" if report.what_if else "deleted"
+    print_text(
+        f"{counted(len(report.files), 'file')} {did}, {format_size(report.nbytes)}; the log "
+        f"begins at {max(report.min_offset, 0)}: {report.kept}."
+    )
+    for failure in report.failures:
+        print_text(f"Could not be deleted: {failure}.", style="bold red")
+
+
+def _time(file: CleanedFile) -> str:
+    newest = file.newest_store_timestamp
+    return "" if newest is None else format_time(newest)

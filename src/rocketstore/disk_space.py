@@ -1,0 +1,161 @@
+"""How full the disks of a store are, and what a broker does about it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from rocketstore.config import MessageStoreConfig
+from rocketstore.dialect import Dialect
+
+#: What ``used_ratio`` answers when nobody can tell.
+UNKNOWN = -1.0
+
+
+class DiskSpace(NamedTuple):
+    """One partition.
+
+    Attributes
+    ----------
+    total_nbytes, used_nbytes : int
+        Bytes of the partition, and those of them in use.
+    usable_nbytes : int
+        Bytes that are free for everybody, not for root alone.
+    """
+
+    total_nbytes: int
+    used_nbytes: int
+    usable_nbytes: int
+
+    @property
+    def used_ratio(self) -> float:
+        """Part in use of what is in use or can be, in whole percent rounded up: 0.75 for 74.2 %."""
+        whole = self.used_nbytes + self.usable_nbytes
+        return -(-100 * self.used_nbytes // whole) / 100 if whole > 0 else UNKNOWN
+
+
+def disk_space(path: Path) -> DiskSpace:
+    """Ask the file system of ``path``. Raises ``OSError``."""
+    about = os.statvfs(path)
+    block = about.f_frsize
+    used = (about.f_blocks - about.f_bfree) * block
+    return DiskSpace(about.f_blocks * block, used, about.f_bavail * block)
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceLevels:
+    """Parts of a disk in use at which something happens.
+
+    Attributes
+    ----------
+    reclaim : float
+        Old segments go at any hour.
+    forcibly : float
+        Segments go whatever their age.
+    warning : float
+        Puts are refused.
+    """
+
+    reclaim: float
+    forcibly: float
+    warning: float
+
+    @classmethod
+    def of(cls, config: MessageStoreConfig, dialect: Dialect) -> SpaceLevels:
+        """Levels of a configuration, within the limits that the version knows."""
+        reclaim = min(max(config.disk_max_used_space_ratio, 10), 95)
+        forcibly = config.disk_space_clean_forcibly_ratio
+        warning = config.disk_space_warning_level_ratio
+        if dialect.clamps_disk_ratios:
+            forcibly, warning = min(max(forcibly, 30), 85), min(max(warning, 35), 90)
+        return cls(reclaim / 100, forcibly / 100, warning / 100)
+
+
+class SpaceJudgement(NamedTuple):
+    """What the disks' state demands.
+
+    Attributes
+    ----------
+    log_ratio, queue_ratio : float
+        Part in use of the partitions of the log and of the queues, -1 when nobody can tell.
+    is_disk_full : bool
+        Puts are to be refused.
+    cleans_at_once : bool
+        Segments may go whatever their age.
+    is_short : bool
+        Segments that are old enough go at any hour.
+    """
+
+    log_ratio: float
+    queue_ratio: float
+    is_disk_full: bool
+    cleans_at_once: bool
+    is_short: bool
+
+
+class SpaceWatch:
+    """Compares the disks of a store with the configured levels.
+
+    Parameters
+    ----------
+    log_directory, queue_directory : Path
+        Where a folder is missing, its parent is asked: a store without a queue yet is not full.
+    config : MessageStoreConfig
+    dialect : Dialect
+    own_nbytes : callable
+        Bytes of the store's files, for disks that several stores share.
+    ask : callable
+        ``ask(path) -> DiskSpace``; replaced by tests.
+
+    Notes
+    -----
+    Source: RocketMQ ``store/DefaultMessageStore.java`` ``isSpaceToDelete``; both partitions are
+    judged before anything is decided (D-33).
+    """
+
+    def __init__(
+        self,
+        log_directory: Path,
+        queue_directory: Path,
+        config: MessageStoreConfig,
+        dialect: Dialect,
+        own_nbytes: Callable[[], int],
+        ask: Callable[[Path], DiskSpace] = disk_space,
+    ) -> None:
+        self.levels = SpaceLevels.of(config, dialect)
+        self._directories = log_directory, queue_directory
+        self._config = config
+        self._dialect = dialect
+        self._own_nbytes = own_nbytes
+        self._ask = ask
+
+    def judge(self) -> SpaceJudgement:
+        """Look at the disks now."""
+        spaces = [self._space(directory) for directory in self._directories]
+        ratios = [UNKNOWN if space is None else space.used_ratio for space in spaces]
+        levels, top = self.levels, max(ratios)
+        is_full, at_once = top > levels.warning, top > levels.forcibly or top > levels.warning
+        unknown = min(ratios) < 0
+        shares = self._dialect.clamps_disk_ratios and self._config.replicas_per_disk_partition > 1
+        if shares and spaces[0] is not None and not at_once:
+            share = spaces[0].total_nbytes / self._config.replicas_per_disk_partition
+            logical = self._own_nbytes() / share if share else 1.0
+            at_once = logical > self._config.logical_disk_space_clean_forcibly_threshold
+            is_short = at_once or logical > levels.reclaim
+        else:
+            is_short = unknown or top > levels.reclaim
+            is_short = is_short or (at_once and self._dialect.clamps_disk_ratios)
+        return SpaceJudgement(ratios[0], ratios[1], is_full, at_once, is_short)
+
+    def _space(self, directory: Path) -> DiskSpace | None:
+        for path in (directory, directory.parent):
+            try:
+                return self._ask(path)
+            except FileNotFoundError:
+                continue
+            except OSError:
+                return None  # nobody can tell; RocketMQ then lets old segments go
+        return None

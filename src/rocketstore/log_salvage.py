@@ -1,0 +1,450 @@
+"""Making a store that refuses to be opened for writing whole again, on explicit demand."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import logging
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rocketstore import formats
+from rocketstore.config import MessageStoreConfig
+from rocketstore.durable_file import (
+    READ_ONLY,
+    READ_WRITE,
+    TEMPORARY_PREFIX,
+    open_regular_file,
+    remove_leftovers,
+    reporting_full_disk,
+    sync_descriptor,
+    sync_directory,
+    write_file,
+)
+from rocketstore.log_cut import quarantine_path
+from rocketstore.log_scan import data_ranges
+from rocketstore.mapped_file import MappedFile
+from rocketstore.mapped_file_queue import check_place, list_directory
+from rocketstore.queue_table import refuse_contradictions
+from rocketstore.reader import ReadOnlyParts
+from rocketstore.recovery import LogRecovery, Progress, recover_log
+from rocketstore.recovery_report import DamagedRange, RecoveryReport
+from rocketstore.rocksdb_queues import refuse_rocksdb_queues
+from rocketstore.salvage_plan import (
+    LostPlace,
+    Placeholder,
+    SalvagePlan,
+    Stretch,
+    make_plan,
+)
+from rocketstore.store import open as open_store
+from rocketstore.store_arguments import check_settings, merge, now_ms
+from rocketstore.store_files import StorePaths
+from rocketstore.store_lock import StoreLock
+from rocketstore.store_marks import queues_crc
+from rocketstore.store_place import check_platform, check_root
+from rocketstore.store_state import StoreState
+
+_log = logging.getLogger(__name__)
+_STEP_NBYTES = 1 << 20
+_NO_LINK = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
+
+
+@dataclass(frozen=True, slots=True)
+class SalvagedSegment:
+    """A segment that was written anew.
+
+    ``reason`` says why; ``quarantined`` is where the old file is kept, ``None`` when there was
+    none, or when nothing was changed (``what_if``).
+    """
+
+    path: str
+    start: int
+    reason: str
+    quarantined: str | None
+
+
+@dataclass
+class SalvageReport:
+    """What ``salvage`` found and did, or would do.
+
+    Attributes
+    ----------
+    path : str
+    what_if : bool
+        Nothing was changed.
+    damaged : list of DamagedRange
+        The stretches that are lost; everything else of the log is kept.
+    segments : list of SalvagedSegment
+        Files written anew.
+    placeholders : list of Placeholder
+        Empty messages that keep the queue offsets of lost ones.
+    gaps : list of (topic, queue id, first lost queue offset, next queue offset)
+        Queue offsets of lost messages without a placeholder.
+    moved : list of str
+        What else was moved into quarantine.
+    recovery : RecoveryReport
+        Of the opening for writing that ends a salvage; with ``what_if`` what the check of the log
+        found.
+    duration_s : float
+    """
+
+    path: str
+    what_if: bool
+    recovery: RecoveryReport
+    damaged: list[DamagedRange] = field(default_factory=list)
+    segments: list[SalvagedSegment] = field(default_factory=list)
+    placeholders: list[Placeholder] = field(default_factory=list)
+    gaps: list[tuple[str, int, int, int]] = field(default_factory=list)
+    moved: list[str] = field(default_factory=list)
+    duration_s: float = 0.0
+
+    @property
+    def was_needed(self) -> bool:
+        """Whether anything had to be salvaged; otherwise opening for writing would have done."""
+        return bool(self.segments)
+
+    @property
+    def lost_nbytes(self) -> int:
+        """Bytes of the log that are lost."""
+        return sum(damage.stop - damage.start for damage in self.damaged)
+
+
+def salvage(
+    path: str | os.PathLike[str],
+    *,
+    what_if: bool = False,
+    placeholders: bool = True,
+    config: MessageStoreConfig | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> SalvageReport:
+    """Make a store whose log is damaged below its durable mark fit for writing again.
+
+    Every segment with a damaged stretch is written anew beside the old one, and put in its place;
+    the old file is kept as it was under ``quarantine``. Good records in front of and behind the
+    damage stay where they are, with their log offsets and queue offsets. The damaged stretch is
+    filled with records that are in no queue, so that a broker can follow the log; a missing or
+    short segment is completed. Then the store is opened for writing and closed, which makes queues
+    and index fit the log.
+
+    Parameters
+    ----------
+    path : path
+        The store's root.
+    what_if : bool
+        Only say what would be done; takes no lock, changes nothing.
+    placeholders : bool
+        Put an empty message with the property ``ROCKETSTORE_LOST`` in place of each lost one whose
+        queue offset is known, except in the broker's own topics, batch queues and light queues.
+        Consumers see it. Without it, RocketMQ numbers later messages of the queue anew when it
+        makes the queue from the log, and passes over others when it reads across the gap.
+    config : MessageStoreConfig, optional
+    progress : callable, optional
+        ``progress(what, done, total)``.
+    **options
+        Fields of ``MessageStoreConfig``.
+
+    Returns
+    -------
+    SalvageReport
+
+    Raises
+    ------
+    StoreLockedError
+        Somebody writes the store.
+    ConfigError, MappedFileError, UnsafePathError
+        What ``open`` raises too, for what is no damage of the log.
+    StoreFullError
+        A new segment finds no room. The store is as it was, up to segments that are done.
+
+    Notes
+    -----
+    A kill or power cut at any moment leaves each segment old or new; calling it again finishes.
+    """
+    settings = merge(config, options)
+    check_platform("r+")
+    check_settings(settings)
+    root = Path(path)
+    check_root(root, "r+")
+    began = time.monotonic()
+    job = _Salvage(root, settings, progress, placeholders=placeholders)
+    with contextlib.nullcontext() if what_if else _locked(root):
+        report = job.examine()
+        report.what_if = what_if
+        if not what_if:
+            job.mend(report)
+    if not what_if:
+        with open_store(root, "r+", config=settings, start=False, progress=progress) as store:
+            report.recovery = store.recovery_report
+    report.duration_s = time.monotonic() - began
+    return report
+
+
+@contextlib.contextmanager
+def _locked(root: Path) -> Iterator[None]:
+    lock = StoreLock(root)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+class _Salvage:
+    """One run over one store."""
+
+    def __init__(
+        self,
+        root: Path,
+        config: MessageStoreConfig,
+        progress: Progress | None,
+        *,
+        placeholders: bool,
+    ) -> None:
+        self._paths = StorePaths.of(root, config)
+        self._config = config
+        self._progress = progress
+        self._placeholders = placeholders
+        self._plan = SalvagePlan()
+        self._listed: list[tuple[int, Path, int]] = []
+        self._size = 0
+
+    # --- finding out --------------------------------------------------------------------------
+
+    def examine(self) -> SalvageReport:
+        """Check all of the log and say what there is to do."""
+        refuse_rocksdb_queues(self._paths)
+        parts = ReadOnlyParts(self._paths, self._config, derive="none", clock=now_ms, progress=None)
+        try:
+            self._facts = facts = parts.facts
+            refuse_contradictions(facts.queue_types)
+            self._size = parts.log.segment_size
+            self._listed = self._list_segments()
+            recovery, _ = recover_log(parts.log, facts, self._progress, position=0)
+            damaged = self._with_lost_beginning(parts, recovery)
+            last = parts.log.queue.last()
+            if last is not None:
+                # Units tell of messages that lay behind the end of a file that was cut short.
+                end = parts.log.roll_next_file(last.file_from_offset)
+                for queue in parts.queues:
+                    queue.recover(end, whole=False)
+            self._plan = make_plan(
+                parts.log, parts.queues, damaged, placeholders=self._placeholders
+            )
+        finally:
+            parts.close()
+        report = SalvageReport(str(self._paths.root), True, recovery.report, damaged)
+        report.gaps = _as_gaps(self._plan.unplaced)
+        for base, reason in self._reasons(damaged).items():
+            path = self._paths.commit_log / formats.offset_to_file_name(base)
+            report.segments.append(SalvagedSegment(str(path), base, reason, None))
+            for stretch in self._plan.stretches.get(base, ()):
+                report.placeholders += stretch.records()[1]
+        return report
+
+    def _list_segments(self) -> list[tuple[int, Path, int]]:
+        """Start, path and bytes of the log's files, empty ones included."""
+        files = list_directory(self._paths.commit_log, self._paths.log_root).files
+        for start, path, _ in files:
+            check_place(start, path, self._size)
+        return files
+
+    def _with_lost_beginning(
+        self, parts: ReadOnlyParts, recovery: LogRecovery
+    ) -> list[DamagedRange]:
+        """The damaged ranges, and a first segment of which nothing is left."""
+        damaged = list(recovery.report.damaged)
+        starts = [start for start, _, nbytes in self._listed if nbytes == 0]
+        first = parts.log.min_offset
+        for start in reversed(starts):
+            if 0 <= start < first:
+                path = self._paths.commit_log / formats.offset_to_file_name(start)
+                reason = "the file is empty although later ones follow"
+                damaged.insert(0, DamagedRange(str(path), 0, start, first, reason))
+                first = start
+        return damaged
+
+    def _reasons(self, damaged: Sequence[DamagedRange]) -> dict[int, str]:
+        """Why each segment has to be written anew, by its first log offset."""
+        reasons: dict[int, str] = {}
+        for start, _, nbytes in self._listed:
+            is_unused = nbytes == 0 and start == self._listed[-1][0]
+            if nbytes != self._size and not is_unused:
+                reasons[start] = f"it has {nbytes} bytes instead of {self._size}"
+        known = {start for start, _, _ in self._listed}
+        for base, stretches in self._plan.stretches.items():
+            if base not in known:
+                reasons[base] = "it is missing"
+                continue
+            first = stretches[0].start
+            reason = next(one.reason for one in damaged if one.start <= first < one.stop)
+            reasons.setdefault(base, reason)
+        return dict(sorted(reasons.items()))
+
+    # --- doing --------------------------------------------------------------------------------
+
+    def mend(self, report: SalvageReport) -> None:
+        """Do what ``examine`` planned. Each step is durable before the next one begins."""
+        for directory in {self._paths.root, self._paths.log_root}:
+            remove_leftovers(directory)
+        if not report.segments:
+            return
+        self._forget_derived(report)
+        report.segments = [self._renew(segment) for segment in report.segments]
+
+    def _forget_derived(self, report: SalvageReport) -> None:
+        """Have keys and units made again: they may name what is lost.
+
+        The state file says so. It keeps the durable mark and all sizes, so that after a kill
+        between two segments no damage looks torn, and no file gets another size.
+        """
+        self._write_state(report.recovery.log_end)
+        index = self._paths.index
+        if self._config.message_index_enable and index.is_dir() and not index.is_symlink():
+            target = quarantine_path(self._paths.root, f"{now_ms()}-{formats.INDEX_DIR}")
+            os.rename(index, target)
+            sync_directory(target.parent)
+            sync_directory(self._paths.root)
+            report.moved.append(str(target))
+
+    def _write_state(self, log_end: int) -> None:
+        facts, state = self._facts, self._facts.valid_state
+        if state is None:
+            # What was found good, or durable by what follows, is durable now.
+            for _, path, _ in self._listed:
+                sync_file(path, self._paths.log_root)
+        flushed = log_end if state is None else state.flushed_offset
+        StoreState(
+            flushed_offset=flushed,
+            dispatched_offset=0,
+            indexed_offset=0,
+            log_end_offset=max(flushed, log_end),
+            commit_log_file_size=facts.commit_log_file_size,
+            consume_queue_file_size=facts.consume_queue_file_size,
+            hash_slot_num=facts.index.pair[0],
+            index_num=facts.index.pair[1],
+            clean=False,
+            queue_count=0,
+            queue_crc=queues_crc(()),
+            index_file_count=0,
+            checkpoint_crc=facts.checkpoint_crc,
+            broker_version=facts.dialect.name,
+            timezone=self._config.timezone or ("" if state is None else state.timezone),
+        ).write(self._paths.state)
+
+    def _renew(self, segment: SalvagedSegment) -> SalvagedSegment:
+        """Write a segment anew, keep the old file, put the new one in its place."""
+        path = Path(segment.path)
+        temporary = self._paths.log_root / f"{TEMPORARY_PREFIX}{os.getpid()}-{os.urandom(6).hex()}"
+        old = None
+        if any(start == segment.start for start, _, _ in self._listed):
+            old = MappedFile(path, segment.start, self._nbytes(segment), self._paths.log_root)
+        try:
+            with reporting_full_disk(path):
+                fd = os.open(temporary, READ_WRITE | os.O_CREAT | os.O_EXCL, 0o644)
+                try:
+                    self._write(fd, segment.start, old)
+                    sync_descriptor(fd)
+                finally:
+                    os.close(fd)
+                kept = None if old is None else self._keep(path)
+                os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        finally:
+            if old is not None:
+                old.close()
+        sync_directory(path.parent)
+        _log.warning("wrote %s anew (%s); the old file is %s", path, segment.reason, kept)
+        return dataclasses.replace(segment, quarantined=kept)
+
+    def _nbytes(self, segment: SalvagedSegment) -> int:
+        (nbytes,) = (nbytes for start, _, nbytes in self._listed if start == segment.start)
+        return min(nbytes, self._size)
+
+    def _write(self, fd: int, base: int, old: MappedFile | None) -> None:
+        """Copy what is good, and fill what is not (it is never read: its disk may be broken)."""
+        os.ftruncate(fd, self._size)
+        position = 0
+        stretches = self._plan.stretches.get(base, [])
+        for stretch in stretches:
+            if old is not None:
+                _copy(old, fd, position, stretch.start - base)
+            self._fill(fd, base, stretch)
+            position = stretch.stop - base
+        if old is not None:
+            _copy(old, fd, position, old.file_size)
+
+    @staticmethod
+    def _fill(fd: int, base: int, stretch: Stretch) -> None:
+        position = stretch.start - base
+        for record in stretch.records()[0]:
+            view = memoryview(record)
+            while view:
+                written = os.pwrite(fd, view, position)
+                view, position = view[written:], position + written
+
+    def _keep(self, path: Path) -> str:
+        """Give the old file a second name under quarantine, or copy it where that cannot be."""
+        root = self._paths.root
+        for other in (root / formats.QUARANTINE_DIR).glob(f"*-{path.name}"):
+            if other.samefile(path):
+                return str(other)  # a salvage was killed right behind this
+        target = quarantine_path(root, f"{now_ms()}-{path.name}")
+        try:
+            os.link(os.path.realpath(path), target)
+        except OSError as error:
+            if error.errno not in _NO_LINK:
+                raise
+            write_file(target, _pieces(path, self._paths.log_root))
+        sync_directory(target.parent)
+        return str(target)
+
+
+def sync_file(path: Path, root: Path) -> None:
+    """Sync one file's data."""
+    fd = open_regular_file(path, READ_ONLY, root)
+    try:
+        sync_descriptor(fd)
+    finally:
+        os.close(fd)
+
+
+def _as_gaps(places: Sequence[LostPlace]) -> list[tuple[str, int, int, int]]:
+    """Put lost queue offsets that follow each other into one gap."""
+    gaps: list[tuple[str, int, int, int]] = []
+    for topic, queue_id, number, *_ in sorted(places):
+        if gaps and gaps[-1][:2] == (topic, queue_id) and gaps[-1][3] == number:
+            gaps[-1] = (topic, queue_id, gaps[-1][2], number + 1)
+        else:
+            gaps.append((topic, queue_id, number, number + 1))
+    return gaps
+
+
+def _copy(old: MappedFile, fd: int, position: int, stop: int) -> None:
+    """Copy ``position`` .. ``stop`` of a file; holes stay holes."""
+    for start, end in data_ranges(old, position):
+        for at in range(start, min(end, stop), _STEP_NBYTES):
+            chunk = old.read(at, min(_STEP_NBYTES, end - at, stop - at))
+            done = 0
+            while done < len(chunk):
+                done += os.pwrite(fd, chunk[done:], at + done)
+        if end >= stop:
+            return
+
+
+def _pieces(path: Path, root: Path) -> Iterator[bytes]:
+    fd = open_regular_file(path, READ_ONLY, root)
+    try:
+        position = 0
+        while chunk := os.pread(fd, _STEP_NBYTES, position):
+            yield chunk
+            position += len(chunk)
+    finally:
+        os.close(fd)

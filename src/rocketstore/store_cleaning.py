@@ -1,0 +1,133 @@
+"""The cleanup of a store that is written: what it needs of the writer, and its services."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING
+
+from rocketstore.cleaner import StoreCleaner
+from rocketstore.cleanup import CleanReport, plan
+from rocketstore.consume_queue import ConsumeQueue
+from rocketstore.disk_space import SpaceWatch
+from rocketstore.services.clean import CleanCommitLogService, CleanConsumeQueueService
+from rocketstore.services.service_thread import ServiceThread
+from rocketstore.status import PutMessageStatus
+
+if TYPE_CHECKING:
+    from rocketstore.queue_table import QueueTable
+    from rocketstore.writer import StoreWriter
+
+
+class StoreCleaning:
+    """Owns cleaner and cleaning services of a ``StoreWriter``.
+
+    Attributes
+    ----------
+    log_service : CleanCommitLogService
+    queue_service : CleanConsumeQueueService
+        They run on threads only with ``clean_resource_enable``.
+
+    Notes
+    -----
+    Threading: any.
+    """
+
+    def __init__(self, writer: StoreWriter) -> None:
+        self.log = writer.log
+        self.index = writer.index
+        self.queues: QueueTable = writer.queues
+        self.is_disk_full = False  # guarded by: _refusal_lock
+        self._writer = writer
+        self._closing = False  # guarded by: _refusal_lock
+        self._refusal_lock = threading.Lock()
+        self.cleaner = StoreCleaner(self)
+        config, paths = writer.config, writer.paths
+        watch = SpaceWatch(
+            paths.commit_log, paths.consume_queue, config, writer.dialect, self._own_nbytes
+        )
+        self.log_service = CleanCommitLogService(
+            self.cleaner,
+            watch,
+            config,
+            writer.clock,
+            self.expirable_end,
+            self._set_disk_full,
+            writer.fail,
+        )
+        self.queue_service = CleanConsumeQueueService(self.cleaner, config, writer.fail)
+
+    @property
+    def services(self) -> list[ServiceThread]:
+        """Those that are to run on threads."""
+        enabled = self._writer.config.clean_resource_enable
+        return [self.log_service, self.queue_service] if enabled else []
+
+    def clean(self, *, what_if: bool) -> CleanReport:
+        """Delete what has expired now, at any hour; with ``what_if`` only say what would go."""
+        with self.cleaner.lock:
+            space = self.log_service.watch.judge()
+            rule = self.log_service.rule(space)
+            report = plan(self.log, self.queues, self.index, self.cleaner.ages, rule)
+            report.used_ratio = space.log_ratio
+            if not what_if:
+                self.cleaner.run(rule, report)
+            return report
+
+    # --- what the cleaner asks for ------------------------------------------------------------
+
+    def expirable_end(self) -> int:
+        """See ``StoreToClean``."""
+        return min(self._writer.flushed.offset, self._writer.dispatcher.reput_offset)
+
+    def is_settled(self, offset: int) -> bool:
+        """See ``StoreToClean``."""
+        return self._writer.marks.covers(offset)
+
+    def settle_before_deleting(self, offset: int) -> None:
+        """See ``StoreToClean``."""
+        marks = self._writer.marks
+        if not marks.covers(offset):
+            marks.expired_before = offset
+            self._writer.flush_thoroughly()
+
+    def settle_after_deleting(self) -> None:
+        """See ``StoreToClean``."""
+        self._writer.flush_thoroughly()
+
+    def dispatch_paused(self) -> contextlib.AbstractContextManager[None]:
+        """See ``StoreToClean``."""
+        return self._writer.reput.paused()
+
+    def correct_min_index(self, queue: ConsumeQueue) -> None:
+        """See ``StoreToClean``."""
+        queue.correct_min_index(
+            self.log.min_offset, keep_when_empty=self._writer.dialect.empty_queue_keeps_min
+        )
+
+    def fail(self, error: BaseException) -> None:
+        """See ``StoreToClean``."""
+        self._writer.fail(error)
+
+    def _own_nbytes(self) -> int:
+        """Length of all segments, queue files and index files."""
+        rows = [self.log.queue, *(queue.queue for queue in self.queues)]
+        of_rows = sum(file.file_size for row in rows for file in row.files)
+        return of_rows + sum(file.file.file_size for file in self.index.files)
+
+    # --- refusing puts ------------------------------------------------------------------------
+
+    def _set_disk_full(self, full: bool) -> None:
+        with self._refusal_lock:
+            if full == self.is_disk_full or self._closing:
+                return
+            self.is_disk_full = full
+            if self._writer.config.broker_role != "SLAVE":
+                status = PutMessageStatus.SERVICE_NOT_AVAILABLE if full else None
+                self.log.appender.refuse(status)
+
+    def refuse_for_good(self) -> None:
+        """Refuse puts from now on: the store is being closed."""
+        with self._refusal_lock:
+            self._closing = True
+            self.log.appender.refuse(PutMessageStatus.SERVICE_NOT_AVAILABLE)

@@ -1,0 +1,101 @@
+"""The part of ``DefaultMessageStore`` that deletes what has expired."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocketstore.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rocketstore.cleanup import CleanReport
+    from rocketstore.config import MessageStoreConfig
+    from rocketstore.queries import StoreReader
+    from rocketstore.store_files import StorePaths
+    from rocketstore.writer import StoreWriter
+
+
+class StoreMaintenance:
+    """Cleaning up, mixed into ``DefaultMessageStore``."""
+
+    path: Path
+    _config: MessageStoreConfig
+    _paths: StorePaths
+    _clock: Callable[[], int]
+    _writer: StoreWriter | None
+    _use: Callable[[], StoreReader]
+    _writing: Callable[[], StoreWriter]
+
+    def clean_expired(self, *, what_if: bool = False) -> CleanReport:
+        """Delete what has expired now, whatever the hour, or say what would go.
+
+        Segments go whose newest message is older than ``file_reserved_time``, and, where the disk
+        is fuller than ``disk_space_clean_forcibly_ratio``, segments of any age: the oldest first,
+        never the newest one, and none that is not in the queues and on disk. Files of queues and
+        index follow that held nothing else. Messages and views in use stay valid, and hold the
+        space of their files.
+
+        Parameters
+        ----------
+        what_if : bool
+            Change nothing; the only way in mode ``"r"``.
+
+        Returns
+        -------
+        CleanReport
+            Each file with its bytes, its oldest and newest store time, and why it goes.
+
+        Raises
+        ------
+        io.UnsupportedOperation
+            Mode ``"r"`` without ``what_if``.
+        OSError, ServiceFailedError
+            Syncing failed; a file that cannot be deleted stands in the report instead.
+
+        Notes
+        -----
+        Threading: any thread, but not an arriving listener's. Source: RocketMQ
+        ``store/DefaultMessageStore.java``; ages are those of the messages, not of the files (D-32).
+        """
+        if self._use() is not None and self._writer is None and what_if:
+            return self._plan_reading()
+        return self._writing().cleaning.clean(what_if=what_if)
+
+    def _plan_reading(self) -> CleanReport:
+        from rocketstore.cleanup import Retention, SegmentAges, plan
+        from rocketstore.disk_space import SpaceWatch
+
+        reader, config = self._use(), self._config
+        watch = SpaceWatch(
+            self._paths.commit_log, self._paths.consume_queue, config, reader.dialect, lambda: 0
+        )
+        space = watch.judge()
+        rule = Retention(
+            now=self._clock(),
+            reserved_ms=config.file_reserved_time * 3_600_000,
+            at_once=config.clean_file_forcibly_enable and space.cleans_at_once,
+            limit_offset=reader.log.max_offset,
+        )
+        report = plan(reader.log, reader.queues, reader.index, SegmentAges(reader.log), rule)
+        report.used_ratio = space.log_ratio
+        return report
+
+    def _nothing_deleted(self) -> contextlib.AbstractContextManager[object]:
+        """Keep expired files for a moment."""
+        writer = self._writer
+        return contextlib.nullcontext() if writer is None else writer.cleaning.cleaner.lock
+
+    def execute_delete_files_manually(self) -> None:
+        """Let the cleaning service delete segments that are old enough at its next 20 looks,
+        whatever the hour, as RocketMQ's command of this name does.
+
+        Raises ``ConfigError`` when the service is off (``clean_resource_enable``).
+        """
+        writer = self._writing()
+        if not writer.config.clean_resource_enable:
+            raise ConfigError(
+                "nobody cleans this store: clean_resource_enable is off; call clean_expired()"
+            )
+        writer.cleaning.log_service.ask()
