@@ -18,7 +18,7 @@ FIND_PYTHON = for p in $(or $(PYTHON),python3.13 python3.12 python3.11 python3);
     exit 1; fi;
 SET_UP = @$(FIND_PYTHON) PYTHON="$(PYTHON)" "$$python" tools/bootstrap.py --venv "$(VENV)"
 
-.PHONY: help demo develop test lint types bench docs machine leaks fuzz fuzz-native fuzz-kernels interop interop-soak gen spark-matrix wheel-test sdist debug clean
+.PHONY: help demo develop test lint types bench docs machine torn-reads soak many-queues leaks fuzz fuzz-native fuzz-kernels kills faults powercut powercut-real sanitize interop interop-soak gen spark-matrix wheel-test sdist debug clean
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
@@ -55,6 +55,19 @@ machine: develop  ## run the store's state machine for MINUTES (SEED=... repeats
 	    $(RUN) -m pytest -q -n 0 --timeout 0 \
 	    tests/property/test_store_machine.py::test_store_machine -s $(PYTEST_ARGS)
 
+torn-reads: develop  ## read beside a writer that rolls and deletes (READS=10000000 SEED=...)
+	@$(RUN) tests/concurrency/torn_reads.py --reads $(or $(READS),10000000) --readers 2 \
+	    $(if $(SEED),--seed $(SEED))
+
+soak: develop  ## mixed load with cleanup for MINUTES=30 (SEED=...); figures and plot in build/soak
+	@$(RUN) tests/concurrency/soak.py --out build/soak $(if $(SEED),--seed $(SEED)) \
+	    --minutes $(if $(filter file,$(origin MINUTES)),30,$(MINUTES))
+
+many-queues: develop  ## write, read and reopen a store of QUEUES=70000 queues; seconds and mappings
+	@rm -rf build/many-queues
+	@$(RUN) tests/many_queues_program.py build/many-queues $(or $(QUEUES),70000) default default default
+	@rm -rf build/many-queues
+
 leaks: develop  ## open and close a store of 100 segments 10,000 times, and look for what is left
 	@ROCKETSTORE_LEAK_OPENS=10000 $(RUN) -m pytest -q -n 0 --timeout 0 tests/leaks $(PYTEST_ARGS)
 
@@ -66,6 +79,28 @@ fuzz-native: develop  ## fuzz the C headers with sanitizers (RUNS=2000000 SEED=1
 
 fuzz-kernels: develop  ## fuzz the Cython kernels with sanitizers, and the readers (RUNS=20000 SEED=1)
 	@$(RUN) fuzz/kernel_fuzz.py --runs $(or $(RUNS),20000) --seed $(or $(SEED),1)
+
+kills: develop  ## kill writers at random moments (KILLS=20000 SEED=... ROCKETMQ=5.3.3)
+	@$(RUN) tests/crash/kill_campaign.py --kills $(or $(KILLS),20000) $(if $(SEED),--seed $(SEED)) \
+	    $(if $(ROCKETMQ),--rocketmq $(ROCKETMQ))
+
+CAMPAIGN = PYTHONPATH=src:tests $(RUN) -m crash
+faults: develop  ## let every file operation of a run fail, one by one (RUNS=0: all, SEED=...)
+	@for body in native reference; do ROCKETSTORE_KERNELS=$$body $(CAMPAIGN).faults \
+	    --runs $(or $(RUNS),0) $(if $(SEED),--seed $(SEED)) \
+	    --report build/reliability/faults-$$body.json || exit 1; done
+
+powercut: develop  ## judge states that a power cut may leave (STATES=5000000 SEED=...)
+	@$(CAMPAIGN).power_cut_campaign --states $(or $(STATES),5000000) --processes $(PROCESSES) \
+	    $(if $(SEED),--seed $(SEED)) --report build/reliability/powercut.json
+
+powercut-real: develop  ## shut down ext4 and xfs under a writer, as root (CUTS=10000 SEED=...)
+	@$(CAMPAIGN).real_power_cut --cuts $(or $(CUTS),10000) $(if $(SEED),--seed $(SEED)) \
+	    --report build/reliability/powercut-real.json
+
+sanitize: develop  ## run the tests on native modules built with ASan and UBSan, then with TSan
+	@$(RUN) tools/sanitize.py address
+	@$(RUN) tools/sanitize.py thread
 
 interop: develop  ## run the real RocketMQ beside the library; writes docs/compatibility.md
 	@rm -rf build/interop/results

@@ -130,13 +130,20 @@ def fsck(random: Random, runner: Runner) -> None:
         "report_property_crc": random.random() < 0.5,
         "max_queues": random.choice((1, 3, 1000)),
         "max_wrong": random.choice((1, 1000)),
+        "index_keys": random.random() < 0.5,
+        "key_capacity": _LEAST_CAPACITY + random.choice((0, 3)),
     }
+
+    def drain(sums: Any) -> Any:
+        keys = sums.take_keys() if options["index_keys"] else ()
+        return sums.take(), [column.tolist() for column in keys]
+
     consumed(
         random,
         runner,
         "FsckPass.consume",
         lambda body: body.passes_fsck.FsckPass(**options),
-        lambda sums: sums.take(),
+        drain,
     )
     units = random.randbytes(random.randrange(100))
     units += formats.CONSUME_QUEUE_UNIT.struct.pack(0, formats.FILLER_UNIT_SIZE, 0)

@@ -113,6 +113,8 @@ def test_b01_only_segment_is_empty(tmp_path: Path) -> None:
     with rocketstore.open(root) as reader:
         assert list(reader.scan()) == []
     with rocketstore.open(root, "r+", **crafted.OPTIONS) as writer:
+        (note,) = writer.recovery_report.notes
+        assert note.startswith(f"removed {root / 'commitlog' / f'{0:020d}'}: a segment of 0 bytes")
         assert writer.put("Orders", b"first").physical_offset == 0
     with rocketstore.open(root) as reader:
         assert [m.body for m in reader.scan()] == [b"first"]

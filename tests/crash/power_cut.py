@@ -12,6 +12,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -20,6 +21,8 @@ from rocketstore.mapped_file import MappedFile
 PAGE_NBYTES = 4096
 SECTOR_NBYTES = 512
 _DIRECTORY = -1
+#: Files by their path below the store's root; directories are None.
+Image = dict[str, bytes | None]
 
 
 class DurableFile:
@@ -30,10 +33,8 @@ class DurableFile:
         self.nbytes = 0
         self.pages: dict[int, bytes] = {}
 
-    def page(self, number: int) -> bytes:
-        return self.pages.get(number, b"").ljust(PAGE_NBYTES, b"\0")
-
     def current(self) -> bytes:
+        """The content that a reader sees now."""
         return os.pread(self.fd, os.fstat(self.fd).st_size, 0)
 
     def sync(self, start: int, stop: int) -> None:
@@ -44,9 +45,104 @@ class DurableFile:
             self.pages[position // PAGE_NBYTES] = os.pread(self.fd, PAGE_NBYTES, position)
 
     def sync_all(self) -> None:
+        """Everything is durable, the length too."""
         self.nbytes = os.fstat(self.fd).st_size
         self.pages.clear()
         self.sync(0, self.nbytes)
+
+
+class FileState(NamedTuple):
+    """One file at one moment: what a reader sees, the durable length, and the pages for which the
+    medium may hold something older (page number, old bytes)."""
+
+    current: bytes
+    durable_nbytes: int
+    older: tuple[tuple[int, bytes], ...]
+
+    @classmethod
+    def of(cls, file: DurableFile) -> FileState:
+        """The state of ``file`` now."""
+        current = file.current()
+        older = []
+        for number in range(-(-len(current) // PAGE_NBYTES)):
+            new = current[number * PAGE_NBYTES : (number + 1) * PAGE_NBYTES]
+            old = file.pages.get(number, b"").ljust(PAGE_NBYTES, b"\0")[: len(new)]
+            if old != new:
+                older.append((number, old))
+        return cls(current, file.nbytes, tuple(older))
+
+    def content(self, choose: random.Random, fresh: float, *, tears: bool) -> bytes:
+        """Bytes that may be left: each unsynced page (``tears``: sector) new or old."""
+        nbytes = len(self.current)
+        if self.durable_nbytes != nbytes and choose.random() >= fresh:
+            nbytes = self.durable_nbytes
+        if not self.older:
+            return self.current[:nbytes].ljust(nbytes, b"\0")
+        content = bytearray(self.current)
+        for number, old in self.older:
+            start = number * PAGE_NBYTES
+            step = SECTOR_NBYTES if tears else PAGE_NBYTES
+            for at in range(0, len(old), step):
+                if choose.random() >= fresh:
+                    content[start + at : start + at + step] = old[at : at + step]
+        return bytes(content[:nbytes]).ljust(nbytes, b"\0")
+
+
+class Moment:
+    """The disk at one moment, from which any number of images may be drawn.
+
+    Attributes
+    ----------
+    entries : dict
+        By directory below the root (``""`` itself): durable and present names with their inodes.
+    files : dict
+        ``FileState`` by inode.
+    """
+
+    def __init__(
+        self,
+        entries: dict[str, tuple[dict[str, int], dict[str, int]]],
+        files: dict[int, FileState],
+    ) -> None:
+        self.entries = entries
+        self.files = files
+
+    def image(self, choose: random.Random) -> Image:
+        """What may be found after a power cut at this moment."""
+        image: Image = {}
+        fresh = choose.choice((0.0, 1.0, 0.5, 0.2, 0.9))
+        self._build("", image, choose, fresh, choose.random() < 0.5)
+        return image
+
+    def _build(
+        self, folder: str, image: Image, choose: random.Random, fresh: float, tears: bool
+    ) -> None:
+        durable, now = self.entries.get(folder, ({}, {}))
+        for name in sorted({*durable, *now}):
+            inode = durable.get(name)
+            if inode != now.get(name) and choose.random() < fresh:
+                inode = now.get(name)
+            path = f"{folder}/{name}" if folder else name
+            if inode == _DIRECTORY:
+                image[path] = None
+                self._build(path, image, choose, fresh, tears)
+            elif inode is not None:
+                image[path] = self.files[inode].content(choose, fresh, tears=tears)
+
+
+def write_image(image: Image, root: str) -> None:
+    """Make the directory ``root`` with the image's files."""
+    os.mkdir(root)
+    for path, content in image.items():
+        if content is None:
+            os.mkdir(f"{root}/{path}")
+        else:
+            fd = os.open(f"{root}/{path}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                if os.write(fd, content) != len(content):
+                    raise OSError(f"no room for {path}")
+            finally:
+                os.close(fd)
 
 
 class Disk:
@@ -70,10 +166,10 @@ class Disk:
         self._choose = choose
         self._on_moment = on_moment
         self._files: dict[int, DurableFile] = {}
-        self._directories: dict[Path, dict[str, int]] = {root: {}}
+        self._directories: dict[str, dict[str, int]] = {"": {}}
         if root.is_dir():
-            for directory in [root, *(path for path in root.rglob("*") if path.is_dir())]:
-                self._sync_directory(directory)
+            for folder in ["", *self._folders_below("")]:
+                self._directories[folder] = self._entries(folder)
             for file in self._files.values():
                 file.sync_all()
 
@@ -92,7 +188,8 @@ class Disk:
                 self._on_moment(path)
                 self.sync_count += 1
                 if stat.S_ISDIR(os.fstat(fd).st_mode):
-                    self._sync_directory(path)
+                    folder = "" if path == self.root else str(path.relative_to(self.root))
+                    self._directories[folder] = self._entries(folder)
                 else:
                     self._file(os.dup(fd)).sync_all()
                 self._on_moment(path)
@@ -107,7 +204,10 @@ class Disk:
                 self._on_moment(file.path)
 
             patch.setattr(os, "fsync", watched_fsync)
+            patch.setattr(os, "fdatasync", watched_fsync)
             patch.setattr(MappedFile, "flush", watched_flush)
+            # Names of temporary files, by whose order images are drawn.
+            patch.setattr(os, "urandom", self._choose.randbytes)
             yield
 
     def _file(self, fd: int) -> DurableFile:
@@ -119,19 +219,29 @@ class Disk:
         os.close(fd)
         return known
 
-    def _entries(self, directory: Path) -> dict[str, int]:
+    def _entries(self, folder: str) -> dict[str, int]:
+        """Inodes by name of what lies in a folder now."""
         entries = {}
-        for path in directory.iterdir() if directory.is_dir() else ():
-            if path.is_dir():
-                entries[path.name] = _DIRECTORY
-            else:
-                inode = path.stat().st_ino
-                self._file(os.open(path, os.O_RDONLY))
-                entries[path.name] = inode
+        try:
+            found = sorted(os.scandir(self.root / folder), key=lambda entry: entry.name)
+        except FileNotFoundError:
+            return entries
+        for entry in found:
+            if entry.is_dir():
+                entries[entry.name] = _DIRECTORY
+                continue
+            inode = entry.inode()
+            if inode not in self._files:
+                self._file(os.open(entry.path, os.O_RDONLY))
+            entries[entry.name] = inode
         return entries
 
-    def _sync_directory(self, directory: Path) -> None:
-        self._directories[directory] = self._entries(directory)
+    def _folders_below(self, folder: str) -> Iterator[str]:
+        for entry in sorted(os.scandir(self.root / folder), key=lambda entry: entry.name):
+            if entry.is_dir():
+                path = f"{folder}/{entry.name}" if folder else entry.name
+                yield path
+                yield from self._folders_below(path)
 
     def write_back_some(self) -> None:
         """Let some dirty pages reach the medium, as the system does at any time."""
@@ -141,53 +251,22 @@ class Disk:
                 position = self._choose.randrange(nbytes)
                 file.sync(position, min(nbytes, position + self._choose.choice((1, 9000))))
 
+    def moment(self) -> Moment:
+        """The disk as it is now."""
+        folders = sorted({*self._directories, "", *self._folders_below("")})
+        entries = {
+            folder: (self._directories.get(folder, {}), self._entries(folder)) for folder in folders
+        }
+        wanted = {
+            inode
+            for names in entries.values()
+            for inode in (*names[0].values(), *names[1].values())
+            if inode != _DIRECTORY
+        }
+        return Moment(entries, {inode: FileState.of(self._files[inode]) for inode in wanted})
+
     def close(self) -> None:
+        """Let go of every file."""
         for file in self._files.values():
             os.close(file.fd)
         self._files.clear()
-
-    # --- images -------------------------------------------------------------------------------
-
-    def image(self, target: Path) -> None:
-        """Write to ``target`` what may be found after a power cut at this moment."""
-        fresh = self._choose.choice((0.0, 1.0, 0.5, 0.2, 0.9))
-        tears = self._choose.random() < 0.5
-        target.mkdir()
-        self._build(self.root, target, fresh, tears)
-
-    def _build(self, source: Path, target: Path, fresh: float, tears: bool) -> None:
-        durable, now = self._directories.get(source, {}), self._entries(source)
-        for name in sorted({*durable, *now}):
-            inode = durable.get(name)
-            if inode != now.get(name) and self._choose.random() < fresh:
-                inode = now.get(name)
-            if inode is None:
-                continue
-            if inode == _DIRECTORY:
-                (target / name).mkdir()
-                self._build(source / name, target / name, fresh, tears)
-            else:
-                (target / name).write_bytes(self._content(self._files[inode], fresh, tears))
-
-    def _content(self, file: DurableFile, fresh: float, tears: bool) -> bytes:
-        current = file.current()
-        nbytes = len(current)
-        if file.nbytes != nbytes and self._choose.random() >= fresh:
-            nbytes = file.nbytes
-        content = bytearray()
-        for number in range(-(-nbytes // PAGE_NBYTES)):
-            old = file.page(number)
-            new = current[number * PAGE_NBYTES :][:PAGE_NBYTES].ljust(PAGE_NBYTES, b"\0")
-            content += self._page(old, new, fresh, tears)
-        return bytes(content[:nbytes])
-
-    def _page(self, old: bytes, new: bytes, fresh: float, tears: bool) -> bytes:
-        if old == new:
-            return old
-        if not tears:
-            return new if self._choose.random() < fresh else old
-        parts = (
-            (new if self._choose.random() < fresh else old)[at : at + SECTOR_NBYTES]
-            for at in range(0, PAGE_NBYTES, SECTOR_NBYTES)
-        )
-        return b"".join(parts)

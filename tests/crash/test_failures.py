@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import rocketstore
-from crash.test_kill import Acknowledged, KillMoment, check_store, run_and_kill
+from crash.killing import Acknowledged, KillMoment, check_store, run_and_kill
 from own_process import run_python
 from rocketstore import durable_file, kernels
 from rocketstore.errors import ServiceFailedError, StoreFullError

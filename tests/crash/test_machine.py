@@ -18,7 +18,7 @@ from crash.test_failures import OPTIONS, check_all, full_disk, no_room_for, put_
 from golden import golden_stores
 from own_process import run_python
 from rocketstore import StoreFullError, kernels
-from rocketstore.services.flush import GroupCommitService
+from rocketstore.services.group_commit import GroupCommitService
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import random
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import rocketstore
 from rocketstore import Message, MessageBatch
+from rocketstore.message import decode_message_id
 
 OPTIONS: dict[str, Any] = {
     "mapped_file_size_commit_log": 32 * 1024,
@@ -82,17 +84,19 @@ class Writer:
             )
         )
         assert result.ok, result
-        offset = result.physical_offset
         rows = []
-        for number, (_, _, key, body) in enumerate(drafts):
-            message = self._store.look_message_by_offset(offset)
-            assert message is not None
+        msg_ids = result.msg_id.split(",")
+        for number, ((_, _, key, body), msg_id) in enumerate(zip(drafts, msg_ids, strict=True)):
+            _, offset = decode_message_id(msg_id)
             rows.append((offset, topic, queue_id, result.queue_offset + number, body, key))
-            offset += message.store_size
         acknowledge(rows)
 
-    def run(self) -> None:
-        steps = (self.put, self.put, self.put, self.put_many, self.put_batch)
+    def run(self, also: Callable[[], object] | None = None) -> None:
+        """Write until killed; ``also`` is done now and then."""
+        steps: list[Callable[[], object]] = [self.put, self.put, self.put]
+        steps += [self.put_many, self.put_batch]
+        if also is not None:
+            steps.append(also)
         while True:
             self._random.choice(steps)()
 

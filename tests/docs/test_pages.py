@@ -21,7 +21,9 @@ DOCS = ROOT / "docs"
 REFERENCE = "\n".join(
     page.read_text(encoding="utf-8") for page in sorted((DOCS / "reference").glob("*.md"))
 )
-COMMAND_LINE = (DOCS / "command-line.md").read_text(encoding="utf-8")
+COMMAND_LINE = "\n".join(
+    page.read_text(encoding="utf-8") for page in sorted(DOCS.glob("command-line*.md"))
+)
 CLASSES = [
     value
     for name in rocketstore.__all__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -44,20 +45,21 @@ from interop.workload import Job
 HERE = Path(__file__).resolve().parent
 
 
-def _write(job: Job, root: Path) -> Answers:
-    with ours.Writing(root, "x", job) as writing:
+def _write(job: Job, root: Path, options: Mapping[str, Any]) -> Answers:
+    with ours.Writing(root, "x", job, **options) as writing:
         answers = writing.run(job.script)
         assert writing.store.wait_dispatched(DEADLINE_S)
     return answers
 
 
-def clean(version: str, jobs: Sequence[Job], scratch: Path) -> list[Outcome]:
-    """Written and closed by us: RocketMQ answers as we do and changes no byte of it."""
+def clean(version: str, jobs: Sequence[Job], scratch: Path, **options: Any) -> list[Outcome]:
+    """Written and closed by us, with ``options``: RocketMQ answers as we do and changes no byte of
+    it."""
     roots = [scratch / job.name / "store" for job in jobs]
     for root in roots:
         root.parent.mkdir(parents=True)
     with ThreadPoolExecutor(len(jobs)) as pool:
-        written = list(pool.map(_write, jobs, roots))
+        written = list(pool.map(_write, jobs, roots, itertools.repeat(options)))
     rows = []
     for job, root, answers in zip(jobs, roots, written, strict=True):
         questions = make_questions(

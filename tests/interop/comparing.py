@@ -36,6 +36,8 @@ KNOWN = {
     "D-4": "what RocketMQ dispatches again it indexes again when it is the last indexed record "
     "(after a crash; 4.9 also after an orderly stop when no queue has that record), and names it "
     "twice",
+    "D-40": "RocketMQ gives two index files made in one millisecond the same name and writes the "
+    "second over the first, whose keys are lost; rocketstore's names differ",
     "altered": "messages of a damaged store that RocketMQ delivers with other bytes than were "
     "written, or in another place; rocketstore gives the right one (D-11, D-14, D-31)",
     "lost": "messages that RocketMQ gives up because something near them is damaged: all behind a "

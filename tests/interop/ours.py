@@ -11,9 +11,10 @@ from typing import Any
 
 import rocketstore
 from golden.test_answers import Respondent
-from interop.expiry import expire, first_kept
+from interop.expiry import first_kept
 from interop.workload import Job, Op
 from rocketstore import Message, MessageBatch, MessageStoreConfig, formats
+from rocketstore.cleanup import Retention
 from rocketstore.dialect import Dialect
 
 STORE_HOST = "10.9.8.7:10911"
@@ -94,10 +95,10 @@ def inner_batch_of(op: Op, version: str) -> Message:
 
 
 class Writing:
-    """A store that is written to. To expire files it is closed and opened again.
+    """A store that is written to. Files expire under its own cleaners.
 
-    Parameters are those of ``open_store``. With ``forgets`` it then knows as little of its files
-    as after a broker that wrote its checkpoint; otherwise it misses those of the index.
+    Parameters are those of ``open_store``. With ``forgets`` it is then closed and opened again,
+    and knows as little of its files as after a broker that wrote its checkpoint.
     """
 
     def __init__(
@@ -122,12 +123,23 @@ class Writing:
         assert self.store.wait_dispatched(DEADLINE_S)
         size = int(self._job.config["mappedFileSizeCommitLog"])
         first = first_kept(self.store.max_physical_offset, size, op["keep"])
-        self.store.close()
-        expire(self._root, first, queues=op["queues"])
+        self._clean(first, queues=op["queues"])
         if self._forgets:
+            self.store.close()
             (self._root / formats.STATE_FILE).unlink()
-        self.store = open_store(self._root, "r+", self._job, **self._more)
+            self.store = open_store(self._root, "r+", self._job, **self._more)
         return {"status": "expired", "minPhy": self.store.min_physical_offset}
+
+    def _clean(self, first: int, *, queues: bool) -> None:
+        """Delete the log files in front of ``first``, and with ``queues`` what only they needed."""
+        self.store.flush()
+        assert self.store._writer is not None
+        cleaner = self.store._writer.cleaning.cleaner
+        cleaner.clean_log(Retention(now=0, reserved_ms=0, at_once=True, limit_offset=first))
+        assert max(self.store.min_physical_offset, 0) >= first
+        if queues:
+            cleaner.clean_followers()
+            assert cleaner.failures == {}
 
     def run(self, script: Iterable[Op]) -> list[dict[str, Any]]:
         """Do all of ``script``."""

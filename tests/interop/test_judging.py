@@ -55,6 +55,27 @@ def test_the_last_record_indexed_again_is_known() -> None:
     assert is_known(index_file(OLD), index_file(LAST))
 
 
+def test_index_files_of_one_name_are_known() -> None:
+    first, second, third = index_file(OLD), index_file([(3, 300), (6, 300)]), index_file(LAST)
+
+    def named_twice(theirs: list[bytes], our: list[bytes]) -> bool:
+        sides = (index_files.parsed(files(*side), SLOTS) for side in (theirs, our))
+        return index_files.is_named_twice(*sides)
+
+    # The slots of the first are left: a link to its entry 1, and a slot that is not counted.
+    over = bytearray(second)
+    formats.INDEX_ENTRY.struct.pack_into(
+        over, len(over) - 2 * formats.INDEX_ENTRY.nbytes, 3, 300, 0, 1
+    )
+    count = len(formats.INDEX_HEADER.struct.pack(0, 0, 0, 0, 0, 0)) - 8
+    over[count : count + 4] = (1).to_bytes(4, "big")
+    assert named_twice([bytes(over), third], [first, second, third])
+    assert not named_twice([first, second, third], [first, second, third]), "no difference"
+    assert not named_twice([third], [first, second, third]), "two are gone"
+    assert not named_twice([bytes(over)], [first, second, third]), "the last is gone"
+    assert not named_twice([first, bytes(over)], [first, second]), "the first is still there"
+
+
 def test_other_changes_of_index_files_are_not() -> None:
     for entries in (
         *(OLD, OLD[:-1], OLD + LAST[:1], OLD + LAST + LAST, [*OLD, (5, 100)]),

@@ -86,6 +86,12 @@ losses = st.sets(
 )
 
 
+def commit(store: rocketstore.DefaultMessageStore) -> None:
+    """Copy what a transient store pool holds to the files: before, nobody sees it."""
+    assert store._writer is not None
+    store._writer.log.commit()
+
+
 class StoreMachine(RuleBasedStateMachine):
     """Puts and everything that happens to a store between them."""
 
@@ -109,8 +115,11 @@ class StoreMachine(RuleBasedStateMachine):
         is_sync=st.booleans(),
         has_crc=st.booleans(),
         has_ext=st.booleans(),
+        pool_size=st.sampled_from((0, 0, 1, 2)),
     )
-    def create(self, version: str, is_sync: bool, has_crc: bool, has_ext: bool) -> None:
+    def create(
+        self, version: str, is_sync: bool, has_crc: bool, has_ext: bool, pool_size: int
+    ) -> None:
         has_crc = has_crc and version >= "5.2"
         self.options = {
             **OPTIONS,
@@ -118,6 +127,8 @@ class StoreMachine(RuleBasedStateMachine):
             "enabled_append_prop_crc": has_crc,
             "force_verify_prop_crc": has_crc,
             "enable_consume_queue_ext": has_ext,
+            "transient_store_pool_enable": pool_size > 0,
+            "transient_store_pool_size": max(pool_size, 1),
             "clock": lambda: self.now,
             # Without the state file it would be guessed from the records.
             "broker_version": version,
@@ -166,6 +177,7 @@ class StoreMachine(RuleBasedStateMachine):
         self, message: Any, offset: int, queue_offset: int, count: int, light: tuple[str, ...]
     ) -> None:
         """Take a message into the oracle that was put at ``offset``."""
+        commit(self.store)
         stored = self.store.look_message_by_offset(offset)
         assert stored is not None
         put = Put(
@@ -374,6 +386,7 @@ class StoreMachine(RuleBasedStateMachine):
         try:
             store = rocketstore.open(self.root, "r+", **self.options)
             results = store.put_many(drafts)
+            commit(store)
             if is_dispatched:
                 store.wait_dispatched()
             os.write(pipe, " ".join(str(r.physical_offset) for r in results).encode())

@@ -69,6 +69,33 @@ def test_a_full_disk_is_raised_and_the_next_put_tries_again(kernels: Bodies, ste
     assert appender.put("T", bytes(50)).ok
 
 
+@pytest.mark.parametrize("step", ["roll", "extend"])
+def test_what_cannot_make_room_may_answer_with_a_status(kernels: Bodies, step: str) -> None:
+    log = Log(kernels, segment_nbytes=512, extent_nbytes=100)
+    log.appender.put("T", b"")
+    answer: PutMessageStatus | None = PutMessageStatus.CREATE_MAPPED_FILE_FAILED
+
+    def make_room(argument: int) -> int | None:
+        return answer if answer is not None else getattr(log, step)(argument)
+
+    log.appender = kernels.commit_log.Appender(
+        segment_nbytes=512, **{"roll": log.roll, "extend": log.extend, step: make_room}
+    )
+    log.segments.clear()
+    if step == "extend":
+        assert log.appender.put("T", b"").ok
+    refused = log.appender.put("T", bytes(50))
+    assert (refused.status, refused.append_status) == (answer, None)
+    assert not refused.appended
+    assert [one.status for one in log.appender.put_many([message(body=bytes(50))] * 2)] == [
+        answer
+    ] * 2
+    assert log.appender.put_messages(batch(message(body=bytes(50)), message())).status == answer
+    assert log.appender.failed_times == 4
+    answer = None
+    assert log.appender.put("T", bytes(50)).ok
+
+
 def test_attach_checks_the_segment(kernels: Bodies) -> None:
     log = Log(kernels, segment_nbytes=512)
     for error, arguments in (

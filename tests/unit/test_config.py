@@ -15,7 +15,10 @@ from rocketstore import ConfigError, FlushDiskType, MessageStoreConfig
 from rocketstore.config import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
 
 #: Options of rocketstore alone; every other one has RocketMQ's name.
-OWN = {"broker_version", "allow_newer", "store_host", "timezone", "topic_attributes"}
+OWN = {
+    *("broker_version", "allow_newer", "store_host", "timezone", "topic_attributes"),
+    "clean_resource_enable",
+}
 #: RocketMQ's spelling of what the rule (underscore and small letter for a capital) does not give.
 SPELLED = {
     "enabled_append_prop_crc": "enabledAppendPropCRC",
@@ -39,6 +42,14 @@ ROCKETMQ = [
     "flushIntervalCommitLog",
     "flushCommitLogLeastPages",
     "flushCommitLogThoroughInterval",
+    "transientStorePoolEnable",
+    "transientStorePoolSize",
+    "fastFailIfNoBufferInStorePool",
+    "commitIntervalCommitLog",
+    "commitCommitLogLeastPages",
+    "commitCommitLogThoroughInterval",
+    "warmMapedFileEnable",
+    "flushLeastPagesWhenWarmMapedFile",
     "flushIntervalConsumeQueue",
     "flushConsumeQueueLeastPages",
     "flushConsumeQueueThoroughInterval",
@@ -58,6 +69,19 @@ ROCKETMQ = [
     "maxFilterMessageSize",
     "maxMsgsNumBatch",
     "brokerRole",
+    "cleanResourceInterval",
+    "deleteWhen",
+    "fileReservedTime",
+    "deleteFileBatchMax",
+    "deleteCommitLogFilesInterval",
+    "deleteConsumeQueueFilesInterval",
+    "redeleteHangedFileInterval",
+    "diskMaxUsedSpaceRatio",
+    "diskSpaceCleanForciblyRatio",
+    "diskSpaceWarningLevelRatio",
+    "cleanFileForciblyEnable",
+    "replicasPerDiskPartition",
+    "logicalDiskSpaceCleanForciblyThreshold",
 ]
 
 
@@ -84,6 +108,8 @@ def sample(name: str, kind: str) -> tuple[str, Any]:
         "broker_version": ("5.1.4", "5.1.4"),
         "timezone": ("UTC", "UTC"),
         "store_host": ("10.0.0.1:1234", "10.0.0.1:1234"),
+        "delete_when": ("4; 16", "4; 16"),
+        "logical_disk_space_clean_forcibly_threshold": ("0.5", 0.5),
     }
     if name in special:
         return special[name]
@@ -131,6 +157,8 @@ def test_a_brokers_file(tmp_path: Path) -> None:
     )
     config = MessageStoreConfig.from_properties(path)
     assert config == MessageStoreConfig(
+        clean_resource_enable=True,
+        file_reserved_time=48,
         broker_role="SYNC_MASTER",
         flush_disk_type=FlushDiskType.SYNC_FLUSH,
         store_path_root_dir="/data/store",
@@ -192,6 +220,9 @@ def test_wrong_values_name_the_option() -> None:
         ("mappedFileSizeCommitLog", "1"),
         ("timezone", "Nowhere/Town"),
         ("maxMessageSize", "-1"),
+        ("deleteWhen", "24"),
+        ("deleteWhen", "4,5"),
+        ("logicalDiskSpaceCleanForciblyThreshold", "half"),
     ):
         option = re.sub(r"([A-Z])", r"_\1", name).lower()
         with pytest.raises(ConfigError, match=f"(?i){name}|{option}|delay"):

@@ -32,6 +32,9 @@ CHANGES: list[tuple[str, str, dict[str, tuple[Any, Any]]]] = [
         "5.0.0",
         {
             "limits_in_characters": (True, False),
+            "sync_master_wants_slave": (True, False),
+            "clamps_disk_ratios": (False, True),
+            "pools_with_sync_flush": (False, True),
             "abort_holds_pid": (False, True),
             "checkpoint_nbytes": (24, 32),
             "empty_queue_keeps_min": (True, False),

@@ -67,6 +67,77 @@ def test_memory_without_a_file(kernels: Bodies) -> None:
     assert mapping.view()[99] == 1
 
 
+def locked_kib() -> int:
+    """What /proc says of this process's locked memory."""
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmLck:"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_locking_is_counted_by_the_system(kernels: Bodies, fd: int) -> None:
+    for mapping in (
+        kernels.mapping.Mapping(fd, NBYTES, True),
+        kernels.mapping.Mapping(-1, NBYTES, True, True),
+    ):
+        before = locked_kib()
+        mapping.lock(0, NBYTES)
+        assert locked_kib() == before + 16
+        mapping.unlock(5000, 1)  # the page that holds the byte
+        assert locked_kib() == before + 12
+        mapping.unlock(0, NBYTES)
+        assert locked_kib() == before
+        mapping.lock(0, NBYTES)
+        mapping.close()
+        assert locked_kib() == before
+
+
+_REFUSED_LOCK = """
+import ctypes, errno, os, resource
+from rocketstore._{name}.mapping import Mapping
+
+resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
+if os.getuid() == 0:
+    os.setuid(65534)  # root may lock in spite of the limit
+mapping = Mapping(-1, 100, True, True)
+try:
+    mapping.lock(0, 100)
+except OSError as error:
+    print(error.errno in (errno.EPERM, errno.ENOMEM, errno.EAGAIN))
+mapping.unlock(0, 100)
+mapping.view()[99] = 1
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have other limits")
+def test_a_lock_that_is_not_permitted_is_an_error(kernels: Bodies) -> None:
+    done = run_python(_REFUSED_LOCK.format(name=kernels.name))
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+def test_clearing(kernels: Bodies) -> None:
+    mapping = kernels.mapping.Mapping(-1, NBYTES, True, True)
+    view = mapping.view()
+    view[:] = b"\xff" * NBYTES
+    mapping.clear(3, NBYTES - 5)
+    mapping.clear(0, 0)
+    assert bytes(view) == b"\xff" * 3 + bytes(NBYTES - 5) + b"\xff" * 2
+
+
+@pytest.mark.parametrize("method", ["lock", "unlock", "clear", "populate"])
+def test_what_needs_a_writable_mapping_checks_its_range(
+    kernels: Bodies, fd: int, method: str
+) -> None:
+    mapping = kernels.mapping.Mapping(fd, NBYTES, True)
+    for position, length in ((-1, 1), (0, -1), (0, NBYTES + 1), (NBYTES, 1), (2**63 - 1, 1)):
+        with pytest.raises(ValueError, match="outside"):
+            getattr(mapping, method)(position, length)
+    with pytest.raises(ValueError, match="read-only mapping"):
+        getattr(kernels.mapping.Mapping(fd, NBYTES), method)(0, 1)
+    mapping.close()
+    with pytest.raises(ValueError, match="closed"):
+        getattr(mapping, method)(0, 1)
+
+
 def test_closed_mappings_live_as_long_as_their_views(kernels: Bodies, fd: int) -> None:
     before = kernels.mapping.mapped_nbytes()
     mapping = kernels.mapping.Mapping(fd, NBYTES, True)

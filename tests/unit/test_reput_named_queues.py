@@ -273,6 +273,20 @@ def test_comparing_mends_what_is_wrong_and_keeps_bit_maps(kernels: Bodies) -> No
     assert again.dispatcher.mended_units == 2
 
 
+def test_a_queue_without_a_file_lets_go_of_its_ext_file(kernels: Bodies) -> None:
+    dispatcher = kernels.reput.Dispatcher(ext_file_nbytes=256)
+    handle = dispatcher.set_queue(b"T", 0, None, 0, 0, -1)
+    file = bytearray(256)
+    dispatcher.set_ext(handle, file, 256, 300)
+    dispatcher.set_queue(b"T", 0, bytearray(40), 0, 0, -1)
+    with pytest.raises(BufferError):
+        file.append(0)
+    dispatcher.set_queue(b"T", 0, None, 0, 0, -1)
+    file.append(0)
+    assert dispatcher.ext_offset(handle) == 300
+    dispatcher.close()
+
+
 def test_misuse(kernels: Bodies) -> None:
     plain = kernels.reput.Dispatcher()
     handle = plain.set_queue(b"T", 0, None, 0, 0, -1)

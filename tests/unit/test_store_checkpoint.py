@@ -4,6 +4,7 @@ and byte 40, which 5.5 believes."""
 from __future__ import annotations
 
 import struct
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from corruption import crafted
 from corruption.crafted import Crafted
 from golden import golden_stores
 from rocketstore.store_checkpoint import StoreCheckpoint
+from rocketstore.store_state import StoreState
 
 VALUES = (1_700_000_000_001, 1_700_000_000_002, 1_700_000_000_003, 4, 5, 6)
 
@@ -195,3 +197,59 @@ def test_checkpoints_of_rocketmq_stay_true(tmp_path: Path, name: str) -> None:
     assert found.logics_physical_offset >= before.logics_physical_offset
     if not name.endswith("5.5.0"):
         assert found.logics_physical_offset == before.logics_physical_offset
+
+
+LARGER: dict[str, Any] = {
+    "mapped_file_size_commit_log": 1 << 20,
+    "mapped_file_size_consume_queue": 20_000,
+    "max_hash_slot_num": 500,
+    "max_index_num": 2000,
+}
+
+
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.0"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"flush_disk_type": "SYNC_FLUSH"},
+        {"flush_disk_type": "ASYNC_FLUSH"},
+        {"flush_disk_type": "ASYNC_FLUSH", "transient_store_pool_enable": True},
+    ],
+    ids=["sync", "async", "pool"],
+)
+def test_no_time_and_no_place_is_ahead_of_the_disk(
+    root: Path, version: str, options: dict[str, Any]
+) -> None:
+    """Somebody puts all the time; each checkpoint tells of records below its flushed offset."""
+    stop = threading.Event()
+
+    def put_on(store: rocketstore.DefaultMessageStore) -> None:
+        while not stop.wait(0.0005):
+            for _ in range(5):
+                store.put("T", b"body", 0, "Tag", "key", wait_store_msg_ok=False)
+
+    marks = []
+    with rocketstore.open(
+        root, "x", clock=crafted.Clock(), broker_version=version, **{**LARGER, **options}
+    ) as store:
+        putter = threading.Thread(target=put_on, args=(store,))
+        putter.start()
+        try:
+            for _ in range(12):
+                store.flush()
+                state = StoreState.read(root / "rocketstore.state", root)
+                assert state is not None
+                marks.append((state.flushed_offset, read(root)))
+        finally:
+            stop.set()
+            putter.join(120)
+        times = {message.physical_offset: message.store_timestamp for message in store.scan()}
+        ends = {m.physical_offset + m.store_size: m.store_timestamp for m in store.scan()}
+    for flushed, found in marks:
+        newest = max((time for end, time in ends.items() if end <= flushed), default=0)
+        assert found.physic_timestamp <= newest
+        assert found.logics_timestamp <= newest
+        assert found.index_timestamp <= newest
+        assert found.logics_physical_offset in (0, *times)
+        assert found.logics_physical_offset <= flushed
+    assert marks[-1][1].physic_timestamp > 0

@@ -1,0 +1,146 @@
+"""A cleanup killed in front of each of its file operations leaves a good store, which is complete
+from a later message on, and the next cleanup goes on."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rocketstore
+from expired_stores import Was, assert_is_what_is_left, look, make
+from rocketstore.testing import check_invariants
+
+PROGRAM = Path(__file__).with_name("cleaning_program.py")
+VERSIONS = ("4.9.8", "5.5.0")
+START = 1_709_294_400_000
+#: Every so many file operations one cleanup is killed; 1 tries all.
+STEP = int(os.environ.get("ROCKETSTORE_CLEANUP_KILL_STEP", "12"))
+OPTIONS: dict[str, Any] = {"max_hash_slot_num": 5, "max_index_num": 40}
+
+
+def killed_everywhere(pristine: Path, folder: Path, now: int, first: int, step: int) -> int:
+    """Copies of ``pristine`` whose cleanups were killed; the number of the one that was not."""
+    source = os.pathsep.join([str(Path(rocketstore.__file__).parents[1]), *filter(None, sys.path)])
+    folder.mkdir()
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), *map(str, (pristine, folder, now, first, step))],
+        env={**os.environ, "PYTHONPATH": source},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+def check(root: Path, was: Was, now: int) -> int:
+    """Compare a store with what it held, then clean it; return where its log began before."""
+    with rocketstore.open(
+        root, "r+", clock=lambda: now, broker_version=was.version, **OPTIONS
+    ) as store:
+        minimum = store.min_physical_offset
+        assert store.recovery_report.damaged == []
+        assert store.recovery_report.gaps == []
+        assert_is_what_is_left(store, was, minimum)
+        assert store.verify().findings == []
+    check_invariants(root).require()
+    with rocketstore.open(
+        root, "r+", clock=lambda: now, broker_version=was.version, **OPTIONS
+    ) as store:
+        store.clean_expired()
+        last = store.min_physical_offset
+    with rocketstore.open(root, "r+", broker_version=was.version, **OPTIONS) as store:
+        assert_is_what_is_left(store, was, last)
+        for topic, queue_id in was.ends:
+            if not topic.startswith("SCHEDULE"):
+                put = store.put(topic, b"new", queue_id)
+                assert put.queue_offset == was.ends[topic, queue_id]
+        assert store.wait_dispatched(120)
+        assert store.verify().findings == []
+    assert len(list((root / "commitlog").iterdir())) == 1
+    return minimum
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("compares", [True, False])
+def test_a_cleanup_killed_anywhere(
+    tmp_path: Path, version: str, compares: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a short log every unit is compared when a store is opened; of a long one the state file
+    is believed, which a kill may leave behind the files."""
+    if not compares:
+        monkeypatch.setattr("rocketstore.dispatch_recovery.COMPARED_NBYTES", 0)
+    pristine, folder = tmp_path / "pristine", tmp_path / "killed"
+    make(pristine, version, clock=lambda: START)
+    was = look(pristine, version, OPTIONS)
+    now = START + 100 * 3_600_000
+    first = (VERSIONS.index(version) * 2 + compares) * 3 % STEP
+    count = killed_everywhere(pristine, folder, now, first, STEP)
+    assert count > 60
+    minimums = set()
+    for root in sorted(folder.iterdir(), key=lambda path: int(path.name)):
+        minimums.add(check(root, was, now))
+        shutil.rmtree(root)
+    assert len(minimums) > 1  # it was killed between segments, too
+
+
+# --- at random moments ----------------------------------------------------------------------------
+
+#: Kills of one store, one after the other.
+KILLS = int(os.environ.get("ROCKETSTORE_CLEANUP_KILLS", "12"))
+
+
+def run_and_kill(root: Path, seed: int, delay_s: float) -> list[tuple[int, int, int, int]]:
+    """Start a writer that cleans, kill it; return what it was told is stored."""
+    source = os.pathsep.join([str(Path(rocketstore.__file__).parents[1]), *filter(None, sys.path)])
+    process = subprocess.Popen(
+        [sys.executable, str(PROGRAM.with_name("cleaning_writer.py")), str(root), str(seed)],
+        env={**os.environ, "PYTHONPATH": source},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    time.sleep(delay_s)
+    process.kill()
+    output, errors = process.communicate()
+    assert first == b"open\n", errors.decode()
+    lines = output.split(b"\n")[:-1]  # what follows the last line end was never finished
+    return [tuple(map(int, line.split(b"\t"))) for line in lines]  # type: ignore[misc]
+
+
+def test_a_writer_that_cleans_is_killed_at_random_moments(tmp_path: Path) -> None:
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    chance, root = random.Random(seed), tmp_path / "store"
+    stored: list[tuple[int, int, int, int]] = []
+    for kill in range(1, KILLS + 1):
+        stored += run_and_kill(root, kill, chance.choice((0.02, 0.1, 0.3)))
+        with rocketstore.open(root, "r+") as store:
+            minimum = store.min_physical_offset
+            assert store.recovery_report.damaged == []
+            assert store.recovery_report.gaps == []
+            stored = [row for row in stored if row[0] >= minimum]
+            for offset, queue_id, queue_offset, number in stored:
+                message = store.look_message_by_offset(offset)
+                assert message is not None, f"the acknowledged message at {offset} is gone"
+                assert int(message.body) == number
+                found = store.get_message("g", "T", queue_id, queue_offset, 1).messages
+                assert [m.physical_offset for m in found] == [offset]
+                assert offset in [
+                    m.physical_offset for m in store.find(topic="T", key=f"k{number}")
+                ]
+                assert store.max_offset_in_queue("T", queue_id) > queue_offset
+            assert store.verify().findings == []
+        check_invariants(root, clock_steps=True, reopen=False).require()
+    assert minimum > 0
+    check_invariants(root, clock_steps=True).require()

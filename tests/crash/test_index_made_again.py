@@ -1,0 +1,71 @@
+"""An index that is made again is not on disk yet, and nothing may vouch for it.
+
+Recovery found an index file missing and made the index anew from the log, while the state file of
+the time before stayed: it said that the keys were on disk in one file. After a power cut in front
+of the next flush there was one file again, torn, and it was believed: older keys were not found.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rocketstore
+from crash.abandoning import abandon
+from rocketstore import mapped_file
+from rocketstore.mapped_file import MappedFile
+from rocketstore.store_state import StoreState
+from rocketstore.testing import check_invariants
+
+COUNT = 60
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "older"])
+def test_nothing_vouches_for_an_index_that_is_made_again(
+    damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "s"
+    nums = 40 if damage == "older" else 200
+    store = rocketstore.open(root, "x", start=False, max_hash_slot_num=7, max_index_num=nums)
+    for number in range(COUNT):
+        store.put("T", b"old", 0, "Tag", f"k{number}")
+    store.wait_dispatched()
+    store.flush()
+    abandon(store)
+    first = min((root / "index").iterdir())
+    if damage == "missing":
+        first.unlink()
+    else:
+        first.write_bytes(bytes(first.stat().st_size))
+    events: list[tuple[str, bool]] = []
+    state = root / "rocketstore.state"
+    create, flush, write = mapped_file.create_sized_file, MappedFile.flush, StoreState.write
+
+    def watched_create(path: Path, *arguments: Any) -> None:
+        events.append((f"create {path.parent.name}", state.exists()))
+        create(path, *arguments)
+
+    def watched_flush(file: MappedFile, position: int) -> None:
+        events.append((f"sync {file.path.parent.name}", state.exists()))
+        flush(file, position)
+
+    def watched_write(written: StoreState, path: Path) -> None:
+        events.append(("write state", state.exists()))
+        write(written, path)
+
+    monkeypatch.setattr(mapped_file, "create_sized_file", watched_create)
+    monkeypatch.setattr(MappedFile, "flush", watched_flush)
+    monkeypatch.setattr(StoreState, "write", watched_write)
+    store = rocketstore.open(root, "r+", start=False)
+    abandon(store)
+    names = [name for name, _ in events]
+    assert ("create index", False) in events
+    assert ("create index", True) not in events
+    assert names.index("sync index") < names.index("write state")
+    monkeypatch.undo()
+    with rocketstore.open(root, "r+", start=False) as store:
+        for number in range(COUNT):
+            assert len(list(store.find(topic="T", key=f"k{number}"))) == 1
+    check_invariants(root).require()

@@ -1,0 +1,81 @@
+"""Mode "r" beside a writer that dispatches while the directory is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rocketstore
+from rocketstore.consume_queue import ConsumeQueue
+from rocketstore.mapping_cache import QUEUE_MAPPINGS
+
+SMALL: dict[str, Any] = {
+    "mapped_file_size_commit_log": 65536,
+    "max_hash_slot_num": 7,
+    "max_index_num": 300,
+}
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_a_queue_read_before_its_writer_went_on_lacks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rounds: int
+) -> None:
+    """Queues are read one after the other. What was dispatched between two of them was taken for
+    units that the first one lacks: a reader of a long log was sent past these messages."""
+    monkeypatch.setattr("rocketstore.reader.COMPARED_NBYTES", 0)
+    recover = ConsumeQueue.recover
+    left = [rounds]
+    with rocketstore.open(tmp_path / "s", "x", **SMALL) as writer:
+        for number in range(10):
+            assert writer.put("T", b"x", number % 2, None, "key").ok
+        assert writer.wait_dispatched(120)
+
+        def recover_and_write(queue: ConsumeQueue, log_end: int, *, whole: bool) -> Any:
+            status = recover(queue, log_end, whole=whole)
+            if queue.queue_id == 0 and left[0] > 0:
+                left[0] -= 1
+                for queue_id in (0, 1, 0):
+                    assert writer.put("T", b"late", queue_id, None, "key").ok
+                    assert writer.wait_dispatched(120)
+            return status
+
+        monkeypatch.setattr(ConsumeQueue, "recover", recover_and_write)
+        with rocketstore.open(tmp_path / "s") as reader:
+            monkeypatch.undo()
+            assert left == [0]
+            assert reader.recovery_report.gaps == []
+            for queue_id, count in ((0, 5 + 2 * rounds), (1, 5 + rounds)):
+                assert reader.max_offset_in_queue("T", queue_id) == count
+                offsets = [
+                    message.queue_offset
+                    for message in reader.get_message("g", "T", queue_id, 0, 32).messages
+                ]
+                assert offsets == list(range(count))
+            assert reader.verify().findings == []
+
+
+def test_a_reading_that_is_given_up_holds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that vanished while the directory was read were opened again, and those of the first
+    try stayed mapped: space of deleted files was not freed."""
+    with rocketstore.open(tmp_path / "s", "x", **SMALL) as writer:
+        for number in range(10):
+            assert writer.put("T", b"x", number % 2, None, "key").ok
+        assert writer.wait_dispatched(120)
+    before = len(QUEUE_MAPPINGS)
+    recover, left = ConsumeQueue.recover, [3]
+
+    def vanish(queue: ConsumeQueue, log_end: int, *, whole: bool) -> Any:
+        if queue.queue_id == 1 and left[0] > 0:
+            left[0] -= 1
+            raise FileNotFoundError
+        return recover(queue, log_end, whole=whole)
+
+    monkeypatch.setattr(ConsumeQueue, "recover", vanish)
+    with rocketstore.open(tmp_path / "s") as reader:
+        assert left == [0]
+        assert reader.max_offset_in_queue("T", 1) == 5
+    assert len(QUEUE_MAPPINGS) == before
