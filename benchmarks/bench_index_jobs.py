@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 import rocketstore
+from index_checking import check_index
 from kernel_bodies import Bodies
 from rocketstore.sources.segments import list_log
 from rocketstore.sources.splits import plan_splits
 from rocketstore.sources.walk import log_end, walk
-from rocketstore.spark.jobs.fsck_index import check_index
 from rocketstore.spark.jobs.index import build_index
 
 ROWS = {"native": 200_000, "reference": 2_000}
