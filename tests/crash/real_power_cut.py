@@ -173,7 +173,7 @@ class Rounds:
         child, reading = in_child(
             lambda writing: write_until_cut(self._root, self.mode, seed, writing)
         )
-        output = self._output_until(reading, self._choose.choice((0.0, 0.05, 0.15, 0.3)))
+        output = self._output_until(reading, self._choose.choice((0.0, 0.01, 0.03, 0.1)))
         self.system.cut(how)
         os.kill(child, signal.SIGKILL)
         output += read_all(reading)
