@@ -207,8 +207,6 @@ class RocketMQ:
 
     def check(self, root: Path, rows: list[Row]) -> None:
         """Open ``root``; every row must be shown in its queue."""
-        from interop.case_damage import dump
-
         name = root.name
         config = {
             "mappedFileSizeCommitLog": str(OPTIONS["mapped_file_size_commit_log"]),
@@ -220,11 +218,17 @@ class RocketMQ:
         }
         assert self._driver.open(name, root, config).result()["load"], f"{root} is not loaded"
         asked = [{"op": "wait"}, {"op": "dumpall"}]
-        shown = dump(self._driver.ask(name, asked).result()["answers"][1])
+        answer = self._driver.ask(name, asked).result()["answers"][1]
+        # It may show other records beside: for a unit with log offset 0 that outlived its segment
+        # it takes what the first segment begins with.
+        shown = {
+            (queue["topic"], queue["queueId"], item["queueOffset"], item["offset"])
+            for queue in answer.get("queues", ())
+            for item in queue["messages"]
+        }
         for row in rows:
-            place = shown.get((row.topic, row.queue_id, row.queue_offset))
-            assert place is not None, f"RocketMQ does not show {row}"
-            assert place[0] == row.offset, (place, row)
+            place = (row.topic, row.queue_id, row.queue_offset, row.offset)
+            assert place in shown, f"RocketMQ does not show {row}"
         self._driver.close([name])
         self.opened += 1
 
