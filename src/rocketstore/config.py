@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -335,6 +336,7 @@ class MessageStoreConfig:
         return cls(**options)
 
 
+@functools.lru_cache(maxsize=64)
 def parse_delay_levels(text: str) -> tuple[int, ...]:
     """Return the milliseconds of each level of a ``messageDelayLevel`` text; ``ConfigError``
     else."""

@@ -189,8 +189,11 @@ def _counts_on(batch: RecordBatch, ends: dict[tuple[str, int], int]) -> bool:
     import numpy
 
     columns = batch.columns
-    kind = columns["sys_flag"] & formats.SYS_FLAG_TRANSACTION_MASK
-    columns = columns[numpy.isin(columns["status"], OF_A_QUEUE) & ~numpy.isin(kind, NO_UNIT)]
+    kind, status = columns["sys_flag"] & formats.SYS_FLAG_TRANSACTION_MASK, columns["status"]
+    has_unit = numpy.logical_or.reduce([status == wanted for wanted in OF_A_QUEUE])
+    for transaction in NO_UNIT:
+        has_unit &= kind != transaction
+    columns = columns[has_unit]
     if (columns["sys_flag"] & formats.SYS_FLAG_INNER_BATCH).any():
         return False
     window = batch.window

@@ -21,7 +21,8 @@ from rocketstore.config import (
 from rocketstore.config_files import topic_attributes
 from rocketstore.consume_queue import queue_directories
 from rocketstore.dialect import DEFAULT_VERSION, Dialect
-from rocketstore.errors import ConfigError, MappedFileError, UnsafePathError
+from rocketstore.durable_file import refuse_link_out
+from rocketstore.errors import ConfigError, MappedFileError
 from rocketstore.index_service import GeometryChoice, choose_geometry, index_paths
 from rocketstore.mapped_file import MappedFile
 from rocketstore.mapped_file_queue import DirectoryListing, list_directory, shown_file_size
@@ -78,7 +79,6 @@ class StorePaths:
     def check(self, *, tolerant: bool) -> None:
         """Refuse folders that are links out of the root (give ``store_path_commit_log``
         instead), or to nothing; ``tolerant``: only the log must be there."""
-        real_root = Path(os.path.realpath(self.root))
         folders = [
             self.consume_queue,
             self.consume_queue_ext,
@@ -88,13 +88,12 @@ class StorePaths:
         if self.log_root == self.root:
             folders.append(self.commit_log)
         for folder in folders:
-            target = Path(os.path.realpath(folder))
-            if folder.is_symlink() and not target.is_relative_to(real_root):
-                raise UnsafePathError(
-                    f"{folder} is a symbolic link to {target}, outside the store {self.root}"
-                )
+            if not folder.is_symlink():
+                continue
+            refuse_link_out(folder, self.root)
             needed = folder == self.commit_log or not tolerant
-            if needed and folder.is_symlink() and not target.exists():
+            target = Path(os.path.realpath(folder))
+            if needed and not target.exists():
                 raise MappedFileError(
                     f"{folder} is a symbolic link to {target}, which does not exist"
                 )

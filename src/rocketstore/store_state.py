@@ -3,6 +3,7 @@ must."""
 
 from __future__ import annotations
 
+import functools
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,18 +92,13 @@ class StoreState:
 
     def _is_possible(self) -> bool:
         """Whether a store can have these sizes, places and this version."""
-        try:
-            MessageStoreConfig(
-                mapped_file_size_commit_log=self.commit_log_file_size,
-                mapped_file_size_consume_queue=self.consume_queue_file_size,
-                max_hash_slot_num=self.hash_slot_num,
-                max_index_num=self.index_num,
-            )
-            if self.broker_version:
-                Dialect.for_version(self.broker_version, allow_newer=True)
-        except ConfigError:
-            return False
-        if self.consume_queue_file_size % formats.CONSUME_QUEUE_UNIT.nbytes:
+        if not _can_be_made(
+            self.commit_log_file_size,
+            self.consume_queue_file_size,
+            self.hash_slot_num,
+            self.index_num,
+            self.broker_version,
+        ):
             return False
         places = (self.flushed_offset, self.dispatched_offset, self.indexed_offset)
         return all(0 <= place <= self.log_end_offset for place in places)
@@ -129,3 +125,22 @@ class StoreState:
     def write(self, path: Path) -> None:
         """Replace the file durably."""
         write_file(path, self.to_bytes())
+
+
+@functools.lru_cache(maxsize=64)
+def _can_be_made(
+    log_size: int, queue_size: int, hash_slot_num: int, index_num: int, version: str
+) -> bool:
+    """Whether a store of these sizes and this version could be configured."""
+    try:
+        MessageStoreConfig(
+            mapped_file_size_commit_log=log_size,
+            mapped_file_size_consume_queue=queue_size,
+            max_hash_slot_num=hash_slot_num,
+            max_index_num=index_num,
+        )
+        if version:
+            Dialect.for_version(version, allow_newer=True)
+    except ConfigError:
+        return False
+    return queue_size % formats.CONSUME_QUEUE_UNIT.nbytes == 0
