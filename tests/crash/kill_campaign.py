@@ -19,7 +19,6 @@ import select
 import shutil
 import signal
 import sys
-import tempfile
 import time
 import traceback
 from collections import Counter
@@ -31,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import rocketstore
 import rocketstore.verify
+from crash.campaigns import Ticker, finish, scratch_folder
 from crash.writer import OPTIONS, Writer
 from rocketstore import testing
 
@@ -250,8 +250,9 @@ def import_all(root: Path) -> None:
 class Campaign:
     """Kills stores one after another."""
 
-    def __init__(self, scratch: Path, seed: int, rocketmq: RocketMQ | None) -> None:
+    def __init__(self, scratch: Path, seed: int, rocketmq: RocketMQ | None, ticker: Ticker) -> None:
         self._scratch = scratch
+        self._ticker = ticker
         self._chance = random.Random(seed)
         self._rocketmq = rocketmq
         self.counts: Counter[str] = Counter()
@@ -268,6 +269,7 @@ class Campaign:
             except Exception as error:
                 raise AssertionError(f"kill {self.counts['kills']}, {root}: {error}") from error
             shutil.rmtree(root, ignore_errors=True)
+            self._ticker.tell(self.counts["kills"])
 
     def _wear_out(self, root: Path, flavour: Flavour, lives: int) -> None:
         rows: list[Row] = []
@@ -314,30 +316,37 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
-    parser.add_argument("--scratch", type=Path, help="where stores are made [a temporary folder]")
     parser.add_argument("--rocketmq", metavar="VERSION", help="open every tenth with it, too")
+    parser.add_argument("--keep", type=Path, help="where to leave the store that broke a promise")
+    parser.add_argument("--report", type=Path, help="write the counts to this JSON file")
     options = parser.parse_args()
-    scratch = Path(tempfile.mkdtemp(prefix="kills-", dir=options.scratch))
-    rocketmq = RocketMQ(options.rocketmq, scratch / "java") if options.rocketmq else None
-    campaign = Campaign(scratch, options.seed, rocketmq)
-    began = time.monotonic()
-    print(f"seed {options.seed}", flush=True)
-    import_all(scratch / "warm")
-    try:
-        campaign.run(options.kills)
-    except AssertionError as error:
-        print(f"FAILED with --seed {options.seed}: {error}", file=sys.stderr)
-        return 1
-    finally:
-        if rocketmq is not None:
-            rocketmq.halt()
-    shutil.rmtree(scratch)
-    for what, count in campaign.counts.items():
-        print(f"{what}: {count}")
-    if rocketmq is not None:
-        print(f"opened by RocketMQ {options.rocketmq}: {rocketmq.opened}")
-    print(f"no promise broke; {time.monotonic() - began:.0f} s, seed {options.seed}")
-    return 0
+    began, broken = time.monotonic(), 0
+    print(f"--seed {options.seed}", flush=True)
+    with scratch_folder("kills") as scratch:
+        rocketmq = RocketMQ(options.rocketmq, scratch / "java") if options.rocketmq else None
+        campaign = Campaign(scratch, options.seed, rocketmq, Ticker("kills", options.kills))
+        import_all(scratch / "warm")
+        try:
+            campaign.run(options.kills)
+        except AssertionError as error:
+            broken = 1
+            print(f"BROKEN --seed {options.seed}: {error}", file=sys.stderr)
+            if options.keep is not None:
+                shutil.copytree(scratch, options.keep, dirs_exist_ok=True)
+        finally:
+            if rocketmq is not None:
+                rocketmq.halt()
+    summary = {
+        **campaign.counts,
+        "rocketmq": options.rocketmq,
+        "opened by rocketmq": rocketmq.opened if rocketmq is not None else 0,
+        "seed": options.seed,
+        "kernels": rocketstore.kernels.name,
+        "version": rocketstore.__version__,
+        "broken": broken,
+        "seconds": round(time.monotonic() - began, 1),
+    }
+    return finish(summary, options.report)
 
 
 if __name__ == "__main__":

@@ -7,14 +7,11 @@ a state that the one before may have left. All distinct states of all lives are 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
 import multiprocessing
-import os
 import random
 import shutil
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Iterator
@@ -22,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import rocketstore
-from crash.campaign_report import finish
+from crash.campaigns import Ticker, finish, scratch_folder
 from crash.power_cut import write_image
 from crash.power_cut_judge import Expectation, judge, judge_thoroughly
 from crash.power_cut_life import MODES, History, Life, State
@@ -99,18 +96,9 @@ def _judge_one(
     return end
 
 
-@contextlib.contextmanager
-def scratch_folder() -> Iterator[Path]:
-    """A folder in memory where there is such a place: the disk is a model."""
-    memory = Path("/dev/shm")
-    place = memory if os.access(memory, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="rocketstore-power-", dir=place) as name:
-        yield Path(name)
-
-
 def stories(seed: int, modes: list[str], processes: int) -> Iterator[Story]:
     """Stories without end, the modes in turn; with several processes in any order."""
-    with scratch_folder() as scratch:
+    with scratch_folder("power") as scratch:
         numbers = ((modes[n % len(modes)], n // len(modes)) for n in range(1 << 40))
         if processes == 1:
             for mode, number in numbers:
@@ -140,11 +128,13 @@ def main(arguments: list[str] | None = None) -> int:
     seed = options.seed if options.seed is not None else random.randrange(1 << 32)
     began, states, thorough, broken, told = time.monotonic(), 0, 0, 0, 0
     print(f"--seed {seed}", flush=True)
+    ticker = Ticker("states", options.states)
     for story in _chosen(options, seed):
         states, thorough, told = states + story.states, thorough + story.thorough, told + 1
         broken += len(story.broken)
         for text in story.broken[:3]:
             print(f"BROKEN --seed {seed} {text}", flush=True)
+        ticker.tell(states, broken)
         if states >= options.states or broken > 20:
             break
     summary = {
@@ -165,7 +155,7 @@ def _chosen(options: argparse.Namespace, seed: int) -> Iterator[Story]:
     if options.story is None:
         yield from stories(seed, options.modes, options.processes)
         return
-    with scratch_folder() as scratch:
+    with scratch_folder("power") as scratch:
         yield tell(seed, options.modes[0], options.story, scratch)
 
 

@@ -13,7 +13,6 @@ import os
 import random
 import signal
 import sys
-import tempfile
 import time
 import traceback
 from collections import Counter
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import rocketstore
-from crash.campaign_report import finish
+from crash.campaigns import Ticker, finish, scratch_folder
 from crash.real_file_system import KINDS, SHUTDOWNS, FileSystem, ImpossibleError
 from rocketstore import Message, RocketStoreError, testing
 from rocketstore.testing import check_invariants
@@ -239,7 +238,7 @@ def run(cuts: int, seed: int, kinds: list[str]) -> Iterator[Cut]:
     for number in itertools.count():
         kind = kinds[number % len(kinds)]
         mode = list(MODES)[number // len(kinds) % len(MODES)]
-        with scratch_folder() as scratch, FileSystem(scratch, kind) as system:
+        with scratch_folder("real") as scratch, FileSystem(scratch, kind) as system:
             rounds = Rounds(system, mode, choose)
             for _ in range(min(CUTS_PER_STORE, -(-cuts // len(kinds)))):
                 how = choose.choice(list(SHUTDOWNS))
@@ -253,15 +252,6 @@ def run(cuts: int, seed: int, kinds: list[str]) -> Iterator[Cut]:
                     break
 
 
-@contextlib.contextmanager
-def scratch_folder() -> Iterator[Path]:
-    """A folder in memory where there is such a place: the medium under the file system."""
-    memory = Path("/dev/shm")
-    place = memory if os.access(memory, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="rocketstore-real-", dir=place) as name:
-        yield Path(name)
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Cut the power so many times; print what was done, and every broken promise."""
     parser = argparse.ArgumentParser(prog="crash.real_power_cut", description=__doc__)
@@ -273,6 +263,7 @@ def main(arguments: list[str] | None = None) -> int:
     seed = options.seed if options.seed is not None else random.randrange(1 << 32)
     print(f"--seed {seed}", flush=True)
     began, counts, broken, promised = time.monotonic(), Counter[str](), 0, 0
+    ticker = Ticker("cuts", options.cuts)
     try:
         for cut in run(options.cuts, seed, options.kinds):
             counts[f"{cut.kind} {cut.mode} {cut.how}"] += 1
@@ -280,6 +271,7 @@ def main(arguments: list[str] | None = None) -> int:
             if cut.broken:
                 broken += 1
                 print(f"BROKEN {cut.kind} {cut.mode} {cut.how}: {cut.broken}", flush=True)
+            ticker.tell(counts.total(), broken)
     except ImpossibleError as error:
         print(f"no power cut on this machine: {error}")
         return 2

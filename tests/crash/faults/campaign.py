@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import errno
 import faulthandler
 import gc
@@ -17,7 +16,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import traceback
 from collections import Counter
@@ -26,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import rocketstore
-from crash.campaign_report import finish
+from crash.campaigns import Ticker, finish, scratch_folder
 from crash.faults import library
 from crash.faults.library import ONCE, SHORT, STICKY, Faults
 from crash.faults.script import MODES, OPTIONS, BrokenPromiseError, Script
@@ -200,7 +198,7 @@ def main(arguments: list[str] | None = None) -> int:
     faults = Faults()
     began, broken = time.monotonic(), 0
     kinds: Counter[str] = Counter()
-    with scratch_folder() as scratch:
+    with scratch_folder("faults") as scratch:
         points = {mode: list_points(mode, scratch / "store", faults) for mode in MODES}
         cases = [case for mode in options.modes for case in all_cases(mode, points[mode])]
         cases = [case for case in cases if case.error in options.errors]
@@ -209,7 +207,9 @@ def main(arguments: list[str] | None = None) -> int:
             mode, number, error, manner = options.case
             cases = [Case(mode, int(number), error, manner)]
         gc.freeze()
-        for case in cases:
+        ticker = Ticker("runs", len(cases))
+        for number, case in enumerate(cases):
+            ticker.tell(number, broken)
             told = in_fork(case, faults, scratch)
             kinds[told.get("fired", "").split(" ")[0] or "none"] += 1
             if "broken" in told:
@@ -229,15 +229,6 @@ def main(arguments: list[str] | None = None) -> int:
         "seconds": round(time.monotonic() - began, 1),
     }
     return finish(summary, options.report)
-
-
-@contextlib.contextmanager
-def scratch_folder() -> Iterator[Path]:
-    """A folder in memory where there is such a place: nothing here needs a real disk."""
-    memory = Path("/dev/shm")
-    place = memory if os.access(memory, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="rocketstore-faults-", dir=place) as name:
-        yield Path(name)
 
 
 _PROGRAM = """
