@@ -24,6 +24,8 @@ from rocketstore.recovery_report import CutRange
 
 _log = logging.getLogger(__name__)
 _STEP_NBYTES = 1 << 20
+#: Systems keep up to so many bytes of a file as one piece, and drop a piece as a whole or not.
+_CACHED_PIECE_NBYTES = 1 << 21
 
 
 def cut_tail(
@@ -125,18 +127,23 @@ def _write_zeros(file: MappedFile, position: int, nbytes: int) -> None:
 
 
 def drop_cached_pages(log: CommitLog, offset: int) -> None:
-    """Forget clean cached pages behind ``offset``: after an I/O error they may be newer than the
-    disk."""
+    """Forget clean cached pages behind ``offset``, the one that holds it included: after an I/O
+    error they may be newer than the disk. Pages that are mapped stay."""
+    for file in log.queue.files:
+        if file.end_offset > offset:
+            drop_file_pages(file.path, max(0, offset - file.file_from_offset))
+
+
+def drop_file_pages(path: Path, position: int) -> None:
+    """Forget the clean cached pages of a file from the one that holds ``position`` on."""
     advise = getattr(os, "posix_fadvise", None)
     if advise is None:
         return
-    for file in log.queue.files:
-        if file.end_offset > offset:
-            fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                advise(fd, max(0, offset - file.file_from_offset), 0, os.POSIX_FADV_DONTNEED)
-            finally:
-                os.close(fd)
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        advise(fd, position - position % _CACHED_PIECE_NBYTES, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(fd)
 
 
 def sync_log(log: CommitLog, offset: int, end: int) -> None:

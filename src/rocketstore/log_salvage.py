@@ -26,7 +26,7 @@ from rocketstore.durable_file import (
     sync_directory,
     write_file,
 )
-from rocketstore.log_cut import quarantine_path
+from rocketstore.log_cut import drop_file_pages, quarantine_path
 from rocketstore.log_scan import data_ranges
 from rocketstore.mapped_file import MappedFile
 from rocketstore.mapped_file_queue import check_place, list_directory
@@ -175,6 +175,8 @@ def salvage(
     began = time.monotonic()
     job = _Salvage(root, settings, progress, placeholders=placeholders)
     with contextlib.nullcontext() if what_if else _locked(root):
+        if not what_if:
+            job.forget_stale_pages()
         report = job.examine()
         report.what_if = what_if
         if not what_if:
@@ -215,6 +217,13 @@ class _Salvage:
         self._size = 0
 
     # --- finding out --------------------------------------------------------------------------
+
+    def forget_stale_pages(self) -> None:
+        """Have the log read from its disk: after an I/O error the system may hold pages that never
+        got there, and call them clean. Before anything is mapped, as mapped pages stay."""
+        if self._paths.abort.exists():
+            for _, path, _ in list_directory(self._paths.commit_log, self._paths.log_root).files:
+                drop_file_pages(path, 0)
 
     def examine(self) -> SalvageReport:
         """Check all of the log and say what there is to do."""
