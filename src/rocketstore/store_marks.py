@@ -115,13 +115,15 @@ class StoreMarks:
         power cut between the two makes neither void."""
         checkpoint = self._next_checkpoint(snapshot, physic_timestamp, index_timestamp)
         content = checkpoint.to_bytes()
-        former, self._checkpoint_crc = self._checkpoint_crc, signed_crc(content)
+        crc = signed_crc(content)
         if self._config.message_index_enable:
             self._indexed_offset = min(snapshot.indexed_offset, flushed_offset)
             self._index_file_count = snapshot.index_file_count
-        self._write_state(snapshot, flushed_offset, former, clean=clean)
+        self._write_state(snapshot, flushed_offset, crc, clean=clean)
         checkpoint.write(self._paths.checkpoint)
-        self._checkpoint = checkpoint
+        # Not before it is there: without room for one of the two, the next state file must know
+        # the checkpoint that stands in front of it.
+        self._checkpoint, self._checkpoint_crc = checkpoint, crc
         self._dispatched_offset = min(snapshot.dispatched_offset, flushed_offset)
 
     def _next_checkpoint(
@@ -154,7 +156,7 @@ class StoreMarks:
         return status in (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
 
     def _write_state(
-        self, snapshot: DispatchSnapshot, flushed_offset: int, former_crc: int, *, clean: bool
+        self, snapshot: DispatchSnapshot, flushed_offset: int, checkpoint_crc: int, *, clean: bool
     ) -> None:
         facts = self._facts
         StoreState(
@@ -170,8 +172,8 @@ class StoreMarks:
             queue_count=sum(end > 0 for *_, end in snapshot.ends),
             queue_crc=queues_crc(snapshot.ends),
             index_file_count=self._index_file_count,
-            checkpoint_crc=self._checkpoint_crc,
-            former_checkpoint_crc=former_crc,
+            checkpoint_crc=checkpoint_crc,
+            former_checkpoint_crc=self._checkpoint_crc,
             broker_version=facts.dialect.name,
             timezone=self._config.timezone or "",
         ).write(self._paths.state)

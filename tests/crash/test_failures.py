@@ -24,6 +24,8 @@ from rocketstore import durable_file, kernels
 from rocketstore.errors import ServiceFailedError, StoreFullError
 from rocketstore.mapped_file import MappedFile
 from rocketstore.testing import check_invariants
+from rocketstore.store_checkpoint import signed_crc
+from rocketstore.store_state import StoreState
 
 OPTIONS: dict[str, Any] = {
     "mapped_file_size_commit_log": 16 * 1024,
@@ -167,6 +169,33 @@ def test_no_room_for_the_marks_is_no_failure(
         store.flush()
         store.wait_dispatched()
         check_all(store, 20)
+
+
+@pytest.mark.parametrize("missed", ["store_state", "store_checkpoint"])
+def test_the_state_file_knows_the_checkpoint_in_front_of_it(
+    missed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A state file or checkpoint found no room; the next state file then named a checkpoint that
+    had never been written as the one in front of it, and a kill right behind it made it void."""
+    root = tmp_path / "s"
+    written: list[Path] = []
+
+    def refuse(path: Path, content: bytes) -> None:
+        written.append(path)
+        raise StoreFullError(errno.ENOSPC, f"no room for {path}")
+
+    with rocketstore.open(root, "x", start=False, **OPTIONS) as store:
+        for count, module in enumerate((missed, "store_checkpoint")):
+            put_some(store, 10, 10 * count)
+            store.wait_dispatched()
+            with monkeypatch.context() as patch, pytest.raises(StoreFullError):
+                patch.setattr(f"rocketstore.{module}.write_file", refuse)
+                store.flush()
+        assert written[-1].name == "checkpoint"
+        state = StoreState.read(root / "rocketstore.state", root)
+        assert state is not None
+        assert state.flushed_offset == store.flushed_offset
+        assert state.belongs_to(signed_crc((root / "checkpoint").read_bytes()))
 
 
 def test_put_does_not_wait_for_ever_for_dispatch_that_has_no_room(tmp_path: Path) -> None:
