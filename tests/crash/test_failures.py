@@ -23,9 +23,9 @@ from own_process import run_python
 from rocketstore import durable_file, kernels
 from rocketstore.errors import ServiceFailedError, StoreFullError
 from rocketstore.mapped_file import MappedFile
-from rocketstore.testing import check_invariants
 from rocketstore.store_checkpoint import signed_crc
 from rocketstore.store_state import StoreState
+from rocketstore.testing import check_invariants
 
 OPTIONS: dict[str, Any] = {
     "mapped_file_size_commit_log": 16 * 1024,
@@ -188,9 +188,10 @@ def test_the_state_file_knows_the_checkpoint_in_front_of_it(
         for count, module in enumerate((missed, "store_checkpoint")):
             put_some(store, 10, 10 * count)
             store.wait_dispatched()
-            with monkeypatch.context() as patch, pytest.raises(StoreFullError):
+            with monkeypatch.context() as patch:
                 patch.setattr(f"rocketstore.{module}.write_file", refuse)
-                store.flush()
+                with pytest.raises(StoreFullError):
+                    store.flush()
         assert written[-1].name == "checkpoint"
         state = StoreState.read(root / "rocketstore.state", root)
         assert state is not None
