@@ -25,6 +25,9 @@ DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 
 
 _DELAY_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _BROKER_ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
+#: Java's ``int``, which RocketMQ's options are; one is a ``long``.
+INT_MAX = 2**31 - 1
+_LARGEST = {"sync_flush_timeout": 2**63 - 1}
 #: Other spellings that broker files hold.
 _ALIASES = {
     "mapedFileSizeCommitLog": "mapped_file_size_commit_log",
@@ -386,6 +389,8 @@ def _check_type(name: str, kind: Any, value: Any) -> None:
         raise ConfigError(f"{name} is {value!r}; it must be {text}")
     if isinstance(value, int | float) and not value >= 0:
         raise ConfigError(f"{name} is {value}; it must not be negative")
+    if isinstance(value, int) and value > _LARGEST.get(name, INT_MAX):
+        raise ConfigError(f"{name} is too large; it must be at most {_LARGEST.get(name, INT_MAX)}")
 
 
 def _check_topic_attributes(table: Any) -> None:

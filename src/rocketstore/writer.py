@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -85,8 +86,7 @@ class StoreWriter:
             self._lock.release()
             raise
         if start:
-            for service in self.services:
-                service.start()
+            self._start_services()
 
     # --- opening ------------------------------------------------------------------------------
 
@@ -271,6 +271,16 @@ class StoreWriter:
         self.services += self.cleaning.services
         if config.broker_role == "SLAVE":
             self.log.appender.refuse(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+
+    def _start_services(self) -> None:
+        """Start all; where the system gives no thread, leave the store as it was found."""
+        try:
+            for service in self.services:
+                service.start()
+        except BaseException:
+            with contextlib.suppress(OSError, ServiceFailedError):
+                self.close()
+            raise
 
     def _visible_end(self) -> int:
         """Dispatch never runs ahead of what SYNC_FLUSH promises."""

@@ -23,6 +23,7 @@ from own_process import run_python
 from rocketstore import durable_file, kernels
 from rocketstore.errors import ServiceFailedError, StoreFullError
 from rocketstore.mapped_file import MappedFile
+from rocketstore.services.service_thread import ServiceThread
 from rocketstore.store_checkpoint import signed_crc
 from rocketstore.store_state import StoreState
 from rocketstore.testing import check_invariants
@@ -286,6 +287,33 @@ def test_g02_full_disk_kills_nobody(small_disk: Path) -> None:
     assert done.returncode == 0 or "StoreFullError" in done.stderr
     with rocketstore.open(small_disk / "s") as store:
         assert sum(1 for _ in store.scan()) == int(done.stdout)
+
+
+@pytest.mark.parametrize("count", range(4))
+def test_no_thread_for_a_service(
+    count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store could not be opened then, and not once more in the same process: the lock was
+    kept, and the services that had started."""
+    root = tmp_path / "s"
+    start, started = ServiceThread.start, []
+
+    def refuse(service: ServiceThread) -> None:
+        if len(started) == count:
+            raise RuntimeError("can't start new thread")
+        start(service)
+        started.append(service)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ServiceThread, "start", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            rocketstore.open(root, "x", **OPTIONS)
+    assert len(started) == count
+    assert not any(service.is_running for service in started)
+    with rocketstore.open(root, "r+") as store:
+        assert store.recovery_report.clean
+        put_some(store, 10)
+        check_all(store, 10)
 
 
 # --- syncs that fail --------------------------------------------------------------------------

@@ -229,6 +229,62 @@ def test_wrong_values_name_the_option() -> None:
             MessageStoreConfig.from_properties({name: text})
 
 
+INTEGERS = [
+    item.name
+    for item in dataclasses.fields(MessageStoreConfig)
+    if str(item.type).split(" ")[0] == "int"
+]
+AT_LEAST_ONE = ("transient_store_pool_size", "flush_least_pages_when_warm_maped_file")
+SMALL: dict[str, Any] = {
+    "mapped_file_size_commit_log": 1 << 16,
+    "mapped_file_size_consume_queue": 2000,
+    "max_hash_slot_num": 50,
+    "max_index_num": 400,
+}
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_numbers_are_within_those_of_java(name: str) -> None:
+    """Larger ones ended a service's thread where it waited, without a word, or the first put."""
+    limit = 2**63 - 1 if name == "sync_flush_timeout" else 2**31 - 1
+    others = SMALL if name in ("max_hash_slot_num", "max_index_num") else {}
+    for value in (-1, limit + 1, 10**400):
+        with pytest.raises(ConfigError, match=name):
+            MessageStoreConfig(**{**others, name: value})
+
+
+EXTREMES = [
+    (name, value)
+    for name in INTEGERS
+    for value in (0, 2**31 - 1, *((2**63 - 1,) if name == "sync_flush_timeout" else ()))
+    if not name.startswith(("mapped_file", "mapper_file", "max_hash", "max_index"))
+    and (value > 0 or name not in AT_LEAST_ONE)
+]
+
+
+@pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+@pytest.mark.parametrize(("name", "value"), EXTREMES)
+def test_the_extremes_can_be_lived_with(
+    name: str, value: int, flush_disk_type: str, tmp_path: Path
+) -> None:
+    store = rocketstore.open(
+        tmp_path / "s",
+        "x",
+        flush_disk_type=flush_disk_type,
+        transient_store_pool_enable=True,
+        clean_resource_enable=True,
+        **{**SMALL, name: value},
+    )
+    with store:
+        for _ in range(40):
+            assert store.put("T", bytes(2000 if name != "max_message_size" else 0)).appended
+        assert store.wait_dispatched(120)
+        store.get_message("g", "T", 0, 0)
+        store.clean_expired()
+        assert store._writer is not None
+        assert all(service.is_running for service in store._writer.services)
+
+
 @pytest.mark.parametrize(
     "value", [5, None, "T", ["T"], {"T": "BatchCQ"}, {1: {"queue.type": "x"}}, {"T": {"a": 1}}]
 )

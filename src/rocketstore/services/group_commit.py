@@ -18,6 +18,9 @@ from rocketstore.status import PutMessageStatus
 if TYPE_CHECKING:
     import asyncio
 
+#: Locks cannot be waited for much longer.
+_LONGEST_WAIT_S = threading.TIMEOUT_MAX / 2
+
 
 class _Deferral(threading.local):
     """What this thread's put would wait for.
@@ -50,7 +53,7 @@ class GroupCommitService(ServiceThread):
         super().__init__("group-commit", 0.01, on_failure)
         self._flushed = flushed
         self._log = log
-        self.timeout_s = config.sync_flush_timeout / 1000
+        self.timeout_s = min(config.sync_flush_timeout / 1000, _LONGEST_WAIT_S)
         self._error: BaseException | None = None  # set once
         self._deferral = _Deferral()
 

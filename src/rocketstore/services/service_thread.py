@@ -12,6 +12,8 @@ from rocketstore.errors import ServiceFailedError
 from rocketstore.services.waiting import Bell
 
 _log = logging.getLogger(__name__)
+#: No pause is shorter: a service without work would take a processor, and the GIL, for itself.
+_SHORTEST_PAUSE_S = 0.001
 #: By how much an idle service's next pause is longer.
 _GROWTH = 1.1
 
@@ -27,7 +29,7 @@ class ServiceThread:
     name : str
         Of the thread.
     interval_s : float
-        Pause after a step that had nothing to do.
+        Pause after a step that had nothing to do; a millisecond at the least.
     longest_s : float, optional
         Pauses grow up to this while there is nothing to do (default: they do not grow).
     on_failure : callable
@@ -42,8 +44,8 @@ class ServiceThread:
         longest_s: float | None = None,
     ) -> None:
         self.name = name
-        self.interval_s = interval_s
-        self.longest_s = interval_s if longest_s is None else longest_s
+        self.interval_s = max(interval_s, _SHORTEST_PAUSE_S)
+        self.longest_s = max(self.interval_s, 0.0 if longest_s is None else longest_s)
         self.failure: BaseException | None = None
         self._on_failure = on_failure
         self._bell = Bell()
