@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rocketstore import formats, kernels
 from rocketstore.batch_consume_queue import BatchConsumeQueue
@@ -106,7 +108,7 @@ class SegmentTimes(NamedTuple):
     """Store times (epoch ms) of a segment's first and last message.
 
     Where it holds no record that can be read, ``by_file`` is set and both are the file's own
-    modification time.
+    modification time; so is the newest one where a record's time has not come yet.
     """
 
     oldest: int
@@ -239,7 +241,10 @@ def due_segments(
             return due, "so many segments go at one look"
         if file.end_offset > rule.limit_offset:
             return due, f"{file.path.name} is not in all queues and on disk yet"
-        times = ages.of(file, following)
+        try:
+            times = _sane(ages.of(file, following), file, rule.now)
+        except FileNotFoundError:
+            continue  # whoever writes the store deleted it meanwhile
         if rule.now >= times.newest + rule.reserved_ms:
             due.append(DueSegment(file, times, CleanReason.EXPIRED))
         elif rule.at_once:
@@ -248,6 +253,17 @@ def due_segments(
             left = (times.newest + rule.reserved_ms - rule.now) / _HOUR_MS
             return due, f"{file.path.name} has messages that are kept for another {left:.1f} hours"
     return due, "the newest segment always stays"
+
+
+def _sane(times: SegmentTimes, file: MappedFile, now: int) -> SegmentTimes:
+    """The times; where the newest has not come yet, because a clock was wrong once, that of the
+    file's last change, if that has: nothing behind such a segment would ever go."""
+    if times.newest <= now:
+        return times
+    modified = os.stat(file.path).st_mtime_ns // 1_000_000
+    if modified > now:
+        return times
+    return SegmentTimes(min(times.oldest, modified), modified, by_file=True)
 
 
 # --- what follows the log -------------------------------------------------------------------------
@@ -267,7 +283,11 @@ def expired_queue_files(queue: ConsumeQueue, log_min_offset: int) -> list[Mapped
         used = file.file_size - file.file_size % layout.nbytes
         if queue.readable_units(file) * layout.nbytes < used:
             break
-        content = file.read(used - layout.nbytes, layout.nbytes)
+        try:
+            content = file.read(used - layout.nbytes, layout.nbytes)
+        except FileNotFoundError:
+            gone.append(file)  # whoever writes the store was faster
+            continue
         if len(content) < layout.nbytes:
             break
         offset, size = layout.struct.unpack(content)[:2]
@@ -299,7 +319,10 @@ def expired_ext_files(queue: ConsumeQueue, gone: Iterable[MappedFile] = ()) -> l
     for file in queue.queue.files:
         if id(file) in left:
             continue
-        address = _first_address(file, queue.readable_units(file))
+        try:
+            address = _first_address(file, queue.readable_units(file))
+        except FileNotFoundError:
+            continue
         if address is not None:
             start = address - formats.EXT_ADDRESS_BASE
             return [one for one in queue.ext.queue.files[:-1] if one.end_offset <= start]
@@ -401,19 +424,26 @@ def plan(
     """Say what would go by ``rule`` and why."""
     due, kept = due_segments(log, ages, rule)
     minimum = due[-1].file.end_offset if due else log.min_offset
-    report = CleanReport(True, [describe_segment(one, rule.now) for one in due], minimum, kept)
-    report.files += _followers(log, queues, index, minimum)
+    calls = itertools.chain(
+        (partial(describe_segment, one, rule.now) for one in due),
+        _followers(log, queues, index, minimum),
+    )
+    report = CleanReport(True, [], minimum, kept)
+    for describe in calls:
+        with contextlib.suppress(FileNotFoundError):  # whoever writes the store was faster
+            report.files.append(describe())
     return report
 
 
 def _followers(
     log: CommitLog, queues: Iterable[ConsumeQueue], index: IndexService, minimum: int
-) -> Iterator[Any]:
+) -> Iterator[Callable[[], CleanedFile]]:
+    """What tells of each file that goes with the log's first ones."""
     for queue in queues:
         gone = expired_queue_files(queue, minimum)
         for file in gone:
-            yield describe_queue_file(log, queue, file)
+            yield partial(describe_queue_file, log, queue, file)
         for file in expired_ext_files(queue, gone):
-            yield describe_ext_file(queue, file)
+            yield partial(describe_ext_file, queue, file)
     for index_file in expired_index_files(index, minimum):
-        yield describe_index_file(index_file)
+        yield partial(describe_index_file, index_file)

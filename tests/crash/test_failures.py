@@ -313,6 +313,7 @@ def test_no_thread_for_a_service(
     with rocketstore.open(root, "r+") as store:
         assert store.recovery_report.clean
         put_some(store, 10)
+        assert store.wait_dispatched(120)
         check_all(store, 10)
 
 

@@ -188,6 +188,45 @@ def test_reading_mode_says_what_would_go(tmp_path: Path) -> None:
         assert store.clean_expired().files == planned.files
 
 
+@pytest.mark.parametrize("mapped", [True, False])
+def test_what_would_go_is_told_while_a_writer_deletes_it(tmp_path: Path, mapped: bool) -> None:
+    """It raised FileNotFoundError for the first file that was gone."""
+    root = tmp_path / "store"
+    was, end = made(root, "5.5.0")
+    clock = Clock(end + 73 * HOUR_MS)
+    with opened(root, was, clock, mode="r") as reader:
+        if mapped:
+            assert reader.clean_expired(what_if=True).files
+        with opened(root, was, clock) as store:
+            assert store.clean_expired().files
+            assert reader.clean_expired(what_if=True).files == []
+        reader.refresh()
+        assert reader.clean_expired(what_if=True).files == []
+
+
+def test_a_clock_that_once_ran_ahead_keeps_nothing_for_years(tmp_path: Path) -> None:
+    """A segment's newest time was ten years ahead: it stayed, and all behind it."""
+    root = tmp_path / "store"
+    clock = Clock()
+    with rocketstore.open(root, "x", clock=clock, **options_of("5.5.0")) as store:
+        while store.max_physical_offset < 5 * SEGMENT:
+            ahead = SEGMENT < store.max_physical_offset < 3 * SEGMENT
+            clock.now = START + (87_600 * HOUR_MS if ahead else 0)
+            store.put("T", bytes(100))
+        assert store.wait_dispatched()
+        store.flush()
+        for path in (root / "commitlog").iterdir():
+            os.utime(path, (START / 1000, START / 1000))
+        clock.now = START + 71 * HOUR_MS
+        assert store.clean_expired().files == []
+        clock.now = START + 73 * HOUR_MS
+        gone = [file for file in store.clean_expired().files if file.kind == "commitlog"]
+        assert len(gone) == 5
+        assert {file.newest_store_timestamp for file in gone} == {START}
+        assert "it was modified" in gone[2].explanation
+    check_invariants(root, clock_steps=True).require()
+
+
 def test_a_segment_without_a_record_goes_by_its_own_time(tmp_path: Path) -> None:
     root = tmp_path / "store"
     was, end = made(root, "5.3.3")
