@@ -10,6 +10,8 @@ import pytest
 
 import rocketstore
 from crash.test_failures import check_all, put_some
+from directory import files_below
+from rocketstore import MappedFileError
 
 OPTIONS: dict[str, Any] = {
     "mapped_file_size_commit_log": 8 * 1024,
@@ -59,3 +61,36 @@ def test_whatever_is_lost_is_made_again(store_root: Path, tmp_path: Path) -> Non
             assert store.recovery_report.clean
             check_all(store, COUNT + 3)
         shutil.rmtree(root)
+
+
+@pytest.mark.parametrize("folder_is_there", [True, False])
+def test_a_lost_log_is_no_new_store(
+    store_root: Path, tmp_path: Path, folder_is_there: bool
+) -> None:
+    """A log whose disk was not mounted: the store began anew at offset 0 in its place, and deleted
+    all queues and keys."""
+    root = tmp_path / "s"
+    shutil.copytree(store_root, root)
+    (root / "commitlog").rename(tmp_path / "elsewhere")
+    if folder_is_there:
+        (root / "commitlog").mkdir()
+    before = files_below(root)
+    for mode in ("r+", "a"):
+        with pytest.raises(MappedFileError, match=r"mounted\? .* delete rocketstore.state"):
+            rocketstore.open(root, mode)
+    with pytest.raises(MappedFileError, match="mounted"):
+        rocketstore.salvage(root)
+    with rocketstore.open(root) as store:
+        assert store.max_physical_offset == 0
+    assert files_below(root) == before
+    if folder_is_there:
+        (root / "commitlog").rmdir()
+    (tmp_path / "elsewhere").rename(root / "commitlog")
+    with rocketstore.open(root, "r+", start=False) as store:
+        check_all(store, COUNT)
+    shutil.rmtree(root / "commitlog")
+    (root / "rocketstore.state").unlink()
+    with rocketstore.open(root, "r+", start=False) as store:
+        put_some(store, 3)
+        store.wait_dispatched()
+        check_all(store, 3)

@@ -75,3 +75,7 @@ def test_hours_and_a_brokers_file(root: Path, tmp_path: Path) -> None:
 def test_what_is_no_store(tmp_path: Path) -> None:
     assert run("clean", tmp_path)[0] == 3
     assert run("clean", tmp_path / "none")[0] == 3
+    # It took an empty folder, a wrong or unmounted one, for a store, and wrote marks into it.
+    assert run("salvage", tmp_path)[0] == 3
+    assert run("salvage", tmp_path, "--what-if")[0] == 3
+    assert list(tmp_path.iterdir()) == []

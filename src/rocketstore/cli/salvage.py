@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rocketstore.cli.opening import check_is_store
 from rocketstore.cli.options import FormatOption, QuietOption, StorePath
 from rocketstore.cli.outcome import ExitCode
 from rocketstore.cli.output import (
@@ -50,6 +51,7 @@ def salvage(
       rocketstore salvage /data/store
       rocketstore salvage /data/store --what-if --format ndjson | jq 'select(.kind == "damaged")'
     """
+    check_is_store(path)
     with progress_bar(quiet=quiet) as progress:
         report = salvage_store(
             path,
