@@ -24,6 +24,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only
 WIDE: dict[str, Any] = {"mapped_file_size_commit_log": 1 << 20}
 #: Never room for the longest record: appended on the store's own thread.
 NARROW: dict[str, Any] = {"mapped_file_size_commit_log": 16 * 1024}
+START = 1_700_000_000_000
 
 
 def open_sync(root: Path, **options: Any) -> rocketstore.DefaultMessageStore:
@@ -416,3 +417,28 @@ def test_one_object_however_many_threads_begin(tmp_path: Path) -> None:
         for thread in threads:
             thread.join(LONG_S)
         assert len(set(map(id, seen))) == 1
+
+
+@pytest.mark.parametrize("options", [WIDE, NARROW], ids=["here", "away"])
+def test_a_put_within_an_awaited_one_waits(tmp_path: Path, options: dict[str, Any]) -> None:
+    """What a put calls, here the clock, may put: it was told PUT_OK before any sync."""
+    within: list[bool] = []
+
+    def clock() -> int:
+        if store is not None and not within:
+            within.append(False)
+            result = store.put("T", b"within")
+            assert result.ok
+            within[0] = store.flushed_offset >= result.physical_offset + result.nbytes
+        return START
+
+    async def main() -> None:
+        assert store is not None
+        assert (await store.aput("T", b"x")).ok
+
+    store: rocketstore.DefaultMessageStore | None = None
+    with open_sync(tmp_path / "s", clock=clock, **options) as opened:
+        assert opened.put("T", b"first").ok
+        store = opened
+        run(main())
+        assert within == [True]

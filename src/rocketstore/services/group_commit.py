@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from rocketstore.commit_log import WritableCommitLog
@@ -117,7 +117,8 @@ class GroupCommitService(ServiceThread):
     def put_deferred(self, put: Callable[[], Any]) -> tuple[Any, int]:
         """Call ``put`` without waiting; return its result and the end offset it did not wait for.
 
-        The offset is 0 when there is nothing to wait for.
+        The offset is 0 when there is nothing to wait for. Whoever ``put`` calls must be called
+        within ``others_wait``.
         """
         self._deferral.end_offset = 0
         try:
@@ -125,6 +126,15 @@ class GroupCommitService(ServiceThread):
             return result, self._deferral.end_offset
         finally:
             self._deferral.end_offset = None
+
+    @contextlib.contextmanager
+    def others_wait(self) -> Iterator[None]:
+        """While a put calls out: puts of whoever is called are not the one that does not wait."""
+        former, self._deferral.end_offset = self._deferral.end_offset, None
+        try:
+            yield
+        finally:
+            self._deferral.end_offset = former
 
     def wait_on_loop(
         self, loop: asyncio.AbstractEventLoop, end_offset: int, result: Any
