@@ -424,7 +424,7 @@ def plan(
     """Say what would go by ``rule`` and why."""
     due, kept = due_segments(log, ages, rule)
     minimum = due[-1].file.end_offset if due else log.min_offset
-    calls = itertools.chain(
+    calls: Iterable[Callable[[], CleanedFile]] = itertools.chain(
         (partial(describe_segment, one, rule.now) for one in due),
         _followers(log, queues, index, minimum),
     )
