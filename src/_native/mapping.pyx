@@ -120,6 +120,7 @@ cdef class Mapping:
     cdef bint _writable
     cdef bint _private
     cdef bint _closed
+    cdef int _sync_error
 
     def __cinit__(self, int fd, int64_t nbytes, bint writable=False, bint private=False):
         global mapped
@@ -250,17 +251,23 @@ cdef class Mapping:
             self._unpin()
 
     def sync(self, int64_t position, int64_t length):
-        """Write the pages that hold the range to disk and wait for it. Raises ``OSError``."""
+        """Write the pages that hold the range to disk and wait for it.
+
+        Raises ``OSError``, the same one ever after: the system may take pages that it could not
+        write for clean. It is noted here, as an interrupt may strike before any caller can.
+        """
         cdef int code = EINTR
         self._pin(position, length)
         try:
-            while code == EINTR:
+            while code == EINTR and not self._sync_error:
                 with nogil:
                     code = rs_sync(self._base, position, length)
                 if code == EINTR:
                     PyErr_CheckSignals()
-            if code:
-                raise_errno(code)
+                elif code:
+                    self._sync_error = code
+            if self._sync_error:
+                raise_errno(self._sync_error)
         finally:
             self._unpin()
 

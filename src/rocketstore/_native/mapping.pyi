@@ -28,7 +28,8 @@ class Mapping(Buffer):
         """madvise with ``normal|random|sequential|willneed|dontneed``; False where unsupported, and
         for ``dontneed`` on private memory, which would be lost."""
     def sync(self, position: int, length: int) -> None:
-        """msync(MS_SYNC) the pages that hold the range (rounded to pages). Raises ``OSError``."""
+        """msync(MS_SYNC) the pages that hold the range (rounded to pages). Raises ``OSError``, the
+        same one at every later call."""
     def populate(self, position: int, length: int) -> bool:
         """Make the range's pages present and writable (MADV_POPULATE_WRITE); False if
         unsupported."""

@@ -69,6 +69,7 @@ class Mapping(mmap.mmap):
     _writable: bool
     _private: bool
     _is_closed: bool
+    _sync_error: int
     _views: int
     _uncount: Any
 
@@ -91,6 +92,7 @@ class Mapping(mmap.mmap):
         self._writable = bool(writable)
         self._private = bool(private)
         self._is_closed = False
+        self._sync_error = 0
         self._views = 0
         _count(nbytes)
         self._uncount = weakref.finalize(self, _count, -nbytes)
@@ -183,11 +185,17 @@ class Mapping(mmap.mmap):
         return True
 
     def sync(self, position: int, length: int) -> None:
-        """Write the pages that hold the range to disk and wait for it. Raises ``OSError``."""
+        """Write the pages that hold the range to disk and wait for it. Raises ``OSError``, the same
+        one at every later call."""
         self._check(position, length)
         ragged = position % mmap.PAGESIZE
-        if length + ragged > 0:
-            _uninterrupted(self.flush, position - ragged, length + ragged)
+        try:
+            if length + ragged > 0 and self._sync_error == 0:
+                _uninterrupted(self.flush, position - ragged, length + ragged)
+        except OSError as error:
+            self._sync_error = error.errno or errno.EIO
+        if self._sync_error:
+            raise OSError(self._sync_error, os.strerror(self._sync_error))
 
     def populate(self, position: int, length: int) -> bool:
         """Make the range's pages present and writable; False where unsupported."""
