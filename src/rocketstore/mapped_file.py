@@ -232,6 +232,10 @@ class MappedFile:
                 self.keep_descriptor()
                 assert self._fd is not None
                 sync_descriptor(self._fd)
+        if self._fd is not None:
+            # A file system that is shut down during a sync may call it a success and never write
+            # its journal. From then on every read fails: believe no sync that none follows.
+            self.read(start, 1)
         self.flushed_position = position
 
     def read(self, position: int, nbytes: int) -> bytes:

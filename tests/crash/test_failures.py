@@ -415,6 +415,32 @@ def test_all_waiting_puts_hear_of_a_failed_sync(
     assert not [t for t in threading.enumerate() if t.name.startswith("rocketstore-")]
 
 
+@pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+def test_a_sync_behind_which_nothing_can_be_read_is_none(
+    flush_disk_type: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ext4 and xfs that are shut down meanwhile may report the success of a sync whose journal they
+    never wrote, and fail all reads from then on."""
+    store = rocketstore.open(tmp_path / "s", "x", flush_disk_type=flush_disk_type, **OPTIONS)
+    put_some(store, 5)
+    store.flush()
+    flushed = store.flushed_offset
+
+    def refuse(fd: int, nbytes: int, position: int) -> bytes:
+        raise OSError(errno.EIO, "input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pread", refuse)
+        with pytest.raises((ServiceFailedError, OSError)):
+            put_some(store, 1, 5)
+            store.flush()
+    assert store.flushed_offset == flushed
+    with pytest.raises(ServiceFailedError):
+        store.put("T", b"late")
+    with pytest.raises(ServiceFailedError):
+        store.close()
+
+
 @pytest.mark.parametrize("start", [True, False])
 def test_g04_failed_directory_sync_of_a_new_segment_is_final(
     start: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
