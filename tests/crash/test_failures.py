@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import random
 import subprocess
 import sys
@@ -429,11 +430,14 @@ def test_a_sync_behind_which_nothing_can_be_read_is_none(
     def refuse(fd: int, nbytes: int, position: int) -> bytes:
         raise OSError(errno.EIO, "input/output error")
 
+    def put_and_flush() -> None:
+        put_some(store, 1, 5)
+        store.flush()
+
     with monkeypatch.context() as patch:
         patch.setattr(os, "pread", refuse)
         with pytest.raises((ServiceFailedError, OSError)):
-            put_some(store, 1, 5)
-            store.flush()
+            put_and_flush()
     assert store.flushed_offset == flushed
     with pytest.raises(ServiceFailedError):
         store.put("T", b"late")
