@@ -215,6 +215,8 @@ class StoreWriter:
         )
         physic = min(facts.checkpoint.physic_timestamp, self.report.newest_store_timestamp)
         self.flushed = FlushedLog(self.log, physic, self.fail)
+        if self._lacks_slave:  # which is what ``_wait`` answers, whatever the disk says
+            self.flushed.loops.late_status = PutMessageStatus.SLAVE_NOT_AVAILABLE
 
     def _bring_up(self, state: StoreState | None, end: int) -> None:
         """Dispatch what is missing; without a true state file, sync everything and write one, so

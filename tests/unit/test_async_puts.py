@@ -216,6 +216,23 @@ def test_flush_time_out(
     run(main())
 
 
+def test_flush_time_out_of_a_master_without_its_slave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slave's answer wins, as it does for ``put``; here the disk's did."""
+    syncs = HeldSyncs(monkeypatch)
+    role: dict[str, Any] = {"broker_role": "SYNC_MASTER", "broker_version": "4.9.8"}
+
+    async def main() -> None:
+        with open_sync(tmp_path / "s", sync_flush_timeout=20, **role) as store, syncs.held():
+            wanted = PutMessageStatus.SLAVE_NOT_AVAILABLE
+            assert (await store.aput("T", b"x")).status == wanted
+            assert [one.status for one in await store.aput_many([Message("T", b"x")])] == [wanted]
+            assert (await in_thread(store.put, "T", b"x")).status == wanted
+
+    run(main())
+
+
 def test_g03_all_that_wait_hear_of_a_failed_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,8 +31,13 @@ class LoopLine:
     Threading: ``add`` and completions on the loop's thread; ``reached`` and ``fail`` on any.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        late_status: PutMessageStatus = PutMessageStatus.FLUSH_DISK_TIMEOUT,
+    ) -> None:
         self.loop = loop
+        self._late_status = late_status
         self._lock = threading.Lock()
         self._waiters: deque[Waiter] = deque()  # guarded by: _lock
         self._timer: asyncio.TimerHandle | None = None
@@ -44,7 +49,7 @@ class LoopLine:
     def add(self, offset: int, timeout_s: float, result: Any) -> asyncio.Future[Any]:
         """Return a future that becomes ``result`` once the log is on disk up to ``offset``.
 
-        After ``timeout_s`` it becomes ``result.with_flush_status(FLUSH_DISK_TIMEOUT)``.
+        After ``timeout_s`` it becomes ``result.with_flush_status(late_status)``.
         """
         future = self.loop.create_future()
         waiter = Waiter(offset, self.loop.time() + timeout_s, future, result)
@@ -89,8 +94,7 @@ class LoopLine:
             self._timer = self.loop.call_at(waiting.deadline, self._expire)
         for waiter in late:
             if not waiter.future.done():
-                timed_out = waiter.result.with_flush_status(PutMessageStatus.FLUSH_DISK_TIMEOUT)
-                waiter.future.set_result(timed_out)
+                waiter.future.set_result(waiter.result.with_flush_status(self._late_status))
 
 
 def _complete(waiters: list[Waiter]) -> None:
@@ -112,12 +116,18 @@ def _fail(waiters: list[Waiter], error: BaseException) -> None:
 class LoopWaiters:
     """The lines of all event loops that put.
 
+    Attributes
+    ----------
+    late_status : PutMessageStatus
+        What is answered when it takes too long; set before the first put.
+
     Notes
     -----
     Threading: any thread.
     """
 
     def __init__(self) -> None:
+        self.late_status = PutMessageStatus.FLUSH_DISK_TIMEOUT
         self._lock = threading.Lock()
         self._lines: tuple[LoopLine, ...] = ()  # replaced as a whole under _lock
 
@@ -132,7 +142,7 @@ class LoopWaiters:
                 return line
         with self._lock:
             open_lines = tuple(line for line in self._lines if not line.loop.is_closed())
-            line = LoopLine(loop)
+            line = LoopLine(loop, self.late_status)
             self._lines = (*open_lines, line)
         return line
 
