@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rocketstore.cleaner import StoreCleaner
@@ -65,7 +67,7 @@ class StoreCleaning:
 
     def clean(self, *, what_if: bool) -> CleanReport:
         """Delete what has expired now, at any hour; with ``what_if`` only say what would go."""
-        with self.cleaner.lock:
+        with self.nothing_else_deleted():
             space = self.log_service.watch.judge()
             rule = self.log_service.rule(space)
             report = plan(self.log, self.queues, self.index, self.cleaner.ages, rule)
@@ -73,6 +75,25 @@ class StoreCleaning:
             if not what_if:
                 self.cleaner.run(rule, report)
             return report
+
+    @contextlib.contextmanager
+    def nothing_else_deleted(self) -> Iterator[None]:
+        """Keep others from deleting files.
+
+        Raises ``BlockingIOError`` in an arriving listener while others do: they may be waiting for
+        dispatch, and dispatch for the listener.
+        """
+        lock = self.cleaner.lock
+        if not lock.acquire(blocking=not self._writer.reput.is_held_here):
+            raise BlockingIOError(
+                errno.EAGAIN,
+                "files are being deleted, which may wait for this arriving listener; try again "
+                "later, or from another thread",
+            )
+        try:
+            yield
+        finally:
+            lock.release()
 
     # --- what the cleaner asks for ------------------------------------------------------------
 

@@ -56,7 +56,8 @@ class StoreMaintenance:
 
         Notes
         -----
-        Threading: any thread, but not an arriving listener's. Source: RocketMQ
+        Threading: any thread; an arriving listener meets ``BlockingIOError`` while another thread
+        deletes. Source: RocketMQ
         ``store/DefaultMessageStore.java``; ages are those of the messages, not of the files (D-32).
         """
         if self._use() is not None and self._writer is None and what_if:
@@ -85,7 +86,9 @@ class StoreMaintenance:
     def _nothing_deleted(self) -> contextlib.AbstractContextManager[object]:
         """Keep expired files for a moment."""
         writer = self._writer
-        return contextlib.nullcontext() if writer is None else writer.cleaning.cleaner.lock
+        if writer is None:
+            return contextlib.nullcontext()
+        return writer.cleaning.nothing_else_deleted()
 
     def execute_delete_files_manually(self) -> None:
         """Let the cleaning service delete segments that are old enough at its next 20 looks,

@@ -8,6 +8,7 @@ import errno
 import io
 import os
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -557,6 +558,46 @@ def test_services_run_only_where_they_are_wanted(tmp_path: Path) -> None:
         assert store._writer is not None
         assert not store._writer.cleaning.log_service.is_running
         assert not {s.name for s in store._writer.services} & {"clean-log", "clean-queues"}
+
+
+def test_an_arriving_listener_is_not_waited_for_by_what_it_waits_for(tmp_path: Path) -> None:
+    """Cleaning in a listener waited for another thread's, which waited for dispatch, for ever."""
+    root = tmp_path / "store"
+    was, end = made(root, "5.5.0")
+    deleting, arrived, told = threading.Event(), threading.Event(), threading.Event()
+    seen: list[Any] = []
+
+    def listener(*_: Any) -> None:
+        arrived.set()
+        assert deleting.wait(120)
+        for call in (store.clean_expired, store.verify):
+            try:
+                seen.append(call())
+            except BlockingIOError as error:
+                seen.append(error.errno)
+        if len(seen) == 4:
+            told.set()
+
+    def delete() -> None:
+        with store._writer.cleaning.cleaner.lock:
+            assert arrived.wait(120)
+            deleting.set()
+            with store._writer.cleaning.dispatch_paused():
+                pass
+
+    clock = Clock(end + 100 * HOUR_MS)
+    with opened(root, was, clock, arriving_listener=listener) as store:
+        thread = threading.Thread(target=delete, daemon=True)
+        thread.start()
+        assert store.put("Long", b"x").ok
+        thread.join(120)
+        assert not thread.is_alive()
+        assert seen == [errno.EAGAIN, errno.EAGAIN]
+        assert store.put("Long", b"x").ok
+        assert told.wait(120)
+        report, verified = seen[2:]
+        assert report.files
+        assert verified.ok
 
 
 # --- failures -------------------------------------------------------------------------------------

@@ -142,7 +142,8 @@ class GroupCommitService(ServiceThread):
         """Return a future that becomes ``result`` when the log is on disk up to ``end_offset``.
 
         It becomes ``result`` with FLUSH_DISK_TIMEOUT (or what ``loops.late_status`` says) when that
-        takes too long, and raises ``ServiceFailedError`` when a sync fails. Called on the thread of ``loop``.
+        takes too long, and raises ``ServiceFailedError`` when a sync fails. Called on the thread of
+        ``loop``.
         """
         flushed = self._flushed
         line = flushed.loops.line(loop)

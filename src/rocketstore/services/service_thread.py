@@ -57,6 +57,12 @@ class ServiceThread:
         self._step_lock = threading.RLock()
 
     @property
+    def is_held_here(self) -> bool:
+        """Whether this thread runs a step, or keeps the service ``paused``."""
+        # What threading.Condition asks of its lock; a note of the owner could be interrupted.
+        return bool(self._step_lock._is_owned())  # type: ignore[attr-defined]
+
+    @property
     def is_running(self) -> bool:
         """Whether a thread runs the service."""
         return self._running
