@@ -52,6 +52,8 @@ from rocketstore.store_state import StoreState
 
 _log = logging.getLogger(__name__)
 _STEP_NBYTES = 1 << 20
+#: Times a store is examined whose files are deleted at the same time.
+_EXAMINING_TRIES = 10
 _NO_LINK = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
 
 
@@ -177,7 +179,9 @@ def salvage(
     with contextlib.nullcontext() if what_if else _locked(root):
         if not what_if:
             job.forget_stale_pages()
-        report = job.examine()
+            report = job.examine()
+        else:
+            report = job.examine_beside_a_writer()
         report.what_if = what_if
         if not what_if:
             job.mend(report)
@@ -294,6 +298,13 @@ class _Salvage:
             reason = next(one.reason for one in damaged if one.start <= first < one.stop)
             reasons.setdefault(base, reason)
         return dict(sorted(reasons.items()))
+
+    def examine_beside_a_writer(self) -> SalvageReport:
+        """The same without the lock: once more when whoever writes the store deleted a file."""
+        for _ in range(_EXAMINING_TRIES - 1):
+            with contextlib.suppress(FileNotFoundError):
+                return self.examine()
+        return self.examine()
 
     # --- doing --------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from crash import salvaging
 from crash.abandoning import abandon
 from crash.salvaging import KINDS, LOST, OPTIONS, SEGMENT_NBYTES, Written, tree
 from rocketstore import formats
+from rocketstore.recovery import recover_log
 from rocketstore.salvage_plan import FILLER_TOPIC, LostPlace, Stretch, filler_sizes
 
 PROGRAM = Path(__file__).with_name("salvage_program.py")
@@ -117,6 +118,27 @@ def test_what_if_changes_nothing(store: tuple[Path, list[Written]], damage: Dama
     assert report.was_needed
     assert report.what_if
     assert tree(root) == before
+
+
+def test_what_would_be_done_is_told_while_a_writer_deletes_files(
+    store: tuple[Path, list[Written]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first file that was gone ended it with FileNotFoundError."""
+    root, rows = store
+    salvaging.one_record(root, rows, random.Random(1))
+    tries = []
+
+    def deleted(*given: Any, **named: Any) -> Any:
+        tries.append(given)
+        if len(tries) < 4:
+            raise FileNotFoundError(2, "No such file or directory", "a queue's file")
+        return recover_log(*given, **named)
+
+    monkeypatch.setattr("rocketstore.log_salvage.recover_log", deleted)
+    assert rocketstore.salvage(root, what_if=True).was_needed
+    tries.clear()
+    with pytest.raises(FileNotFoundError):
+        rocketstore.salvage(root)  # nobody else deletes now
 
 
 def test_a_sound_store_stays_as_it_is(store: tuple[Path, list[Written]]) -> None:
