@@ -20,8 +20,8 @@ from rs_index cimport (
     rs_index_put, rs_index_slot, rs_index_slot_at, rs_index_store_header,
 )
 from rs_index_check cimport (
-    RS_INDEX_AHEAD, rs_check_all, rs_check_work, rs_explain_all, rs_explain_work, rs_rebuild_all,
-    rs_rebuild_work,
+    RS_INDEX_AHEAD, rs_check_all, rs_check_header, rs_check_work, rs_explain_all, rs_explain_work,
+    rs_head, rs_rebuild_all, rs_rebuild_work,
 )
 from rs_index_walk cimport (
     rs_lookup, rs_lookup_all, rs_walk, rs_walk_first, rs_walk_next, rs_widened,
@@ -366,18 +366,31 @@ def check_entries(buffer, int64_t slots, int64_t entries, int64_t log_end, /):
         check.log_end = log_end
         check.good = 0
         check.linked = True
-        check.heads = <int32_t*>PyMem_RawCalloc(<size_t>slots, sizeof(int32_t))
-        if check.heads == NULL:
-            raise MemoryError(f"no memory for {slots} slots")
-        with nogil:
-            status = rs_guarded(rs_check_all, &check)
-        PyMem_RawFree(check.heads)
+        status = rs_guarded(rs_check_header, &check)
+        if status == RS_OK:
+            reserve_heads(&check)
+            with nogil:
+                status = rs_guarded(rs_check_all, &check)
+            PyMem_RawFree(check.heads)
+            PyMem_RawFree(check.table)
     finally:
         PyBuffer_Release(&view)
     return check.good, status
 
 
-def rebuild(buffer, int64_t slots, int64_t entries, int64_t count, store_timestamps, /):
+cdef int reserve_heads(rs_check_work* check) except -1:
+    cdef size_t slots = check.index.slots
+    if check.table_bits:
+        check.table = <rs_head*>PyMem_RawCalloc(<size_t>1 << check.table_bits, sizeof(rs_head))
+    else:
+        check.heads = <int32_t*>PyMem_RawCalloc(slots, sizeof(int32_t))
+    if check.heads == NULL and check.table == NULL:
+        raise MemoryError(f"no memory for {slots} slots")
+    return 0
+
+
+def rebuild(buffer, int64_t slots, int64_t entries, int64_t count, store_timestamps,
+            content_end=None, /):
     """Keep the entries 1 to ``count`` and make everything else follow from them."""
     cdef Py_buffer view
     cdef rs_rebuild_work work
@@ -388,7 +401,9 @@ def rebuild(buffer, int64_t slots, int64_t entries, int64_t count, store_timesta
         place(&work.index, &view, slots, entries)
         if not 0 <= count < entries:
             raise ValueError(f"an index for {entries} entries cannot keep {count}")
-        work.nbytes = view.len
+        work.content_end = view.len if content_end is None else content_end
+        if not 0 <= work.content_end <= view.len:
+            raise ValueError(f"content that ends at {content_end} is outside {view.len} bytes")
         work.keep = <int32_t>count
         with nogil:
             status = rs_guarded(rs_rebuild_all, &work)

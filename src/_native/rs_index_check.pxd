@@ -1,6 +1,6 @@
 # Whole index files: check the entries, rebuild all else from them, judge a geometry.
 #
-# Entry points for rs_guarded: rs_check_all, rs_rebuild_all, rs_explain_all.
+# Entry points for rs_guarded: rs_check_header, rs_check_all, rs_rebuild_all, rs_explain_all.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
@@ -24,6 +24,9 @@ cdef enum:
     # Bytes looked at together in a search for zeros: whole entries and whole words.
     RS_ZERO_BLOCK_ENTRIES = 16
     RS_ZERO_BLOCK_NBYTES = RS_ZERO_BLOCK_ENTRIES * RS_INDEX_ENTRY_NBYTES
+    # A file with so many slots for each entry is checked with a table of the slots in use: one head
+    # for each slot would be as large as all slots, to be zeroed and read for a few entries.
+    RS_SLOTS_PER_HEAD = 16
 
 
 cdef inline int32_t rs_hash_at(const rs_index* index, int32_t number) noexcept nogil:
@@ -34,12 +37,64 @@ cdef inline int64_t rs_offset_at(const rs_index* index, int32_t number) noexcept
     return rs_load_be64(rs_index_entry_at(index, number) + RS_INDEX_ENTRY_PHYSICAL_OFFSET_AT)
 
 
+cdef struct rs_head:
+    uint32_t slot
+    int32_t number # 0: the place is free
+
+
 cdef struct rs_check_work:
     rs_index index
     int64_t log_end
-    int32_t* heads # one zero for each slot; what the slots should hold comes to stand here
+    int32_t stop # behind the last entry that the header counts and the file has
+    # What the slots should hold comes to stand in one of the two, zeros at first; the other is NULL.
+    int32_t* heads # one for each slot
+    rs_head* table # for the slots in use, 2**table_bits places
+    int table_bits
     int32_t good
     bint linked
+
+
+cdef inline int rs_check_header(void* argument) noexcept nogil:
+    """Load the header, once: what is checked next must not depend on others changing it."""
+    cdef rs_check_work* check = <rs_check_work*>argument
+    cdef const rs_index* index = &check.index
+    rs_index_load_header(&check.index)
+    check.stop = index.count if index.count < index.entries else index.entries
+    check.heads = NULL
+    check.table = NULL
+    check.table_bits = 0
+    if check.stop <= <int64_t>index.slots // RS_SLOTS_PER_HEAD:
+        check.table_bits = 1
+        while (<int64_t>1 << check.table_bits) < 2 * <int64_t>check.stop:
+            check.table_bits += 1
+    return RS_OK
+
+
+cdef inline rs_head* rs_place_in_table(const rs_check_work* check, uint32_t slot) noexcept nogil:
+    return &check.table[(slot * <uint32_t>2654435769) >> (32 - check.table_bits)]
+
+
+cdef inline int32_t* rs_head_of(const rs_check_work* check, uint32_t slot) noexcept nogil:
+    """Where a slot's head stands. There are at least twice as many places as entries."""
+    cdef rs_head* place
+    cdef const rs_head* end
+    if check.heads != NULL:
+        return &check.heads[slot]
+    place = rs_place_in_table(check, slot)
+    end = check.table + (<int64_t>1 << check.table_bits)
+    while place.number != 0 and place.slot != slot:
+        place += 1
+        if place == end:
+            place = check.table
+    place.slot = slot
+    return &place.number
+
+
+cdef inline void rs_prefetch_head(const rs_check_work* check, uint32_t slot) noexcept nogil:
+    if check.heads != NULL:
+        RS_PREFETCH_WRITE(&check.heads[slot])
+    else:
+        RS_PREFETCH_WRITE(rs_place_in_table(check, slot))
 
 
 cdef inline bint rs_follows(
@@ -60,19 +115,31 @@ cdef inline void rs_check_link(
     rs_check_work* check, const rs_index* index, const uint8_t* entry, int32_t number
 ) noexcept nogil:
     """Link the entry as a put would; its own link must be the same."""
-    cdef int32_t* head = &check.heads[
-        rs_index_slot(index, rs_load_be32(entry + RS_INDEX_ENTRY_KEY_HASH_AT))
-    ]
+    cdef int32_t* head = rs_head_of(
+        check, rs_index_slot(index, rs_load_be32(entry + RS_INDEX_ENTRY_KEY_HASH_AT))
+    )
     check.linked &= rs_load_be32(entry + RS_INDEX_ENTRY_PREVIOUS_INDEX_AT) == head[0]
     head[0] = number
 
 
-cdef inline bint rs_slots_hold(const rs_index* index, const int32_t* heads) noexcept nogil:
+cdef inline bint rs_slots_hold(const rs_check_work* check, const rs_index* index) noexcept nogil:
+    """Whether the slots are the heads, and all others are empty."""
     cdef int32_t differences = 0
+    cdef int64_t used = 0
+    cdef int64_t at
     cdef uint32_t slot
+    if check.heads != NULL:
+        for slot in range(index.slots):
+            differences |= check.heads[slot] ^ rs_load_be32(rs_index_slot_at(index, slot))
+        return differences == 0
     for slot in range(index.slots):
-        differences |= heads[slot] ^ rs_load_be32(rs_index_slot_at(index, slot))
-    return differences == 0
+        used += rs_load_u32(rs_index_slot_at(index, slot)) != 0
+    for at in range(<int64_t>1 << check.table_bits):
+        if check.table[at].number != 0:
+            slot = check.table[at].slot
+            differences |= check.table[at].number ^ rs_load_be32(rs_index_slot_at(index, slot))
+            used -= 1
+    return differences == 0 and used == 0
 
 
 cdef inline int rs_check_all(void* argument) noexcept nogil:
@@ -81,15 +148,13 @@ cdef inline int rs_check_all(void* argument) noexcept nogil:
     cdef rs_check_work* check = <rs_check_work*>argument
     cdef rs_index index = check.index
     cdef const uint8_t* entry
-    cdef int32_t number, stop
+    cdef int32_t number, stop = check.stop
     cdef int64_t last_offset = 0
-    rs_index_load_header(&index)
-    stop = index.count if index.count < index.entries else index.entries
     for number in range(1, stop):
         entry = rs_index_entry_at(&index, number)
         if stop - number > RS_INDEX_AHEAD:
-            RS_PREFETCH_WRITE(
-                &check.heads[rs_index_slot(&index, rs_hash_at(&index, number + RS_INDEX_AHEAD))]
+            rs_prefetch_head(
+                check, rs_index_slot(&index, rs_hash_at(&index, number + RS_INDEX_AHEAD))
             )
         if not rs_follows(check, entry, number, last_offset):
             return RS_BAD_ENTRY
@@ -103,7 +168,7 @@ cdef inline int rs_check_all(void* argument) noexcept nogil:
         or index.end_physical_offset != last_offset
     ):
         return RS_BAD_ENTRY
-    return RS_OK if rs_slots_hold(&index, check.heads) else RS_BAD_ENTRY
+    return RS_OK if rs_slots_hold(check, &index) else RS_BAD_ENTRY
 
 
 cdef inline bint rs_is_zero(const uint8_t* p, Py_ssize_t nbytes) noexcept nogil:
@@ -120,6 +185,8 @@ cdef inline bint rs_is_zero(const uint8_t* p, Py_ssize_t nbytes) noexcept nogil:
 
 cdef inline void rs_clear(uint8_t* p, int64_t nbytes) noexcept nogil:
     """Write zeros, but not where they are: a sparse file stays sparse."""
+    if nbytes <= 0:
+        return
     while nbytes >= RS_ZERO_BLOCK_NBYTES:
         if not rs_is_zero(p, RS_ZERO_BLOCK_NBYTES):
             memset(p, 0, RS_ZERO_BLOCK_NBYTES)
@@ -130,7 +197,7 @@ cdef inline void rs_clear(uint8_t* p, int64_t nbytes) noexcept nogil:
 
 cdef struct rs_rebuild_work:
     rs_index index
-    int64_t nbytes
+    int64_t content_end # zeros lie behind it
     int64_t first_timestamp
     int64_t last_timestamp
     int32_t keep
@@ -167,7 +234,7 @@ cdef inline int rs_rebuild_all(void* argument) noexcept nogil:
             return RS_BAD_ENTRY
     behind = rs_index_entry_at(&index, work.keep) + RS_INDEX_ENTRY_NBYTES
     rs_clear(index.slots_at, rs_index_entry_at(&index, 0) + RS_INDEX_ENTRY_NBYTES - index.slots_at)
-    rs_clear(behind, work.nbytes - (behind - index.base))
+    rs_clear(behind, work.content_end - (behind - index.base))
     rs_link_again(&index, work.keep)
     if work.keep == 0:
         memset(index.base, 0, RS_INDEX_HEADER_NBYTES)

@@ -11,7 +11,7 @@ from rocketstore.commit_log import CommitLog
 from rocketstore.durable_file import sync_directory
 from rocketstore.index_file import IndexFile
 from rocketstore.index_service import IndexService
-from rocketstore.log_scan import LogScan
+from rocketstore.log_scan import LogScan, data_ranges
 from rocketstore.mapped_file import MappedFile
 from rocketstore.message import StoredMessage
 from rocketstore.status import KernelStatus, RecordFlags, RecordStatus
@@ -217,8 +217,12 @@ class IndexRecovery:
             message = self._message(file.entry(number)[1])
             fallback = header.begin_timestamp if number == 1 else header.end_timestamp
             times.append(message.store_timestamp if message is not None else fallback)
+        end = None
+        if isinstance(file.file, MappedFile):
+            # To read the holes of a sparse file would fill the system's memory with zeros.
+            end = max((stop for _, stop in data_ranges(file.file, 0)), default=0)
         kernels.index_file.rebuild(
-            file.buffer, file.slots, file.entries, count, (times[0], times[1])
+            file.buffer, file.slots, file.entries, count, (times[0], times[1]), end
         )
         if isinstance(file.file, MappedFile) and not file.file.private:
             # What was cut must not come back behind entries that are synced later.

@@ -435,6 +435,46 @@ def test_rebuild_to_nothing_zeroes_the_file() -> None:
     assert file == new_file()
 
 
+def test_rebuild_takes_the_callers_word_for_what_lies_behind_the_content() -> None:
+    file, whole = filled(), filled()
+    times = (FIRST_STORED, FIRST_STORED + 4500)
+    both("index_file", "rebuild", whole, SLOTS, ENTRIES, 8, times)
+    both("index_file", "rebuild", file, SLOTS, ENTRIES, 8, times, entry_at(21))
+    assert file == whole
+    content = bytes(file)
+    both("index_file", "rebuild", file, SLOTS, ENTRIES, 8, times, 0)
+    assert file == content  # nothing to clear is nothing to do
+    for end in (-1, len(file) + 1):
+        with pytest.raises(ValueError, match="is outside"):
+            both("index_file", "rebuild", file, SLOTS, ENTRIES, 8, times, end)
+
+
+@pytest.mark.parametrize("count", [0, 1, 60, 61, 62, 63, 64, 65, 300])
+def test_check_entries_looks_at_every_slot_of_a_file_with_few_entries(count: int) -> None:
+    slots, entries = 1009, 400
+    file = bytearray(formats.index_file_nbytes(slots, entries))
+    for number in range(count):
+        key = b"t#%d" % (number * number % 91)
+        assert both("index_file", "put_key", file, slots, entries, key, number, FIRST_STORED)
+    place = (slots, entries, 2**62)
+    assert both("index_file", "check_entries", file, *place) == (count, KernelStatus.OK)
+    layout, first = formats.INDEX_SLOT.struct, formats.INDEX_HEADER.nbytes
+    for slot in range(0, slots, 7 if count else 91):
+        damaged = bytearray(file)
+        (head,) = layout.unpack_from(file, first + 4 * slot)
+        layout.pack_into(damaged, first + 4 * slot, head + 1 if slot % 2 else max(head - 1, -1))
+        status = KernelStatus.OK if damaged == file else KernelStatus.BAD_ENTRY
+        assert both("index_file", "check_entries", damaged, *place) == (count, status)
+    used = [slot for slot in range(slots) if layout.unpack_from(file, first + 4 * slot)[0]]
+    if used:  # as many slots as before, one of them elsewhere
+        moved = bytearray(file)
+        free = next(slot for slot in range(slots) if slot not in used)
+        moved[first + 4 * free : first + 4 * free + 4] = (7).to_bytes(4, "big")
+        moved[first + 4 * used[-1] : first + 4 * used[-1] + 4] = bytes(4)
+        expected = (count, KernelStatus.BAD_ENTRY)
+        assert both("index_file", "check_entries", moved, *place) == expected
+
+
 def test_rebuild_refuses_before_it_changes_anything() -> None:
     file = filled()
     formats.INDEX_ENTRY.struct.pack_into(file, entry_at(7), -1, 0, 0, 0)

@@ -89,13 +89,21 @@ def check_entries(buffer: Buffer, slots: int, entries: int, log_end: int, /) -> 
     slots for the time of the call."""
 
 def rebuild(
-    buffer: Buffer, slots: int, entries: int, count: int, store_timestamps: tuple[int, int], /
+    buffer: Buffer,
+    slots: int,
+    entries: int,
+    count: int,
+    store_timestamps: tuple[int, int],
+    content_end: int | None = None,
+    /,
 ) -> None:
     """Keep entries 1..count: zero what lies behind and entry 0 (only where it is not zero, so
     that sparse files stay sparse), rebuild slots, previous numbers and header from them;
     ``store_timestamps`` are those of the first and the last kept entry. The time differences
-    stay. With count 0 the whole file is zeroed. ``ValueError``: no room for count, or a kept
-    entry with a negative hash (nothing changed)."""
+    stay. With count 0 the whole file is zeroed. ``content_end``: the caller knows that zeros lie
+    behind this position; they are not read, as every page of a hole that is read takes memory.
+    ``ValueError``: no room for count, a position outside, or a kept entry with a negative hash
+    (nothing changed)."""
 
 def contradictions(buffer: Buffer, slots: int, entries: int, /) -> int:
     """How far (slots, entries) is from explaining the file (0: explains it; every fact of the

@@ -344,7 +344,13 @@ def check_entries(buffer: Buffer, slots: int, entries: int, log_end: int, /) -> 
 
 
 def rebuild(
-    buffer: Buffer, slots: int, entries: int, count: int, store_timestamps: tuple[int, int], /
+    buffer: Buffer,
+    slots: int,
+    entries: int,
+    count: int,
+    store_timestamps: tuple[int, int],
+    content_end: int | None = None,
+    /,
 ) -> None:
     """Keep the entries 1 to ``count`` and make everything else follow from them."""
     file = _IndexFile(writable(buffer), slots, entries)
@@ -352,11 +358,15 @@ def rebuild(
     check_int64(first_timestamp, last_timestamp)
     if not 0 <= count < entries:
         raise ValueError(f"an index for {entries} entries cannot keep {count}")
+    stop = len(file.view) if content_end is None else content_end
+    check_int64(stop)
+    if not 0 <= stop <= len(file.view):
+        raise ValueError(f"content that ends at {content_end} is outside {len(file.view)} bytes")
     for number in range(1, count + 1):
         if file.entry(number).key_hash < 0:
             raise ValueError(f"entry {number} has a negative hash")
     _zero(file.view, _HEADER.size, file.entry_at(1))
-    _zero(file.view, file.entry_at(count + 1), len(file.view))
+    _zero(file.view, file.entry_at(count + 1), stop)
     used = 0
     for number in range(1, count + 1):
         entry = file.entry(number)
@@ -373,7 +383,7 @@ def rebuild(
 
 
 def _zero(view: memoryview, start: int, stop: int) -> None:
-    view[start:stop] = bytes(stop - start)
+    view[start : max(start, stop)] = bytes(max(stop - start, 0))
 
 
 def contradictions(buffer: Buffer, slots: int, entries: int, /) -> int:
