@@ -80,7 +80,7 @@ class DispatchRecovery:
         """Do it; return the dispatcher, which stands at the log's end."""
         state = self._state
         self._move_unfit_aside()
-        compare = state is None or self._end - self._minimum <= COMPARED_NBYTES
+        compare = state is None or self._is_short
         compare = compare and not has_units_of_other_rules(self._log, self._queues, self._names)
         self._recover_queues(clear=not compare)
         start = self._minimum
@@ -120,6 +120,11 @@ class DispatchRecovery:
             dispatcher.kernel.mended_units if compare else dispatcher.kernel.dispatched_count
         )
         return dispatcher
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether all units and entries are looked at, even if a true state vouches for them."""
+        return self._end - self._minimum <= COMPARED_NBYTES
 
     # --- queues -------------------------------------------------------------------------------
 
@@ -177,7 +182,13 @@ class DispatchRecovery:
             indexed = recovery.run(self._minimum, self._end)
         else:
             trusted = min(self._end, state.indexed_offset)
-            indexed = recovery.run_up_to(trusted, self._minimum, self._end, state.index_file_count)
+            indexed = recovery.run_up_to(
+                trusted,
+                self._minimum,
+                self._end,
+                state.index_file_count,
+                thorough=self._is_short,
+            )
         self._report.notes += recovery.notes
         return indexed
 

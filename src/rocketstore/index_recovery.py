@@ -17,6 +17,9 @@ from rocketstore.message import StoredMessage
 from rocketstore.status import KernelStatus, RecordFlags, RecordStatus
 
 MAX_OFFSET = 2**63 - 1
+#: So far behind the last entry of an index that is said to be whole, records with keys are looked
+#: for.
+_LOOKED_BEHIND_NBYTES = 16 * 1024 * 1024
 
 
 class IndexPosition(NamedTuple):
@@ -49,15 +52,18 @@ class IndexRecovery:
         self._log = log
         self._index_tags = index_tags
 
-    def run(self, log_min: int, log_end: int, trusted: int | None = None) -> IndexPosition:
+    def run(
+        self, log_min: int, log_end: int, trusted: int | None = None, *, thorough: bool = True
+    ) -> IndexPosition:
         """Return the record from which keys are still to be put.
 
-        Entries of records from ``trusted`` (default ``log_end``) on are not good. The rule is
-        rocketstore's own; RocketMQ deletes the newest files instead.
+        Entries of records from ``trusted`` (default ``log_end``) on are not good. ``thorough``:
+        what is on disk already is looked at as a whole. The rule is rocketstore's own; RocketMQ
+        deletes the newest files instead.
         """
         limit = log_end if trusted is None else trusted
-        self._judge_older_files(thorough=trusted is None)
-        if trusted is None and self._index.writable:
+        self._judge_older_files(log_min, limit, thorough=thorough)
+        if thorough and self._index.writable:
             self._look_for_missing_files(log_min)
         while self._index.files:
             file = self._index.last_for_append()
@@ -66,6 +72,8 @@ class IndexRecovery:
                 file.buffer, file.slots, file.entries, limit
             )
             count, status = self._without_strangers(file, count, KernelStatus(status))
+            if self._is_of_another_log(file, count, log_min, limit):
+                count = 0
             if count == 0:
                 self._give_up_state()
                 self._drop(file, "it holds no good entry")
@@ -80,16 +88,50 @@ class IndexRecovery:
                         "again"
                     )
                 self._rebuild(file, count)
-            return IndexPosition(limit, 0) if complete else self._position(file)
+            position = self._position(file)
+            if complete and not self._is_older_copy(position, log_min, limit):
+                return IndexPosition(limit, 0)
+            return position
         return IndexPosition(log_min, 0)
 
-    def _judge_older_files(self, *, thorough: bool) -> None:
-        """Give up all files when one in front of the newest is damaged, or was set aside.
+    def _is_older_copy(self, position: IndexPosition, log_min: int, limit: int) -> bool:
+        """Whether the newest file lacks keys of records in front of ``limit``, all of which were in
+        it once: it was put back as it had been earlier."""
+        start = max(position.offset, log_min)
+        stop = min(limit, start + _LOOKED_BEHIND_NBYTES)
+        if not self._has_keys(start, stop):
+            return False
+        self.notes.append(f"keys of records from {start} on are missing; they are put again")
+        self._give_up_state()
+        return True
+
+    def _is_of_another_log(self, file: IndexFile, count: int, log_min: int, limit: int) -> bool:
+        """Whether the first or the last of ``count`` entries is none of its record's keys, as in a
+        file of another store; a record that the log has no more says nothing."""
+        for number in {min(count, 1), count} - {0}:
+            key_hash, offset, _, _ = file.entry(number)
+            if not log_min <= offset < limit:
+                continue
+            message = self._message(offset)
+            texts = () if message is None else record_keys(message, index_tags=True)
+            if key_hash not in map(kernels.index_file.key_hash, texts):
+                return True
+        return False
+
+    def _judge_older_files(self, log_min: int, limit: int, *, thorough: bool) -> None:
+        """Give up all files when one in front of the newest is damaged, not full (an older copy),
+        of another log, or was set aside.
 
         Keys are put behind the newest entry only, so that lost ones in front of it come back by
         making all again. In mode "r" that costs memory, so it is said instead.
         """
-        bad = [file for file in self._index.files[:-1] if not self._is_whole(file, thorough)]
+        bad = [
+            file
+            for file in self._index.files[:-1]
+            if not file.is_full
+            or not self._is_whole(file, thorough)
+            or self._is_of_another_log(file, file.entry_count, log_min, limit)
+        ]
         gone = [name for name in self._index.moved_names if self._is_older(name)]
         if not bad and not gone:
             return
@@ -100,23 +142,24 @@ class IndexRecovery:
             ]
             return
         names = ", ".join([*(file.path.name for file in bad), *gone])
-        self.notes.append(f"index files are damaged ({names}); the index is made again")
+        self._give_up_all(f"index files are damaged ({names}); the index is made again")
+
+    def _give_up_all(self, note: str) -> None:
+        self.notes.append(note)
         self._give_up_state()
         for file in reversed(self._index.files):
             self._drop(file, None)
 
     def _look_for_missing_files(self, log_min: int) -> None:
         """Give up all files when records in front of the first, or between two, have keys: there
-        was another file. (A state file knows how many there were.)"""
+        was another file."""
         start = log_min
         for file in self._index.files:
             stop = file.entry(1)[1] if file.entry_count > 0 else start
             if self._has_keys(start, stop):
-                self.notes.append(
+                self._give_up_all(
                     f"an index file in front of {file.path} is missing; the index is made again"
                 )
-                for other in reversed(self._index.files):
-                    self._drop(other, None)
                 return
             message = self._message(file.header.end_physical_offset)
             if message is not None:
@@ -153,7 +196,9 @@ class IndexRecovery:
         more."""
         return count == file.entry_count and file.entry(count)[1] != file.header.end_physical_offset
 
-    def run_up_to(self, trusted: int, log_min: int, log_end: int, file_count: int) -> IndexPosition:
+    def run_up_to(
+        self, trusted: int, log_min: int, log_end: int, file_count: int, *, thorough: bool
+    ) -> IndexPosition:
         """Give up the entries of records from ``trusted`` on, then do as ``run``.
 
         They may have reached the disk in part. Everything in front was on disk once, in
@@ -161,13 +206,9 @@ class IndexRecovery:
         """
         while self._index.files and self._begins_behind(self._index.files[-1], trusted):
             self._drop(self._index.files[-1], None)
-        if len(self._index.files) != file_count:
-            if self._index.files or file_count > 0:
-                self.notes.append("index files are missing; the index is made again from the log")
-                self._give_up_state()
-            for file in reversed(self._index.files):
-                self._drop(file, None)
-        return self.run(log_min, log_end, trusted)
+        if len(self._index.files) != max(file_count, 0):
+            self._give_up_all("index files are missing; the index is made again from the log")
+        return self.run(log_min, log_end, trusted, thorough=thorough)
 
     @staticmethod
     def _begins_behind(file: IndexFile, offset: int) -> bool:
