@@ -137,7 +137,8 @@ class ConsumeQueue:
     def units_from(self, index: int) -> tuple[Any, int, int] | None:
         """Return (buffer, position, stop) of the units from ``index`` to the end of its file.
 
-        ``None`` when ``index`` lies outside the queue or its file is gone.
+        ``None`` when ``index`` lies outside the queue or its file is gone, also by the hand of the
+        store's writer while it was not mapped here.
         """
         end = self.max_index
         if not 0 <= index < end:
@@ -151,8 +152,12 @@ class ConsumeQueue:
             if file is None:
                 return None
         first = (offset - position) // UNIT_NBYTES
+        try:
+            mapping = file.mapping
+        except FileNotFoundError:
+            return None
         self.recent = (file, first, first + size // UNIT_NBYTES)
-        return file.mapping, position, min(end * UNIT_NBYTES - offset + position, size)
+        return mapping, position, min(end * UNIT_NBYTES - offset + position, size)
 
     def start_of(self, index: int) -> int:
         """Physical offset that stands in unit ``index``, whether it is good or not; -1 without a

@@ -110,12 +110,16 @@ class StoreReader:
         units_file, file_first, file_end = file
         if not file_first <= offset < file_end or max_count > limits.memory_count:
             return None
+        try:
+            units = units_file.mapping
+        except FileNotFoundError:  # the store's writer deleted it while it was not mapped here
+            return None
         start = (offset - file_first) * UNIT_NBYTES
         stop = ((end if end < file_end else file_end) - file_first) * UNIT_NBYTES
         rows = bytearray(max_count * _ROW_NBYTES)
         disk_count = limits.disk_count
         reached, count, _, status, _ = _select_messages(
-            units_file.mapping, start, stop, offset,
+            units, start, stop, offset,
             window.buffer, window.stop, window.base_offset, window.segment_end, log.min_offset,
             queue.topic_bytes, queue.queue_id, None,
             max_count, limits.memory_nbytes,

@@ -42,11 +42,16 @@ Array = np.ndarray[Any, Any]
 def read_bytes(file: MappedFile | MemoryFile, root: Path, position: int, nbytes: int) -> bytes:
     """Bytes of a file, by ``pread`` where it is on disk, so that a shortened file cannot kill us.
 
+    Of one that the store's writer has deleted meanwhile, the mapping is left.
+
     Raises ``MappedFileError`` when the file has become shorter.
     """
     if isinstance(file, MemoryFile) or file.private:
         return bytes(memoryview(file.mapping)[position : position + nbytes])
-    fd = open_regular_file(file.path, READ_ONLY, root)
+    try:
+        fd = open_regular_file(file.path, READ_ONLY, root)
+    except FileNotFoundError:
+        return bytes(file.view[position : position + nbytes])
     try:
         with naming(file.path):
             content = os.pread(fd, nbytes, position)

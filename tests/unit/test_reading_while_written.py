@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 import rocketstore
+from rocketstore import TagFilter, verify
 from rocketstore.consume_queue import ConsumeQueue
 from rocketstore.mapping_cache import QUEUE_MAPPINGS
+from rocketstore.verify import VerifyReport
 
 SMALL: dict[str, Any] = {
     "mapped_file_size_commit_log": 65536,
@@ -79,3 +81,55 @@ def test_a_reading_that_is_given_up_holds_nothing(
         assert left == [0]
         assert reader.max_offset_in_queue("T", 1) == 5
     assert len(QUEUE_MAPPINGS) == before
+
+
+@pytest.mark.parametrize("tags", [None, "A"])
+def test_a_queue_file_that_went_while_it_was_not_mapped_is_one_that_is_gone(
+    tmp_path: Path, tags: str | None
+) -> None:
+    """With more queue files than may be mapped at a time, a reader asks for some anew. When the
+    writer had deleted them by then, ``get_message`` raised ``FileNotFoundError``."""
+    with rocketstore.open(
+        tmp_path / "s", "x", start=False, mapped_file_size_consume_queue=200, **SMALL
+    ) as writer:
+        for number in range(40):
+            assert writer.put("T", b"x", number % 2, "A").ok
+        writer.wait_dispatched()
+    with rocketstore.open(tmp_path / "s", derive="none") as reader:
+
+        def get(queue_id: int, offset: int) -> rocketstore.GetMessageResult:
+            wanted = None if tags is None else TagFilter(tags)
+            return reader.get_message("g", "T", queue_id, offset, 4, filter=wanted)
+
+        assert len(get(0, 0).messages) == len(get(0, 2).messages) == 4
+        for queue in reader.reader.queues:
+            for file in queue.queue.files:
+                file.release_mapping()
+        for queue_id in ("0", "1"):
+            (tmp_path / "s" / "consumequeue" / "T" / queue_id / f"{0:020}").unlink()
+        result = get(0, 2)
+        assert (result.status.name, result.next_begin_offset) == ("OFFSET_FOUND_NULL", 10)
+        assert [message.queue_offset for message in get(0, 10).messages] == [10, 11, 12, 13]
+        assert (get(0, 2).status.name, get(1, 2).status.name) == ("OFFSET_FOUND_NULL",) * 2
+
+
+def test_files_that_go_while_they_are_verified_are_read_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what a writer deletes, the mappings are left; ``verify`` raised ``FileNotFoundError``."""
+    root = tmp_path / "s"
+    with rocketstore.open(root, "x", start=False, **SMALL) as writer:
+        for number in range(700):
+            assert writer.put("T", b"x" * 100, 0, None, f"k{number}").ok
+        writer.wait_dispatched()
+    original = verify.verify_parts
+
+    def delete_and_verify(*arguments: Any, **others: Any) -> VerifyReport:
+        for name in ("commitlog", "consumequeue/T/0", "index"):
+            min((root / name).iterdir()).unlink()
+        return original(*arguments, **others)
+
+    monkeypatch.setattr(verify, "verify_parts", delete_and_verify)
+    with rocketstore.open(root) as reader:
+        report = reader.verify()
+        assert report.findings == []
