@@ -10,7 +10,8 @@ from libc.stdlib cimport malloc
 from rs_crc cimport rs_crc_import
 from rs_dispatch cimport (
     rs_dispatch, rs_dispatch_free, rs_dispatch_init, rs_dispatch_reserve_ext, rs_dispatcher,
-    rs_ext_queue, rs_queue, rs_queue_add, rs_queue_find, rs_queue_hash, rs_queue_remove,
+    rs_ext_queue, rs_load_acquire64, rs_queue, rs_queue_add, rs_queue_find, rs_queue_hash,
+    rs_queue_remove,
 )
 from rs_formats cimport RS_CQ_UNIT_NBYTES, RS_MAX_PROPERTIES_NBYTES
 from rs_guard cimport rs_guard_import
@@ -212,10 +213,10 @@ cdef class Dispatcher:
         return queue
 
     def next_index(self, handle):
-        return self.by_handle(handle).next_index
+        return rs_load_acquire64(&self.by_handle(handle).next_index)
 
     def max_physical_offset(self, handle):
-        return self.by_handle(handle).max_physical_offset
+        return rs_load_acquire64(&self.by_handle(handle).max_physical_offset)
 
     def set_shifted(self, handle):
         self.enter()
@@ -380,11 +381,11 @@ cdef class Dispatcher:
 
     @property
     def position_offset(self):
-        return self.core.position_offset
+        return rs_load_acquire64(&self.core.position_offset)
 
     @property
     def indexed_offset(self):
-        return self.core.indexed_offset
+        return rs_load_acquire64(&self.core.indexed_offset)
 
     @property
     def indexed_keys(self):

@@ -113,6 +113,50 @@ static inline int32_t rs_load_be32_acquire(const uint8_t *p)
 #endif
 }
 
+/* Words of a file that others may be storing meanwhile, in no order. Where they are aligned, all of
+ * a word is old or new. */
+static inline int64_t rs_load_be64_shared(const uint8_t *p)
+{
+#ifdef __SANITIZE_THREAD__
+    uint64_t v = __atomic_load_n((const uint64_t *)(const void *)p, __ATOMIC_RELAXED);
+    return (int64_t)(RS_HOST_IS_BIG_ENDIAN ? v : RS_SWAP64(v));
+#else
+    return rs_load_be64(p);
+#endif
+}
+
+static inline int32_t rs_load_be32_shared(const uint8_t *p)
+{
+#ifdef __SANITIZE_THREAD__
+    uint32_t v = __atomic_load_n((const uint32_t *)(const void *)p, __ATOMIC_RELAXED);
+    return (int32_t)(RS_HOST_IS_BIG_ENDIAN ? v : RS_SWAP32(v));
+#else
+    return rs_load_be32(p);
+#endif
+}
+
+static inline void rs_store_be64_shared(uint8_t *p, int64_t value)
+{
+#ifdef __SANITIZE_THREAD__
+    uint64_t v = (uint64_t)value;
+    v = RS_HOST_IS_BIG_ENDIAN ? v : RS_SWAP64(v);
+    __atomic_store_n((uint64_t *)(void *)p, v, __ATOMIC_RELAXED);
+#else
+    rs_store_be64(p, value);
+#endif
+}
+
+static inline void rs_store_be32_shared(uint8_t *p, int32_t value)
+{
+#ifdef __SANITIZE_THREAD__
+    uint32_t v = (uint32_t)value;
+    v = RS_HOST_IS_BIG_ENDIAN ? v : RS_SWAP32(v);
+    __atomic_store_n((uint32_t *)(void *)p, v, __ATOMIC_RELAXED);
+#else
+    rs_store_be32(p, value);
+#endif
+}
+
 /* Eight, four bytes in the machine's own order, for comparing and for building words. */
 static inline uint64_t rs_load_u64(const uint8_t *p)
 {

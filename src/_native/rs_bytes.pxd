@@ -13,6 +13,7 @@ cdef extern from "rs_bytes.h" nogil:
     void rs_store_be64(uint8_t *p, int64_t value)
     void rs_store_be32_release(uint8_t *p, int32_t value)
     int32_t rs_load_be32_acquire(const uint8_t *p)
+    int32_t rs_load_be32_shared(const uint8_t *p)
     uint64_t rs_load_u64(const uint8_t *p)
     uint32_t rs_load_u32(const uint8_t *p)
     void RS_PREFETCH_READ(const void *address)

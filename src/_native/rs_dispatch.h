@@ -50,7 +50,8 @@ typedef struct {
     uint32_t infix_length;
     uint32_t powers[RS_DISPATCH_POWER_COUNT]; /* of 31 */
 
-    int64_t position_offset, indexed_offset, last_store_timestamp, last_record_offset;
+    int64_t position_offset, indexed_offset; /* read by other threads: stored behind the bytes */
+    int64_t last_store_timestamp, last_record_offset;
     int64_t dispatched_count, skipped_ghosts, skipped_topics, repeated_units;
     int64_t unit_done_offset; /* start of the record whose unit was handled before its keys; -1 */
     int32_t indexed_keys;
@@ -215,9 +216,8 @@ static void rs_distrust_ext(rs_dispatcher *d, const rs_queue *queue)
 static inline void rs_move_on(rs_queue *queue, const rs_parsed_record *row)
 {
     queue->write += RS_CQ_UNIT_NBYTES;
-    queue->max_physical_offset = row->physical_offset + row->total_size;
-    RS_RELEASE_FENCE();
-    queue->next_index += 1;
+    rs_store_release64(&queue->max_physical_offset, row->physical_offset + row->total_size);
+    rs_store_release64(&queue->next_index, queue->next_index + 1);
 }
 
 static inline void rs_append_unit(rs_dispatcher *d, rs_queue *queue, const rs_parsed_record *row,
@@ -533,7 +533,7 @@ static inline void rs_count_row(rs_dispatcher *d, const rs_parsed_record *row)
         d->unit_done_offset = -1;
     }
     if (d->index_enable && row->physical_offset + row->total_size > d->indexed_offset) {
-        d->indexed_offset = row->physical_offset + row->total_size;
+        rs_store_release64(&d->indexed_offset, row->physical_offset + row->total_size);
         d->indexed_keys = 0;
     }
 }
@@ -550,7 +550,8 @@ static int32_t rs_dispatch_settle(rs_dispatcher *d, int status)
         rs_count_row(d, d->rows + i);
     }
     if (status == RS_NEED_INDEX || number > 0) {
-        d->unit_done_offset = d->indexed_offset = d->rows[done].physical_offset;
+        d->unit_done_offset = d->rows[done].physical_offset;
+        rs_store_release64(&d->indexed_offset, d->unit_done_offset);
         d->indexed_keys = number;
     }
     d->key_count = d->key_linked = d->key_row = d->key_number = 0;
@@ -617,8 +618,7 @@ RS_UNUSED static int rs_dispatch(rs_dispatcher *d, int64_t left)
                 status = applied;
             }
         }
-        RS_RELEASE_FENCE();
-        d->position_offset = d->base_offset + d->position;
+        rs_store_release64(&d->position_offset, d->base_offset + d->position);
     }
     return status;
 }

@@ -3,6 +3,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
 
 from rs_index cimport rs_index
 
+cdef extern from "rs_mutex.h" nogil:
+    int64_t rs_load_acquire64(const int64_t *p)
+
 cdef extern from "rs_queue_table.h" nogil:
     ctypedef struct rs_queue:
         uint8_t *write

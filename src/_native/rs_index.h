@@ -35,16 +35,19 @@ static inline int64_t rs_index_file_nbytes(int64_t slots, int64_t entries)
     return RS_INDEX_HEADER_NBYTES + RS_INDEX_SLOT_NBYTES * slots + RS_INDEX_ENTRY_NBYTES * entries;
 }
 
+/* The count goes first, as it is stored last: the other fields are at least as new, so that the
+ * begin time is that of the entries it counts. */
 static inline void rs_index_load_header(rs_index *index)
 {
     const uint8_t *p = index->base;
-    index->begin_timestamp = rs_load_be64(p + RS_INDEX_HEADER_BEGIN_TIMESTAMP_AT);
-    index->end_timestamp = rs_load_be64(p + RS_INDEX_HEADER_END_TIMESTAMP_AT);
-    index->begin_physical_offset = rs_load_be64(p + RS_INDEX_HEADER_BEGIN_PHYSICAL_OFFSET_AT);
-    index->end_physical_offset = rs_load_be64(p + RS_INDEX_HEADER_END_PHYSICAL_OFFSET_AT);
-    index->hash_slot_count = rs_load_be32(p + RS_INDEX_HEADER_HASH_SLOT_COUNT_AT);
-    index->stored_count = rs_load_be32(p + RS_INDEX_HEADER_INDEX_COUNT_AT);
+    index->stored_count = rs_load_be32_acquire(p + RS_INDEX_HEADER_INDEX_COUNT_AT);
     index->count = index->stored_count > 0 ? index->stored_count : 1;
+    index->begin_timestamp = rs_load_be64_shared(p + RS_INDEX_HEADER_BEGIN_TIMESTAMP_AT);
+    index->end_timestamp = rs_load_be64_shared(p + RS_INDEX_HEADER_END_TIMESTAMP_AT);
+    index->begin_physical_offset =
+        rs_load_be64_shared(p + RS_INDEX_HEADER_BEGIN_PHYSICAL_OFFSET_AT);
+    index->end_physical_offset = rs_load_be64_shared(p + RS_INDEX_HEADER_END_PHYSICAL_OFFSET_AT);
+    index->hash_slot_count = rs_load_be32_shared(p + RS_INDEX_HEADER_HASH_SLOT_COUNT_AT);
 }
 
 /* Set the places without reading the file; rs_index_load_header follows (guarded where the file is
@@ -159,11 +162,12 @@ static inline void rs_index_store_header(rs_index *index)
     uint8_t *p = index->base;
     if (index->count == index->stored_count || index->count <= 1)
         return;
-    rs_store_be64(p + RS_INDEX_HEADER_BEGIN_TIMESTAMP_AT, index->begin_timestamp);
-    rs_store_be64(p + RS_INDEX_HEADER_END_TIMESTAMP_AT, index->end_timestamp);
-    rs_store_be64(p + RS_INDEX_HEADER_BEGIN_PHYSICAL_OFFSET_AT, index->begin_physical_offset);
-    rs_store_be64(p + RS_INDEX_HEADER_END_PHYSICAL_OFFSET_AT, index->end_physical_offset);
-    rs_store_be32(p + RS_INDEX_HEADER_HASH_SLOT_COUNT_AT, index->hash_slot_count);
+    rs_store_be64_shared(p + RS_INDEX_HEADER_BEGIN_TIMESTAMP_AT, index->begin_timestamp);
+    rs_store_be64_shared(p + RS_INDEX_HEADER_END_TIMESTAMP_AT, index->end_timestamp);
+    rs_store_be64_shared(p + RS_INDEX_HEADER_BEGIN_PHYSICAL_OFFSET_AT,
+                         index->begin_physical_offset);
+    rs_store_be64_shared(p + RS_INDEX_HEADER_END_PHYSICAL_OFFSET_AT, index->end_physical_offset);
+    rs_store_be32_shared(p + RS_INDEX_HEADER_HASH_SLOT_COUNT_AT, index->hash_slot_count);
     rs_store_be32_release(p + RS_INDEX_HEADER_INDEX_COUNT_AT, index->count);
     index->stored_count = index->count;
 }

@@ -4,7 +4,9 @@
 from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from rs_arguments cimport rs_get_i32, rs_set_i64
-from rs_bytes cimport RS_PREFETCH_READ, rs_load_be32, rs_load_be32_acquire, rs_load_be64
+from rs_bytes cimport (
+    RS_PREFETCH_READ, rs_load_be32, rs_load_be32_acquire, rs_load_be32_shared, rs_load_be64,
+)
 from rs_formats cimport (
     RS_INDEX_ENTRY_KEY_HASH_AT, RS_INDEX_ENTRY_NBYTES, RS_INDEX_ENTRY_PHYSICAL_OFFSET_AT,
     RS_INDEX_ENTRY_PREVIOUS_INDEX_AT, RS_INDEX_ENTRY_TIME_DIFF_AT, RS_INDEX_HEADER_INDEX_COUNT_AT,
@@ -63,7 +65,7 @@ cdef inline int32_t rs_chain_head(const rs_index* index, uint32_t slot) noexcept
     cdef int32_t head = rs_load_be32_acquire(rs_index_slot_at(index, slot))
     cdef int32_t count = index.count
     if head > count:
-        count = rs_load_be32(index.base + RS_INDEX_HEADER_INDEX_COUNT_AT)
+        count = rs_load_be32_shared(index.base + RS_INDEX_HEADER_INDEX_COUNT_AT)
     return head if count > 1 and 0 < head <= count else 0
 
 

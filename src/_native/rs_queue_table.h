@@ -10,6 +10,7 @@
 #include "rs_bytes.h"
 #include "rs_formats.h"
 #include "rs_hash.h"
+#include "rs_mutex.h"
 
 #define RS_QUEUE_TABLE_FIRST_COUNT 64
 #define RS_MIX_FACTOR 0x9e3779b97f4a7c15u
@@ -20,7 +21,7 @@ typedef struct {
     uint8_t *write;       /* where the next unit goes; NULL without a file */
     uint8_t *limit;       /* behind the last whole unit of the file */
     int64_t next_index;   /* read by other threads: stored behind the unit's bytes */
-    int64_t max_physical_offset;
+    int64_t max_physical_offset; /* read by other threads, too */
     int32_t queue_id;
     uint16_t topic_nbytes;
     uint16_t shifted;    /* a light queue whose units do not stand at their records' numbers */
