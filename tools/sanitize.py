@@ -1,16 +1,16 @@
 """Run tests on native modules built with a sanitizer: ``python tools/sanitize.py address``.
 
 ``address`` is AddressSanitizer with UBSan, ``thread`` is ThreadSanitizer. The modules are built in
-``build/sanitize-<which>``; a ``sitecustomize`` makes every Python that the tests start take them.
-What follows the name goes to pytest, in place of the suites below. A report of a sanitizer ends the
-process that it is about, which fails its test.
+``build/sanitize-<which>``, and a copy of the package beside them has them in place of the
+checkout's: tests hand its folder on to every Python they start. What follows the name goes to
+pytest, in place of the suites below. A report of a sanitizer ends the process that it is about,
+which fails its test.
 """
 
 from __future__ import annotations
 
 import argparse
 import fcntl
-import os
 import platform
 import shutil
 import subprocess
@@ -22,14 +22,6 @@ sys.path.insert(0, str(ROOT / "fuzz"))
 
 import kernel_build  # noqa: E402 - in another folder
 
-_SITE = '''"""Take the native modules that a sanitizer watches."""
-import sys
-sys.path.insert(0, {fuzz!r})
-from pathlib import Path
-from kernel_build import Finder
-sys.path.remove({fuzz!r})
-sys.meta_path.insert(0, Finder(Path({library!r})))
-'''
 #: What runs without arguments: everything that calls the kernels in this process.
 SUITES = {
     kernel_build.ADDRESS: (
@@ -39,6 +31,12 @@ SUITES = {
     kernel_build.THREAD: (
         *("tests/concurrency", "tests/unit/test_async_puts.py", "tests/unit/test_store.py"),
         *("tests/unit/test_tail.py", "tests/unit/test_commit_log_kernel.py"),
+        *("tests/unit/test_group_commit.py", "tests/unit/test_cleanup.py"),
+        *("tests/unit/test_reading_while_written.py", "tests/unit/test_reput_kernel.py"),
+        *("tests/unit/test_mapping.py", "tests/unit/test_mapping_cache.py"),
+        *("tests/unit/test_mapped_file_queue.py", "tests/unit/test_transient_store_pool.py"),
+        *("tests/unit/test_store_checkpoint.py", "tests/unit/test_arrow_decoder.py"),
+        *("tests/unit/test_sources_walk.py", "tests/unit/test_sources_odd_logs.py"),
     ),
 }
 #: In continuous integration: appending and checking records.
@@ -46,12 +44,26 @@ SHORT = {
     kernel_build.ADDRESS: ("tests/unit/test_commit_log_kernel.py", "tests/unit/test_message.py"),
     kernel_build.THREAD: ("tests/concurrency/test_appender.py",),
 }
-#: Tests that race on purpose: a thread changes the caller's own bytes while they are put (F09); one
-#: copies whole segments, also what is being written, and looks at what was published only.
-RACING = (
-    "tests/concurrency/test_appender.py::test_a_body_that_changes_meanwhile",
-    "tests/concurrency/test_appender.py::test_a_follower_sees_a_batch_at_once",
-)
+#: Tests that cannot pass, as the sanitizer itself changes what they look at.
+LEFT_OUT = {
+    # The library makes locking memory do nothing, and ends `dd`, whose own call of aligned_alloc it
+    # refuses (a command of that page).
+    kernel_build.ADDRESS: (
+        "tests/unit/test_mapping.py::test_locking_is_counted_by_the_system",
+        "tests/unit/test_log_warm_up.py::test_a_store_warms_its_segments_up_behind_the_puts",
+        "tests/unit/test_examples.py::test_pages_show_what_their_commands_write"
+        "[docs/command-line-care.md]",
+    ),
+    # Locking memory does nothing here, too. The others race on purpose: a thread changes the
+    # caller's own bytes while they are put (F09); one copies whole segments, also what is being
+    # written, and looks at what was published only.
+    kernel_build.THREAD: (
+        "tests/unit/test_mapping.py::test_locking_is_counted_by_the_system",
+        "tests/unit/test_mapping.py::test_a_lock_that_is_not_permitted_is_an_error",
+        "tests/concurrency/test_appender.py::test_a_body_that_changes_meanwhile",
+        "tests/concurrency/test_appender.py::test_a_follower_sees_a_batch_at_once",
+    ),
+}
 SHORT_MODULES = ("commit_log", "record")
 
 
@@ -60,19 +72,30 @@ def prepare(sanitizer: str, compiler: str, *, short: bool) -> dict[str, str]:
     directory = ROOT / "build" / f"sanitize-{sanitizer}"
     modules = SHORT_MODULES if short else kernel_build.MODULES
     library = kernel_build.build(compiler, directory, sanitizer, modules)
-    site = directory / "site"
-    site.mkdir(exist_ok=True)
-    text = _SITE.format(fuzz=str(ROOT / "fuzz"), library=str(library))
-    (site / "sitecustomize.py").write_text(text, encoding="utf-8")
+    source = copy_package(directory, library)
     environment = kernel_build.environment(compiler, sanitizer)
-    path = environment.get("PYTHONPATH")
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(site), path)))
+    environment["PYTHONPATH"] = str(source)
     # pytest keeps what tests print; reports go to files beside the modules.
     for report in directory.glob("report.*"):
         report.unlink()
     for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"):
         environment[name] += f":log_path={directory / 'report'}"
+    # Tests let SIGBUS end a process on purpose. Where it is none, the test fails all the same.
+    environment["ASAN_OPTIONS"] += ":handle_sigbus=0"
     return environment
+
+
+def copy_package(directory: Path, library: Path) -> Path:
+    """Put the package and the modules of ``library`` together; return the folder to import from."""
+    source = directory / "src"
+    shutil.rmtree(source, ignore_errors=True)
+    shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+    native = source / "rocketstore" / "_native"
+    for module in library.glob("*.so"):
+        for own in native.glob(f"{module.stem}.*.so"):
+            own.unlink()
+        shutil.copy2(module, native)
+    return source
 
 
 def print_reports(sanitizer: str) -> int:
@@ -104,9 +127,10 @@ def run(options: argparse.Namespace, arguments: list[str]) -> int:
     tests = arguments or [*suites, "-q", "--timeout", "900"]
     # ThreadSanitizer wants its own places in memory, which randomized addresses may take.
     fixed = ["setarch", platform.machine(), "-R"] if shutil.which("setarch") else []
-    command = [*fixed, sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", *tests]
-    if options.sanitizer == kernel_build.THREAD:
-        command += [word for test in RACING for word in ("--deselect", test)]
+    command = [*fixed, sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider"]
+    source = ROOT / "build" / f"sanitize-{options.sanitizer}" / "src"
+    command += ["-o", f"pythonpath=tests {source}", *tests]
+    command += [word for test in LEFT_OUT[options.sanitizer] for word in ("--deselect", test)]
     status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
     found = print_reports(options.sanitizer)
     print(f"sanitizer {options.sanitizer}: {found} reports, pytest's status is {status}")
