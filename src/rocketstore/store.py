@@ -406,10 +406,14 @@ class DefaultMessageStore(AsyncPutMethods, StoreMaintenance):
         self._use()
         if self._writer is None:
             return self._parts.behind_nbytes == 0
-        end = self._writer.log.commit()
-        if self._writer.group_commit is not None and self._writer.flushed.offset < end:
-            self._writer.flushed.flush()
-        return self._writer.reput.wait_until(end, timeout_s)
+        try:
+            end = self._writer.log.commit()
+            if self._writer.group_commit is not None and self._writer.flushed.offset < end:
+                self._writer.flushed.flush()
+            return self._writer.reput.wait_until(end, timeout_s)
+        except ValueError:
+            self._use()  # a part was closed meanwhile: so was the store
+            raise
 
     # --- reading ------------------------------------------------------------------------------
 

@@ -467,3 +467,27 @@ def test_keys_of_a_store_that_died_before_its_first_index_file(tmp_path: Path) -
         for number in range(5):
             assert [m.body for m in store.find(topic="T", key=f"k{number}")] == [b"%d" % number]
             assert len(store.query_message("T", f"k{number}").messages) == 1
+
+
+def test_waiting_for_dispatch_while_the_store_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without threads the one that waits dispatches: where closing had come to the dispatcher and
+    not to the log, it raised ``ValueError``."""
+    store = rocketstore.open(tmp_path / "s", "x", start=False)
+    assert store.put("T", b"x").ok
+    writer = store._writer
+    assert writer is not None
+    original = writer.dispatcher.dispatch_until
+
+    def close_before(*arguments: Any, **others: Any) -> Any:
+        monkeypatch.undo()
+        store._closed = True
+        writer.dispatcher.close()
+        return original(*arguments, **others)
+
+    monkeypatch.setattr(writer.dispatcher, "dispatch_until", close_before)
+    with pytest.raises(StoreClosedError):
+        store.wait_dispatched(120)
+    writer._release_parts()
+    writer._lock.release()
