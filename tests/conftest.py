@@ -17,6 +17,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell lets what it starts in the background ignore interrupts, which tests send.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+if importlib.util.find_spec("hypothesis") is not None:
+    # No test hangs on the time an example takes: pytest's own limit bounds the whole of it.
+    from hypothesis import settings
+
+    settings.register_profile("rocketstore", deadline=None)
+    settings.load_profile("rocketstore")
+
 #: ``ROCKETSTORE_REQUIRE=all`` turns every skip into a failure: there everything must run.
 REQUIRE_ALL = os.environ.get("ROCKETSTORE_REQUIRE", "") == "all"
 #: How the reason of a skip begins that no installation could mend, such as a kernel without loop
