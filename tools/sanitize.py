@@ -44,8 +44,8 @@ SHORT = {
     kernel_build.ADDRESS: ("tests/unit/test_commit_log_kernel.py", "tests/unit/test_message.py"),
     kernel_build.THREAD: ("tests/concurrency/test_appender.py",),
 }
-#: Tests that cannot pass, as the sanitizer itself changes what they look at, and long ones of Python
-#: alone, which nothing is learnt from.
+#: Tests that cannot pass, as the sanitizer itself changes what they look at; long ones of Python
+#: alone, from which nothing is learnt.
 LEFT_OUT = {
     # The library makes locking memory do nothing, and ends `dd`, whose own call of aligned_alloc it
     # refuses (a command of that page).
