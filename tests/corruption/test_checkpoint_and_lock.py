@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import random
 import shutil
 import subprocess
@@ -266,7 +267,7 @@ def test_e05_lock_held_by_another_process(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={"PYTHONPATH": source},
+        env={**os.environ, "PYTHONPATH": source},
     )
     assert holder.stdin is not None
     assert holder.stdout is not None
