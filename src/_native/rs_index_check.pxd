@@ -46,7 +46,7 @@ cdef struct rs_check_work:
     rs_index index
     int64_t log_end
     int32_t stop # behind the last entry that the header counts and the file has
-    # What the slots should hold comes to stand in one of the two, zeros at first; the other is NULL.
+    # What the slots should hold is gathered in one of the two, zeros at first; the other is NULL.
     int32_t* heads # one for each slot
     rs_head* table # for the slots in use, 2**table_bits places
     int table_bits
