@@ -24,7 +24,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -34,9 +34,14 @@ from crash.campaigns import Ticker, finish, scratch_folder
 from crash.writer import OPTIONS, Writer
 from rocketstore import testing
 
+if TYPE_CHECKING:
+    from interop.harness import Driver
+
 #: Kills of one store before a fresh one is begun.
 LIVES = 8
 ROCKETMQ_EVERY = 10
+#: Stores for one Java process: after more than 800 it loads no further one.
+PER_PROCESS = 200
 DEADLINE_S = 300.0
 BLIND_SHARE = 1 / 6
 
@@ -200,10 +205,15 @@ class RocketMQ:
     """Opens directories as kills left them with the real RocketMQ."""
 
     def __init__(self, version: str, scratch: Path) -> None:
+        self.opened = 0
+        self._version = version
+        self._scratch = scratch
+        self._driver = self._start()
+
+    def _start(self) -> Driver:
         from interop.harness import Driver
 
-        self.opened = 0
-        self._driver = Driver(version, scratch)
+        return Driver(self._version, self._scratch)
 
     def check(self, root: Path, rows: list[Row]) -> None:
         """Open ``root``; every row must be shown in its queue."""
@@ -231,6 +241,9 @@ class RocketMQ:
             assert place in shown, f"RocketMQ does not show {row}"
         self._driver.close([name])
         self.opened += 1
+        if self.opened % PER_PROCESS == 0:
+            self._driver.halt()
+            self._driver = self._start()
 
     def halt(self) -> None:
         """End the Java process."""
