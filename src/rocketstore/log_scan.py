@@ -25,7 +25,8 @@ OF_A_QUEUE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES)
 #: Longer than any record a broker of the default limits stores.
 _LONGEST_RECORD_NBYTES = 16 * 1024 * 1024
 _NEAR_NBYTES = 16 * 1024
-_ZEROS = bytes(1 << 20)
+#: So few that the memory for them is at hand, and stays in the processor's cache.
+_ZEROS = bytes(1 << 16)
 _POSITION_AT = _ROW.at("position") // 4
 _STATUS_AT = _ROW.at("status") // 4
 _ROW_INTS = _ROW.nbytes // 4
@@ -35,7 +36,8 @@ _ROW_INTS = _ROW.nbytes // 4
 class RecordBatch:
     """Consecutive records of one segment.
 
-    ``rows`` holds ``count`` rows of ``formats.PARSED_RECORD`` and is reused by the next batch.
+    ``rows`` holds ``count`` rows of ``formats.PARSED_RECORD`` and is reused by the next batch (see
+    ``LogScan.leave_rows``).
     """
 
     window: LogWindow
@@ -106,7 +108,13 @@ class LogScan:
         self._stop = stop
         self._flags = flags
         self._delay_ms = delay_ms
+        self._capacity = capacity
         self._rows = bytearray(capacity * _ROW.nbytes)
+
+    def leave_rows(self, other: RecordBatch | None) -> None:
+        """Leave the batch at hand to the caller for good; the next one's rows go where ``other``
+        has its own, which is then no more."""
+        self._rows = bytearray(self._capacity * _ROW.nbytes) if other is None else other.rows
 
     def __iter__(self) -> Iterator[RecordBatch]:
         flags = self._flags
@@ -238,10 +246,11 @@ def has_content(log: CommitLog, offset: int) -> bool:
     for file in log.queue.files:
         if file.end_offset <= offset:
             continue
-        for start, stop in data_ranges(file, max(0, offset - file.file_from_offset)):
-            for at in range(start, stop, len(_ZEROS)):
-                chunk = file.read(at, min(len(_ZEROS), stop - at))
-                # Two bytes objects are compared at memory speed, views of them are not.
-                if chunk != (_ZEROS if len(chunk) == len(_ZEROS) else bytes(len(chunk))):
-                    return True
+        with file.reading() as read:
+            for start, stop in data_ranges(file, max(0, offset - file.file_from_offset)):
+                for at in range(start, stop, len(_ZEROS)):
+                    chunk = read(at, min(len(_ZEROS), stop - at))
+                    # Two bytes objects are compared at memory speed, views of them are not.
+                    if chunk != (_ZEROS if len(chunk) == len(_ZEROS) else bytes(len(chunk))):
+                        return True
     return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -253,6 +254,20 @@ class MappedFile:
                 if not self._deleted:
                     raise
         return bytes(self.view[position : position + nbytes])
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Callable[[int, int], bytes]]:
+        """Open once for many calls of ``read``."""
+        try:
+            fd = open_regular_file(self.path, READ_ONLY, self.root)
+        except FileNotFoundError:
+            yield self.read
+            return
+        try:
+            with naming(self.path):
+                yield lambda position, nbytes: os.pread(fd, nbytes, position)
+        finally:
+            os.close(fd)
 
     def _read_anew(self, position: int, nbytes: int) -> bytes:
         fd = open_regular_file(self.path, READ_ONLY, self.root)

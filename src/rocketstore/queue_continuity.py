@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rocketstore import formats
 from rocketstore.commit_log import CommitLog
@@ -17,6 +17,9 @@ from rocketstore.log_scan import (
 )
 from rocketstore.message import StoredMessage
 from rocketstore.status import RecordStatus
+
+if TYPE_CHECKING:
+    import numpy
 
 #: Records looked at behind damage to tell a stale tail from durable messages.
 PROBE_COUNT = 256
@@ -155,12 +158,12 @@ class QueueOrder(NamedTuple):
     repeated: list[QueuePlace]
 
 
-def queue_order(log: CommitLog, start: int, stop: int) -> QueueOrder:
-    """Look at the records from ``start`` to ``stop``; at most ``MAX_LISTED`` of each are told."""
+def queue_order(batches: Iterable[RecordBatch]) -> QueueOrder:
+    """Look at records in log order; at most ``MAX_LISTED`` of each are told."""
     order = QueueOrder([], [])
     ends: dict[tuple[str, int], int] = {}
     before_gap: dict[tuple[str, int], int] = {}
-    for batch in good_batches(log, start, stop):
+    for batch in batches:
         if _counts_on(batch, ends):
             continue
         for place in queue_places(batch):
@@ -189,33 +192,57 @@ def _counts_on(batch: RecordBatch, ends: dict[tuple[str, int], int]) -> bool:
     import numpy
 
     columns = batch.columns
-    kind, status = columns["sys_flag"] & formats.SYS_FLAG_TRANSACTION_MASK, columns["status"]
-    has_unit = numpy.logical_or.reduce([status == wanted for wanted in OF_A_QUEUE])
-    for transaction in NO_UNIT:
-        has_unit &= kind != transaction
-    columns = columns[has_unit]
-    if (columns["sys_flag"] & formats.SYS_FLAG_INNER_BATCH).any():
-        return False
-    window = batch.window
-    log = numpy.frombuffer(window.buffer, "u1")
+    sys_flags, statuses = columns["sys_flag"], columns["status"]
+    chosen = numpy.arange(batch.count)
+    if sys_flags.any() or statuses.any():
+        has_unit = numpy.logical_or.reduce([statuses == wanted for wanted in OF_A_QUEUE])
+        for transaction in NO_UNIT:
+            has_unit &= sys_flags & formats.SYS_FLAG_TRANSACTION_MASK != transaction
+        chosen = has_unit.nonzero()[0]
+        if (sys_flags[chosen] & formats.SYS_FLAG_INNER_BATCH).any():
+            return False
+    lengths = columns["topic_nbytes"][chosen]
     following: dict[tuple[str, int], int] = {}
-    for nbytes in numpy.unique(columns["topic_nbytes"]).tolist():
-        rows = columns[columns["topic_nbytes"] == nbytes]
-        places = (rows["position"] + rows["topic_at"]).astype("i8")
-        names = log[places[:, None] + numpy.arange(nbytes)]
-        # One row of bytes tells a queue from all others with a topic of that length.
-        queues = numpy.hstack((names, rows["queue_id"].astype(">i4")[:, None].view("u1")))
-        order = numpy.lexsort(queues.T)  # stable: log order within a queue
-        changes = (queues[order[1:]] != queues[order[:-1]]).any(axis=1)
-        for part in numpy.split(order, changes.nonzero()[0] + 1):
-            offsets = rows["queue_offset"][part]
-            first = rows[part[0]]
-            message = StoredMessage(
-                window.buffer, int(first["position"]), window.base_offset, window.segment_end
-            )
-            key = (message.topic, int(first["queue_id"]))
-            if offsets[0] != ends.get(key, offsets[0]) or (numpy.diff(offsets) != 1).any():
+    for nbytes in set(lengths.tolist()):
+        rows = chosen[lengths == nbytes]
+        queues = _queue_words(batch, rows, nbytes)
+        # Stable: log order within a queue.
+        order = queues[:, 0].argsort(kind="stable") if nbytes <= 4 else numpy.lexsort(queues.T)
+        rows, queues = rows[order], queues[order]
+        offsets = columns["queue_offset"][rows]
+        changes = (queues[1:] != queues[:-1]).any(axis=1)
+        if ((offsets[1:] - offsets[:-1] != 1) & ~changes).any():
+            return False
+        starts = [0, *(changes.nonzero()[0] + 1).tolist()]
+        stops = [*starts[1:], len(rows)]
+        for start, stop in zip(starts, stops, strict=True):
+            key = _queue_of(batch, int(rows[start]))
+            if offsets[start] != ends.get(key, offsets[start]):
                 return False
-            following[key] = int(offsets[-1]) + 1
+            following[key] = int(offsets[stop - 1]) + 1
     ends.update(following)
     return True
+
+
+def _queue_of(batch: RecordBatch, number: int) -> tuple[str, int]:
+    """Topic and queue id of one record of a batch."""
+    row, window = batch.row(number), batch.window
+    place = row["position"]
+    message = StoredMessage(window.buffer, place, window.base_offset, window.segment_end)
+    return message.topic, row["queue_id"]
+
+
+def _queue_words(
+    batch: RecordBatch, rows: numpy.ndarray[Any, Any], nbytes: int
+) -> numpy.ndarray[Any, Any]:
+    """Topics of ``nbytes`` bytes with their queue ids as words, one line for each of the rows:
+    equal where the queue is the same."""
+    import numpy
+
+    columns, log = batch.columns, numpy.frombuffer(batch.window.buffer, "u1")
+    places = columns["position"][rows].astype("i8") + columns["topic_at"][rows]
+    words = numpy.zeros((len(rows), -(-(nbytes + 4) // 8)), "u8")
+    names = words.view("u1")
+    names[:, :nbytes] = log[places[:, None] + numpy.arange(nbytes)]
+    names[:, nbytes : nbytes + 4] = columns["queue_id"][rows][:, None].view("u1")
+    return words

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rocketstore.commit_log import CommitLog, describe
 from rocketstore.log_scan import LogScan, RecordBatch, find_next_record, has_content
 from rocketstore.odd_delays import odd_delays
-from rocketstore.queue_continuity import QueueEnds, displaced, goes_on_behind, queue_order
+from rocketstore.queue_continuity import (
+    QueueEnds,
+    displaced,
+    goes_on_behind,
+    good_batches,
+    queue_order,
+)
 from rocketstore.recovery_report import DamagedRange, RecoveryReport
 from rocketstore.status import RecordFlags, RecordStatus
 
@@ -88,6 +93,8 @@ class LogRecovery:
     report : RecoveryReport
     torn_reason : str
         What stands at the log's end, when that is no clean end.
+    is_end_clean : bool
+        Nothing but zeros lies behind the log's end.
     """
 
     def __init__(
@@ -116,11 +123,12 @@ class LogRecovery:
         self._newest_timestamp = 0
         self._timed_mark = self._start
         self._last_good_end = self._start
+        self.is_end_clean = False
         self._odd: list[_OddPlace] = []
         self._recent: deque[RecordBatch] = deque(maxlen=_RECENT_BATCHES)
         self._queue_ends = QueueEnds()
         self._proven_count = 0
-        self._batch_starts: deque[int] = deque(maxlen=_ORDERED_BATCHES)
+        self._ordered: deque[RecordBatch] = deque()
         self._crc_seen: dict[int, set[int]] = {}
 
     def _files_end(self) -> int:
@@ -140,11 +148,19 @@ class LogRecovery:
         report.durable_mark = min(self._durable_mark(), end)
         report.duration_s = time.monotonic() - began
         self.log.move_end(end)
-        self._recent.clear()  # they hold mappings
-        if self._batch_starts:
-            order = queue_order(self.log, self._batch_starts[0], end)
+        if self._ordered:
+            order = queue_order(self._last_batches(end))
             report.gaps, report.repeated = order.gaps, [place[:4] for place in order.repeated]
+        self._recent.clear()  # they hold mappings
+        self._ordered.clear()
         return report
+
+    def _last_batches(self, end: int) -> Iterable[RecordBatch]:
+        """The log's last batches: those of the scan, or anew when not all of them stay."""
+        if not self._odd:
+            return self._ordered
+        start = self._ordered[0].row(0)["physical_offset"]
+        return good_batches(self.log, start, end)
 
     # --- walking ------------------------------------------------------------------------------
 
@@ -157,6 +173,7 @@ class LogRecovery:
                 return False
             self._end = offset
             if status == RecordStatus.END or self._is_clean_end(offset, status):
+                self.is_end_clean = True
                 return True
             behind = find_next_record(self.log, offset + 1)
             if behind is not None and self._is_complete_now(offset):
@@ -172,6 +189,8 @@ class LogRecovery:
         scan = LogScan(self.log, offset, self._limit, flags)
         for batch in scan:
             self._take(batch)
+            full = len(self._ordered) > _ORDERED_BATCHES
+            scan.leave_rows(self._ordered.popleft() if full else None)
             if self._progress is not None:
                 self._progress("check log", scan.offset - self._start, self._limit - self._start)
         return scan.offset, scan.status
@@ -181,8 +200,8 @@ class LogRecovery:
 
         columns = batch.columns
         self.report.scanned_count += batch.count
-        self._batch_starts.append(int(columns["physical_offset"][0]))
-        self._recent.append(dataclasses.replace(batch, rows=bytearray(batch.filled)))
+        self._ordered.append(batch)
+        self._recent.append(batch)
         self._take_crcs(batch)
         statuses = columns["status"]
         if statuses.any():
@@ -333,6 +352,7 @@ class LogRecovery:
         for place in self._odd:
             if place.start >= proven and not self._is_durable(place, mark):
                 self.torn_reason = describe(place.status, place.start)
+                self.is_end_clean = False
                 return place.start
             self._accept(place)
         return self._end

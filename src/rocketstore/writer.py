@@ -132,7 +132,8 @@ class StoreWriter:
                 path.unlink()
                 report.notes.append(f"removed {path}: a segment of 0 bytes at the log's end")
             end = report.log_end
-            report.cut = cut_tail(log, end, recovery.torn_reason, self.paths.root, self.clock)
+            if not recovery.is_end_clean:
+                report.cut = cut_tail(log, end, recovery.torn_reason, self.paths.root, self.clock)
             sync_log(log, 0 if state is None else report.durable_mark, end)
         finally:
             log.close()
