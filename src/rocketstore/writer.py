@@ -107,35 +107,36 @@ class StoreWriter:
         check_put_switches(config, facts.dialect)
         unused = take_unused_segments(facts.listing)
         refuse_lost_log(facts, self.paths.commit_log)
-        with contextlib.closing(self._load_log(facts, writable=False)) as log:
-            log.queue.check(facts.listing)
-            state = self._take_over_log(log, facts, unused)
-            self._write_abort()
-            self._open_parts(facts, log.max_offset, put_clock)
-            self._bring_up(log, state)
+        state = self._take_over_log(facts, unused)
+        end = self.report.log_end
+        self._write_abort()
+        self._open_parts(facts, end, put_clock)
+        self._bring_up(state, end)
         self._make_services(listener)
         self.report.warn(self.paths.root)
 
-    def _take_over_log(
-        self, log: CommitLog, facts: StoreFacts, unused: list[Path]
-    ) -> StoreState | None:
+    def _take_over_log(self, facts: StoreFacts, unused: list[Path]) -> StoreState | None:
         """Check the log, refuse what is damaged, cut what is torn; return the state as far as it is
         true."""
-        recovery, state = self._recover_log(log, facts)
-        self.report = report = recovery.report
-        if report.damaged:
-            raise report.damaged[0].error()
-        self._lock.mark()
-        for directory in {self.paths.root, self.paths.log_root}:
-            remove_leftovers(directory)
-        for path in unused:
-            _log.warning("removed the empty segment %s", path)
-            path.unlink()
-            report.notes.append(f"removed {path}: a segment of 0 bytes at the log's end")
-        end = report.log_end
-        if not recovery.is_end_clean:
-            report.cut = cut_tail(log, end, recovery.torn_reason, self.paths.root, self.clock)
-        sync_log(log, 0 if state is None else report.durable_mark, end)
+        log = self._load_log(facts, writable=False)
+        try:
+            recovery, state = self._recover_log(log, facts)
+            self.report = report = recovery.report
+            if report.damaged:
+                raise report.damaged[0].error()
+            self._lock.mark()
+            for directory in {self.paths.root, self.paths.log_root}:
+                remove_leftovers(directory)
+            for path in unused:
+                _log.warning("removed the empty segment %s", path)
+                path.unlink()
+                report.notes.append(f"removed {path}: a segment of 0 bytes at the log's end")
+            end = report.log_end
+            if not recovery.is_end_clean:
+                report.cut = cut_tail(log, end, recovery.torn_reason, self.paths.root, self.clock)
+            sync_log(log, 0 if state is None else report.durable_mark, end)
+        finally:
+            log.close()
         return state
 
     def _load_log(self, facts: StoreFacts, *, writable: bool) -> CommitLog:
@@ -145,6 +146,7 @@ class StoreWriter:
             self.paths.log_root,
             writable=writable,
         )
+        queue.check(facts.listing)
         queue.load(facts.listing)
         return CommitLog(queue, 0, record_flags(self.config))
 
@@ -217,21 +219,17 @@ class StoreWriter:
         if self._lacks_slave:  # which is what ``_wait`` answers, whatever the disk says
             self.flushed.loops.late_status = PutMessageStatus.SLAVE_NOT_AVAILABLE
 
-    def _bring_up(self, log: CommitLog, state: StoreState | None) -> None:
+    def _bring_up(self, state: StoreState | None, end: int) -> None:
         """Dispatch what is missing; without a true state file, sync everything and write one, so
         that nothing that is durable now will look torn later, and so that the sizes that files
-        will have are known to whoever opens the store after a kill.
-
-        ``log``: as it was scanned. Its pages are mapped already, those of ``self.log`` are not.
-        """
+        will have are known to whoever opens the store after a kill."""
         recovery = DispatchRecovery(
-            log, self.queues, self.index, self.config, self.dialect, state, self.report,
+            self.log, self.queues, self.index, self.config, self.dialect, state, self.report,
             self._give_up_state,
         )  # fmt: skip
         self.marks = StoreMarks(self.paths, self.facts, self.config, self.log, state)
         try:
             self.dispatcher = recovery.run()
-            self.dispatcher.log = self.log
             bits = self.config.bit_map_length_consume_queue_ext
             self.dispatcher.max_bit_map_nbytes = -(-bits // 8)
         except BaseException:
@@ -243,7 +241,7 @@ class StoreWriter:
             self.log.appender.set_next_queue_offset(queue.topic, queue.queue_id, queue.max_index)
         is_told = state is not None and self.facts.are_told_by(state)
         if not is_told or not self.paths.state.exists():
-            self._sync_and_mark(DispatchSnapshot.take(self.dispatcher), log.max_offset, clean=False)
+            self._sync_and_mark(DispatchSnapshot.take(self.dispatcher), end, clean=False)
 
     def _give_up_state(self) -> None:
         """Delete the state file durably: what is made anew is not on disk yet, and must not be
