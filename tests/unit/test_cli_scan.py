@@ -8,6 +8,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -229,7 +230,7 @@ def test_tail_follows_until_interrupted(
             store.put("TopicA", body)
             ends.append(store.max_physical_offset)
 
-    monkeypatch.setattr(tail_command.time, "sleep", turn)
+    monkeypatch.setattr(tail_command, "time", SimpleNamespace(sleep=turn))
     result = run("tail", root, "-n", 1, "-F", "-f", form, code=130)
     assert result.stdout.index("first new") < result.stdout.index("second new")
     assert f"--start {ends[-1]} goes on" in result.stderr
@@ -247,7 +248,7 @@ def test_tail_tells_what_it_could_not_show(root: Path, monkeypatch: pytest.Monke
             return
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tail_command.time, "sleep", turn)
+    monkeypatch.setattr(tail_command, "time", SimpleNamespace(sleep=turn))
     result = run("tail", root, "-n", 1, "-F", "-t", "Other", code=130)
     assert "were deleted before they were read" in result.stderr
 
