@@ -80,9 +80,10 @@ fuzz-native: develop  ## fuzz the C headers with sanitizers (RUNS=2000000 SEED=1
 fuzz-kernels: develop  ## fuzz the Cython kernels with sanitizers, and the readers (RUNS=20000 SEED=1)
 	@$(RUN) fuzz/kernel_fuzz.py --runs $(or $(RUNS),20000) --seed $(or $(SEED),1)
 
+ROCKETMQ ?= 5.3.3
 kills: develop  ## kill writers; one store in ten goes to RocketMQ, too (KILLS=20000 SEED=...)
 	@$(RUN) tests/crash/kill_campaign.py --kills $(or $(KILLS),20000) $(if $(SEED),--seed $(SEED)) \
-	    --rocketmq $(or $(ROCKETMQ),5.3.3) --report build/reliability/kills.json \
+	    $(if $(ROCKETMQ),--rocketmq $(ROCKETMQ)) --report build/reliability/kills.json \
 	    --keep build/reliability/kills-broken
 
 CAMPAIGN = PYTHONPATH=src:tests $(RUN) -m crash

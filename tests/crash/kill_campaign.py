@@ -32,6 +32,7 @@ import rocketstore
 import rocketstore.verify
 from crash.campaigns import Ticker, finish, scratch_folder
 from crash.writer import OPTIONS, Writer
+from interop.maven import lacks_java
 from rocketstore import testing
 
 if TYPE_CHECKING:
@@ -333,6 +334,9 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="where to leave the store that broke a promise")
     parser.add_argument("--report", type=Path, help="write the counts to this JSON file")
     options = parser.parse_args()
+    if options.rocketmq and (reason := lacks_java()):
+        print(f"{reason}; or leave RocketMQ out (`make kills ROCKETMQ=`)", file=sys.stderr)
+        return 2
     began, broken = time.monotonic(), 0
     print(f"--seed {options.seed}", flush=True)
     with scratch_folder("kills") as scratch:

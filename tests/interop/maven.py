@@ -28,15 +28,21 @@ JVM_OPENS = (
 )
 
 
+def lacks_java() -> str:
+    """Say in one sentence what the real RocketMQ needs and this machine has not; empty: nothing."""
+    missing = [name for name in ("java", "javac", "mvn") if shutil.which(name) is None]
+    if not missing:
+        return ""
+    return (
+        f"the real RocketMQ cannot run here without {' and '.join(missing)}: install a JDK and "
+        "Maven (on Debian `sudo apt-get install default-jdk-headless maven`)"
+    )
+
+
 def require_java() -> None:
     """Skip the calling tests, with one sentence, where there is no JDK or no Maven."""
-    missing = [name for name in ("java", "javac", "mvn") if shutil.which(name) is None]
-    if missing:
-        pytest.skip(
-            f"the real RocketMQ cannot run here without {' and '.join(missing)}: install a JDK and "
-            "Maven (on Debian `sudo apt-get install default-jdk-headless maven`)",
-            allow_module_level=True,
-        )
+    if reason := lacks_java():
+        pytest.skip(reason, allow_module_level=True)
 
 
 @contextmanager
