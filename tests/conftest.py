@@ -80,6 +80,14 @@ def kernels(request: pytest.FixtureRequest) -> Bodies:
 
 
 @pytest.fixture(autouse=True)
+def _half_full_disks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How full this machine's disk is decides no test; one that is about that asks otherwise."""
+    from half_full_disk import half_full
+
+    monkeypatch.setattr("rocketstore.disk_space.disk_space", half_full)
+
+
+@pytest.fixture(autouse=True)
 def _loggers_of_a_library() -> None:
     """Take back what the command line does to loggers when a test runs it in its own process."""
     logging.captureWarnings(False)

@@ -107,8 +107,8 @@ class SpaceWatch:
     dialect : Dialect
     own_nbytes : callable
         Bytes of the store's files, for disks that several stores share.
-    ask : callable
-        ``ask(path) -> DiskSpace``; replaced by tests.
+    ask : callable, optional
+        ``ask(path) -> DiskSpace``; without it, ``disk_space``.
 
     Notes
     -----
@@ -123,14 +123,14 @@ class SpaceWatch:
         config: MessageStoreConfig,
         dialect: Dialect,
         own_nbytes: Callable[[], int],
-        ask: Callable[[Path], DiskSpace] = disk_space,
+        ask: Callable[[Path], DiskSpace] | None = None,
     ) -> None:
         self.levels = SpaceLevels.of(config, dialect)
         self._directories = log_directory, queue_directory
         self._config = config
         self._dialect = dialect
         self._own_nbytes = own_nbytes
-        self._ask = ask
+        self._ask = disk_space if ask is None else ask
 
     def judge(self) -> SpaceJudgement:
         """Look at the disks now."""

@@ -210,11 +210,12 @@ class IndexService:
         """Files that hold a key of a record in front of ``offset``."""
         return sum(file.entry_count > 0 and file.entry(1)[1] < offset for file in self.files)
 
-    def flush(self) -> int:
-        """Sync all entries; return the end time of the newest file that is full and on disk (0:
-        none).
+    def flush(self, flushed_offset: int) -> int:
+        """Sync all entries; return the end time of the newest file that is full and on disk, with
+        all its records below ``flushed_offset`` of the log (0: none).
 
-        Raises ``OSError``; the error is final.
+        Raises ``OSError``; the error is final. Dispatch may go on meanwhile: of a file that it has
+        filled with records beyond ``flushed_offset``, the time is not told yet.
         """
         full_timestamp = 0
         for index_file in self.files:
@@ -225,7 +226,8 @@ class IndexService:
                 file.flushed_position = 0
                 file.flush(formats.index_file_nbytes(index_file.slots, header.index_count))
                 self._flushed_counts[file.path] = header.index_count
-            if header.index_count >= index_file.entries:
+            is_full = header.index_count >= index_file.entries
+            if is_full and header.end_physical_offset < flushed_offset:
                 full_timestamp = header.end_timestamp
         return full_timestamp
 

@@ -365,7 +365,7 @@ class StoreWriter:
         physic_timestamp = self.flushed.physic_timestamp
         for queue in self.queues:
             queue.flush(queue.max_index)
-        index_timestamp = self.index.flush()
+        index_timestamp = self.index.flush(flushed)
         self.marks.write(snapshot, flushed, physic_timestamp, index_timestamp, clean=clean)
 
     # --- closing ------------------------------------------------------------------------------

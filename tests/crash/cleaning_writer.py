@@ -11,6 +11,7 @@ import random
 import sys
 from typing import Any
 
+import half_full_disk
 import rocketstore
 from rocketstore.services import clean
 
@@ -32,6 +33,7 @@ OPTIONS: dict[str, Any] = {
 
 
 def main() -> None:
+    half_full_disk.pretend()
     clean.FIRST_LOOK_S = 0.0
     root, chance = sys.argv[1], random.Random(sys.argv[2])
     with rocketstore.open(root, "a", **OPTIONS) as store:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import rocketstore
-from crash.campaigns import Ticker, finish, scratch_folder
+from crash.campaigns import Ticker, expect_damage, finish, scratch_folder
 from crash.power_cut import write_image
 from crash.power_cut_judge import Expectation, judge, judge_thoroughly
 from crash.power_cut_life import MODES, History, Life, State
@@ -125,6 +125,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--report", type=Path, help="write the counts to this JSON file")
     options = parser.parse_args(arguments)
+    expect_damage()
     seed = options.seed if options.seed is not None else random.randrange(1 << 32)
     began, states, thorough, broken, told = time.monotonic(), 0, 0, 0, 0
     print(f"--seed {seed}", flush=True)

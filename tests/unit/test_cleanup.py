@@ -30,7 +30,7 @@ from expired_stores import (
 )
 from rocketstore import ConfigError, GetMessageStatus, PutMessageStatus, formats
 from rocketstore.cleanup import CleanReason
-from rocketstore.disk_space import DiskSpace
+from rocketstore.disk_space import DiskSpace, disk_space
 from rocketstore.durable_file import sync_directory
 from rocketstore.testing import check_invariants
 
@@ -511,6 +511,18 @@ def test_on_demand_at_the_next_twenty_looks(tmp_path: Path) -> None:
             assert segment_count(root) == max(1, count - min(number, 20))
     with opened(root, was, clock) as store, pytest.raises(ConfigError, match="clean_resource"):
         store.execute_delete_files_manually()
+
+
+def test_a_store_asks_the_disk_it_is_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``disk_space`` tells what the system tells; a store goes by it."""
+    there = shutil.disk_usage(tmp_path)
+    asked = disk_space(tmp_path)
+    assert asked.total_nbytes == there.total
+    assert asked.usable_nbytes == pytest.approx(there.free, abs=there.total // 100)
+    monkeypatch.setattr("rocketstore.disk_space.disk_space", Disk(97))
+    with rocketstore.open(tmp_path / "store", "x", **options_of("5.5.0")) as store:
+        store.put("T", b"x")
+        assert store.clean_expired(what_if=True).used_ratio == 0.97
 
 
 def test_a_small_disk_takes_more_than_it_holds(

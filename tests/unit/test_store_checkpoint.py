@@ -253,3 +253,35 @@ def test_no_time_and_no_place_is_ahead_of_the_disk(
         assert found.logics_physical_offset in (0, *times)
         assert found.logics_physical_offset <= flushed
     assert marks[-1][1].physic_timestamp > 0
+
+
+def test_an_index_file_filled_while_the_log_was_synced_gives_no_time_yet(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records beyond the flushed offset are dispatched between the log's sync and the index's."""
+    with rocketstore.open(
+        root, "x", clock=crafted.Clock(), flush_disk_type="ASYNC_FLUSH", **LARGER
+    ) as store:
+        store.put("T", b"body", 0, "Tag", "key")
+        writer = store._writer
+        assert writer is not None
+        flush = writer.flushed.flush
+
+        def flush_and_go_on() -> int:
+            flushed = flush()
+            for _ in range(2 * LARGER["max_index_num"]):
+                store.put("T", b"body", 0, "Tag", "key")
+            writer.reput.drain()
+            return flushed
+
+        with monkeypatch.context() as patched:
+            patched.setattr(writer.flushed, "flush", flush_and_go_on)
+            store.flush()
+        assert len(writer.index.files) > 1
+        found, state = read(root), StoreState.read(root / "rocketstore.state", root)
+        assert state is not None
+        times = {m.physical_offset + m.store_size: m.store_timestamp for m in store.scan()}
+        newest = max(time for end, time in times.items() if end <= state.flushed_offset)
+        assert found.index_timestamp <= newest
+        assert state.flushed_offset < store.max_physical_offset
+    assert read(root).index_timestamp > newest  # told when it is closed
