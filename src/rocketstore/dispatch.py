@@ -359,7 +359,8 @@ class CommitLogDispatcher:
         was wrong.
 
         Queues without a record in the log keep their ends when all their messages have expired, at
-        ``log_min_offset``; else they hold nothing that is true, and are emptied.
+        ``log_min_offset``; else they hold nothing that is true, and are emptied. What lies behind
+        an end is a unit of no record, and would be one again when the log has grown past it.
         """
         self.kernel.set_compare(False)
         notes = []
@@ -369,7 +370,9 @@ class CommitLogDispatcher:
             if (queue.topic, queue.queue_id) in self._unmet:
                 if queue.recovered_end > log_min_offset:
                     notes.append(f"{queue.topic} queue {queue.queue_id} had units of no record")
-                if not 0 <= queue.recovered_end <= log_min_offset:
+                if 0 <= queue.recovered_end <= log_min_offset:
+                    queue.clear_behind()
+                else:
                     queue.forget()
                 self._register(queue, queue.recovered_index, queue.recovered_end)
                 continue

@@ -17,6 +17,7 @@ from rocketstore.message import StoredMessage
 from rocketstore.status import KernelStatus, RecordFlags, RecordStatus
 
 MAX_OFFSET = 2**63 - 1
+MAX_SECONDS = 2**31 - 1
 #: So far behind the last entry of an index that is said to be whole, records with keys are looked
 #: for.
 _LOOKED_BEHIND_NBYTES = 16 * 1024 * 1024
@@ -72,6 +73,8 @@ class IndexRecovery:
                 file.buffer, file.slots, file.entries, limit
             )
             count, status = self._without_strangers(file, count, KernelStatus(status))
+            if not self._is_last_whole(file, count, log_min):
+                count, status = count - 1, KernelStatus.BAD_ENTRY
             if self._is_of_another_log(file, count, log_min, limit):
                 count = 0
             if count == 0:
@@ -107,9 +110,15 @@ class IndexRecovery:
 
     def _is_of_another_log(self, file: IndexFile, count: int, log_min: int, limit: int) -> bool:
         """Whether the first or the last of ``count`` entries is none of its record's keys, as in a
-        file of another store; a record that the log has no more says nothing."""
+        file of another store; a record that the log has no more says nothing.
+
+        A file that begins with zeros, its first page not yet on disk, has an entry of offset 0,
+        which may be such a record.
+        """
         for number in {min(count, 1), count} - {0}:
             key_hash, offset, _, _ = file.entry(number)
+            if key_hash == 0 and offset == 0 < log_min:
+                return True
             if not log_min <= offset < limit:
                 continue
             message = self._message(offset)
@@ -246,6 +255,21 @@ class IndexRecovery:
             count, status = count - 1, KernelStatus.BAD_ENTRY
         return count, status
 
+    def _is_last_whole(self, file: IndexFile, count: int, log_min: int) -> bool:
+        """Whether the last of ``count`` entries, which may lie across the edge of what reached the
+        disk, is there to its end: it names a record, and has that one's time."""
+        if count == 0:
+            return True
+        _, offset, time_diff, _ = file.entry(count)
+        if offset < log_min:
+            return True
+        message = self._message(offset)
+        if message is None:
+            return False
+        # Entry 1 of a follow-up file is measured from the end of the one in front (D-2).
+        begin = file.header.begin_timestamp
+        return count == 1 or time_diff == index_seconds(begin, message.store_timestamp)
+
     @staticmethod
     def _is_all_below(file: IndexFile, count: int, limit: int) -> bool:
         """Whether the ``count`` good entries are all that the file has in front of ``limit``."""
@@ -312,6 +336,13 @@ class IndexRecovery:
                 tag_key = record_keys(message, index_tags=True)[-1]
                 return file.entry(number)[0] == kernels.index_file.key_hash(tag_key)
         return self._index_tags
+
+
+def index_seconds(begin_timestamp: int, store_timestamp: int) -> int:
+    """Return the seconds that stand in the entry of a record, in a file that begins at
+    ``begin_timestamp`` (both in ms)."""
+    difference = store_timestamp - begin_timestamp
+    return 0 if begin_timestamp <= 0 else min(max(difference, 0) // 1000, MAX_SECONDS)
 
 
 def record_keys(message: StoredMessage, *, index_tags: bool) -> list[bytes]:

@@ -114,6 +114,23 @@ class Moment:
         self._build("", image, choose, fresh, choose.random() < 0.5)
         return image
 
+    def durable_end(self, folder: str) -> int:
+        """How far the files of ``folder``, named by their first position, are on the medium for
+        sure."""
+        durable, now = self.entries.get(folder, ({}, {}))
+        end = -1
+        for name, inode in sorted(durable.items()):
+            state = self.files[inode]
+            if now.get(name) != inode or end not in (-1, int(name)):
+                break
+            nbytes = min(state.durable_nbytes, len(state.current))
+            if state.older:
+                nbytes = min(nbytes, state.older[0][0] * PAGE_NBYTES)
+            end = int(name) + nbytes
+            if nbytes < len(state.current):
+                break
+        return max(end, 0)
+
     def _build(
         self, folder: str, image: Image, choose: random.Random, fresh: float, tears: bool
     ) -> None:

@@ -96,11 +96,11 @@ def check_checkpoint(state: State, expected: Expectation) -> None:
     if content is None:
         return
     checkpoint = StoreCheckpoint.from_bytes(content)
-    assert checkpoint.physic_timestamp <= state.newest_confirmed
-    assert checkpoint.logics_timestamp <= state.newest_confirmed
+    assert checkpoint.physic_timestamp <= state.newest_durable
+    assert checkpoint.logics_timestamp <= state.newest_durable
     place = checkpoint.logics_physical_offset
     assert place == 0 or place in expected.starts
-    assert place == 0 or place < state.confirmed_end
+    assert place == 0 or place < state.durable_end
 
 
 def check_log(root: Path, history: History, latest_start: int, end: int) -> int:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import rocketstore
 from crash.power_cut import Disk, Image
-from rocketstore import Message, MessageBatch, StoredMessage
+from rocketstore import Message, MessageBatch, StoredMessage, formats
 from rocketstore.config import MessageStoreConfig
 from rocketstore.status import FlushDiskType
 
@@ -49,13 +49,15 @@ STEPS = 24
 
 class State(NamedTuple):
     """An image and what must hold for it: bounds of the log's end, where the log may begin at the
-    latest, and the store time of the newest record known to be on disk."""
+    latest, how far the log is known to be on disk, and the store time of the newest record there.
+    """
 
     image: Image
     log_end: int
     confirmed_end: int
     log_start: int
-    newest_confirmed: int
+    durable_end: int
+    newest_durable: int
 
 
 @dataclass
@@ -74,14 +76,14 @@ class History:
         kept = [record for record in self.records if record.physical_offset < log_end]
         return History(kept, self.log[:log_end], log_end, log_end, self.log_start)
 
-    def newest_confirmed(self) -> int:
-        """Store time of the newest confirmed record."""
-        confirmed = (
+    def newest_before(self, end: int) -> int:
+        """Store time of the newest record that is whole in front of ``end``."""
+        times = (
             record.store_timestamp
             for record in self.records
-            if record.physical_offset + record.store_size <= self.confirmed_end
+            if record.physical_offset + record.store_size <= end
         )
-        return max(confirmed, default=0)
+        return max(times, default=0)
 
 
 class Life:
@@ -151,11 +153,15 @@ class Life:
         if self._reader is not None:
             flushed = self._reader.log.queue.flushed_where
             history.confirmed_end = max(history.confirmed_end, flushed)
-        moment, newest = self._disk.moment(), history.newest_confirmed()
+        moment, durable_end = self._disk.moment(), history.confirmed_end
+        if self._reader is None:
+            # Recovery syncs what it found, and may tell of it before the store is open.
+            durable_end = max(durable_end, moment.durable_end(formats.COMMIT_LOG_DIR))
+        newest = history.newest_before(durable_end)
         for _ in range(self._choose.randrange(1, 2 * self._images)):
             image = moment.image(self._choose)
             places = history.log_end, history.confirmed_end, history.log_start
-            self.states.append(State(image, *places, newest))
+            self.states.append(State(image, *places, durable_end, newest))
 
     def _follow_log(self) -> None:
         """Take note of what was appended since, also by a put that has not returned yet."""
