@@ -9,6 +9,9 @@ from rocketstore import formats, kernels
 from rocketstore.errors import CorruptIndexError
 from rocketstore.mapped_file import MappedFile, MemoryFile
 
+#: The most seconds that an entry can hold.
+MAX_SECONDS = 2**31 - 1
+
 
 class IndexHeader(NamedTuple):
     """Values of an index file's header; ``index_count`` is 1 in a file without entries."""
@@ -156,3 +159,10 @@ def _content_end(file: Any, nbytes: int) -> int:
             return start + len(chunk)
         stop = start
     return 0
+
+
+def entry_seconds(begin_timestamp: int, store_timestamp: int) -> int:
+    """Return the seconds that stand in the entry of a record, in a file that begins at
+    ``begin_timestamp`` (both in ms)."""
+    difference = store_timestamp - begin_timestamp
+    return 0 if begin_timestamp <= 0 else min(max(difference, 0) // 1000, MAX_SECONDS)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rocketstore import formats, kernels
 from rocketstore.commit_log import CommitLog
 from rocketstore.durable_file import sync_directory
-from rocketstore.index_file import IndexFile
+from rocketstore.index_file import IndexFile, entry_seconds
 from rocketstore.index_service import IndexService
 from rocketstore.log_scan import LogScan, data_ranges
 from rocketstore.mapped_file import MappedFile
@@ -17,7 +17,6 @@ from rocketstore.message import StoredMessage
 from rocketstore.status import KernelStatus, RecordFlags, RecordStatus
 
 MAX_OFFSET = 2**63 - 1
-MAX_SECONDS = 2**31 - 1
 #: So far behind the last entry of an index that is said to be whole, records with keys are looked
 #: for.
 _LOOKED_BEHIND_NBYTES = 16 * 1024 * 1024
@@ -73,7 +72,7 @@ class IndexRecovery:
                 file.buffer, file.slots, file.entries, limit
             )
             count, status = self._without_strangers(file, count, KernelStatus(status))
-            if not self._is_last_whole(file, count, log_min):
+            if trusted is None and not self._is_last_whole(file, count, log_min):
                 count, status = count - 1, KernelStatus.BAD_ENTRY
             if self._is_of_another_log(file, count, log_min, limit):
                 count = 0
@@ -268,7 +267,7 @@ class IndexRecovery:
             return False
         # Entry 1 of a follow-up file is measured from the end of the one in front (D-2).
         begin = file.header.begin_timestamp
-        return count == 1 or time_diff == index_seconds(begin, message.store_timestamp)
+        return count == 1 or time_diff == entry_seconds(begin, message.store_timestamp)
 
     @staticmethod
     def _is_all_below(file: IndexFile, count: int, limit: int) -> bool:
@@ -336,13 +335,6 @@ class IndexRecovery:
                 tag_key = record_keys(message, index_tags=True)[-1]
                 return file.entry(number)[0] == kernels.index_file.key_hash(tag_key)
         return self._index_tags
-
-
-def index_seconds(begin_timestamp: int, store_timestamp: int) -> int:
-    """Return the seconds that stand in the entry of a record, in a file that begins at
-    ``begin_timestamp`` (both in ms)."""
-    difference = store_timestamp - begin_timestamp
-    return 0 if begin_timestamp <= 0 else min(max(difference, 0) // 1000, MAX_SECONDS)
 
 
 def record_keys(message: StoredMessage, *, index_tags: bool) -> list[bytes]:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from rocketstore import formats, kernels
-from rocketstore.index_file import IndexFile
+from rocketstore.index_file import MAX_SECONDS, IndexFile
 from rocketstore.index_service import IndexService
 from rocketstore.log_scan import RecordBatch
 from rocketstore.status import KernelStatus
@@ -18,7 +18,6 @@ from rocketstore.verify_queues import read_bytes
 
 _ENTRY = formats.INDEX_ENTRY.dtype
 _CHUNK_ENTRIES = 65536
-_MAX_DIFF = 2**31 - 1
 #: Keys taken from the log in one go, and slots of the scratch file that takes them.
 _SCRATCH_ENTRIES = 32768
 _SCRATCH_SLOTS = 8
@@ -279,7 +278,7 @@ class IndexCheck:
         times = columns["store_timestamp"][rows]
         begins = self._begins[entries["file"]]
         # Entry 1 of a follow-up file was measured from the previous file's end (D-2).
-        wanted = np.clip(np.fix((times - begins) / 1000), 0, _MAX_DIFF).astype("i8")
+        wanted = np.clip(np.fix((times - begins) / 1000), 0, MAX_SECONDS).astype("i8")
         wanted[begins <= 0] = 0
         wrong = (entries["time_diff"] != wanted) & (
             (entries["number"] != 1) | (entries["time_diff"] < 0)

@@ -104,8 +104,7 @@ def stories(seed: int, modes: list[str], processes: int) -> Iterator[Story]:
             for mode, number in numbers:
                 yield tell(seed, mode, number, scratch)
         context = multiprocessing.get_context("fork")
-        # A process for each: what one left in memory changes what another one syncs.
-        with context.Pool(processes, maxtasksperchild=1) as pool:
+        with context.Pool(processes, maxtasksperchild=50) as pool:
             while True:
                 some = [next(numbers) for _ in range(8 * processes)]
                 call = functools.partial(_tell_pair, seed, scratch)

@@ -1,7 +1,8 @@
-"""Index files of which only some sectors reached the disk, in stores whose first messages expired.
+"""Index files of which only some sectors reached the disk.
 
-Zeros at a file's begin are entries of log offset 0, whose record such a log has no more; and an
-entry may lie across the edge of what is there, with its hash and its offset but without its time.
+Zeros at a file's begin are entries of log offset 0, whose record a log has no more when its first
+messages expired; and an entry may lie across the edge of what is there, with its hash and its
+offset but without its time.
 """
 
 from __future__ import annotations
@@ -81,6 +82,7 @@ def test_every_key_is_found_whatever_sectors_are_lost(
     newest.write_bytes(content)
     with rocketstore.open(root, "r+", start=False, **OPTIONS) as store:
         messages = list(store.scan())
+        assert messages
         for message in messages:
             found = store.find(topic="T", key=message.keys.split()[0])
             assert [m.physical_offset for m in found] == [message.physical_offset]
