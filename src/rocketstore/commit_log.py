@@ -35,6 +35,10 @@ PASSING_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.E
 _COMPLETE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
 
 
+class RecordGoneError(CorruptMessageError):
+    """What was a good record when it was checked is none now: another process wrote there."""
+
+
 class LogWindow(NamedTuple):
     """One segment as the record kernels take it."""
 
@@ -44,6 +48,23 @@ class LogWindow(NamedTuple):
     segment_end: int
     stop: int
     flags: int
+
+    def message(self, position: int) -> StoredMessage:
+        """Return the record at ``position``, which was checked; see ``gone``."""
+        try:
+            return StoredMessage(self.buffer, position, self.base_offset, self.segment_end)
+        except ValueError as error:
+            raise self.gone(position) from error
+
+    def gone(self, position: int) -> RecordGoneError:
+        """Build the error for a record that was checked and is not there any more: beside a reader
+        a writer cuts a torn end and writes over it."""
+        return RecordGoneError(
+            self.file.path,
+            position,
+            f"the record at log offset {self.base_offset + position} was overwritten by another "
+            "process while it was read; look again",
+        )
 
 
 class CommitLog:
@@ -174,9 +195,10 @@ class CommitLog:
         status, _ = self._check_in(window, offset, 0)
         if window is None or not (status in _COMPLETE or status == RecordStatus.GHOST):
             return status, None
-        return status, StoredMessage(
-            window.buffer, offset - window.base_offset, window.base_offset, window.segment_end
-        )
+        try:
+            return status, window.message(offset - window.base_offset)
+        except RecordGoneError:
+            return self._check_in(window, offset, 0)[0], None
 
     def look_message_by_offset(self, offset: int) -> StoredMessage | None:
         """Return the record at ``offset``; ``None`` when no record starts there.
@@ -199,9 +221,7 @@ class CommitLog:
         window = self.window(offset)
         if window is None:
             raise MappedFileError(f"{self.queue.directory} has no file for offset {offset}")
-        return StoredMessage(
-            window.buffer, offset - window.base_offset, window.base_offset, window.segment_end
-        )
+        return window.message(offset - window.base_offset)
 
     def claims(self, offset: int) -> bool:
         """Whether the bytes at ``offset`` carry a record's magic and this very offset."""

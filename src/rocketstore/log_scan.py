@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from rocketstore import formats, kernels
 from rocketstore.commit_log import CommitLog, LogWindow
 from rocketstore.mapped_file import MappedFile
-from rocketstore.message import StoredMessage
 from rocketstore.status import RecordFlags, RecordStatus
 
 if TYPE_CHECKING:
@@ -226,17 +225,13 @@ def next_queue_offset(
     """Return the queue offset of the queue's first record from ``start`` to ``stop`` that has a
     unit; ``None`` when there is none in front of a damaged place."""
     for batch in LogScan(log, start, stop, log.record_flags):
-        window = batch.window
         for number in range(batch.count):
             row = batch.row(number)
             if row["queue_id"] != queue_id or row["status"] not in OF_A_QUEUE:
                 continue
             if row["sys_flag"] & formats.SYS_FLAG_TRANSACTION_MASK in NO_UNIT:
                 continue
-            message = StoredMessage(
-                window.buffer, row["position"], window.base_offset, window.segment_end
-            )
-            if message.topic == topic:
+            if batch.window.message(row["position"]).topic == topic:
                 return row["queue_offset"]
     return None
 

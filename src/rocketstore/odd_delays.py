@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from rocketstore import formats
 from rocketstore.log_scan import RecordBatch
-from rocketstore.message import StoredMessage
 
 
 def odd_delays(batch: RecordBatch) -> list[str]:
     """Say which records of the schedule topic carry a delay level that is no number."""
     notes = []
-    window, columns = batch.window, batch.columns
+    columns = batch.columns
     of_that_length = columns["topic_nbytes"] == len(formats.TOPIC_SCHEDULE.encode())
     for position in columns["position"][of_that_length].tolist():
-        message = StoredMessage(window.buffer, position, window.base_offset, window.segment_end)
+        message = batch.window.message(position)
         if message.delay_level != 0 or message.topic != formats.TOPIC_SCHEDULE:
             continue
         level = message.properties.get(formats.PROPERTY_DELAY)

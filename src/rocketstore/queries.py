@@ -233,9 +233,17 @@ class StoreReader:
                             offset = window.base_offset + position
                             raise self.log.corruption(offset, self.log.damage[offset])
                     elif status != RecordStatus.GHOST:
-                        yield StoredMessage(
-                            window.buffer, position, window.base_offset, window.segment_end
-                        )
+                        try:
+                            message = StoredMessage(
+                                window.buffer, position, window.base_offset, window.segment_end
+                            )
+                        except ValueError as error:
+                            if on_corruption == "skip":
+                                continue
+                            if on_corruption == "stop":
+                                return
+                            raise window.gone(position) from error
+                        yield message
             if walk.status == RecordStatus.END or walk.offset >= stop:
                 return
             if walk.offset < self.log.min_offset:

@@ -44,13 +44,13 @@ class QueuePlace(NamedTuple):
 
 def queue_places(batch: RecordBatch) -> Iterator[QueuePlace]:
     """Yield the places of those records of a batch that have a queue unit."""
-    window, columns = batch.window, batch.columns
+    columns = batch.columns
     names = ("status", "sys_flag", "position", "queue_id", "queue_offset", "physical_offset")
     lists = (columns[name].tolist() for name in names)
     for status, sys_flag, position, queue_id, queue_offset, offset in zip(*lists, strict=True):
         if status not in OF_A_QUEUE or sys_flag & formats.SYS_FLAG_TRANSACTION_MASK in NO_UNIT:
             continue
-        message = StoredMessage(window.buffer, position, window.base_offset, window.segment_end)
+        message = batch.window.message(position)
         width = _inner_count(message) if sys_flag & formats.SYS_FLAG_INNER_BATCH else 1
         yield QueuePlace(message.topic, queue_id, queue_offset, offset, width)
 
@@ -226,10 +226,8 @@ def _counts_on(batch: RecordBatch, ends: dict[tuple[str, int], int]) -> bool:
 
 def _queue_of(batch: RecordBatch, number: int) -> tuple[str, int]:
     """Topic and queue id of one record of a batch."""
-    row, window = batch.row(number), batch.window
-    place = row["position"]
-    message = StoredMessage(window.buffer, place, window.base_offset, window.segment_end)
-    return message.topic, row["queue_id"]
+    row = batch.row(number)
+    return batch.window.message(row["position"]).topic, row["queue_id"]
 
 
 def _queue_words(

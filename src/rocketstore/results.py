@@ -16,7 +16,10 @@ _ROW = formats.SELECTED_MESSAGE
 
 
 class MessageList(Sequence[StoredMessage]):
-    """Selected messages; each ``StoredMessage`` is made when it is asked for."""
+    """Selected messages; each ``StoredMessage`` is made when it is asked for.
+
+    Asking raises ``CorruptMessageError`` when another process has written over it since.
+    """
 
     __slots__ = ("_count", "_parts")
 
@@ -51,9 +54,12 @@ class MessageList(Sequence[StoredMessage]):
         for window, rows, count in self._parts:
             if index < count:
                 position = _ROW.struct.unpack_from(rows, index * _ROW.nbytes)[0]
-                return StoredMessage(
-                    window.buffer, position, window.base_offset, window.segment_end
-                )
+                try:
+                    return StoredMessage(
+                        window.buffer, position, window.base_offset, window.segment_end
+                    )
+                except ValueError as error:
+                    raise window.gone(position) from error
             index -= count
         raise IndexError("message index out of range")
 

@@ -221,8 +221,9 @@ class DefaultMessageStore(AsyncPutMethods, StoreMaintenance):
         )
 
     def _read_parts(self) -> ReadOnlyParts:
-        """Read the directory; once more when its writer deleted a file in the meantime, or went on
-        between one queue and the next."""
+        """Read the directory; once more when its writer deleted a file in the meantime, cut the
+        log's end, or went on between one queue and the next."""
+        from rocketstore.commit_log import RecordGoneError
         from rocketstore.reader import QueuesMovedError, ReadOnlyParts
 
         tries = 0
@@ -245,7 +246,7 @@ class DefaultMessageStore(AsyncPutMethods, StoreMaintenance):
                 )
             except QueuesMovedError:
                 continue
-            except FileNotFoundError:
+            except (FileNotFoundError, RecordGoneError):
                 tries += 1
                 if tries == _READING_TRIES or not self.path.is_dir():
                     raise

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocketstore import formats, kernels
-from rocketstore.commit_log import CommitLog, describe
+from rocketstore.commit_log import CommitLog, RecordGoneError, describe
 from rocketstore.index_service import IndexService
 from rocketstore.log_scan import LogScan, RecordBatch, find_next_record, has_content
 from rocketstore.message import StoredMessage
@@ -199,7 +199,10 @@ class VerifyScope:
         )
         if status not in (RecordStatus.OK, RecordStatus.NUL_PROPERTIES) or nbytes != size:
             return None
-        return StoredMessage(window.buffer, position, window.base_offset, window.segment_end)
+        try:
+            return window.message(position)
+        except RecordGoneError:
+            return None
 
     def is_record(self, offset: int) -> bool:
         """Whether a good record starts at ``offset``, behind the verified end too."""

@@ -20,7 +20,6 @@ from rocketstore.errors import MappedFileError
 from rocketstore.log_scan import RecordBatch, data_ranges
 from rocketstore.mapped_file import MappedFile, MemoryFile
 from rocketstore.mapped_file_queue import list_directory
-from rocketstore.message import StoredMessage
 from rocketstore.queue_table import QueueTable
 from rocketstore.status import RecordStatus
 from rocketstore.verify import VerifyScope
@@ -580,9 +579,8 @@ class QueuesCheck:
 
     def _take_named(self, batch: RecordBatch, named: Array) -> None:
         """Note which light queues must have a unit of a record."""
-        window = batch.window
         for position in batch.columns["position"][named].tolist():
-            message = StoredMessage(window.buffer, position, window.base_offset, window.segment_end)
+            message = batch.window.message(position)
             topic = message.topic
             if topic.startswith(_NOT_LIGHT) or topic == formats.TOPIC_SCHEDULE:
                 continue

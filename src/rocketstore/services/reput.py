@@ -10,7 +10,6 @@ from rocketstore.commit_log import CommitLog
 from rocketstore.dispatch import CommitLogDispatcher
 from rocketstore.errors import ServiceFailedError, StoreFullError
 from rocketstore.log_scan import LogScan
-from rocketstore.message import StoredMessage
 from rocketstore.named_queues import named_queues
 from rocketstore.services.service_thread import ServiceThread
 from rocketstore.services.waiting import Bell, WaitingRoom
@@ -98,13 +97,10 @@ class ReputMessageService(ServiceThread):
         assert self._listener is not None
         flags = int(RecordFlags.PARSE_PROPERTIES)
         for batch in LogScan(self._log, start, end, flags, self._delay_ms):
-            window = batch.window
             for row in map(batch.row, range(batch.count)):
                 if row["status"] not in (RecordStatus.OK, RecordStatus.NUL_PROPERTIES):
                     continue
-                message = StoredMessage(
-                    window.buffer, row["position"], window.base_offset, window.segment_end
-                )
+                message = batch.window.message(row["position"])
                 flags_of_names = self.dispatcher.multi_dispatch
                 own = message.topic, message.queue_id, message.queue_offset
                 for topic, queue_id, queue_offset in (own, *named_queues(message, flags_of_names)):
