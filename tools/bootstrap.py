@@ -176,6 +176,9 @@ def set_up(directory: Path, purpose: str, debug: bool = False) -> Path:
     if purpose == "test" and not stamps.holds("java", "looked for"):
         toolchain.ensure_java(say)
         stamps.put("java", "looked for")
+    if purpose == "test" and not stamps.holds("file systems", "looked for"):
+        toolchain.ensure_file_systems(say)
+        stamps.put("file systems", "looked for")
     return python
 
 

@@ -78,6 +78,18 @@ def ensure_java(say: Say) -> None:
         say(f"no {' and no '.join(missing)}: tests that start the real RocketMQ will be skipped")
 
 
+def ensure_file_systems(say: Say) -> None:
+    """Get what makes ext4 and xfs file systems, which tests shut down beneath a writer.
+
+    Only root can mount them; without, those tests are skipped and say so.
+    """
+    programs = {"mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs"}
+    missing = [name for name in programs if shutil.which(name) is None]
+    may_mount = sys.platform.startswith("linux") and os.geteuid() == 0
+    if may_mount and missing and not apt_install([programs[name] for name in missing], say):
+        say(f"no {' and no '.join(missing)}: tests that shut such file systems down are skipped")
+
+
 def compiles(compiler: str) -> bool:
     """Tell whether ``compiler`` turns a C file with two standard headers into a program."""
     with tempfile.TemporaryDirectory() as folder:

@@ -42,7 +42,7 @@ class FileSystem:
         if os.geteuid() != 0:
             raise ImpossibleError("only root can mount a file system")
         if shutil.which(command[0]) is None:
-            raise ImpossibleError(f"there is no {command[0]}")
+            raise ImpossibleError(f"there is no {command[0]}, and none could be installed")
         self.place.mkdir()
         with self._image.open("wb") as file:
             file.truncate(nbytes)

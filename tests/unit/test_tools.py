@@ -133,6 +133,30 @@ def test_apt_is_left_alone_without_root(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize(
+    ("user", "there", "asked"),
+    [
+        (0, [], [["e2fsprogs", "xfsprogs"]]),
+        (0, ["mkfs.ext4"], [["xfsprogs"]]),
+        (0, ["mkfs.ext4", "mkfs.xfs"], []),
+        (1000, [], []),  # could not mount them
+    ],
+)
+@pytest.mark.skipif(sys.platform != "linux", reason="file systems of Linux")
+def test_what_makes_file_systems_is_installed_for_who_can_mount_them(
+    bare: list[str], monkeypatch: pytest.MonkeyPatch, user: int, there: list[str], asked: list[Any]
+) -> None:
+    """A test run as root without xfsprogs left the power cuts of xfs out, and was called whole."""
+    found: list[list[str]] = []
+    monkeypatch.setattr(toolchain.os, "geteuid", lambda: user, raising=False)
+    monkeypatch.setattr(toolchain.shutil, "which", lambda name: name if name in there else None)
+    monkeypatch.setattr(toolchain, "apt_install", lambda packages, say: found.append(packages))
+    toolchain.ensure_file_systems(bare.append)
+    assert found == asked
+    assert len(bare) == len(asked)  # what will be skipped is told
+    assert not bare or "mkfs.xfs: tests that shut" in bare[0]
+
+
+@pytest.mark.parametrize(
     ("machine", "system", "libc", "target"),
     [
         ("x86_64", "Linux", "glibc-2.36", "x86_64-linux-gnu.2.36"),
