@@ -19,7 +19,7 @@ cdef extern from "rs_mapping.h" nogil:
     void rs_unmap(void* base, int64_t nbytes)
     int rs_advise(void* base, int64_t position, int64_t nbytes, int advice)
     int rs_sync(void* base, int64_t position, int64_t nbytes)
-    int rs_populate(void* base, int64_t position, int64_t nbytes)
+    int rs_populate(void* base, int64_t position, int64_t nbytes, bint writes)
     int rs_lock(void* base, int64_t position, int64_t nbytes)
     int rs_unlock(void* base, int64_t position, int64_t nbytes)
     int rs_allocate(int fd, int64_t position, int64_t nbytes)
@@ -277,8 +277,19 @@ cdef class Mapping:
         self._pin_for_writing(position, length, "populated for writing")
         try:
             with nogil:
-                code = rs_populate(self._base, position, length)
+                code = rs_populate(self._base, position, length, True)
             return supported(code)
+        finally:
+            self._unpin()
+
+    def populate_for_reading(self, int64_t position, int64_t length):
+        """Make the range's pages present; False where unsupported, and when one cannot be read."""
+        cdef int code
+        self._pin(position, length)
+        try:
+            with nogil:
+                code = rs_populate(self._base, position, length, False)
+            return code == 0
         finally:
             self._unpin()
 

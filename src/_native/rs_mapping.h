@@ -34,9 +34,9 @@ static inline int rs_sync(void *base, int64_t position, int64_t nbytes)
     (void)base, (void)position, (void)nbytes;
     return ENOSYS;
 }
-static inline int rs_populate(void *base, int64_t position, int64_t nbytes)
+static inline int rs_populate(void *base, int64_t position, int64_t nbytes, int writes)
 {
-    (void)base, (void)position, (void)nbytes;
+    (void)base, (void)position, (void)nbytes, (void)writes;
     return ENOSYS;
 }
 static inline int rs_lock(void *base, int64_t position, int64_t nbytes)
@@ -62,7 +62,8 @@ static inline int rs_allocate(int fd, int64_t position, int64_t nbytes)
 #include <unistd.h>
 
 #if defined(__linux__) && !defined(MADV_POPULATE_WRITE)
-#define MADV_POPULATE_WRITE 23 /* Linux 5.14; older C libraries do not name it */
+#define MADV_POPULATE_READ 22 /* Linux 5.14; older C libraries do not name them */
+#define MADV_POPULATE_WRITE 23
 #endif
 
 static inline int64_t rs_page_nbytes(void) { return (int64_t)sysconf(_SC_PAGESIZE); }
@@ -123,14 +124,15 @@ static inline int rs_sync(void *base, int64_t position, int64_t nbytes)
     return msync(address, length, MS_SYNC) == 0 ? 0 : errno;
 }
 
-static inline int rs_populate(void *base, int64_t position, int64_t nbytes)
+static inline int rs_populate(void *base, int64_t position, int64_t nbytes, int writes)
 {
 #ifdef MADV_POPULATE_WRITE
     size_t length;
     void *address = rs_pages(base, position, nbytes, &length);
-    return madvise(address, length, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
+    const int word = writes ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+    return madvise(address, length, word) == 0 ? 0 : errno;
 #else
-    (void)base, (void)position, (void)nbytes;
+    (void)base, (void)position, (void)nbytes, (void)writes;
     return ENOSYS;
 #endif
 }

@@ -138,6 +138,7 @@ class LogRecovery:
     def run(self) -> RecoveryReport:
         """Scan; return the report. The log's end is moved to behind the last good record."""
         began = time.monotonic()
+        self._make_present()
         while not self._walk():
             self._reset()
         end = self._resolve()
@@ -154,6 +155,16 @@ class LogRecovery:
         self._recent.clear()  # they hold mappings
         self._ordered.clear()
         return report
+
+    def _make_present(self) -> None:
+        """Map what is there for sure and will be read, at once: page by page it costs more than the
+        reading does."""
+        for file in self.log.queue.files:
+            start = max(self._start, file.file_from_offset)
+            stop = min(self._marked_offset, file.end_offset)
+            if start < stop:
+                position = start - file.file_from_offset
+                file.mapping.populate_for_reading(position, stop - start)
 
     def _last_batches(self, end: int) -> Iterable[RecordBatch]:
         """The log's last batches: those of the scan, or anew when not all of them stay."""

@@ -150,7 +150,8 @@ def test_closed_mappings_live_as_long_as_their_views(kernels: Bodies, fd: int) -
     view[1] = 9
     assert view[1] == 9
     for call in (mapping.view, lambda: mapping.sync(0, 1), lambda: mapping.advise("normal"),
-                 lambda: mapping.populate(0, 1)):  # fmt: skip
+                 lambda: mapping.populate(0, 1),
+                 lambda: mapping.populate_for_reading(0, 1)):  # fmt: skip
         with pytest.raises(ValueError, match="closed"):
             call()
     assert kernels.mapping.mapped_nbytes() == before + NBYTES
@@ -213,7 +214,7 @@ def test_descriptors_that_cannot_be_mapped(kernels: Bodies, tmp_path: Path, fd: 
 )
 def test_ranges_outside_the_mapping(kernels: Bodies, fd: int, position: int, length: int) -> None:
     mapping = kernels.mapping.Mapping(fd, NBYTES, True)
-    for method in (mapping.sync, mapping.populate):
+    for method in (mapping.sync, mapping.populate, mapping.populate_for_reading):
         with pytest.raises(ValueError, match="are outside"):
             method(position, length)
     with pytest.raises(ValueError, match="are outside"):
@@ -234,6 +235,21 @@ def test_populate(kernels: Bodies, fd: int) -> None:
     mapping = kernels.mapping.Mapping(fd, NBYTES, True)
     assert mapping.populate(4097, 5000) in (True, False)
     assert mapping.view()[:] == bytes(NBYTES)
+
+
+def test_populate_for_reading(kernels: Bodies, fd: int) -> None:
+    mapping = kernels.mapping.Mapping(fd, NBYTES)
+    for position, length in ((0, NBYTES), (4097, 5000), (NBYTES, 0)):
+        assert mapping.populate_for_reading(position, length) in (True, False)
+    assert mapping.view()[:] == bytes(NBYTES)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems map nothing ahead")
+def test_pages_that_cannot_be_read_are_not_populated(kernels: Bodies, fd: int) -> None:
+    """Opening maps the log's end ahead; a file that is cut meanwhile must not end it there."""
+    mapping = kernels.mapping.Mapping(fd, NBYTES)
+    os.ftruncate(fd, 0)
+    assert mapping.populate_for_reading(0, NBYTES) is False
 
 
 def test_allocate(kernels: Bodies, fd: int) -> None:

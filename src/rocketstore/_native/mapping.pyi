@@ -14,7 +14,7 @@ class Mapping(Buffer):
     closed: new exports raise ``ValueError``, the pages are unmapped with the last export.
     ``private`` writes stay in this process's memory; ``fd`` -1 is memory of its own (writable and
     private). The reference body counts only ``view()`` in ``exports``. Threads: all methods may
-    run in parallel; ``sync``, ``populate``, ``lock``, ``unlock`` and ``clear`` release the GIL.
+    run in parallel; all that take a range but ``advise`` release the GIL.
     """
 
     nbytes: int
@@ -33,6 +33,10 @@ class Mapping(Buffer):
     def populate(self, position: int, length: int) -> bool:
         """Make the range's pages present and writable (MADV_POPULATE_WRITE); False if
         unsupported."""
+    def populate_for_reading(self, position: int, length: int) -> bool:
+        """Make the range's pages present (MADV_POPULATE_READ), which costs less than touching them
+        one by one; False if unsupported, and when a page cannot be read, which touching it tells.
+        """
     def lock(self, position: int, length: int) -> None:
         """Keep the range's pages in memory, each from when it is there (mlock2 with
         MLOCK_ONFAULT, else mlock). Raises ``OSError`` where so much may not be locked,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 _UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
-_MADV_POPULATE_WRITE = 23
+_MADV_POPULATE_READ, _MADV_POPULATE_WRITE = 22, 23
 _MLOCK_ONFAULT = 1
 _ADVICE: Final = {
     "normal": "MADV_NORMAL",
@@ -203,6 +203,16 @@ class Mapping(mmap.mmap):
         if not hasattr(self, "madvise"):
             return False
         return self._madvise(_MADV_POPULATE_WRITE, position, length)
+
+    def populate_for_reading(self, position: int, length: int) -> bool:
+        """Make the range's pages present; False where unsupported, and when one cannot be read."""
+        self._check(position, length)
+        if not hasattr(self, "madvise"):
+            return False
+        try:
+            return self._madvise(_MADV_POPULATE_READ, position, length)
+        except OSError:
+            return False
 
     def _call_libc(self, function: Callable[..., int], position: int, length: int) -> None:
         """Call ``function(address, nbytes)`` for the pages that hold a range."""
