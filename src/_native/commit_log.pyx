@@ -105,6 +105,7 @@ cdef class Appender:
     cdef int64_t _forks
     # The rules; never change.
     cdef object _roll, _extend, _wait, _clock, _unique_key_maker, _room_lock, _dialect
+    cdef object _before_roll
     cdef rs_put_rules _rules
     cdef bytes _store_host
     # guarded by: the GIL
@@ -136,7 +137,7 @@ cdef class Appender:
                  broker_version="5.3.3", max_message_size=4194304, segment_nbytes=1073741824,
                  delay_ms=(), append_property_crc=False, unique_key_maker=None,
                  enable_lmq=False, enable_multi_dispatch=False, max_lmq_consume_queue_num=20000,
-                 enable_lmq_quota=False):
+                 enable_lmq_quota=False, before_roll=None):
         if self._hosts is not None:
             raise RuntimeError("an Appender is set up once")
         dialect = Dialect.for_version(broker_version, allow_newer=True)
@@ -164,10 +165,8 @@ cdef class Appender:
         rs_take_dialect(&self._rules, dialect)
         self._keep_batch_topics(frozenset())
         self._state.segment_nbytes = self._rules.segment_nbytes
-        self._roll = roll
-        self._extend = extend
-        self._wait = wait
-        self._clock = clock
+        self._roll, self._extend, self._before_roll = roll, extend, before_roll
+        self._wait, self._clock = wait, clock
         self._unique_key_maker = unique_key_maker
         self._room_lock = threading.RLock()
         self._hosts = {}
@@ -435,6 +434,8 @@ cdef class Appender:
         """Call ``roll`` or ``extend`` unless another thread made room; what it answers."""
         callback = self._roll if action == RS_RUN_ROLL else self._extend
         try:
+            if action == RS_RUN_ROLL and self._before_roll is not None:
+                self._before_roll()  # it may wait for a thread that puts, and needs the lock
             with self._room_lock:
                 if rs_load_acquire64(&self._state.generation) == call.generation:
                     return callback(call.needed)

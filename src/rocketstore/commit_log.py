@@ -382,7 +382,6 @@ class WritableCommitLog(CommitLog):
     ) -> None:
         super().__init__(queue, end_offset, record_flags)
         self._roll_lock = threading.Lock()
-        self._before_roll = before_roll
         self._on_failure = on_failure if on_failure is not None else lambda error: None
         self.pool: TransientStorePool | None = None
         if is_pool_effective(config, dialect):
@@ -411,6 +410,7 @@ class WritableCommitLog(CommitLog):
             max_lmq_consume_queue_num=config.max_lmq_consume_queue_num,
             enable_lmq_quota=config.enable_lmq_quota,
             unique_key_maker=UniqueKeyMaker(config.store_host, clock, config.zone),
+            before_roll=before_roll,
         )
         last = queue.last()
         if last is not None and not last.is_full:
@@ -476,8 +476,6 @@ class WritableCommitLog(CommitLog):
 
         Every step may be repeated, so an interrupt anywhere leaves the rest to the next call.
         """
-        if self._before_roll is not None:
-            self._before_roll()
         with self._roll_lock:
             last = self.queue.last()
             if last is not None and self._is_attached(last):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import threading
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,30 @@ def test_what_cannot_make_room_may_answer_with_a_status(kernels: Bodies, step: s
     assert log.appender.failed_times == 4
     answer = None
     assert log.appender.put("T", bytes(50)).ok
+
+
+def test_a_put_that_waits_before_a_roll_is_in_nobodys_way(kernels: Bodies) -> None:
+    """It waited with the lock that orders rolls, which the thread that it waited for needed."""
+    log = Log(kernels, segment_nbytes=256)
+    waited: list[bool] = []
+
+    def before_roll() -> None:
+        if threading.current_thread() is waiting:
+            other.start()
+            other.join(20)
+            waited.append(not other.is_alive())
+
+    log.appender = kernels.commit_log.Appender(
+        segment_nbytes=256, roll=log.roll, extend=log.extend, before_roll=before_roll
+    )
+    log.segments.clear()
+    other = threading.Thread(target=log.appender.put, args=("T", b"other"), daemon=True)
+    waiting = threading.Thread(target=log.appender.put, args=("T", b"waits"), daemon=True)
+    waiting.start()
+    waiting.join(60)
+    assert waited == [True]
+    assert len(log.segments) == 1
+    assert log.appender.put_times == 2
 
 
 def test_attach_checks_the_segment(kernels: Bodies) -> None:

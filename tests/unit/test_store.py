@@ -6,6 +6,7 @@ import io
 import os
 import pickle
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -389,6 +390,84 @@ def test_listener_hears_of_light_queues(tmp_path: Path) -> None:
         ("%RETRY%g", 0, 1),
     ]
     assert {row[3] for row in heard[:6]} == {2598919}
+
+
+@pytest.mark.parametrize("flush_disk_type", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_a_listener_may_put_while_puts_wait_for_dispatch(
+    tmp_path: Path, flush_disk_type: str
+) -> None:
+    """From 5.4 on a put that rolls waits for dispatch when that is nine segments behind, and
+    dispatch for the listener: a put in the listener then waited for the first put, or when it
+    rolled itself for its own thread, for ever."""
+    copied: list[int] = []
+    done = threading.Event()
+
+    def listener(topic: str, queue_id: int, next_queue_offset: int, *_: Any) -> None:
+        if topic == "T":
+            if next_queue_offset == 1:
+                waits.wait(20)
+            assert store.put("Copy", bytes(300)).ok
+            copied.append(next_queue_offset)
+            if len(copied) == 150:
+                done.set()
+
+    small = {**OPTIONS, "mapped_file_size_commit_log": 1024, "broker_version": "5.5.0"}
+    store = rocketstore.open(
+        tmp_path / "s",
+        "x",
+        arriving_listener=listener,
+        flush_disk_type=flush_disk_type,
+        **small,
+    )
+    writer = store._writer
+    assert writer is not None
+    waits = threading.Event()
+    wait_until = writer.reput.wait_until
+
+    def waiting(offset: int, timeout_s: float | None) -> bool:
+        waits.set()
+        return wait_until(offset, timeout_s)
+
+    writer.reput.wait_until = waiting  # type: ignore[method-assign]
+
+    def put() -> None:
+        for _ in range(150):
+            store.put("T", bytes(300))
+
+    thread = threading.Thread(target=put, daemon=True)
+    thread.start()
+    assert done.wait(60)
+    thread.join(60)
+    assert waits.is_set()
+    assert store.wait_dispatched(60)
+    assert copied == list(range(1, 151))
+    assert store.max_offset_in_queue("Copy", 0) == 150
+    store.close()
+
+
+def test_a_listener_may_wait_for_dispatch(tmp_path: Path) -> None:
+    """It waited for its own thread. What is dispatched meanwhile it hears of when it has
+    returned."""
+    heard: list[tuple[str, int]] = []
+    dispatched: list[int] = []
+    done = threading.Event()
+
+    def listener(topic: str, queue_id: int, next_queue_offset: int, *_: Any) -> None:
+        heard.append((topic, next_queue_offset))
+        if topic == "T":
+            assert store.put("Copy", b"x").ok
+            assert store.wait_dispatched()
+            dispatched.append(store.max_offset_in_queue("Copy", 0))
+        if len(heard) == 4:
+            done.set()
+
+    store = rocketstore.open(tmp_path / "s", "x", arriving_listener=listener, **OPTIONS)
+    for number in range(2):
+        assert store.put("T", b"%d" % number).ok
+    assert done.wait(60)
+    assert dispatched == [1, 2]
+    assert sorted(heard) == [("Copy", 1), ("Copy", 2), ("T", 1), ("T", 2)]
+    store.close()
 
 
 def test_numbering_goes_on_after_reopening(tmp_path: Path) -> None:

@@ -17,6 +17,10 @@ class Appender:
     wait(end_offset) -> int
         SYNC_FLUSH: called after the append of what waits; returns a PutMessageStatus value.
 
+    before_roll()
+        Called in front of ``roll``, without any lock, by every thread that needs a segment: the
+        place to wait for others, which may put.
+
     ``roll`` and ``extend`` are called by one thread at a time, once for all that need the room;
     they must not put. What they raise, the put raises; a PutMessageStatus value that they return,
     it answers; the next put asks again. When they make no room (three times in a row) the put
@@ -42,6 +46,7 @@ class Appender:
         enable_multi_dispatch: bool = False,
         max_lmq_consume_queue_num: int = 20000,
         enable_lmq_quota: bool = False,
+        before_roll: Callable[[], None] | None = None,
     ) -> None:
         """The dialect comes from ``rocketstore.dialect.Dialect.for_version(broker_version)``.
 

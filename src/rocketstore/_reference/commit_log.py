@@ -91,6 +91,7 @@ class Appender:
         enable_multi_dispatch: bool = False,
         max_lmq_consume_queue_num: int = 20000,
         enable_lmq_quota: bool = False,
+        before_roll: Callable[[], None] | None = None,
     ) -> None:
         dialect = Dialect.for_version(broker_version, allow_newer=True)
         if append_property_crc and not dialect.property_crc:
@@ -124,6 +125,7 @@ class Appender:
         )
         self._roll = roll
         self._extend = extend
+        self._before_roll = before_roll
         self._wait = wait
         self._clock = clock
         self._unique_key_maker = unique_key_maker
@@ -663,6 +665,8 @@ class Appender:
         self, callback: Callable[[int], int | None], argument: int, seen: int
     ) -> int | None:
         """Call ``callback`` unless another thread made room already; what it answers."""
+        if callback == self._roll and self._before_roll is not None:
+            self._before_roll()  # it may wait for a thread that puts, and needs the lock
         with self._room_lock:
             return callback(argument) if self._generation == seen else None
 

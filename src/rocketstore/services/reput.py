@@ -57,6 +57,7 @@ class ReputMessageService(ServiceThread):
         self._delay_ms = delay_ms
         self._moved = WaitingRoom()
         self._pause = Bell()
+        self._is_telling = False  # guarded by: _step_lock
         #: Why a step could not go on, and how often that was.
         self._full: StoreFullError | None = None
         self._full_count = 0
@@ -88,9 +89,15 @@ class ReputMessageService(ServiceThread):
         self._pause.ring()
 
     def _announce(self, start: int) -> None:
-        end = self.dispatcher.reput_offset
-        if self._listener is not None and end > start:
-            self._tell_listener(start, end)
+        if self._listener is not None and not self._is_telling:
+            self._is_telling = True
+            try:
+                # Again for what was dispatched while a listener waited for it.
+                while start < (end := self.dispatcher.reput_offset):
+                    self._tell_listener(start, end)
+                    start = end
+            finally:
+                self._is_telling = False
         self._moved.wake_all()
 
     def _tell_listener(self, start: int, end: int) -> None:
@@ -117,7 +124,8 @@ class ReputMessageService(ServiceThread):
     def wait_until(self, offset: int, timeout_s: float | None) -> bool:
         """Wait until everything in front of ``offset`` is dispatched; False after ``timeout_s``.
 
-        Without the thread the calling thread dispatches.
+        Without the thread the calling thread dispatches, and so does a listener that waits: the
+        thread is its own. It is told of what it dispatched so when it has returned.
 
         Raises
         ------
@@ -135,7 +143,7 @@ class ReputMessageService(ServiceThread):
                     raise ServiceFailedError(f"dispatch failed: {self.failure}") from self.failure
                 if self._full is not None and self._full_count > before and timeout_s is None:
                     raise StoreFullError(*self._full.args) from self._full
-                if not self.is_running:
+                if not self.is_running or self.is_held_here:
                     if not self.step() and self._full is None:
                         return self.dispatcher.reput_offset >= offset
                     if deadline is not None and time.monotonic() >= deadline:
