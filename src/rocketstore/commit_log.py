@@ -229,7 +229,10 @@ class CommitLog:
         head = formats.RECORD_HEAD
         if window is None or offset - window.base_offset + head.nbytes > window.stop:
             return False
-        values = window.file.read(offset - window.base_offset, head.nbytes)
+        try:
+            values = window.file.read(offset - window.base_offset, head.nbytes)
+        except FileNotFoundError:
+            return False  # the store's writer deleted it: nobody is told of what was damaged in it
         if len(values) < head.nbytes:
             return False
         fields = dict(zip((f.name for f in head.fields), head.struct.unpack(values), strict=True))

@@ -109,7 +109,14 @@ class ConsumeQueueExt:
         return file.read(position, nbytes)
 
     def unit(self, address: int) -> CqExtUnit | None:
-        """Return the unit at ``address``, ``None`` when no good one is there."""
+        """Return the unit at ``address``, ``None`` when no good one is there, as when the store's
+        writer deleted the file."""
+        try:
+            return self._unit(address)
+        except FileNotFoundError:
+            return None
+
+    def _unit(self, address: int) -> CqExtUnit | None:
         offset = address - formats.EXT_ADDRESS_BASE
         if not 0 <= offset < 2**63 - EXT_UNIT_NBYTES:
             return None
@@ -124,13 +131,20 @@ class ConsumeQueueExt:
             CqExtUnit(tags_code, store_timestamp, bit_map) if len(bit_map) == bit_map_size else None
         )
 
-    def heads(self, addresses: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
+    def heads(
+        self, addresses: numpy.ndarray[Any, Any], *, tolerant: bool = False
+    ) -> numpy.ndarray[Any, Any]:
         """Return the heads of the units at ``addresses`` (int64, shape (n,)), in their order.
 
         Returns
         -------
         structured array of ``formats.CONSUME_QUEUE_EXT_UNIT``, shape (n,)
-            ``size`` is 0 where no good unit is.
+            ``size`` is 0 where no good unit is, with ``tolerant`` also in files that were deleted.
+
+        Raises
+        ------
+        FileNotFoundError
+            Without ``tolerant``.
         """
         import numpy
 
@@ -143,7 +157,12 @@ class ConsumeQueueExt:
         while done < len(offsets):
             start = int(offsets[done])
             stop = int(numpy.searchsorted(offsets, start + _READ_NBYTES))
-            content = self._read(start, _READ_NBYTES + EXT_UNIT_NBYTES)
+            try:
+                content = self._read(start, _READ_NBYTES + EXT_UNIT_NBYTES)
+            except FileNotFoundError:
+                if not tolerant:
+                    raise
+                content = b""
             places = offsets[done:stop] - start
             inside = places + EXT_UNIT_NBYTES <= len(content)
             window = numpy.frombuffer(content, "u1")
@@ -168,7 +187,7 @@ class ConsumeQueueExt:
         codes = columns["tags_code"].astype("i8")
         which = numpy.flatnonzero(codes <= formats.MAX_EXT_ADDRESS)
         if len(which):
-            heads = self.heads(codes[which])
+            heads = self.heads(codes[which], tolerant=True)
             good = heads["size"] > 0
             codes[which[good]] = heads["tags_code"][good]
             columns["tags_code"] = codes

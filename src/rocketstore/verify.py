@@ -210,7 +210,10 @@ class VerifyScope:
         if window is None or offset - window.base_offset >= window.stop:
             return False
         head = formats.RECORD_HEAD
-        content = window.file.read(offset - window.base_offset, head.nbytes)
+        try:
+            content = window.file.read(offset - window.base_offset, head.nbytes)
+        except FileNotFoundError:
+            return False  # deleted meanwhile
         if len(content) < head.nbytes:
             return False
         return self.record_at(offset, head.struct.unpack(content)[0]) is not None

@@ -133,3 +133,46 @@ def test_files_that_go_while_they_are_verified_are_read_all_the_same(
     with rocketstore.open(root) as reader:
         report = reader.verify()
         assert report.findings == []
+
+
+class OfExtUnits:
+    """A filter that asks for ext units."""
+
+    def __init__(self) -> None:
+        self.seen: list[bool] = []
+
+    def is_matched_by_consume_queue(self, tags_code: int | None, ext: Any) -> bool:
+        self.seen.append(ext is not None)
+        return True
+
+    def is_matched_by_commit_log(self, message: Any) -> bool:
+        return True
+
+
+def test_what_lies_in_files_that_were_deleted_is_not_there(tmp_path: Path) -> None:
+    """Ext files are read from the disk, and so is the head of what may be a damaged record:
+    ``get_message`` with a filter and looking into the middle of a record raised
+    ``FileNotFoundError`` when the writer had deleted the file since the store was opened."""
+    root = tmp_path / "s"
+    ext: dict[str, Any] = {
+        "enable_consume_queue_ext": True,
+        "mapped_file_size_consume_queue_ext": 4096,
+    }
+    with rocketstore.open(root, "x", start=False, **ext, **SMALL) as writer:
+        for _ in range(200):
+            assert writer.put("T", b"x" * 300, 0, "A").ok
+        assert writer.put("T", b"x" * 8000, 0, "B").ok
+        writer.wait_dispatched()
+    with rocketstore.open(root) as reader:
+        for name in ("commitlog", "consumequeue_ext/T/0"):
+            min((root / name).iterdir()).unlink()
+        asks = OfExtUnits()
+        result = reader.get_message("g", "T", 0, 0, 4, filter=asks)
+        assert [message.queue_offset for message in result.messages] == [0, 1, 2, 3]
+        assert not any(asks.seen)
+        assert len(reader.get_message("g", "T", 0, 0, 4, filter=TagFilter("A")).messages) == 4
+        # An address without a unit matches every filter.
+        assert len(reader.filter_units("T", 0, "A")) == 201
+        assert reader.look_message_by_offset(5) is None
+        with pytest.raises(ValueError, match="no record begins at log offset 5"):
+            next(reader.scan(start=5))
