@@ -379,6 +379,9 @@ class CommitLogDispatcher:
             handle = self.kernel.handle(queue.topic_bytes, queue.queue_id)
             queue.recovered_index = self.kernel.next_index(handle)
             queue.recovered_end = self.kernel.max_physical_offset(handle)
+            # What was written in front of the end that was found at first is not on disk.
+            written = 0 if self.kernel.mended_units else queue.recovered_index
+            queue.flushed_index = min(queue.flushed_index, written)
             if queue.ext is not None:
                 queue.ext.recovered_offset = queue.ext.max_offset
             queue.clear_behind()
@@ -415,6 +418,7 @@ class CommitLogDispatcher:
 
     def _fill(self, queue: ConsumeQueue, index: int, stop_index: int) -> None:
         while index < stop_index:
+            queue.flushed_index = min(queue.flushed_index, index)
             file = queue.file_for_append(index)
             first = file.file_from_offset // UNIT_NBYTES
             stop = min(stop_index, first + queue.units_per_file)

@@ -17,6 +17,7 @@ import rocketstore
 from directory import files_below
 from golden import golden_stores
 from rocketstore import TagFilter, formats
+from rocketstore.mapped_file import MappedFile
 
 UNIT = formats.CONSUME_QUEUE_UNIT
 NAMES = ("plain-5.3.3", "ext-4.9.8", "lmq-5.3.3")
@@ -202,6 +203,38 @@ def test_c04_entry_with_another_tags_code(original: Path, tmp_path: Path) -> Non
         rewrite(first_file(root, long_queue(original)), change)
 
     assert_made_good(original, damaged(original, tmp_path, change_code))
+
+
+def test_c04_a_unit_that_was_mended_is_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lies in front of the queue's end, up to which all was taken to be on disk: it was never
+    synced, and the state file vouched for it all the same. After a power cut the wrong one was
+    back, and stayed wherever the log had grown past what is compared."""
+    root = tmp_path / "s"
+    with rocketstore.open(root, "x") as store:
+        for _ in range(10):
+            assert store.put("T", b"x", tags="A").ok
+    path = root / "consumequeue" / "T" / "0" / formats.offset_to_file_name(0)
+    with path.open("r+b") as file:
+        file.seek(3 * UNIT.nbytes + UNIT.at("tags_code"))
+        file.write(struct.pack(">q", 77))
+    synced: list[tuple[int, int]] = []
+    flush = MappedFile.flush
+
+    def note_and_flush(file: MappedFile, position: int) -> None:
+        if file.path == path and position > file.flushed_position:
+            synced.append((file.flushed_position, position))
+        flush(file, position)
+
+    monkeypatch.setattr(MappedFile, "flush", note_and_flush)
+    with rocketstore.open(root, "r+") as store:
+        assert store.recovery_report.rebuilt_units == 1
+    assert any(start <= 3 * UNIT.nbytes and 4 * UNIT.nbytes <= stop for start, stop in synced)
+    synced.clear()
+    with rocketstore.open(root, "r+") as store:
+        assert store.recovery_report.rebuilt_units == 0
+    assert synced == []
 
 
 def test_c05_entries_out_of_order(original: Path, tmp_path: Path) -> None:
