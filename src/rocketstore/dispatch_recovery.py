@@ -139,7 +139,11 @@ class DispatchRecovery:
         """Find the queues' ends. ``clear``: what lies behind them shall not come back; otherwise
         all of it will be compared with the log."""
         state = self._state
-        trusted = self._end if state is None else min(self._end, state.dispatched_offset)
+        trusted = self._end
+        if state is not None:
+            # No segment goes before its units are on disk, whatever an older state says of them;
+            # they tell how far a queue had come that has no other message.
+            trusted = min(self._end, max(state.dispatched_offset, self._minimum))
         for queue in self._queues:
             whole = state is None or not clear
             status = queue.recover(trusted, whole=whole)
@@ -157,7 +161,9 @@ class DispatchRecovery:
 
     def _has_all_queues(self, state: StoreState) -> bool:
         """Whether the queues are what they were when everything up to the state's dispatched
-        offset was in them."""
+        offset was in them; true where nothing in front of it is in the log any more."""
+        if state.dispatched_offset <= self._minimum:
+            return True
         return queues_crc(queue_ends(self._queues)) == state.queue_crc
 
     def _drop_queues_without_head(self, *, compare: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from directory import files_below
 from expired_stores import Was, assert_is_what_is_left, expire, look, make, messages_of
 from golden import golden_stores
 from rocketstore import formats
+from rocketstore.store_state import StoreState
 
 Made = tuple[Path, Was, int]
 GOLDEN = {"plain-4.9.8": 2, "plain-5.3.3": 1}
@@ -97,6 +99,41 @@ def test_writing_goes_on_behind_what_expired(made: Made, harm: Callable[[Path], 
                 left = [at for _, at in was.messages[key] if at >= minimum]
                 assert [at for _, at in messages_of(store, key)][: len(left)] == left
             assert store.verify().findings == []
+
+
+@pytest.mark.parametrize("compared_nbytes", [1 << 24, 0])
+@pytest.mark.parametrize("version", ["4.9.8", "5.5.0"])
+@pytest.mark.parametrize("harm", ["damage", "old state"])
+def test_a_state_file_from_before_the_logs_beginning_costs_no_queue_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str, version: str, compared_nbytes: int
+) -> None:
+    """Salvage has all units made again by a state file that says that none is on disk, and one may
+    be written late that is older than a deletion. Queues whose messages had all expired then
+    lost their units, which alone tell where they end: they began again at queue offset 0, and
+    consumers that stood further on got none of the new messages."""
+    monkeypatch.setattr("rocketstore.dispatch_recovery.COMPARED_NBYTES", compared_nbytes)
+    root = tmp_path / "store"
+    make(root, version)
+    was = look(root, version, {})
+    minimum = expire(root, 4)
+    state = StoreState.read(root / formats.STATE_FILE, root)
+    assert state is not None
+    if harm == "damage":
+        log = sorted((root / "commitlog").iterdir())
+        with log[1].open("r+b") as file:
+            file.seek(1000)
+            file.write(b"\xff" * 200)
+        report = rocketstore.salvage(root)
+        assert report.segments
+    else:
+        older = replace(state, dispatched_offset=500, indexed_offset=500, clean=False)
+        older.write(root / formats.STATE_FILE)
+        with opened(root, was, mode="r+") as store:
+            assert_is_what_is_left(store, was, minimum)
+    with opened(root, was, mode="r+") as store:
+        for topic, queue_id in was.ends:
+            result = store.put(topic, b"new", queue_id)
+            assert result.queue_offset == was.ends[topic, queue_id]
 
 
 def test_a_queue_that_lost_its_files_begins_at_its_first_record(made: Made) -> None:
