@@ -444,6 +444,12 @@ class ConsumeQueue:
             file.flush(position)
             file.wrote_position = position
 
+    def abandon(self) -> None:
+        """Leave the files to whoever reads them."""
+        self.queue.abandon()
+        if self.ext is not None:
+            self.ext.queue.abandon()
+
     def close(self) -> None:
         """Close all files."""
         self.recent = None
@@ -623,6 +629,11 @@ class ConsumeQueueTable:
     def queue_ids(self, topic: str) -> list[int]:
         """Queue ids of ``topic``, sorted."""
         return sorted(queue_id for name, queue_id in list(self.table) if name == topic)
+
+    def abandon(self) -> None:
+        """Leave every queue to whoever reads it."""
+        for queue in self:
+            queue.abandon()
 
     def close(self) -> None:
         """Close every queue."""

@@ -122,8 +122,11 @@ class MappedFile:
                 mapping = self._mapping
                 if mapping is None:
                     mapping = self._mapping = self._map()
-            if self._cache is not None:
-                self._cache.add(self)
+            cache = self._cache
+            if cache is not None:
+                cache.add(self)
+                if self._cache is None:  # left meanwhile
+                    cache.discard(self)
         self.was_used = True
         return mapping
 
@@ -186,6 +189,12 @@ class MappedFile:
         with self._lock:
             if not self._deleted:  # else it could not be made again
                 self._mapping = self._view = None
+
+    def leave_cache(self) -> None:
+        """Stay mapped as long as anybody has the file, and no longer."""
+        cache, self._cache = self._cache, None
+        if cache is not None:
+            cache.discard(self)
 
     def allocate(self, position: int, *, used: int) -> int:
         """Make sure that blocks exist up to ``position``; return the allocated position.

@@ -396,6 +396,11 @@ class MappedFileQueue:
             sync_directory(self.directory)
             self._sync_is_due = False
 
+    def abandon(self) -> None:
+        """Leave the files to whoever reads them."""
+        for file in self.files:
+            file.leave_cache()
+
     def close(self) -> None:
         """Close every file; views stay valid. Idempotent."""
         for file in self.files:

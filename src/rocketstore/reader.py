@@ -335,6 +335,10 @@ class ReadOnlyParts:
             behind[place] = next_record
             self.dispatcher.skip_to(next_record)
 
+    def abandon(self) -> None:
+        """Leave all parts to whoever reads by them: they go with the last one who does."""
+        self.queues.abandon()
+
     def close(self) -> None:
         """Close files, also those of parts that were opened in part; messages in use stay valid."""
         if self.dispatcher is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -169,6 +170,7 @@ class DefaultMessageStore(AsyncPutMethods, StoreMaintenance):
         self._opened_at = time.monotonic()
         self._boot_timestamp = self._clock()
         self._writer: StoreWriter | None = None
+        self._refresh_lock = threading.Lock()
         from rocketstore.store_files import StorePaths
 
         self._paths = StorePaths.of(root, config)
@@ -362,13 +364,17 @@ class DefaultMessageStore(AsyncPutMethods, StoreMaintenance):
         return info
 
     def refresh(self) -> None:
-        """Mode "r": look at the directory again, so that what was written since is shown."""
+        """Mode "r": look at the directory again, so that what was written since is shown.
+
+        Whoever reads meanwhile, a scan on its way included, goes on with what was shown before.
+        """
         self._use()
         if self._writer is not None:
             raise io.UnsupportedOperation('refresh() is for mode "r"')
-        old = self._parts
-        self._open_parts()
-        old.close()
+        with self._refresh_lock:  # what two of them replace would not be let go of
+            old = self._parts
+            self._open_parts()
+        old.abandon()
 
     # --- writing ------------------------------------------------------------------------------
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import rocketstore
-from rocketstore import TagFilter, verify
+from rocketstore import TagFilter, kernels, verify
 from rocketstore.consume_queue import ConsumeQueue
 from rocketstore.mapping_cache import QUEUE_MAPPINGS
 from rocketstore.verify import VerifyReport
@@ -176,3 +177,44 @@ def test_what_lies_in_files_that_were_deleted_is_not_there(tmp_path: Path) -> No
         assert reader.look_message_by_offset(5) is None
         with pytest.raises(ValueError, match="no record begins at log offset 5"):
             next(reader.scan(start=5))
+
+
+def test_refreshing_disturbs_nobody_who_reads(tmp_path: Path) -> None:
+    """It closed the files under whoever was reading: a scan on its way, another thread's
+    ``get_message``, a second ``tail``; each raised that the store is closed. Now they go with the
+    last one who reads, which nothing must outlive."""
+    ext = {"enable_consume_queue_ext": True, **SMALL}
+    with rocketstore.open(tmp_path / "s", "x", mapped_file_size_consume_queue=200, **ext) as writer:
+        for number in range(1000):
+            assert writer.put("T", b"x" * 200, number % 2, "A", f"k{number}").ok
+        assert writer.wait_dispatched(120)
+    before, mapped = len(QUEUE_MAPPINGS), kernels.mapping.mapped_nbytes()
+    with rocketstore.open(tmp_path / "s") as store:
+        scan = store.scan()
+        assert next(scan).queue_offset == 0
+        done, errors = threading.Event(), []
+
+        def read() -> None:
+            try:
+                while not done.is_set():
+                    assert len(store.get_message("g", "T", 1, 100, 4).messages) == 4
+                    assert len(list(store.find(topic="T", key="k500"))) == 1
+                    assert sum(1 for _ in store.scan()) == 1000
+            except Exception as error:  # noqa: BLE001 - told below
+                errors.append(error)
+
+        threads = [threading.Thread(target=read, daemon=True) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for _ in range(10):
+            store.refresh()
+        done.set()
+        for thread in threads:
+            thread.join(120)
+        assert errors == []
+        assert sum(1 for _ in scan) == 999
+        del scan
+        held = len(QUEUE_MAPPINGS), kernels.mapping.mapped_nbytes()
+        store.refresh()
+        assert (len(QUEUE_MAPPINGS), kernels.mapping.mapped_nbytes()) == held
+    assert (len(QUEUE_MAPPINGS), kernels.mapping.mapped_nbytes()) == (before, mapped)
