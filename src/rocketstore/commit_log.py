@@ -599,6 +599,7 @@ class WritableCommitLog(CommitLog):
             self.pool.close()
         with self._roll_lock:
             spare, self._spare = self._spare, None
+            self._target = None  # else it would stay mapped
         if spare is not None and spare not in self.queue.files:
             spare.destroy()
         super().close()

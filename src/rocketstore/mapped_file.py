@@ -287,16 +287,14 @@ class MappedFile:
             os.close(fd)
 
     def close(self) -> None:
-        """Close; the pages are unmapped when the last view of them is released. Idempotent."""
+        """Close; the pages are unmapped when the last one who has the mapping or a view of it lets
+        go: a call on another thread may be about to read. Idempotent."""
         with self._lock:
             self._closed = True
-            mapping, self._mapping = self._mapping, None
-            self._view = None
+            self._mapping = self._view = None
             fd, self._fd = self._fd, None
         if self._cache is not None:
             self._cache.discard(self)
-        if mapping is not None:
-            mapping.close()
         if fd is not None:
             os.close(fd)
 
@@ -338,7 +336,15 @@ class MemoryFile:
         self.file_from_offset = file_from_offset
         self.file_size = file_size
         self.wrote_position = 0
-        self.mapping: Any = kernels.mapping.Mapping(-1, file_size, True, True)
+        self._mapping: Any = kernels.mapping.Mapping(-1, file_size, True, True)
+
+    @property
+    def mapping(self) -> Any:
+        """The memory. Raises ``StoreClosedError`` after ``close``."""
+        mapping = self._mapping
+        if mapping is None:
+            raise StoreClosedError(f"{self.path} is closed")
+        return mapping
 
     @property
     def end_offset(self) -> int:
@@ -354,5 +360,5 @@ class MemoryFile:
         """Keep it: there is no disk to read it back from."""
 
     def close(self) -> None:
-        """Close; the memory is freed when the last view of it is released."""
-        self.mapping.close()
+        """Close; the memory is freed when the last one who has it lets go of it."""
+        self._mapping = None

@@ -25,6 +25,8 @@ from rocketstore import (
     PutMessageStatus,
     StoreClosedError,
     StoreLockedError,
+    kernels,
+    queries,
 )
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
@@ -432,6 +434,38 @@ def test_f07_iterator_outlives_the_store(tmp_path: Path) -> None:
     except StoreClosedError:
         rest = []
     assert all(m.store_size > 0 for m in [first, *rest])
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_f07_close_right_before_a_read_touches_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """A call that had got a queue file's mapping when another thread closed the store raised
+    ``ValueError``: the mapping was closed. Now it is there for the call, and goes with it."""
+    root = tmp_path / "store"
+    crafted.build(root, count=20)
+    before = kernels.mapping.mapped_nbytes()
+    for name in ("select_messages", "read_units", "filter_units"):
+        store = rocketstore.open(root, mode)
+        with monkeypatch.context() as patch:
+            original = getattr(kernels.consume_queue, name)
+
+            def close_and_call(
+                *arguments: Any, close: Any = store.close, original: Any = original
+            ) -> Any:
+                close()
+                return original(*arguments)
+
+            patch.setattr(kernels.consume_queue, name, close_and_call)
+            patch.setattr(queries, "_select_messages", kernels.consume_queue.select_messages)
+            try:
+                store.get_message("g", "Orders", 0, 0)
+                store.filter_units("Orders", 0, "TagA")
+                store.get_offset_in_queue_by_time("Orders", 0, 0)
+            except StoreClosedError:
+                pass
+            assert store.closed
+        assert kernels.mapping.mapped_nbytes() == before
 
 
 @pytest.mark.timeout(60)
