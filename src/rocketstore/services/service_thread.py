@@ -133,7 +133,8 @@ class ServiceThread:
         while not self._stopping:
             try:
                 progressed = self.step()
-            except Exception as error:  # noqa: BLE001 - kept, told to the store, raised by shutdown
+            # Also a SystemExit of somebody's callback, which ends a thread without a word.
+            except BaseException as error:  # noqa: BLE001 - kept, told to the store, raised later
                 self._fail(error)
                 return
             if progressed or self._bell.wait(pause_s):
