@@ -333,6 +333,39 @@ def test_closing_the_store_completes_what_waits(
         assert sum(1 for _ in store.scan()) == 20
 
 
+@pytest.mark.parametrize("start", [True, False])
+def test_closing_the_store_in_front_of_the_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: bool
+) -> None:
+    """The store's thread had appended, and no service was left to sync: the put raised
+    StoreClosedError, as if nothing was stored, although closing synced the message."""
+    syncs = HeldSyncs(monkeypatch)
+
+    async def main() -> None:
+        store = open_sync(tmp_path / "s", start=start, **NARROW)
+        service = store._writing().group_commit
+        assert service is not None
+        monkeypatch.setattr(service, "run_once", lambda: False)  # only closing syncs
+        with syncs.held():
+            put = asyncio.create_task(store.aput("T", b"x"))
+            await asyncio.sleep(0)
+            # The loop is busy until the store is nearly closed.
+            while store.max_physical_offset == 0:
+                threading.Event().wait(0.001)
+            closing = threading.Thread(target=store.close)
+            closing.start()
+            assert syncs.begun.wait(LONG_S)
+            assert not service.is_running
+            while not put.done() and len(store._writer.flushed.loops) == 0:  # type: ignore[union-attr]
+                await asyncio.sleep(0)
+        assert (await put).ok
+        await in_thread(closing.join)
+
+    run(main())
+    with rocketstore.open(tmp_path / "s") as store:
+        assert [message.body for message in store.scan()] == [b"x"]
+
+
 def test_closing_on_the_loop_itself(tmp_path: Path) -> None:
     async def main() -> None:
         store = open_sync(tmp_path / "s")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -73,7 +74,9 @@ class AsyncAppends:
             return result
         waiting = service.wait_on_loop(loop, end_offset, result)
         if not service.is_running:
-            await self._run(loop, service.step_by_hand)
+            # Whoever closes the store meanwhile syncs what was put, and completes who waits.
+            with contextlib.suppress(StoreClosedError):
+                await self._run(loop, service.step_by_hand)
         return await waiting
 
     def _has_room(self, body: object) -> bool:
