@@ -188,6 +188,53 @@ def test_cancelling_ends_the_wait_and_nothing_else(
     run(main())
 
 
+@pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+def test_what_is_put_behind_a_cancelled_call_is_stored_behind_it(
+    tmp_path: Path, flush_disk_type: str
+) -> None:
+    """A call that was cancelled while the store's thread appended was no longer counted, and the
+    next message got between its messages."""
+
+    class Slow(Message):
+        """A message that is appended when it may be."""
+
+        @property
+        def body(self) -> bytes:
+            begun.set()
+            assert go_on.wait(LONG_S)
+            return b"many"
+
+    begun, go_on = threading.Event(), threading.Event()
+
+    async def main() -> None:
+        with rocketstore.open(
+            tmp_path / "s", "x", flush_disk_type=flush_disk_type, **WIDE
+        ) as store:
+            assert (await store.aput("T", b"first")).ok
+            many = asyncio.create_task(store.aput_many([Slow("T", b"")] * 3))
+            await in_thread(begun.wait, LONG_S)
+            queued = asyncio.create_task(store.aput("T", b"never"))
+            await asyncio.sleep(0)
+            for put in (many, queued):
+                put.cancel()
+            await asyncio.gather(many, queued, return_exceptions=True)
+            last = asyncio.create_task(store.aput("T", b"last"))
+            for _ in range(10):
+                await asyncio.sleep(0)
+            go_on.set()
+            assert (await last).ok
+            # Here again, and without the thread, once the loop has heard of it.
+            appends = store._async_appends
+            assert appends is not None
+            while not appends.may_put_here(b""):
+                await asyncio.sleep(0)
+
+    run(main())
+    with rocketstore.open(tmp_path / "s") as store:
+        bodies = [message.body for message in store.scan()]
+        assert bodies == [b"first", *[b"many"] * 3, b"last"]
+
+
 @pytest.mark.parametrize("options", [WIDE, NARROW], ids=["here", "away"])
 def test_flush_time_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -93,16 +93,27 @@ class AsyncAppends:
 
     async def _run(self, loop: asyncio.AbstractEventLoop, call: Callable[[], Any]) -> Any:
         self._away[loop] = self._away.get(loop, 0) + 1
+        running: Future[Any] | None = None
         try:
             with self._lock:
                 if self._closed:
                     raise StoreClosedError("the store is closed")
                 if self._executor is None:
                     self._executor = ThreadPoolExecutor(1, "rocketstore-aput")
-                future = loop.run_in_executor(self._executor, call)
-            return await future
+                running = self._executor.submit(call)
+            return await asyncio.wrap_future(running, loop=loop)
         finally:
-            self._away[loop] -= 1
+            if running is None or running.done():
+                self._is_back(loop)
+            else:  # cancelled, which does not end it: what comes later still waits for its turn
+                running.add_done_callback(partial(self._call_back, loop))
+
+    def _is_back(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._away[loop] -= 1
+
+    def _call_back(self, loop: asyncio.AbstractEventLoop, _: Future[Any]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(self._is_back, loop)
 
     def close(self) -> None:
         """Append what is with the executor, then refuse."""
