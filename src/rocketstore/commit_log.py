@@ -15,6 +15,7 @@ from rocketstore.errors import (
     ConfigError,
     CorruptMessageError,
     MappedFileError,
+    StoreClosedError,
     StoreFullError,
 )
 from rocketstore.log_warm_up import LogWarmUp
@@ -397,6 +398,7 @@ class WritableCommitLog(CommitLog):
         self._populated = 0  # guarded by: _roll_lock
         self._target: Any = None  # what the appender writes into; guarded by: _roll_lock
         self._spare: MappedFile | None = None  # guarded by: _roll_lock
+        self._is_closed = False  # guarded by: _roll_lock
         self.appender = kernels.commit_log.Appender(
             roll=self._roll,
             extend=self._extend,
@@ -480,6 +482,8 @@ class WritableCommitLog(CommitLog):
         Every step may be repeated, so an interrupt anywhere leaves the rest to the next call.
         """
         with self._roll_lock:
+            if self._is_closed:  # others may write the store by now
+                raise StoreClosedError("the store is closed")
             last = self.queue.last()
             if last is not None and self._is_attached(last):
                 if self.appender.write_position < self.segment_size:
@@ -594,11 +598,13 @@ class WritableCommitLog(CommitLog):
     def close(self) -> None:
         """Release the appender, then the segments."""
         self._end_offset = self.max_offset
+        with self._roll_lock:
+            self._is_closed = True
+            spare, self._spare = self._spare, None
         self.appender.close()
         if self.pool is not None:
             self.pool.close()
         with self._roll_lock:
-            spare, self._spare = self._spare, None
             self._target = None  # else it would stay mapped
         if spare is not None and spare not in self.queue.files:
             spare.destroy()

@@ -26,6 +26,8 @@ from rocketstore import (
     StoreLockedError,
     TagFilter,
 )
+from rocketstore.commit_log import WritableCommitLog
+from syncs import LONG_S
 
 OPTIONS: dict[str, Any] = {
     "mapped_file_size_commit_log": 64 * 1024,
@@ -468,6 +470,48 @@ def test_a_listener_may_wait_for_dispatch(tmp_path: Path) -> None:
     assert dispatched == [1, 2]
     assert sorted(heard) == [("Copy", 1), ("Copy", 2), ("T", 1), ("T", 2)]
     store.close()
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_put_that_is_about_to_make_room_while_the_store_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """It made a segment in a directory that others might write by then, or left the descriptor of
+    the last one open."""
+    begun, go_on = threading.Event(), threading.Event()
+    outcomes: list[Any] = []
+    roll = WritableCommitLog._roll
+
+    def roll_late(log: WritableCommitLog, needed_nbytes: int) -> Any:
+        if store is not None:
+            begun.set()
+            assert go_on.wait(LONG_S)
+        return roll(log, needed_nbytes)
+
+    def put() -> None:
+        try:
+            outcomes.append(store.put("T", bytes(40_000)))  # type: ignore[union-attr]
+        except StoreClosedError as error:
+            outcomes.append(error)
+
+    store: rocketstore.DefaultMessageStore | None = None
+    monkeypatch.setattr(WritableCommitLog, "_roll", roll_late)
+    opened = rocketstore.open(tmp_path / "s", "x", **OPTIONS)
+    for _ in range(count):
+        assert opened.put("T", bytes(40_000)).ok
+    store = opened
+    thread = threading.Thread(target=put, daemon=True)
+    thread.start()
+    assert begun.wait(LONG_S)
+    store.close()
+    before = {path: path.stat() for path in tmp_path.rglob("*")}
+    go_on.set()
+    thread.join(LONG_S)
+    assert isinstance(outcomes[0], StoreClosedError)
+    assert {path: path.stat() for path in tmp_path.rglob("*")} == before
+    assert [file._fd for file in store._writer.log.queue.files] == [None] * count  # type: ignore[union-attr]
+    with rocketstore.open(tmp_path / "s", "r+") as reopened:
+        assert reopened.max_offset_in_queue("T", 0) == count
 
 
 def test_numbering_goes_on_after_reopening(tmp_path: Path) -> None:
