@@ -265,6 +265,35 @@ def test_parts_can_be_left_out(root: Path) -> None:
     assert report.summary["units"] == 0
 
 
+@pytest.mark.parametrize("kind", ["light", "batch"])
+def test_damaged_bodies_beside_odd_queues(kind: str, tmp_path: Path) -> None:
+    """Where a store has light or batch queues, queues are compared on the driver, which looked at
+    the records without their CRCs: units of a damaged record were told to agree with it, and those
+    that its spoilt properties named no more were findings, though verify judges neither.
+    """
+    root = tmp_path / "store"
+    options: dict[str, Any] = {"topic_attributes": {"Batches": {"queue.type": "BatchCQ"}}}
+    if kind == "light":
+        options = {"enable_lmq": True, "enable_multi_dispatch": True}
+    with rocketstore.open(root, "x", **OPTIONS, **options) as store:
+        for number in range(20):
+            body = b"%04d" % number * 500
+            if kind == "light":
+                named = {"INNER_MULTI_DISPATCH": "%LMQ%x,%LMQ%y"}
+                assert store.put("A", body, 0, properties=named).ok
+            else:
+                batch = [rocketstore.Message("Batches", body)]
+                assert store.put_messages(rocketstore.MessageBatch(batch, topic="Batches")).ok
+    content = log_of(root, 0).read_bytes()
+    assert compare(root).summary["units"] == 20 * (3 if kind == "light" else 1)
+    change(log_of(root, 0), content.index(b"0007" * 9), b"9")
+    if kind == "light":
+        change(log_of(root, 0), content.index(b"%LMQ%y", content.index(b"0007" * 9)) + 5, b"z")
+    report = compare(root)
+    assert report.finding_counts == {"record": 1}
+    assert report.summary["units"] == 19 * (3 if kind == "light" else 1)
+
+
 def test_expired_heads(root: Path) -> None:
     for number in (0, 0):
         log_of(root, number).unlink()

@@ -355,7 +355,7 @@ class _Check:
             None,
             delay_ms=self._config.delay_ms,
             dispatched_offset=dispatched,
-            level="structure",
+            level=report.level,  # a damaged body's record asks for no unit, and names no queue
             max_findings=report.max_findings,
         )
         for finding in found.findings:
