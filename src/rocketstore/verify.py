@@ -221,7 +221,8 @@ class VerifyScope:
     def is_newer(self, offset: int) -> bool:
         """Whether ``offset`` lies in a segment that a writer made after this log was opened."""
         last = self.log.queue.last()
-        if last is None or offset < last.end_offset:
+        # The last one may have lost its end, which no writer brings back.
+        if last is None or offset < last.file_from_offset + self.log.segment_size:
             return False
         name = formats.offset_to_file_name(offset - offset % self.log.segment_size)
         return (self.log.queue.directory / name).exists()

@@ -230,6 +230,23 @@ def test_planted_damage_is_found_as_verify_finds_it(
     assert not report.ok
 
 
+def test_what_a_last_segment_lost_is_not_newer(root: Path) -> None:
+    """What a last segment had lost with its end was taken for records of a segment that a writer
+    had made since: verify told of its units and keys as newer than its look at the log, and fsck
+    of the same keys as of nothing.
+    """
+    places = records(root)
+    with log_of(root, -1).open("r+b") as file:
+        file.truncate(places[-20][3] % 65536 + 10)
+    counts = dict(compare(root).finding_counts)
+    wanted = verify_files(root, MessageStoreConfig())
+    assert counts == wanted.finding_counts == {
+        "log-file": 1, "record": 1, "unit": 20, "index-entry": counts["index-entry"]
+    }  # fmt: skip
+    assert counts["index-entry"] >= 20
+    assert not any("newer" in note for note in wanted.notes)
+
+
 def test_findings_name_queue_and_place(root: Path) -> None:
     change_a_unit(root)
     report = check_store(None, root)
