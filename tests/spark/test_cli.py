@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ import rocketstore
 from command_line import lines, run
 from golden import golden_stores
 from rocketstore.cli import demo_spark, spark_session
+from rocketstore.cli import spark as spark_commands
 from rocketstore.errors import RocketStoreError, StoreLockedError
 from rocketstore.spark import watching
 
@@ -113,6 +115,34 @@ def test_replay_writes_a_store(
     assert {one.topic for one in written} == {"Again"}
     assert [one.unique_key for one in written] == [one.unique_key for one in wanted]
     assert [one.born_timestamp for one in written] == [one.born_timestamp for one in wanted]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        ((), None),
+        (("--no-queues",), ("index",)),
+        (("--no-index",), ("consumequeue",)),
+        (("--no-index", "--no-queues"), ()),
+    ],
+)
+def test_fsck_compares_what_can_be_compared(
+    arguments: tuple[str, ...], asked: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command asked for queues and index by name, also where nothing was said of them: so
+    ``fsck s3://bucket/store`` was always refused, as queues of a remote store cannot be compared.
+    """
+    told: list[object] = []
+
+    def fsck(*_: object, cross_check: object, **__: object) -> SimpleNamespace:
+        told.append(cross_check)
+        frame = SimpleNamespace(columns=["kind"], dtypes=[("kind", "string")], collect=list)
+        return SimpleNamespace(findings=frame, ok=True, finding_counts={}, summary={}, notes=[])
+
+    monkeypatch.setattr(spark_commands, "spark_session", lambda *_, **__: nullcontext())
+    monkeypatch.setattr("rocketstore.spark.fsck", fsck)
+    run("spark", "fsck", "s3://bucket/store", *arguments)
+    assert told == [asked]
 
 
 # --- what fails in Spark ----------------------------------------------------------------------

@@ -203,6 +203,7 @@ def fsck(
     Examples:
       rocketstore spark fsck /data/store
       rocketstore spark fsck /data/store --level structure --no-index
+      rocketstore spark fsck s3://backup/store --master spark://head:7077
       rocketstore spark fsck /data/store --format ndjson | jq -r .path
     """
     from rocketstore.spark import fsck as run
@@ -213,7 +214,10 @@ def fsck(
             spark,
             path,
             level=level,
-            cross_check=tuple(name for name, asked in wanted if asked),
+            # Without a choice, what can be compared: of a remote store that is not its queues.
+            cross_check=None
+            if queues and index
+            else tuple(name for name, asked in wanted if asked),
             split_bytes=parse_size(split_size),
             storage_options=pairs(storage),
         )

@@ -198,7 +198,7 @@ def check_store(
     if root is None and formats.CONSUME_QUEUE_DIR in (cross_check or ()):
         raise ConfigError(
             f"the queue files of {log.root} cannot be compared: only those of a store on a mounted "
-            'file system are; leave "consumequeue" out of cross_check'
+            'file system are; leave "consumequeue" out of cross_check (say --no-queues)'
         )
     parts = PARTS if cross_check is None else tuple(cross_check)
     check = _Check(spark, log, config, level, max_findings, split_bytes, progress)
