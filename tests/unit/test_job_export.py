@@ -296,6 +296,36 @@ def test_names_of_partitions_are_spark_s(value: object, name: str) -> None:
     assert export.escaped(value) == name
 
 
+@pytest.mark.parametrize(
+    ("day", "name"),
+    [
+        (0, "1970-01-01"),
+        (-1, "1969-12-31"),
+        (19_675, "2023-11-14"),
+        (11_016, "2000-02-29"),
+        (2_932_896, "9999-12-31"),
+        (2_932_897, "+10000-01-01"),
+        (106_751_991, "+294247-01-10"),
+        (-719_162, "0001-01-01"),
+        (-719_528, "0000-01-01"),
+        (-721_354, "-0005-01-01"),
+        (-106_751_992, "-290308-12-21"),
+    ],
+)
+def test_names_of_days_are_spark_s(day: int, name: str) -> None:
+    """A record whose store time was far off made a folder ``date=<value out of range: 106751991>``,
+    for which Spark takes the dates of all folders for text.
+    """
+    assert export.date_name(day) == name
+    time = max(day * 86_400_000_000, -(2**63))
+    times = pa.array([1_700_000_000_000_000, time], pa.timestamp("us", tz="UTC"))
+    batch = pa.record_batch({"storeTimestamp": times})
+    found = [(values, rows.num_rows) for values, rows in export.partitioned(batch, ("date",))]
+    assert sorted(found) == sorted(
+        [(("2023-11-14",), 2)] if name == "2023-11-14" else [(("2023-11-14",), 1), ((name,), 1)]
+    )
+
+
 def test_rows_are_parted_by_all_values() -> None:
     times = pa.array([0, -1, 86_400_000_000, 0, -1, 0], pa.timestamp("us", tz="UTC"))
     batch = pa.record_batch(

@@ -9,6 +9,7 @@ writes the same names. A run that finds names without ``_SUCCESS`` takes those f
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import re
 import uuid
@@ -43,6 +44,9 @@ _REPEATING = frozenset(
 ) | {"partition", "timestampType"}
 #: What Hive, and Spark with it, writes as %XX in the name of a partition.
 _ESCAPED = re.compile(r"[\x00-\x1f\"#%'*/:=?\\{\[\]^\x7f]")
+#: The calendar repeats itself after so many days.
+_DAYS_IN_400_YEARS = 146_097
+_DAYS_TO_2000 = (datetime.date(2000, 1, 1) - datetime.date(1970, 1, 1)).days
 _DDL = (
     "path string, topic string, queueId int, date string, rows bigint, bytes bigint, "
     "startPhysicalOffset bigint, stopPhysicalOffset bigint"
@@ -444,7 +448,7 @@ def partitioned(
     codes = np.zeros(batch.num_rows, np.int64)
     dictionaries = []
     for part in partition_by:
-        column = _partition_values(batch, part).dictionary_encode("encode")
+        column = _partition_values(batch, part)
         dictionaries.append(column.dictionary.to_pylist())
         codes = codes * len(dictionaries[-1]) + column.indices.to_numpy(zero_copy_only=False)
     if not (codes != codes[0]).any():
@@ -467,13 +471,29 @@ def _decode(code: int, dictionaries: list[list[Any]]) -> tuple[Any, ...]:
 
 
 def _partition_values(batch: pyarrow.RecordBatch, part: str) -> Any:
+    """What tells the rows of a batch apart, as a dictionary array."""
     column = batch.column(PARTITIONS[part])
     if part != "date":
-        return column
+        return column.dictionary_encode("encode")
     import pyarrow as pa
 
     # Days of 86,400 s since 1970, also of times before: pyarrow's cast floors.
-    return column.cast(pa.timestamp("us")).cast(pa.date32(), safe=False).cast(pa.string())
+    days = column.cast(pa.timestamp("us")).cast(pa.date32(), safe=False).cast(pa.int32())
+    encoded = days.dictionary_encode()
+    names = pa.array([date_name(day) for day in encoded.dictionary.to_pylist()], pa.string())
+    return pa.DictionaryArray.from_arrays(encoded.indices, names)
+
+
+def date_name(day: int) -> str:
+    """A day, counted from 1970-01-01, as Spark writes it, also where a clock was out by ages.
+
+    pyarrow and Python's dates give up thousands of years from now, a record's time does not.
+    """
+    eras, rest = divmod(day - _DAYS_TO_2000, _DAYS_IN_400_YEARS)
+    date = datetime.date(2000, 1, 1) + datetime.timedelta(days=rest)
+    year = date.year + 400 * eras
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    return f"{sign}{abs(year):04d}-{date:%m-%d}"
 
 
 def _final_name(values: Mapping[str, Any], first: int, part: int) -> str:
