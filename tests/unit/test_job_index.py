@@ -84,6 +84,26 @@ def test_the_files_are_those_of_the_store(pristine: Path, tmp_path: Path, split_
     assert told[-1][0] == told[-1][1] > 0
 
 
+@pytest.mark.parametrize("time", [253_402_300_800_000, 2**62, 2**63 - 1, -(2**63)])
+def test_times_that_no_name_can_tell(pristine: Path, tmp_path: Path, time: int) -> None:
+    """No checksum covers a record's store time, and where the first one of an index file lay
+    behind the year 9999 the whole job failed: "year 10000 is out of range".
+    """
+    sound = build_index(None, pristine, tmp_path / "sound")
+    root = Path(shutil.copytree(pristine, tmp_path / "store"))
+    with (root / "commitlog" / formats.offset_to_file_name(0)).open("r+b") as file:
+        file.seek(
+            sound[0].begin_physical_offset + formats.RECORD_HEAD.nbytes + formats.HOST_V4.nbytes
+        )
+        file.write(time.to_bytes(8, "big", signed=True))
+    rows = build_index(None, root, tmp_path / "index", timezone="Pacific/Kiritimati")
+    assert rows[0].begin_timestamp == time
+    names = [Path(row.path).name for row in rows]
+    assert names == sorted(set(names))
+    assert all(formats.is_index_name(name) for name in names)
+    assert [row.keys for row in rows] == [row.keys for row in sound]
+
+
 @pytest.mark.parametrize("version", ["5.3.3", "5.4.0"])
 @pytest.mark.parametrize("entries", [2, 3, 40, 100_000])
 def test_geometry_and_version_are_found_or_given(

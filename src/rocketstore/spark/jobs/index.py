@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Keys between two places that a count remembers: what a file's task reads in vain at most.
 MARK_KEYS = 1 << 17
+#: A name has four digits for the year, and a zone may be hours ahead.
+_LAST_NAMED_MS = 253_402_214_400_000  # 9999-12-31
 _ROWS_SCHEMA = (
     "path string, keys bigint, beginTimestamp bigint, endTimestamp bigint, "
     "beginPhysicalOffset bigint, endPhysicalOffset bigint"
@@ -135,7 +137,8 @@ def rebuild_index(
 
     Every byte is what the store writes when it dispatches the same log. Only names may differ: a
     store names a file by the clock of its machine, here it is the store time of the file's first
-    record (one millisecond more where that name does not sort behind the one in front).
+    record (one millisecond more where that name does not sort behind the one in front; the end of
+    the year 9999 for any time behind).
 
     Parameters
     ----------
@@ -429,7 +432,7 @@ def _name_files(
     named = []
     last = ""
     for row in rows:
-        last = next_index_name(max(row.begin_timestamp, 0), last, zone)
+        last = next_index_name(min(max(row.begin_timestamp, 0), _LAST_NAMED_MS), last, zone)
         os.rename(folder / row.path, folder / last)
         named.append(row._replace(path=last))
     return named
