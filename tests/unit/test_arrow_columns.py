@@ -40,6 +40,9 @@ def test_properties_are_added_once_and_as_kafka_calls_them() -> None:
         ("queueid", "no column 'queueid'; did you mean 'queueId'"),
         (["storeTimestmp"], "did you mean 'storeTimestamp'"),
         ("cor", "did you mean 'core'"),
+        # It asked whether the very same word had been meant.
+        ("core,raw", "'core' is no column but a preset, which stands alone"),
+        (["topic", "Full"], "'Full' is no column but a preset"),
         ("xyzzy", "there are topic, queueId"),
         ([], "no column is asked for"),
         ("", "no column ''"),

@@ -54,6 +54,8 @@ def _with(names: list[str], further: str) -> list[str]:
 
 
 def _unknown(name: str) -> str:
+    if name.lower() in PRESETS:
+        return f"{name!r} is no column but a preset, which stands alone"
     known = [*COLUMNS, *PRESETS]
     by_case = {word.lower(): word for word in known}
     near = difflib.get_close_matches(name.strip().lower(), list(by_case), n=1)
