@@ -377,6 +377,28 @@ def test_the_end_moves_as_records_are_put(tmp_path: Path) -> None:
         assert seen == expected
 
 
+@pytest.mark.parametrize("harm", ["its magic", "its head is zeros"])
+def test_damage_of_a_long_record_is_not_the_end(harm: str, tmp_path: Path) -> None:
+    """Whoever asked for the end of a log looked for good records within 1 MiB behind damage, and a
+    record may be longer: a stream waited in front of it, whatever its option for corruption said,
+    until the file was full.
+    """
+    root = tmp_path / "store"
+    with rocketstore.open(root, "x", mapped_file_size_commit_log=16 << 20) as store:
+        offsets = [store.put("T", b"long" * 700_000).physical_offset for _ in range(3)]
+        end = store.max_physical_offset
+    (root / formats.STATE_FILE).unlink()  # its marks would tell the end, too
+    with (root / "commitlog" / formats.offset_to_file_name(0)).open("r+b") as file:
+        file.seek(offsets[1] + (4 if harm == "its magic" else 0))
+        file.write(b"xxxx" if harm == "its magic" else bytes(4096))
+    log = list_log(root)
+    for start in (None, 0, offsets[1]):
+        assert log_end(log, start=start) == end
+    reading = read_log(log, stop=end, on_corruption="skip")
+    assert reading.offsets == [offsets[0], offsets[2]]
+    assert [(first, behind) for first, behind, _ in reading.damage] == [tuple(offsets[1:])]
+
+
 # --- files that go ------------------------------------------------------------------------------
 
 

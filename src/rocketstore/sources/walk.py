@@ -13,15 +13,16 @@ from rocketstore.sources.files import local_path
 from rocketstore.sources.segments import LogFiles
 from rocketstore.sources.splits import Split, tail_offset
 from rocketstore.sources.stale import is_stale
-from rocketstore.sources.window import SplitWindow
+from rocketstore.sources.window import LONG_RECORD_NBYTES, SplitWindow
 from rocketstore.status import RecordStatus
 
 _GOOD = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
 
 _ROWS = 1024
 #: Behind zeros or a torn record good ones are looked for so far; without bound in local files,
-#: whose holes cost nothing. Whoever asks for the end of a log does so again and again.
-_REMOTE_BEHIND_NBYTES = 16 << 20
+#: whose holes cost nothing. Whoever asks for the end of a log does so again and again: there it is
+#: less behind zeros, while anything else may have been a record as long as a broker stores.
+_REMOTE_BEHIND_NBYTES = LONG_RECORD_NBYTES
 _END_BEHIND_NBYTES = 1 << 20
 #: ``on_damage(first physical offset, next good one or None, status)``.
 OnDamage = Callable[[int, int | None, RecordStatus], object]
@@ -199,10 +200,7 @@ class _Walker:
         behind = None
         is_known = split.tail
         if split.tail:
-            last = split.file_size
-            if self._behind_nbytes is not None:
-                last = min(last, position + self._behind_nbytes)
-            behind = window.find(position + 1, last, self._flags)
+            behind = self._find_behind(position, status)
             if behind is None and not self._was_durable(position, status):
                 return None  # the log's end
         if behind is not None:
@@ -225,6 +223,20 @@ class _Walker:
         if self._on_corruption == "stop" or behind is None or behind >= split.stop:
             return None
         return behind
+
+    def _find_behind(self, position: int, status: RecordStatus) -> int | None:
+        """The first good record behind what stands at ``position`` in the log's last segment."""
+        window, size = self._window, self._split.file_size
+        if self._behind_nbytes is None:
+            return window.find(position + 1, size, self._flags)
+        last = min(size, position + self._behind_nbytes)
+        behind = window.find(position + 1, last, self._flags)
+        further = min(size, position + LONG_RECORD_NBYTES)
+        if behind is not None or further <= last:
+            return behind
+        if status == RecordStatus.EMPTY and window.is_zero_until(position, last):
+            return None
+        return window.find(last, further, self._flags)
 
     def _was_durable(self, position: int, status: RecordStatus) -> bool:
         """Whether the marks of an orderly writer tell that there was a record.

@@ -18,7 +18,7 @@ WINDOW_NBYTES = 1 << 20
 #: Read so far behind a split's end at once: its last record mostly ends there.
 _BEHIND_NBYTES = 64 << 10
 #: Longer than any record a broker of the default limits stores.
-_LONG_RECORD_NBYTES = 16 << 20
+LONG_RECORD_NBYTES = 16 << 20
 _SAMPLE_COUNT = 64
 _ZEROS = bytes(64 << 10)
 #: So many bytes of a record's size may be zero.
@@ -185,7 +185,7 @@ class SplitWindow:
             own = self._load(position, "physical_offset") == self.split.base_offset + position
             if position + nbytes > self.split.file_size:
                 return False
-            if nbytes > _LONG_RECORD_NBYTES and not own:
+            if nbytes > LONG_RECORD_NBYTES and not own:
                 return False
         before = self.end
         self.load(position, nbytes)
