@@ -359,6 +359,35 @@ def test_a_remote_store(root: Path) -> None:
         memory.rm("/fsck", recursive=True)
 
 
+@pytest.mark.parametrize("harm", ["magic", "cut"])
+def test_a_remote_store_that_lost_its_last_record(harm: str, root: Path) -> None:
+    """The last record of a closed store was damaged: of a store on this machine fsck told it, as
+    recovery knows the marks of its writer, while a copy in a bucket was sound, though reading it
+    failed at that very place.
+    """
+    import fsspec
+
+    last = records(root)[-1][3]
+    path, place = log_of(root, -1), last % 65536
+    if harm == "magic":
+        change(path, place + 4, b"xxxx")
+    else:
+        with path.open("r+b") as file:
+            file.truncate(place + 20)
+    here = [row for row in compare(root).rows if row[0] == "record"]
+    assert len(here) == 1
+    memory = fsspec.filesystem("memory")
+    memory.put(str(root), "/fsck/lost", recursive=True)
+    try:
+        for split_bytes in (4000, 1 << 28):
+            report = check_store(None, "memory://fsck/lost", split_bytes=split_bytes)
+            there = [row for row in report.rows if row[0] == "record"]
+            assert [row[3:] for row in there] == [row[3:] for row in here]
+            assert report.finding_counts["record"] == 1
+    finally:
+        memory.rm("/fsck", recursive=True)
+
+
 def test_wrong_arguments(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="did you mean 'crc'"):
         check_store(None, tmp_path, level="crcs")

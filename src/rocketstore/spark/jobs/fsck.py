@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocketstore import formats
 from rocketstore.batch_consume_queue import BatchConsumeQueue
+from rocketstore.commit_log import describe
 from rocketstore.config import MessageStoreConfig
 from rocketstore.errors import ConfigError
 from rocketstore.queue_table import QueueTable
@@ -22,12 +23,13 @@ from rocketstore.sources.splits import DEFAULT_SPLIT_BYTES, Split, plan_splits
 from rocketstore.sources.walk import log_end
 from rocketstore.spark.jobs.choices import nearest
 from rocketstore.spark.jobs.fsck_index import IndexCheck, IndexFindings
-from rocketstore.spark.jobs.fsck_log import LogSums, Reading, put_together
+from rocketstore.spark.jobs.fsck_log import LogSums, Reading, place_of, put_together
 from rocketstore.spark.jobs.fsck_queues import FileSums, Key, QueuesComparison, QueueSumming
 from rocketstore.spark.jobs.fsck_split import look_at, work_on
 from rocketstore.spark.jobs.index import store_root
 from rocketstore.spark.jobs.progress import Progress, Told
 from rocketstore.spark.jobs.tasks import run_tasks
+from rocketstore.status import RecordStatus
 from rocketstore.store_files import StorePaths
 from rocketstore.verify import (
     LEVELS,
@@ -246,11 +248,28 @@ class _Check:
         splits = self._splits()
         index = self._index_check(splits, None) if formats.INDEX_DIR in parts else None
         _, keys, _ = self._look(splits, index, None)
+        self._note_lost_end()
         if formats.CONSUME_QUEUE_DIR in parts:
             report.notes.append("the queue files of a remote store were not compared")
         write_notes(report, self._counts)
         if keys is not None:
             self._take_index(keys)
+
+    def _note_lost_end(self) -> None:
+        """Report what stands behind the log's last good record where the store's own marks tell
+        that there was another one; of a store on this machine recovery knows it."""
+        log, report = self._log, self._report
+        if log.durable_offset <= report.log_end:
+            return
+        how = self._how._replace(check_crc=True)
+        for split in plan_splits(log, start=report.log_end, aligned_start=True):
+            for first, behind, status in look_at((split, how, None)).sums.damaged:
+                if behind is None:
+                    path, position = place_of(log, first)
+                    reason = describe(RecordStatus(status), first)
+                    reason += "; it had been written durably"
+                    report.add("record", path, position, first, reason)
+                return
 
     def run_local(self, root: Path, parts: Sequence[str]) -> None:
         """Check a store on a mounted file system."""
