@@ -161,9 +161,11 @@ RS_UNUSED static int rs_sum_units(void *argument)
             continue;
         }
         const int filler = rs_is_filler(&unit);
-        if (filler || unit.physical_offset < sums->log_start) {
+        const int expired = !filler && unit.physical_offset >= 0 && unit.size > 0 &&
+                            unit.physical_offset < sums->log_start;
+        if (filler || expired) {
             sums->fillers += filler;
-            sums->expired += !filler;
+            sums->expired += expired;
             sums->last_passed = index;
             continue;
         }

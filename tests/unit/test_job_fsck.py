@@ -317,6 +317,18 @@ def test_expired_heads(root: Path) -> None:
     compare(root)
 
 
+def test_spoilt_units_among_expired_ones(root: Path) -> None:
+    """A unit with a negative offset or size was taken for one of a record that has expired, and the
+    queue for sound, though verify finds it.
+    """
+    for number in (0, 0):
+        log_of(root, number).unlink()
+    for unit, queue_id in (((-5, 100, 0), 0), ((5, -100, 0), 1), ((5, 0, 1), 2)):
+        path, position = unit_at(root, "A", queue_id, 3)
+        change(path, position, UNIT.pack(*unit))
+    assert compare(root).finding_counts == {"unit": 3}
+
+
 def test_files_that_a_writer_made_meanwhile(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside a writer, queues were listed one after the other, the log's end was found later, and
     units in files that came in between were missed."""

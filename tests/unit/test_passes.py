@@ -276,6 +276,15 @@ def test_units_that_do_not_count(kernels: Bodies) -> None:
     assert kernels.passes_fsck.sum_units(b"", 0) == (0, -1, -1, 0, 0, 0, -1)
 
 
+@pytest.mark.parametrize("unit", [(-1, 100, 5), (-(2**63), 100, 5), (10, 0, 5), (10, -1, 5)])
+def test_only_what_may_have_been_a_record_has_expired(
+    kernels: Bodies, unit: tuple[int, int, int]
+) -> None:
+    """Units of no record at all were told as expired, as they point in front of the log."""
+    sums = kernels.passes_fsck.sum_units(formats.CONSUME_QUEUE_UNIT.struct.pack(*unit), 40, 150)
+    assert (*sums[:3], *sums[4:]) == (1, 40, 40, 0, 0, -1)
+
+
 def test_every_field_of_a_unit_counts(kernels: Bodies) -> None:
     pack = formats.CONSUME_QUEUE_UNIT.struct.pack
     cases = [(0, 1, 2, 3), (1, 1, 2, 3), (0, 2, 2, 3), (0, 1, 3, 3), (0, 1, 2, 4), (0, 2, 1, 3)]

@@ -145,9 +145,10 @@ def sum_units(
         if unit == (0, 0, 0):
             continue
         is_filler = unit == (0, formats.FILLER_UNIT_SIZE, 0)
-        if is_filler or unit[0] < log_start:
+        is_expired = not is_filler and 0 <= unit[0] < log_start and unit[1] > 0
+        if is_filler or is_expired:
             fillers += is_filler
-            expired += not is_filler
+            expired += is_expired
             last_passed = index
             continue
         first = index if count == 0 else first
