@@ -11,8 +11,9 @@ import pytest
 
 import rocketstore
 import staging
+from golden import golden_stores
 from rocketstore import formats
-from rocketstore.errors import ConfigError, DecodeError, UnsafePathError
+from rocketstore.errors import ConfigError, DecodeError, MappedFileError, UnsafePathError
 from rocketstore.spark import stage
 from rocketstore.spark.commit import abort, commit
 
@@ -50,6 +51,15 @@ def test_pieces_end_where_records_end_and_are_checked(tmp_path: Path) -> None:
         damaged.write(b"\xff" * 4)
     with pytest.raises(DecodeError, match="not those that were written"):
         list(stage.read_pieces(file))
+
+
+def test_a_store_with_its_queues_in_rocksdb_is_refused_at_once(tmp_path: Path) -> None:
+    """Only the commit refused such a store, when all tasks had written their rows beside it."""
+    root = golden_stores.unpack("rocksdb-5.5.0", tmp_path)
+    names = sorted(path.name for path in root.iterdir())
+    with pytest.raises(MappedFileError, match="keeps its consume queues in RocksDB"):
+        stage.encoder_settings(root)
+    assert sorted(path.name for path in root.iterdir()) == names
 
 
 def test_files_are_written_and_forgotten_in_whole_units_of_the_cache(

@@ -84,6 +84,8 @@ def encoder_settings(
     """
     from rocketstore.config import DEFAULT_COMMIT_LOG_FILE_SIZE
     from rocketstore.dialect import DEFAULT_VERSION, Dialect
+    from rocketstore.queue_table import refuse_contradictions
+    from rocketstore.rocksdb_queues import refuse_rocksdb_queues
     from rocketstore.store_files import StorePaths, examine
     from rocketstore.store_place import check_root
 
@@ -94,7 +96,10 @@ def encoder_settings(
         size = given.mapped_file_size_commit_log or DEFAULT_COMMIT_LOG_FILE_SIZE
     else:
         check_root(Path(root), "a")
-        facts = examine(StorePaths.of(Path(root), given), given)
+        paths = StorePaths.of(Path(root), given)
+        refuse_rocksdb_queues(paths)
+        facts = examine(paths, given)
+        refuse_contradictions(facts.queue_types)
         dialect, size = facts.dialect, facts.commit_log_file_size
     return {
         "store_host": given.store_host,
