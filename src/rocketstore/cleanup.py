@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from rocketstore import formats, kernels
 from rocketstore.batch_consume_queue import BatchConsumeQueue
-from rocketstore.commit_log import CommitLog
+from rocketstore.commit_log import PASSING_ERRORS, CommitLog
 from rocketstore.consume_queue import ConsumeQueue
 from rocketstore.consume_queue_ext import is_ext_address
 from rocketstore.errors import MappedFileError
@@ -130,7 +130,10 @@ class SegmentAges:
         self._known: dict[int, SegmentTimes] = {}
 
     def of(self, file: MappedFile, following: MappedFile | None) -> SegmentTimes:
-        """Times of ``file``, which is full; ``following`` is the segment behind it."""
+        """Times of ``file``, which is full; ``following`` is the segment behind it.
+
+        Raises ``OSError`` when it cannot be read now, for a reason that passes, or not at all.
+        """
         base = file.file_from_offset
         times = self._known.get(base)
         if times is None:
@@ -146,7 +149,9 @@ class SegmentAges:
         try:
             oldest, newest = self._first_in(file), self._last_of(file)
             limit = None if following is None else self._first_in(following)
-        except (OSError, MappedFileError):
+        except (OSError, MappedFileError) as error:
+            if isinstance(error, OSError) and error.errno in PASSING_ERRORS:
+                raise  # nothing is known of its messages, and the file's own time may say anything
             oldest = newest = limit = None
         if oldest is None or newest is None:
             modified = os.stat(file.path).st_mtime_ns // 1_000_000
@@ -245,6 +250,8 @@ def due_segments(
             times = _sane(ages.of(file, following), file, rule.now)
         except FileNotFoundError:
             continue  # whoever writes the store deleted it meanwhile
+        except OSError as error:
+            return due, f"{file.path.name} cannot be read now: {error.strerror}"
         if rule.now >= times.newest + rule.reserved_ms:
             due.append(DueSegment(file, times, CleanReason.EXPIRED))
         elif rule.at_once:

@@ -32,6 +32,7 @@ from rocketstore import ConfigError, GetMessageStatus, PutMessageStatus, formats
 from rocketstore.cleanup import CleanReason
 from rocketstore.disk_space import DiskSpace, disk_space
 from rocketstore.durable_file import sync_directory
+from rocketstore.mapped_file import MappedFile
 from rocketstore.testing import check_invariants
 
 HOUR_MS = 3_600_000
@@ -241,6 +242,37 @@ def test_a_segment_without_a_record_goes_by_its_own_time(tmp_path: Path) -> None
         file = store.clean_expired(what_if=True).files[0]
         assert file.newest_store_timestamp == START - HOUR_MS
         assert file.explanation == "it was modified 72.0 hours ago"
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOMEM])
+def test_what_cannot_be_read_for_the_moment_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """Too many open files, once: the segment's own time was taken for that of its messages, for as
+    long as the store was open, and a segment went that was copied with an old time."""
+    root = tmp_path / "store"
+    was, end = made(root, "5.5.0")
+    for path in (root / "commitlog").iterdir():
+        os.utime(path, (1, 1))
+    map_now = MappedFile._map
+
+    def map_never(file: MappedFile) -> Any:
+        if "commitlog" in file.path.parts:
+            raise OSError(code, os.strerror(code), str(file.path))
+        return map_now(file)
+
+    with opened(root, was, Clock(end), start=False) as store:
+        log = store.reader.log
+        log.recent = None
+        for file in log.queue.files[:-1]:
+            file.release_mapping()
+        with monkeypatch.context() as patched:
+            patched.setattr(MappedFile, "_map", map_never)
+            report = store.clean_expired()
+        assert report.files == []
+        assert report.kept.endswith(f"cannot be read now: {os.strerror(code)}")
+        assert "another 7" in store.clean_expired().kept
+        assert_is_what_is_left(store, was, 0)
 
 
 def test_what_a_body_imitates_does_not_decide(tmp_path: Path) -> None:
