@@ -213,6 +213,8 @@ class Retention:
         What lies behind is not in the queues yet, or not on disk, and stays.
     most : int or None
         Segments that may go.
+    most_at_once : int or None
+        Segments that may go whatever their age.
     """
 
     now: int
@@ -220,6 +222,7 @@ class Retention:
     at_once: bool
     limit_offset: int
     most: int | None = None
+    most_at_once: int | None = None
 
 
 class DueSegment(NamedTuple):
@@ -255,6 +258,9 @@ def due_segments(
         if rule.now >= times.newest + rule.reserved_ms:
             due.append(DueSegment(file, times, CleanReason.EXPIRED))
         elif rule.at_once:
+            forced = sum(one.reason == CleanReason.FORCED for one in due)
+            if rule.most_at_once is not None and forced >= rule.most_at_once:
+                return due, "the disk is looked at again before more go that are not old enough"
             due.append(DueSegment(file, times, CleanReason.FORCED))
         else:
             left = (times.newest + rule.reserved_ms - rule.now) / _HOUR_MS

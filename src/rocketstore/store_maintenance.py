@@ -32,7 +32,8 @@ class StoreMaintenance:
         """Delete what has expired now, whatever the hour, or say what would go.
 
         Segments go whose newest message is older than ``file_reserved_time``, and, where the disk
-        is fuller than ``disk_space_clean_forcibly_ratio``, segments of any age: the oldest first,
+        is fuller than ``disk_space_clean_forcibly_ratio``, ``delete_file_batch_max`` segments of
+        any age, before the disk must be looked at again by another call: the oldest first,
         never the newest one, and none that is not in the queues and on disk. Files of queues and
         index follow that held nothing else. Messages and views in use stay valid, and hold the
         space of their files.
@@ -78,6 +79,7 @@ class StoreMaintenance:
             reserved_ms=config.file_reserved_time * 3_600_000,
             at_once=config.clean_file_forcibly_enable and space.cleans_at_once,
             limit_offset=reader.log.max_offset,
+            most_at_once=max(1, config.delete_file_batch_max),
         )
         report = plan(reader.log, reader.queues, reader.index, SegmentAges(reader.log), rule)
         report.used_ratio = space.log_ratio

@@ -489,6 +489,35 @@ def test_by_the_space_in_use(tmp_path: Path) -> None:
     assert end
 
 
+def test_no_more_goes_by_force_than_at_one_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a disk just above the level ``clean_expired`` deleted the whole log but for its newest
+    segment, where RocketMQ looks at the disk again after each ten."""
+    root = tmp_path / "store"
+    was, end = made(root, "5.5.0")
+    count, old = segment_count(root), sorted(segment_times(root).values())[0][1]
+    disk = Disk(86)
+    monkeypatch.setattr("rocketstore.disk_space.disk_space", disk)
+    clock = Clock(old + 72 * HOUR_MS)  # one segment is old enough
+    with opened(root, was, clock, mode="r", delete_file_batch_max=2) as store:
+        planned = store.clean_expired(what_if=True)
+    with opened(root, was, clock, delete_file_batch_max=2) as store:
+        done = store.clean_expired()
+        assert done.files == planned.files
+        reasons = [file.reason for file in done.files if file.kind == "commitlog"]
+        assert reasons == [CleanReason.EXPIRED, *[CleanReason.FORCED] * 2]
+        assert segment_count(root) == count - 3
+        assert done.kept == planned.kept
+        assert "looked at again" in done.kept
+        store.clean_expired()
+        assert segment_count(root) == count - 5
+        disk.used = 85
+        assert store.clean_expired().files == []
+        assert store.verify().findings == []
+    assert end
+
+
 @pytest.mark.parametrize(
     ("version", "options", "log", "queues", "expected"),
     [

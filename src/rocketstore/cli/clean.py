@@ -46,8 +46,9 @@ def clean(
 
     Log files go whose newest message is older than fileReservedTime, the oldest first, and files of
     queues and index that held nothing else; where the disk is nearly full, log files of any age
-    (cleanFileForciblyEnable). The newest log file always stays. With --what-if a broker may be
-    running, and nothing is changed. Exit status 1 when a file could not be deleted.
+    (cleanFileForciblyEnable), at most deleteFileBatchMax of them. The newest log file always stays.
+    With --what-if a broker may be running, and nothing is changed. Exit status 1 when a file could
+    not be deleted.
 
     \b
     Examples:

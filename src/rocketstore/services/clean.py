@@ -87,6 +87,7 @@ class CleanCommitLogService(_CleanService):
         self._limit = limit
         self._set_disk_full = set_disk_full
         self._hours = parse_hours(config.delete_when)
+        self._most = max(1, config.delete_file_batch_max)
         self._retried = time.monotonic()
         self._warned = False
 
@@ -97,7 +98,7 @@ class CleanCommitLogService(_CleanService):
         asked = self.manual_looks > 0
         self.manual_looks -= asked
         if asked or space.is_short or self._is_hour() or self._is_retry_due():
-            rule = self.rule(space, most=max(1, self._config.delete_file_batch_max))
+            rule = self.rule(space, most=self._most)
             interval_ms = self._config.delete_commit_log_files_interval
             deleted, kept = self._cleaner.clean_log(rule, lambda: self._pause(interval_ms))
             self._warn_when_short(space, deleted, kept)
@@ -111,6 +112,7 @@ class CleanCommitLogService(_CleanService):
             at_once=self._config.clean_file_forcibly_enable and space.cleans_at_once,
             limit_offset=self._limit(),
             most=most,
+            most_at_once=self._most,
         )
 
     def ask(self) -> None:
