@@ -16,6 +16,7 @@ from appenders import Log, batch, message
 from kernel_bodies import NATIVE, Bodies
 from rocketstore.errors import StoreClosedError
 from rocketstore.status import RecordFlags, RecordStatus
+from syncs import LONG_S
 
 THREADS = 4
 
@@ -36,7 +37,7 @@ def run(work: Callable[[int], None], count: int = THREADS) -> None:
 
     def body(number: int) -> None:
         try:
-            start.wait(10)
+            start.wait(LONG_S)
             work(number)
         except BaseException as error:  # noqa: BLE001 - handed to the test's thread
             errors.append(error)
@@ -45,7 +46,7 @@ def run(work: Callable[[int], None], count: int = THREADS) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(LONG_S)
     assert not any(thread.is_alive() for thread in threads)
     if errors:
         raise errors[0]
@@ -188,7 +189,7 @@ def test_one_roll_serves_all_that_wait_for_it(kernels: Bodies) -> None:
     )
 
     def work(number: int) -> None:
-        waiting.wait(10)
+        waiting.wait(LONG_S)
         log.appender.put("T", bytes(number))
 
     run(work)

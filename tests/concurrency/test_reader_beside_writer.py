@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import sys
 import threading
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ import rocketstore
 from own_process import run_python
 from rocketstore import CorruptMessageError
 from rocketstore.message import StoredMessage
+from syncs import LONG_S
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
 
@@ -107,9 +109,16 @@ class Reader:
                 check(message)
                 self.reads += 1
 
+    def finish_round(self) -> None:
+        """Wait until it has read once more in every way, from beginning to end."""
+        last, deadline = self.rounds + 1, time.monotonic() + LONG_S
+        while self.rounds <= last and self._thread.is_alive():
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join(120)
+        self._thread.join(LONG_S)
         assert not self._thread.is_alive()
         if self.failure is not None:
             raise self.failure
@@ -148,8 +157,10 @@ def test_killed_torn_and_cut_under_a_reader(tmp_path: Path, clean: bool) -> None
     write_and_die(root, 0, 100, clean=False, sync=False)
     with reading(root) as reader:
         for number in range(1, 3):
+            reader.finish_round()
             end = write_and_die(root, number, 115, clean=clean, sync=False)
             tear(root, end, choose.randrange(20, 1000))  # the last flush is 15 messages back
+        reader.finish_round()
     assert reader.reads > 100
     with rocketstore.open(root, "r+") as store:
         assert store.recovery_report.cut
@@ -163,7 +174,9 @@ def test_rolled_and_cleaned_under_a_reader_in_sync_mode(tmp_path: Path) -> None:
     write_and_die(root, 0, 100, clean=False, sync=True)
     with reading(root) as reader:
         for number in range(1, 3):
+            reader.finish_round()
             write_and_die(root, number, 150, clean=True, sync=True)
+        reader.finish_round()
     assert reader.reads > 100
     assert reader.refusals == 0  # nothing was cut
     with rocketstore.open(root) as store:

@@ -12,6 +12,7 @@ import pytest
 import rocketstore
 from rocketstore import GetMessageStatus, PutMessageStatus, StoreClosedError
 from rocketstore.testing import check_invariants
+from syncs import LONG_S
 
 OPTIONS: dict[str, Any] = {
     "mapped_file_size_commit_log": 64 * 1024,
@@ -27,7 +28,7 @@ def run_all(threads: list[threading.Thread], failures: list[BaseException]) -> N
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(LONG_S)
         assert not thread.is_alive(), f"{thread.name} hangs"
     assert not failures, failures[0]
 
@@ -78,10 +79,10 @@ def test_putters_and_readers_agree(flush_disk_type: str, tmp_path: Path) -> None
         for reader in readers:
             reader.start()
         run_all(putters, failures)
-        assert store.wait_dispatched(30)
+        assert store.wait_dispatched(LONG_S)
         done.set()
         for reader in readers:
-            reader.join(60)
+            reader.join(LONG_S)
             assert not reader.is_alive(), "a reader hangs"
         assert not failures, failures[0]
         check_invariants(store.path, clock_steps=True, reopen=False).require()
@@ -121,10 +122,12 @@ def test_close_while_others_put_and_read(tmp_path: Path) -> None:
         threads = [guarded(put, failures), guarded(put, failures), guarded(read, failures)]
         for thread in threads:
             thread.start()
-        time.sleep(0.02)
+        # Close comes among many puts, however late the threads get going.
+        while len(acknowledged) < 200 and not failures:
+            time.sleep(0.001)
         store.close()
         for thread in threads:
-            thread.join(30)
+            thread.join(LONG_S)
             assert not thread.is_alive(), f"{thread.name} hangs"
         assert not failures, failures[0]
         with rocketstore.open(store.path, "r+") as again:
@@ -136,7 +139,7 @@ def test_close_while_others_put_and_read(tmp_path: Path) -> None:
 def test_views_outlive_the_store(tmp_path: Path) -> None:
     with rocketstore.open(tmp_path / "s", "x", **OPTIONS) as store:
         store.put("T", b"kept", 0, "Tag", "key")
-        assert store.wait_dispatched(30)
+        assert store.wait_dispatched(LONG_S)
         message = store.get_message("g", "T", 0, 0).messages[0]
         view = message.body_view
     assert bytes(view) == b"kept"

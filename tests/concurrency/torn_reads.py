@@ -170,6 +170,12 @@ class Reader:
             else:
                 self.check(message, "look_message_by_offset")
 
+    @property
+    def has_met_deletions(self) -> bool:
+        """Whether records were deleted under it, and more segments than there are at a time."""
+        deleted = self._store.min_physical_offset // OPTIONS["mapped_file_size_commit_log"]
+        return self.told["gone"] > 0 and deleted > MOST_SEGMENTS
+
     def step(self) -> None:
         """Read in one way; in mode ``"r"`` sometimes with a new snapshot first."""
         if self._store.mode == "r" and self._chance.random() < 0.1:
@@ -181,12 +187,13 @@ class Reader:
 
 
 def read(root: str, seed: int, wanted: int, results: Any) -> None:
-    """Read ``wanted`` messages; the outcome goes to the queue ``results``."""
+    """Read ``wanted`` messages, and on until some were deleted; the outcome goes to the queue
+    ``results``."""
     error, reader = None, None
     try:
         with rocketstore.open(root) as store:
             reader = Reader(store, seed)
-            while reader.reads.total() < wanted:
+            while reader.reads.total() < wanted or not reader.has_met_deletions:
                 reader.step()
     except Exception as caught:  # noqa: BLE001 - told to the parent, which fails
         error = f"{type(caught).__name__}: {caught}"

@@ -16,6 +16,8 @@ from rocketstore import testing
 from rocketstore.testing import check_invariants
 
 WRITER = Path(__file__).with_name("writer.py")
+#: No writer takes so long, however busy the machine is.
+DEADLINE_S = 280.0
 
 
 class KillMoment(NamedTuple):
@@ -54,8 +56,11 @@ class Acknowledged:
         ]
 
 
-def run_and_kill(root: Path, flush_disk_type: str, seed: int, moment: KillMoment) -> bytes:
-    """Start a writer, kill it at ``moment``, return what it had printed."""
+def run_and_kill(
+    root: Path, flush_disk_type: str, seed: int, moment: KillMoment, *, least_rows: int = 0
+) -> bytes:
+    """Start a writer, kill it at ``moment``, but not before ``least_rows`` messages were
+    acknowledged; return what it had printed."""
     environment = dict(os.environ)
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     process = subprocess.Popen(
@@ -69,9 +74,10 @@ def run_and_kill(root: Path, flush_disk_type: str, seed: int, moment: KillMoment
     os.set_blocking(process.stdout.fileno(), False)
     collected = bytearray()
     begun = time.monotonic()
-    deadline = begun + (300.0 if moment.behind_opening else moment.delay_s)
+    deadline = begun + (DEADLINE_S if moment.behind_opening else moment.delay_s)
     opened = False
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline or collected.count(b"\n") <= least_rows > 0:
+        assert time.monotonic() < begun + DEADLINE_S, "the writer did not get so far in time"
         collected += process.stdout.read() or b""
         if moment.behind_opening and not opened and collected.startswith(b"open\n"):
             opened, deadline = True, time.monotonic() + moment.delay_s

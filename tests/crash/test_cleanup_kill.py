@@ -17,6 +17,7 @@ import pytest
 import rocketstore
 from expired_stores import Was, assert_is_what_is_left, look, make
 from rocketstore.testing import check_invariants
+from syncs import LONG_S
 
 PROGRAM = Path(__file__).with_name("cleaning_program.py")
 VERSIONS = ("4.9.8", "5.5.0")
@@ -99,7 +100,9 @@ def test_a_cleanup_killed_anywhere(
 KILLS = int(os.environ.get("ROCKETSTORE_CLEANUP_KILLS", "12"))
 
 
-def run_and_kill(root: Path, seed: int, delay_s: float) -> list[tuple[int, int, int, int]]:
+def run_and_kill(
+    root: Path, seed: int, delay_s: float, *, until_cleaned: bool
+) -> list[tuple[int, int, int, int]]:
     """Start a writer that cleans, kill it; return what it was told is stored."""
     source = os.pathsep.join([str(Path(rocketstore.__file__).parents[1]), *filter(None, sys.path)])
     process = subprocess.Popen(
@@ -111,6 +114,11 @@ def run_and_kill(root: Path, seed: int, delay_s: float) -> list[tuple[int, int, 
     assert process.stdout is not None
     first = process.stdout.readline()
     time.sleep(delay_s)
+    deadline = time.monotonic() + LONG_S
+    while until_cleaned and (root / "commitlog" / ("0" * 20)).exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
     process.kill()
     output, errors = process.communicate()
     assert first == b"open\n", errors.decode()
@@ -124,7 +132,8 @@ def test_a_writer_that_cleans_is_killed_at_random_moments(tmp_path: Path) -> Non
     chance, root = random.Random(seed), tmp_path / "store"
     stored: list[tuple[int, int, int, int]] = []
     for kill in range(1, KILLS + 1):
-        stored += run_and_kill(root, kill, chance.choice((0.02, 0.1, 0.3)))
+        delay_s = chance.choice((0.02, 0.1, 0.3))
+        stored += run_and_kill(root, kill, delay_s, until_cleaned=kill == KILLS)
         with rocketstore.open(root, "r+") as store:
             minimum = store.min_physical_offset
             assert store.recovery_report.damaged == []

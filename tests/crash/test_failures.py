@@ -28,6 +28,7 @@ from rocketstore.services.service_thread import ServiceThread
 from rocketstore.store_checkpoint import signed_crc
 from rocketstore.store_state import StoreState
 from rocketstore.testing import check_invariants
+from syncs import LONG_S, HeldSyncs
 
 OPTIONS: dict[str, Any] = {
     "mapped_file_size_commit_log": 16 * 1024,
@@ -112,7 +113,7 @@ def test_g01_no_room_for_a_segment(flush_disk_type: str, start: bool, tmp_path: 
             with pytest.raises(StoreFullError):
                 put_some(store, 1, stored)
         put_some(store, 200, stored)
-        assert store.wait_dispatched(20)
+        assert store.wait_dispatched(LONG_S)
         check_all(store, stored + 200)
     with rocketstore.open(tmp_path / "s", "r+") as store:
         assert store.recovery_report.clean
@@ -124,7 +125,7 @@ def test_g01_no_room_for_a_segment(flush_disk_type: str, start: bool, tmp_path: 
 def test_no_room_for_queues_or_index(folder: str, start: bool, tmp_path: Path) -> None:
     with rocketstore.open(tmp_path / "s", "x", start=start, **OPTIONS) as store:
         put_some(store, 70)
-        assert store.wait_dispatched(20)
+        assert store.wait_dispatched(LONG_S)
         with full_disk(no_room_for(folder)) as asked:
             put_some(store, 100, 70)
             assert not store.wait_dispatched(0.4)
@@ -132,7 +133,7 @@ def test_no_room_for_queues_or_index(folder: str, start: bool, tmp_path: Path) -
                 store.wait_dispatched()
             assert asked
             store.flush()
-        assert store.wait_dispatched(20)
+        assert store.wait_dispatched(LONG_S)
         check_all(store, 170)
         put_some(store, 30, 170)
     with rocketstore.open(tmp_path / "s", "r+") as store:
@@ -143,7 +144,7 @@ def test_no_room_for_queues_or_index(folder: str, start: bool, tmp_path: Path) -
 def test_closing_while_there_is_no_room_for_queues(tmp_path: Path) -> None:
     store = rocketstore.open(tmp_path / "s", "x", **OPTIONS)
     put_some(store, 10)
-    assert store.wait_dispatched(20)
+    assert store.wait_dispatched(LONG_S)
     with full_disk(no_room_for("consumequeue")):
         put_some(store, 100, 10)
         store.close()
@@ -209,7 +210,7 @@ def test_put_does_not_wait_for_ever_for_dispatch_that_has_no_room(tmp_path: Path
             assert isinstance(error, StoreFullError)
             assert stored < 20 * 16 * 1024 // 91
         put_some(store, 10, stored)
-        assert store.wait_dispatched(20)
+        assert store.wait_dispatched(LONG_S)
         check_all(store, stored + 10)
 
 
@@ -353,14 +354,14 @@ def test_g03_first_failed_sync_is_final(
     root = tmp_path / "s"
     store = rocketstore.open(root, "x", flush_disk_type=flush_disk_type, start=start, **OPTIONS)
     put_some(store, 30)
-    assert store.wait_dispatched(20)
+    assert store.wait_dispatched(LONG_S)
     store.flush()
     state, flushed = (root / "rocketstore.state").read_bytes(), store.flushed_offset
     sync.armed = True
 
     def write_more() -> None:
         put_some(store, 10, 30)
-        store.wait_dispatched(20)
+        store.wait_dispatched(LONG_S)
         store.flush()
 
     with pytest.raises((ServiceFailedError, OSError)):
@@ -391,7 +392,14 @@ def test_all_waiting_puts_hear_of_a_failed_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sync = FailingSync(monkeypatch, no_room_for("commitlog"))
-    store = rocketstore.open(tmp_path / "s", "x", flush_disk_type="SYNC_FLUSH", **OPTIONS)
+    held = HeldSyncs(monkeypatch)
+    store = rocketstore.open(
+        tmp_path / "s",
+        "x",
+        flush_disk_type="SYNC_FLUSH",
+        sync_flush_timeout=1000 * int(LONG_S),
+        **OPTIONS,
+    )
     put_some(store, 5)
     outcomes: list[object] = []
 
@@ -403,12 +411,16 @@ def test_all_waiting_puts_hear_of_a_failed_sync(
             outcomes.append(type(error))
 
     putters = [threading.Thread(target=put_until_it_fails) for _ in range(6)]
+    with held.held():
+        for putter in putters:
+            putter.start()
+        deadline = time.monotonic() + LONG_S
+        while len(store._writing().flushed.waiting) < len(putters):
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        sync.armed = True
     for putter in putters:
-        putter.start()
-    time.sleep(0.05)
-    sync.armed = True
-    for putter in putters:
-        putter.join(10)
+        putter.join(LONG_S)
         assert not putter.is_alive()
     assert outcomes == [ServiceFailedError] * 6
     with pytest.raises(ServiceFailedError):
@@ -479,7 +491,7 @@ def test_g04_failed_directory_sync_of_a_new_segment_is_final(
     with rocketstore.open(root, "r+") as store:
         check_all(store, stored)
         put_some(store, 300, stored)
-        assert store.wait_dispatched(20)
+        assert store.wait_dispatched(LONG_S)
         check_all(store, stored + 300)
 
 
@@ -491,7 +503,8 @@ def test_g10_recovery_killed_again_and_again(tmp_path: Path) -> None:
     root, acknowledged = tmp_path / "store", Acknowledged()
     for round_number in range(4):
         moment = KillMoment(True, 0.05)
-        acknowledged.take(run_and_kill(root, "ASYNC_FLUSH", round_number, moment))
+        output = run_and_kill(root, "ASYNC_FLUSH", round_number, moment, least_rows=1)
+        acknowledged.take(output)
         for number in range(5):
             moment = KillMoment(False, 0.05 + choose.random() * 0.25)
             seed = 100 + 5 * round_number + number

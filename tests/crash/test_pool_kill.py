@@ -32,7 +32,8 @@ def test_killed_writer_loses_only_what_was_not_committed(
         if root.exists():  # else the very first writer was killed before it made anything
             killing.check_store(root, acknowledged)
     # One more, so that something was written whatever the moments were.
-    output = killing.run_and_kill(root, flush_disk_type, 1, killing.KillMoment(True, 0.5))
+    last = killing.KillMoment(True, 0.5)
+    output = killing.run_and_kill(root, flush_disk_type, 1, last, least_rows=1)
     acknowledged.take(output)
     killing.check_store(root, acknowledged)
     assert acknowledged.rows

@@ -17,9 +17,15 @@ from syncs import LONG_S, HeldSyncs
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
 
 
-def open_sync(root: Path, **options: Any) -> rocketstore.DefaultMessageStore:
+def open_sync(
+    root: Path, sync_flush_timeout: int = 1000 * int(LONG_S)
+) -> rocketstore.DefaultMessageStore:
     return rocketstore.open(
-        root, "x", flush_disk_type="SYNC_FLUSH", mapped_file_size_commit_log=1 << 20, **options
+        root,
+        "x",
+        flush_disk_type="SYNC_FLUSH",
+        mapped_file_size_commit_log=1 << 20,
+        sync_flush_timeout=sync_flush_timeout,
     )
 
 
@@ -75,7 +81,7 @@ def test_one_sync_for_all_that_came_during_the_one_before(
 def test_nobody_waits_on_when_a_flush_was_interrupted_behind_its_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with open_sync(tmp_path / "s", sync_flush_timeout=1000 * int(LONG_S)) as store:
+    with open_sync(tmp_path / "s") as store:
         flushed = store._writing().flushed
         interrupts: list[int] = []
         let_go = flushed.let_go
