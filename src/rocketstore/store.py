@@ -295,12 +295,14 @@ class DefaultMessageStore(AsyncPutMethods, StoreMaintenance):
         if self._closed or self._forks != _forks:
             return
         self._closed = True
-        if self._async_appends is not None:
-            self._async_appends.close()
-        if self._writer is not None:
-            self._writer.close()
-        else:
-            self._parts.close()
+        try:
+            if self._async_appends is not None:
+                self._async_appends.close()
+        finally:  # also when an interrupt strikes: nobody could close it any more
+            if self._writer is not None:
+                self._writer.close()
+            else:
+                self._parts.close()
 
     @property
     def closed(self) -> bool:

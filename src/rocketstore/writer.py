@@ -371,7 +371,8 @@ class StoreWriter:
     # --- closing ------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop in good order; ``abort`` stays when anything had failed. Idempotent.
+        """Stop in good order; ``abort`` stays when anything had failed, or an interrupt struck.
+        Idempotent.
 
         Raises ``ServiceFailedError`` when a service had failed or could not finish,
         ``StoreFullError`` when there was no room for the last marks.
@@ -379,7 +380,6 @@ class StoreWriter:
         if self._closed:
             return
         self._closed = True
-        self.cleaning.refuse_for_good()
         try:
             self._stop_services()
             if self.failure is not None:
@@ -393,19 +393,34 @@ class StoreWriter:
         finally:
             with self._write_lock:
                 self._released = True
-                self._release_parts()
-                self._lock.release()
+                try:
+                    self._release_parts()
+                finally:
+                    self._lock.release()
 
     def _stop_services(self) -> None:
-        """Stop all services, also those behind one that fails; then raise the first failure."""
-        failures: list[ServiceFailedError] = []
-        for service in self.services:
-            service.stop()
-        for service in self.services:
+        """Refuse puts and stop all services, also those behind one that fails; then raise the first
+        failure.
+
+        An interrupt is raised behind that, too: nothing is closed, nor the lock given back, under a
+        service that is about to write.
+        """
+        failures: list[BaseException] = []
+        left = list(self.services)
+        while True:
             try:
-                service.shutdown()
-            except ServiceFailedError as error:
-                failures.append(error)
+                self.cleaning.refuse_for_good()
+                for service in left:
+                    service.stop()
+                while left:
+                    try:
+                        left[0].shutdown()
+                    except ServiceFailedError as error:
+                        failures.append(error)
+                    del left[0]
+                break
+            except (KeyboardInterrupt, SystemExit) as interrupt:
+                failures.insert(0, interrupt)
         if failures:
             raise failures[0]
 

@@ -4,9 +4,12 @@ that says so, and a store that goes on."""
 from __future__ import annotations
 
 import _thread
+import asyncio
 import errno
 import os
+import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,10 @@ from crash.test_failures import OPTIONS, check_all, full_disk, no_room_for, put_
 from golden import golden_stores
 from own_process import run_python
 from rocketstore import StoreFullError, kernels
+from rocketstore.services.async_appends import AsyncAppends
 from rocketstore.services.group_commit import GroupCommitService
+from rocketstore.services.service_thread import ServiceThread
+from syncs import LONG_S
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
 
@@ -284,6 +290,94 @@ def test_g08_interrupted_while_waiting_for_the_sync(
     with rocketstore.open(tmp_path / "s", "r+") as store:
         assert store.recovery_report.clean
         check_all(store, 70)
+
+
+def test_g08_interrupted_while_closing_waits_for_a_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everything was closed under the service, which went on writing without the lock; or closing
+    found it at work, and the lock was never given back."""
+    begun, go_on = threading.Event(), threading.Event()
+    shutdown = ServiceThread.shutdown
+    interrupts: list[str] = []
+
+    def listen(*_: Any) -> None:
+        begun.set()
+        assert go_on.wait(LONG_S)
+
+    def interrupted_once(service: ServiceThread, *arguments: Any) -> None:
+        if service.name == "reput":
+            if not interrupts:
+                interrupts.append(service.name)
+                raise KeyboardInterrupt
+            go_on.set()
+        shutdown(service, *arguments)
+
+    monkeypatch.setattr(ServiceThread, "shutdown", interrupted_once)
+    store = rocketstore.open(tmp_path / "s", "x", arriving_listener=listen, **OPTIONS)
+    services = store._writing().services
+    try:
+        put_some(store, 100)
+        assert begun.wait(LONG_S)
+        with pytest.raises(KeyboardInterrupt):
+            store.close()
+        assert not any(service.is_running for service in services)
+    finally:
+        go_on.set()
+    with rocketstore.open(tmp_path / "s", "r+", **OPTIONS) as store:
+        assert not store.recovery_report.clean
+        check_all(store, 100)
+
+
+def test_g08_an_interrupted_wait_for_a_service_can_be_repeated() -> None:
+    """Behind an interrupt within ``Thread.join`` a live thread looked dead."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Busy(ServiceThread):
+        def run_once(self) -> bool:
+            begun.set()
+            assert go_on.wait(LONG_S)
+            return False
+
+    def interrupted_shutdown() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        service.shutdown()
+
+    service = Busy("busy", 0.01, lambda error: None)
+    service.start()
+    try:
+        assert begun.wait(LONG_S)
+        before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+        try:
+            for _ in range(3):
+                with pytest.raises(KeyboardInterrupt):
+                    interrupted_shutdown()
+        finally:
+            signal.signal(signal.SIGALRM, before)
+        with pytest.raises(rocketstore.ServiceFailedError, match="did not stop"):
+            service.shutdown(0.01)
+    finally:
+        go_on.set()
+    service.shutdown()
+    assert not service.is_running
+
+
+def test_g08_interrupted_while_closing_awaited_puts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store was closed for all who asked, and its lock never given back."""
+
+    def interrupted(_: AsyncAppends) -> None:
+        raise KeyboardInterrupt
+
+    store = rocketstore.open(tmp_path / "s", "x", **OPTIONS)
+    assert asyncio.run(store.aput("T", b"body 0", 0, "Tag", "k0")).ok
+    monkeypatch.setattr(AsyncAppends, "close", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        store.close()
+    with rocketstore.open(tmp_path / "s", "r+", **OPTIONS) as store:
+        assert store.recovery_report.clean
+        check_all(store, 1)
 
 
 STORM = """

@@ -53,6 +53,8 @@ class ServiceThread:
         self._thread: threading.Thread | None = None
         #: A flag, since an interrupt within ``Thread.is_alive`` can make a live thread look dead.
         self._running = False
+        #: Held while the thread runs.
+        self._ended = threading.Lock()
         #: Held while a step runs; again by the same thread, as a listener may call the store.
         self._step_lock = threading.RLock()
 
@@ -93,10 +95,12 @@ class ServiceThread:
             target=self._run, name=f"rocketstore-{self.name}", daemon=True
         )
         self._running = True
+        self._ended.acquire()
         try:
             self._thread.start()
         except RuntimeError:
             self._running = False
+            self._ended.release()
             raise
 
     def wakeup(self) -> None:
@@ -116,9 +120,12 @@ class ServiceThread:
         self.stop()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            thread.join(timeout_s)
-            if thread.is_alive():
+            # Behind an interrupt within ``Thread.join`` the thread looks dead.
+            if self._running and self._ended.acquire(timeout=timeout_s):
+                self._ended.release()
+            if self._running:
                 raise ServiceFailedError(f"{self.name} did not stop within {timeout_s} s")
+            thread.join(timeout_s)
         if self.failure is not None:
             raise ServiceFailedError(f"{self.name} failed: {self.failure}") from self.failure
 
@@ -127,6 +134,7 @@ class ServiceThread:
             self._step_and_pause()
         finally:
             self._running = False
+            self._ended.release()
 
     def _step_and_pause(self) -> None:
         pause_s = self.interval_s
