@@ -324,6 +324,63 @@ def test_a_log_that_was_cut(growing: Path) -> None:
     assert plan_of(growing, failOnDataLoss=False).advance(at) is at
 
 
+@pytest.mark.parametrize("policy", ["fail", "skip", "stop"])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_log_that_was_written_anew(restarted: bool, policy: str, tmp_path: Path) -> None:
+    """A stream whose store had lost its end, or had been put back from a copy, took the zeros at
+    its place in the file for a log that does not go on: it waited, though it read nothing of what
+    came. When the log had grown over the place, the middle of a record stood there, which was
+    called damage; with ``onCorruption=skip`` nothing was said at all. Only a file that was itself
+    shorter than the place was seen.
+    """
+    root = tmp_path / "store"
+    grow(root, 0, 40)
+    plan = plan_of(root, onCorruption=policy)
+    lenient = plan_of(root, onCorruption=policy, failOnDataLoss=False)
+    place = StreamOffset(plan.advance(plan.initial()).physical_offset)
+    assert plan.advance(place) is lenient.advance(place) is place
+
+    def again(plan: StreamPlan) -> StreamPlan:
+        return StreamPlan(plan._given) if restarted else plan
+
+    root.rename(tmp_path / "earlier")
+    grow(root, 1000, 10)
+    with pytest.raises(MappedFileError, match=r"ends at \d+, before the stream's place 11637"):
+        again(plan).advance(place)
+    assert again(lenient).advance(place) is place
+
+    grow(root, 1010, 60)
+    rows = rows_of(root)
+    assert place.physical_offset not in [row.physical_offset for row in rows]
+    plan, lenient = again(plan), again(lenient)
+    with pytest.raises(MappedFileError, match="a record lies across the stream's place"):
+        plan.splits(place, plan.advance(place))
+    left = [row.physical_offset for row in rows if row.physical_offset > place.physical_offset]
+    assert flat(run(lenient, place)) == left
+
+
+def test_a_warning_is_given_once(growing: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Spark asks for the end of the log every ten milliseconds, and each time a stream that waited
+    for a log to come back wrote the same line to the driver's log.
+    """
+    plan = plan_of(growing, failOnDataLoss=False)
+    for _ in range(3):
+        plan.advance(StreamOffset(10**6))
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("limit", [None, 1, 30])
+def test_a_place_with_damage_on_both_sides(growing: Path, limit: int | None) -> None:
+    """What stands at a stream's place need be no record: that is damage, not another log."""
+    rows = rows_of(growing)
+    damage(growing, rows[100])
+    damage(growing, rows[101])
+    plan = plan_of(growing, onCorruption="skip")
+    start = StreamOffset(rows[101].physical_offset)
+    left = [row.physical_offset for row in rows[102:]]
+    assert flat(run(plan, start, max_records=limit)) == left
+
+
 def damage(root: Path, row: Row) -> None:
     """Flip a bit of the row's body, so that its checksum fails."""
     number, position = divmod(row.physical_offset, 16384)

@@ -6,6 +6,7 @@ file's size: a broker allocates its files in advance, and may be in the midst of
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Iterator, Mapping
@@ -33,6 +34,9 @@ _COUNT_ROWS = 8192
 _WHOLE = 1 << 62
 #: A record's size and magic, or those of the end mark of a full file.
 _MARK_NBYTES = 8
+_HEAD = formats.RECORD_HEAD
+#: In front of a stream's place a record is looked for so far at first.
+_IN_FRONT_NBYTES = 1 << 20
 
 
 def stream_options(options: ReadOptions) -> ReadOptions:
@@ -79,8 +83,9 @@ class StreamPlan:
         self._given = options
         self.options = stream_options(options)
         self._last_end: int | None = None
-        #: Path and position of the log's end, on this machine's disks.
-        self._place: tuple[str, int] | None = None
+        #: Path, position and file number of the log's end, on this machine's disks.
+        self._place: tuple[str, int, int] | None = None
+        self._warned = ""
 
     def log(self) -> LogFiles:
         """List the log as it is now."""
@@ -180,34 +185,80 @@ class StreamPlan:
         return self._end(self.log(), None)
 
     def _end(self, log: LogFiles, start: int | None) -> int:
-        """The log's end, looked for behind what is known."""
+        """The log's end, looked for behind what is known; ``start`` is the stream's place."""
         known = self._last_end
-        if known is not None and known <= log.end_offset:
-            start = known if start is None else max(start, known)
-        elif start is not None and start < tail_offset(log):
-            start = None  # only the last segment is read
-        if start is not None and start > log.end_offset:
-            self._lost(
-                f"the log {log.root} ends at {log.end_offset}, before the stream's place {start}: "
-                "it was cut or is another one"
-            )
-            return start
-        end = log_end(log, start=start)
+        if known is not None and known > log.end_offset:
+            known = None
+        if known is None and start is not None and start >= tail_offset(log):
+            # Where a record begins, the log did not end before.
+            known = start if self._goes_on_at(log, start) else None
+        end = log_end(log, start=known)
         self._last_end, self._place = end, None
         for segment in log.segments:
-            if segment.base_offset <= end < segment.end_offset and local_path(segment.uri):
-                self._place = segment.uri, end - segment.base_offset
+            path = local_path(segment.uri)
+            if segment.base_offset <= end < segment.end_offset and path is not None:
+                with contextlib.suppress(FileNotFoundError):
+                    self._place = segment.uri, end - segment.base_offset, path.stat().st_ino
         return end
+
+    def _goes_on_at(self, log: LogFiles, offset: int) -> bool:
+        """Whether a record, or the mark that its file is full, begins at a physical offset."""
+        for segment in log.segments:
+            position = offset - segment.base_offset
+            if 0 <= position < segment.file_size:
+                head = read_at(
+                    segment.uri, position, _HEAD.nbytes, storage_options=log.storage_options
+                )
+                size, magic = formats.BLANK.struct.unpack_from(head.ljust(_MARK_NBYTES, b"\0"))
+                if magic == formats.BLANK_MAGIC:
+                    return bool(position + size == segment.segment_size)
+                own = head[_HEAD.at("physical_offset") : _HEAD.at("physical_offset") + 8]
+                is_record = magic in (formats.MAGIC_V1, formats.MAGIC_V2)
+                return is_record and own == offset.to_bytes(8, "big")
+        return False
+
+    def _place_to_read(self, log: LogFiles, offset: int) -> int:
+        """The first byte of a batch whose place is ``offset``: there, unless deletion has moved the
+        log's beginning, or another record lies across it."""
+        at = self._kept(log, offset, "the stream's place")
+        if self._goes_on_at(log, at):
+            return at
+        behind = self._end_in_front(log, at)
+        if behind <= at:
+            return at  # damage stands there, or nothing yet
+        self._lost(
+            f"in the log {log.root} a record lies across the stream's place {at}: it was cut and "
+            "written on, or is another one"
+        )
+        return behind
+
+    def _end_in_front(self, log: LogFiles, offset: int) -> int:
+        """Where the last record ends that begins in front of ``offset`` in its segment; 0 without
+        one."""
+        begin = max((s.base_offset for s in log.segments if s.base_offset < offset), default=0)
+        for nbytes in (_IN_FRONT_NBYTES, _WHOLE):
+            splits = plan_splits(
+                log, split_bytes=_WHOLE, start=max(begin, offset - nbytes), stop=offset
+            )
+            end = 0
+            for table in self._rows(splits, ["physicalOffset", "storeSize"], _COUNT_ROWS):
+                end = table["physicalOffset"][-1].as_py() + table["storeSize"][-1].as_py()
+            if end:
+                return int(end)
+        return 0
 
     def _is_quiet(self, end: int) -> bool:
         """Whether zeros still stand at ``end``, where the log ended: a record would begin there, or
         the mark that the file is full. Spark asks every ten milliseconds, so nothing is listed."""
         if end != self._last_end or self._place is None:
             return False
-        path, position = self._place
+        path, position, number = self._place
         try:
+            if os.stat(path).st_ino != number:
+                self._last_end = None  # another file: nothing is known of it
+                return False
             return read_at(path, position, _MARK_NBYTES) == bytes(_MARK_NBYTES)
-        except MappedFileError:
+        except (FileNotFoundError, MappedFileError):
             return False  # it is gone, which the listing will tell
 
     @property
@@ -250,6 +301,12 @@ class StreamPlan:
         log = self.log()
         at = self._kept(log, start.physical_offset, "the stream's place")
         end = self._end(log, at)
+        if end < at and not start.initial:
+            self._lost(
+                f"the log {log.root} ends at {end}, before the stream's place {at}: it was cut or "
+                "is another one"
+            )
+            return start
         if ceiling is not None:
             end = min(end, ceiling)
         if end > at and max_bytes is not None and at + max_bytes < end:
@@ -348,14 +405,13 @@ class StreamPlan:
         self, log: LogFiles, start: StreamOffset, end: StreamOffset, split_bytes: int
     ) -> Iterator[tuple[Split, dict[tuple[str, int], int]]]:
         ranges = list(batch_ranges(start, end))
-        if ranges:
-            self._kept(log, ranges[0].start, "the stream's place")
+        first = self._place_to_read(log, ranges[0].start) if ranges else 0
         for part in ranges:
             for split in plan_splits(
                 log,
                 split_bytes=split_bytes,
                 min_partitions=self.options.min_partitions,
-                start=part.start,
+                start=max(part.start, first),
                 stop=part.stop,
                 aligned_start=True,
             ):
@@ -383,7 +439,9 @@ class StreamPlan:
             raise MappedFileError(
                 f"{fault}; with failOnDataLoss=false the stream goes on with what is there"
             )
-        _log.warning("%s", fault)
+        if fault != self._warned:  # Spark asks every ten milliseconds
+            self._warned = fault
+            _log.warning("%s", fault)
 
 
 def queue_bounds(
