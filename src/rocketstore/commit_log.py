@@ -33,6 +33,8 @@ _CHECKED_PROPERTY_CRC = RecordFlags.CHECK_PROPERTY_CRC | RecordFlags.REQUIRE_PRO
 _SAMPLE_COUNT = 64
 #: Errors of making a file that say nothing about the disk.
 PASSING_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN)
+#: Those of them that no sync ever reports.
+NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _COMPLETE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
 
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from rocketstore import formats
 from rocketstore.commit_log import (
+    NO_DESCRIPTORS,
     CommitLog,
     WritableCommitLog,
     check_put_switches,
@@ -358,7 +359,8 @@ class StoreWriter:
             except StoreFullError:
                 raise  # the marks stay where they were, which is true; the next try may have room
             except OSError as error:
-                self.fail(error)
+                if error.errno not in NO_DESCRIPTORS:  # as without room
+                    self.fail(error)
                 raise
 
     def _sync_and_mark(self, snapshot: DispatchSnapshot, flushed: int, *, clean: bool) -> None:

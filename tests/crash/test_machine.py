@@ -10,6 +10,8 @@ import os
 import signal
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ from crash.test_failures import OPTIONS, check_all, full_disk, no_room_for, put_
 from golden import golden_stores
 from own_process import run_python
 from rocketstore import StoreFullError, kernels
+from rocketstore.cleaner import StoreCleaner
+from rocketstore.mapped_file_queue import MappedFileQueue
 from rocketstore.services.async_appends import AsyncAppends
 from rocketstore.services.group_commit import GroupCommitService
 from rocketstore.services.service_thread import ServiceThread
@@ -128,6 +132,99 @@ def test_g06_no_mapping_for_a_while(
         assert store.recovery_report.clean
         check_all(store, stored)
     assert refused == [number] * 4
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LONG_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+@pytest.mark.parametrize("number", [errno.ENOMEM, errno.EMFILE])
+def test_g06_dispatch_goes_on_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, flush_disk_type: str
+) -> None:
+    """No descriptor for a queue's file, once: dispatch ended, and with it all writing."""
+    refused: list[str] = []
+    create = MappedFileQueue.create_spare
+
+    def refuse(queue: MappedFileQueue, *arguments: Any, **others: Any) -> Any:
+        if "consumequeue" not in queue.directory.parts:
+            return create(queue, *arguments, **others)
+        refused.append(str(queue.directory))
+        raise OSError(number, os.strerror(number), str(queue.directory))
+
+    with rocketstore.open(tmp_path / "s", "x", flush_disk_type=flush_disk_type, **OPTIONS) as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(MappedFileQueue, "create_spare", refuse)
+            put_some(store, 10)
+            with pytest.raises(OSError, match=os.strerror(number)) as caught:
+                store.wait_dispatched()
+            assert (caught.value.errno, caught.value.filename) == (number, refused[0])
+            assert not store.wait_dispatched(0.001)
+            wait_for(lambda: len(refused) > 2)
+            put_some(store, 10, 10)
+        assert store.wait_dispatched(LONG_S)
+        check_all(store, 20)
+    with rocketstore.open(tmp_path / "s", "r+") as store:
+        assert store.recovery_report.clean
+        check_all(store, 20)
+
+
+def test_g06_marks_are_written_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No descriptor for the state file, once: writing ended."""
+    refused: list[Path] = []
+    often = {"flush_interval_consume_queue": 1, "flush_consume_queue_thorough_interval": 1}
+
+    def refuse(path: Path, content: bytes) -> None:
+        refused.append(path)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+
+    with rocketstore.open(tmp_path / "s", "x", **OPTIONS, **often) as store:
+        with monkeypatch.context() as patch:
+            patch.setattr("rocketstore.store_state.write_file", refuse)
+            put_some(store, 10)
+            with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
+                store.flush()
+            wait_for(lambda: len(refused) > 3)
+            put_some(store, 10, 10)
+        store.flush()
+        assert store.wait_dispatched(LONG_S)
+        check_all(store, 20)
+    with rocketstore.open(tmp_path / "s", "r+") as store:
+        assert store.recovery_report.clean
+        check_all(store, 20)
+
+
+def test_g06_cleaning_goes_on_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No descriptor at one look: the cleaning service ended, and with it all writing."""
+    monkeypatch.setattr("rocketstore.services.clean.FIRST_LOOK_S", 0.0)
+    looks: list[str] = []
+    options: dict[str, Any] = {
+        **OPTIONS,
+        "clean_resource_enable": True,
+        "clean_resource_interval": 1,
+        "file_reserved_time": 0,
+        "delete_when": ";".join(map(str, range(24))),
+    }
+
+    def refuse(name: str) -> Callable[..., Any]:
+        def call(*_: Any) -> Any:
+            looks.append(name)
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), name)
+
+        return call
+
+    with rocketstore.open(tmp_path / "s", "x", **options) as store:
+        with monkeypatch.context() as patch:
+            for name in ("clean_log", "clean_followers"):
+                patch.setattr(StoreCleaner, name, refuse(name))
+            put_some(store, 300)
+            wait_for(lambda: min(looks.count("clean_log"), looks.count("clean_followers")) > 1)
+        wait_for(lambda: store.min_physical_offset > 0)
+        put_some(store, 10, 300)
 
 
 DESCRIPTOR_LIMIT = """

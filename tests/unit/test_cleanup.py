@@ -32,7 +32,6 @@ from rocketstore import ConfigError, GetMessageStatus, PutMessageStatus, formats
 from rocketstore.cleanup import CleanReason
 from rocketstore.disk_space import DiskSpace, disk_space
 from rocketstore.durable_file import sync_directory
-from rocketstore.mapped_file import MappedFile
 from rocketstore.testing import check_invariants
 
 HOUR_MS = 3_600_000
@@ -242,37 +241,6 @@ def test_a_segment_without_a_record_goes_by_its_own_time(tmp_path: Path) -> None
         file = store.clean_expired(what_if=True).files[0]
         assert file.newest_store_timestamp == START - HOUR_MS
         assert file.explanation == "it was modified 72.0 hours ago"
-
-
-@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOMEM])
-def test_what_cannot_be_read_for_the_moment_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
-    """Too many open files, once: the segment's own time was taken for that of its messages, for as
-    long as the store was open, and a segment went that was copied with an old time."""
-    root = tmp_path / "store"
-    was, end = made(root, "5.5.0")
-    for path in (root / "commitlog").iterdir():
-        os.utime(path, (1, 1))
-    map_now = MappedFile._map
-
-    def map_never(file: MappedFile) -> Any:
-        if "commitlog" in file.path.parts:
-            raise OSError(code, os.strerror(code), str(file.path))
-        return map_now(file)
-
-    with opened(root, was, Clock(end), start=False) as store:
-        log = store.reader.log
-        log.recent = None
-        for file in log.queue.files[:-1]:
-            file.release_mapping()
-        with monkeypatch.context() as patched:
-            patched.setattr(MappedFile, "_map", map_never)
-            report = store.clean_expired()
-        assert report.files == []
-        assert report.kept.endswith(f"cannot be read now: {os.strerror(code)}")
-        assert "another 7" in store.clean_expired().kept
-        assert_is_what_is_left(store, was, 0)
 
 
 def test_what_a_body_imitates_does_not_decide(tmp_path: Path) -> None:
@@ -486,35 +454,6 @@ def test_by_the_space_in_use(tmp_path: Path) -> None:
         cleaning.log_service.run_once()
         assert store.put("Long", b"x").ok
         assert store.wait_dispatched(120)
-    assert end
-
-
-def test_no_more_goes_by_force_than_at_one_look(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a disk just above the level ``clean_expired`` deleted the whole log but for its newest
-    segment, where RocketMQ looks at the disk again after each ten."""
-    root = tmp_path / "store"
-    was, end = made(root, "5.5.0")
-    count, old = segment_count(root), sorted(segment_times(root).values())[0][1]
-    disk = Disk(86)
-    monkeypatch.setattr("rocketstore.disk_space.disk_space", disk)
-    clock = Clock(old + 72 * HOUR_MS)  # one segment is old enough
-    with opened(root, was, clock, mode="r", delete_file_batch_max=2) as store:
-        planned = store.clean_expired(what_if=True)
-    with opened(root, was, clock, delete_file_batch_max=2) as store:
-        done = store.clean_expired()
-        assert done.files == planned.files
-        reasons = [file.reason for file in done.files if file.kind == "commitlog"]
-        assert reasons == [CleanReason.EXPIRED, *[CleanReason.FORCED] * 2]
-        assert segment_count(root) == count - 3
-        assert done.kept == planned.kept
-        assert "looked at again" in done.kept
-        store.clean_expired()
-        assert segment_count(root) == count - 5
-        disk.used = 85
-        assert store.clean_expired().files == []
-        assert store.verify().findings == []
     assert end
 
 

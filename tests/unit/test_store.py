@@ -509,7 +509,8 @@ def test_a_put_that_is_about_to_make_room_while_the_store_is_closed(
     thread.join(LONG_S)
     assert isinstance(outcomes[0], StoreClosedError)
     assert {path: path.stat() for path in tmp_path.rglob("*")} == before
-    assert [file._fd for file in store._writer.log.queue.files] == [None] * count  # type: ignore[union-attr]
+    assert store._writer is not None
+    assert [file._fd for file in store._writer.log.queue.files] == [None] * count
     with rocketstore.open(tmp_path / "s", "r+") as reopened:
         assert reopened.max_offset_in_queue("T", 0) == count
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from rocketstore.cleaner import StoreCleaner
 from rocketstore.cleanup import Retention
+from rocketstore.commit_log import NO_DESCRIPTORS
 from rocketstore.config import MessageStoreConfig, parse_hours
 from rocketstore.disk_space import SpaceJudgement, SpaceWatch
 from rocketstore.services.service_thread import ServiceThread
@@ -29,6 +30,19 @@ class _CleanService(ServiceThread):
     ) -> None:
         super().__init__(name, config.clean_resource_interval / 1000, on_failure)
         self._between = Bell()
+
+    def run_once(self) -> bool:
+        """Take one look; never True, so that the interval is kept."""
+        try:
+            self._look()
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTORS:
+                raise
+            _log.warning("nothing more is deleted at this look: %s", error)
+        return False
+
+    def _look(self) -> None:
+        raise NotImplementedError
 
     def _step_and_pause(self) -> None:
         self._bell.wait(FIRST_LOOK_S)
@@ -91,8 +105,7 @@ class CleanCommitLogService(_CleanService):
         self._retried = time.monotonic()
         self._warned = False
 
-    def run_once(self) -> bool:
-        """Take one look; never True, so that the interval is kept."""
+    def _look(self) -> None:
         space = self.watch.judge()
         self._set_disk_full(space.is_disk_full)
         asked = self.manual_looks > 0
@@ -102,7 +115,6 @@ class CleanCommitLogService(_CleanService):
             interval_ms = self._config.delete_commit_log_files_interval
             deleted, kept = self._cleaner.clean_log(rule, lambda: self._pause(interval_ms))
             self._warn_when_short(space, deleted, kept)
-        return False
 
     def rule(self, space: SpaceJudgement, *, most: int | None = None) -> Retention:
         """What decides now whether a segment goes."""
@@ -165,7 +177,5 @@ class CleanConsumeQueueService(_CleanService):
         self._cleaner = cleaner
         self._interval_ms = config.delete_consume_queue_files_interval
 
-    def run_once(self) -> bool:
-        """Take one look; never True, so that the interval is kept."""
+    def _look(self) -> None:
         self._cleaner.clean_followers(lambda: self._pause(self._interval_ms))
-        return False

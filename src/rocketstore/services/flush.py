@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from rocketstore.commit_log import WritableCommitLog
+from rocketstore.commit_log import NO_DESCRIPTORS, WritableCommitLog
 from rocketstore.config import MessageStoreConfig
 from rocketstore.errors import ServiceFailedError, StoreFullError
 from rocketstore.services.loop_waiters import LoopWaiters
@@ -159,10 +159,15 @@ class FlushConsumeQueueService(ServiceThread):
 
     def run_once(self) -> bool:
         """Sync what is due; never True, so that the interval is kept."""
-        if time.monotonic() >= self._last_thorough + self._thorough_s:
-            self._last_thorough = time.monotonic()
-            with contextlib.suppress(StoreFullError):  # the old marks stay; tried again later
+        try:
+            if time.monotonic() >= self._last_thorough + self._thorough_s:
+                self._last_thorough = time.monotonic()
                 self._flush_thoroughly()
-        else:
-            self._flush_queues(self._least_pages)
+            else:
+                self._flush_queues(self._least_pages)
+        except StoreFullError:
+            pass  # the old marks stay; tried again later
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTORS:
+                raise
         return False

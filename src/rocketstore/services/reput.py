@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from rocketstore.commit_log import CommitLog
+from rocketstore.commit_log import PASSING_ERRORS, CommitLog
 from rocketstore.dispatch import CommitLogDispatcher
 from rocketstore.errors import ServiceFailedError, StoreFullError
 from rocketstore.log_scan import LogScan
@@ -58,9 +58,9 @@ class ReputMessageService(ServiceThread):
         self._moved = WaitingRoom()
         self._pause = Bell()
         self._is_telling = False  # guarded by: _step_lock
-        #: Why a step could not go on, and how often that was.
-        self._full: StoreFullError | None = None
-        self._full_count = 0
+        #: Why a step could not go on for the moment, and how often that was.
+        self._obstacle: OSError | None = None
+        self._obstacle_count = 0
 
     def run_once(self) -> bool:
         """Dispatch a bounded number of records; True when any was."""
@@ -69,11 +69,14 @@ class ReputMessageService(ServiceThread):
             return False
         try:
             status = self.dispatcher.dispatch_until(limit, max_records=_STEP_COUNT)
-            self._full = None
-        except StoreFullError as error:
-            # Nothing is lost: the same record is tried again once there is room (D-7, D-15).
-            self._full = error
-            self._full_count += 1
+            self._obstacle = None
+        except OSError as error:
+            if not isinstance(error, StoreFullError) and error.errno not in PASSING_ERRORS:
+                raise
+            # Nothing is lost: the same record is tried again once there is room, memory, or a
+            # descriptor (D-7, D-15).
+            self._obstacle = error
+            self._obstacle_count += 1
             if not self._stopping:
                 self._pause.wait(_BACK_OFF_S)
             return False
@@ -84,7 +87,7 @@ class ReputMessageService(ServiceThread):
         return self.dispatcher.reput_offset > start
 
     def stop(self) -> None:
-        """Also end the pause of a full disk."""
+        """Also end the pause in front of an obstacle."""
         super().stop()
         self._pause.ring()
 
@@ -131,20 +134,22 @@ class ReputMessageService(ServiceThread):
         ------
         ServiceFailedError
             When the service has failed.
-        StoreFullError
-            Without ``timeout_s``, when there is no room to go on; nothing is lost by that.
+        StoreFullError, OSError
+            Without ``timeout_s``, when there is no room, memory or descriptor to go on; nothing is
+            lost by that.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        before = self._full_count
+        before = self._obstacle_count
         ticket = self._moved.enter()
         try:
             while self.dispatcher.reput_offset < offset:
                 if self.failure is not None:
                     raise ServiceFailedError(f"dispatch failed: {self.failure}") from self.failure
-                if self._full is not None and self._full_count > before and timeout_s is None:
-                    raise StoreFullError(*self._full.args) from self._full
+                obstacle = self._obstacle
+                if obstacle is not None and self._obstacle_count > before and timeout_s is None:
+                    raise _like(obstacle) from obstacle
                 if not self.is_running or self.is_held_here:
-                    if not self.step() and self._full is None:
+                    if not self.step() and self._obstacle is None:
                         return self.dispatcher.reput_offset >= offset
                     if deadline is not None and time.monotonic() >= deadline:
                         return self.dispatcher.reput_offset >= offset
@@ -158,6 +163,13 @@ class ReputMessageService(ServiceThread):
             return True
         finally:
             self._moved.leave(ticket)
+
+
+def _like(error: OSError) -> OSError:
+    """An error that says the same, for one more who meets it."""
+    if isinstance(error, StoreFullError):
+        return StoreFullError(*error.args)
+    return OSError(error.errno, error.strerror, error.filename)
 
 
 def lag_limit_nbytes(max_lag_files: int | None, segment_size: int) -> int | None:
