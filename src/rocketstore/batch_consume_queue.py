@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rocketstore import formats, kernels
@@ -246,13 +246,8 @@ class BatchConsumeQueue(ConsumeQueue):
 
     # --- loading ------------------------------------------------------------------------------
 
-    def recover(self, log_end: int, *, whole: bool) -> KernelStatus:
-        """Find the last good unit: records and queue offsets ascending, inside the log.
-
-        Parameters and result are those of ``ConsumeQueue.recover``.
-        """
-        files = self.queue.files_in_row()
-        files = files if whole else files[-3:]
+    def _recover_in(self, files: Sequence[MappedFile], log_end: int) -> KernelStatus:
+        """See ``recover``: records and queue offsets ascend."""
         last_end, next_offset, end, status = -1, 0, 0, KernelStatus.OK
         for file in files:
             size = self._used(file.file_size)

@@ -6,7 +6,7 @@ import errno
 import logging
 import os
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -228,15 +228,23 @@ class ConsumeQueue:
         log_end : int
             Units of records that end behind it are not good.
         whole : bool
-            Walk every file; otherwise the last three, as RocketMQ does.
+            Walk every file; otherwise the last three, as RocketMQ does, unless nothing in them is
+            good.
 
         Returns
         -------
         KernelStatus
             What ended the walk: NO_UNIT (zeros), OK (all units good), BAD_UNIT.
         """
-        files = self.queue.files_in_row()
-        files = files if whole else files[-3:]
+        row = self.queue.files_in_row()
+        files = row if whole else row[-3:]
+        status = self._recover_in(files, log_end)
+        if self.recovered_end < 0 and len(files) < len(row):
+            # They were filled since what is good: that ends somewhere in front of them.
+            status = self._recover_in(row, log_end)
+        return status
+
+    def _recover_in(self, files: Sequence[MappedFile], log_end: int) -> KernelStatus:
         last_end, index, status = -1, 0, KernelStatus.OK
         for file in files:
             position, last_end, code = kernels.consume_queue.scan_units(
