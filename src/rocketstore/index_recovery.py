@@ -214,6 +214,8 @@ class IndexRecovery:
         """
         while self._index.files and self._begins_behind(self._index.files[-1], trusted):
             self._drop(self._index.files[-1], None)
+        if not self._index.files and file_count == 0:
+            return IndexPosition(max(trusted, log_min), 0)  # no record in front of it has a key
         if len(self._index.files) != max(file_count, 0):
             self._give_up_all("index files are missing; the index is made again from the log")
         return self.run(log_min, log_end, trusted, thorough=thorough)

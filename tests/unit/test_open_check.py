@@ -33,3 +33,27 @@ def test_less_is_checked_after_an_orderly_close(
         checked = store.recovery_report.scanned_from
         assert end - 100 * 1024 - SMALL["mapped_file_size_commit_log"] < checked
         assert checked <= end - 100 * 1024
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_long_log_without_keys_is_not_dispatched_anew(
+    clean: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without an index file keys were put from the log's beginning on: messages without any were
+    all dispatched once more at each open, which fails where an old part of the log is damaged."""
+    monkeypatch.setattr("rocketstore.dispatch_recovery.COMPARED_NBYTES", 0)
+    root = tmp_path / "s"
+    with rocketstore.open(root, "x", **SMALL) as store:
+        for _ in range(100):
+            assert store.put("T", b"x").ok
+    if not clean:
+        (root / "abort").touch()
+    with rocketstore.open(root, "r+", **SMALL) as store:
+        assert store.recovery_report.rebuilt_units == 0
+        assert store.put("T", b"x", keys="k").ok
+        assert store.wait_dispatched()
+        assert len(list(store.find(topic="T", key="k"))) == 1
+    with rocketstore.open(root, "r+", **SMALL) as store:
+        assert store.recovery_report.rebuilt_units == 0
+        assert len(list(store.find(topic="T", key="k"))) == 1
+        assert store.verify().findings == []
