@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import random
 import struct
 import threading
 import uuid
@@ -27,9 +27,10 @@ BUCKET = "stores"
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A closed store; only to be read."""
     root = tmp_path_factory.mktemp("whole") / "store"
+    chance = random.Random(7)
     with rocketstore.open(root, "x", mapped_file_size_commit_log=SEGMENT) as store:
         for number in range(300):
-            store.put("T", os.urandom(500) if number % 2 else bytes(number), number % 4)
+            store.put("T", chance.randbytes(500) if number % 2 else bytes(number), number % 4)
     return root
 
 
