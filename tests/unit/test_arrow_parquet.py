@@ -147,3 +147,22 @@ def test_wrong_arguments(
     with pytest.raises(error, match=words):
         to_parquet(arguments.pop("source"), tmp_path / "messages.parquet", **arguments)
     assert os.listdir(tmp_path) == ["store"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"topic": "T"}, TypeError, "topic"),
+        ({"topics": "T"}, TypeError, "topics must be a sequence"),
+        ({"batch_rows": 0}, ValueError, "batch_rows must be"),
+        ({"on_corruption": "hope"}, ValueError, "on_corruption is 'hope'"),
+    ],
+)
+def test_wrong_arguments_for_a_store_without_messages(
+    arguments: dict[str, Any], error: type[Exception], words: str, tmp_path: Path
+) -> None:
+    """Whatever a pipeline asked for with a wrong name was taken, as long as the store was empty."""
+    rocketstore.open(tmp_path / "empty", "x").close()
+    with pytest.raises(error, match=words):
+        to_parquet(tmp_path / "empty", tmp_path / "messages.parquet", **arguments)
+    assert os.listdir(tmp_path) == ["empty"]

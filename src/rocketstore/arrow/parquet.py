@@ -18,12 +18,13 @@ from rocketstore.durable_file import (
     sync_descriptor,
     sync_directory,
 )
-from rocketstore.sources import list_log, plan_splits
+from rocketstore.sources import Split, list_log, plan_splits
 
 if TYPE_CHECKING:
     import pyarrow
 
 DEFAULT_ROW_GROUP_BYTES = 128 << 20
+_NOTHING = Split("", 0, 0, 0, 0, 0, aligned=True, tail=False, range_stop=0)
 COMPRESSIONS = ("none", "snappy", "gzip", "brotli", "zstd", "lz4")
 
 
@@ -122,6 +123,8 @@ def _of_path(
     splits = plan_splits(log, **places, **times)
     # Iterators are read once, splits are many.
     limits = {n: list(v) if isinstance(v, Iterator) else v for n, v in limits.items()}
+    for _ in read_batches(_NOTHING, names, **limits):
+        pass  # wrong arguments are told also where there is nothing to read
     return arrow_schema(names), (
         batch
         for split in splits
