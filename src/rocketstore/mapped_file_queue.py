@@ -75,6 +75,11 @@ def list_directory(
             continue
         try:
             fd = open_regular_file(path, READ_ONLY, root)
+        except FileNotFoundError:
+            if os.path.lexists(path):
+                raise  # a link to nowhere
+            # Its writer has deleted it, and maybe those in front: without them there is no gap.
+            return list_directory(directory, root, tolerate_unreadable=tolerate_unreadable)
         except PermissionError:
             if not tolerate_unreadable:
                 raise

@@ -7,11 +7,18 @@ import random
 import shutil
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import rocketstore
-from rocketstore import CorruptMessageError, MappedFileError, UnsafePathError, formats
+from rocketstore import (
+    CorruptMessageError,
+    MappedFileError,
+    UnsafePathError,
+    formats,
+    mapped_file_queue,
+)
 from rocketstore.sources import list_log, plan_splits
 from rocketstore.sources.walk import log_end
 from split_walks import read_log
@@ -100,6 +107,32 @@ def test_missing_first_segments_are_expired_ones(root: Path) -> None:
     log = list_log(root)
     assert log.min_offset == SEGMENT
     assert read_log(log).offsets == [offset for offset in every if offset >= SEGMENT]
+
+
+@pytest.mark.parametrize("gone", [1, 3])
+def test_segments_that_expire_while_they_are_listed(
+    gone: int, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A segment that its broker deleted between the listing of the folder and the look at the file
+    was an error without a word of why, for a stream that had long read it, too.
+    """
+    opened = mapped_file_queue.open_regular_file
+    left = list(range(gone))
+
+    def opened_late(path: Path, *arguments: Any) -> int:
+        if path == segment(root, gone - 1):
+            while left:
+                segment(root, left.pop(0)).unlink()
+        return opened(path, *arguments)
+
+    monkeypatch.setattr(mapped_file_queue, "open_regular_file", opened_late)
+    log = list_log(root)
+    assert log.min_offset == gone * SEGMENT
+    assert log.holes == ()
+    segment(root, gone).unlink()
+    segment(root, gone).symlink_to(root / "commitlog" / "nowhere")
+    with pytest.raises(FileNotFoundError):
+        list_log(root)
 
 
 def test_other_files_in_the_folder_are_left_alone(root: Path) -> None:
