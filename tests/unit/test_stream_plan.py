@@ -11,6 +11,8 @@ import pytest
 
 import rocketstore
 from rocketstore.errors import ConfigError, CorruptMessageError, MappedFileError
+from rocketstore.sources.splits import Split
+from rocketstore.spark import stream_plan
 from rocketstore.spark.offsets import StreamOffset
 from rocketstore.spark.options import parse_read
 from rocketstore.spark.reading import read_partition
@@ -308,6 +310,32 @@ def test_deleted_segments_are_passed_over(growing: Path) -> None:
     left = [row.physical_offset for row in rows if row.physical_offset >= 16384]
     assert flat(run(plan, end, max_records=50)) == left
     assert flat(run(plan, start)) == left
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_segments_deleted_while_they_are_counted(
+    fail: bool, growing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream that lets lost messages pass failed all the same when a segment was deleted between
+    the listing of the log and the count of its messages.
+    """
+    plan = plan_of(growing, failOnDataLoss=fail)
+    left = [row.physical_offset for row in rows_of(growing) if row.physical_offset >= 16384]
+    start = plan.initial()
+    read_on = stream_plan.walk
+
+    def late(split: Split, *arguments: Any, **options: Any) -> Any:
+        if split.base_offset == 0:
+            segments(growing)[0].unlink()
+        return read_on(split, *arguments, **options)
+
+    monkeypatch.setattr(stream_plan, "walk", late)
+    if fail:
+        with pytest.raises(MappedFileError, match="does not exist"):
+            plan.advance(start, max_records=50)
+    else:
+        end = plan.advance(start, max_records=50)
+        assert read(plan, start, end) == left[:50]
 
 
 def test_a_split_of_a_deleted_segment_is_known(growing: Path) -> None:

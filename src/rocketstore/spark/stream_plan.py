@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import rocketstore
 from rocketstore import formats, kernels
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import pyarrow
 
     from rocketstore.spark.options import ReadOptions
+
+Found = TypeVar("Found")
 
 _log = logging.getLogger(__name__)
 #: Rows counted at a time.
@@ -86,10 +88,24 @@ class StreamPlan:
         #: Path, position and file number of the log's end, on this machine's disks.
         self._place: tuple[str, int, int] | None = None
         self._warned = ""
+        self._begin = 0  # of the log when it was last listed
 
     def log(self) -> LogFiles:
         """List the log as it is now."""
-        return list_log(self.options.path, storage_options=self.options.storage_options)
+        log = list_log(self.options.path, storage_options=self.options.storage_options)
+        self._begin = log.min_offset
+        return log
+
+    def _beside_deletion(self, find: Callable[[], Found]) -> Found:
+        """Call ``find``, and again when a segment that it looked at was deleted meanwhile, where
+        lost messages are let pass."""
+        while True:
+            try:
+                return find()
+            except MappedFileError:
+                begin = self._begin
+                if self.options.fail_on_data_loss or self.log().min_offset <= begin:
+                    raise
 
     # --- the beginning --------------------------------------------------------------------------
 
@@ -103,6 +119,9 @@ class StreamPlan:
         MappedFileError
             When it lies before the log's beginning and ``failOnDataLoss`` is on.
         """
+        return self._beside_deletion(self._initial)
+
+    def _initial(self) -> StreamOffset:
         given, log = self._given, self.log()
         begin = log.min_offset
         if given.starting_timestamp is not None:
@@ -298,6 +317,15 @@ class StreamPlan:
         """
         if not start.initial and self._is_quiet(start.physical_offset):
             return start
+        return self._beside_deletion(lambda: self._advance(start, max_records, max_bytes, ceiling))
+
+    def _advance(
+        self,
+        start: StreamOffset,
+        max_records: int | None,
+        max_bytes: int | None,
+        ceiling: int | None,
+    ) -> StreamOffset:
         log = self.log()
         at = self._kept(log, start.physical_offset, "the stream's place")
         end = self._end(log, at)
@@ -398,8 +426,12 @@ class StreamPlan:
         """
         if all(False for _ in batch_ranges(start, end)):
             return []
-        log = self.log()
-        return list(self._splits(log, start, end, partition_bytes(self.options, log)))
+
+        def find() -> list[tuple[Split, dict[tuple[str, int], int]]]:
+            log = self.log()
+            return list(self._splits(log, start, end, partition_bytes(self.options, log)))
+
+        return self._beside_deletion(find)
 
     def _splits(
         self, log: LogFiles, start: StreamOffset, end: StreamOffset, split_bytes: int
