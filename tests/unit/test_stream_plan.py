@@ -387,6 +387,27 @@ def test_a_log_that_was_written_anew(restarted: bool, policy: str, tmp_path: Pat
     assert flat(run(lenient, place)) == left
 
 
+def test_a_mount_that_keeps_no_file_numbers(growing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A number that changes though the log is the same tells nothing: it is looked at once, and the
+    end of the last file is not looked for again every ten milliseconds.
+    """
+    plan = plan_of(growing)
+    place = StreamOffset(plan.advance(plan.initial()).physical_offset)
+    looks: list[object] = []
+    find = stream_plan.log_end
+
+    def counted(log: Any, *, start: int | None = None) -> int:
+        looks.append(start)
+        return find(log, start=start)
+
+    numbers = iter(range(1000))
+    monkeypatch.setattr(stream_plan, "log_end", counted)
+    monkeypatch.setattr(stream_plan, "file_number", lambda _: next(numbers))
+    for _ in range(5):
+        assert plan.advance(place) is place
+    assert len(looks) == 1
+
+
 def test_a_warning_is_given_once(growing: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Spark asks for the end of the log every ten milliseconds, and each time a stream that waited
     for a log to come back wrote the same line to the driver's log.

@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import rocketstore
@@ -87,6 +88,9 @@ class StreamPlan:
         self._last_end: int | None = None
         #: Path, position and file number of the log's end, on this machine's disks.
         self._place: tuple[str, int, int] | None = None
+        #: Where the log ended when its file's number was another one; some mounts keep none.
+        self._doubted: int | None = None
+        self._has_numbers = True
         self._warned = ""
         self._begin = 0  # of the log when it was last listed
 
@@ -212,12 +216,15 @@ class StreamPlan:
             # Where a record begins, the log did not end before.
             known = start if self._goes_on_at(log, start) else None
         end = log_end(log, start=known)
+        if self._doubted is not None:
+            self._has_numbers, self._doubted = self._doubted != end, None
         self._last_end, self._place = end, None
         for segment in log.segments:
             path = local_path(segment.uri)
             if segment.base_offset <= end < segment.end_offset and path is not None:
                 with contextlib.suppress(FileNotFoundError):
-                    self._place = segment.uri, end - segment.base_offset, path.stat().st_ino
+                    position = end - segment.base_offset
+                    self._place = segment.uri, position, file_number(path)
         return end
 
     def _goes_on_at(self, log: LogFiles, offset: int) -> bool:
@@ -273,8 +280,8 @@ class StreamPlan:
             return False
         path, position, number = self._place
         try:
-            if os.stat(path).st_ino != number:
-                self._last_end = None  # another file: nothing is known of it
+            if self._has_numbers and file_number(path) != number:
+                self._last_end, self._doubted = None, end  # another file: nothing is known of it
                 return False
             return read_at(path, position, _MARK_NBYTES) == bytes(_MARK_NBYTES)
         except (FileNotFoundError, MappedFileError):
@@ -474,6 +481,11 @@ class StreamPlan:
         if fault != self._warned:  # Spark asks every ten milliseconds
             self._warned = fault
             _log.warning("%s", fault)
+
+
+def file_number(path: str | Path) -> int:
+    """What tells a file from another one of the same name."""
+    return os.stat(path).st_ino
 
 
 def queue_bounds(
