@@ -15,7 +15,8 @@ from rocketstore.durable_file import NO_FOLLOW, READ_WRITE, naming, open_regular
 from rocketstore.errors import StoreLockedError
 
 _registry_lock = threading.Lock()
-_open_stores: set[tuple[int, int]] = set()  # guarded by: _registry_lock
+#: Locks that are held or about to be, by device and inode of the store.
+_locks: dict[tuple[int, int], StoreLock] = {}  # guarded by: _registry_lock
 
 
 class StoreLock:
@@ -35,15 +36,14 @@ class StoreLock:
         stat = os.stat(root)
         self._key = (stat.st_dev, stat.st_ino)
         with _registry_lock:
-            if self._key in _open_stores:
+            if self._key in _locks:
                 raise StoreLockedError(f"{root} is open for writing in this process already")
-            _open_stores.add(self._key)
+            _locks[self._key] = self
         try:
             self._fd = self._take(root)
         except BaseException:
             self._forget()
             raise
-        os.register_at_fork(after_in_child=self._after_fork)
 
     def _take(self, root: Path) -> int:
         while True:
@@ -98,13 +98,26 @@ class StoreLock:
 
     def _forget(self) -> None:
         with _registry_lock:
-            _open_stores.discard(self._key)
+            _locks.pop(self._key, None)
 
-    def _after_fork(self) -> None:
+    def drop_in_child(self) -> None:
+        """Let go of the parent's lock without giving it back."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
-            _open_stores.discard(self._key)
+
+
+def _drop_all_in_child() -> None:
+    global _registry_lock
+    _registry_lock = threading.Lock()  # a thread of the parent may have held it
+    for lock in _locks.values():
+        lock.drop_in_child()
+    _locks.clear()
+
+
+# Once for all: what is registered stays for the life of the process.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_drop_all_in_child)
 
 
 def _lock_first_byte(fd: int) -> None:

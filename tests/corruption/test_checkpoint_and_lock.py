@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +21,9 @@ from corruption import crafted
 from corruption.crafted import Crafted, Record, snapshot
 from golden import golden_stores
 from own_process import run_python
-from rocketstore import StoreLockedError
+from rocketstore import StoreLockedError, store_lock
 from rocketstore.store_checkpoint import StoreCheckpoint
+from rocketstore.store_lock import StoreLock
 from rocketstore.store_state import StoreState
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
@@ -403,3 +407,31 @@ def test_a_state_file_of_impossible_values_says_nothing(
         with rocketstore.open(store.root, mode) as opened:
             assert opened.facts.state is None, values
             assert [bytes(m.raw) for m in opened.scan()] == [r.raw for r in store.records], values
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="fork is needed")
+def test_a_lock_that_was_given_back_is_forgotten(tmp_path: Path) -> None:
+    """Each opening for writing left a hook for forks behind, which kept its lock's object for the
+    life of the process, and was called at every fork."""
+    lock = StoreLock(tmp_path)
+    lock.release()
+    gone = weakref.ref(lock)
+    del lock
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="fork is needed")
+def test_a_child_forked_while_another_thread_opens_a_store_may_open_one(tmp_path: Path) -> None:
+    """The registry of open stores was locked in the child for ever: its first open hung."""
+    with store_lock._registry_lock:
+        child = os.fork()
+        if child == 0:
+            try:
+                signal.alarm(60)
+                StoreLock(tmp_path).release()
+                os._exit(0)
+            finally:
+                os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
