@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -69,18 +70,22 @@ def test_files_are_written_and_forgotten_in_whole_units_of_the_cache(
     unit = 900
     monkeypatch.setattr(stage, "_CACHE_UNIT_NBYTES", unit)
     written, forgotten = [], []
-    write_of_os = os.write
 
-    def note_write(fd: int, data: bytes) -> int:
-        written.append(len(data))
-        return write_of_os(fd, bytes(data)[:unit])  # the system may write less than it was given
+    def note_write(fd: int, views: list[memoryview]) -> int:
+        written.append(sum(map(len, views)))
+        return os.write(fd, b"".join(views)[:unit])  # the system may write less than it was given
 
-    monkeypatch.setattr(os, "write", note_write)
+    monkeypatch.setattr(os, "writev", note_write)
+    begun: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda *given: begun.append(given[1:3]), raising=False)
     file = write(tmp_path, {"body": [b"x" * (i % 90) for i in range(200)]})
     monkeypatch.undo()
     monkeypatch.setattr(stage, "_CACHE_UNIT_NBYTES", unit)
     assert len(written) > 8
     assert all(nbytes % unit == 0 for nbytes in written[:-1])
+    # The disk is told of each stretch behind its write, once.
+    assert [start for start, _ in begun] == [0, *itertools.accumulate(n for _, n in begun)][:-1]
+    assert sum(nbytes for _, nbytes in begun) == file.nbytes
     content = Path(file.path).read_bytes()
     assert (len(content), written[-1]) == (file.nbytes, file.nbytes % unit)
     monkeypatch.setattr(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -217,7 +217,9 @@ class _StageWriter:
         self._fd = fd
         self._counted = counted
         self._position = 0
-        self._held = b""  # what is not in the file yet; it begins at a multiple of the cache's unit
+        # What is not in the file yet; it begins at a multiple of the cache's unit.
+        self._held: list[memoryview] = []
+        self._held_nbytes = 0
 
     def add(self, encoder: Any, batch: Any) -> None:
         """Encode a batch; write whatever makes a whole piece."""
@@ -240,20 +242,44 @@ class _StageWriter:
                 self.counts[queue] = self.counts.get(queue, 0) + count
         self.pieces.append((len(content), kernels.message.crc32(content)))
         self._position += len(content)
-        self._held += content
-        self._store(len(self._held) // _CACHE_UNIT_NBYTES * _CACHE_UNIT_NBYTES)
+        self._held.append(memoryview(content))
+        self._held_nbytes += len(content)
+        self._store(self._held_nbytes // _CACHE_UNIT_NBYTES * _CACHE_UNIT_NBYTES)
 
     def finish(self) -> None:
         """Write what is still held back."""
-        self._store(len(self._held))
+        self._store(self._held_nbytes)
 
     def _store(self, nbytes: int) -> None:
         """Write the first bytes of what is held. Whole units get large pages, which a commit can
         set free one by one, see ``_forget``."""
-        view = memoryview(self._held)[:nbytes]
-        while view:
-            view = view[os.write(self._fd, view) :]
-        self._held = self._held[nbytes:]
+        start = self._position - self._held_nbytes
+        self._held_nbytes -= nbytes
+        views, self._held = _split(self._held, nbytes)
+        while views:
+            _, views = _split(views, os.writev(self._fd, views))
+        _begin_writing(self._fd, start, nbytes)
+
+
+def _split(views: Sequence[memoryview], nbytes: int) -> tuple[list[memoryview], list[memoryview]]:
+    """The first bytes of what views show, and the rest; nothing is copied."""
+    first, rest = [], []
+    for view in views:
+        if nbytes:
+            first.append(view[:nbytes])
+        if nbytes < len(view):
+            rest.append(view[nbytes:])
+        nbytes = max(nbytes - len(view), 0)
+    return first, rest
+
+
+def _begin_writing(fd: int, start: int, nbytes: int) -> None:
+    """Let the disk begin with what was written just now, so that the sync at the end has less to
+    wait for. Pages that wait for the disk stay in the cache."""
+    advise = getattr(os, "posix_fadvise", None)
+    if advise is not None and nbytes:
+        with contextlib.suppress(OSError):  # advice: a file system may not take it
+            advise(fd, start, nbytes, os.POSIX_FADV_DONTNEED)
 
 
 def as_encoded(batch: Any) -> Any:
