@@ -302,7 +302,7 @@ def test_a_second_attempt_that_dies_leaves_the_first_ones_files(
         first(plans)
         kept.append(plans)
         with monkeypatch.context() as patch:
-            patch.setattr(queue_units, "open", die, raising=False)
+            patch.setattr(os, "write", die)
             with pytest.raises(StopHereError):
                 first(plans)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from rocketstore import formats, kernels
 from rocketstore.config import MessageStoreConfig
-from rocketstore.durable_file import reporting_full_disk, sync_descriptor
+from rocketstore.durable_file import begin_writing, reporting_full_disk, sync_descriptor
 from rocketstore.errors import DecodeError
 
 #: What a table of the sink's rows may hold, and the Arrow type that the encoder takes.
@@ -258,7 +258,7 @@ class _StageWriter:
         views, self._held = _split(self._held, nbytes)
         while views:
             _, views = _split(views, os.writev(self._fd, views))
-        _begin_writing(self._fd, start, nbytes)
+        begin_writing(self._fd, start, nbytes)
 
 
 def _split(views: Sequence[memoryview], nbytes: int) -> tuple[list[memoryview], list[memoryview]]:
@@ -271,15 +271,6 @@ def _split(views: Sequence[memoryview], nbytes: int) -> tuple[list[memoryview], 
             rest.append(view[nbytes:])
         nbytes = max(nbytes - len(view), 0)
     return first, rest
-
-
-def _begin_writing(fd: int, start: int, nbytes: int) -> None:
-    """Let the disk begin with what was written just now, so that the sync at the end has less to
-    wait for. Pages that wait for the disk stay in the cache."""
-    advise = getattr(os, "posix_fadvise", None)
-    if advise is not None and nbytes:
-        with contextlib.suppress(OSError):  # advice: a file system may not take it
-            advise(fd, start, nbytes, os.POSIX_FADV_DONTNEED)
 
 
 def as_encoded(batch: Any) -> Any:

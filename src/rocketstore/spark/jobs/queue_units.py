@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rocketstore import formats, kernels
 from rocketstore.config import DEFAULT_CONSUME_QUEUE_FILE_SIZE, MessageStoreConfig
 from rocketstore.dialect import DEFAULT_VERSION, Dialect
-from rocketstore.durable_file import sync_directory
+from rocketstore.durable_file import begin_writing, sync_directory
 from rocketstore.errors import MappedFileError
 from rocketstore.sources.segments import LogFiles, list_log
 from rocketstore.sources.splits import DEFAULT_SPLIT_BYTES, Split, plan_splits
@@ -41,8 +41,10 @@ _ROWS_SCHEMA = (
     "refused bigint, files int"
 )
 #: What one task writes at most: bytes of units, and files.
-_TASK_NBYTES = 128 << 20
+_TASK_NBYTES = 32 << 20
 _TASK_FILES = 4096
+#: Files that are open at a time while the disk works on them.
+_WRITTEN_FILES = 64
 _FILLER = formats.CONSUME_QUEUE_UNIT.struct.pack(0, formats.FILLER_UNIT_SIZE, 0)
 
 
@@ -373,6 +375,7 @@ def gather_units(item: tuple[Split, Gathering]) -> Gathered:
 def write_files(plans: tuple[FilePlan, ...]) -> None:
     """Write queue files and sync them."""
     sources: dict[str, int] = {}
+    written: list[int] = []
     folders = set()
     try:
         for plan in plans:
@@ -380,15 +383,26 @@ def write_files(plans: tuple[FilePlan, ...]) -> None:
             if folder not in folders:
                 os.makedirs(folder, exist_ok=True)
                 folders.add(folder)
-            _write_file(plan, sources)
+            _write_file(plan, sources, written)
+            if len(written) == _WRITTEN_FILES:
+                _sync_all(written)
+        _sync_all(written)
     finally:
-        for fd in sources.values():
+        for fd in (*sources.values(), *written):
             os.close(fd)
     for folder in folders:
         sync_directory(Path(folder))
 
 
-def _write_file(plan: FilePlan, sources: dict[str, int]) -> None:
+def _sync_all(written: list[int]) -> None:
+    """Sync files and close them."""
+    while written:
+        os.fsync(written[-1])
+        os.close(written.pop())
+
+
+def _write_file(plan: FilePlan, sources: dict[str, int], written: list[int]) -> None:
+    """Write a queue file; its descriptor goes to ``written``, to be synced."""
     content = bytearray(_FILLER * plan.used_count)
     for piece in plan.pieces:
         fd = sources.get(piece.source)
@@ -404,12 +418,9 @@ def _write_file(plan: FilePlan, sources: dict[str, int]) -> None:
         content[start : start + len(units)] = units
     # Not emptied: another attempt, which may be killed here, writes the same over a whole file.
     fd = os.open(plan.path, os.O_WRONLY | os.O_CREAT, 0o644)
-    try:
-        with open(fd, "wb", buffering=0, closefd=False) as file:
-            view = memoryview(content)
-            while view:
-                view = view[file.write(view) :]
-        os.truncate(fd, plan.nbytes)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    written.append(fd)
+    view = memoryview(content)
+    while view:
+        view = view[os.write(fd, view) :]
+    os.truncate(fd, plan.nbytes)
+    begin_writing(fd, 0, len(content))
