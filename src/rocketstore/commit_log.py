@@ -6,7 +6,7 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rocketstore import formats, kernels
 from rocketstore.config import MessageStoreConfig
@@ -18,13 +18,15 @@ from rocketstore.errors import (
     StoreClosedError,
     StoreFullError,
 )
-from rocketstore.log_warm_up import LogWarmUp
 from rocketstore.mapped_file import MappedFile
 from rocketstore.mapped_file_queue import MappedFileQueue
 from rocketstore.message import StoredMessage
 from rocketstore.status import PutMessageStatus, RecordFlags, RecordStatus
-from rocketstore.transient_store_pool import TransientStorePool, is_pool_effective
 from rocketstore.unique_key import UniqueKeyMaker
+
+if TYPE_CHECKING:
+    from rocketstore.log_warm_up import LogWarmUp
+    from rocketstore.transient_store_pool import TransientStorePool
 
 #: Disk blocks exist this far ahead of the write position.
 ALLOCATE_AHEAD_NBYTES = 64 * 1024 * 1024
@@ -390,11 +392,16 @@ class WritableCommitLog(CommitLog):
         self._roll_lock = threading.Lock()
         self._on_failure = on_failure if on_failure is not None else lambda error: None
         self.pool: TransientStorePool | None = None
-        if is_pool_effective(config, dialect):
-            size = config.transient_store_pool_size
-            self.pool = TransientStorePool(size, queue.file_size, end_offset)
+        if config.transient_store_pool_enable:
+            from rocketstore.transient_store_pool import TransientStorePool, is_pool_effective
+
+            if is_pool_effective(config, dialect):
+                size = config.transient_store_pool_size
+                self.pool = TransientStorePool(size, queue.file_size, end_offset)
         self._warm_up: LogWarmUp | None = None
         if config.warm_maped_file_enable:
+            from rocketstore.log_warm_up import LogWarmUp
+
             self._warm_up = LogWarmUp(config, self._on_failure)
         self._fails_without_buffer = config.fast_fail_if_no_buffer_in_store_pool
         self._populated = 0  # guarded by: _roll_lock

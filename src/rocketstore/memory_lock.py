@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
-
-_log = logging.getLogger(__name__)
 
 
 class MemoryLock:
@@ -27,7 +24,9 @@ class MemoryLock:
         except OSError as error:
             if not self._told:
                 self._told = True
-                _log.warning(
+                import logging  # takes a while, and is mostly not needed
+
+                logging.getLogger(__name__).warning(
                     "%d bytes are not locked into memory: %s; the limit is that of locked memory "
                     "(ulimit -l)",
                     len(mapping), error,
