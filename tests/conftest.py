@@ -79,6 +79,13 @@ def kernels(request: pytest.FixtureRequest) -> Bodies:
     return Bodies(request.param)
 
 
+@pytest.fixture(params=["index check beside the log's", "index check in turn"])
+def index_check(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways in which the newest index file may be checked when a store is opened."""
+    least = 1 if "beside" in request.param else 1 << 31
+    monkeypatch.setattr("rocketstore.index_recovery.WORTH_A_THREAD", least)
+
+
 @pytest.fixture(autouse=True)
 def _half_full_disks(monkeypatch: pytest.MonkeyPatch) -> None:
     """How full this machine's disk is decides no test; one that is about that asks otherwise."""

@@ -9,7 +9,7 @@ from rocketstore.commit_log import CommitLog
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dialect import Dialect
 from rocketstore.dispatch import COMPARED_NBYTES, CommitLogDispatcher
-from rocketstore.index_recovery import IndexPosition, IndexRecovery
+from rocketstore.index_recovery import EarlyIndexCheck, IndexPosition, IndexRecovery
 from rocketstore.index_service import IndexService
 from rocketstore.named_queues import has_units_of_other_rules
 from rocketstore.queue_table import QueueTable
@@ -50,6 +50,8 @@ class DispatchRecovery:
         Notes go here.
     give_up_state : callable
         Called before files are made anew that the state file vouches for.
+    index_check : EarlyIndexCheck or None
+        Begun before the log was recovered; ``state`` is the one that it was begun for.
     """
 
     def __init__(
@@ -62,8 +64,10 @@ class DispatchRecovery:
         state: StoreState | None,
         report: RecoveryReport,
         give_up_state: Callable[[], None] = lambda: None,
+        index_check: EarlyIndexCheck | None = None,
     ) -> None:
         self.dispatcher: CommitLogDispatcher | None = None
+        self._index_check = index_check
         self._give_up_state = give_up_state
         self._log = log
         self._queues = queues
@@ -182,7 +186,11 @@ class DispatchRecovery:
             return IndexPosition(self._end, 0)
         state = self._state
         recovery = IndexRecovery(
-            self._index, self._log, self._dialect.index_tags, self._give_up_state
+            self._index,
+            self._log,
+            self._dialect.index_tags,
+            self._give_up_state,
+            self._index_check,
         )
         if state is None:
             indexed = recovery.run(self._minimum, self._end)

@@ -147,9 +147,9 @@ def drop_file_pages(path: Path, position: int) -> None:
 
 
 def sync_log(log: CommitLog, offset: int, end: int) -> None:
-    """Sync the segments that hold ``offset`` .. ``end`` and their directory."""
+    """Sync the segments that hold bytes of ``offset`` .. ``end``, and their directory."""
     for file in log.queue.files:
-        if file.end_offset > offset and file.file_from_offset < end:
+        if max(offset, file.file_from_offset) < min(end, file.end_offset):
             fd = os.open(file.path, os.O_RDWR | os.O_CLOEXEC)
             try:
                 with naming(file.path):

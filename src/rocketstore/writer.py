@@ -27,6 +27,7 @@ from rocketstore.durable_file import (
     write_file,
 )
 from rocketstore.errors import MappedFileError, ServiceFailedError, StoreClosedError, StoreFullError
+from rocketstore.index_recovery import EarlyIndexCheck
 from rocketstore.index_service import IndexService
 from rocketstore.log_cut import cut_tail, drop_cached_pages, sync_log
 from rocketstore.mapped_file_queue import DirectoryListing, MappedFileQueue
@@ -108,6 +109,7 @@ class StoreWriter:
         check_put_switches(config, facts.dialect)
         unused = take_unused_segments(facts.listing)
         refuse_lost_log(facts, self.paths.commit_log)
+        self._load_index(facts)
         state = self._take_over_log(facts, unused)
         end = self.report.log_end
         self._write_abort()
@@ -139,6 +141,24 @@ class StoreWriter:
         finally:
             log.close()
         return state
+
+    def _load_index(self, facts: StoreFacts) -> None:
+        """Load the index files, and begin to check the newest."""
+        self.index = IndexService(
+            self.paths.index,
+            *facts.index.pair,
+            self.paths.root,
+            writable=True,
+            zone=self.config.zone,
+            clock=self.clock,
+        )
+        self.index.load(lambda _, nbytes: facts.index.by_nbytes.get(nbytes))
+        state = facts.valid_state
+        self._index_check = (
+            EarlyIndexCheck.of_newest(self.index, state.indexed_offset)
+            if state is not None and self.config.message_index_enable
+            else None
+        )
 
     def _load_log(self, facts: StoreFacts, *, writable: bool) -> CommitLog:
         queue = MappedFileQueue(
@@ -185,15 +205,6 @@ class StoreWriter:
             self.queues.use_ext(self.paths.consume_queue_ext, facts.ext_file_size)
         self.queues.load()
         self.report.skipped += [str(path) for path in self.queues.skipped]
-        self.index = IndexService(
-            self.paths.index,
-            *facts.index.pair,
-            root,
-            writable=True,
-            zone=config.zone,
-            clock=self.clock,
-        )
-        self.index.load(lambda _, nbytes: facts.index.by_nbytes.get(nbytes))
         self.report.skipped += [str(path) for path in self.index.skipped]
         self.report.notes += [
             f"moved to {path}: an index file of a size that says nothing; its keys are made again"
@@ -226,7 +237,7 @@ class StoreWriter:
         will have are known to whoever opens the store after a kill."""
         recovery = DispatchRecovery(
             self.log, self.queues, self.index, self.config, self.dialect, state, self.report,
-            self._give_up_state,
+            self._give_up_state, self._index_check,
         )  # fmt: skip
         self.marks = StoreMarks(self.paths, self.facts, self.config, self.log, state)
         try:
@@ -280,9 +291,12 @@ class StoreWriter:
             self.log.appender.refuse(PutMessageStatus.SERVICE_NOT_AVAILABLE)
 
     def _start_services(self) -> None:
-        """Start all; where the system gives no thread, leave the store as it was found."""
+        """Start all; where the system gives no thread, leave the store as it was found.
+
+        The first one has most to do at the beginning, and would keep the others from starting.
+        """
         try:
-            for service in self.services:
+            for service in reversed(self.services):
                 service.start()
         except BaseException:
             with contextlib.suppress(OSError, ServiceFailedError):

@@ -17,6 +17,8 @@ from golden import golden_stores
 from rocketstore import formats
 from rocketstore.store_checkpoint import StoreCheckpoint
 
+pytestmark = pytest.mark.usefixtures("index_check")
+
 SLOTS, ENTRIES = crafted.OPTIONS["max_hash_slot_num"], crafted.OPTIONS["max_index_num"]
 HEADER, ENTRY = formats.INDEX_HEADER, formats.INDEX_ENTRY
 

@@ -17,12 +17,14 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest import mock
 
 import rocketstore
 from crash.campaigns import Ticker, expect_damage, finish, scratch_folder
 from crash.power_cut import write_image
 from crash.power_cut_judge import Expectation, judge, judge_thoroughly
 from crash.power_cut_life import MODES, History, Life, State
+from rocketstore import index_recovery
 
 LIVES = 4
 #: States drawn at a chosen moment, on average.
@@ -30,6 +32,8 @@ IMAGES = 30
 #: One state in so many is judged by every way there is to read a store, one in so many closed.
 THOROUGH_EVERY = 200
 CLOSE_EVERY = 20
+#: More entries than an index file has.
+ONE_TURN = 1 << 31
 
 
 @dataclass
@@ -44,7 +48,15 @@ class Story:
 
 
 def tell(seed: int, mode: str, number: int, scratch: Path) -> Story:
-    """Run one story; the same arguments run the same one."""
+    """Run one story; the same arguments run the same one.
+
+    Every other one's stores check the newest index file beside the log, however small it is.
+    """
+    with mock.patch.object(index_recovery, "WORTH_A_THREAD", number % 2 or ONE_TURN):
+        return _tell(seed, mode, number, scratch)
+
+
+def _tell(seed: int, mode: str, number: int, scratch: Path) -> Story:
     choose = random.Random(f"{seed} {mode} {number}")
     story = Story(mode, number)
     history = History()

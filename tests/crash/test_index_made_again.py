@@ -21,6 +21,8 @@ from rocketstore.testing import check_invariants
 
 COUNT = 60
 
+pytestmark = pytest.mark.usefixtures("index_check")
+
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "older"])
 def test_nothing_vouches_for_an_index_that_is_made_again(

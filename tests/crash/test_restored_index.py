@@ -17,6 +17,8 @@ import rocketstore
 from rocketstore import dispatch_recovery
 from rocketstore.testing import check_invariants
 
+pytestmark = pytest.mark.usefixtures("index_check")
+
 OPTIONS: dict[str, Any] = {
     "mapped_file_size_commit_log": 8 * 1024,
     "max_hash_slot_num": 40,

@@ -1,14 +1,16 @@
-"""How much of a log is checked when it is opened."""
+"""How much of a log is checked, and synced, when it is opened."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import rocketstore
-from rocketstore import recovery
+from crash.abandoning import abandon
+from rocketstore import log_cut, recovery
 
 SMALL: dict[str, Any] = {"mapped_file_size_commit_log": 16 * 1024, "start": False}
 
@@ -57,3 +59,31 @@ def test_a_long_log_without_keys_is_not_dispatched_anew(
         assert store.recovery_report.rebuilt_units == 0
         assert len(list(store.find(topic="T", key="k"))) == 1
         assert store.verify().findings == []
+
+
+@pytest.mark.parametrize("unsynced", [0, 1, 40], ids=["none", "one record", "three segments"])
+def test_what_is_behind_the_durable_mark_is_synced(
+    unsynced: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing else: behind an orderly stop the pages made ready for the next records, zeros,
+    would be written first."""
+    root = tmp_path / "s"
+    store = rocketstore.open(root, "x", **SMALL)
+    store.put("T", bytes(1000))
+    store.wait_dispatched()
+    store.flush()
+    for _ in range(unsynced):
+        store.put("T", bytes(1000))
+    abandon(store)
+    synced: list[int] = []
+    sync = log_cut.sync_descriptor
+
+    def watched(fd: int) -> None:
+        synced.append(os.fstat(fd).st_ino)
+        sync(fd)
+
+    monkeypatch.setattr(log_cut, "sync_descriptor", watched)
+    rocketstore.open(root, "r+", **SMALL).close()
+    segments = [path.stat().st_ino for path in sorted((root / "commitlog").iterdir())]
+    assert len(segments) == 1 + unsynced // 15
+    assert synced == (segments if unsynced else [])

@@ -1,0 +1,130 @@
+"""The newest index file of a store that is opened for writing is checked beside the log."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rocketstore
+from crash.abandoning import abandon
+from rocketstore import formats, index_recovery
+from rocketstore.index_file import IndexFile
+
+OPTIONS: dict[str, Any] = {
+    "mapped_file_size_commit_log": 8 * 1024,
+    "max_hash_slot_num": 40,
+    "max_index_num": 500,
+}
+COUNT = 60
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store that was closed; its index file is large enough for a thread of its own."""
+    monkeypatch.setattr(index_recovery, "WORTH_A_THREAD", COUNT)
+    with rocketstore.open(tmp_path / "s", "x", start=False, **OPTIONS) as store:
+        for number in range(COUNT):
+            store.put("T", b"body", 0, None, f"k{number}")
+    return tmp_path / "s"
+
+
+@pytest.fixture
+def checks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """The thread and the limit of each check that was done."""
+    done = []
+    check_file = index_recovery.check_file
+
+    def watched(file: IndexFile, limit: int) -> tuple[int, int]:
+        done.append((threading.current_thread().name, limit))
+        return check_file(file, limit)
+
+    monkeypatch.setattr(index_recovery, "check_file", watched)
+    return done
+
+
+EARLY = "rocketstore-index-check"
+
+
+def open_and_look(root: Path) -> list[str]:
+    """Notes of an opening; every key is found."""
+    with rocketstore.open(root, "r+", start=False) as store:
+        for number in range(COUNT):
+            found = [message.queue_offset for message in store.find(topic="T", key=f"k{number}")]
+            assert found == [number]
+        return store.recovery_report.notes
+
+
+def test_the_check_is_done_once_on_its_own_thread(
+    root: Path, checks: list[tuple[str, int]]
+) -> None:
+    assert not open_and_look(root)
+    assert [name for name, _ in checks] == [EARLY]
+
+
+def test_few_entries_are_checked_in_their_turn(
+    root: Path, checks: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_recovery, "WORTH_A_THREAD", COUNT + 1)
+    assert not open_and_look(root)
+    assert [name for name, _ in checks] == ["MainThread"]
+
+
+def test_what_the_thread_finds_is_mended(root: Path, checks: list[tuple[str, int]]) -> None:
+    path = next((root / "index").iterdir())
+    content = bytearray(path.read_bytes())
+    entry = formats.index_file_nbytes(OPTIONS["max_hash_slot_num"], 30)
+    content[entry : entry + 20] = bytes(20)
+    path.write_bytes(content)
+    assert any("entries from 30 on are not good" in note for note in open_and_look(root))
+    assert checks[0][0] == EARLY
+    assert not open_and_look(root)
+
+
+def test_a_log_that_lost_its_end_is_checked_again_by_that_end(
+    root: Path, checks: list[tuple[str, int]]
+) -> None:
+    """The state file told the early check another end; it is void, and so is what was checked."""
+    (root / "rocketstore.state").rename(root / "kept")
+    store = rocketstore.open(root, "r+", start=False)
+    end = store.max_physical_offset
+    abandon(store)
+    (root / "kept").replace(root / "rocketstore.state")
+    segment = max((root / "commitlog").iterdir())
+    segment.write_bytes(bytes(segment.stat().st_size))
+    checks.clear()
+    with rocketstore.open(root, "r+", start=False) as store:
+        left = store.max_physical_offset
+        assert left < end
+    assert (EARLY, end) in checks
+    assert ("MainThread", left) in checks
+
+
+@pytest.mark.parametrize("error", [MemoryError, OSError])
+def test_a_failed_check_is_done_again_in_its_turn(
+    root: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    names, check_file = [], index_recovery.check_file
+
+    def failing(file: IndexFile, limit: int) -> tuple[int, int]:
+        names.append(threading.current_thread().name)
+        if names[-1] == EARLY:
+            raise error("not now")
+        return check_file(file, limit)
+
+    monkeypatch.setattr(index_recovery, "check_file", failing)
+    assert not open_and_look(root)
+    assert names == [EARLY, "MainThread"]
+
+
+def test_without_a_thread_it_is_done_in_its_turn(
+    root: Path, checks: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_thread(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    assert not open_and_look(root)
+    assert [name for name, _ in checks] == ["MainThread"]
