@@ -45,14 +45,14 @@ class EarlyIndexCheck:
     Parameters
     ----------
     file : IndexFile
-        Nobody may write to it until the result was taken.
     limit : int
         Entries of records from this log offset on are not good.
     """
 
     def __init__(self, file: IndexFile, limit: int) -> None:
-        self.file = file
-        self.limit = limit
+        self._file = file
+        self._limit = limit
+        self._header = file.header
         self._checked: tuple[int, int] | None = None
         self._thread = threading.Thread(
             target=self._run, name="rocketstore-index-check", daemon=True
@@ -72,12 +72,14 @@ class EarlyIndexCheck:
 
     def _run(self) -> None:
         with contextlib.suppress(MemoryError, OSError):  # which are met again, by who can raise
-            self._checked = check_file(self.file, self.limit)
+            self._checked = check_file(self._file, self._limit)
 
-    def result(self) -> tuple[int, int] | None:
-        """Wait; return what ``check_file`` does, ``None`` when it failed."""
+    def result(self, file: IndexFile, limit: int) -> tuple[int, int] | None:
+        """Wait; return what ``check_file`` does, ``None`` when it failed, when ``file`` and
+        ``limit`` are not what was checked, or when somebody put keys meanwhile."""
         self._thread.join()
-        return self._checked
+        is_same = self._limit == limit and self._file.path == file.path
+        return self._checked if is_same and self._header == file.header else None
 
 
 class IndexRecovery:
@@ -150,9 +152,8 @@ class IndexRecovery:
 
     def _check(self, file: IndexFile, limit: int) -> tuple[int, int]:
         begun, self._begun_check = self._begun_check, None
-        if begun is not None and begun.file is file and begun.limit == limit:
-            return begun.result() or check_file(file, limit)
-        return check_file(file, limit)
+        checked = None if begun is None else begun.result(file, limit)
+        return check_file(file, limit) if checked is None else checked
 
     def _is_older_copy(self, position: IndexPosition, log_min: int, limit: int) -> bool:
         """Whether the newest file lacks keys of records in front of ``limit``, all of which were in

@@ -9,7 +9,7 @@ from rocketstore.batch_consume_queue import BatchConsumeQueue
 from rocketstore.commit_log import CommitLog, record_flags
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dispatch import COMPARED_NBYTES, CommitLogDispatcher
-from rocketstore.index_recovery import IndexPosition, IndexRecovery
+from rocketstore.index_recovery import EarlyIndexCheck, IndexPosition, IndexRecovery
 from rocketstore.index_service import IndexService
 from rocketstore.log_scan import LogScan
 from rocketstore.mapped_file_queue import MappedFileQueue, check_place
@@ -76,6 +76,7 @@ class ReadOnlyParts:
         self.dispatcher: CommitLogDispatcher | None = None
         self._progress = progress
         self._clock = clock
+        self._index_check: EarlyIndexCheck | None = None
         try:
             self._open(derive, accept_gaps, as_files=as_files)
         except BaseException:
@@ -91,6 +92,8 @@ class ReadOnlyParts:
         self.log = self._load_log()
         self.queues = self._load_queues(load=derive != "full")
         self.index = self._load_index(load=derive != "full")
+        if derive == "tail":
+            self._begin_index_check()
         # Files may lack queues that only RocksDB has, so nothing is known of how far they go.
         whole = derive == "full" or (self.rocksdb is not None and not as_files)
         dispatched = self._minimum if whole else self._dispatched_offset()
@@ -189,6 +192,12 @@ class ReadOnlyParts:
                 file.buffer  # noqa: B018 - mapped here, as the other files are
         return index
 
+    def _begin_index_check(self) -> None:
+        """Where a clean stop tells the log's end, the index need not wait for it."""
+        state = self.facts.valid_state
+        if self.config.message_index_enable and state is not None and not self.facts.aborted:
+            self._index_check = EarlyIndexCheck.of_newest(self.index, state.log_end_offset)
+
     # --- the log's end ------------------------------------------------------------------------
 
     def _dispatched_offset(self) -> int:
@@ -266,7 +275,9 @@ class ReadOnlyParts:
             )
         indexed = IndexPosition(end, 0)
         if wants_index:
-            recovery = IndexRecovery(self.index, self.log, self.dialect.index_tags)
+            recovery = IndexRecovery(
+                self.index, self.log, self.dialect.index_tags, check=self._index_check
+            )
             indexed = recovery.run(self._minimum, end)
             self.report.notes += recovery.notes
             state = self.facts.valid_state

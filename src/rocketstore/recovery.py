@@ -79,7 +79,7 @@ class LogRecovery:
     Parameters
     ----------
     log : CommitLog
-        Read-only segments; its end and its damaged places are set here.
+        Its end and its damaged places are set here.
     start : int
         A record's or segment's first offset.
     mark : DurableMark
@@ -447,16 +447,17 @@ def recover_log(
     A state file that claims more than the log has is void (the log was shortened, or a broker ran
     in between); then, as without one, all of the log is checked, or in a read-only open what lies
     behind ``position`` and a stretch in front of it. ``for_writing``: damage will be refused, and
-    the log's mappings serve nothing but this scan.
+    nobody else reads by the log's mappings yet.
     """
 
     def run(start: int, mark: DurableMark) -> LogRecovery:
-        if for_writing:
-            for file in log.queue.files:
-                if file.end_offset > start:
-                    file.mapping.advise("sequential")
+        checked = [file for file in log.queue.files if file.end_offset > start and for_writing]
+        for file in checked:
+            file.mapping.advise("sequential")
         recovery = LogRecovery(log, start, mark, progress, stop_at_damage=for_writing)
         recovery.run()
+        for file in checked:
+            file.mapping.advise("normal")
         return recovery
 
     note = None

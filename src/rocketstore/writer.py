@@ -121,25 +121,22 @@ class StoreWriter:
     def _take_over_log(self, facts: StoreFacts, unused: list[Path]) -> StoreState | None:
         """Check the log, refuse what is damaged, cut what is torn; return the state as far as it is
         true."""
-        log = self._load_log(facts, writable=False)
-        try:
-            recovery, state = self._recover_log(log, facts)
-            self.report = report = recovery.report
-            if report.damaged:
-                raise report.damaged[0].error()
-            self._lock.mark()
-            for directory in {self.paths.root, self.paths.log_root}:
-                remove_leftovers(directory)
-            for path in unused:
-                _log.warning("removed the empty segment %s", path)
-                path.unlink()
-                report.notes.append(f"removed {path}: a segment of 0 bytes at the log's end")
-            end = report.log_end
-            if not recovery.is_end_clean:
-                report.cut = cut_tail(log, end, recovery.torn_reason, self.paths.root, self.clock)
-            sync_log(log, 0 if state is None else report.durable_mark, end)
-        finally:
-            log.close()
+        log = self._load_log(facts)
+        recovery, state = self._recover_log(log, facts)
+        self.report = report = recovery.report
+        if report.damaged:
+            raise report.damaged[0].error()
+        self._lock.mark()
+        for directory in {self.paths.root, self.paths.log_root}:
+            remove_leftovers(directory)
+        for path in unused:
+            _log.warning("removed the empty segment %s", path)
+            path.unlink()
+            report.notes.append(f"removed {path}: a segment of 0 bytes at the log's end")
+        end = report.log_end
+        if not recovery.is_end_clean:
+            report.cut = cut_tail(log, end, recovery.torn_reason, self.paths.root, self.clock)
+        sync_log(log, 0 if state is None else report.durable_mark, end)
         return state
 
     def _load_index(self, facts: StoreFacts) -> None:
@@ -160,12 +157,11 @@ class StoreWriter:
             else None
         )
 
-    def _load_log(self, facts: StoreFacts, *, writable: bool) -> CommitLog:
-        queue = MappedFileQueue(
-            self.paths.commit_log,
-            facts.commit_log_file_size,
-            self.paths.log_root,
-            writable=writable,
+    def _load_log(self, facts: StoreFacts) -> CommitLog:
+        """The log as it is found; its segments are mapped once, for the check and for all that
+        comes later."""
+        self._segments = queue = MappedFileQueue(
+            self.paths.commit_log, facts.commit_log_file_size, self.paths.log_root, writable=True
         )
         queue.check(facts.listing)
         queue.load(facts.listing)
@@ -190,7 +186,7 @@ class StoreWriter:
 
     def _open_parts(self, facts: StoreFacts, end: int, put_clock: Callable[[], int] | None) -> None:
         config, root = self.config, self.paths.root
-        queue = self._load_log(facts, writable=True).queue
+        queue = self._segments
         queue.destroy_behind(end)
         self.queues = QueueTable(
             self.paths.consume_queue,
@@ -441,7 +437,7 @@ class StoreWriter:
             raise failures[0]
 
     def _release_parts(self) -> None:
-        for name in ("dispatcher", "log", "queues", "index"):
+        for name in ("dispatcher", "log", "_segments", "queues", "index"):
             part = getattr(self, name, None)
             if part is not None:
                 part.close()

@@ -1,16 +1,17 @@
-"""The newest index file of a store that is opened for writing is checked beside the log."""
+"""The newest index file of a store that was closed in good order is checked beside the log."""
 
 from __future__ import annotations
 
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import rocketstore
 from crash.abandoning import abandon
-from rocketstore import formats, index_recovery
+from rocketstore import formats, index_recovery, reader
 from rocketstore.index_file import IndexFile
 
 OPTIONS: dict[str, Any] = {
@@ -48,20 +49,56 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 EARLY = "rocketstore-index-check"
 
 
-def open_and_look(root: Path) -> list[str]:
+def open_and_look(root: Path, mode: str = "r+") -> list[str]:
     """Notes of an opening; every key is found."""
-    with rocketstore.open(root, "r+", start=False) as store:
+    with rocketstore.open(root, mode, start=False) as store:
         for number in range(COUNT):
             found = [message.queue_offset for message in store.find(topic="T", key=f"k{number}")]
             assert found == [number]
         return store.recovery_report.notes
 
 
+@pytest.mark.parametrize("mode", ["r", "r+"])
 def test_the_check_is_done_once_on_its_own_thread(
-    root: Path, checks: list[tuple[str, int]]
+    mode: str, root: Path, checks: list[tuple[str, int]]
 ) -> None:
-    assert not open_and_look(root)
+    assert not open_and_look(root, mode)
     assert [name for name, _ in checks] == [EARLY]
+
+
+def test_a_reader_beside_a_writer_checks_in_turn(root: Path, checks: list[tuple[str, int]]) -> None:
+    (root / "abort").touch()
+    assert not open_and_look(root, "r")
+    assert [name for name, _ in checks] == ["MainThread"]
+
+
+@pytest.mark.parametrize("derive", ["full", "none"])
+def test_nothing_is_checked_that_nobody_reads(
+    derive: str, root: Path, checks: list[tuple[str, int]]
+) -> None:
+    rocketstore.open(root, derive=derive).close()
+    assert [name for name, _ in checks if name == EARLY] == []
+
+
+def test_a_file_that_grew_meanwhile_is_checked_again(
+    root: Path, checks: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer came when the reader had begun."""
+    of_newest = index_recovery.EarlyIndexCheck.of_newest
+
+    def put_then(*arguments: Any) -> Any:
+        begun = of_newest(*arguments)
+        assert begun is not None
+        begun._thread.join()
+        with rocketstore.open(root, "r+", start=False) as store:
+            store.put("T", b"body", 0, None, "another")
+        return begun
+
+    monkeypatch.setattr(reader, "EarlyIndexCheck", SimpleNamespace(of_newest=put_then))
+    checks.clear()
+    with rocketstore.open(root, "r") as store:
+        assert len(list(store.find(topic="T", key="another"))) == 1
+    assert checks[-1][0] == "MainThread"
 
 
 def test_few_entries_are_checked_in_their_turn(
