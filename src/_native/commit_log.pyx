@@ -449,14 +449,15 @@ cdef class Appender:
             call, status, RS_APPEND_UNKNOWN_ERROR if status == RS_PUT_UNKNOWN_ERROR else -1)
         return 0
 
-    cdef int32_t _wait_until(self, int64_t end_offset) except -1:
-        """Wait until the log is flushed to ``end_offset``; a ``PutMessageStatus`` value."""
-        return PutMessageStatus(self._wait(end_offset))
+    cdef int32_t _wait_until(self, int64_t end_offset, object wait) except -1:
+        """Wait by ``wait``, or as all puts do; a ``PutMessageStatus`` value."""
+        wait = self._wait if wait is None else wait
+        return RS_PUT_PUT_OK if wait is None else PutMessageStatus(wait(end_offset))
 
     def put(self, topic, body, queue_id=0, tags=None, keys=None, *, properties=None, flag=0,
             sys_flag=0, born_timestamp=None, born_host=None, store_host=None, reconsume_times=0,
-            prepared_transaction_offset=0, delay_level=0, wait_store_msg_ok=True,
-            unique_key=None):
+            prepared_transaction_offset=0, delay_level=0, wait_store_msg_ok=True, unique_key=None,
+            _wait=None):
         """Append one message."""
         cdef rs_put_record record
         cdef rs_scratch scratch
@@ -482,11 +483,10 @@ cdef class Appender:
             if not plain:
                 scratch.used = 0
                 holds = []
-                self._finish(
-                    &record, &scratch, &start, body_nbytes,
-                    rs_gather_properties(properties, unique_key, tags, keys, waits, level,
-                                         self._unique_key_maker), holds)
-            return self._put_one(&record, store_host is None)
+                pairs = rs_gather_properties(
+                    properties, unique_key, tags, keys, waits, level, self._unique_key_maker)
+                self._finish(&record, &scratch, &start, body_nbytes, pairs, holds)
+            return self._put_one(&record, store_host is None, _wait)
         finally:
             rs_scratch_free(&scratch)
             PyBuffer_Release(&view)
@@ -497,7 +497,7 @@ cdef class Appender:
         return rs_finish_record(
             &self._rules, &self._state, record, scratch, start, body_nbytes, pairs, holds)
 
-    cdef PutMessageResult _put_one(self, rs_put_record *record, bint default_host):
+    cdef PutMessageResult _put_one(self, rs_put_record *record, bint default_host, object wait):
         cdef rs_append_call call
         cdef int32_t waited = RS_PUT_PUT_OK
         cdef bytes host
@@ -511,8 +511,8 @@ cdef class Appender:
         self._append(&call)
         if record.status >= 0:
             return outcome_of(record, waited, None)
-        if record.waits and self._wait is not None:
-            waited = self._wait_until(record.fields.physical_offset + record.nbytes)
+        if record.waits:
+            waited = self._wait_until(record.fields.physical_offset + record.nbytes, wait)
         host = self._store_host if default_host else PyBytes_FromStringAndSize(
             <char *> record.store_host, record.fields.store_host_nbytes)
         return outcome_of(record, waited, host)
@@ -530,7 +530,7 @@ cdef class Appender:
         try:
             self._take_message(&record, &scratch, &start, message, &view, holds)
             record.fields.properties = scratch.data + start
-            return self._put_one(&record, False)
+            return self._put_one(&record, False, None)
         finally:
             rs_scratch_free(&scratch)
             PyBuffer_Release(&view)
@@ -637,15 +637,15 @@ cdef class Appender:
         cdef int64_t nbytes = 0
         for i in range(call.count):
             nbytes += call.records[i].nbytes
-        if first.waits and self._wait is not None:
-            waited = self._wait_until(first.fields.physical_offset + nbytes)
+        if first.waits:
+            waited = self._wait_until(first.fields.physical_offset + nbytes, None)
         result = outcome_of(first, waited, None)
         result.outcome.nbytes = nbytes
         result.outcome.count = call.count
         result.ids = rs_pack_ids(call)
         return result
 
-    def put_many(self, messages):
+    def put_many(self, messages, *, _wait=None):
         """Append messages, one mutex hold per chunk.
 
         A wrong type raises before anything of its chunk is appended; chunks before it stay.
@@ -671,7 +671,7 @@ cdef class Appender:
         finally:
             PyMem_Free(records)
             rs_scratch_free(&scratch)
-        self._await_many(result)
+        self._await_many(result, _wait)
         return result
 
     cdef Py_ssize_t _take_chunk(self, rs_put_record *records, rs_scratch *scratch, object source,
@@ -712,13 +712,13 @@ cdef class Appender:
             rs_fill_row(rows + i, records + i)
         return 0
 
-    cdef int _await_many(self, PutManyResult result) except -1:
+    cdef int _await_many(self, PutManyResult result, object wait) except -1:
         """Wait once, for the last record that wants it."""
         cdef const rs_put_row *row
         cdef Py_ssize_t last = rs_last_waiting(&result.table)
-        if self._wait is not None and last >= 0:
+        if last >= 0:
             row = result.table.rows + last
-            rs_set_waited(&result.table, self._wait_until(row.physical_offset + row.nbytes))
+            rs_set_waited(&result.table, self._wait_until(row.physical_offset + row.nbytes, wait))
         return 0
 
     def put_staged(self, data, base_offset):
@@ -733,7 +733,7 @@ cdef class Appender:
                 self._append_chunk(result, staged.records, staged.count)
         finally:
             rs_staged_close(&staged)
-        self._await_many(result)
+        self._await_many(result, None)
         return result
 
     def put_columns(self, topic, offsets, data, *, queue_id=0, tags=None, keys=None,
@@ -768,7 +768,7 @@ cdef class Appender:
             PyMem_Free(records)
             rs_scratch_free(&scratch)
             PyBuffer_Release(&view)
-        self._await_many(result)
+        self._await_many(result, None)
         return result
 
     cdef int _put_rows(self, PutManyResult result, const rs_put_record *head,

@@ -8,7 +8,6 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 from rocketstore import formats
 from rocketstore.commit_log import (
@@ -52,7 +51,6 @@ from rocketstore.store_marks import DispatchSnapshot, StoreMarks
 from rocketstore.store_state import StoreState
 
 _log = logging.getLogger(__name__)
-_T = TypeVar("_T")
 
 
 class StoreWriter:
@@ -218,8 +216,8 @@ class StoreWriter:
             config,
             self.dialect,
             wait=self._wait if is_sync or self._lacks_slave else None,
-            clock=None if put_clock is None else self._calling(put_clock),
-            before_roll=None if lag is None else self._calling(self._let_dispatch_catch_up),
+            clock=put_clock,
+            before_roll=None if lag is None else self._let_dispatch_catch_up,
             on_failure=self.fail,
         )
         physic = min(facts.checkpoint.physic_timestamp, self.report.newest_store_timestamp)
@@ -266,6 +264,8 @@ class StoreWriter:
             flush = self.group_commit = GroupCommitService(
                 self.flushed, lambda: self.log, config, self.fail
             )
+            if self._lacks_slave:
+                self.group_commit.synced_status = PutMessageStatus.SLAVE_NOT_AVAILABLE
         else:
             flush = FlushRealTimeService(self.flushed, lambda: self.log, config, self.fail)
         self.flush_log = flush
@@ -308,20 +308,6 @@ class StoreWriter:
         service = self.group_commit
         status = PutMessageStatus.PUT_OK if service is None else service.wait(end_offset)
         return PutMessageStatus.SLAVE_NOT_AVAILABLE if self._lacks_slave else status
-
-    def _calling(self, callback: Callable[[], _T]) -> Callable[[], _T]:
-        """Return ``callback`` so that a put may call it: it may itself put (a listener, a clock),
-        and must wait for the disk then, whether or not the first put does."""
-        if self.config.flush_disk_type != FlushDiskType.SYNC_FLUSH:
-            return callback
-
-        def call() -> _T:
-            if self.group_commit is None:
-                return callback()
-            with self.group_commit.others_wait():
-                return callback()
-
-        return call
 
     def _let_dispatch_catch_up(self) -> None:
         """A broker of 5.4 and later recovers the last ten files only; dispatch must not lag

@@ -6,7 +6,7 @@ import asyncio
 import io
 import sys
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -544,3 +544,40 @@ def test_a_put_within_an_awaited_one_waits(tmp_path: Path, options: dict[str, An
         store = opened
         run(main())
         assert within == [True]
+
+
+class Putting:
+    """A message that puts another one when it is read, and notes whether that one was on disk."""
+
+    def __init__(self, store: rocketstore.DefaultMessageStore) -> None:
+        self.store = store
+        self.within: list[bool] = []
+
+    def put(self) -> None:
+        result = self.store.put("T", b"within")
+        end = result.physical_offset + result.nbytes
+        self.within.append(result.ok and self.store.flushed_offset >= end)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "properties":
+            self.put()
+        return getattr(Message("T", b"outer"), name)
+
+
+def test_a_put_made_by_the_arguments_of_an_awaited_one_waits(tmp_path: Path) -> None:
+    """It was told PUT_OK before any sync: what its thread put then was taken for the awaited put
+    itself. Keys may be an iterator; a message in ``aput_many`` may be any object."""
+    with open_sync(tmp_path / "s", **WIDE) as store:
+        message = Putting(store)
+
+        def keys() -> Iterator[str]:
+            message.put()
+            yield "key"
+
+        async def main() -> None:
+            assert (await store.aput("T", b"x", keys=keys())).ok
+            assert (await store.aput_many([message])).ok
+
+        run(main())
+        assert message.within == [True, True]
+        assert len(list(store.scan())) == 4

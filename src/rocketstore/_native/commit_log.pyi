@@ -134,21 +134,26 @@ class Appender:
         delay_level: int = 0,
         wait_store_msg_ok: bool = True,
         unique_key: str | bool | None = None,
+        _wait: Callable[[int], int] | None = None,
     ) -> PutMessageResult:
         """Append one message with ``properties``, UNIQ_KEY, TAGS, KEYS, WAIT (false only), DELAY.
 
         ``unique_key=True`` makes one with ``unique_key_maker`` unless ``properties`` have one; the
         same name twice is a ``ValueError``. Limits answer a status, wrong types and characters
-        raise; either way nothing is appended. A born timestamp or host not given is the store's."""
+        raise; either way nothing is appended. A born timestamp or host not given is the store's.
+        ``_wait`` is called in place of the appender's ``wait``, for this put alone."""
     def put_message(self, message: object) -> PutMessageResult:
         """Append one message, given as an object with ``Message``'s attributes."""
     def put_messages(self, batch: object) -> PutMessageResult:
         """Append a batch (attributes of ``MessageBatch``) to one queue: consecutive, in one
         segment, all or nothing; followers of the log see all its records at once."""
-    def put_many(self, messages: Iterable[object]) -> PutManyResult:
+    def put_many(
+        self, messages: Iterable[object], *, _wait: Callable[[int], int] | None = None
+    ) -> PutManyResult:
         """Append messages, one mutex hold per chunk of 512 messages or 4 MiB. A refused message
         stops no other. A wrong type raises before anything of its chunk is appended; the chunks
-        before it stay. One wait at the end, for the last message that wants it."""
+        before it stay. One wait at the end, for the last message that wants it; ``_wait`` as in
+        ``put``."""
     def put_columns(
         self,
         topic: str,

@@ -355,6 +355,7 @@ class Appender:
         delay_level: int = 0,
         wait_store_msg_ok: bool = True,
         unique_key: str | bool | None = None,
+        _wait: Callable[[int], int] | None = None,
     ) -> PutMessageResult:
         """Append one message."""
         self._check_usable()
@@ -374,7 +375,7 @@ class Appender:
         pairs = arguments.gather_properties(
             properties, unique_key, tags, keys, wait_store_msg_ok, level, self._unique_key_maker
         )
-        return self._put_one(self._rules.finish(record, content, pairs))
+        return self._put_one(self._rules.finish(record, content, pairs), _wait)
 
     def put_message(self, message: Any) -> PutMessageResult:
         """Append one message, given as an object with ``Message``'s attributes."""
@@ -404,13 +405,15 @@ class Appender:
             [(parse_host(record.store_host), record.physical_offset) for record in records],
         )
 
-    def put_many(self, messages: Iterable[Any]) -> PutManyResult:
+    def put_many(
+        self, messages: Iterable[Any], *, _wait: Callable[[int], int] | None = None
+    ) -> PutManyResult:
         """Append messages, one mutex hold per chunk.
 
         A wrong type raises before anything of its chunk is appended; chunks before it stay.
         """
         self._check_usable()
-        return self._put_chunks(self._from_message(message) for message in messages)
+        return self._put_chunks((self._from_message(message) for message in messages), _wait)
 
     def put_columns(
         self,
@@ -506,14 +509,18 @@ class Appender:
             )
         return None
 
-    def _put_one(self, record: Record) -> PutMessageResult:
+    def _put_one(
+        self, record: Record, wait: Callable[[int], int] | None = None
+    ) -> PutMessageResult:
         if record.status is None:
             self._append([[record]], self._now())
         else:
             self._failed_times += 1
-        return record.result(self._await([record]))
+        return record.result(self._await([record], wait))
 
-    def _put_chunks(self, source: Iterator[Record]) -> PutManyResult:
+    def _put_chunks(
+        self, source: Iterator[Record], wait: Callable[[int], int] | None = None
+    ) -> PutManyResult:
         records: list[Record] = []
         while chunk := list(_take_chunk(source)):
             groups = [[record] for record in chunk if record.status is None]
@@ -521,7 +528,7 @@ class Appender:
             if groups:
                 self._append(groups, self._now())
             records += chunk
-        waited = self._await(records)
+        waited = self._await(records, wait)
         return PutManyResult._of(
             (record.result(waited) for record in records),
             (record.status is None and record.waits for record in records),
@@ -533,12 +540,14 @@ class Appender:
             return None
         return arguments.check_integer("clock()", self._clock(), arguments.I64)
 
-    def _await(self, records: Sequence[Record]) -> int:
-        """Wait for the last appended record that wants it; a ``PutMessageStatus`` value."""
-        if self._wait is not None:
+    def _await(self, records: Sequence[Record], wait: Callable[[int], int] | None = None) -> int:
+        """Wait, by the caller's own ``wait`` if there is one, for the last appended record that
+        wants it; a ``PutMessageStatus`` value."""
+        wait = self._wait if wait is None else wait
+        if wait is not None:
             for record in reversed(records):
                 if record.status is None and record.waits:
-                    return PutMessageStatus(self._wait(record.physical_offset + record.nbytes))
+                    return PutMessageStatus(wait(record.physical_offset + record.nbytes))
         return PutMessageStatus.PUT_OK
 
     def _append(self, groups: list[list[Record]], timestamp: int | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rocketstore.commit_log import WritableCommitLog
@@ -22,16 +22,24 @@ if TYPE_CHECKING:
 _LONGEST_WAIT_S = threading.TIMEOUT_MAX / 2
 
 
-class _Deferral(threading.local):
-    """What this thread's put would wait for.
+class _Deferral:
+    """What a put is given to call in place of a wait.
 
     Attributes
     ----------
-    end_offset : int or None
-        ``None``: puts wait; otherwise the offset that the last put did not wait for, 0 for none.
+    end_offset : int
+        What it would have waited for, 0 when there is nothing to wait for.
     """
 
-    end_offset: int | None = None
+    __slots__ = ("_status", "end_offset")
+
+    def __init__(self, status: int) -> None:
+        self.end_offset = 0
+        self._status = status
+
+    def __call__(self, end_offset: int) -> int:
+        self.end_offset = end_offset
+        return self._status
 
 
 class GroupCommitService(ServiceThread):
@@ -55,7 +63,8 @@ class GroupCommitService(ServiceThread):
         self._log = log
         self.timeout_s = min(config.sync_flush_timeout / 1000, _LONGEST_WAIT_S)
         self._error: BaseException | None = None  # set once
-        self._deferral = _Deferral()
+        #: What a put answers that is on disk.
+        self.synced_status = PutMessageStatus.PUT_OK
 
     def run_once(self) -> bool:
         """Sync what was put since the last time; False also when there was no room to commit it."""
@@ -79,9 +88,6 @@ class GroupCommitService(ServiceThread):
         KeyboardInterrupt
             While waiting; the message's fate is then unknown.
         """
-        if self._deferral.end_offset is not None:
-            self._deferral.end_offset = end_offset
-            return PutMessageStatus.PUT_OK
         flushed = self._flushed
         if not self.is_running and flushed.offset < end_offset:
             self.step_by_hand()
@@ -114,27 +120,16 @@ class GroupCommitService(ServiceThread):
                 f"syncing the log failed ({self._error}); the message may not be on disk"
             ) from self._error
 
-    def put_deferred(self, put: Callable[[], Any]) -> tuple[Any, int]:
-        """Call ``put`` without waiting; return its result and the end offset it did not wait for.
+    def put_deferred(self, put: Callable[..., Any]) -> tuple[Any, int]:
+        """Call ``put`` of the appender without waiting; return its result and the end offset it did
+        not wait for, 0 when there is nothing to wait for.
 
-        The offset is 0 when there is nothing to wait for. Whoever ``put`` calls must be called
-        within ``others_wait``.
+        Only this put does not wait: others may be made meanwhile by what it calls, a clock or the
+        messages themselves.
         """
-        self._deferral.end_offset = 0
-        try:
-            result = put()
-            return result, self._deferral.end_offset
-        finally:
-            self._deferral.end_offset = None
-
-    @contextlib.contextmanager
-    def others_wait(self) -> Iterator[None]:
-        """While a put calls out: puts of whoever is called are not the one that does not wait."""
-        former, self._deferral.end_offset = self._deferral.end_offset, None
-        try:
-            yield
-        finally:
-            self._deferral.end_offset = former
+        deferral = _Deferral(self.synced_status)
+        result = put(_wait=deferral)
+        return result, deferral.end_offset
 
     def wait_on_loop(
         self, loop: asyncio.AbstractEventLoop, end_offset: int, result: Any
