@@ -261,7 +261,7 @@ class StoreReader:
             start = behind
 
     def scan_range(self, start: int | None, stop: int | None) -> tuple[int, int]:
-        """The offsets from which and up to which a scan reads."""
+        """The offsets from which and up to which a scan reads (see ``finish_scan``)."""
         for name, value in (("start", start), ("stop", stop)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
                 raise TypeError(f"{name} must be int, not {type(value).__name__}")
@@ -270,6 +270,13 @@ class StoreReader:
             self.check_scan_start(start)
             first = start
         return first, self.log.max_offset if stop is None else min(stop, self.log.max_offset)
+
+    def finish_scan(self, last: int, stop: int | None, on_corruption: str) -> None:
+        """With ``fail``, raise ``CorruptMessageError`` when the log ends at ``last`` because a
+        record that was durable is damaged there, and the scan was to go on to ``stop``."""
+        status = self.log.damage.get(last)
+        if on_corruption == "fail" and status is not None and (stop is None or last < stop):
+            raise self.log.corruption(last, status)
 
     def check_scan_start(self, offset: int) -> None:
         """Raise ``ValueError`` when a scan cannot begin at ``offset``, because it lies inside a

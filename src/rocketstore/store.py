@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -638,6 +639,7 @@ class DefaultMessageStore(AsyncPutMethods, StoreMaintenance):
             timestamp = message.store_timestamp
             if (begin is None or timestamp >= begin) and (end is None or timestamp < end):
                 yield message
+        reader.finish_scan(last, stop, on_corruption)
 
     def scan_arrow(
         self,
@@ -673,9 +675,10 @@ class DefaultMessageStore(AsyncPutMethods, StoreMaintenance):
 
         check_corruption_word(on_corruption)
         reader = self._use()
-        places = reader.scan_range(start, stop)
-        names = resolve(columns)
-        return scan_arrow(reader.log, names, *places, on_corruption, check_crc, **limits)
+        first, last = reader.scan_range(start, stop)
+        finish = partial(reader.finish_scan, last, stop, on_corruption)
+        places = (first, last, on_corruption, finish)
+        return scan_arrow(reader.log, resolve(columns), *places, check_crc=check_crc, **limits)
 
     def tail(
         self,

@@ -197,18 +197,24 @@ def scan_arrow(
     start: int,
     stop: int,
     on_corruption: str,
+    finish: Callable[[], None],
+    *,
     check_crc: bool,
     **limits: Any,
 ) -> ArrowScan:
-    """Make the scan of ``DefaultMessageStore.scan_arrow``; ``limits`` are the decoder's."""
+    """Make the scan of ``DefaultMessageStore.scan_arrow``; ``limits`` are the decoder's.
+
+    ``finish`` is called behind the last batch, and may raise.
+    """
     # Iterators are read once, a scan more often.
     limits = {
         name: list(value) if isinstance(value, Iterator) else value
         for name, value in limits.items()
     }
     flags = log.record_flags if check_crc else 0
-    return ArrowScan(
-        columns,
-        lambda: kernels.arrow.BatchDecoder(columns, **limits),
-        lambda decoder: iter(LogRead(log, decoder, start, stop, on_corruption, flags)),
-    )
+
+    def read(decoder: Any) -> Iterator[None]:
+        yield from LogRead(log, decoder, start, stop, on_corruption, flags)
+        finish()
+
+    return ArrowScan(columns, lambda: kernels.arrow.BatchDecoder(columns, **limits), read)
