@@ -11,6 +11,7 @@ from typing import NamedTuple
 from rocketstore import formats, kernels
 from rocketstore.commit_log import CommitLog
 from rocketstore.durable_file import sync_directory
+from rocketstore.errors import StoreClosedError
 from rocketstore.index_file import IndexFile, entry_seconds
 from rocketstore.index_service import IndexService
 from rocketstore.log_scan import LogScan, data_ranges
@@ -71,7 +72,8 @@ class EarlyIndexCheck:
             return None
 
     def _run(self) -> None:
-        with contextlib.suppress(MemoryError, OSError):  # which are met again, by who can raise
+        # Whoever takes the result meets them again, unless the store was refused and closed.
+        with contextlib.suppress(MemoryError, OSError, StoreClosedError):
             self._checked = check_file(self._file, self._limit)
 
     def result(self, file: IndexFile, limit: int) -> tuple[int, int] | None:

@@ -13,6 +13,7 @@ import rocketstore
 from crash.abandoning import abandon
 from rocketstore import formats, index_recovery, reader
 from rocketstore.index_file import IndexFile
+from syncs import LONG_S
 
 OPTIONS: dict[str, Any] = {
     "mapped_file_size_commit_log": 8 * 1024,
@@ -154,6 +155,32 @@ def test_a_failed_check_is_done_again_in_its_turn(
     monkeypatch.setattr(index_recovery, "check_file", failing)
     assert not open_and_look(root)
     assert names == [EARLY, "MainThread"]
+
+
+def test_a_store_that_is_refused_meanwhile(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its index file is closed under the check, which has nobody to tell."""
+    segment = min((root / "commitlog").iterdir())
+    content = bytearray(segment.read_bytes())
+    content[4] ^= 0xFF
+    segment.write_bytes(content)
+    refused, told = threading.Event(), []
+    threads: list[threading.Thread] = []
+    check_file = index_recovery.check_file
+
+    def check_late(file: IndexFile, limit: int) -> tuple[int, int]:
+        threads.append(threading.current_thread())
+        assert refused.wait(LONG_S)
+        return check_file(file, limit)
+
+    monkeypatch.setattr(index_recovery, "check_file", check_late)
+    monkeypatch.setattr(threading, "excepthook", told.append)
+    with pytest.raises(rocketstore.CorruptMessageError):
+        rocketstore.open(root, "r+", start=False)
+    refused.set()
+    for thread in threads:
+        thread.join()
+    assert [thread.name for thread in threads] == [EARLY]
+    assert told == []
 
 
 def test_without_a_thread_it_is_done_in_its_turn(
