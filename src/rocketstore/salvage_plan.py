@@ -12,6 +12,7 @@ from rocketstore import formats, kernels
 from rocketstore.batch_consume_queue import BatchConsumeQueue
 from rocketstore.commit_log import CommitLog
 from rocketstore.errors import CorruptMessageError
+from rocketstore.lost_messages import FILLER_TOPIC, LOST_MARK
 from rocketstore.queue_continuity import good_batches, queue_places
 from rocketstore.status import RecordFlags
 
@@ -21,13 +22,7 @@ if TYPE_CHECKING:
     from rocketstore.queue_table import QueueTable
     from rocketstore.recovery_report import DamagedRange
 
-#: Topic of the records that fill a lost stretch; they have no queue (shortened where there is no
-#: room for it).
-FILLER_TOPIC = "rocketstore_lost"
-#: The property that marks a placeholder, where there is room for it.
-LOST_PROPERTY = "ROCKETSTORE_LOST"
-_MARK = f"{LOST_PROPERTY}{chr(formats.NAME_VALUE_SEPARATOR)}".encode()
-_MARK_NBYTES = len(_MARK) + 2
+_MARK_NBYTES = len(LOST_MARK) + 2
 #: A broker reads each record into memory when it recovers.
 _FILLER_NBYTES = 1 << 20
 _HOST = "127.0.0.1:0"
@@ -147,8 +142,8 @@ class Stretch:
         queue = (place.queue_id, place.queue_offset)
         if extra < _MARK_NBYTES:
             return self._encode(place.topic, queue, offset, body=bytes(extra))
-        value = b"1".ljust(extra - len(_MARK) - 1, b"0")
-        properties = _MARK + value + bytes((formats.PROPERTY_SEPARATOR,))
+        value = b"1".ljust(extra - len(LOST_MARK) - 1, b"0")
+        properties = LOST_MARK + value + bytes((formats.PROPERTY_SEPARATOR,))
         return self._encode(place.topic, queue, offset, properties=properties)
 
     def _filler(self, offset: int, nbytes: int) -> bytes:

@@ -19,8 +19,9 @@ from crash import salvaging
 from crash.abandoning import abandon
 from crash.salvaging import KINDS, LOST, OPTIONS, SEGMENT_NBYTES, Written, tree
 from rocketstore import formats
+from rocketstore.lost_messages import FILLER_TOPIC
 from rocketstore.recovery import recover_log
-from rocketstore.salvage_plan import FILLER_TOPIC, LostPlace, Stretch, filler_sizes
+from rocketstore.salvage_plan import LostPlace, Stretch, filler_sizes
 
 PROGRAM = Path(__file__).with_name("salvage_program.py")
 Damage = Callable[[Path, list[Written], random.Random], None]
