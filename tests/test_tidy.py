@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from mapped_calls import UNSAFE, unsafe_calls
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "rocketstore"
 NATIVE = ROOT / "src" / "_native"
@@ -85,7 +87,8 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 def text_files() -> list[Path]:
     """Every text file of the project."""
-    found = [path for path in ROOT.iterdir() if path.is_file()]
+    # (.git is a file in a worktree that shares its repository.)
+    found = [path for path in ROOT.iterdir() if path.is_file() and path.name != ".git"]
     for folder in TEXT_FOLDERS:
         found += [path for path in (ROOT / folder).rglob("*") if path.is_file()]
     hidden = {"__pycache__", ".hypothesis"}
@@ -239,6 +242,59 @@ def test_native_sources_use_no_deprecated_words() -> None:
     for path in sorted([*NATIVE.glob("*.pyx"), *NATIVE.glob("*.pxd")]):
         for number, line in enumerate(lines(path), start=1):
             assert not words.search(line), f"{named(path)}:{number} {line}"
+
+
+def test_nothing_is_searched_in_a_mapping() -> None:
+    """A bare Debian 12 has Python 3.11.2, whose ``mmap.find`` reads a byte behind a mapping whose
+    length is a whole number of pages: checking a store of the default size ended with SIGSEGV."""
+    faults = [
+        f"{named(path)}:{line} {method} of a mapping {UNSAFE[method]}"
+        for path in text_files()
+        if path.suffix == ".py"
+        for line, method in unsafe_calls(path.read_text(encoding="utf-8"))
+    ]
+    for path in sorted(NATIVE.glob("*.p[yx]*")):
+        faults += [
+            f"{named(path)}:{number} imports mmap: there the searches are not looked for"
+            for number, line in enumerate(lines(path), start=1)
+            if re.search(r"\bimport mmap\b", line)
+        ]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import mmap\nm = mmap.mmap(0, 0)\nm.find(b'x')",
+        "import mmap\nwith open('f') as f, mmap.mmap(f.fileno(), 0) as data:\n    data.rfind(b'x')",
+        "def f(data: bytes | mmap.mmap, n: int):\n    return data.find(b'x', n)",
+        "def f(data: 'mmap.mmap'):\n    def g():\n        return data.find(b'x')\n",
+        "class C:\n    def __init__(self):\n        m = mmap.mmap(0, 0)\n        self.data = m\n"
+        "    def f(self):\n        return self.data.find(b'x')",
+        "from mmap import mmap as made\nfind = made(0, 0).find",
+        "def f(file):\n    return file.mapping.find(b'x')",
+        "mapping = kernels.mapping.Mapping(fd, 5)\nmapping.rfind(b'x')",
+        "def make() -> mmap.mmap: ...\nif (m := make()).find(b'x'): ...",
+        "class Own(mmap.mmap):\n    def f(self):\n        return self.find(b'x')",
+        "m = stack.enter_context(mmap.mmap(0, 0))\nother = m\nother.resize(9)",
+        "m = data if data else mmap.mmap(0, 0)\nm.find(b'x')",
+    ],
+)
+def test_a_search_in_a_mapping_is_found(source: str) -> None:
+    assert len(unsafe_calls(source)) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import mmap\nm = mmap.mmap(0, 0)\nm[5:9].find(b'x')",
+        "def f(m: mmap.mmap): ...\ndef g(m: bytes):\n    return m.find(b'x')",
+        "def f(names: Mapping[str, int], text: str):\n    return text.find('x'), names",
+        "window.find(1, 2)\nstore.find(topic='T')",
+    ],
+)
+def test_another_search_is_none_in_a_mapping(source: str) -> None:
+    assert not unsafe_calls(source)
 
 
 def test_the_glossary_names_what_exists() -> None:

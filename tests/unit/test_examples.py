@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shlex
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -30,6 +31,55 @@ def test_pages_show_what_their_commands_write(
     code = tool.main(["--check", page])
     assert (dict(os.environ), Path.cwd()) == before
     assert code == 0, "".join(capsys.readouterr())
+
+
+#: What examples may call besides the commands: programs of packages that every Debian has (Debian's
+#: word is "essential"), and what a shell does by itself.
+COMMON_PROGRAMS = {
+    *("cat", "cp", "cut", "dd", "echo", "false", "grep", "head", "ls", "mkdir", "mv", "printf"),
+    *("rm", "sed", "seq", "sort", "tail", "true", "truncate", "uniq", "wc"),
+}
+
+
+def programs(command: str) -> set[str]:
+    """The programs that a command line calls."""
+    words = shlex.shlex(command, posix=True, punctuation_chars=True)
+    words.whitespace_split = True
+    found, is_first = set(), True
+    for word in words:
+        if set(word) <= set("|;&("):
+            is_first = True
+        elif is_first and "=" not in word:
+            found.add(word)
+            is_first = False
+    return found
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("rocketstore ls store | jq -r .kind", {"rocketstore", "jq"}),
+        ("A=1 xmllint x 2> /dev/null && echo 'a | b'; tac", {"xmllint", "echo", "tac"}),
+        ("(curl x) || wget y", {"curl", "wget"}),
+    ],
+)
+def test_programs_are_found(command: str, expected: set[str]) -> None:
+    assert programs(command) == expected
+
+
+def test_examples_call_nothing_that_a_bare_machine_lacks(tool: ModuleType) -> None:
+    """One piped into jq, which no set-up installs: on a bare Debian the test of its page failed."""
+    strange = {}
+    for name in tool.FILES:
+        lines = (ROOT / name).read_text(encoding="utf-8").split("\n")
+        for block in tool.blocks_of(lines, name):
+            if isinstance(block, tuple):
+                continue
+            for line in lines[block.first : block.stop]:
+                others = programs(line[2:]) - {"rocketstore"} if line.startswith("$ ") else set()
+                if others - COMMON_PROGRAMS:
+                    strange[f"{name}: {line}"] = others - COMMON_PROGRAMS
+    assert not strange
 
 
 def page(block: str, words: str = "") -> str:

@@ -236,6 +236,19 @@ def test_what_is_planted_is_found(
         report.require()
 
 
+@pytest.mark.parametrize("piece_nbytes", [1, 2, 3, 5, 64, 4096])
+def test_a_hidden_record_is_found_wherever_a_piece_ends(
+    piece_nbytes: int, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is searched piece by piece, and a magic may lie across two of them."""
+    monkeypatch.setattr("rocketstore.testing.plain_log._PIECE_NBYTES", piece_nbytes)
+    last = read_log(root / "commitlog").records[-1]
+    hidden_record(root)
+    faults = read_log(root / "commitlog").faults
+    told = [fault.physical_offset for fault in faults if "good record lies behind" in fault.what]
+    assert told == [last.physical_offset]
+
+
 @pytest.mark.parametrize("bound", ["min_offset_in_queue", "max_offset_in_queue"])
 def test_wrong_bounds_are_found(bound: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     right = getattr(rocketstore.DefaultMessageStore, bound)

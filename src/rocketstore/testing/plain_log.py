@@ -7,6 +7,7 @@ What checks a store must not share the mistakes of what wrote it. Only the decla
 from __future__ import annotations
 
 import mmap
+import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -21,6 +22,11 @@ _BLANK = formats.BLANK.struct
 _TIME = struct.Struct(">q")
 _LENGTHS = struct.Struct(">iqi")  # reconsume times, prepared offset, body length
 _MAGICS = (formats.MAGIC_V1, formats.MAGIC_V2)
+_MAGIC_NBYTES = 4
+_MAGIC_WORDS = re.compile(
+    b"|".join(re.escape(magic.to_bytes(_MAGIC_NBYTES, "big", signed=True)) for magic in _MAGICS)
+)
+_PIECE_NBYTES = 1 << 20
 _FLAG_V6 = (formats.SYS_FLAG_BORN_HOST_V6, formats.SYS_FLAG_STORE_HOST_V6)
 
 
@@ -236,15 +242,19 @@ def _check_rest(log: PlainLog, base: int, path: Path, data: mmap.mmap, *, is_las
 
 def _good_places(data: mmap.mmap, start: int) -> Iterator[int]:
     """Positions of whole records that name their own place, from ``start`` on."""
-    base = None
-    for magic in _MAGICS:
-        word = magic.to_bytes(4, "big", signed=True)
-        at = data.find(word, start)
-        while at >= 0:
-            position = at - formats.RECORD_HEAD.at("magic")
-            record = parse_record(data, position) if position >= start else None
-            if record is not None:
-                base = record.physical_offset - position
-                if base >= 0 and base % len(data) == 0:
-                    yield position
-            at = data.find(word, at + 1)
+    for at in _magic_places(data, start + formats.RECORD_HEAD.at("magic")):
+        position = at - formats.RECORD_HEAD.at("magic")
+        record = parse_record(data, position)
+        if record is not None:
+            base = record.physical_offset - position
+            if base >= 0 and base % len(data) == 0:
+                yield position
+
+
+def _magic_places(data: mmap.mmap, start: int) -> Iterator[int]:
+    """Positions of what looks like a record's magic. Pieces are copied and searched: ``find`` of a
+    mapping itself reads a byte behind it in some releases of Python (3.11.2 is Debian's)."""
+    for piece in range(start, len(data), _PIECE_NBYTES):
+        content = data[piece : piece + _PIECE_NBYTES + _MAGIC_NBYTES - 1]
+        for found in _MAGIC_WORDS.finditer(content):
+            yield piece + found.start()
