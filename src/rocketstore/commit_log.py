@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rocketstore import formats, kernels
@@ -94,6 +95,8 @@ class CommitLog:
         self.record_flags = record_flags
         #: Damaged places that recovery found, by physical offset.
         self.damage: dict[int, RecordStatus] = {}
+        #: Why a segment that is there gives nothing, by the offset of its first byte.
+        self.absent: dict[int, str] = {}
         self._end_offset = end_offset
         #: The window last asked for: readers mostly stay in one segment.
         self.recent: LogWindow | None = None
@@ -107,7 +110,22 @@ class CommitLog:
     @property
     def min_offset(self) -> int:
         """Offset of the first segment, -1 for an empty log."""
-        return self.queue.min_offset
+        first = self.queue.min_offset
+        return min(first, *self.absent) if self.absent and first >= 0 else first
+
+    @property
+    def holes(self) -> list[tuple[int, int]]:
+        """(start, stop) offsets of segments that are missing before others, or give nothing."""
+        size, found = self.segment_size, []
+        expected = max(self.min_offset, 0)
+        for file in self.queue.files:
+            if file.file_from_offset > expected:
+                found.append((expected, file.file_from_offset))
+            expected = file.file_from_offset + size
+        last = max(self.absent, default=0) + size
+        if self.absent and last > expected:
+            found.append((expected, last))
+        return found
 
     @property
     def max_offset(self) -> int:
@@ -248,10 +266,23 @@ class CommitLog:
 
     def corruption(self, offset: int, status: int) -> CorruptMessageError:
         """Build the error for the damaged place ``offset``."""
+        path, position, reason = self.place(offset)
+        reason = f"log offset {offset}: {reason}" if reason else describe(status, offset)
+        return CorruptMessageError(path, position, reason)
+
+    def place(self, offset: int) -> tuple[Path, int, str | None]:
+        """Return the file that holds ``offset``, or would hold it, the position in it, and why
+        nothing can be read there: ``None`` when there are bytes."""
         file = self.queue.find_mapped_file_by_offset(offset)
-        path = file.path if file is not None else self.queue.directory
-        position = offset - (file.file_from_offset if file is not None else 0)
-        return CorruptMessageError(path, position, describe(status, offset))
+        position = offset % self.segment_size
+        if file is None:
+            start = offset - position
+            path = self.queue.directory / formats.offset_to_file_name(start)
+            return path, position, self.absent.get(start, "the segment is missing")
+        if position >= file.file_size:
+            reason = f"the file has {file.file_size} bytes instead of {self.segment_size}"
+            return file.path, position, reason
+        return file.path, position, None
 
     def delete_first(self, files: Sequence[MappedFile]) -> None:
         """Delete the log's first segments, see ``MappedFileQueue.delete_first``; messages in use

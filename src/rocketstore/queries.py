@@ -272,11 +272,13 @@ class StoreReader:
         return first, self.log.max_offset if stop is None else min(stop, self.log.max_offset)
 
     def finish_scan(self, last: int, stop: int | None, on_corruption: str) -> None:
-        """With ``fail``, raise ``CorruptMessageError`` when the log ends at ``last`` because a
-        record that was durable is damaged there, and the scan was to go on to ``stop``."""
-        status = self.log.damage.get(last)
-        if on_corruption == "fail" and status is not None and (stop is None or last < stop):
-            raise self.log.corruption(last, status)
+        """With ``fail``, raise ``CorruptMessageError`` when the log ends at ``last`` because what
+        was durable behind it is damaged or missing, and the scan was to go on to ``stop``."""
+        if on_corruption != "fail" or not self.log.damage:
+            return
+        behind = min((at for at in self.log.damage if at >= last), default=None)
+        if behind is not None and (stop is None or behind < stop):
+            raise self.log.corruption(behind, self.log.damage[behind])
 
     def check_scan_start(self, offset: int) -> None:
         """Raise ``ValueError`` when a scan cannot begin at ``offset``, because it lies inside a

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 
 from rocketstore import formats
@@ -12,7 +14,7 @@ from rocketstore.dispatch import COMPARED_NBYTES, CommitLogDispatcher
 from rocketstore.index_recovery import EarlyIndexCheck, IndexPosition, IndexRecovery
 from rocketstore.index_service import IndexService
 from rocketstore.log_scan import LogScan
-from rocketstore.mapped_file_queue import MappedFileQueue, check_place
+from rocketstore.mapped_file_queue import DirectoryListing, MappedFileQueue, check_place
 from rocketstore.named_queues import has_units_of_other_rules
 from rocketstore.queue_table import QueueTable
 from rocketstore.recovery import Progress, recover_log
@@ -33,6 +35,22 @@ _MOST_HELD_QUEUE_FILES = 4096
 
 
 Gap = tuple[str, int, int, int]
+
+
+def _absent_segments(listing: DirectoryListing, size: int) -> dict[int, str]:
+    """Segments that are there and give nothing, by offset: they may not be read, or are empty in
+    front of others (the last one may just have been made)."""
+    named = ((formats.file_name_to_offset(path.name), path) for path in listing.unreadable)
+    absent = {
+        offset: f"may not be read: {os.strerror(errno.EACCES)}"
+        for offset, _ in named
+        if offset is not None and offset % size == 0
+    }
+    last = max((offset for offset, _, nbytes in listing.files if nbytes), default=-1)
+    for offset, _, nbytes in listing.files:
+        if nbytes == 0 and offset < last and offset % size == 0:
+            absent[offset] = f"the file has 0 bytes instead of {size}"
+    return absent
 
 
 class QueuesMovedError(Exception):
@@ -132,15 +150,21 @@ class ReadOnlyParts:
         self._odd_segments += [
             f"{path} begins at no multiple of {size} and is not read" for _, path in misnamed
         ]
+        absent = _absent_segments(listing, size)
         listing.files = [
             (offset, path, nbytes)
             for offset, path, nbytes in listing.files
             if nbytes > 0 and offset % size == 0
         ]
+        if listing.unreadable and not listing.files:
+            path = str(listing.unreadable[0])
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
         queue = MappedFileQueue(self.paths.commit_log, size, self.paths.log_root, writable=False)
         queue.load(listing)
         queue.hold(_MOST_HELD_SEGMENTS)
-        return CommitLog(queue, 0, record_flags(self.config))
+        log = CommitLog(queue, 0, record_flags(self.config))
+        log.absent = absent
+        return log
 
     def _load_queues(self, *, load: bool) -> QueueTable:
         only_rocksdb = self.rocksdb is not None and not self.rocksdb.beside_files

@@ -38,6 +38,8 @@ _RECENT_BATCHES = 8
 #: Batches at the log's end in which the order of queue offsets is looked at.
 _ORDERED_BATCHES = 32
 _MAX_DELAY_NOTES = 100
+#: So many missing segments in a row are reported file by file, the others as one range.
+_MOST_NAMED = 100
 #: So many damaged places with later records behind them show that all of them were durable.
 _ENOUGH_PROOFS = 1000
 _GOOD = (RecordStatus.OK, RecordStatus.UNSAFE_TOPIC)
@@ -148,6 +150,7 @@ class LogRecovery:
         report.newest_store_timestamp = self._newest_timestamp
         report.durable_mark = min(self._durable_mark(), end)
         report.duration_s = time.monotonic() - began
+        self._note_unseen_holes(end)
         self.log.move_end(end)
         if self._ordered:
             order = queue_order(self._last_batches(end))
@@ -404,16 +407,45 @@ class LogRecovery:
                 place.status = RecordStatus.BAD_PHYSICAL_OFFSET
 
     def _note_damage(self, place: _OddPlace) -> None:
-        start = place.start
-        self.log.damage[start] = place.status
-        file = self.log.queue.find_mapped_file_by_offset(start)
-        base = file.file_from_offset if file is not None else 0
-        path = file.path if file is not None else self.log.queue.directory
-        reason = f"{describe(place.status, start)}; the next good record is at log offset "
-        reason += str(place.stop)
-        if place.stop >= self._limit:
-            reason = f"{describe(place.status, start)}; it had been written durably"
-        self.report.damaged.append(DamagedRange(str(path), start - base, start, place.stop, reason))
+        """Report a damaged stretch; each segment that is missing in it by its own file."""
+        start, stop = place.start, place.stop
+        for hole, hole_stop in self._holes(start, stop):
+            if start < hole:
+                self._note_range(start, hole, place)
+            size = self.log.segment_size
+            for at in range(hole, min(hole_stop, hole + _MOST_NAMED * size), size):
+                self._note_range(at, at + size, place)
+                start = at + size
+            if start < hole_stop:
+                self._note_range(start, hole_stop, place)
+            start = hole_stop
+        if start < stop:
+            self._note_range(start, stop, place)
+
+    def _holes(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """Segments between ``start`` and ``stop`` that are missing or cannot be read."""
+        return [(max(a, start), min(b, stop)) for a, b in self.log.holes if a < stop and start < b]
+
+    def _note_range(self, start: int, stop: int, place: _OddPlace) -> None:
+        status = place.status
+        if start != place.start:
+            scan = LogScan(self.log, start, self._limit, self.log.record_flags, capacity=1)
+            status = RecordStatus.EMPTY if any(scan) else scan.status
+        self.log.damage[start] = status
+        path, position, reason = self.log.place(start)
+        reason = reason or describe(status, start)
+        if place.stop < self._limit:
+            reason += f"; the next good record is at log offset {place.stop}"
+        elif not self.log.place(start)[2]:
+            reason += "; it had been written durably"
+        self.report.damaged.append(DamagedRange(str(path), position, start, stop, reason))
+
+    def _note_unseen_holes(self, end: int) -> None:
+        """Report the missing segments that lie outside of the stretch that was checked."""
+        for start, stop in self.log.holes:
+            if stop <= self._start or start >= end:
+                self._note_damage(_OddPlace(start, stop, RecordStatus.EMPTY))
+        self.report.damaged.sort(key=lambda damage: damage.start)
 
 
 # --- where to begin -----------------------------------------------------------------------------
