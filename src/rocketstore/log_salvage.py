@@ -32,9 +32,10 @@ from rocketstore.mapped_file import MappedFile
 from rocketstore.mapped_file_queue import check_place, list_directory
 from rocketstore.queue_table import refuse_contradictions
 from rocketstore.reader import ReadOnlyParts
-from rocketstore.recovery import LogRecovery, Progress, recover_log
+from rocketstore.recovery import Progress
 from rocketstore.recovery_report import DamagedRange, RecoveryReport
 from rocketstore.rocksdb_queues import refuse_rocksdb_queues
+from rocketstore.salvage_damage import find_losses
 from rocketstore.salvage_plan import (
     LostPlace,
     Placeholder,
@@ -238,20 +239,20 @@ class _Salvage:
             refuse_contradictions(facts.queue_types)
             self._size = parts.log.segment_size
             self._listed = self._list_segments()
-            recovery, _ = recover_log(parts.log, facts, self._progress, position=0)
-            damaged = self._with_lost_beginning(parts, recovery)
-            last = parts.log.queue.last()
-            if last is not None:
-                # Units tell of messages that lay behind the end of a file that was cut short.
-                end = parts.log.roll_next_file(last.file_from_offset)
-                for queue in parts.queues:
-                    queue.recover(end, whole=False)
+            losses = find_losses(
+                parts.log, facts, self._listed, self._progress, list(parts.queues), parts.index
+            )
+            damaged = losses.damaged
+            # Units tell of messages that lay behind the end that is left.
+            end = max([parts.log.max_offset, *(damage.stop for damage in damaged)])
+            for queue in parts.queues:
+                queue.recover(end, whole=False)
             self._plan = make_plan(
                 parts.log, parts.queues, damaged, placeholders=self._placeholders
             )
         finally:
             parts.close()
-        report = SalvageReport(str(self._paths.root), True, recovery.report, damaged)
+        report = SalvageReport(str(self._paths.root), True, losses.report, damaged)
         report.gaps = _as_gaps(self._plan.unplaced)
         for base, reason in self._reasons(damaged).items():
             path = self._paths.commit_log / formats.offset_to_file_name(base)
@@ -266,21 +267,6 @@ class _Salvage:
         for start, path, _ in files:
             check_place(start, path, self._size)
         return files
-
-    def _with_lost_beginning(
-        self, parts: ReadOnlyParts, recovery: LogRecovery
-    ) -> list[DamagedRange]:
-        """The damaged ranges, and a first segment of which nothing is left."""
-        damaged = list(recovery.report.damaged)
-        starts = [start for start, _, nbytes in self._listed if nbytes == 0]
-        first = parts.log.min_offset
-        for start in reversed(starts):
-            if 0 <= start < first:
-                path = self._paths.commit_log / formats.offset_to_file_name(start)
-                reason = "the file is empty although later ones follow"
-                damaged.insert(0, DamagedRange(str(path), 0, start, first, reason))
-                first = start
-        return damaged
 
     def _reasons(self, damaged: Sequence[DamagedRange]) -> dict[int, str]:
         """Why each segment has to be written anew, by its first log offset."""
@@ -323,7 +309,7 @@ class _Salvage:
         The state file says so. It keeps the durable mark and all sizes, so that after a kill
         between two segments no damage looks torn, and no file gets another size.
         """
-        self._write_state(report.recovery.log_end)
+        self._write_state(max([report.recovery.log_end, *(one.stop for one in report.damaged)]))
         index = self._paths.index
         if self._config.message_index_enable and index.is_dir() and not index.is_symlink():
             target = quarantine_path(self._paths.root, f"{now_ms()}-{formats.INDEX_DIR}")
@@ -333,6 +319,7 @@ class _Salvage:
             report.moved.append(str(target))
 
     def _write_state(self, log_end: int) -> None:
+        """``log_end`` is where the log will end; shorter by then, its end is known to be lost."""
         facts, state = self._facts, self._facts.valid_state
         if state is None:
             # What was found good, or durable by what follows, is durable now.

@@ -75,7 +75,7 @@ class SalvageTraces:
         sys_flags = columns["sys_flag"] & formats.SYS_FLAG_TRANSACTION_MASK
         rolled_back = sys_flags == formats.SYS_FLAG_TRANSACTION_ROLLBACK
         rolled_back &= columns["topic_nbytes"] <= len(FILLER_TOPIC)
-        marked = (columns["body_nbytes"] == 0) & (columns["properties_nbytes"] > len(LOST_MARK))
+        marked = (columns["body_nbytes"] <= 1) & (columns["properties_nbytes"] > len(LOST_MARK))
         for number in (rolled_back | marked).nonzero()[0].tolist():
             row = batch.row(number)
             record = memoryview(batch.window.buffer)[row["position"] :]
@@ -156,6 +156,9 @@ class PointersBehind:
         Records that those name.
     last_offset : int
         The furthest log offset that any of them names.
+    records : dict of int to int
+        Log offset of each record that any of them names, and its bytes (1 where only a key names
+        it).
     """
 
     end: int
@@ -163,6 +166,7 @@ class PointersBehind:
     keys: int = 0
     keyed_records: int = 0
     last_offset: int = -1
+    records: dict[int, int] = field(default_factory=dict, repr=False)
 
     @property
     def message_count(self) -> int:
@@ -171,6 +175,17 @@ class PointersBehind:
 
     def __bool__(self) -> bool:
         return bool(self.queues or self.keys)
+
+    def reach(self, most_nbytes: int) -> int:
+        """Where the records that are named end, from the log's end on; one that leaves more than
+        ``most_nbytes`` between itself and the one in front of it is no proof: nothing else tells
+        of what would lie there, and one flipped bit makes such an offset."""
+        reached = self.end
+        for offset in sorted(self.records):
+            if offset - reached > most_nbytes:
+                break
+            reached = max(reached, offset + self.records[offset])
+        return reached
 
     def __str__(self) -> str:
         topics: dict[str, int] = {}
@@ -191,24 +206,26 @@ def pointers_behind(
     """
     found = PointersBehind(end)
     for queue in queues:
-        count, furthest = 0, -1
+        count = 0
         for file in reversed(queue.queue.files):
-            units, last, is_all = _units_behind(queue, file, end)
-            count, furthest = count + units, max(furthest, last)
+            units, records, is_all = _units_behind(queue, file, end)
+            count += units
+            found.records.update(records)
             if not is_all:
                 break
-        if count:
-            found.last_offset = max(found.last_offset, furthest)
-            if not queue.is_light:
-                found.queues[queue.topic, queue.queue_id] = count
+        if count and not queue.is_light:
+            found.queues[queue.topic, queue.queue_id] = count
     if index is not None:
         _take_keys(found, index)
+    found.last_offset = max(found.records, default=-1)
     return found
 
 
-def _units_behind(queue: ConsumeQueue, file: MappedFile, end: int) -> tuple[int, int, bool]:
-    """Messages behind ``end`` that a queue file names, the furthest place, and whether the file
-    in front of it may name more."""
+def _units_behind(
+    queue: ConsumeQueue, file: MappedFile, end: int
+) -> tuple[int, dict[int, int], bool]:
+    """Messages behind ``end`` that a queue file names, their records' places and bytes, and whether
+    the file in front of it may name more."""
     import numpy
 
     is_batch = isinstance(queue, BatchConsumeQueue)
@@ -220,9 +237,10 @@ def _units_behind(queue: ConsumeQueue, file: MappedFile, end: int) -> tuple[int,
     behind = written & (offsets + sizes > end) & (sizes != formats.FILLER_UNIT_SIZE)
     is_all = not bool((written & ~behind).any())
     if not behind.any():
-        return 0, -1, is_all
+        return 0, {}, is_all
     counts = units["batch_size"][behind].astype("i8") if is_batch else behind[behind]
-    return int(counts.sum()), int(offsets[behind].max()), is_all
+    records = dict(zip(offsets[behind].tolist(), sizes[behind].tolist(), strict=True))
+    return int(counts.sum()), records, is_all
 
 
 def _take_keys(found: PointersBehind, index: IndexService) -> None:
@@ -239,4 +257,5 @@ def _take_keys(found: PointersBehind, index: IndexService) -> None:
         if len(places) == before:
             break
     found.keyed_records = len(places)
-    found.last_offset = max(found.last_offset, *places) if places else found.last_offset
+    for place in places:
+        found.records.setdefault(place, 1)

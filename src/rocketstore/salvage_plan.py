@@ -25,10 +25,34 @@ if TYPE_CHECKING:
 _MARK_NBYTES = len(LOST_MARK) + 2
 #: A broker reads each record into memory when it recovers.
 _FILLER_NBYTES = 1 << 20
+#: So much is filled where the log shall go on in a segment whose end is lost; where more is lost,
+#: it goes on in the next one.
+_MOST_FILLED_NBYTES = 16 << 20
 _HOST = "127.0.0.1:0"
 _BLANK_NBYTES = formats.BLANK.nbytes
-#: Topics that the broker reads itself: it could not make sense of a placeholder.
-_SYSTEM_PREFIXES = (formats.TOPIC_SYSTEM_PREFIX, formats.TOPIC_SYSTEM_PREFIX.upper())
+
+
+def _properties(*pairs: tuple[str, str]) -> bytes:
+    name_end, end = chr(formats.NAME_VALUE_SEPARATOR), chr(formats.PROPERTY_SEPARATOR)
+    return "".join(f"{name}{name_end}{value}{end}" for name, value in pairs).encode()
+
+
+#: Body and properties by which a broker puts a placeholder in one of its own topics aside:
+#: a delayed message for the half topic is dropped, and an operation on no half message is done.
+_KEPT_CONTENT = {
+    formats.TOPIC_SCHEDULE: (
+        b"",
+        _properties(
+            (formats.PROPERTY_REAL_TOPIC, formats.TOPIC_HALF),
+            (formats.PROPERTY_REAL_QUEUE_ID, "0"),
+        ),
+    ),
+    formats.TOPIC_OP: (b"-", _properties((formats.PROPERTY_TAGS, "d"))),
+}
+#: A half message as old as that is given up instead of being asked about.
+_HALF_BORN_TIMESTAMP = 1
+#: A broker stops at a message here that it cannot make sense of.
+_WITHOUT_PLACEHOLDERS = frozenset({formats.TOPIC_TIMER})
 _CHECKED_PROPERTY_CRC = RecordFlags.CHECK_PROPERTY_CRC | RecordFlags.REQUIRE_PROPERTY_CRC
 
 
@@ -56,13 +80,15 @@ class Stretch:
     """A lost part of one segment, ``start`` .. ``stop`` in log offsets.
 
     ``is_end``: nothing good follows in the segment; it is closed by an end-of-segment marker.
-    ``is_last``: nothing good follows at all; the log goes on behind the placeholders.
+    ``is_last``: nothing good follows at all; the log goes on in the segment, not in front of
+    ``reached``, up to where offsets had been given out.
     """
 
     start: int
     stop: int
     is_end: bool
     is_last: bool
+    reached: int = 0
     store_timestamp: int = 0
     property_crc: bool = False
     places: list[LostPlace] = field(default_factory=list)
@@ -105,15 +131,21 @@ class Stretch:
             records.append(self._placeholder(place, offset, nbytes))
             told.append(Placeholder(*place[:3], offset))
             offset += nbytes
-        if self.is_end or self.is_last:
-            if self.is_end and not self.is_last:
-                blank = self.stop - offset
-                records.append(formats.BLANK.struct.pack(blank, formats.BLANK_MAGIC))
+        if self.is_last:
+            left = self.reached - offset
+            left = max(left, least) if left > 0 else 0
+        if self.is_end and (not self.is_last or left > self._most_filled(offset)):
+            blank = self.stop - offset
+            records.append(formats.BLANK.struct.pack(blank, formats.BLANK_MAGIC))
             return records, told
         for nbytes in filler_sizes(left, least):
             records.append(self._filler(offset, nbytes))
             offset += nbytes
         return records, told
+
+    def _most_filled(self, offset: int) -> int:
+        """Bytes behind ``offset`` that are rather filled than left to the segment's end."""
+        return min(self.stop - _BLANK_NBYTES - offset, _MOST_FILLED_NBYTES)
 
     def _encode(
         self,
@@ -126,9 +158,10 @@ class Stretch:
         sys_flag: int = 0,
     ) -> bytes:
         time = self.store_timestamp
+        born = _HALF_BORN_TIMESTAMP if topic == formats.TOPIC_HALF else time
         version = 2 if len(topic.encode()) > formats.MAX_TOPIC_LENGTH else 1
         record: bytes = kernels.message.encode_record(
-            topic, body, *queue, offset, 0, sys_flag, time, _HOST, time, _HOST, 0, 0, properties,
+            topic, body, *queue, offset, 0, sys_flag, born, _HOST, time, _HOST, 0, 0, properties,
             version, self.property_crc,
         )  # fmt: skip
         return record
@@ -137,14 +170,17 @@ class Stretch:
         return least_record_nbytes(topic, self.property_crc)
 
     def _placeholder(self, place: LostPlace, offset: int, nbytes: int) -> bytes:
-        """An empty message, marked where there is room; where there is not, its body is zeros."""
+        """An empty message, marked where there is room; where there is not, its body ends in
+        zeros."""
         extra = nbytes - self._least_nbytes(place.topic)
         queue = (place.queue_id, place.queue_offset)
+        body, properties = _KEPT_CONTENT.get(place.topic, (b"", b""))
         if extra < _MARK_NBYTES:
-            return self._encode(place.topic, queue, offset, body=bytes(extra))
-        value = b"1".ljust(extra - len(LOST_MARK) - 1, b"0")
-        properties = LOST_MARK + value + bytes((formats.PROPERTY_SEPARATOR,))
-        return self._encode(place.topic, queue, offset, properties=properties)
+            body += bytes(extra)
+        else:
+            value = b"1".ljust(extra - len(LOST_MARK) - 1, b"0")
+            properties = LOST_MARK + value + bytes((formats.PROPERTY_SEPARATOR,)) + properties
+        return self._encode(place.topic, queue, offset, body=body, properties=properties)
 
     def _filler(self, offset: int, nbytes: int) -> bytes:
         """A record without a queue unit and without keys: its type is that of a rolled back
@@ -157,11 +193,12 @@ class Stretch:
 
 @functools.lru_cache(maxsize=4096)
 def least_record_nbytes(topic: str, property_crc: bool) -> int:
-    """Bytes of a record without body and properties."""
+    """Bytes of a record with no more body and properties than a placeholder needs."""
     nbytes = len(topic.encode())
+    content = sum(map(len, _KEPT_CONTENT.get(topic, ())))
     version = 2 if nbytes > formats.MAX_TOPIC_LENGTH else 1
     crc = formats.PROPERTY_CRC32_NBYTES if property_crc else 0
-    return formats.RECORD_MIN_NBYTES + version - 1 + nbytes + crc
+    return formats.RECORD_MIN_NBYTES + version - 1 + nbytes + content + crc
 
 
 def filler_sizes(nbytes: int, least: int) -> Iterator[int]:
@@ -214,7 +251,7 @@ def make_plan(
     ends = [stretch.stop for stretch in stretches]
     batch_topics = {queue.topic for queue in queues if isinstance(queue, BatchConsumeQueue)}
     for place in _Losses(log, queues, stretches).find():
-        able = placeholders and place.topic not in batch_topics and not _is_of_broker(place.topic)
+        able = placeholders and place.topic not in batch_topics | _WITHOUT_PLACEHOLDERS
         first = bisect.bisect_right(ends, place.low)
         last = bisect.bisect_left(ends, place.high) + 1
         if not able or not any(part.take(place) for part in stretches[first:last]):
@@ -222,22 +259,18 @@ def make_plan(
     return plan
 
 
-def _is_of_broker(topic: str) -> bool:
-    return topic.startswith(_SYSTEM_PREFIXES) or topic == formats.TOPIC_SCHEDULE
-
-
 def _split(damage: DamagedRange, log: CommitLog) -> Iterator[Stretch]:
     """Cut a range at the ends of segments."""
-    last = log.queue.last()
-    is_last = last is None or damage.stop >= last.end_offset
+    is_last = damage.start >= log.max_offset
     start = damage.start
     while start < damage.stop:
-        segment_end = log.roll_next_file(start)
-        stop = min(segment_end, damage.stop)
-        at_end = is_last and stop >= damage.stop
-        stop = segment_end if at_end else stop
-        yield Stretch(start, stop, is_end=stop == segment_end, is_last=at_end)
-        start = segment_end
+        end = log.roll_next_file(start)
+        if is_last and damage.stop < end:
+            yield Stretch(start, end, is_end=True, is_last=True, reached=damage.stop)
+        else:
+            stop = min(end, damage.stop)
+            yield Stretch(start, stop, is_end=stop == end, is_last=False)
+        start = end
 
 
 class _Losses:
@@ -311,14 +344,20 @@ class _Losses:
         return count <= room // formats.RECORD_MIN_NBYTES
 
     def _add(self, topic: str, queue_id: int, lost: range, low: int, high: int) -> None:
-        """Note lost queue offsets; where the queue has their units, those tell the place."""
+        """Note lost queue offsets; where the queue has their units, those tell the place, and
+        between which places the others lay: a queue's records stand in the order of their
+        numbers."""
         queue = self._queues.get(topic, queue_id)
+        spans: list[tuple[int, int]] = []
         for number in lost:
             unit = queue.unit(number) if queue is not None and not queue.is_light else None
             here = low, high
             if unit is not None and low <= unit[0] < high and self._is_lost(unit[0]):
-                here = unit[0], unit[0] + 1
-            self._found.append(LostPlace(topic, queue_id, number, *here))
+                here, low = (unit[0], unit[0] + 1), unit[0] + 1
+            spans.append(here)
+        for number, (first, stop) in zip(reversed(lost), reversed(spans), strict=True):
+            self._found.append(LostPlace(topic, queue_id, number, first, min(stop, high)))
+            high = first if stop == first + 1 else high
 
     def _find_behind(self, queue: ConsumeQueue) -> None:
         """Look at the units behind a queue's last good record."""

@@ -135,7 +135,7 @@ def test_what_would_be_done_is_told_while_a_writer_deletes_files(
             raise FileNotFoundError(2, "No such file or directory", "a queue's file")
         return recover_log(*given, **named)
 
-    monkeypatch.setattr("rocketstore.log_salvage.recover_log", deleted)
+    monkeypatch.setattr("rocketstore.salvage_damage.recover_log", deleted)
     assert rocketstore.salvage(root, what_if=True).was_needed
     tries.clear()
     with pytest.raises(FileNotFoundError):
