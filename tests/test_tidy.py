@@ -77,6 +77,13 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         ),
         *("get_batch_message", "rocksdb_queues", "verify_batch_queues"),
         *("get_message", "queries", "results", "filter", "verify", "verify_index", "verify_queues"),
+        *(
+            "verify_checkpoint",
+            "verify_surroundings",
+            "verify_tables",
+            "store_access",
+            "timer_files",
+        ),
         *("transaction", "consumer", "config_managers", "statistics"),
         *("conditions", "tail", "queue_view"),
     ),

@@ -88,7 +88,7 @@ def read_config_file(
     problem: CorruptionError | None = None
     for candidate in (path, backup):
         try:
-            content = _read(candidate, root)
+            content = read_bytes(candidate, root)
             if content is not None:
                 return ConfigFile(decode(_document(candidate, content)), candidate, problem)
         except (CorruptionError, ContentError) as error:
@@ -110,8 +110,16 @@ def _as_corruption(path: Path, error: CorruptionError | ContentError) -> Corrupt
     return error if isinstance(error, CorruptionError) else CorruptionError(path, 0, str(error))
 
 
-def _read(path: Path, root: Path) -> bytes | None:
-    """The file's bytes, ``None`` when it is missing."""
+def read_bytes(path: Path, root: Path) -> bytes | None:
+    """Return a table's bytes, ``None`` when it is missing.
+
+    Raises
+    ------
+    CorruptionError
+        It is larger than any table that is read here.
+    MappedFileError, UnsafePathError, PermissionError
+        It is no regular file, a link out of ``root``, or may not be read.
+    """
     try:
         refuse_link_out(path.parent, root)
         fd = open_regular_file(path, READ_ONLY, root)
@@ -160,7 +168,7 @@ def write_config_file(path: Path, root: Path, document: dict[str, Any]) -> None:
     if len(text) > json_dialect.MAX_NBYTES:
         raise ValueError(f"{path} would have {len(text)} bytes")
     try:
-        content = _read(path, root)
+        content = read_bytes(path, root)
         if content is not None:
             _document(path, content)
     except CorruptionError as error:

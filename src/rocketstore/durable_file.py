@@ -212,7 +212,7 @@ def open_regular_file(path: Path, flags: int, root: Path) -> int:
         path = Path(os.path.realpath(path))
         kind = os.lstat(path).st_mode
     if not stat.S_ISREG(kind):
-        raise MappedFileError(f"{path} is {_kind_name(kind)}, not a regular file")
+        raise MappedFileError(f"{path} is {kind_name(kind)}, not a regular file")
     fd = os.open(path, flags | NO_FOLLOW)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -220,7 +220,8 @@ def open_regular_file(path: Path, flags: int, root: Path) -> int:
     return fd
 
 
-def _kind_name(mode: int) -> str:
+def kind_name(mode: int) -> str:
+    """What a file that is no regular one is, with its article."""
     for test, name in (
         (stat.S_ISDIR, "a directory"),
         (stat.S_ISFIFO, "a FIFO"),

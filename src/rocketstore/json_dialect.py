@@ -69,6 +69,10 @@ class JsonDialectError(DecodeError):
         return type(self), (self.position, self.reason)
 
 
+class JsonTooLargeError(JsonDialectError):
+    """Text that is larger than what is read here; it may well be JSON."""
+
+
 def loads(content: bytes) -> Any:
     """Read one value; nothing but blanks and comments may follow it.
 
@@ -91,7 +95,7 @@ def loads(content: bytes) -> Any:
         With the position. Time and memory are bounded by the limits above for any input.
     """
     if len(content) > MAX_NBYTES:
-        raise JsonDialectError(MAX_NBYTES, f"{len(content)} bytes are more than {MAX_NBYTES}")
+        raise JsonTooLargeError(MAX_NBYTES, f"{len(content)} bytes are more than {MAX_NBYTES}")
     parser = _Parser(content)
     return parser.document()
 
@@ -147,7 +151,7 @@ class _Parser:
         """Count work; too much of it is an error."""
         self.cost += cost
         if self.cost > MAX_COST:
-            raise JsonDialectError(position, f"more than {MAX_COST} values, escapes and comments")
+            raise JsonTooLargeError(position, f"more than {MAX_COST} values, escapes and comments")
 
     def _error(self, reason: str) -> JsonDialectError:
         return JsonDialectError(self.at, reason)

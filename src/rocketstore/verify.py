@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rocketstore.config import MessageStoreConfig
     from rocketstore.reader import ReadOnlyParts
     from rocketstore.store import DefaultMessageStore
+    from rocketstore.verify_surroundings import Surroundings
 
 Progress = Callable[[str, int, int], None]
 LEVELS = ("structure", "crc")
@@ -43,7 +44,9 @@ class Finding:
     ----------
     kind : str
         ``log-file``, ``record``, ``queue-offset``, ``queue-file``, ``unit``, ``missing-unit``,
-        ``index-file``, ``index-header``, ``index-chain``, ``index-entry`` or ``missing-key``.
+        ``index-file``, ``index-header``, ``index-chain``, ``index-entry``, ``missing-key``,
+        ``missing-folder``, ``unreadable`` (may not be read), ``odd-file`` (no regular file),
+        ``checkpoint``, ``config-table`` or ``config-offset``.
     path : str
         File.
     position : int
@@ -142,7 +145,17 @@ class VerifyReport:
 
 
 class VerifyScope:
-    """What all checks share: the log and its bounds, what of it is damaged, and the report."""
+    """What all checks share: the log and its bounds, what of it is damaged, and the report.
+
+    Attributes
+    ----------
+    hidden : dict of int to int
+        Start and end of segments that may not be read.
+    newest : int
+        Latest store time of the records that were walked over.
+    around : Surroundings or None
+        What else there is to know of the store.
+    """
 
     def __init__(self, log: CommitLog, report: VerifyReport, root: Path) -> None:
         self.log = log
@@ -151,13 +164,41 @@ class VerifyScope:
         self.start = max(log.min_offset, 0)
         self.stop = max(log.max_offset, self.start)
         self.counts: Counter[str] = Counter()
+        self.hidden: dict[int, int] = {}
+        self.newest = 0
+        self.around: Surroundings | None = None
         self._starts: list[int] = []
         self._stops: list[int] = []
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the log has no file that can be read."""
+        return self.log.queue.last() is None
+
+    @property
+    def lost_end(self) -> bool:
+        """Whether the log's last records cannot be read."""
+        return bool(self._stops) and max(self._stops) >= self.stop > 0
+
     def note_damage(self, start: int, stop: int) -> None:
-        """Remember a stretch without records; such stretches come in order of offset."""
-        self._starts.append(start)
-        self._stops.append(stop)
+        """Remember a stretch without records."""
+        number = bisect.bisect_left(self._starts, start)
+        self._starts.insert(number, start)
+        self._stops.insert(number, stop)
+
+    def damaged(self) -> list[tuple[int, int]]:
+        """Start and end of every stretch without records that is known."""
+        return list(zip(self._starts, self._stops, strict=True))
+
+    def is_absent(self, folder: str) -> bool:
+        """Whether a folder of files that are derived from the log is missing."""
+        return self.around is not None and folder in self.around.absent
+
+    def may_be_record(self, offset: int) -> bool:
+        """Whether a record starts at ``offset``, or may have before it was damaged."""
+        import numpy as np
+
+        return bool(self.is_damaged(np.array([offset]))[0]) or self.is_record(offset)
 
     def is_damaged(self, offsets: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
         """Which of the offsets lie in a damaged stretch."""
@@ -241,6 +282,7 @@ def verify(
     In mode ``"r"`` the files are looked at afresh and as they are, nothing derived in memory.
     """
     if store.mode != "r":
+        around = _surroundings(StorePaths.of(store.path, config))
         parts, behind = store.reader, store.dispatch_behind_nbytes
         end = max(parts.log.max_offset, 0) - behind
         return verify_parts(
@@ -251,6 +293,7 @@ def verify(
             dispatched_offset=end,
             indexed_offset=end,
             damaged=store.recovery_report.damaged,
+            around=around,
             level=level,
             progress=progress,
             max_findings=max_findings,
@@ -281,19 +324,21 @@ def verify_files(
     refuse_dledger(paths.root, paths.commit_log)
     if not paths.commit_log.is_dir() and not paths.state.is_file():
         raise FileNotFoundError(f"{root} is no store: it has no folder {paths.commit_log.name}")
+    around = _surroundings(paths)
     files = ReadOnlyParts(
         paths, config, derive="none", as_files=True, clock=no_clock, progress=progress
     )
     try:
-        dispatched = files.log.max_offset - files.behind_nbytes
+        dispatched = dispatched_offset(files, around)
         report = verify_parts(
             files.log,
             files.queues,
             files.index if config.message_index_enable else None,
             delay_ms=config.delay_ms,
             dispatched_offset=dispatched,
-            indexed_offset=indexed_offset(files, dispatched),
+            indexed_offset=indexed_offset(files, dispatched, around),
             damaged=files.report.damaged,
+            around=around,
             queues_in_files=files.rocksdb is None or files.rocksdb.beside_files,
             level=level,
             progress=progress,
@@ -310,13 +355,34 @@ def no_clock() -> int:
     raise AssertionError("nothing is written, so nobody asks for the time")
 
 
-def indexed_offset(files: ReadOnlyParts, dispatched: int) -> int:
+def _surroundings(paths: StorePaths) -> Surroundings:
+    from rocketstore.verify_surroundings import Surroundings
+
+    return Surroundings(paths)
+
+
+def dispatched_offset(files: ReadOnlyParts, around: Surroundings) -> int:
+    """Records in front of this offset must have their units.
+
+    After an orderly stop nothing is behind. Otherwise dispatch may be, unless all queues are gone
+    that there were.
+    """
+    end = files.log.max_offset
+    if formats.CONSUME_QUEUE_DIR in around.absent:
+        was_there = around.was_there(formats.CONSUME_QUEUE_DIR, files.facts)
+        return end if was_there else end - files.behind_nbytes
+    return end if not files.facts.aborted else end - files.behind_nbytes
+
+
+def indexed_offset(files: ReadOnlyParts, dispatched: int, around: Surroundings) -> int:
     """Records in front of this offset must have their keys.
 
     After a clean stop these are all dispatched ones; otherwise the index may end earlier, and the
     last record that it knows may have been cut short.
     """
     if not files.facts.aborted:
+        return dispatched
+    if formats.INDEX_DIR in around.absent and around.was_there(formats.INDEX_DIR, files.facts):
         return dispatched
     newest = files.index.files[-1].header if files.index.files else None
     if newest is None or newest.index_count <= 1:
@@ -334,6 +400,7 @@ def verify_parts(
     dispatched_offset: int | None = None,
     indexed_offset: int | None = None,
     damaged: Sequence[DamagedRange] = (),
+    around: Surroundings | None = None,
     level: str = "crc",
     progress: Progress | None = None,
     max_findings: int = 1000,
@@ -352,6 +419,8 @@ def verify_parts(
         Records from here on may lack their units and keys (``None``: none may).
     damaged : sequence of DamagedRange
         What recovery found; ranges behind the log's end become findings too.
+    around : Surroundings, optional
+        Tables, checkpoint and folders, which are judged then too.
     level : str
         ``"structure"``: lengths, offsets and references. ``"crc"``: every body's CRC as well.
     progress : callable or None
@@ -378,17 +447,32 @@ def verify_parts(
     began = time.monotonic()
     report = VerifyReport(level=level, max_findings=max_findings)
     scope = VerifyScope(log, report, queues.directory.parent)
+    if around is not None:
+        around.begin(scope)
     report.log_start, report.log_end = scope.start, scope.stop
     check_segments(scope)
+    note_lost_end(scope, damaged)
     check = _StoreCheck(scope, queues, index, delay_ms, progress, queues_in_files=queues_in_files)
     check.run(
         scope.stop if dispatched_offset is None else dispatched_offset,
         scope.stop if indexed_offset is None else indexed_offset,
     )
     note_tail(scope, damaged)
+    if around is not None:
+        around.finish(scope, queues if queues_in_files else None, check.queue_ends, 0)
     write_notes(report, scope.counts)
     report.duration_s = time.monotonic() - began
     return report
+
+
+def note_lost_end(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> None:
+    """Remember what recovery knows to be lost behind the log's end, so that units and keys of it
+    are not told one by one."""
+    size = scope.log.segment_size
+    for one in damaged:
+        if one.start >= scope.stop:
+            # A file that was cut short has lost what lay behind its end, too.
+            scope.note_damage(one.start, max(one.stop, one.start - one.start % size + size))
 
 
 def check_segments(scope: VerifyScope) -> None:
@@ -420,6 +504,8 @@ class _StoreCheck:
         self._delay_ms = delay_ms
         self._progress = progress
         self._last_timestamp: int | None = None
+        #: Next queue offset by (topic, queue id), as the records tell it.
+        self.queue_ends: dict[tuple[str, int], int] = {}
         self._property_crcs: dict[int, tuple[int, list[int]]] = {}
 
     def run(self, dispatched_offset: int, indexed_offset: int) -> None:
@@ -454,6 +540,7 @@ class _StoreCheck:
         if queues is not None and batch_queues is not None:
             queues.finish()
             batch_queues.finish()
+            self.queue_ends = {**queues.ends(), **batch_queues.ends()}
         if index is not None:
             index.finish(self._progress)
 
@@ -478,6 +565,7 @@ class _StoreCheck:
                 scope.counts[name] += int((columns["status"] == status).sum())
         times = columns["store_timestamp"][good]
         if len(times):
+            scope.newest = max(scope.newest, int(times.max()))
             scope.counts["backward_times"] += int((times[1:] < times[:-1]).sum())
             if self._last_timestamp is not None and times[0] < self._last_timestamp:
                 scope.counts["backward_times"] += 1
@@ -505,9 +593,12 @@ class _StoreCheck:
     def _pass_damage(self, offset: int, status: RecordStatus) -> int:
         """Report what stands at ``offset``; return where good records go on."""
         scope = self._scope
+        if offset in scope.hidden:
+            return min(scope.hidden[offset], scope.stop)  # it was told already
         missing = scope.log.window(offset, scope.stop) is None
         behind = find_next_record(scope.log, offset if missing else offset + 1)
         stop = scope.stop if behind is None else min(behind, scope.stop)
+        stop = min([stop, *(start for start in scope.hidden if start > offset)])
         scope.note_damage(offset, stop)
         where = f"; {stop - offset} bytes are lost, " + (
             "nothing good follows" if behind is None else f"log offset {stop} is good again"
@@ -562,6 +653,8 @@ _NOTES = {
     "shifted_units": "units of light message queues at another number than their record says",
     "filler_units": "fillers in front of a queue's first message",
     "newer_units": "units that are newer than this look at the log",
+    "unread_units": "units that were not judged, as their file may not be read",
+    "unread_keys": "records whose keys were not judged, as an index file may not be read",
     "newer_keys": "index entries that are newer than this look at the log",
     "doubled_keys": "index entries that are there more than once",
     "odd_index_tails": "index files with bytes outside their entries, or entries of no chain",

@@ -36,12 +36,13 @@ class BatchQueueCheck:
     def __init__(
         self,
         scope: VerifyScope,
-        name: str,
+        place: tuple[str, int],
         queue: BatchConsumeQueue | None,
         dispatched_offset: int,
     ) -> None:
         self._scope = scope
-        self._name = name
+        self._place = place
+        self._name = f"{place[0]} queue {place[1]}"
         self._dispatched_offset = dispatched_offset
         self._next_offset: int | None = None
         self._last_end = 0
@@ -88,6 +89,8 @@ class BatchQueueCheck:
             if expected.physical_offset >= self._dispatched_offset:
                 self._scope.counts["behind_units"] += 1
                 return
+            if self._is_told_otherwise():
+                return
             self._add(
                 "missing-unit",
                 self._scope.place(expected.physical_offset),
@@ -106,6 +109,27 @@ class BatchQueueCheck:
             if found != wanted
         ]
         self._add("unit", place, unit, ", ".join(differing))
+
+    def _is_told_otherwise(self) -> bool:
+        """Whether a missing unit is no finding of its own: all of them are gone, or could not be
+        read."""
+        around = self._scope.around
+        if around is None:
+            return False
+        if self._scope.is_absent(formats.BATCH_QUEUE_DIR):
+            self._scope.counts["absent_batch_units"] += 1
+            return True
+        access = around.access
+        folder = around.paths.batch_consume_queue / self._place[0] / str(self._place[1])
+        if access.hides(folder) or any(path.parent == folder for path in access.unreadable):
+            self._scope.counts["unread_units"] += 1
+            return True
+        return False
+
+    @property
+    def end(self) -> int | None:
+        """The queue offset behind the last record, ``None`` when there was none."""
+        return self._next_offset
 
     def _check_order(self, expected: BatchUnit) -> None:
         """Queue offsets follow each other, except where damage or expiry took records."""
@@ -175,8 +199,8 @@ class BatchQueuesCheck:
     ) -> BatchQueueCheck:
         check = self._checks.get((topic, queue_id))
         if check is None:
-            name = f"{topic} queue {queue_id}"
-            check = BatchQueueCheck(self._scope, name, queue, self._dispatched_offset)
+            place = (topic, queue_id)
+            check = BatchQueueCheck(self._scope, place, queue, self._dispatched_offset)
             self._checks[topic, queue_id] = check
         return check
 
@@ -196,6 +220,11 @@ class BatchQueuesCheck:
                 self._scope.report.add("queue-offset", path, at, offset, reason)
             else:
                 self._check(message.topic, message.queue_id).take(unit)
+
+    def ends(self) -> dict[tuple[str, int], int]:
+        """Next queue offset by (topic, queue id), as the records tell it."""
+        ends = {place: check.end for place, check in self._checks.items()}
+        return {place: end for place, end in ends.items() if end is not None}
 
     def finish(self) -> None:
         """Judge what the queues hold besides."""

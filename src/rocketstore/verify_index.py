@@ -193,6 +193,10 @@ class IndexCheck:
         self._keys = KeyHashes(False, delay_ms)
         self._tag_keys = KeyHashes(True, delay_ms)
         self._with_tags = False
+        around = scope.around
+        self._is_unread = around is not None and any(
+            around.paths.index in (path, path.parent) for path in around.access.unreadable
+        )
         for path in (*index.skipped, *index.unusable):
             if formats.is_index_name(path.name):
                 scope.report.add("index-file", path, 0, None, "no index file of any known geometry")
@@ -257,6 +261,12 @@ class IndexCheck:
         self._scope.counts["behind_keys"] += int(behind.sum())
         offsets = offsets[~behind]
         if not len(offsets):
+            return
+        if self._scope.is_absent(formats.INDEX_DIR):
+            self._scope.counts["absent_keys"] += len(offsets)
+            return
+        if self._is_unread:
+            self._scope.counts["unread_keys"] += len(offsets)
             return
         numbers = np.searchsorted(batch.columns["physical_offset"], offsets)
         for run in np.split(offsets, np.flatnonzero(np.diff(numbers) != 1) + 1):

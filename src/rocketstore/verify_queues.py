@@ -22,6 +22,7 @@ from rocketstore.mapped_file import MappedFile, MemoryFile
 from rocketstore.mapped_file_queue import list_directory
 from rocketstore.queue_table import QueueTable
 from rocketstore.status import RecordStatus
+from rocketstore.store_access import StoreAccess
 from rocketstore.verify import VerifyScope
 
 _DTYPE = formats.CONSUME_QUEUE_UNIT.dtype
@@ -78,6 +79,26 @@ class UnitFiles:
         self._directory = directory
         self._root = root
         self._per_file = file_size // UNIT_NBYTES
+        #: Ranges of units that lie where nothing may be read.
+        self.hidden: list[tuple[int, int]] = []
+
+    def hide(self, access: StoreAccess) -> None:
+        """Take note of the files that may not be read."""
+        if access.hides(self._directory):
+            self.hidden.append((0, 2**63 - 1))
+        for path in access.unreadable:
+            start = formats.file_name_to_offset(path.name)
+            if path.parent == self._directory and start is not None:
+                first = start // UNIT_NBYTES
+                self.hidden.append((first, first + self._per_file))
+
+    def is_hidden(self, first: int, count: int) -> Array:
+        """Which of ``count`` units from ``first`` on may not be read."""
+        numbers = np.arange(first, first + count)
+        hidden = np.zeros(count, bool)
+        for low, high in self.hidden:
+            hidden |= (numbers >= low) & (numbers < high)
+        return hidden
 
     @functools.cached_property
     def ext(self) -> ConsumeQueueExt | None:
@@ -268,6 +289,10 @@ class QueueCheck:
         same &= heads["store_timestamp"] == times[numbers]
         self._scope.counts["ext_units"] += int(same.sum())
         self._scope.report.units += int(same.sum())
+        # One address among other units is a damaged unit.
+        if len(numbers) == len(units) > 1 and self._scope.is_absent(formats.CONSUME_QUEUE_EXT_DIR):
+            self._scope.counts["absent_ext_units"] += int((~same).sum())
+            return
         for row in self._scope.report.shown("unit", np.flatnonzero(~same).tolist()):
             number = int(numbers[row])
             what = "no unit is there"
@@ -286,8 +311,14 @@ class QueueCheck:
     def _add_missing(self, first: int, offsets: Array, missing: Array) -> None:
         """One finding for each run of units that were never written."""
         numbers = np.flatnonzero(missing)
-        if not len(numbers):
+        if not len(numbers) or self._is_excused(len(numbers)):
             return
+        if self._files.hidden:
+            unread = self._files.is_hidden(first, len(missing)) & missing
+            self._scope.counts["unread_units"] += int(unread.sum())
+            numbers = np.flatnonzero(missing & ~unread)
+            if not len(numbers):
+                return
         edges = np.flatnonzero(np.diff(numbers) != 1) + 1
         for run in np.split(numbers, edges):
             start, stop = int(run[0]), int(run[-1]) + 1
@@ -295,6 +326,26 @@ class QueueCheck:
             which = f"{first + start}" + (f" to {first + stop - 1}" if stop - start > 1 else "")
             reason = f"{self._name}: no unit for queue offset {which}, whose records are in the log"
             self._scope.report.add("missing-unit", path, position, int(offsets[start]), reason)
+
+    def _is_excused(self, count: int) -> bool:
+        """Whether ``count`` missing units are told as one: the folder of all queues is gone, or the
+        topic was deleted."""
+        around = self._scope.around
+        if around is None:
+            return False
+        if self._scope.is_absent(formats.CONSUME_QUEUE_DIR):
+            self._scope.counts["absent_units"] += count
+            return True
+        topic = self._topic.decode("utf-8", "surrogateescape")
+        if self._files.first_index is None and around.is_deleted_topic(topic):
+            around.deleted_topics[topic] = around.deleted_topics.get(topic, 0) + count
+            return True
+        return False
+
+    @property
+    def end(self) -> int | None:
+        """The queue offset behind the last record, ``None`` when there was none."""
+        return self._cursor
 
     def _add_wrong(
         self, index: int, record: tuple[int, int, int], unit: tuple[int, int, int]
@@ -340,6 +391,11 @@ class QueueCheck:
         there = [units["physical_offset"][units["size"] > 0] for units in parts]
         missing = np.setdiff1d(offsets, np.concatenate(there) if there else [])
         missing = missing[missing < self._dispatched_offset].tolist()
+        if not missing or self._is_excused(len(missing)):
+            return
+        if self._files.hidden:
+            self._scope.counts["unread_units"] += len(missing)
+            return
         for offset in self._scope.report.shown("missing-unit", missing):
             path, position = self._files.place(start or 0)
             reason = f"{self._name}: no unit for the record at log offset {offset}, which names it"
@@ -634,9 +690,19 @@ class QueuesCheck:
                 self._queues.file_size,
                 self._scope.root,
             )
+            if self._scope.around is not None and self._scope.around.access.unreadable:
+                files.hide(self._scope.around.access)
             check = QueueCheck(self._scope, topic, queue_id, files, self._dispatched_offset)
             self._checks[topic, queue_id] = check
         return check
+
+    def ends(self) -> dict[tuple[str, int], int]:
+        """Next queue offset by (topic, queue id), as the records tell it."""
+        return {
+            (topic.decode("utf-8", "surrogateescape"), queue_id): check.end
+            for (topic, queue_id), check in self._checks.items()
+            if check.end is not None
+        }
 
     def finish(self) -> None:
         """Hand out the rest, and judge what the queues hold besides."""

@@ -37,19 +37,22 @@ from rocketstore.verify import (
     VerifyReport,
     VerifyScope,
     check_segments,
+    dispatched_offset,
     indexed_offset,
     no_clock,
+    note_lost_end,
     note_tail,
     verify_parts,
     write_notes,
 )
+from rocketstore.verify_surroundings import Surroundings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 #: Parts of a store that can be compared with its log.
 PARTS = (formats.CONSUME_QUEUE_DIR, formats.INDEX_DIR)
-_QUEUE_KINDS = ("queue-offset", "queue-file", "unit", "missing-unit")
+_QUEUE_KINDS = ("queue-offset", "queue-file", "unit", "missing-unit", "missing-folder")
 _SCHEMA = (
     "kind string, severity string, path string, position bigint, physicalOffset bigint, "
     "topic string, queueId int, queueOffset bigint, reason string"
@@ -274,8 +277,10 @@ class _Check:
     def run_local(self, root: Path, parts: Sequence[str]) -> None:
         """Check a store on a mounted file system."""
         report = self._report
+        paths = StorePaths.of(root, self._config)
+        around = Surroundings(paths)
         files = ReadOnlyParts(
-            StorePaths.of(root, self._config),
+            paths,
             self._config,
             derive="none",
             as_files=True,
@@ -288,13 +293,16 @@ class _Check:
             self._log = list_log(self._log.root, storage_options=options, allow_holes=True)
             scope = VerifyScope(files.log, report, root)
             scope.counts = self._counts
+            around.begin(scope)
             report.log_start, report.log_end = scope.start, scope.stop
-            dispatched = scope.stop - files.behind_nbytes
+            dispatched = dispatched_offset(files, around)
             check_segments(scope)
+            note_lost_end(scope, files.report.damaged)
             splits = self._splits()
             index = None
             if formats.INDEX_DIR in parts:
-                index = self._index_check(splits, indexed_offset(files, dispatched))
+                indexed = indexed_offset(files, dispatched, around)
+                index = self._index_check(splits, indexed, scope.damaged())
             in_files = files.rocksdb is None or files.rocksdb.beside_files
             with_queues = formats.CONSUME_QUEUE_DIR in parts and in_files
             queues = None
@@ -304,29 +312,37 @@ class _Check:
             for start, stop in sums.damaged:
                 scope.note_damage(start, stop)
             if with_queues and (queues is None or sums.named or sums.inner_batches):
-                self._look_at_odd_queues(files, dispatched)
+                self._look_at_odd_queues(files, dispatched, around)
             elif with_queues:
                 comparison = QueuesComparison(self._spark, scope, files.queues, dispatched)
                 comparison.run(sums, units, splits, self._how)
                 self._of_queue = comparison.of_finding
             note_tail(scope, files.report.damaged)
-            write_notes(report, self._counts)
-            report.notes += files.report.notes
             if keys is not None:
                 self._take_index(keys)
+            newest = files.report.newest_store_timestamp
+            around.finish(scope, files.queues if in_files else None, {}, newest)
+            write_notes(report, self._counts)
+            report.notes += files.report.notes
         finally:
             files.close()
 
     def _splits(self) -> list[Split]:
         return plan_splits(self._log, split_bytes=self._split_bytes, stop=self._report.log_end)
 
-    def _index_check(self, splits: Sequence[Split], indexed: int | None) -> IndexCheck:
+    def _index_check(
+        self,
+        splits: Sequence[Split],
+        indexed: int | None,
+        damaged: Sequence[tuple[int, int]] = (),
+    ) -> IndexCheck:
         return IndexCheck(
             self._spark,
             self._log,
             splits,
             log_end=self._report.log_end,
             dispatched=indexed,
+            damaged=damaged,
             storage_options=self._log.storage_options,
         )
 
@@ -365,7 +381,9 @@ class _Check:
             keys[number] = one.keys
         return sums, index.finish(keys), units
 
-    def _look_at_odd_queues(self, files: ReadOnlyParts, dispatched: int) -> None:
+    def _look_at_odd_queues(
+        self, files: ReadOnlyParts, dispatched: int, around: Surroundings
+    ) -> None:
         """Compare batch queues and light queues here: their units are no matter of one record."""
         report = self._report
         found = verify_parts(
@@ -374,6 +392,7 @@ class _Check:
             None,
             delay_ms=self._config.delay_ms,
             dispatched_offset=dispatched,
+            around=around,
             level=report.level,  # a damaged body's record asks for no unit, and names no queue
             max_findings=report.max_findings,
         )

@@ -204,7 +204,7 @@ class IndexCheck:
         ]
         _take_files(self._report, self._files)
         _take_splits(self._report, compared, self._damaged)
-        _judge_behind(self._report, self._log, self._files, self._options)
+        _judge_behind(self._report, self._log, self._files, self._damaged, self._options)
         return self._report
 
 
@@ -281,16 +281,19 @@ def _judge_behind(
     report: IndexFindings,
     log: LogFiles,
     files: Sequence[IndexFileFacts],
+    damaged: Sequence[tuple[int, int]],
     options: dict[str, Any] | None,
 ) -> None:
-    """Entries behind the log's end: newer than this look at it, or of nothing."""
+    """Entries behind the log's end: lost with it, newer than this look at it, or of nothing."""
     if any(one.behind for one in files):
         # A writer may have begun segments since.
         log = list_log(log.root, storage_options=options, allow_holes=True)
     for one in files:
-        more, stray = one.behind_count - len(one.behind), 0
+        more, stray, lost = one.behind_count - len(one.behind), 0, 0
         for number, offset in one.behind:
-            if _is_newer(log, offset, options):
+            if any(start <= offset < stop for start, stop in damaged):
+                lost += 1
+            elif _is_newer(log, offset, options):
                 report.summary["newer_keys"] += 1
             else:
                 report.add(_nothing_at(one.item, number, offset))
@@ -299,7 +302,8 @@ def _judge_behind(
         if stray:
             report.finding_counts.update({"index-entry": more})
         else:
-            report.summary["newer_keys"] += more
+            report.summary["damaged_keys" if lost else "newer_keys"] += more
+        report.summary["damaged_keys"] += lost
 
 
 def _is_newer(log: LogFiles, offset: int, options: dict[str, Any] | None) -> bool:

@@ -251,8 +251,17 @@ class QueuesComparison:
 
     def _add_missing(self, key: Key, told: QueueSums) -> None:
         """No unit of a queue is there."""
-        topic, queue_id = key[0].decode("utf-8", "surrogateescape"), key[1]
-        size = self._queues.file_size
+        if self._scope.is_absent(formats.CONSUME_QUEUE_DIR):
+            self._report.queues += 1
+            self._scope.counts["absent_units"] += told.count
+            return
+        around = self._scope.around
+        topic = key[0].decode("utf-8", "surrogateescape")
+        if around is not None and around.is_deleted_topic(topic):
+            self._report.queues += 1
+            around.deleted_topics[topic] = around.deleted_topics.get(topic, 0) + told.count
+            return
+        queue_id, size = key[1], self._queues.file_size
         start = told.first_offset * UNIT_NBYTES
         name = formats.offset_to_file_name(start - start % size)
         path = self._queues.directory / topic / str(queue_id) / name

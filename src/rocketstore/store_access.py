@@ -1,0 +1,136 @@
+"""Which files of a store may not be read, are no regular files, or are missing as a whole folder.
+
+Nothing is opened before its kind is known, so that a FIFO or a device never holds anything up.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rocketstore import formats
+from rocketstore.durable_file import READ_ONLY, kind_name
+from rocketstore.store_files import StorePaths
+
+#: Folders of folders: topics, then queues.
+_DEPTHS = {
+    formats.CONSUME_QUEUE_DIR: 2,
+    formats.BATCH_QUEUE_DIR: 2,
+    formats.CONSUME_QUEUE_EXT_DIR: 2,
+}
+
+
+@dataclass
+class StoreAccess:
+    """What of a store cannot be looked at.
+
+    Attributes
+    ----------
+    unreadable : dict of Path to str
+        Files and folders that may not be read, and the system's words for why.
+    odd : dict of Path to str
+        Folders, FIFOs, sockets and devices in the place of a file, and what they are.
+    """
+
+    unreadable: dict[Path, str] = field(default_factory=dict)
+    odd: dict[Path, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, paths: StorePaths) -> StoreAccess:
+        """Look at every file that belongs to the store; none is read."""
+        access = cls()
+        for folder in _folders(paths):
+            access._look_below(folder, _DEPTHS.get(folder.name, 0))
+        for path in (paths.checkpoint, paths.state):
+            access._look_at(path)
+        if os.path.lexists(paths.abort) and not paths.abort.is_symlink():
+            mode = _mode(paths.abort)
+            if mode is not None and not stat.S_ISREG(mode):
+                access.odd[paths.abort] = kind_name(mode)
+        return access
+
+    def hides(self, path: Path) -> bool:
+        """Whether ``path``, or a folder that it lies in, may not be read."""
+        return path in self.unreadable or any(
+            folder in self.unreadable for folder in path.parents if self.unreadable
+        )
+
+    def hidden_segments(self, paths: StorePaths, size: int) -> Iterator[tuple[int, int, Path]]:
+        """Yield first and last log offset, and path, of segments that may not be read."""
+        for path in sorted(self.unreadable):
+            start = formats.file_name_to_offset(path.name)
+            if path.parent == paths.commit_log and start is not None and start % size == 0:
+                yield start, start + size, path
+
+    def _look_below(self, folder: Path, depth: int) -> None:
+        """Look at the files of a folder, and at those of the folders in it down to ``depth``."""
+        try:
+            with os.scandir(folder) as entries:
+                found = sorted(entries, key=lambda entry: entry.name)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            self.unreadable[folder] = error.strerror or str(error)
+            return
+        for entry in found:
+            path = Path(entry.path)
+            try:
+                is_folder = entry.is_dir(follow_symlinks=depth > 0)
+            except OSError as error:
+                self.unreadable[folder] = error.strerror or str(error)
+                return
+            if depth and is_folder:
+                self._look_below(path, depth - 1)
+            elif not depth and not self._look_at(path):
+                return
+
+    def _look_at(self, path: Path) -> bool:
+        """Look at one file; False when its folder may not be searched."""
+        try:
+            mode = os.stat(path).st_mode
+        except FileNotFoundError:
+            return True  # deleted meanwhile, or a link to nowhere
+        except OSError as error:
+            self.unreadable[path.parent] = error.strerror or str(error)
+            return False
+        if not stat.S_ISREG(mode):
+            if _is_a_file_s_place(path):
+                self.odd[path] = kind_name(mode)
+            return True
+        try:
+            os.close(os.open(path, READ_ONLY))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            self.unreadable[path] = error.strerror or str(error)
+        return True
+
+
+def _folders(paths: StorePaths) -> list[Path]:
+    return [
+        paths.commit_log,
+        paths.consume_queue,
+        paths.batch_consume_queue,
+        paths.consume_queue_ext,
+        paths.index,
+        paths.root / formats.CONFIG_DIR,
+    ]
+
+
+def _mode(path: Path) -> int | None:
+    try:
+        return os.lstat(path).st_mode
+    except FileNotFoundError:
+        return None
+
+
+def _is_a_file_s_place(path: Path) -> bool:
+    """Whether a file of the store bears this name, so that nothing else may stand there."""
+    if path.parent.name == formats.CONFIG_DIR:
+        return path.suffix in (".json", ".bak") or path.name in ("timercheck", "timermetrics")
+    if path.name in (formats.CHECKPOINT_FILE, formats.STATE_FILE):
+        return True
+    return formats.is_index_name(path.name) or formats.file_name_to_offset(path.name) is not None

@@ -1,0 +1,184 @@
+"""What of a store's state is neither record, unit nor index entry: files that cannot be looked at,
+folders that are missing, the broker's tables, the checkpoint."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocketstore import formats
+from rocketstore.consume_queue import ConsumeQueue
+from rocketstore.store_access import StoreAccess
+from rocketstore.verify_checkpoint import CheckpointFile
+from rocketstore.verify_tables import Bounds, BrokerTables, Judgement
+
+if TYPE_CHECKING:
+    from rocketstore.queue_table import QueueTable
+    from rocketstore.store_files import StoreFacts, StorePaths
+    from rocketstore.verify import VerifyScope
+
+#: Folders that are made again from the log, and what is counted in them.
+DERIVED_FOLDERS = {
+    formats.CONSUME_QUEUE_DIR: ("absent_units", "units"),
+    formats.BATCH_QUEUE_DIR: ("absent_batch_units", "units"),
+    formats.CONSUME_QUEUE_EXT_DIR: ("absent_ext_units", "units"),
+    formats.INDEX_DIR: ("absent_keys", "records' keys"),
+}
+#: What opening for writing makes in a second at least, on a machine of this kind.
+_NBYTES_PER_SECOND = 200_000_000
+_UNITS_PER_SECOND = 500_000
+
+#: Next queue offset by (topic, queue id), as records tell it.
+QueueEnds = Mapping[tuple[str, int], int]
+
+
+class Surroundings:
+    """Looks around a store before its log and queues are opened, and judges when they were read.
+
+    Parameters
+    ----------
+    paths : StorePaths
+    """
+
+    def __init__(self, paths: StorePaths) -> None:
+        self.paths = paths
+        self.access = StoreAccess.of(paths)
+        self.tables = BrokerTables(paths.root)
+        self.checkpoint = CheckpointFile.read(paths.checkpoint, paths.abort, paths.root)
+        self.absent = frozenset(
+            name for name in DERIVED_FOLDERS if not os.path.lexists(paths.root / name)
+        )
+        self.deleted_topics: dict[str, int] = {}
+        self._known_topics = self.tables.known_topics()
+
+    def was_there(self, folder: str, facts: StoreFacts) -> bool:
+        """Whether a folder that is missing must have been there: after an orderly stop, or where
+        checkpoint or state file say so."""
+        if not self.checkpoint.aborted:
+            return True
+        state = facts.valid_state
+        if folder == formats.INDEX_DIR:
+            return self.checkpoint.content.index_timestamp > 0 or (
+                state is not None and state.index_file_count > 0
+            )
+        return self.checkpoint.content.logics_timestamp > 0 or (
+            state is not None and state.dispatched_offset > 0
+        )
+
+    def is_deleted_topic(self, topic: str) -> bool:
+        """Whether a topic has neither a folder nor a row in ``topics.json``, though others have."""
+        if self._known_topics is None or topic in self._known_topics or _is_the_broker_s(topic):
+            return False
+        folders = (self.paths.consume_queue, self.paths.batch_consume_queue)
+        return not any(os.path.lexists(folder / topic) for folder in folders)
+
+    # --- telling ------------------------------------------------------------------------------
+
+    def begin(self, scope: VerifyScope) -> None:
+        """Report what cannot be looked at, and let the walk know of it."""
+        scope.around = self
+        for path, start, stop in self._hidden(scope):
+            scope.note_damage(start, stop)
+            scope.hidden[start] = stop
+            reason = f"{self.access.unreadable[path]}: {stop - start} bytes of the log, from log "
+            reason += f"offset {start}, could not be looked at"
+            scope.report.add("unreadable", path, 0, start, reason)
+        segments = {path for path, *_ in self._hidden(scope)}
+        for path in sorted(set(self.access.unreadable) - segments):
+            reason = f"{self.access.unreadable[path]}: it could not be looked at"
+            scope.report.add("unreadable", path, 0, None, reason)
+        for path, what in sorted(self.access.odd.items()):
+            scope.report.add("odd-file", path, 0, None, f"{what} in the place of a file")
+        starts = [start for start in scope.hidden if start < scope.start or scope.is_empty]
+        if starts:
+            scope.start = min(starts)
+            scope.stop = max(scope.stop, scope.start)
+
+    def _hidden(self, scope: VerifyScope) -> list[tuple[Path, int, int]]:
+        found = self.access.hidden_segments(self.paths, scope.log.segment_size)
+        return [(path, start, stop) for start, stop, path in found]
+
+    def finish(
+        self, scope: VerifyScope, queues: QueueTable | None, ends: QueueEnds, newest: int
+    ) -> None:
+        """Report missing folders, and what tables and checkpoint say.
+
+        ``queues``: ``None`` when they are in no files. ``newest``: the newest store time.
+        """
+        self._report_absent(scope)
+        if self.deleted_topics:
+            names = ", ".join(sorted(self.deleted_topics)[:5])
+            more = len(self.deleted_topics) - 5
+            scope.report.notes.append(
+                f"topics with messages in the log that have neither a folder nor a row in "
+                f"topics.json, so they were deleted; opening for writing makes their queues again: "
+                f"{names}" + (f" and {more} more" if more > 0 else "")
+            )
+        self.tell(scope, self.tables.judge_files())
+        if not scope.lost_end:
+            self.tell(
+                scope,
+                self.checkpoint.judge(
+                    max(newest, scope.newest), scope.start, scope.stop, scope.may_be_record
+                ),
+            )
+            self.tell(scope, self.tables.judge_timer(_bounds(scope, queues, ends), scope.stop))
+        if queues is not None and not scope.lost_end:
+            self.tell(scope, self.tables.judge_offsets(_bounds(scope, queues, ends)))
+
+    def _report_absent(self, scope: VerifyScope) -> None:
+        for name in DERIVED_FOLDERS:
+            counter, what = DERIVED_FOLDERS[name]
+            count = scope.counts.pop(counter, 0)
+            if name in self.absent and count:
+                seconds = 1 + (scope.stop - scope.start) // _NBYTES_PER_SECOND
+                seconds += count // _UNITS_PER_SECOND
+                reason = (
+                    f"the folder {name} is missing; {count:,} {what} will be made again from the "
+                    f"log (about {seconds} s)"
+                )
+                scope.report.add("missing-folder", self.paths.root / name, 0, None, reason)
+
+    @staticmethod
+    def tell(scope: VerifyScope, judgements: Iterable[Judgement]) -> None:
+        """Put judgements into the report, as findings or as notes."""
+        for one in judgements:
+            if one.is_finding:
+                scope.report.add(one.kind, one.path, one.position, None, one.reason)
+            else:
+                scope.report.notes.append(f"{one.path}: {one.reason}")
+
+
+def _bounds(scope: VerifyScope, queues: QueueTable | None, ends: QueueEnds) -> Bounds:
+    """The function that tells a queue's lowest and next offset, from its files and records."""
+
+    def bounds(topic: str, queue_id: int) -> tuple[int, int] | None:
+        end = ends.get((topic, queue_id))
+        queue = queues.get(topic, queue_id) if queues is not None else None
+        around = scope.around
+        assert around is not None
+        folder = around.paths.consume_queue / topic / str(queue_id)
+        if around.access.hides(folder):
+            return None
+        if any(path.parent == folder for path in around.access.unreadable):
+            return None
+        if queue is None:
+            return None if end is None else (0, end)
+        low, high = queue.min_index, queue.max_index
+        if isinstance(queue, ConsumeQueue) and topic.startswith(formats.TOPIC_LMQ_PREFIX):
+            return None if around.checkpoint.aborted else (low, high)
+        return low, max(high, end or 0)
+
+    return bounds
+
+
+def _is_the_broker_s(topic: str) -> bool:
+    """Whether a topic need not be in ``topics.json``."""
+    prefixes = (
+        formats.TOPIC_LMQ_PREFIX,
+        formats.TOPIC_SYSTEM_PREFIX,
+        formats.TOPIC_SYSTEM_PREFIX.upper(),
+    )
+    return topic == formats.TOPIC_SCHEDULE or topic.startswith(prefixes)
