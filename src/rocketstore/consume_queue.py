@@ -190,6 +190,17 @@ class ConsumeQueue:
         position = index * UNIT_NBYTES - file.file_from_offset
         return bool(file.read(position, UNIT_NBYTES).strip(b"\0"))
 
+    def holds(self, index: int, physical_offset: int, size: int) -> bool:
+        """Whether the files hold a record's unit in the place of unit ``index``, wherever the
+        queue ends."""
+        file = self.queue.find_mapped_file_by_offset(index * UNIT_NBYTES)
+        if file is None:
+            return False
+        position = index * UNIT_NBYTES - file.file_from_offset
+        if position + UNIT_NBYTES > file.file_size:
+            return False
+        return load_unit(file.mapping, position)[:2] == (physical_offset, size)
+
     def index_of(self, physical_offset: int) -> int | None:
         """Queue offset of the unit that names ``physical_offset``, ``None`` when none does."""
         for file in self._all_files():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from rocketstore import formats, kernels
@@ -16,10 +16,16 @@ from rocketstore.consume_queue_ext import EXT_UNIT_NBYTES
 from rocketstore.index_file import IndexFile
 from rocketstore.index_recovery import IndexPosition
 from rocketstore.index_service import IndexService
-from rocketstore.log_scan import next_queue_offset
 from rocketstore.mapped_file import MappedFile
 from rocketstore.message import StoredMessage
-from rocketstore.queue_offset_rule import MAX_LOOK_AHEAD_NBYTES, NEXT_NBYTES, QueueOffsetRule
+from rocketstore.named_queues import next_of_queue
+from rocketstore.queue_offset_rule import (
+    MAX_LOOK_AHEAD_NBYTES,
+    NEXT_NBYTES,
+    Claim,
+    NextRecord,
+    QueueOffsetRule,
+)
 from rocketstore.queue_table import QueueTable
 from rocketstore.status import KernelStatus, RecordFlags, RecordStatus
 
@@ -131,6 +137,8 @@ class CommitLogDispatcher:
         #: Loaded queues no record of which was met yet, while units are compared.
         self._unmet: dict[tuple[str, int], ConsumeQueue] = {}
         self._rule = QueueOffsetRule()
+        #: Whether the kernel asks for the queue of the record at hand, not for one that it names.
+        self._is_own = True
         self._look_ahead_nbytes = MAX_LOOK_AHEAD_NBYTES
         self.kernel.set_compare(compare)
         for queue in queues:
@@ -234,7 +242,7 @@ class CommitLogDispatcher:
             return True
         topic = topic_bytes.decode("utf-8")
         record = self.log.view(self._reput_offset)
-        is_own = record.topic == topic
+        self._is_own = is_own = record.topic == topic
         is_batch = bool(record.sys_flag & formats.SYS_FLAG_INNER_BATCH)
         if is_own and is_batch and self.queues.get(topic, queue_id) is None:
             self.queues.take_batch_topic(topic)
@@ -319,9 +327,10 @@ class CommitLogDispatcher:
     def _start_queue(self, queue: ConsumeQueue, queue_offset: int) -> None:
         """Begin an empty queue at ``queue_offset``; units in front of it in its file are
         fillers."""
-        if not self._is_plausible(queue, queue_offset, 0, -1, ask_next=self.log.min_offset == 0):
-            return
         start = queue_offset - queue_offset % queue.units_per_file
+        asks = self.log.min_offset == 0
+        if not self._is_plausible(queue, queue_offset, 0, -1, queue_offset - start, ask_next=asks):
+            return
         self._fill(queue, start, queue_offset)
         queue.min_index = queue_offset
         self._register(queue, queue_offset, -1, attach=True)
@@ -331,9 +340,10 @@ class CommitLogDispatcher:
         place = self._reput_offset
         index = queue.index_of(place) if queue.is_light else None
         index = queue_offset if index is None else index
-        if not self._is_plausible(queue, index, 0, -1):
-            return
         start = index - index % queue.units_per_file
+        asks = self.log.min_offset == 0
+        if not self._is_plausible(queue, index, 0, -1, index - start, ask_next=asks):
+            return
         if index > start and not queue.has_written(index - 1):
             self._fill(queue, start, index)
         else:
@@ -393,7 +403,10 @@ class CommitLogDispatcher:
     ) -> None:
         """Fill missing queue offsets, so that every later unit stands at its own number (D-14)."""
         last_end = self.kernel.max_physical_offset(handle)
-        if not self._is_plausible(queue, queue_offset, next_index, last_end, ask_next=True):
+        missing = queue_offset - next_index
+        if not self._is_plausible(
+            queue, queue_offset, next_index, last_end, missing, ask_next=True
+        ):
             return
         # A reader tells in its report, once it is sure that no writer just went on meanwhile.
         _log.log(
@@ -410,9 +423,8 @@ class CommitLogDispatcher:
     ) -> None:
         """Let a light queue's units stand where RocketMQ appends them, at its end: PREPARED and
         ROLLBACK records take numbers there without leaving units."""
-        if self._is_plausible(
-            queue, queue_offset, next_index, self.kernel.max_physical_offset(handle)
-        ):
+        last_end = self.kernel.max_physical_offset(handle)
+        if self._is_plausible(queue, queue_offset, next_index, last_end, 0, ask_next=False):
             self.notes.shifts.append((queue.topic, queue.queue_id, next_index, queue_offset))
             self.kernel.set_shifted(handle)
 
@@ -436,17 +448,25 @@ class CommitLogDispatcher:
         queue_offset: int,
         next_index: int,
         last_end: int,
+        filler_count: int,
         *,
-        ask_next: bool = False,
+        ask_next: bool,
     ) -> bool:
-        """Whether so many messages can be missing; if not, note the record and pass over its unit.
-        With ``ask_next`` the queue's next record is asked, too (see ``QueueOffsetRule``)."""
-        place, key = self._reput_offset, (queue.topic, queue.queue_id)
-        asks = ask_next and not queue.is_light
-        reason = self._rule.refusal(
-            key, queue_offset, next_index, place, last_end, self.log.min_offset,
-            functools.partial(self._next_of_queue, queue) if asks else None,
+        """Whether the record at hand may have this queue offset; if not, note the record and pass
+        over its unit. With ``ask_next`` the queue's next records are always asked, too (see
+        ``QueueOffsetRule``)."""
+        place = self._reput_offset
+        size = self.log.check(place)[1]
+        claim = Claim(
+            (queue.topic, queue.queue_id), queue_offset, next_index, place, place + size, last_end,
+            filler_count, queue.units_per_file, queue.holds(queue_offset, place, size),
         )  # fmt: skip
+        reason = self._rule.refusal(
+            claim,
+            self.log.min_offset,
+            functools.partial(self._next_of_queue, queue, place + size),
+            always_ask=ask_next and not queue.is_light,
+        )
         if reason is None:
             return True
         _log.warning(
@@ -455,19 +475,22 @@ class CommitLogDispatcher:
             place, queue_offset, queue.topic, queue.queue_id, reason,
         )  # fmt: skip
         self.notes.refused.append((queue.topic, queue.queue_id, queue_offset, place))
-        _, size = self.log.check(place)
         handle = self.kernel.handle(queue.topic_bytes, queue.queue_id)
         end = self.kernel.next_index(handle) if handle >= 0 else 0
         self._register(queue, end, place + size)
         return False
 
-    def _next_of_queue(self, queue: ConsumeQueue) -> int | None:
-        """Queue offset that the queue's next record claims; ``None`` when none is near."""
-        start = self._reput_offset + self.log.check(self._reput_offset)[1]
-        stop = min(start + min(NEXT_NBYTES, self._look_ahead_nbytes), self.log.max_offset)
-        found = next_queue_offset(self.log, start, stop, queue.topic, queue.queue_id)
-        self._look_ahead_nbytes -= stop - start
-        return found
+    def _next_of_queue(self, queue: ConsumeQueue, start: int) -> Iterator[NextRecord]:
+        """Yield the records of the queue behind ``start``, as far as they are near."""
+        names = 0 if self._is_own else self.multi_dispatch
+        while True:
+            stop = min(start + min(NEXT_NBYTES, self._look_ahead_nbytes), self.log.max_offset)
+            found = next_of_queue(self.log, start, stop, queue.topic, queue.queue_id, names)
+            self._look_ahead_nbytes -= (stop if found is None else found.end) - start
+            if found is None:
+                return
+            yield found
+            start = found.end
 
     # --- batch queues -------------------------------------------------------------------------
 

@@ -219,23 +219,6 @@ def _find_near(log: CommitLog, offset: int) -> int | None:
     return window.base_offset + int(position) if position >= 0 else None
 
 
-def next_queue_offset(
-    log: CommitLog, start: int, stop: int, topic: str, queue_id: int
-) -> int | None:
-    """Return the queue offset of the queue's first record from ``start`` to ``stop`` that has a
-    unit; ``None`` when there is none in front of a damaged place."""
-    for batch in LogScan(log, start, stop, log.record_flags):
-        for number in range(batch.count):
-            row = batch.row(number)
-            if row["queue_id"] != queue_id or row["status"] not in OF_A_QUEUE:
-                continue
-            if row["sys_flag"] & formats.SYS_FLAG_TRANSACTION_MASK in NO_UNIT:
-                continue
-            if batch.window.message(row["position"]).topic == topic:
-                return row["queue_offset"]
-    return None
-
-
 def has_content(log: CommitLog, offset: int) -> bool:
     """Whether any byte at or behind ``offset`` is not zero."""
     for file in log.queue.files:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from rocketstore import formats
 from rocketstore.commit_log import CommitLog
-from rocketstore.log_scan import LogScan
+from rocketstore.log_scan import NO_UNIT, OF_A_QUEUE, LogScan, RecordBatch
 from rocketstore.message import StoredMessage
+from rocketstore.queue_offset_rule import NextRecord
 from rocketstore.queue_table import QueueTable
 from rocketstore.status import MultiDispatch, RecordFlags
 
@@ -87,3 +88,44 @@ def has_units_of_other_rules(log: CommitLog, queues: QueueTable, flags: int) -> 
                 if place not in given and queue is not None and queue.queue.files:
                     return True
     return False
+
+
+def next_of_queue(
+    log: CommitLog, start: int, stop: int, topic: str, queue_id: int, names: int
+) -> NextRecord | None:
+    """Return the queue's first record from ``start`` to ``stop`` that has a unit; ``None`` when
+    there is none in front of a damaged place.
+
+    Parameters
+    ----------
+    names : int
+        0 for records of the topic; ``MultiDispatch`` flags for those of others that name the queue.
+    """
+    flags = log.record_flags | (RecordFlags.PARSE_PROPERTIES if names else 0)
+    for batch in LogScan(log, start, stop, flags):
+        for number in _candidates(batch, topic, queue_id, names=names != 0):
+            row = batch.row(number)
+            message = batch.window.message(row["position"])
+            place, own = message.physical_offset, message.topic == topic
+            numbers = [message.queue_offset] if own and not names else []
+            if names and not own:
+                queues = named_queues(message, names)
+                numbers = [number for *queue, number in queues if queue == [topic, queue_id]]
+            if numbers:
+                return NextRecord(numbers[0], place, place + message.store_size)
+    return None
+
+
+def _candidates(batch: RecordBatch, topic: str, queue_id: int, *, names: bool) -> list[int]:
+    """Rows that may be records of a queue, or that may name it."""
+    columns = batch.columns
+    if names:
+        chosen = columns["multi_dispatch_at"] != 0
+    else:
+        chosen = columns["queue_id"] == queue_id
+        chosen &= columns["topic_nbytes"] == len(topic.encode())
+    kinds = columns["sys_flag"] & formats.SYS_FLAG_TRANSACTION_MASK
+    for kind in NO_UNIT:
+        chosen &= kinds != kind
+    numbers: list[int] = chosen.nonzero()[0].tolist()
+    return [number for number in numbers if columns["status"][number] in OF_A_QUEUE]

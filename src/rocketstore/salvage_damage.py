@@ -108,14 +108,13 @@ def _check_over_holes(
         is_last = number + 1 == len(lacking) or lacking[number + 1].start > hole.stop
         if hole.stop <= end:
             continue
-        seen = [one for one in damaged if one.start < end or one.stop > hole.stop]
-        damaged = [*seen, *_lost_in(log, end, hole)]
+        damaged += _lost_in(log, end, hole)
         if not is_last:
             report.log_end = hole.stop
             continue
         rest = LogRecovery(log, hole.stop, mark, progress).run()
         damage.update(log.damage)
-        damaged += [one for one in rest.damaged if one.start >= hole.stop]
+        damaged += rest.damaged
         _join(report, rest)
     log.damage = damage
     log.move_end(report.log_end)

@@ -649,6 +649,7 @@ _NOTES = {
     "damaged_units": "units that point into damaged stretches of the log and were not judged",
     "damaged_keys": "index entries that point into damaged stretches of the log, not judged",
     "lost_queue_offsets": "queue offsets without a record because of damage in the log",
+    "late_starts": "queue offsets in front of queues that do not begin at 0",
     "ext_units": "units with their tags code in consumequeue_ext",
     "shifted_units": "units of light message queues at another number than their record says",
     "filler_units": "fillers in front of a queue's first message",

@@ -20,6 +20,7 @@ from rocketstore.errors import MappedFileError
 from rocketstore.log_scan import RecordBatch, data_ranges
 from rocketstore.mapped_file import MappedFile, MemoryFile
 from rocketstore.mapped_file_queue import list_directory
+from rocketstore.queue_offset_rule import MAX_QUEUE_OFFSET
 from rocketstore.queue_table import QueueTable
 from rocketstore.status import RecordStatus
 from rocketstore.store_access import StoreAccess
@@ -202,8 +203,7 @@ class QueueCheck:
     ) -> None:
         """Compare records whose queue offsets follow each other."""
         first, place = int(indexes[0]), int(offsets[0])
-        # Every message in front took at least a shortest record.
-        if first - (self._cursor or 0) > (place - self._last_end) // formats.RECORD_MIN_NBYTES:
+        if not self._may_be(first, offsets, sizes):
             self._add_record(place, f"queue offset {first} cannot be, {self._cursor or 0} is next")
             return
         if self._cursor is None:
@@ -223,6 +223,17 @@ class QueueCheck:
             self._pass_gap(first, place)
         self._compare(int(indexes[0]), offsets, sizes, codes, times)
 
+    def _may_be(self, first: int, offsets: Array, sizes: Array) -> bool:
+        """Whether a run may begin at queue offset ``first`` (see ``QueueOffsetRule``)."""
+        # Every message in front took at least a shortest record.
+        room = (int(offsets[0]) - self._last_end) // formats.RECORD_MIN_NBYTES
+        if first - (self._cursor or 0) <= room or len(offsets) > 1:
+            return first <= MAX_QUEUE_OFFSET
+        if first > MAX_QUEUE_OFFSET:
+            return False
+        unit = self._files.read(first, first + 1)[0]
+        return bool(unit["physical_offset"] == offsets[0] and unit["size"] == sizes[0])
+
     def _begin(self, first: int, place: int) -> None:
         """The first record of the queue that the log still has."""
         start = self._files.first_index
@@ -230,7 +241,8 @@ class QueueCheck:
         if start is not None and start < first:
             self._judge(start, first)
         if first > 0 and self._scope.start == 0:
-            self._note_gap(0, first, place)
+            is_lost = self._scope.has_damage_between(self._last_end, place)
+            self._scope.counts["lost_queue_offsets" if is_lost else "late_starts"] += first
 
     def _pass_gap(self, first: int, place: int) -> None:
         assert self._cursor is not None

@@ -247,7 +247,7 @@ def build_queues(
             stop = split.base_offset + split.file_size
             damaged += [(first, stop if last is None else last) for first, last in found.damaged]
             told.add(split.nbytes)
-        queues = _plan(log, runs, damaged)
+        queues = _plan(log, runs, damaged, habits.file_size // UNIT_NBYTES)
         _refuse_batch_topics(log, queues, habits.batch_topics)
         plans = [(queue, list(plan_files(queue, building, habits.file_size))) for queue in queues]
         portions = list(_portions(plan for _, files in plans for plan in files))
@@ -304,7 +304,9 @@ def _refuse_batch_topics(
             )
 
 
-def _plan(log: LogFiles, runs: list[Run], damaged: list[tuple[int, int]]) -> list[Queue]:
+def _plan(
+    log: LogFiles, runs: list[Run], damaged: list[tuple[int, int]], units_per_file: int
+) -> list[Queue]:
     """The queues, by name."""
     ends: list[int] = []
 
@@ -313,7 +315,7 @@ def _plan(log: LogFiles, runs: list[Run], damaged: list[tuple[int, int]]) -> lis
             ends.append(log_end(log))
         return ends[0]
 
-    planner = QueuePlanner(runs, log.min_offset, end, damaged)
+    planner = QueuePlanner(runs, log.min_offset, end, damaged, units_per_file=units_per_file)
     return sorted(planner.plan().values(), key=lambda queue: queue.name)
 
 

@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rocketstore import formats
-from rocketstore.queue_offset_rule import MAX_LOOK_AHEAD_NBYTES, NEXT_NBYTES, QueueOffsetRule
+from rocketstore.queue_offset_rule import (
+    MAX_LOOK_AHEAD_NBYTES,
+    NEXT_NBYTES,
+    Claim,
+    NextRecord,
+    QueueOffsetRule,
+)
 
 _log = logging.getLogger(__name__)
 _UNIT = formats.CONSUME_QUEUE_UNIT
@@ -124,6 +130,8 @@ class QueuePlanner:
         Returns the log's end; called where it counts.
     damaged : sequence of (start, stop)
         Stretches of the log without records, ascending.
+    units_per_file : int
+        Of a queue file.
 
     Notes
     -----
@@ -137,6 +145,8 @@ class QueuePlanner:
         log_end: Callable[[], int],
         damaged: Sequence[tuple[int, int]] = (),
         units: UnitFiles | None = None,
+        *,
+        units_per_file: int,
     ) -> None:
         self.queues: dict[tuple[bytes, int], Queue] = {}
         self._runs = runs
@@ -144,6 +154,7 @@ class QueuePlanner:
         self._log_end = log_end
         self._damaged = damaged
         self._units = units or UnitFiles()
+        self._units_per_file = units_per_file
         self._rule = QueueOffsetRule()
         self._look_ahead_nbytes = MAX_LOOK_AHEAD_NBYTES
         self._following: dict[int, int] = {}
@@ -151,17 +162,17 @@ class QueuePlanner:
         self._link_runs()
 
     def _link_runs(self) -> None:
-        """Note each run's next one of its queue, and the queues with runs of both kinds."""
-        last: dict[tuple[bytes, int], int] = {}
+        """Note each run's next one of its queue and kind, and the queues with runs of several."""
+        last: dict[tuple[bytes, int, int], int] = {}
         kinds: dict[tuple[bytes, int], int] = {}
         for number, run in enumerate(self._runs):
             key = (run.topic, run.queue_id)
             if kinds.setdefault(key, run.named) != run.named:
                 self._mixed.add(key)
-            if not run.named:
-                if key in last:
-                    self._following[last[key]] = number
-                last[key] = number
+            former = last.get((*key, run.named))
+            if former is not None:
+                self._following[former] = number
+            last[*key, run.named] = number
 
     def plan(self) -> dict[tuple[bytes, int], Queue]:
         """Go through all runs; return the queues, those without a unit too."""
@@ -212,18 +223,28 @@ class QueuePlanner:
     def _has_room(self, queue: Queue, number: int, run: Run, first: int, place: int) -> bool:
         """Let the queue go on at the unit's queue offset; ``False`` when that cannot be right."""
         queue_offset = run.first_offset + first
-        if not queue.known or (queue.next_index == 0 and queue_offset > 0):
+        if queue_offset == queue.next_index:
+            queue.known = True
+            return True
+        begins = not queue.known or queue.next_index == 0
+        if run.named and queue.shifted and not begins:
+            return True
+        end = sum(self._units.read(run, first))
+        if begins:
             asks = self._log_min_offset == 0
-            if not self._is_plausible(queue, number, first, place, 0, -1, asks):
+            per_file = self._units_per_file
+            fillers = queue_offset % per_file
+            claim = Claim(queue.name, queue_offset, 0, place, end, -1, fillers, per_file)
+            if not self._is_plausible(queue, number, first, claim, asks=asks):
                 return False
             queue.known, queue.next_index = True, queue_offset
             return True
-        if queue_offset == queue.next_index or (run.named and queue.shifted):
-            return True
         shifts = run.named == 1 and queue.is_light
-        if not self._is_plausible(
-            queue, number, first, place, queue.next_index, queue.last_end, not shifts
-        ):
+        claim = Claim(
+            queue.name, queue_offset, queue.next_index, place, end, queue.last_end,
+            0 if shifts else queue_offset - queue.next_index, self._units_per_file,
+        )  # fmt: skip
+        if not self._is_plausible(queue, number, first, claim, asks=not shifts):
             return False
         if shifts:
             queue.shifted = True
@@ -232,53 +253,52 @@ class QueuePlanner:
         return True
 
     def _is_plausible(
-        self,
-        queue: Queue,
-        number: int,
-        first: int,
-        place: int,
-        next_index: int,
-        last_end: int,
-        asks: bool,
+        self, queue: Queue, number: int, first: int, claim: Claim, *, asks: bool
     ) -> bool:
-        run = self._runs[number]
-        queue_offset = run.first_offset + first
-
-        def next_of_queue() -> int | None:
-            return self._next_of_queue(number, first)
-
         reason = self._rule.refusal(
-            queue.name, queue_offset, next_index, place, last_end, self._log_min_offset,
-            next_of_queue if asks and not queue.is_light else None,
-        )  # fmt: skip
+            claim,
+            self._log_min_offset,
+            lambda: self._next_of_queue(number, first, claim.end),
+            always_ask=asks and not queue.is_light,
+        )
         if reason is None:
             return True
         _log.warning(
             "the record at log offset %d claims queue offset %d of %s queue %d, which cannot be: "
             "%s; it gets no unit",
-            place, queue_offset, *queue.name, reason,
+            claim.place, claim.queue_offset, *queue.name, reason,
         )  # fmt: skip
         queue.refused += 1
         queue.known = True
-        queue.last_end = sum(self._units.read(run, first))
+        queue.last_end = claim.end
         return False
 
-    def _next_of_queue(self, number: int, first: int) -> int | None:
-        """Queue offset that the queue's next record claims; ``None`` when none is near."""
-        run = self._runs[number]
-        start = sum(self._units.read(run, first))
+    def _next_of_queue(self, number: int, first: int, start: int) -> Iterator[NextRecord]:
+        """Yield the queue's records behind unit ``first`` of a run, which ends at ``start``, as far
+        as they are near."""
+        for queue_offset, place, size in self._units_behind(number, first):
+            stop = min(start + min(NEXT_NBYTES, self._look_ahead_nbytes), self._log_end())
+            if place < start:
+                continue  # the same record, which names the queue twice
+            if place + size > stop or self._has_damage(start, place):
+                self._look_ahead_nbytes -= stop - start
+                return
+            self._look_ahead_nbytes -= place + size - start
+            yield NextRecord(queue_offset, place, place + size)
+            start = place + size
         stop = min(start + min(NEXT_NBYTES, self._look_ahead_nbytes), self._log_end())
         self._look_ahead_nbytes -= stop - start
+
+    def _units_behind(self, number: int, first: int) -> Iterator[tuple[int, int, int]]:
+        """Yield (queue offset, physical offset, size) of the units behind unit ``first`` of a
+        run."""
+        following: int | None = number
         first += 1
-        if first == run.unit_count:
-            following = self._following.get(number)
-            if following is None:
-                return None
-            run, first = self._runs[following], 0
-        place, size = self._units.read(run, first)
-        if place + size > stop or self._has_damage(start, place):
-            return None
-        return run.first_offset + first
+        while following is not None:
+            run = self._runs[following]
+            for unit in range(first, run.unit_count):
+                yield run.first_offset + unit, *self._units.read(run, unit)
+            following, first = self._following.get(following), 0
 
     def _has_damage(self, start: int, stop: int) -> bool:
         return any(first < stop and last > start for first, last in self._damaged)
