@@ -62,7 +62,15 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("services",),
     ("arrow", "sources"),
     (
-        *("recovery", "recovery_report", "log_cut", "log_salvage", "odd_delays", "salvage_plan", "salvage_damage"),
+        *(
+            "recovery",
+            "recovery_report",
+            "log_cut",
+            "log_salvage",
+            "odd_delays",
+            "salvage_plan",
+            "salvage_damage",
+        ),
         *(
             "async_puts",
             "store",

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from rocketstore import formats, kernels
 from rocketstore.commit_log import CommitLog, RecordGoneError, describe
+from rocketstore.config_files import TOPICS_FILE, config_path
 from rocketstore.index_service import IndexService
 from rocketstore.log_scan import LogScan, RecordBatch, find_next_record, has_content
+from rocketstore.lost_messages import SalvageTraces
 from rocketstore.message import StoredMessage
 from rocketstore.queue_table import QueueTable
 from rocketstore.recovery_report import DamagedRange
+from rocketstore.salvage_notes import salvage_notes
 from rocketstore.status import RecordFlags, RecordStatus
 from rocketstore.store_files import StorePaths
 from rocketstore.store_kinds import refuse_dledger
@@ -344,7 +347,9 @@ def verify_files(
             progress=progress,
             max_findings=max_findings,
         )
-        report.notes += files.report.notes
+        # What is wrong with the tables was judged with all of them.
+        topics = str(config_path(paths.root, TOPICS_FILE))
+        report.notes += [note for note in files.report.notes if not note.startswith(topics)]
         return report
     finally:
         files.close()
@@ -460,6 +465,7 @@ def verify_parts(
     note_tail(scope, damaged)
     if around is not None:
         around.finish(scope, queues if queues_in_files else None, check.queue_ends, 0)
+        report.notes += salvage_notes(around.paths.root, check.traces)
     write_notes(report, scope.counts)
     report.duration_s = time.monotonic() - began
     return report
@@ -504,6 +510,7 @@ class _StoreCheck:
         self._delay_ms = delay_ms
         self._progress = progress
         self._last_timestamp: int | None = None
+        self.traces = SalvageTraces()
         #: Next queue offset by (topic, queue id), as the records tell it.
         self.queue_ends: dict[tuple[str, int], int] = {}
         self._property_crcs: dict[int, tuple[int, list[int]]] = {}
@@ -570,6 +577,7 @@ class _StoreCheck:
             if self._last_timestamp is not None and times[0] < self._last_timestamp:
                 scope.counts["backward_times"] += 1
             self._last_timestamp = int(times[-1])
+        self.traces.take(batch)
         self._take_property_crcs(batch)
 
     def _take_property_crcs(self, batch: RecordBatch) -> None:

@@ -93,11 +93,11 @@ class CheckpointFile:
         times = {name: getattr(self.content, name) for name in _TIMES}
         for name, value in times.items():
             if value < 0:
-                yield self._at(name, f"{value} is negative, and counts as 0 for a broker")
+                yield self._at(name, f"is {value}, and counts as 0 for a broker")
             elif value > newest:
                 yield self._at(
                     name,
-                    f"{value} lies {_span(value - newest)} past the newest record's store time "
+                    f"is {value}, {_span(value - newest)} past the newest record's store time "
                     f"{newest}; {self._future_means(name)}",
                 )
         lowest = min(times["physic_timestamp"], times["logics_timestamp"])
@@ -127,15 +127,15 @@ class CheckpointFile:
             value = getattr(self.content, name)
             if value < 0 or value > log_end:
                 yield self._at(
-                    name, f"{value} lies outside the log, which ends at {log_end}", is_finding=False
+                    name, f"is {value}, outside the log, which ends at {log_end}", is_finding=False
                 )
         place = self.content.logics_physical_offset
         if place < 0:
-            yield self._at("logics_physical_offset", f"{place} is negative")
+            yield self._at("logics_physical_offset", f"is {place}, outside the log")
         elif place and place >= log_start and is_record is not None and not is_record(place):
             yield self._at(
                 "logics_physical_offset",
-                f"no record starts at log offset {place}; RocketMQ 5.5 begins to dispatch there",
+                f"is {place}, where no record starts; RocketMQ 5.5 begins to dispatch there",
             )
 
     def _when(self) -> str:

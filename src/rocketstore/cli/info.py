@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from rocketstore.cli.opening import check_is_store
 from rocketstore.cli.options import FormatOption, QuietOption, StorePath
 from rocketstore.cli.outcome import ExitCode
 from rocketstore.cli.output import (
@@ -24,7 +25,8 @@ from rocketstore.store_kinds import DERIVED
 def info(path: StorePath, form: FormatOption = None, quiet: QuietOption = False) -> None:
     """Say what a directory is: RocketMQ line, sizes, last exit, extent, topics. Changes nothing.
 
-    Works on broken stores too; what cannot be read is named, and the exit status is then 1.
+    Works on broken stores too. What is wrong or cannot be read is named, and the exit status is
+    then 1; 3 when it is no store, or cannot be opened at all.
 
     \b
     Examples:
@@ -35,7 +37,11 @@ def info(path: StorePath, form: FormatOption = None, quiet: QuietOption = False)
         facts = gather(path, progress)
     if not print_document(facts.document, chosen(form)):
         _print_table(facts)
-    if facts.refusals or not facts.document["isStore"]:
+    if not facts.document["isStore"]:
+        check_is_store(path)
+    if not facts.is_open:
+        raise typer.Exit(int(ExitCode.CANNOT_READ))
+    if facts.refusals or facts.findings:
         raise typer.Exit(int(ExitCode.FINDINGS))
 
 
@@ -51,7 +57,7 @@ def _print_table(facts: Facts) -> None:
                     row["topic"],
                     row["type"],
                     len(row["queues"]),
-                    row["messages"],
+                    _of_all(row),
                     _offsets(row["queues"]),
                 )
                 for row in document["topics"]
@@ -62,6 +68,7 @@ def _print_table(facts: Facts) -> None:
     for heading, lines in (
         ("Besides:", [_part(row) for row in document.get("parts", []) if _is_told(row)]),
         ("Notes:", document.get("notes", [])),
+        ("Wrong:", facts.findings),
         ("Could not be read:", facts.refusals),
     ):
         if lines:
@@ -95,19 +102,32 @@ def _fields(document: dict[str, Any]) -> list[tuple[str, Any]]:
     in_use = {True: "yes: a broker or another writer holds the lock", False: "no", None: "unknown"}
     fields += [("last exit", document["lastExit"]), ("in use", in_use[document["inUse"]])]
     if "geometry" in document:
-        sizes = document["geometry"]
-        derived = any(part["treatment"] == DERIVED for part in document["parts"])
-        fields.append(
-            (
-                "file sizes",
-                [
-                    f"log {format_size(sizes['commitLogFileSize'])}",
-                    *([] if derived else [f"queue {format_size(sizes['consumeQueueFileSize'])}"]),
-                    f"index {sizes['hashSlots']:,} slots, {sizes['indexEntries']:,} entries",
-                ],
-            )
-        )
+        fields.append(("file sizes", _sizes(document)))
     return [*fields, *_extent(document)]
+
+
+def _sizes(document: dict[str, Any]) -> list[str]:
+    """File sizes; those that no file shows are marked."""
+    sizes = document["geometry"]
+    assumed = {name: " (assumed: no file shows it)" for name in sizes["assumed"]}
+
+    def shown(text: str, name: str) -> str:
+        return text + assumed.get(name, "")
+
+    found = [shown(f"log {format_size(sizes['commitLogFileSize'])}", "commitLogFileSize")]
+    if not any(part["treatment"] == DERIVED for part in document["parts"]):
+        queue = f"queue {format_size(sizes['consumeQueueFileSize'])}"
+        found.append(shown(queue, "consumeQueueFileSize"))
+    index = f"index {sizes['hashSlots']:,} slots, {sizes['indexEntries']:,} entries"
+    return [*found, shown(index, "hashSlots")]
+
+
+def _of_all(row: dict[str, Any]) -> str:
+    """Messages that can be read, and how many there were where some cannot."""
+    lost = row.get("lostMessages", 0)
+    if not lost:
+        return f"{row['messages']:,}"
+    return f"{row['messages']:,} of {row['messages'] + lost:,} ({lost:,} lost)"
 
 
 def _extent(document: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -118,7 +138,8 @@ def _extent(document: dict[str, Any]) -> list[tuple[str, Any]]:
             (
                 "log",
                 f"{counted(log['files'], 'file')}, offsets {log['minOffset']} to "
-                f"{log['maxOffset']} ({format_size(log['bytes'])})",
+                f"{log['maxOffset']} ({format_size(log['bytes'])}"
+                + (f"; {format_size(log['lostBytes'])} lost)" if log["lostBytes"] else ")"),
             )
         )
         times = [log["firstTimestamp"], log["lastTimestamp"]]
@@ -129,7 +150,7 @@ def _extent(document: dict[str, Any]) -> list[tuple[str, Any]]:
         fields.append(("log", f"{counted(log['files'], 'file')} of {sizes}"))
     if "messages" in document:
         topics = counted(len(document["topics"]), "topic")
-        fields.append(("messages", f"{document['messages']:,} in queues of {topics}"))
+        fields.append(("messages", f"{_of_all(document)} in queues of {topics}"))
     elif "topicNames" in document:
         fields.append(("topics", document["topicNames"]))
     if "index" in document:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,13 @@ import rocketstore
 from rocketstore import MessageStoreConfig, formats
 from rocketstore.batch_consume_queue import BatchConsumeQueue
 from rocketstore.cli.progress import Progress
+from rocketstore.cli.store_counts import LostMessages, count_lost
+from rocketstore.cli.store_judgements import StoreJudgements, timer_parts
+from rocketstore.config_files import TOPICS_FILE, config_path
 from rocketstore.consume_queue import queue_directories
-from rocketstore.errors import RocketStoreError
-from rocketstore.store_files import StoreFacts
+from rocketstore.durable_file import READ_ONLY, open_regular_file
+from rocketstore.errors import MappedFileError, RocketStoreError, UnsafePathError
+from rocketstore.store_files import StoreFacts, StorePaths
 from rocketstore.store_kinds import (
     LEFT_ALONE,
     StorePart,
@@ -31,11 +35,14 @@ from rocketstore.store_kinds import (
 class Facts:
     """The answer of ``info``.
 
-    ``document`` has the values by the names of the JSON form; ``refusals`` what could not be read.
+    ``document`` has the values by the names of the JSON form; ``refusals`` what could not be read;
+    ``findings`` what is wrong. ``is_open``: it could be opened at all.
     """
 
     document: dict[str, Any] = field(default_factory=dict)
     refusals: list[str] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+    is_open: bool = False
 
     @contextlib.contextmanager
     def part(self, name: str) -> Iterator[None]:
@@ -61,28 +68,40 @@ def gather(path: Path, progress: Progress | None) -> Facts:
         document["inUse"] = _is_locked(path / formats.LOCK_FILE)
     if document["isStore"]:
         _gather_store(path, facts, progress)
-        document["parts"] = [part._asdict() for part in parts] + document.pop("skipped", [])
+        document["parts"] = [
+            *(part._asdict() for part in parts),
+            *timer_parts(path),
+            *document.pop("skipped", []),
+        ]
     document["refusals"] = facts.refusals
+    document["findings"] = facts.findings
     return facts
 
 
 def _gather_store(path: Path, facts: Facts, progress: Progress | None) -> None:
     config = MessageStoreConfig(message_index_enable=False)
+    judgements = StoreJudgements(StorePaths.of(path, config))
+    facts.findings = judgements.findings
     with facts.part("store"):
         with rocketstore.open(path, "r", config=config, progress=progress) as store:
+            facts.is_open = True
             _add_geometry(store.facts, facts.document)
+            facts.document["geometry"]["assumed"] = judgements.assumed(store)
             _add_stop(path, store.facts, facts.document)
+            lost = count_lost(store)
             with facts.part("log"):
-                _add_log(store, facts.document)
+                _add_log(store, facts.document, lost)
             with facts.part("queues"):
-                _add_topics(store, facts.document)
+                _add_topics(store, facts.document, lost)
             with facts.part("index"):
                 _add_index(store, facts.document)
             report = store.recovery_report
             facts.refusals += [
                 f"{one.path} at position {one.position}: {one.reason}" for one in report.damaged
             ]
-            facts.document["notes"] = list(dict.fromkeys(report.notes))
+            with facts.part("tables and checkpoint"):
+                judgements.look_at(store)
+            _add_judgements(path, judgements, facts, report.notes)
             database = rocksdb_queues(path)
             facts.document["skipped"] = [
                 StorePart(
@@ -92,7 +111,19 @@ def _gather_store(path: Path, facts: Facts, progress: Progress | None) -> None:
                 if database is None or Path(name).parent != database.directory
             ]
         return
+    _add_judgements(path, judgements, facts, [])
     _add_by_parts(path, facts)
+
+
+def _add_judgements(
+    path: Path, judgements: StoreJudgements, facts: Facts, notes: Sequence[str]
+) -> None:
+    """Take over what was judged; what the opening noted of the same tables is not told twice."""
+    topics = str(config_path(path, TOPICS_FILE))
+    kept = [note for note in notes if not note.startswith(topics)]
+    facts.document["notes"] = list(dict.fromkeys([*kept, *judgements.notes]))
+    told = "\n".join(facts.refusals)
+    facts.refusals += [one for one in judgements.unreadable if one.partition(": ")[0] not in told]
 
 
 def _add_by_parts(path: Path, facts: Facts) -> None:
@@ -154,14 +185,19 @@ def _last_exit(path: Path, found: StoreFacts | None) -> str:
     if not os.path.lexists(abort):
         return "orderly" if found is None or found.listing.files else "never used"
     pid = ""
-    with contextlib.suppress(OSError):
-        with open(abort, "rb") as file:
-            text = file.read(20)
+    with contextlib.suppress(OSError, MappedFileError, UnsafePathError):
+        fd = open_regular_file(abort, READ_ONLY, path)
+        try:
+            text = os.read(fd, 20)
+        finally:
+            os.close(fd)
         pid = f", process {text.decode()}" if text.isdigit() else ""
     return f"not orderly, or still running (there is an abort file{pid})"
 
 
-def _add_log(store: rocketstore.DefaultMessageStore, document: dict[str, Any]) -> None:
+def _add_log(
+    store: rocketstore.DefaultMessageStore, document: dict[str, Any], lost: LostMessages
+) -> None:
     log = store.reader.log
     start, end = max(store.min_physical_offset, 0), store.max_physical_offset
     report = store.recovery_report
@@ -169,7 +205,8 @@ def _add_log(store: rocketstore.DefaultMessageStore, document: dict[str, Any]) -
         "files": len(log.queue.files),
         "minOffset": start,
         "maxOffset": end,
-        "bytes": max(0, end - start),
+        "bytes": max(0, lost.end - start - lost.nbytes),
+        "lostBytes": lost.nbytes,
         "firstTimestamp": _first_timestamp(store, start, end),
         "lastTimestamp": _last_timestamp(store),
         "ghosts": len(report.ghosts),
@@ -196,7 +233,9 @@ def _last_timestamp(store: rocketstore.DefaultMessageStore) -> int | None:
     return newest
 
 
-def _add_topics(store: rocketstore.DefaultMessageStore, document: dict[str, Any]) -> None:
+def _add_topics(
+    store: rocketstore.DefaultMessageStore, document: dict[str, Any], lost: LostMessages
+) -> None:
     topics = []
     for topic in store.topics():
         queues = [
@@ -207,16 +246,20 @@ def _add_topics(store: rocketstore.DefaultMessageStore, document: dict[str, Any]
             }
             for queue_id in store.queues(topic)
         ]
-        messages = sum(max(0, queue["maxOffset"] - queue["minOffset"]) for queue in queues)
+        named = sum(max(0, queue["maxOffset"] - queue["minOffset"]) for queue in queues)
+        gone = sum(lost.queues.get((topic, queue["queueId"]), 0) for queue in queues)
+        behind = sum(lost.behind.get((topic, queue["queueId"]), 0) for queue in queues)
         topics.append(
             {
                 "topic": topic,
                 "type": queue_type(store, topic),
-                "messages": messages,
+                "messages": named + behind - gone,
+                "lostMessages": gone,
                 "queues": queues,
             }
         )
     document["messages"] = sum(topic["messages"] for topic in topics)
+    document["lostMessages"] = sum(topic["lostMessages"] for topic in topics)
     document["topics"] = topics
 
 

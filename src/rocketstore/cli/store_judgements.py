@@ -1,0 +1,118 @@
+"""What ``info`` says of a store's tables, checkpoint, missing folders and former salvages."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rocketstore import formats
+from rocketstore.lost_messages import SalvageTraces, find_traces
+from rocketstore.salvage_notes import salvage_notes
+from rocketstore.store_files import StorePaths
+from rocketstore.store_kinds import LEFT_ALONE, StorePart, rocksdb_queues
+from rocketstore.verify_surroundings import DERIVED_FOLDERS, Surroundings
+from rocketstore.verify_tables import Judgement
+
+if TYPE_CHECKING:
+    import rocketstore
+
+#: A log up to this length is looked through for placeholders in any case.
+_QUICKLY_READ_NBYTES = 64 << 20
+#: A longer one than this is left to ``verify``.
+_READ_NBYTES = 4 << 30
+_TIMER_FILES = {
+    "timercheck": "how far the timer wheel has read its queue",
+    "timermetrics": "counts of timed messages",
+}
+
+
+class StoreJudgements:
+    """Gathers them: what is wrong, and what is worth knowing.
+
+    Attributes
+    ----------
+    findings, notes, unreadable : list of str
+    """
+
+    def __init__(self, paths: StorePaths) -> None:
+        self.around = Surroundings(paths)
+        self.findings: list[str] = []
+        self.notes: list[str] = []
+        access = self.around.access
+        self.unreadable = [f"{path}: {why}" for path, why in sorted(access.unreadable.items())]
+        self.unreadable += [
+            f"{path}: {what} in the place of a file" for path, what in sorted(access.odd.items())
+        ]
+        self._take(self.around.tables.judge_files())
+
+    def _take(self, judgements: Any) -> None:
+        one: Judgement
+        for one in judgements:
+            text = f"{one.path}: {one.reason}"
+            (self.findings if one.is_finding else self.notes).append(text)
+
+    def look_at(self, store: rocketstore.DefaultMessageStore) -> None:
+        """Compare tables and checkpoint with an open store; damage explains what it lacks."""
+        report, end = store.recovery_report, store.max_physical_offset
+        queues = store.reader.queues
+
+        def bounds(topic: str, queue_id: int) -> tuple[int, int] | None:
+            queue = queues.get(topic, queue_id)
+            return None if queue is None else (queue.min_index, queue.max_index)
+
+        self._note_absent(store)
+        if not any(one.stop >= end for one in report.damaged):
+            newest, start = report.newest_store_timestamp, max(store.min_physical_offset, 0)
+            self._take(self.around.checkpoint.judge(newest, start, end, None))
+            self._take(self.around.tables.judge_offsets(bounds))
+            self._take(self.around.tables.judge_timer(bounds, end))
+        self._note_salvages(store)
+
+    def _note_absent(self, store: rocketstore.DefaultMessageStore) -> None:
+        root = self.around.paths.root
+        if store.max_physical_offset <= max(store.min_physical_offset, 0):
+            return
+        names = [formats.INDEX_DIR]
+        database = rocksdb_queues(root)
+        if database is None:
+            names.insert(0, formats.CONSUME_QUEUE_DIR)
+        for name in names:
+            if name in self.around.absent:
+                self.notes.append(
+                    f"the folder {name} is missing; its {DERIVED_FOLDERS[name][1]} are made from "
+                    "the log"
+                )
+
+    def _note_salvages(self, store: rocketstore.DefaultMessageStore) -> None:
+        root = self.around.paths.root
+        nbytes = store.max_physical_offset - max(store.min_physical_offset, 0)
+        was_salvaged = os.path.lexists(root / formats.QUARANTINE_DIR)
+        traces = SalvageTraces()
+        if nbytes <= (_READ_NBYTES if was_salvaged else _QUICKLY_READ_NBYTES):
+            traces = find_traces(store.reader.log)
+        elif was_salvaged:
+            self.notes.append("verify counts the placeholders of a log of this length")
+        self.notes += salvage_notes(root, traces)
+
+    def assumed(self, store: rocketstore.DefaultMessageStore) -> list[str]:
+        """Names of the sizes that no file of the store shows."""
+        if store.facts.valid_state is not None or store.facts.state is not None:
+            return []
+        names = []
+        if not store.facts.listing.files:
+            names.append("commitLogFileSize")
+        if not any(queue.queue.files for queue in store.reader.queues):
+            names.append("consumeQueueFileSize")
+        if not store.facts.index.by_nbytes:
+            names += ["hashSlots", "indexEntries"]
+        return names
+
+
+def timer_parts(root: Path) -> list[dict[str, str]]:
+    """The timer's files below ``config``, as parts of the store."""
+    return [
+        StorePart(f"{formats.CONFIG_DIR}/{name}", "timerFile", what, LEFT_ALONE)._asdict()
+        for name, what in _TIMER_FILES.items()
+        if os.path.lexists(root / formats.CONFIG_DIR / name)
+    ]
