@@ -347,7 +347,7 @@ def test_info_of_broken_directories(root: Path, tmp_path: Path) -> None:
     assert "TopicA" in facts["topicNames"]
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert "no RocketMQ store" in run("info", empty, "-f", "table", code=1).stdout
+    assert "no RocketMQ store" in run("info", empty, "-f", "table", code=3).stdout
     run("info", tmp_path / "none", code=3)
     file = tmp_path / "file"
     file.write_bytes(b"")

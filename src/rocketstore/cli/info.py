@@ -26,7 +26,7 @@ def info(path: StorePath, form: FormatOption = None, quiet: QuietOption = False)
     """Say what a directory is: RocketMQ line, sizes, last exit, extent, topics. Changes nothing.
 
     Works on broken stores too. What is wrong or cannot be read is named, and the exit status is
-    then 1; 3 when it is no store, or cannot be opened at all.
+    then 1; 3 when it is no store, or its log is not there.
 
     \b
     Examples:
@@ -39,7 +39,7 @@ def info(path: StorePath, form: FormatOption = None, quiet: QuietOption = False)
         _print_table(facts)
     if not facts.document["isStore"]:
         check_is_store(path)
-    if not facts.is_open:
+    if facts.has_no_log:
         raise typer.Exit(int(ExitCode.CANNOT_READ))
     if facts.refusals or facts.findings:
         raise typer.Exit(int(ExitCode.FINDINGS))
@@ -109,7 +109,7 @@ def _fields(document: dict[str, Any]) -> list[tuple[str, Any]]:
 def _sizes(document: dict[str, Any]) -> list[str]:
     """File sizes; those that no file shows are marked."""
     sizes = document["geometry"]
-    assumed = {name: " (assumed: no file shows it)" for name in sizes["assumed"]}
+    assumed = {name: " (assumed: no file shows it)" for name in sizes.get("assumed", ())}
 
     def shown(text: str, name: str) -> str:
         return text + assumed.get(name, "")

@@ -23,6 +23,11 @@ _FOLDERS = (
 )
 
 
+#: A topic's queue folder lies so far below the root; entries of a folder that are looked into.
+_DEPTH = 4
+_MOST_ENTRIES = 1000
+
+
 def quieten() -> None:
     """Let only errors of the library's log through from now on."""
     logging.getLogger("rocketstore").setLevel(logging.ERROR)
@@ -35,11 +40,34 @@ def check_is_store(path: Path, *, hint: str = "") -> None:
     """
     if not path.is_dir() or is_store(store_parts(path)):
         return
-    if is_store(store_parts(path.parent)) and path.name in _FOLDERS:
-        hint = f"; it is the folder {path.name} of the store {path.parent}"
+    hint = _where_the_store_is(path) or hint
     raise fail(
         ExitCode.CANNOT_READ, f"{path} is no store: it has no folder {formats.COMMIT_LOG_DIR}{hint}"
     )
+
+
+def _where_the_store_is(path: Path) -> str:
+    """Words about a store above or below the directory ``path``, empty when none is seen."""
+    place = path.resolve()
+    for folder, root in zip((place, *place.parents), place.parents[:_DEPTH], strict=False):
+        if folder.name in _FOLDERS and _is_store(root):
+            inside = "it is the folder" if folder == place else "it lies in the folder"
+            return f"; {inside} {folder.name} of the store {root}"
+    below = []
+    with contextlib.suppress(OSError):
+        below = [entry for entry in sorted(path.iterdir())[:_MOST_ENTRIES] if _is_store(entry)]
+    if not below:
+        return ""
+    named = ", ".join(str(entry) for entry in below[:3])
+    return f"; there is a store in {named}" + (" and others" if len(below) > 3 else "")
+
+
+def _is_store(path: Path) -> bool:
+    """Whether a path can be looked at, and is a store."""
+    try:
+        return path.is_dir() and is_store(store_parts(path))
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager

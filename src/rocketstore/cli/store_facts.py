@@ -24,6 +24,7 @@ from rocketstore.errors import MappedFileError, RocketStoreError, UnsafePathErro
 from rocketstore.store_files import StoreFacts, StorePaths
 from rocketstore.store_kinds import (
     LEFT_ALONE,
+    REFUSED,
     StorePart,
     is_store,
     rocksdb_queues,
@@ -36,13 +37,13 @@ class Facts:
     """The answer of ``info``.
 
     ``document`` has the values by the names of the JSON form; ``refusals`` what could not be read;
-    ``findings`` what is wrong. ``is_open``: it could be opened at all.
+    ``findings`` what is wrong. ``has_no_log``: it cannot be opened, as its log is not there.
     """
 
     document: dict[str, Any] = field(default_factory=dict)
     refusals: list[str] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
-    is_open: bool = False
+    has_no_log: bool = False
 
     @contextlib.contextmanager
     def part(self, name: str) -> Iterator[None]:
@@ -84,9 +85,10 @@ def _gather_store(path: Path, facts: Facts, progress: Progress | None) -> None:
     facts.findings = judgements.findings
     with facts.part("store"):
         with rocketstore.open(path, "r", config=config, progress=progress) as store:
-            facts.is_open = True
             _add_geometry(store.facts, facts.document)
-            facts.document["geometry"]["assumed"] = judgements.assumed(store)
+            assumed = judgements.assumed(store)
+            if assumed:
+                facts.document["geometry"]["assumed"] = assumed
             _add_stop(path, store.facts, facts.document)
             lost = count_lost(store)
             with facts.part("log"):
@@ -113,6 +115,8 @@ def _gather_store(path: Path, facts: Facts, progress: Progress | None) -> None:
         return
     _add_judgements(path, judgements, facts, [])
     _add_by_parts(path, facts)
+    in_dledger = any(part.treatment == REFUSED for part in store_parts(path))
+    facts.has_no_log = not facts.document.get("log", {}).get("files") and not in_dledger
 
 
 def _add_judgements(

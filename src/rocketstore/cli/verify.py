@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from rocketstore import MessageStoreConfig
+from rocketstore.cli.advice import advice
+from rocketstore.cli.opening import check_is_store
 from rocketstore.cli.options import FormatOption, QuietOption, StorePath
 from rocketstore.cli.outcome import ExitCode
 from rocketstore.cli.output import (
@@ -52,8 +55,9 @@ def verify(
 ) -> None:
     """Check every record, every queue unit and every index entry. Changes nothing.
 
-    Each finding names its file and position. Exit status 1 when there is any. In NDJSON the last
-    line, of kind "summary", holds the counts.
+    Each finding names its file and position; what mends them is said at the end. Exit status 1 when
+    there is any, also for files that may not be read and for the broker's tables. In NDJSON the
+    last line, of kind "summary", holds the counts.
 
     \b
     Examples:
@@ -66,11 +70,12 @@ def verify(
     if delay_levels is not None:
         options["message_delay_level"] = delay_levels
     config = MessageStoreConfig(**options)
+    check_is_store(path)
     with progress_bar(quiet=quiet) as progress:
         report = verify_files(
             path, config, level=level.value, progress=progress, max_findings=limit
         )
-    _print(report, Format.JSON if as_json else chosen(form))
+    _print(path, report, Format.JSON if as_json else chosen(form))
     if not report.ok:
         raise typer.Exit(int(ExitCode.FINDINGS))
 
@@ -91,7 +96,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _summary(report: VerifyReport) -> dict[str, Any]:
+def _summary(path: Path, report: VerifyReport) -> dict[str, Any]:
     values = dataclasses.asdict(report)
     for name in ("findings", "max_findings", "finding_counts"):
         del values[name]
@@ -109,17 +114,18 @@ def _summary(report: VerifyReport) -> dict[str, Any]:
         "schemaVersion": SCHEMA_VERSION,
         "ok": report.ok,
         "findingCounts": dict(report.finding_counts),
+        "next": [one.document() for one in advice(path, report.finding_counts)],
         **summary,
     }
 
 
-def _print(report: VerifyReport, form: Format) -> None:
+def _print(path: Path, report: VerifyReport, form: Format) -> None:
     findings = [_finding(one) for one in report.findings]
-    if not print_report(_summary(report), "findings", findings, FINDING_NAMES, form):
-        _print_table(report)
+    if not print_report(_summary(path, report), "findings", findings, FINDING_NAMES, form):
+        _print_table(path, report)
 
 
-def _print_table(report: VerifyReport) -> None:
+def _print_table(path: Path, report: VerifyReport) -> None:
     if report.findings:
         rows = [(one.kind, one.path, one.position, one.reason) for one in report.findings]
         headings = ("kind", "file", "position", "what")
@@ -143,3 +149,5 @@ def _print_table(report: VerifyReport) -> None:
     hidden = report.finding_count - len(report.findings)
     if hidden > 0:
         print_text(f"{counted(hidden, 'more finding')} not listed; --limit lists more.")
+    for step in advice(path, report.finding_counts):
+        print_text(f"Next: {step.text()}.")

@@ -1,0 +1,68 @@
+"""What mends the findings of ``verify``: the next command, or what a person has to do."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_LOG = frozenset(("log-file", "record", "queue-offset"))
+_DERIVED = frozenset(
+    (
+        *("queue-file", "unit", "missing-unit", "missing-folder", "checkpoint"),
+        *("index-file", "index-header", "index-chain", "index-entry", "missing-key"),
+    )
+)
+
+
+class Advice(NamedTuple):
+    """One step.
+
+    Attributes
+    ----------
+    command : tuple of str
+        Words to type; none where a person has to act otherwise.
+    why : str
+    """
+
+    command: tuple[str, ...]
+    why: str
+
+    def document(self) -> dict[str, Any]:
+        """Names and values of the JSON form."""
+        return {"command": list(self.command), "why": self.why}
+
+    def text(self) -> str:
+        """One line for people."""
+        return f"{shlex.join(self.command)}: {self.why}" if self.command else self.why
+
+
+def advice(path: Path, kinds: Iterable[str]) -> Iterator[Advice]:
+    """Yield what to do about findings of these kinds, in the order in which to do it."""
+    found = frozenset(kinds)
+    store = os.fspath(path)
+    if "unreadable" in found:
+        why = "let this user read the files that are named, or run this as their owner; then verify"
+        yield Advice((), why)
+    if "odd-file" in found:
+        yield Advice((), "move away what stands in the place of a file")
+    if found & _LOG:
+        why = "fills what is lost of the log, keeps the old files, and makes queues and index fit"
+        yield Advice(("rocketstore", "salvage", store), f"{why} (--what-if: only says what)")
+    elif found & _DERIVED:
+        why = "makes queues, index and checkpoint fit the log"
+        yield Advice(("rocketstore", "recover", store), f"{why} (--what-if: only says what)")
+    if "config-table" in found:
+        why = (
+            "restore the tables below config that are named from a backup before a broker starts; "
+            "an empty .bak beside them lets it start with empty tables"
+        )
+        yield Advice((), why)
+    if "config-offset" in found:
+        why = (
+            "set the offsets right: mqadmin resetOffsetByTime on a running broker, or "
+            "rocketstore.config_managers while none runs; a broker moves delay offsets itself"
+        )
+        yield Advice((), why)
