@@ -90,6 +90,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "verify_surroundings",
             "verify_tables",
             "store_access",
+            "salvage_notes",
             "timer_files",
         ),
         *("transaction", "consumer", "config_managers", "statistics"),
