@@ -78,6 +78,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "store_cleaning",
             "store_maintenance",
             "store_files",
+            "store_sizes",
             "store_marks",
             "dispatch_recovery",
             "reader",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +23,8 @@ from rocketstore.status import KernelStatus
 
 #: Blocks are reserved this far ahead of the newest entry; slots are reserved whole.
 ALLOCATE_AHEAD_NBYTES = 16 * 1024 * 1024
+#: A pair is believed while no more than one in so many keys speaks against it.
+_CREDIBLE_SHARE = 4
 #: Index files up to this size are judged by their whole content against a geometry that is given.
 JUDGED_WHOLE_NBYTES = 64 * 1024 * 1024
 
@@ -118,8 +121,12 @@ class IndexService:
         for path in self.unusable:
             directory = self._root / formats.QUARANTINE_DIR
             make_directories(directory, self._root)
-            target = directory / f"index-{path.name}"
-            os.replace(path, target)
+            name, number = f"index-{path.name}", 1
+            target = directory / name
+            while os.path.lexists(target):
+                number += 1
+                target = directory / f"{name}~{number}"
+            os.rename(path, target)
             sync_directory(directory)
             sync_directory(path.parent)
             moved.append(target)
@@ -335,7 +342,9 @@ def choose_geometry(
     """Find the slots and entries of the index files from what they hold.
 
     Order: ``given``; ``hints`` (the state file) and ``default`` as far as the length fits; pairs
-    that explain all files of one length together; else the one with the fewest contradictions.
+    that explain all files of one length together; else the one with the fewest contradictions. A
+    file of a length that nothing explains, or that only lacks a part of what others of as many
+    slots have, says nothing, whichever is newest.
 
     Raises ``ConfigError`` when ``given`` has another length than every file, or the length of some
     files whose content another pair explains.
@@ -363,9 +372,45 @@ def choose_geometry(
         pair = _explaining_pair([p for p, n in paths if n == nbytes], nbytes, root, doubts)
         if pair is not None:
             by_nbytes[nbytes] = pair
+    for nbytes in _odd_lengths(by_nbytes, paths, [*hints, default]):
+        del by_nbytes[nbytes]
     newest = [by_nbytes[size] for _, size in paths if size in by_nbytes]
     pair = given or (newest[-1] if newest else (hints[0] if hints else default))
+    source = "the other files" if newest else ("the state file" if hints else "RocketMQ's defaults")
+    source = "what is configured" if given else source
+    doubts += [
+        f"{path} has {nbytes} bytes, which is no length of an index file here; {pair[0]} slots and "
+        f"{pair[1]} entries, a file of {formats.index_file_nbytes(*pair)} bytes, are those of "
+        f"{source}"
+        for path, nbytes in found
+        if nbytes not in by_nbytes
+    ]
     return GeometryChoice(pair, by_nbytes, doubts)
+
+
+def _odd_lengths(
+    by_nbytes: dict[int, tuple[int, int]],
+    paths: list[tuple[Path, int]],
+    known: list[tuple[int, int]],
+) -> list[int]:
+    """Return the lengths that a file has because it was cut or grew, not because of its entries:
+    another length has as many slots, and more files agree on it, or what is known tells it, or it
+    is longer."""
+    counts = Counter(size for _, size in paths)
+
+    def weight(nbytes: int) -> tuple[int, bool, int]:
+        count = counts[nbytes]
+        is_known = any(formats.index_file_nbytes(*pair) == nbytes for pair in known)
+        return count if count > 1 else 0, is_known, nbytes
+
+    lengths = {formats.index_file_nbytes(*pair): pair for pair in known} | by_nbytes
+    return [
+        nbytes
+        for nbytes, (slots, _) in by_nbytes.items()
+        if any(
+            pair[0] == slots and weight(other) > weight(nbytes) for other, pair in lengths.items()
+        )
+    ]
 
 
 def _refuse_contradiction(
@@ -383,7 +428,7 @@ def _refuse_contradiction(
     """
     if not any(_looks_otherwise(path, nbytes, given, root) for path in {*paths[:1], *paths[-1:]}):
         return
-    scores = _contradictions(paths, nbytes, root, [given, *hints])
+    scores, _ = _contradictions(paths, nbytes, root, [given, *hints])
     best = min(scores, key=lambda pair: scores[pair], default=given)
     clearly = best in hints or not scores.get(best) or 2 * scores[best] < scores[given]
     if best != given and scores[best] < scores[given] and clearly:
@@ -413,10 +458,12 @@ def _looks_otherwise(path: Path, nbytes: int, pair: tuple[int, int], root: Path)
 def _explaining_pair(
     paths: list[Path], nbytes: int, root: Path, doubts: list[str]
 ) -> tuple[int, int] | None:
-    """Return the pair that explains the files of one length best; ``None`` when they say
-    nothing."""
-    scores = _contradictions(paths, nbytes, root, [])
+    """Return the pair that explains the files of one length best; ``None`` when they say nothing,
+    or when so much speaks against every pair that the length itself is wrong."""
+    scores, keys = _contradictions(paths, nbytes, root, [])
     best = min(scores, key=lambda pair: scores[pair], default=None)
+    if best is not None and scores[best] > keys // _CREDIBLE_SHARE + 1:
+        return None
     if best is not None and scores[best]:
         doubts.append(
             f"no geometry explains the index files of {nbytes} bytes; {best[0]} slots and "
@@ -427,9 +474,9 @@ def _explaining_pair(
 
 def _contradictions(
     paths: list[Path], nbytes: int, root: Path, others: list[tuple[int, int]]
-) -> dict[tuple[int, int], int]:
-    """What speaks against each pair that is possible, and against ``others`` of that length; empty
-    when the files say nothing."""
+) -> tuple[dict[tuple[int, int], int], int]:
+    """What speaks against each pair that is possible, and against ``others`` of that length (empty
+    when the files say nothing), and how many keys the files have."""
     files = [MappedFile(path, 0, nbytes, root) for path in paths]
     try:
         fitting = [pair for pair in others if formats.index_file_nbytes(*pair) == nbytes]
@@ -438,11 +485,12 @@ def _contradictions(
             candidates.update(dict.fromkeys(detect_geometry(file.mapping, nbytes)))
         holding = [f for f in files if kernels.index_file.read_header(f.mapping)[5] > 1]
         if not holding:
-            return {}
-        return {
+            return {}, 0
+        scores = {
             pair: sum(kernels.index_file.contradictions(f.mapping, *pair) for f in holding)
             for pair in candidates
         }
+        return scores, sum(kernels.index_file.read_header(f.mapping)[5] - 1 for f in holding)
     finally:
         for file in files:
             file.close()

@@ -4,28 +4,22 @@ it."""
 from __future__ import annotations
 
 import os
-from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rocketstore import formats, kernels
 from rocketstore.config import (
-    DEFAULT_BATCH_QUEUE_FILE_SIZE,
-    DEFAULT_COMMIT_LOG_FILE_SIZE,
-    DEFAULT_CONSUME_QUEUE_FILE_SIZE,
-    DEFAULT_EXT_FILE_SIZE,
     DEFAULT_HASH_SLOT_NUM,
     DEFAULT_INDEX_NUM,
     MessageStoreConfig,
 )
 from rocketstore.config_files import topic_attributes
-from rocketstore.consume_queue import queue_directories
 from rocketstore.dialect import DEFAULT_VERSION, Dialect
 from rocketstore.durable_file import refuse_link_out
-from rocketstore.errors import ConfigError, MappedFileError
+from rocketstore.errors import MappedFileError
 from rocketstore.index_service import GeometryChoice, choose_geometry, index_paths
 from rocketstore.mapped_file import MappedFile
-from rocketstore.mapped_file_queue import DirectoryListing, list_directory, shown_file_size
+from rocketstore.mapped_file_queue import DirectoryListing, list_directory
 from rocketstore.queue_table import (
     QUEUE_TYPE_ATTRIBUTE,
     QueueTypes,
@@ -34,6 +28,7 @@ from rocketstore.queue_table import (
 )
 from rocketstore.store_checkpoint import StoreCheckpoint, read_bytes, signed_crc
 from rocketstore.store_kinds import refuse_dledger
+from rocketstore.store_sizes import QueueFileSizes, log_file_size
 from rocketstore.store_state import StoreState
 
 
@@ -192,17 +187,16 @@ def examine(
         (DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM),
         tolerant=tolerate_unreadable,
     )
-    log_size = _log_file_size(listing, config, state)
-    _set_beyond_aside(listing, log_size)
     notes = list(index.doubts)
+    log_size = log_file_size(listing, paths.log_root, config, state, notes)
+    _set_beyond_aside(listing, log_size)
+    sizes = QueueFileSizes(paths.root, config, state, notes, tolerant=tolerate_unreadable)
     facts = StoreFacts(
         listing=listing,
         commit_log_file_size=log_size,
-        consume_queue_file_size=_queue_file_size(
-            paths, config, state, tolerant=tolerate_unreadable
-        ),
-        batch_queue_file_size=_batch_queue_file_size(paths, config, tolerant=tolerate_unreadable),
-        ext_file_size=_ext_file_size(paths, config, tolerant=tolerate_unreadable),
+        consume_queue_file_size=sizes.of_queues(paths.consume_queue),
+        batch_queue_file_size=sizes.of_batch_queues(paths.batch_consume_queue),
+        ext_file_size=sizes.of_ext(paths.consume_queue_ext),
         queue_types=_queue_types(paths, config, notes, tolerant=tolerate_unreadable),
         index=index,
         dialect=Dialect((0, 0, 0)),
@@ -232,85 +226,6 @@ def _is_aborted(path: Path) -> bool:
     if not path.is_symlink() and not path.is_file():
         raise MappedFileError(f"{path} is no regular file")
     return True
-
-
-def _log_file_size(
-    listing: DirectoryListing, config: MessageStoreConfig, state: StoreState | None
-) -> int:
-    """Size given, else what the files show, else the state file's, else the default."""
-    given = config.mapped_file_size_commit_log
-    starts = [offset for offset, _, _ in listing.files]
-    lengths = [size for _, _, size in listing.files]
-    sizes = [size for size in lengths if size]
-    shown = shown_file_size(
-        starts, lengths, state.commit_log_file_size if state and given is None else None
-    )
-    if given is not None:
-        if sizes and set(sizes) == {shown} and shown != given and len(sizes) >= 1:
-            raise ConfigError(
-                f"mapped_file_size_commit_log is {given}, but the segments have {shown} bytes; "
-                f"configure {shown}, or leave it unset to have it detected"
-            )
-        return given
-    if shown is not None and formats.MIN_COMMIT_LOG_FILE_NBYTES <= shown < 2**31:
-        return shown
-    return state.commit_log_file_size if state else DEFAULT_COMMIT_LOG_FILE_SIZE
-
-
-def _queue_file_size(
-    paths: StorePaths, config: MessageStoreConfig, state: StoreState | None, *, tolerant: bool
-) -> int:
-    """Size given, else the most common one, else the state file's, else the default."""
-    given = config.mapped_file_size_consume_queue
-    sizes = _sizes_below(paths.consume_queue, paths.root, tolerant=tolerant)
-    unit = formats.CONSUME_QUEUE_UNIT.nbytes
-    known = state.consume_queue_file_size if state else DEFAULT_CONSUME_QUEUE_FILE_SIZE
-    return _choose_size("mapped_file_size_consume_queue", given, sizes, unit, known)
-
-
-def _batch_queue_file_size(paths: StorePaths, config: MessageStoreConfig, *, tolerant: bool) -> int:
-    """Size given, else the most common one, else the default."""
-    given = config.mapper_file_size_batch_consume_queue
-    sizes = _sizes_below(paths.batch_consume_queue, paths.root, tolerant=tolerant)
-    unit, known = formats.BATCH_QUEUE_UNIT.nbytes, DEFAULT_BATCH_QUEUE_FILE_SIZE
-    return _choose_size("mapper_file_size_batch_consume_queue", given, sizes, unit, known)
-
-
-def _ext_file_size(paths: StorePaths, config: MessageStoreConfig, *, tolerant: bool) -> int:
-    """0 when ext files are switched off, or not asked for and not there; else the size given, the
-    most common one, or the default."""
-    if config.enable_consume_queue_ext is False:
-        return 0
-    sizes = _sizes_below(paths.consume_queue_ext, paths.root, tolerant=tolerant)
-    if not sizes and not config.enable_consume_queue_ext:
-        return 0
-    given = config.mapped_file_size_consume_queue_ext
-    name = "mapped_file_size_consume_queue_ext"
-    return _choose_size(name, given, sizes, 1, DEFAULT_EXT_FILE_SIZE)
-
-
-def _sizes_below(directory: Path, root: Path, *, tolerant: bool) -> Counter[int]:
-    """Sizes of the queue files below ``directory`` (of 200 queues at the most), counted."""
-    sizes: Counter[int] = Counter()
-    folders = queue_directories(directory, root, [], tolerant=tolerant)
-    for number, (_, folder) in enumerate(folders):
-        listing = list_directory(folder, root, tolerate_unreadable=tolerant)
-        sizes.update(size for _, _, size in listing.files if size)
-        if number >= 200:
-            break
-    return sizes
-
-
-def _choose_size(option: str, given: int | None, sizes: Counter[int], unit: int, known: int) -> int:
-    fitting = [size for size, _ in sizes.most_common() if size % unit == 0]
-    if given is not None:
-        if fitting and given not in fitting:
-            raise ConfigError(
-                f"{option} is {given}, but the queue files have {fitting[0]} bytes; configure "
-                f"{fitting[0]}, or leave it unset to have it detected"
-            )
-        return given
-    return fitting[0] if fitting else known
 
 
 def _queue_types(

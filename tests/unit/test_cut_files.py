@@ -1,0 +1,142 @@
+"""A file that was cut does not tell how long its kind is: files that agree, the state file, the
+end-of-segment marker, or RocketMQ's default do."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import rocketstore
+from golden import golden_stores
+
+
+def index_files(root: Path) -> list[Path]:
+    return sorted((root / "index").iterdir())
+
+
+def found_by_key(store: rocketstore.DefaultMessageStore) -> dict[tuple[str, str], list[int]]:
+    """What each key of each message finds."""
+    keys = {(m.topic, key) for m in store.scan() for key in (m.keys or "").split()}
+    return {
+        (topic, key): [m.physical_offset for m in store.find(topic=topic, key=key)]
+        for topic, key in keys
+    }
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])
+@pytest.mark.parametrize("name", ["plain-5.3.3", "plain-4.9.8", "lag-5.3.3"])
+def test_the_newest_index_file_is_no_hint_when_it_was_cut(
+    name: str, share: float, tmp_path: Path
+) -> None:
+    """Its length decided, because it is the newest: two whole files were deleted, and six written
+    that a broker of the true numbers cannot read; nothing went to ``quarantine``."""
+    root = golden_stores.unpack(name, tmp_path)
+    with rocketstore.open(root) as store:
+        found = found_by_key(store)
+    good, pair = index_files(root)[:-1], golden_stores.geometry(name)
+    before = {path: path.read_bytes() for path in good}
+    newest = index_files(root)[-1]
+    os.truncate(newest, int(newest.stat().st_size * share) // 20 * 20)
+    cut = newest.read_bytes()
+    with rocketstore.open(root, "r+") as store:
+        assert store.facts.index.pair == (pair.slots, pair.entries)
+        assert any(str(newest) in note for note in store.recovery_report.notes)
+        assert found_by_key(store) == found
+    assert {path: path.read_bytes() for path in good} == before
+    assert {path.stat().st_size for path in index_files(root)} == {len(before[good[0]])}
+    assert (root / "quarantine" / f"index-{newest.name}").read_bytes() == cut
+
+
+@pytest.mark.parametrize("grown", [20, 400])
+def test_an_index_file_that_grew_is_no_hint(grown: int, tmp_path: Path) -> None:
+    root = golden_stores.unpack("plain-5.3.3", tmp_path)
+    newest = index_files(root)[-1]
+    os.truncate(newest, newest.stat().st_size + grown)
+    with rocketstore.open(root, "r") as store:
+        assert store.facts.index.pair == (50, 200)
+
+
+@pytest.mark.parametrize("with_state", [True, False])
+def test_a_lone_index_file_cut_in_half(with_state: bool, tmp_path: Path) -> None:
+    """35 slots and 97 entries were read out of a half file that had 50 and 200."""
+    root = golden_stores.unpack("plain-5.3.3", tmp_path)
+    if with_state:
+        rocketstore.open(root, "r+").close()
+    for path in index_files(root)[:-1]:
+        path.unlink()
+    os.truncate(index_files(root)[0], 2120)
+    with rocketstore.open(root) as store:
+        wanted = (50, 200) if with_state else (5_000_000, 20_000_000)
+        assert store.facts.index.pair == wanted
+        source = "the state file" if with_state else "RocketMQ's default"
+        assert any(source in note and "2120 bytes" in note for note in store.recovery_report.notes)
+
+
+@pytest.mark.parametrize("cut", [20_000, 40_001, 60_000])
+@pytest.mark.parametrize("with_state", [True, False])
+@pytest.mark.parametrize("name", ["broker-5.3.3", "plain-5.3.3", "crc-5.3.3"])
+def test_a_lone_segment_that_was_cut(name: str, with_state: bool, cut: int, tmp_path: Path) -> None:
+    """Its length was the size of all segments from then on."""
+    root = golden_stores.unpack(name, tmp_path)
+    if with_state:
+        rocketstore.open(root, "r+").close()
+    size = golden_stores.geometry(name).commit_log_nbytes
+    first, *others = sorted((root / "commitlog").iterdir())
+    for path in others:
+        path.unlink()
+    os.truncate(first, cut)
+    wanted = size if with_state else 1 << 30
+    with rocketstore.open(root) as store:
+        assert store.facts.commit_log_file_size == wanted
+        kept = [m.physical_offset for m in store.scan(on_corruption="skip")]
+        source = "the state file" if with_state else "RocketMQ's default"
+        assert any(source in note for note in store.recovery_report.notes)
+    with pytest.raises(rocketstore.MappedFileError, match=f"has {cut} bytes"):
+        rocketstore.open(root, "r+")
+    with rocketstore.open(root, mapped_file_size_commit_log=size) as store:
+        assert store.facts.commit_log_file_size == size
+    report = rocketstore.salvage(root, mapped_file_size_commit_log=size)
+    assert report.was_needed
+    assert first.stat().st_size == size
+    with rocketstore.open(root, "r+") as store:
+        assert {*kept} <= {m.physical_offset for m in store.scan()}
+
+
+@pytest.mark.parametrize("missing", [1, 4, 8, 20])
+def test_the_marker_at_its_end_tells_a_segments_size(missing: int, tmp_path: Path) -> None:
+    root = golden_stores.unpack("plain-5.3.3", tmp_path)
+    first, *others = sorted((root / "commitlog").iterdir())
+    for path in others:
+        path.unlink()
+    os.truncate(first, 65536 - missing)
+    with rocketstore.open(root) as store:
+        assert store.facts.commit_log_file_size == 65536
+        assert any("by the marker" in note for note in store.recovery_report.notes)
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [("consumequeue", "plain-5.3.3"), ("consumequeue_ext", "ext-4.9.8"),
+     ("batchconsumequeue", "inner-5.3.3"), ("consumequeue", "lmq-5.3.3")],
+)  # fmt: skip
+def test_one_queue_file_that_was_cut(folder: str, name: str, tmp_path: Path) -> None:
+    """The others tell; the file goes to quarantine, and comes back whole."""
+    root = golden_stores.unpack(name, tmp_path)
+    with rocketstore.open(root) as store:
+        sizes = store.facts
+    files = sorted(path for path in (root / folder).rglob("0" * 20) if path.is_file())
+    before = files[0].read_bytes()
+    os.truncate(files[0], len(before) // 2 // 46 * 46)
+    with rocketstore.open(root, "r+") as store:
+        facts = store.facts
+        assert (facts.consume_queue_file_size, facts.batch_queue_file_size) == (
+            sizes.consume_queue_file_size,
+            sizes.batch_queue_file_size,
+        )
+        assert facts.ext_file_size == sizes.ext_file_size
+        relative = str(files[0].relative_to(root))
+        text = "\n".join(store.recovery_report.notes)
+        assert relative.replace("/", "-") in text or relative in text
+    assert files[0].stat().st_size == len(before)
