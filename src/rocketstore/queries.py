@@ -286,7 +286,8 @@ class StoreReader:
         if offset >= self.log.max_offset or offset in self.log.damage:
             return
         status, _ = self.log.check(offset)
-        if status >= RecordStatus.FIRST_DAMAGE and not self.log.claims(offset):
+        is_none = status >= RecordStatus.FIRST_DAMAGE or status == RecordStatus.INCOMPLETE
+        if is_none and not self.log.claims(offset):
             raise ValueError(f"no record begins at log offset {offset}")
 
     def look_message_by_offset(self, offset: int) -> StoredMessage | None:

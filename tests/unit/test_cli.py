@@ -216,7 +216,7 @@ def test_put_into_a_damaged_store_is_refused(root: Path) -> None:
         file.write(b"\xff" * 50)
     before = segment.read_bytes()
     (root / "consumequeue").rename(root / "gone")
-    result = run("put", root, "T", "body", code=4)
+    result = run("put", root, "T", "body", code=3)
     assert "nothing was written" in result.stderr
     assert str(segment) in result.stderr
     assert segment.read_bytes() == before

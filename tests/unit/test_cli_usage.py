@@ -115,7 +115,7 @@ def test_info_of_a_dledger_log(tmp_path: Path) -> None:
 def test_put_into_what_cannot_be_written(tmp_path: Path) -> None:
     root = golden_stores.unpack("rocksdb-5.5.0", tmp_path)
     before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
-    assert "RocksDB" in run("put", root, "T", "body", code=4).stderr
+    assert "RocksDB" in run("put", root, "T", "body", code=3).stderr
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
     assert "no store" in run("put", tmp_path / "none", "T", "body", code=3).stderr
     (tmp_path / "file").write_bytes(b"")

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 def main() -> None:
     """Run the command that ``sys.argv`` names and exit with its code."""
+    from rocketstore.cli.streams import open_closed_streams
+
+    open_closed_streams()
     from rocketstore.cli.app import run
 
     run()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import sys
@@ -26,7 +25,15 @@ from rocketstore.cli import (
     tail,
     verify,
 )
-from rocketstore.cli.outcome import DEBUG_VARIABLE, ExitCode, complain, reporting
+from rocketstore.cli.outcome import (
+    DEBUG_VARIABLE,
+    ExitCode,
+    complain,
+    exit_code_of,
+    reporting,
+    words_of,
+)
+from rocketstore.cli.streams import drop, name_errors_of_output, settle_stderr
 from rocketstore.cli.text import escape
 
 _HELP = """Read, write and check RocketMQ store directories.
@@ -132,11 +139,22 @@ def _send_logs_to_stderr() -> None:
 
 def run() -> None:
     """Run the application; what its own parts do not turn into an exit code ends here."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    name_errors_of_output()
     try:
-        app()
+        _run_to_its_exit()
     except KeyboardInterrupt:
         complain("interrupted")
         sys.exit(int(ExitCode.INTERRUPTED))
+    except OSError as error:  # --help into a full disk
+        drop(sys.stdout)
+        complain(words_of(error))
+        sys.exit(int(exit_code_of(error)))
+    finally:
+        settle_stderr()
+
+
+def _run_to_its_exit() -> None:
+    try:
+        app()
+    finally:
+        sys.stdout.flush()

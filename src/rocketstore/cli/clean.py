@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import rocketstore
-from rocketstore import MessageStoreConfig
 from rocketstore.cleanup import CleanedFile, CleanReport
 from rocketstore.cli.opening import check_is_store, quieten
-from rocketstore.cli.options import FormatOption, QuietOption, StorePath
+from rocketstore.cli.options import (
+    CommitLogOption,
+    ConfigOption,
+    FormatOption,
+    QuietOption,
+    StorePath,
+    configures,
+    store_config,
+)
 from rocketstore.cli.outcome import ExitCode
 from rocketstore.cli.output import (
     Format,
@@ -32,13 +38,14 @@ def clean(
     hours: Annotated[
         int | None,
         typer.Option(
-            "--hours", min=0, help="Keep messages for so many hours [default: 72, or the file's]."
+            "--hours",
+            min=0,
+            callback=configures("file_reserved_time"),
+            help="Keep messages for so many hours [default: 72, or the file's].",
         ),
     ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", metavar="FILE", help="A broker's configuration file."),
-    ] = None,
+    commit_log: CommitLogOption = None,
+    config: ConfigOption = None,
     form: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
@@ -58,10 +65,8 @@ def clean(
     """
     if quiet:
         quieten()
-    check_is_store(path)
-    settings = (
-        MessageStoreConfig() if config is None else MessageStoreConfig.from_properties(config)
-    )
+    settings = store_config(config, commit_log)
+    check_is_store(path, config=settings)
     options: dict[str, Any] = {"clean_resource_enable": False}
     if hours is not None:
         options["file_reserved_time"] = hours

@@ -17,6 +17,7 @@ import typer
 
 import rocketstore
 from rocketstore.cli import demo_golden, demo_spark
+from rocketstore.cli.options import path
 from rocketstore.cli.outcome import ExitCode
 from rocketstore.cli.output import print_text
 from rocketstore.cli.quantities import counted, format_size
@@ -31,6 +32,7 @@ def demo(
         Path | None,
         typer.Option(
             metavar="DIR",
+            parser=path,
             help="A folder with a store that RocketMQ wrote and its recorded answers.",
         ),
     ] = None,
@@ -43,7 +45,7 @@ def demo(
     plot: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="With --spark: draw the volume over time in this PNG file."
+            metavar="FILE", parser=path, help="With --spark: draw the volume over time in this PNG file."
         ),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the demo's stores on disk.")] = False,

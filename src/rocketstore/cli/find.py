@@ -11,6 +11,8 @@ from rocketstore.cli.opening import reading
 from rocketstore.cli.options import (
     BeginOption,
     BodyOption,
+    CommitLogOption,
+    ConfigOption,
     EndOption,
     FormatOption,
     KeyOption,
@@ -20,6 +22,7 @@ from rocketstore.cli.options import (
     TagsOption,
     UniqueKeyOption,
     complete_topics,
+    store_config,
 )
 from rocketstore.cli.outcome import ExitCode, complain
 from rocketstore.cli.output import chosen
@@ -43,6 +46,8 @@ def find(
     begin: BeginOption = None,
     end: EndOption = None,
     limit: LimitOption = None,
+    commit_log: CommitLogOption = None,
+    config: ConfigOption = None,
     form: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
@@ -72,7 +77,9 @@ def find(
     if conditions.empty and limit is None:
         raise typer.BadParameter("give at least one condition, or --limit")
     indexed = topic is not None and (key is not None or unique_key is not None)
-    with reading(path, quiet=quiet, message_index_enable=indexed) as store:
+    with reading(
+        path, quiet=quiet, config=store_config(config, commit_log), message_index_enable=indexed
+    ) as store:
         if indexed:
             messages = store.find(
                 topic=topic,

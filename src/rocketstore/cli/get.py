@@ -10,11 +10,15 @@ import typer
 from rocketstore import DefaultMessageStore, GetMessageStatus, StoredMessage, TagFilter
 from rocketstore.cli.opening import reading
 from rocketstore.cli.options import (
+    CommitLogOption,
+    ConfigOption,
     FormatOption,
     QuietOption,
     StorePath,
     TagsOption,
+    check_time,
     complete_topics,
+    store_config,
 )
 from rocketstore.cli.outcome import ExitCode, complain
 from rocketstore.cli.output import chosen
@@ -43,10 +47,18 @@ def get(
     ] = None,
     time: Annotated[
         str | None,
-        typer.Option("--time", "-t", metavar="TIME", help="First message stored at or after TIME."),
+        typer.Option(
+            "--time",
+            "-t",
+            metavar="TIME",
+            callback=check_time,
+            help="First message stored at or after TIME.",
+        ),
     ] = None,
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="Messages at most.")] = 32,
     tags: TagsOption = None,
+    commit_log: CommitLogOption = None,
+    config: ConfigOption = None,
     form: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
@@ -62,7 +74,7 @@ def get(
     if offset is not None and time is not None:
         raise typer.BadParameter("give --offset or --time, not both")
     timestamp = None if time is None else parse_time(time)
-    with reading(path, quiet=quiet) as store:
+    with reading(path, quiet=quiet, config=store_config(config, commit_log)) as store:
         if timestamp is not None:
             offset = store.get_offset_in_queue_by_time(topic, queue_id, timestamp, boundary="lower")
         elif offset is None:

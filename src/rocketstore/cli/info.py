@@ -7,7 +7,14 @@ from typing import Any
 import typer
 
 from rocketstore.cli.opening import check_is_store
-from rocketstore.cli.options import FormatOption, QuietOption, StorePath
+from rocketstore.cli.options import (
+    CommitLogOption,
+    ConfigOption,
+    FormatOption,
+    QuietOption,
+    StorePath,
+    store_config,
+)
 from rocketstore.cli.outcome import ExitCode
 from rocketstore.cli.output import (
     chosen,
@@ -22,7 +29,13 @@ from rocketstore.cli.store_facts import Facts, gather
 from rocketstore.store_kinds import DERIVED
 
 
-def info(path: StorePath, form: FormatOption = None, quiet: QuietOption = False) -> None:
+def info(
+    path: StorePath,
+    commit_log: CommitLogOption = None,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+    quiet: QuietOption = False,
+) -> None:
     """Say what a directory is: RocketMQ line, sizes, last exit, extent, topics. Changes nothing.
 
     Works on broken stores too. What is wrong or cannot be read is named, and the exit status is
@@ -33,12 +46,13 @@ def info(path: StorePath, form: FormatOption = None, quiet: QuietOption = False)
       rocketstore info /data/store
       rocketstore info /data/store --format json | jq .rocketmq.version
     """
+    settings = store_config(config, commit_log)
     with progress_bar(quiet=quiet) as progress:
-        facts = gather(path, progress)
+        facts = gather(path, progress, settings)
     if not print_document(facts.document, chosen(form)):
         _print_table(facts)
     if not facts.document["isStore"]:
-        check_is_store(path)
+        check_is_store(path, config=settings)
     if facts.has_no_log:
         raise typer.Exit(int(ExitCode.CANNOT_READ))
     if facts.refusals or facts.findings:

@@ -11,7 +11,15 @@ import typer
 
 from rocketstore import DefaultMessageStore, formats
 from rocketstore.cli.opening import reading
-from rocketstore.cli.options import FormatOption, QuietOption, StorePath, complete_topics
+from rocketstore.cli.options import (
+    CommitLogOption,
+    ConfigOption,
+    FormatOption,
+    QuietOption,
+    StorePath,
+    complete_topics,
+    store_config,
+)
 from rocketstore.cli.outcome import ExitCode, complain
 from rocketstore.cli.output import Format, Rows, chosen
 from rocketstore.cli.quantities import format_size, format_time
@@ -38,6 +46,8 @@ def ls(
     files: Annotated[
         bool, typer.Option("--files", help="Every file instead; the store is not opened for it.")
     ] = False,
+    commit_log: CommitLogOption = None,
+    config: ConfigOption = None,
     form: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
@@ -59,7 +69,9 @@ def ls(
     if files:
         count = _FILES.print(form, (file.document() for file in files_below(path)))
     else:
-        with reading(path, quiet=quiet, message_index_enable=False) as store:
+        with reading(
+            path, quiet=quiet, config=store_config(config, commit_log), message_index_enable=False
+        ) as store:
             if topic is not None or queues:
                 wanted = store.topics() if topic is None else [topic]
                 count = _QUEUES.print(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import rocketstore
-from rocketstore import formats
+from rocketstore import MessageStoreConfig, formats
 from rocketstore.cli.outcome import ExitCode, complain, fail
 from rocketstore.cli.progress import progress_bar
 from rocketstore.store_kinds import is_store, store_parts
@@ -33,12 +33,16 @@ def quieten() -> None:
     logging.getLogger("rocketstore").setLevel(logging.ERROR)
 
 
-def check_is_store(path: Path, *, hint: str = "") -> None:
+def check_is_store(path: Path, *, hint: str = "", config: MessageStoreConfig | None = None) -> None:
     """End the command when the directory ``path`` is no store; opening it would show an empty one.
 
-    What is no directory is left to opening.
+    What is no directory is left to opening, and so is a log that ``config`` places elsewhere.
     """
+    if not path.exists():
+        raise fail(ExitCode.CANNOT_READ, f"there is no store {path}")
     if not path.is_dir() or is_store(store_parts(path)):
+        return
+    if config is not None and config.store_path_commit_log:
         return
     hint = _where_the_store_is(path) or hint
     raise fail(
@@ -72,14 +76,14 @@ def _is_store(path: Path) -> bool:
 
 @contextlib.contextmanager
 def reading(
-    path: Path, *, quiet: bool, **options: Any
+    path: Path, *, quiet: bool, config: MessageStoreConfig | None = None, **options: Any
 ) -> Iterator[rocketstore.DefaultMessageStore]:
     """Open the store at ``path`` with mode ``"r"``; damage that was found is named on stderr."""
     if quiet:
         quieten()
-    check_is_store(path)
+    check_is_store(path, config=config)
     with progress_bar(quiet=quiet) as progress:
-        store = rocketstore.open(path, "r", progress=progress, **options)
+        store = rocketstore.open(path, "r", config=config, progress=progress, **options)
     with store:
         if not quiet:
             for damage in store.recovery_report.damaged:

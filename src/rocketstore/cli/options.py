@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from rocketstore import formats
+from rocketstore import MessageStoreConfig, formats
 from rocketstore.cli.output import Format
+from rocketstore.cli.quantities import parse_size, parse_time
+from rocketstore.dialect import Dialect
+from rocketstore.errors import ConfigError
 
 
 def complete_topics(context: typer.Context, incomplete: str) -> list[str]:
@@ -26,8 +30,110 @@ def complete_topics(context: typer.Context, incomplete: str) -> list[str]:
     return sorted(name for name in names if name.startswith(incomplete) and name.isprintable())
 
 
+def check_path_word(text: str) -> str:
+    """Refuse what names no file: a script's unset variable must not mean the current folder.
+
+    Raises ``typer.BadParameter``.
+    """
+    if not text:
+        raise typer.BadParameter('the path is empty; "." is the current folder')
+    if "\0" in text:
+        raise typer.BadParameter(f"{text!r} holds a NUL character, which no path can")
+    return text
+
+
+def path(text: str) -> Path:
+    """Return the path that a word on the command line names (help shows this function's name)."""
+    return Path(check_path_word(text))
+
+
+def optional_path_word(text: str | None) -> str | None:
+    """``check_path_word`` as the callback of an option."""
+    return None if text is None else check_path_word(text)
+
+
+def configures(
+    name: str, convert: Callable[[Any], Any] = lambda value: value
+) -> Callable[[Any], Any]:
+    """Return the callback of an option that becomes the field ``name`` of the configuration.
+
+    What the field refuses is wrong usage then, and the option's name stands in front of it.
+    """
+
+    def check(value: Any) -> Any:
+        if value is not None:
+            try:
+                MessageStoreConfig(**{name: convert(value)})
+            except ConfigError as error:
+                raise typer.BadParameter(str(error)) from None
+        return value
+
+    return check
+
+
+def check_version(text: str | None) -> str | None:
+    """Refuse what is no RocketMQ version that is known, as the callback of an option."""
+    if text is not None:
+        try:
+            Dialect.for_version(text)
+        except ConfigError as error:
+            raise typer.BadParameter(str(error)) from None
+    return text
+
+
+def check_time(text: str | None) -> str | None:
+    """Refuse what is no time, as the callback of an option."""
+    if text is not None:
+        parse_time(text)
+    return text
+
+
+def check_size(text: str) -> str:
+    """Refuse what is no size, as the callback of an option."""
+    parse_size(text)
+    return text
+
+
+def store_config(file: Path | None = None, commit_log: str | None = None) -> MessageStoreConfig:
+    """Return what ``--config`` and ``--commit-log`` say of a store.
+
+    Raises ``typer.BadParameter`` when the file is no configuration, ``OSError`` when it cannot be
+    read.
+    """
+    settings = MessageStoreConfig()
+    if file is not None:
+        try:
+            settings = MessageStoreConfig.from_properties(file)
+        except ValueError as error:
+            raise typer.BadParameter(f"{file}: {error}", param_hint="'--config'") from None
+    if commit_log is not None:
+        settings = settings.replace(store_path_commit_log=commit_log)
+    return settings
+
+
 StorePath = Annotated[
-    Path, typer.Argument(metavar="PATH", help='The store: the directory that holds "commitlog".')
+    Path,
+    typer.Argument(
+        metavar="PATH", parser=path, help='The store: the directory that holds "commitlog".'
+    ),
+]
+CommitLogOption = Annotated[
+    str | None,
+    typer.Option(
+        "--commit-log",
+        metavar="DIR",
+        callback=optional_path_word,
+        help="The log's folder where it is not PATH/commitlog (a broker's storePathCommitLog).",
+    ),
+]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        parser=path,
+        help="A broker's configuration file: the log's folder, sizes, times.",
+    ),
 ]
 FormatOption = Annotated[
     Format | None,
@@ -78,9 +184,13 @@ BeginOption = Annotated[
     typer.Option(
         "--begin",
         metavar="TIME",
+        callback=check_time,
         help="Stored at or after: epoch ms, ISO 8601, or -2h (two hours ago).",
     ),
 ]
 EndOption = Annotated[
-    str | None, typer.Option("--end", metavar="TIME", help="Stored before this time.")
+    str | None,
+    typer.Option(
+        "--end", metavar="TIME", callback=check_time, help="Stored before this time."
+    ),
 ]

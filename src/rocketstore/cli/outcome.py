@@ -12,21 +12,43 @@ from typing import Any
 
 import typer
 
+from rocketstore.cli.streams import OUTPUT_NAME, drop, settle_stderr
 from rocketstore.cli.text import escape
-from rocketstore.errors import RocketStoreError, StoreLockedError, UnsafePathError
+from rocketstore.errors import ConfigError, RocketStoreError, StoreLockedError, UnsafePathError
 
 
 class ExitCode(IntEnum):
     """What the exit status of every command means."""
 
     FINE = 0
-    #: Findings, no hit, a put that was refused.
+    #: Findings, no hit, a put that was answered with another status than PUT_OK.
     FINDINGS = 1
+    #: Words on the command line, or settings that contradict the files.
     USAGE = 2
+    #: Missing, damaged, no permission, no room, of wrong size or kind.
     CANNOT_READ = 3
+    #: In use, or links that leave the store.
     UNSAFE = 4
     UNEXPECTED = 70
     INTERRUPTED = 130
+    TERMINATED = 143
+
+
+#: The exit code of each refusal, the same in every command; the first class that fits counts.
+_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
+    (UnsafePathError, ExitCode.UNSAFE),
+    (StoreLockedError, ExitCode.UNSAFE),
+    (ConfigError, ExitCode.USAGE),
+    (RocketStoreError, ExitCode.CANNOT_READ),
+    (OSError, ExitCode.CANNOT_READ),
+    (MemoryError, ExitCode.CANNOT_READ),
+)
+
+
+def exit_code_of(error: BaseException) -> ExitCode:
+    """Return the exit code of a command that ends with ``error``."""
+    fitting = (code for kind, code in _CODES if isinstance(error, kind))
+    return next(fitting, ExitCode.UNEXPECTED)
 
 
 DEBUG_VARIABLE = "ROCKETSTORE_DEBUG"
@@ -39,7 +61,9 @@ def wants_traceback() -> bool:
 
 def complain(text: str) -> None:
     """Write one message for the user to stderr."""
-    typer.echo(f"rocketstore: {escape(text)}", err=True)
+    with contextlib.suppress(OSError):  # nobody can be told that nobody can be told
+        typer.echo(f"rocketstore: {escape(text)}", err=True)
+    settle_stderr()
 
 
 def fail(code: ExitCode, text: str) -> typer.Exit:
@@ -63,40 +87,58 @@ def reporting(command: Callable[..., Any]) -> Callable[..., Any]:
 def exit_codes() -> Iterator[None]:
     """Translate whatever a command raises."""
     try:
-        yield
+        try:
+            yield
+        except typer.Exit:
+            sys.stdout.flush()
+            raise
         sys.stdout.flush()
     except (typer.Exit, typer.BadParameter):
         raise
     except KeyboardInterrupt:
         raise fail(ExitCode.INTERRUPTED, "interrupted") from None
     except BrokenPipeError:
-        _drop_stdout()
+        drop(sys.stdout)
         raise typer.Exit(int(ExitCode.FINE)) from None
-    except (UnsafePathError, StoreLockedError) as error:
-        raise _explain(ExitCode.UNSAFE, error) from error
-    except (RocketStoreError, OSError) as error:
-        raise _explain(ExitCode.CANNOT_READ, error) from error
     except Exception as error:  # the edge of the process: nothing may pass it unsaid
-        raise _explain(ExitCode.UNEXPECTED, error) from error
+        if getattr(error, "filename", None) == OUTPUT_NAME:
+            drop(sys.stdout)
+        raise _explain(exit_code_of(error), error) from error
 
 
-def _explain(code: ExitCode, error: Exception) -> typer.Exit:
+@contextlib.contextmanager
+def answering(done: str) -> Iterator[None]:
+    """Write the answer of a command that changed something, in the block.
+
+    Where it cannot be written the message begins with ``done``: who tries again must know.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        drop(sys.stdout)
+        raise _explain(
+            exit_code_of(error), error, f"{done}, but the answer could not be written: "
+        ) from error
+
+
+def words_of(error: BaseException) -> str:
+    """Say an error in one sentence: the file's name in front, no number."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__
+
+
+def _explain(code: ExitCode, error: Exception, head: str = "") -> typer.Exit:
     if wants_traceback():
         import traceback
 
         typer.echo(escape("".join(traceback.format_exception(error)), keep="\n"), err=True)
-    text = str(error) or type(error).__name__
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        text = f"{os.fsdecode(error.filename)}: {error.strerror}"
+    text = words_of(error)
     if code == ExitCode.UNEXPECTED:
         text = f"unexpected {type(error).__name__}: {text} (--debug shows where)"
-    return fail(code, text)
-
-
-def _drop_stdout() -> None:
-    """The reader of a pipe has gone: what is still buffered must not complain at exit."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(devnull, sys.stdout.fileno())
-    finally:
-        os.close(devnull)
+    return fail(code, head + text)

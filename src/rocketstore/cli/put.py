@@ -2,27 +2,52 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import rocketstore
+from rocketstore import MessageStoreConfig, formats
 from rocketstore.cli.opening import check_is_store, quieten
-from rocketstore.cli.options import FormatOption, QuietOption, StorePath, complete_topics
-from rocketstore.cli.outcome import ExitCode, fail
+from rocketstore.cli.options import (
+    CommitLogOption,
+    ConfigOption,
+    FormatOption,
+    QuietOption,
+    StorePath,
+    check_version,
+    complete_topics,
+    configures,
+    optional_path_word,
+    store_config,
+)
+from rocketstore.cli.outcome import (
+    ExitCode,
+    answering,
+    complain,
+    exit_code_of,
+    fail,
+    words_of,
+)
 from rocketstore.cli.output import Format, chosen, print_document, print_text
 from rocketstore.cli.progress import progress_bar
 from rocketstore.cli.put_lines import put_lines
 from rocketstore.cli.quantities import format_time, parse_size
 from rocketstore.cli.records import result_fields
-from rocketstore.errors import CorruptionError, MappedFileError
-from rocketstore.store_kinds import is_store, rocksdb_queues, store_parts
+from rocketstore.cli.text import is_utf8
+from rocketstore.durable_file import naming
+from rocketstore.errors import (
+    ConfigError,
+    CorruptionError,
+    MappedFileError,
+    RocketStoreError,
+    StoreFullError,
+)
+from rocketstore.store_kinds import is_store, store_parts
 
 
 def put(
@@ -52,6 +77,7 @@ def put(
         typer.Option(
             "--lines",
             metavar="FILE",
+            callback=optional_path_word,
             help='Messages from a file of JSON objects, one a line, instead; "-" reads stdin.',
         ),
     ] = None,
@@ -66,12 +92,24 @@ def put(
         bool, typer.Option("--create", help="Make the store when there is none.")
     ] = False,
     broker_version: Annotated[
-        str | None, typer.Option("--broker-version", help="RocketMQ line to write, e.g. 5.3.3.")
+        str | None,
+        typer.Option(
+            "--broker-version",
+            callback=check_version,
+            help="RocketMQ line to write, e.g. 5.3.3.",
+        ),
     ] = None,
     segment_size: Annotated[
         str | None,
-        typer.Option("--segment-size", metavar="SIZE", help="Log file size of a new store: 64MiB."),
+        typer.Option(
+            "--segment-size",
+            metavar="SIZE",
+            callback=configures("mapped_file_size_commit_log", parse_size),
+            help="Log file size of a new store: 64MiB.",
+        ),
     ] = None,
+    commit_log: CommitLogOption = None,
+    config: ConfigOption = None,
     form: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
@@ -90,77 +128,135 @@ def put(
       rocketstore scan /data/old --topic TopicA | rocketstore put /data/new --lines -
     """
     given = topic is not None and body is not None
-    options: dict[str, Any] = {"broker_version": broker_version}
+    place = Place(path, create=create, quiet=quiet)
+    place.settings = store_config(config, commit_log).replace(clean_resource_enable=False)
+    if config is not None:
+        place.set("--config")
+    if broker_version is not None:
+        place.set("--broker-version", broker_version=broker_version)
     if segment_size is not None:
-        options["mapped_file_size_commit_log"] = parse_size(segment_size)
+        place.set("--segment-size", mapped_file_size_commit_log=parse_size(segment_size))
     if lines is None:
         if not given:
             raise typer.BadParameter("give TOPIC and BODY, or --lines")
         if skip or each:
             raise typer.BadParameter("--skip and --each go with --lines")
-        content = sys.stdin.buffer.read() if body == "-" else os.fsencode(body or "")
+        for option, texts in (
+            *(("TOPIC", [topic]), ("--tags", [tags])),
+            *(("--key", keys), ("--property", properties)),
+        ):
+            _check_utf8(option, texts or ())
         pairs = _pairs(properties or [])
-        with _writing(os.fspath(path), create=create, quiet=quiet, **options) as store:
-            result = _put_one(
-                store, topic, content, queue_id, tags, keys or None,
-                properties=pairs or None, delay_level=delay_level, unique_key=unique_key or None,
-            )  # fmt: skip
-        _print(result, chosen(form))
+        if unique_key and formats.PROPERTY_UNIQUE_KEY in pairs:
+            raise typer.BadParameter(
+                f"give --unique-key or --property {formats.PROPERTY_UNIQUE_KEY}=…, not both"
+            )
+        content = _stdin() if body == "-" else os.fsencode(body or "")
+        result = _put_one(
+            place, topic, content, queue_id, tags, keys or None,
+            properties=pairs or None, delay_level=delay_level, unique_key=unique_key or None,
+        )  # fmt: skip
+        with answering(_what_became(result)):
+            _print(result, chosen(form))
         if not result.ok:
             raise typer.Exit(int(ExitCode.FINDINGS))
         return
     if topic is not None or tags is not None or keys or properties or unique_key or delay_level:
         raise typer.BadParameter("with --lines everything about a message stands in its line")
-    options["flush_disk_type"] = "ASYNC_FLUSH"
-    with (
-        _writing(os.fspath(path), create=create, quiet=quiet, **options) as store,
-        progress_bar(quiet=quiet or sys.stdout.isatty()) as progress,
-    ):
-        put_lines(store, lines, chosen(form), skip=skip, each=each, progress=progress)
+    place.settings = place.settings.replace(flush_disk_type="ASYNC_FLUSH")
+    with progress_bar(quiet=quiet or sys.stdout.isatty()) as progress:
+        put_lines(place.open, lines, chosen(form), skip=skip, each=each, progress=progress)
 
 
-@contextlib.contextmanager
-def _writing(
-    path: str, *, create: bool, quiet: bool, **options: Any
-) -> Iterator[rocketstore.DefaultMessageStore]:
-    if quiet:
-        quieten()
-    _check_place(Path(path), create=create)
-    try:
-        with progress_bar(quiet=quiet) as progress:
-            mode = "a" if create else "r+"
-            store = rocketstore.open(path, mode, progress=progress, **options)
-    except CorruptionError as error:
-        raise fail(
-            ExitCode.UNSAFE, f"the store is damaged, nothing was written: {error}"
-        ) from error
-    except io.UnsupportedOperation as error:
-        raise fail(ExitCode.UNSAFE, str(error)) from error
-    except MappedFileError as error:
-        if rocksdb_queues(Path(path)) is None:
-            raise
-        raise fail(ExitCode.UNSAFE, str(error)) from error
-    except ValueError as error:
-        raise fail(ExitCode.USAGE, str(error)) from error
-    with store:
-        yield store
+class Place:
+    """The store that is written to, and how it is opened."""
+
+    def __init__(self, path: Path, *, create: bool, quiet: bool) -> None:
+        self.settings = MessageStoreConfig()
+        self._path = path
+        self._create = create
+        self._quiet = quiet
+        self._options: list[str] = []
+
+    def set(self, option: str, **fields: Any) -> None:
+        """Take what an option says; when it contradicts the files, it is named."""
+        self.settings = self.settings.replace(**fields)
+        self._options.append(option)
+
+    def open(self) -> rocketstore.DefaultMessageStore:
+        """Open it for writing."""
+        if self._quiet:
+            quieten()
+        _check_place(self._path, create=self._create, config=self.settings)
+        mode = "a" if self._create else "r+"
+        try:
+            with progress_bar(quiet=self._quiet) as progress:
+                return rocketstore.open(self._path, mode, config=self.settings, progress=progress)
+        except ConfigError as error:
+            hint = " / ".join(f"'{name}'" for name in self._options) or None
+            raise typer.BadParameter(str(error), param_hint=hint) from error
+        except (CorruptionError, MappedFileError) as error:
+            raise fail(exit_code_of(error), f"nothing was written: {error}") from error
 
 
-def _check_place(path: Path, *, create: bool) -> None:
+def _check_place(path: Path, *, create: bool, config: MessageStoreConfig) -> None:
     """Make no store out of a directory that is something else."""
     if not create:
-        check_is_store(path, hint="; --create makes one in an empty directory, or a new one")
+        hint = "--create makes one"
+        if not path.exists():
+            raise fail(ExitCode.CANNOT_READ, f"there is no store {path}; {hint}")
+        check_is_store(path, hint=f"; {hint} in an empty directory, or a new one")
     elif path.is_dir() and any(path.iterdir()) and not is_store(store_parts(path)):
         raise fail(
             ExitCode.UNSAFE, f"{path} holds other things and is no store; nothing was written"
         )
 
 
-def _put_one(store: rocketstore.DefaultMessageStore, *message: Any, **others: Any) -> Any:
+def _put_one(place: Place, *message: Any, **others: Any) -> Any:
+    """Put one message, and close the store.
+
+    Once the message is stored it is said, whatever becomes of the closing: who is told of an error
+    alone tries again, and stores it twice.
+    """
+    result: Any = None
     try:
-        return store.put(*message, **others)
-    except (ValueError, TypeError) as error:
-        raise fail(ExitCode.USAGE, str(error)) from error
+        with place.open() as store:
+            try:
+                result = store.put(*message, **others)
+            except (ValueError, TypeError) as error:
+                raise fail(ExitCode.USAGE, str(error)) from error
+    except StoreFullError as error:
+        if result is None or not result.ok:
+            raise
+        complain(f"{_what_became(result)}; its last marks had no room, so that the next opening "
+                 f"takes longer: {error}")  # fmt: skip
+    except (RocketStoreError, OSError, KeyboardInterrupt) as error:
+        if result is None or not result.appended:
+            raise
+        interrupted = isinstance(error, KeyboardInterrupt)
+        code = ExitCode.INTERRUPTED if interrupted else exit_code_of(error)
+        why = "interrupted" if interrupted else words_of(error)
+        what = _what_became(result)
+        raise fail(code, f"{what}, but the store was not closed in order: {why}") from error
+    return result
+
+
+def _what_became(result: Any) -> str:
+    if not result.appended:
+        return f"nothing was stored ({result.status.name})"
+    return f"the message is stored ({result.status.name}, log offset {result.physical_offset})"
+
+
+def _stdin() -> bytes:
+    with naming(Path("stdin")):
+        return sys.stdin.buffer.read()
+
+
+def _check_utf8(option: str, texts: Iterable[str | None]) -> None:
+    """Refuse bytes that are no UTF-8: RocketMQ would store them as ``?``."""
+    for text in texts:
+        if text is not None and not is_utf8(text):
+            raise typer.BadParameter(f"{text!r} is no UTF-8", param_hint=f"'{option}'")
 
 
 def _pairs(texts: list[str]) -> dict[str, str]:

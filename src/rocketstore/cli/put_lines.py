@@ -9,24 +9,35 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from types import FrameType
 from typing import IO, Any
 
 import typer
 
 from rocketstore import DefaultMessageStore, Message, formats
-from rocketstore.cli.outcome import ExitCode, complain
+from rocketstore.cli.outcome import (
+    ExitCode,
+    answering,
+    complain,
+    exit_code_of,
+    fail,
+    words_of,
+)
 from rocketstore.cli.output import Format, Rows, print_document, print_text
 from rocketstore.cli.progress import Progress
 from rocketstore.cli.quantities import counted, format_size
 from rocketstore.cli.records import RESULT_NAMES, result_fields
+from rocketstore.cli.streams import OUTPUT_NAME, drop
 from rocketstore.cli.table import Table
-from rocketstore.errors import RocketStoreError
+from rocketstore.cli.text import is_utf8
+from rocketstore.errors import RocketStoreError, StoreFullError
 
 #: After so many messages what was put is synced, and is told to be so.
 _MESSAGES_A_SYNC = 2000
 _LONGEST_LINE_NBYTES = 64 * 1024 * 1024
+_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, *filter(None, [getattr(signal, "SIGHUP", None)]))
 _PLAIN = {
     "topic": ("topic", str),
     "queueId": ("queue_id", int),
@@ -91,6 +102,8 @@ def _typed(fields: dict[str, Any], name: str, kind: type) -> Any:
     value = fields[name]
     if not isinstance(value, kind) or isinstance(value, bool):
         raise LineError(f"{name} is {value!r}, which is no {kind.__name__}")
+    if isinstance(value, str) and not is_utf8(value):
+        raise LineError(f"{name} is {value!r}, which is no UTF-8")
     return value
 
 
@@ -116,6 +129,8 @@ def _properties(fields: dict[str, Any]) -> dict[str, str]:
     for name, value in properties.items():
         if not isinstance(value, str):
             raise LineError(f"property {name!r} is {value!r}, which is no str")
+        if not is_utf8(name) or not is_utf8(value):
+            raise LineError(f"property {name!r} is {value!r}, which is no UTF-8")
     for name, key in _PROPERTIES.items():
         if fields.get(name) is None:
             continue
@@ -131,25 +146,30 @@ def _properties(fields: dict[str, Any]) -> dict[str, str]:
 
 
 class _Interrupts:
-    """Ctrl-C while a line is waited for ends it at once, while one is put: behind that one."""
+    """Ctrl-C, or a signal to end, while a line is waited for ends it at once, while one is put:
+    behind that one."""
 
     def __init__(self) -> None:
-        self.wanted = False
+        #: The signal that came, 0 for none.
+        self.wanted = 0
         self._may_raise = False
-        self._old: Any = None
+        self._old: dict[int, Any] = {}
 
     def __enter__(self) -> _Interrupts:
-        with contextlib.suppress(ValueError):  # not the main thread: nobody interrupts it
-            self._old = signal.signal(signal.SIGINT, self._handle)
+        for number in _ENDING_SIGNALS:
+            with contextlib.suppress(ValueError):  # not the main thread: nobody interrupts it
+                if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
+                    self._old[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._old is not None:
-            signal.signal(signal.SIGINT, self._old)
+        for number, old in self._old.items():
+            signal.signal(number, old)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self.wanted = True
+        self.wanted = self.wanted or number
         if self._may_raise:
+            self._may_raise = False
             raise KeyboardInterrupt
 
     def lines(self, file: IO[bytes]) -> Iterator[bytes]:
@@ -157,6 +177,7 @@ class _Interrupts:
         while True:
             self._may_raise = True
             if self.wanted:
+                self._may_raise = False
                 raise KeyboardInterrupt
             line = file.readline(_LONGEST_LINE_NBYTES + 1)
             self._may_raise = False
@@ -166,7 +187,13 @@ class _Interrupts:
 
 
 class _Putter:
-    """Puts line by line, and knows what of it is on disk."""
+    """Puts line by line, and knows what of it is on disk.
+
+    Attributes
+    ----------
+    done_lines, durable_lines : int
+        Lines whose messages the store took, and those of them that are on disk.
+    """
 
     def __init__(self, store: DefaultMessageStore, out: Rows | None) -> None:
         self.stored = 0
@@ -174,6 +201,7 @@ class _Putter:
         self.done_lines = 0
         self.durable_lines = 0
         self.begin_offset: int | None = None
+        self.end_offset = store.max_physical_offset
         self._store = store
         self._out = out
         self._results: list[Any] = []
@@ -193,14 +221,23 @@ class _Putter:
         self.done_lines += 1
         return None
 
+    def skip(self) -> None:
+        """Pass over a line."""
+        self.done_lines += 1
+        self.durable_lines += 1
+
     def _take(self, result: Any) -> None:
         self.stored += 1
         self.nbytes += result.nbytes
+        self.end_offset = result.physical_offset + result.nbytes
         if self.begin_offset is None:
             self.begin_offset = result.physical_offset
         if self._out is not None:
             self._results.append(result)
-        if self.stored % _MESSAGES_A_SYNC == 0:
+
+    def sync_at_times(self) -> None:
+        """Sync after every so many messages."""
+        if self.stored % _MESSAGES_A_SYNC == 0 and self.durable_lines < self.done_lines:
             self.sync()
 
     def sync(self) -> None:
@@ -220,12 +257,25 @@ class _Putter:
             "stored": self.stored,
             "bytes": self.nbytes,
             "firstPhysicalOffset": self.begin_offset,
-            "endPhysicalOffset": self._store.max_physical_offset,
+            "endPhysicalOffset": self.end_offset,
         }
 
 
+@dataclass
+class _Ending:
+    """How it ended: nothing set when all lines were put."""
+
+    #: Why a line is no message, or was refused.
+    reason: str | None = None
+    #: An error of the store, or of writing the answers.
+    failure: Exception | None = None
+    #: Whether that error met a line that was being put.
+    at_line: bool = False
+    interrupted_by: int = 0
+
+
 def put_lines(
-    store: DefaultMessageStore,
+    open_store: Callable[[], DefaultMessageStore],
     source: str,
     form: Format,
     *,
@@ -233,48 +283,112 @@ def put_lines(
     each: bool,
     progress: Progress | None,
 ) -> None:
-    """Put every message of the file ``source`` (``-``: stdin) behind its first ``skip`` lines."""
+    """Put every message of the file ``source`` (``-``: stdin) behind its first ``skip`` lines.
+
+    However it ends, what was stored is synced, and the ``--skip`` said that stores nothing twice.
+    """
     table = Table(RESULT_NAMES, right=("physicalOffset", "queueOffset", "storeSize"))
     rows = Rows(form, RESULT_NAMES, table=table, row=_cells, document=result_fields)
-    putter = _Putter(store, rows if each else None)
-    reason: str | None = None
-    interrupted = False
-    with _opened(source) as (file, total), _Interrupts() as interrupts:
-        read = 0
+    with _opened(source) as (file, total), _Interrupts() as interrupts, open_store() as store:
+        putter = _Putter(store, rows if each else None)
+        lines = _told(interrupts.lines(file), total, progress)
+        ending = _put_all(putter, interrupts, lines, skip)
+        _finish(putter, store, ending)
+    name = "stdin" if source == "-" else source
+    if not _is_of_output(ending.failure):
+        with answering(_how_far(putter)):
+            if each:
+                rows.close()
+            elif not print_document(putter.summary(), form):
+                size = format_size(putter.nbytes)
+                print_text(f"{counted(putter.stored, 'message')} stored ({size} of log)")
+    _tell(name, putter, ending)
+
+
+def _told(
+    lines: Iterable[bytes], total: int, progress: Progress | None
+) -> Iterator[tuple[int, bytes]]:
+    """Number the lines, and tell how far they have been read."""
+    read = 0
+    for number, line in enumerate(lines, start=1):
+        read += len(line)
+        if progress is not None and total and number % 1000 == 0:
+            progress("putting lines", read, total)
+        yield number, line
+
+
+def _put_all(
+    putter: _Putter,
+    interrupts: _Interrupts,
+    lines: Iterable[tuple[int, bytes]],
+    skip: int,
+) -> _Ending:
+    """Put line by line until one cannot be put, an error strikes, or they are interrupted."""
+    ending = _Ending()
+    try:
+        for number, line in lines:
+            if number <= skip:
+                putter.skip()
+                continue
+            ending.at_line = True
+            ending.reason = putter.put(line)
+            if ending.reason is not None:
+                break
+            ending.at_line = False
+            putter.sync_at_times()
+    except KeyboardInterrupt:
+        ending.interrupted_by = interrupts.wanted or signal.SIGINT
+    except (RocketStoreError, OSError) as error:
+        ending.failure = error
+    return ending
+
+
+def _finish(putter: _Putter, store: DefaultMessageStore, ending: _Ending) -> None:
+    """Sync what was put, and close the store; the first error counts."""
+    for step in (putter.sync, store.close):
         try:
-            for number, line in enumerate(interrupts.lines(file), start=1):
-                read += len(line)
-                if progress is not None and total and number % 1000 == 0:
-                    progress("putting lines", read, total)
-                if number <= skip:
-                    putter.done_lines = putter.durable_lines = number
-                    continue
-                reason = putter.put(line)
-                if reason is not None:
-                    break
-        except KeyboardInterrupt:
-            interrupted = True
-        except (RocketStoreError, OSError):
-            complain(f"lines up to {putter.durable_lines} are on disk; --skip goes on behind them")
-            raise
-    putter.sync()
-    if each:
-        rows.close()
-    elif not print_document(putter.summary(), form):
-        size = format_size(putter.nbytes)
-        print_text(f"{counted(putter.stored, 'message')} stored ({size} of log)")
-    _end(source, putter.done_lines, reason, interrupted=interrupted)
+            step()
+        except StoreFullError as error:
+            if putter.durable_lines < putter.done_lines:
+                ending.failure = ending.failure or error
+            elif ending.failure is None:
+                complain(f"the store's last marks had no room, so that the next opening takes "
+                         f"longer: {error}")  # fmt: skip
+        except (RocketStoreError, OSError) as error:
+            ending.failure = ending.failure or error
 
 
-def _end(source: str, done: int, reason: str | None, *, interrupted: bool) -> None:
-    if interrupted:
+def _is_of_output(error: Exception | None) -> bool:
+    return isinstance(error, OSError) and error.filename == OUTPUT_NAME
+
+
+def _how_far(putter: _Putter) -> str:
+    """Say what is stored, and with which ``--skip`` nothing is stored twice."""
+    done, durable = putter.done_lines, putter.durable_lines
+    if durable == done:
+        return f"lines up to {done} are on disk; --skip {done} goes on behind them"
+    return (
+        f"lines up to {durable} are on disk; of those up to {done} nobody knows, as syncing them "
+        "failed: see what the store holds (`rocketstore tail`) before you go on"
+    )
+
+
+def _tell(name: str, putter: _Putter, ending: _Ending) -> None:
+    """Say how it ended where it did before the last line, and exit so."""
+    if ending.failure is not None:
+        if _is_of_output(ending.failure):
+            drop(sys.stdout)
+        place = f"{name}, line {putter.done_lines + 1}: " if ending.at_line else ""
+        complain(f"{place}{words_of(ending.failure)}")
+        raise fail(exit_code_of(ending.failure), _how_far(putter)) from ending.failure
+    done = putter.done_lines
+    if ending.interrupted_by:
         complain(f"interrupted; {counted(done, 'line')} done, --skip {done} goes on")
-        raise typer.Exit(int(ExitCode.INTERRUPTED))
-    if reason is not None:
-        name = "stdin" if source == "-" else source
-        complain(f"{name}, line {done + 1}: {reason}")
+        raise typer.Exit(128 + ending.interrupted_by)
+    if ending.reason is not None:
+        complain(f"{name}, line {done + 1}: {ending.reason}")
         complain(f"what stood in front of it is stored; --skip {done} goes on with this line")
-        refused = reason.startswith("the store answers")
+        refused = ending.reason.startswith("the store answers")
         raise typer.Exit(int(ExitCode.FINDINGS if refused else ExitCode.USAGE))
 
 

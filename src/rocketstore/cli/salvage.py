@@ -7,7 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from rocketstore.cli.opening import check_is_store
-from rocketstore.cli.options import FormatOption, QuietOption, StorePath
+from rocketstore.cli.options import (
+    CommitLogOption,
+    ConfigOption,
+    FormatOption,
+    QuietOption,
+    StorePath,
+    store_config,
+)
 from rocketstore.cli.outcome import ExitCode
 from rocketstore.cli.output import (
     Format,
@@ -36,6 +43,8 @@ def salvage(
     index: Annotated[
         bool, typer.Option("--index/--no-index", help="Whether the broker keeps an index.")
     ] = True,
+    commit_log: CommitLogOption = None,
+    config: ConfigOption = None,
     form: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
@@ -51,13 +60,15 @@ def salvage(
       rocketstore salvage /data/store
       rocketstore salvage /data/store --what-if --format ndjson | jq 'select(.kind == "damaged")'
     """
-    check_is_store(path)
+    settings = store_config(config, commit_log)
+    check_is_store(path, config=settings)
     with progress_bar(quiet=quiet) as progress:
         report = salvage_store(
             path,
             what_if=what_if,
             placeholders=placeholders,
             progress=progress,
+            config=settings,
             message_index_enable=index,
         )
     _print(report, chosen(form))

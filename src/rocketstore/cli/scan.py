@@ -13,6 +13,8 @@ from rocketstore.cli.opening import reading
 from rocketstore.cli.options import (
     BeginOption,
     BodyOption,
+    CommitLogOption,
+    ConfigOption,
     EndOption,
     FormatOption,
     KeyOption,
@@ -22,6 +24,7 @@ from rocketstore.cli.options import (
     TagsOption,
     TopicsOption,
     UniqueKeyOption,
+    store_config,
 )
 from rocketstore.cli.outcome import ExitCode, complain
 from rocketstore.cli.output import Format, chosen
@@ -69,6 +72,8 @@ def scan(
     ] = None,
     limit: LimitOption = None,
     on_corruption: OnCorruptionOption = OnCorruption.FAIL,
+    commit_log: CommitLogOption = None,
+    config: ConfigOption = None,
     form: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
@@ -92,7 +97,9 @@ def scan(
         begin=None if begin is None else parse_time(begin),
         end=None if end is None else parse_time(end),
     )
-    with reading(path, quiet=quiet, message_index_enable=False) as store:
+    with reading(
+        path, quiet=quiet, config=store_config(config, commit_log), message_index_enable=False
+    ) as store:
         check_start(store, start)
         with progress_beside_output(quiet=quiet) as progress:
             walk = LogWalk(
@@ -115,6 +122,11 @@ def check_start(store: DefaultMessageStore, start: int | None) -> None:
     """Refuse a place where no record begins as wrong usage, in front of any output."""
     if start is None or start <= max(store.min_physical_offset, 0):
         return
+    end = store.max_physical_offset
+    if start > end:
+        raise typer.BadParameter(
+            f"the log ends at offset {end}, in front of {start}", param_hint="'--start'"
+        )
     try:
         store.reader.check_scan_start(start)
     except ValueError as error:

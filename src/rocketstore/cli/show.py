@@ -9,7 +9,14 @@ import typer
 
 from rocketstore import DefaultMessageStore, StoredMessage
 from rocketstore.cli.opening import reading
-from rocketstore.cli.options import FormatOption, QuietOption, StorePath
+from rocketstore.cli.options import (
+    CommitLogOption,
+    ConfigOption,
+    FormatOption,
+    QuietOption,
+    StorePath,
+    store_config,
+)
 from rocketstore.cli.outcome import ExitCode, complain
 from rocketstore.cli.output import Format, chosen, print_document, print_fields
 from rocketstore.cli.quantities import format_time
@@ -27,6 +34,8 @@ def show(
         str,
         typer.Argument(metavar="OFFSET|MSGID", help="Commit-log offset, or an offsetMsgId."),
     ],
+    commit_log: CommitLogOption = None,
+    config: ConfigOption = None,
     form: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
@@ -42,7 +51,7 @@ def show(
         raise typer.BadParameter(
             f"{which!r} is neither a log offset nor a message id of 32 or 56 digits"
         )
-    with reading(path, quiet=quiet) as store:
+    with reading(path, quiet=quiet, config=store_config(config, commit_log)) as store:
         message = _look(store, which)
         if message is None:
             if not quiet:

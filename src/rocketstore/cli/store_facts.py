@@ -54,8 +54,8 @@ class Facts:
             self.refusals.append(f"{name}: {error}")
 
 
-def gather(path: Path, progress: Progress | None) -> Facts:
-    """Look at the directory ``path`` without changing anything.
+def gather(path: Path, progress: Progress | None, config: MessageStoreConfig) -> Facts:
+    """Look at the directory ``path`` without changing anything; ``config`` says where its log is.
 
     Raises ``FileNotFoundError`` or ``NotADirectoryError`` when it is none.
     """
@@ -63,12 +63,12 @@ def gather(path: Path, progress: Progress | None) -> Facts:
     facts = Facts()
     document = facts.document
     document["path"] = str(path)
-    document["isStore"] = is_store(parts)
+    document["isStore"] = is_store(parts) or bool(config.store_path_commit_log)
     document["inUse"] = None
     with facts.part("lock"):
         document["inUse"] = _is_locked(path / formats.LOCK_FILE)
     if document["isStore"]:
-        _gather_store(path, facts, progress)
+        _gather_store(path, facts, progress, config)
         document["parts"] = [
             *(part._asdict() for part in parts),
             *timer_parts(path),
@@ -79,8 +79,10 @@ def gather(path: Path, progress: Progress | None) -> Facts:
     return facts
 
 
-def _gather_store(path: Path, facts: Facts, progress: Progress | None) -> None:
-    config = MessageStoreConfig(message_index_enable=False)
+def _gather_store(
+    path: Path, facts: Facts, progress: Progress | None, config: MessageStoreConfig
+) -> None:
+    config = config.replace(message_index_enable=False)
     judgements = StoreJudgements(StorePaths.of(path, config))
     facts.findings = judgements.findings
     with facts.part("store"):
@@ -114,7 +116,7 @@ def _gather_store(path: Path, facts: Facts, progress: Progress | None) -> None:
             ]
         return
     _add_judgements(path, judgements, facts, [])
-    _add_by_parts(path, facts)
+    _add_by_parts(path, facts, StorePaths.of(path, config).commit_log)
     in_dledger = any(part.treatment == REFUSED for part in store_parts(path))
     facts.has_no_log = not facts.document.get("log", {}).get("files") and not in_dledger
 
@@ -130,11 +132,11 @@ def _add_judgements(
     facts.refusals += [one for one in judgements.unreadable if one.partition(": ")[0] not in told]
 
 
-def _add_by_parts(path: Path, facts: Facts) -> None:
+def _add_by_parts(path: Path, facts: Facts, log: Path) -> None:
     """A store that does not open: say at least what names and sizes tell."""
     facts.document["lastExit"] = _last_exit(path, None)
     with facts.part(formats.COMMIT_LOG_DIR), contextlib.suppress(FileNotFoundError):
-        sizes = _segment_sizes(path / formats.COMMIT_LOG_DIR)
+        sizes = _segment_sizes(log)
         facts.document["log"] = {
             "files": len(sizes),
             "bytes": sum(sizes),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from typing import Annotated
@@ -12,12 +13,15 @@ from rocketstore import DefaultMessageStore, StoredMessage
 from rocketstore.cli.opening import quieten, reading
 from rocketstore.cli.options import (
     BodyOption,
+    CommitLogOption,
+    ConfigOption,
     FormatOption,
     KeyOption,
     QuietOption,
     StorePath,
     TagsOption,
     TopicsOption,
+    store_config,
 )
 from rocketstore.cli.outcome import ExitCode, complain
 from rocketstore.cli.output import Rows, chosen
@@ -53,6 +57,8 @@ def tail(
         typer.Option("--idle", min=0, help="With --follow: end after so many idle seconds."),
     ] = None,
     on_corruption: OnCorruptionOption = OnCorruption.FAIL,
+    commit_log: CommitLogOption = None,
+    config: ConfigOption = None,
     form: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
@@ -66,11 +72,12 @@ def tail(
       rocketstore tail /data/store --topic TopicA --follow
       rocketstore tail /data/store -n 0 -F --format ndjson | jq --unbuffered .body
     """
+    count = min(count, sys.maxsize)
     if idle is not None and not follow:
         raise typer.BadParameter("--idle goes with --follow")
     conditions = Conditions.of(topics=topics, key=key, tags=tags, body_contains=body_contains)
     options = {"derive": "none", "message_index_enable": False}
-    with reading(path, quiet=quiet, **options) as store:
+    with reading(path, quiet=quiet, config=store_config(config, commit_log), **options) as store:
         quieten()  # every refresh would say it again
         check_start(store, start)
         with record_rows(chosen(form)) as out:

@@ -33,6 +33,16 @@ def to_json(value: Any, *, indent: int | None = None) -> str:
     return _UNSAFE.sub(lambda m: m[0] if m[0] in keep else f"\\u{ord(m[0]):04x}", text)
 
 
+def is_utf8(text: str) -> bool:
+    """Whether ``text`` can be UTF-8; half a surrogate pair cannot, as which bytes that are none
+    come from the command line."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def preview(text: str, width: int) -> str:
     """Return at most ``width`` characters of ``text``, escaped, with an ellipsis when cut."""
     escaped = escape(text[: width + 1])

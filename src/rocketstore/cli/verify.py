@@ -9,10 +9,17 @@ from typing import Annotated, Any
 
 import typer
 
-from rocketstore import MessageStoreConfig
 from rocketstore.cli.advice import advice
 from rocketstore.cli.opening import check_is_store
-from rocketstore.cli.options import FormatOption, QuietOption, StorePath
+from rocketstore.cli.options import (
+    CommitLogOption,
+    ConfigOption,
+    FormatOption,
+    QuietOption,
+    StorePath,
+    configures,
+    store_config,
+)
 from rocketstore.cli.outcome import ExitCode
 from rocketstore.cli.output import (
     Format,
@@ -47,8 +54,15 @@ def verify(
     ] = True,
     delay_levels: Annotated[
         str | None,
-        typer.Option("--delay-levels", metavar="TEXT", help="The broker's messageDelayLevel."),
+        typer.Option(
+            "--delay-levels",
+            metavar="TEXT",
+            callback=configures("message_delay_level"),
+            help="The broker's messageDelayLevel.",
+        ),
     ] = None,
+    commit_log: CommitLogOption = None,
+    config: ConfigOption = None,
     form: FormatOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     quiet: QuietOption = False,
@@ -69,11 +83,11 @@ def verify(
     options: dict[str, Any] = {"message_index_enable": index}
     if delay_levels is not None:
         options["message_delay_level"] = delay_levels
-    config = MessageStoreConfig(**options)
-    check_is_store(path)
+    settings = store_config(config, commit_log).replace(**options)
+    check_is_store(path, config=settings)
     with progress_bar(quiet=quiet) as progress:
         report = verify_files(
-            path, config, level=level.value, progress=progress, max_findings=limit
+            path, settings, level=level.value, progress=progress, max_findings=limit
         )
     _print(path, report, Format.JSON if as_json else chosen(form))
     if not report.ok:
