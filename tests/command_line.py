@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,9 @@ from typer.testing import CliRunner, Result
 import rocketstore
 from rocketstore.cli.app import app
 
+#: The command as a process of its own.
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(rocketstore.__file__).parent.parent)}
+COMMAND = [sys.executable, "-m", "rocketstore.cli"]
 NASTY_TOPIC = "TopicN"
 NASTY_BODY = "red \x1b[31m bell \x07 csi \x9b2J bidi \u202e [bold]markup[/bold] :smile:"
 

@@ -11,11 +11,8 @@ from typing import Any
 
 import pytest
 
-import rocketstore
+from command_line import COMMAND, ENVIRONMENT
 from golden import golden_stores
-
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(rocketstore.__file__).parent.parent)}
-COMMAND = [sys.executable, "-m", "rocketstore.cli"]
 
 
 def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:

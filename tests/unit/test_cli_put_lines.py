@@ -101,7 +101,7 @@ def test_lines_by_hand(tmp_path: Path) -> None:
         (b'{"topic": "T", "text": "x"}', "unknown name 'text'"),
         (b'{"topic": "T", "body": "x", "bodyBase64": "eA=="}', "both body and bodyBase64"),
         (b'{"topic": "T", "bodyBase64": "x"}', "bodyBase64:"),
-        (b'{"topic": "T", "body": "\\ud800"}', "body:"),
+        (b'{"topic": "T", "body": "\\ud800"}', "body is"),
         (b'{"topic": "T", "properties": [1]}', "properties is no JSON object"),
         (b'{"topic": "T", "properties": {"a": 1}}', "property 'a' is 1, which is no str"),
         (b'{"topic": "T", "properties": {"a": "\\u0001"}}', ""),
@@ -177,7 +177,7 @@ def test_ctrl_c_keeps_what_was_put_and_says_where_to_go_on(tmp_path: Path) -> No
         with put_lines._Interrupts() as interrupts:
             for line in _until_interrupted(interrupts, Interrupting(text)):
                 assert putter.put(line) is None
-        assert (putter.done_lines, interrupts.wanted) == (2, True)
+        assert (putter.done_lines, interrupts.wanted) == (2, signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is handler
 
 

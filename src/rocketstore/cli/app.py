@@ -33,7 +33,7 @@ from rocketstore.cli.outcome import (
     reporting,
     words_of,
 )
-from rocketstore.cli.streams import drop, name_errors_of_output, settle_stderr
+from rocketstore.cli.streams import drop, prepare_streams
 from rocketstore.cli.text import escape
 
 _HELP = """Read, write and check RocketMQ store directories.
@@ -139,7 +139,7 @@ def _send_logs_to_stderr() -> None:
 
 def run() -> None:
     """Run the application; what its own parts do not turn into an exit code ends here."""
-    name_errors_of_output()
+    prepare_streams()
     try:
         _run_to_its_exit()
     except KeyboardInterrupt:
@@ -149,8 +149,6 @@ def run() -> None:
         drop(sys.stdout)
         complain(words_of(error))
         sys.exit(int(exit_code_of(error)))
-    finally:
-        settle_stderr()
 
 
 def _run_to_its_exit() -> None:

@@ -45,7 +45,9 @@ def demo(
     plot: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", parser=path, help="With --spark: draw the volume over time in this PNG file."
+            metavar="FILE",
+            parser=path,
+            help="With --spark: draw the volume over time in this PNG file.",
         ),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the demo's stores on disk.")] = False,

@@ -12,7 +12,7 @@ import typer
 
 from rocketstore import MessageStoreConfig, formats
 from rocketstore.cli.output import Format
-from rocketstore.cli.quantities import parse_size, parse_time
+from rocketstore.cli.quantities import parse_size, parse_span, parse_time
 from rocketstore.dialect import Dialect
 from rocketstore.errors import ConfigError
 
@@ -85,6 +85,13 @@ def check_time(text: str | None) -> str | None:
     """Refuse what is no time, as the callback of an option."""
     if text is not None:
         parse_time(text)
+    return text
+
+
+def check_span(text: str | None) -> str | None:
+    """Refuse what is no span of time, as the callback of an option."""
+    if text is not None:
+        parse_span(text)
     return text
 
 
@@ -190,7 +197,5 @@ BeginOption = Annotated[
 ]
 EndOption = Annotated[
     str | None,
-    typer.Option(
-        "--end", metavar="TIME", callback=check_time, help="Stored before this time."
-    ),
+    typer.Option("--end", metavar="TIME", callback=check_time, help="Stored before this time."),
 ]

@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from rocketstore.cli.streams import OUTPUT_NAME, drop, settle_stderr
+from rocketstore.cli.streams import OUTPUT_NAME, drop
 from rocketstore.cli.text import escape
 from rocketstore.errors import ConfigError, RocketStoreError, StoreLockedError, UnsafePathError
 
@@ -61,9 +61,7 @@ def wants_traceback() -> bool:
 
 def complain(text: str) -> None:
     """Write one message for the user to stderr."""
-    with contextlib.suppress(OSError):  # nobody can be told that nobody can be told
-        typer.echo(f"rocketstore: {escape(text)}", err=True)
-    settle_stderr()
+    typer.echo(f"rocketstore: {escape(text)}", err=True)
 
 
 def fail(code: ExitCode, text: str) -> typer.Exit:

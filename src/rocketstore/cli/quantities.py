@@ -42,6 +42,15 @@ def parse_time(text: str, *, clock: Callable[[], int] = now_ms) -> int:
         ) from None
 
 
+def parse_span(text: str) -> int:
+    """Return the milliseconds of ``500ms``, ``1m``, ``2h``, ``1d``. Raises
+    ``typer.BadParameter``."""
+    match = _AGO.fullmatch("-" + text.strip())
+    if match is None or int(match[1]) == 0:
+        raise typer.BadParameter(f"{text!r} is no span of time: give 500ms, 30s, 5m, 1h or 1d")
+    return int(match[1]) * _UNITS_MS[match[2]]
+
+
 def parse_size(text: str) -> int:
     """Return the bytes of ``64MiB``, ``1GB`` or ``4096``. Raises ``typer.BadParameter``."""
     match = _SIZE.fullmatch(text.strip())

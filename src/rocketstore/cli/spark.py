@@ -7,7 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from rocketstore.cli.options import BeginOption, EndOption, FormatOption, QuietOption
+from rocketstore.cli.options import (
+    BeginOption,
+    EndOption,
+    FormatOption,
+    QuietOption,
+    check_path_word,
+    check_size,
+    check_span,
+    check_version,
+)
 from rocketstore.cli.outcome import ExitCode, reporting
 from rocketstore.cli.output import (
     Format,
@@ -18,7 +27,7 @@ from rocketstore.cli.output import (
     print_line,
     print_text,
 )
-from rocketstore.cli.quantities import parse_size, parse_time
+from rocketstore.cli.quantities import parse_size, parse_span, parse_time
 from rocketstore.cli.spark_session import pairs, spark_session
 from rocketstore.cli.table import Table
 from rocketstore.spark.local import require
@@ -49,7 +58,12 @@ app = typer.Typer(
 )
 
 SourcePath = Annotated[
-    str, typer.Argument(metavar="PATH", help="The store or its commitlog: a directory or a URI.")
+    str,
+    typer.Argument(
+        metavar="PATH",
+        callback=check_path_word,
+        help="The store or its commitlog: a directory or a URI.",
+    ),
 ]
 MasterOption = Annotated[
     str | None,
@@ -71,7 +85,12 @@ StorageOption = Annotated[
 ]
 SplitOption = Annotated[
     str,
-    typer.Option("--split-size", metavar="SIZE", help="How much of the log one task reads."),
+    typer.Option(
+        "--split-size",
+        metavar="SIZE",
+        callback=check_size,
+        help="How much of the log one task reads.",
+    ),
 ]
 TopicsOption = Annotated[
     list[str] | None,
@@ -114,6 +133,7 @@ BrokerOption = Annotated[
     typer.Option(
         "--broker-version",
         metavar="VERSION",
+        callback=check_version,
         help="Write what this line of RocketMQ writes, such as 5.3.3 [default: the store's].",
     ),
 ]
@@ -132,7 +152,12 @@ def stats(
     ] = "topic,queueId",
     bucket: Annotated[
         str | None,
-        typer.Option("--bucket", metavar="TIME", help="And for each span of storeTimestamp: 1h."),
+        typer.Option(
+            "--bucket",
+            metavar="TIME",
+            callback=check_span,
+            help="And for each span of storeTimestamp: 1h.",
+        ),
     ] = None,
     measures: Annotated[
         str,
@@ -166,7 +191,7 @@ def stats(
             spark,
             path,
             by=_names(by),
-            bucket=None if bucket is None else _span(bucket),
+            bucket=None if bucket is None else parse_span(bucket),
             measures=_names(measures),
             split_bytes=parse_size(split_size),
             on_corruption=corruption.value,
@@ -235,7 +260,12 @@ def fsck(
 
 def rebuild_queues(
     path: SourcePath,
-    out: Annotated[str, typer.Argument(help="The new consumequeue directory: absent or empty.")],
+    out: Annotated[
+        str,
+        typer.Argument(
+            callback=check_path_word, help="The new consumequeue directory: absent or empty."
+        ),
+    ],
     broker_version: BrokerOption = None,
     split_size: SplitOption = _SPLIT,
     storage: StorageOption = None,
@@ -269,7 +299,10 @@ def rebuild_queues(
 
 def rebuild_index(
     path: SourcePath,
-    out: Annotated[str, typer.Argument(help="The new index directory: absent or empty.")],
+    out: Annotated[
+        str,
+        typer.Argument(callback=check_path_word, help="The new index directory: absent or empty."),
+    ],
     slots: Annotated[
         int | None,
         typer.Option("--max-hash-slot-num", min=1, help="Hash slots [default: the store's]."),
@@ -314,7 +347,10 @@ def rebuild_index(
 def export(
     path: SourcePath,
     destination: Annotated[
-        str, typer.Argument(help="A directory that is absent or empty, or a URI.")
+        str,
+        typer.Argument(
+            callback=check_path_word, help="A directory that is absent or empty, or a URI."
+        ),
     ],
     columns: Annotated[
         str, typer.Option("--columns", help="core, full, kafka, or names with commas between them.")
@@ -386,7 +422,12 @@ def export(
 
 def replay(
     path: SourcePath,
-    out: Annotated[str, typer.Argument(help="The store to write to; made when it is absent.")],
+    out: Annotated[
+        str,
+        typer.Argument(
+            callback=check_path_word, help="The store to write to; made when it is absent."
+        ),
+    ],
     to_topic: Annotated[
         str | None,
         typer.Option("--to-topic", metavar="TOPIC", help="Where all go [default: their own]."),
@@ -464,7 +505,9 @@ def replay(
 
 def compact(
     path: SourcePath,
-    out: Annotated[str, typer.Argument(help="The store to make; absent or empty.")],
+    out: Annotated[
+        str, typer.Argument(callback=check_path_word, help="The store to make; absent or empty.")
+    ],
     topics: Annotated[list[str], typer.Option("--topic", "-t", help="A topic; may be repeated.")],
     key: Annotated[
         str, typer.Option("--by", help="keys (all of KEYS as one key) or uniqKey.")
@@ -510,9 +553,15 @@ def compact(
 
 def load(
     source: Annotated[
-        str, typer.Argument(help="What Spark reads: a file, a directory, a pattern, or a URI.")
+        str,
+        typer.Argument(
+            callback=check_path_word,
+            help="What Spark reads: a file, a directory, a pattern, or a URI.",
+        ),
     ],
-    path: Annotated[str, typer.Argument(help="The store to make; absent or empty.")],
+    path: Annotated[
+        str, typer.Argument(callback=check_path_word, help="The store to make; absent or empty.")
+    ],
     from_: Annotated[
         str,
         typer.Option("--from", metavar="FORMAT", help="A format that Spark reads: parquet, json."),
@@ -581,17 +630,6 @@ def _columns(text: str) -> str | list[str]:
 
 def _time(text: str | None) -> int | None:
     return None if text is None else parse_time(text)
-
-
-def _span(text: str) -> int:
-    """Milliseconds of ``500ms``, ``1m``, ``2h``, ``1d``."""
-    try:
-        span = parse_time("-" + text.strip(), clock=lambda: 0)
-    except typer.BadParameter:
-        span = 0
-    if span >= 0:
-        raise typer.BadParameter(f"{text!r} is no span of time: give 500ms, 30s, 5m, 1h or 1d")
-    return -span
 
 
 # --- answers ----------------------------------------------------------------------------------

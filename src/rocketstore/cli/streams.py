@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable
-from typing import IO, Any
+from typing import IO, Any, TextIO
 
 #: What an error of standard output bears as the name of its file.
 OUTPUT_NAME = "standard output"
@@ -48,51 +47,42 @@ class _Output(io.FileIO):
 
     def write(self, data: Any, /) -> int:
         """Write some of ``data``."""
-        return _named(lambda: super(_Output, self).write(data))
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = OUTPUT_NAME
+            raise
 
 
-def _named(write: Callable[[], int]) -> int:
-    try:
-        return write()
-    except OSError as error:
-        error.filename = OUTPUT_NAME
-        raise
+class _Messages(io.FileIO):
+    """Standard error; where nobody can be told, nobody is, and the exit code says the rest."""
+
+    def write(self, data: Any, /) -> int:
+        """Write some of ``data``."""
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
 
 
-def name_errors_of_output() -> None:
-    """Let errors of standard output say that they are its, and all text be UTF-8."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    old = sys.stdout
-    if not isinstance(old, io.TextIOWrapper) or not _is_descriptor(old, 1):
-        return  # a test's or a notebook's
+def prepare_streams() -> None:
+    """Let errors of standard output say that they are its, those of standard error pass, and all
+    text be UTF-8."""
+    sys.stdout = _replaced(sys.stdout, 1, _Output)
+    sys.stderr = _replaced(sys.stderr, 2, _Messages)
+
+
+def _replaced(old: TextIO, descriptor: int, kind: type[io.FileIO]) -> TextIO:
+    if not isinstance(old, io.TextIOWrapper):
+        return old  # a test's or a notebook's
+    old.reconfigure(encoding="utf-8", errors="backslashreplace")
+    if old.fileno() != descriptor:
+        return old
     old.flush()
-    raw = _Output(1, "w", closefd=False)
-    sys.stdout = io.TextIOWrapper(
-        io.BufferedWriter(raw),
-        encoding="utf-8",
-        errors="backslashreplace",
-        line_buffering=old.line_buffering,
+    raw = io.BufferedWriter(kind(descriptor, "w", closefd=False))
+    return io.TextIOWrapper(
+        raw, encoding="utf-8", errors="backslashreplace", line_buffering=old.line_buffering
     )
-
-
-def _is_descriptor(stream: io.TextIOWrapper, descriptor: int) -> bool:
-    try:
-        return stream.fileno() == descriptor
-    except (OSError, ValueError):
-        return False
-
-
-def settle_stderr() -> None:
-    """Have what messages are left written out, so that they do not fail at the exit.
-
-    Where nobody can be told, nobody is; the exit code says the rest.
-    """
-    try:
-        sys.stderr.flush()
-    except OSError:
-        drop(sys.stderr)
 
 
 def drop(stream: IO[str]) -> None:
