@@ -44,8 +44,9 @@ chooses); progress and messages go to
 stderr.
 
 \b
-Exit status: 0 fine, 1 findings or no hit, 2 wrong usage, 3 cannot read, 4 refused as unsafe,
-70 unexpected, 130 interrupted.
+Exit status: 0 fine, 1 findings or no hit, 2 wrong usage, 3 cannot read or write (missing,
+damaged, no room), 4 refused as unsafe (in use, links that leave the store), 70 unexpected,
+130 interrupted.
 
 \b
 Examples:
