@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import lost_processes
 from kernel_bodies import Bodies
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -39,6 +40,11 @@ def _fail_skip(report: Any) -> Any:
         report.outcome = "failed"
         report.longrepr = f"ROCKETSTORE_REQUIRE=all allows no skip: {reason}"
     return report
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """End a run when one of its processes dies or hangs."""
+    config.pluginmanager.register(lost_processes)
 
 
 @pytest.hookimpl(wrapper=True)
