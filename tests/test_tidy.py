@@ -79,6 +79,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "store_maintenance",
             "store_files",
             "store_sizes",
+            "lost_log",
             "store_marks",
             "dispatch_recovery",
             "reader",

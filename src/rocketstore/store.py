@@ -179,6 +179,8 @@ class DefaultMessageStore(AsyncPutMethods, StoreMaintenance):
             self._open_parts()
             self.put = self._refuse_put
             return
+        if mode == "r+":
+            self._paths.refuse_named_nothing()
         self._open_writer(clock, arriving_listener, start=start)
 
     def _open_writer(

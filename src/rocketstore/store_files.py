@@ -18,6 +18,7 @@ from rocketstore.dialect import DEFAULT_VERSION, Dialect
 from rocketstore.durable_file import refuse_link_out
 from rocketstore.errors import MappedFileError
 from rocketstore.index_service import GeometryChoice, choose_geometry, index_paths
+from rocketstore.lost_log import refuse_lost_log
 from rocketstore.mapped_file import MappedFile
 from rocketstore.mapped_file_queue import DirectoryListing, list_directory
 from rocketstore.queue_table import (
@@ -30,6 +31,9 @@ from rocketstore.store_checkpoint import StoreCheckpoint, read_bytes, signed_crc
 from rocketstore.store_kinds import refuse_dledger
 from rocketstore.store_sizes import QueueFileSizes, log_file_size
 from rocketstore.store_state import StoreState
+
+#: Between the folders of a broker's storePathCommitLog that names several (5.0 and later).
+_FOLDER_LIST_SEPARATOR = ","
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,8 @@ class StorePaths:
     def of(cls, root: Path, config: MessageStoreConfig) -> StorePaths:
         """Paths under ``root``, the log where ``config`` says."""
         log = config.store_path_commit_log
+        if log:
+            _refuse_several_folders(log)
         return cls(
             root=root,
             commit_log=Path(log) if log else root / formats.COMMIT_LOG_DIR,
@@ -71,9 +77,21 @@ class StorePaths:
         inside = self.commit_log.parent == self.root
         return self.root if inside else self.commit_log
 
+    def refuse_named_nothing(self) -> None:
+        """Raise ``MappedFileError`` when ``store_path_commit_log`` names a folder that is not
+        there."""
+        if self.commit_log == self.root / formats.COMMIT_LOG_DIR or self.commit_log.is_dir():
+            return
+        raise MappedFileError(
+            f"there is no folder {self.commit_log}, which store_path_commit_log (--commit-log) "
+            "names; is its disk not mounted? Mode 'a' makes it for a store without a message"
+        )
+
     def check(self, *, tolerant: bool) -> None:
         """Refuse folders that are links out of the root (give ``store_path_commit_log``
         instead), or to nothing; ``tolerant``: only the log must be there."""
+        if tolerant:
+            self.refuse_named_nothing()
         folders = [
             self.consume_queue,
             self.consume_queue_ext,
@@ -92,6 +110,17 @@ class StorePaths:
                 raise MappedFileError(
                     f"{folder} is a symbolic link to {target}, which does not exist"
                 )
+
+
+def _refuse_several_folders(log: str) -> None:
+    """RocketMQ spreads a log over the folders of a list; such a list is no folder's name."""
+    if _FOLDER_LIST_SEPARATOR in log and not Path(log).is_dir():
+        count = len(log.split(_FOLDER_LIST_SEPARATOR))
+        raise ConfigError(
+            f"store_path_commit_log {log!r} names several folders ({count}): a log that RocketMQ "
+            "spreads over several disks can be neither read nor written here. Put links to all "
+            "segments into one folder, each name once, and name that folder, to read it"
+        )
 
 
 @dataclass
@@ -165,7 +194,8 @@ def examine(
     ConfigError
         When a configured size contradicts the files.
     MappedFileError, UnsafePathError
-        As ``list_directory``; ``MappedFileError`` also when ``abort`` is no file.
+        As ``list_directory``; ``MappedFileError`` also when ``abort`` is no file, and when the log
+        is missing (see ``refuse_lost_log``).
     """
     paths.check(tolerant=tolerate_unreadable)
     refuse_dledger(paths.root, paths.commit_log)
@@ -175,6 +205,7 @@ def examine(
     listing = list_directory(
         paths.commit_log, paths.log_root, tolerate_unreadable=tolerate_unreadable
     )
+    refuse_lost_log(paths, listing, checkpoint, state)
     hints = [(state.hash_slot_num, state.index_num)] if state else []
     given = None
     if config.max_hash_slot_num is not None and config.max_index_num is not None:

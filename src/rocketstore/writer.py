@@ -25,7 +25,7 @@ from rocketstore.durable_file import (
     sync_directory,
     write_file,
 )
-from rocketstore.errors import MappedFileError, ServiceFailedError, StoreClosedError, StoreFullError
+from rocketstore.errors import ServiceFailedError, StoreClosedError, StoreFullError
 from rocketstore.index_recovery import EarlyIndexCheck
 from rocketstore.index_service import IndexService
 from rocketstore.log_cut import cut_tail, drop_cached_pages, sync_log
@@ -106,7 +106,6 @@ class StoreWriter:
         self.config = config
         check_put_switches(config, facts.dialect)
         unused = take_unused_segments(facts.listing)
-        refuse_lost_log(facts, self.paths.commit_log)
         self._load_index(facts)
         state = self._take_over_log(facts, unused)
         end = self.report.log_end
@@ -439,21 +438,6 @@ def take_unused_segments(listing: DirectoryListing) -> list[Path]:
     while files and files[-1][2] == 0 and (len(files) > 1 or files[0][0] == 0):
         unused.append(files.pop()[1])
     return unused
-
-
-def refuse_lost_log(facts: StoreFacts, directory: Path) -> None:
-    """Raise ``MappedFileError`` when there is no segment of a log that was on disk.
-
-    Most likely its file system is not mounted. A store that began anew in its place would give out
-    the same offsets once more, and delete the queues and keys of what was there.
-    """
-    state = facts.valid_state
-    if state is None or state.flushed_offset == 0 or facts.listing.files:
-        return
-    raise MappedFileError(
-        f"{directory} has no segment, but the log was on disk up to offset {state.flushed_offset}; "
-        f"is its file system mounted? To begin a new log, delete {formats.STATE_FILE}"
-    )
 
 
 def create_root(root: Path) -> None:
