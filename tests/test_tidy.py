@@ -80,6 +80,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "store_files",
             "store_sizes",
             "lost_log",
+            "log_end",
             "store_marks",
             "dispatch_recovery",
             "reader",

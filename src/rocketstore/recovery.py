@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rocketstore.commit_log import CommitLog, describe
+from rocketstore.log_end import EndClaim, OrderlyStop
 from rocketstore.log_scan import LogScan, RecordBatch, find_next_record, has_content
 from rocketstore.odd_delays import odd_delays
 from rocketstore.queue_continuity import (
@@ -52,7 +53,7 @@ class DurableMark:
     """Up to where the log is known to be on disk.
 
     ``offset`` comes from a valid state file; without one, ``physic_timestamp`` of the checkpoint
-    tells it by the records' times (``inclusive`` after a clean stop).
+    tells it by the records' times. ``inclusive``: the last writer stopped in order.
     """
 
     offset: int | None
@@ -89,6 +90,9 @@ class LogRecovery:
         ``progress(what, done, total)`` in bytes.
     stop_at_damage : bool
         Look no further once something durable is damaged (for opening that refuses it anyway).
+    orderly : OrderlyStop or None
+        Without a state file, what else tells of the log's end when its last writer stopped in
+        order.
 
     Attributes
     ----------
@@ -107,6 +111,7 @@ class LogRecovery:
         progress: Progress | None = None,
         *,
         stop_at_damage: bool = False,
+        orderly: OrderlyStop | None = None,
     ) -> None:
         self.log = log
         self.torn_reason = "nothing good follows"
@@ -114,6 +119,7 @@ class LogRecovery:
         self._mark = mark
         self._progress = progress
         self._stop_at_damage = stop_at_damage
+        self._orderly = orderly
         self._limit = self._files_end()
         self._reset()
 
@@ -292,7 +298,11 @@ class LogRecovery:
         if behind is not None:
             place.proven = self._is_proven(start, behind)
         elif status == RecordStatus.EMPTY and offset < self._marked_offset:
-            place.void = not self._has_content_between(offset, self._marked_offset)
+            is_sure = self._mark.inclusive
+            place.void = not is_sure and not self._has_content_between(offset, self._marked_offset)
+        if not place.proven and self._orderly is not None:
+            # Nothing was torn, so that only what nobody names is of an earlier life of the log.
+            place.proven = not self._orderly.is_whole(start, self._newest_timestamp)
         self._odd.append(place)
         return place
 
@@ -379,6 +389,8 @@ class LogRecovery:
         is_followed = place.start < self._last_good_end
         if self._mark.offset is not None:
             return is_followed and place.status == RecordStatus.GHOST
+        if self._orderly is not None and not is_followed:
+            return self._orderly.names(place.start, self._newest_timestamp)
         return is_followed
 
     def _accept(self, place: _OddPlace) -> None:
@@ -476,17 +488,22 @@ def recover_log(
 ) -> tuple[LogRecovery, StoreState | None]:
     """Find the log's end; return the recovery that ran and the state file as far as it is true.
 
-    A state file that claims more than the log has is void (the log was shortened, or a broker ran
-    in between); then, as without one, all of the log is checked, or in a read-only open what lies
-    behind ``position`` and a stretch in front of it. ``for_writing``: damage will be refused, and
-    nobody else reads by the log's mappings yet.
+    After a crash a state file that claims more than the log has is void (a broker cut the log since
+    then); then, as without one, all of the log is checked, or in a read-only open what lies behind
+    ``position`` and a stretch in front of it. After an orderly stop the end of the log is missing
+    then. ``for_writing``: damage will be refused, and nobody else reads by the log's mappings yet.
     """
+    orderly = None if facts.aborted else OrderlyStop(facts, log)
 
     def run(start: int, mark: DurableMark) -> LogRecovery:
         checked = [file for file in log.queue.files if file.end_offset > start and for_writing]
         for file in checked:
             file.mapping.advise("sequential")
-        recovery = LogRecovery(log, start, mark, progress, stop_at_damage=for_writing)
+        recovery = LogRecovery(
+            *(log, start, mark, progress),
+            stop_at_damage=for_writing,
+            orderly=orderly if mark.offset is None else None,
+        )
         recovery.run()
         for file in checked:
             file.mapping.advise("normal")
@@ -499,9 +516,15 @@ def recover_log(
         clean = state.clean and not facts.aborted
         known = known if position is None else min(known, position)
         start = check_start(log, known, clean=clean)
-        recovery = run(start, DurableMark(state.flushed_offset))
+        recovery = run(start, DurableMark(state.flushed_offset, inclusive=orderly is not None))
         report = recovery.report
-        if report.damaged or report.log_end >= state.flushed_offset:
+        is_whole = report.log_end >= state.flushed_offset
+        if orderly is not None:
+            if not is_whole:
+                words = f"{facts.paths.state} says that it was on disk"
+                orderly.note_missing_end(report, EndClaim(state.flushed_offset, words))
+            return recovery, state
+        if report.damaged or is_whole:
             return recovery, state
         note = (
             f"the state file says that the log was flushed up to {state.flushed_offset}, but it "
@@ -511,6 +534,8 @@ def recover_log(
     start = max(log.min_offset, 0) if position is None else check_start(log, position)
     mark = DurableMark(None, facts.checkpoint.physic_timestamp, inclusive=not facts.aborted)
     recovery = run(start, mark)
+    if orderly is not None:
+        orderly.note_missing_end(recovery.report)
     if note is not None:
         recovery.report.notes.append(note)
     return recovery, None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import dataclass, field
 
-from rocketstore.errors import CorruptMessageError
+from rocketstore.errors import CorruptMessageError, MappedFileError, RocketStoreError
 
 _log = logging.getLogger(__name__)
 
@@ -24,6 +25,15 @@ class DamagedRange:
     def error(self) -> CorruptMessageError:
         """The error that reading it raises."""
         return CorruptMessageError(self.path, self.position, self.reason)
+
+    def refusal(self) -> RocketStoreError:
+        """The error that opening for writing raises."""
+        if os.path.lexists(self.path):
+            return self.error()
+        return MappedFileError(
+            f"{self.path}: {self.reason}. Put it back, or call salvage (rocketstore salvage): it "
+            "fills what is lost"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from rocketstore.config import (
 from rocketstore.config_files import topic_attributes
 from rocketstore.dialect import DEFAULT_VERSION, Dialect
 from rocketstore.durable_file import refuse_link_out
-from rocketstore.errors import MappedFileError
+from rocketstore.errors import ConfigError, MappedFileError
 from rocketstore.index_service import GeometryChoice, choose_geometry, index_paths
 from rocketstore.lost_log import refuse_lost_log
 from rocketstore.mapped_file import MappedFile
@@ -129,6 +129,7 @@ class StoreFacts:
 
     Attributes
     ----------
+    paths : StorePaths
     listing : DirectoryListing
         The log's directory.
     commit_log_file_size, consume_queue_file_size, batch_queue_file_size : int
@@ -151,6 +152,7 @@ class StoreFacts:
         Doubts, in words.
     """
 
+    paths: StorePaths
     listing: DirectoryListing
     commit_log_file_size: int
     consume_queue_file_size: int
@@ -223,6 +225,7 @@ def examine(
     _set_beyond_aside(listing, log_size)
     sizes = QueueFileSizes(paths.root, config, state, notes, tolerant=tolerate_unreadable)
     facts = StoreFacts(
+        paths=paths,
         listing=listing,
         commit_log_file_size=log_size,
         consume_queue_file_size=sizes.of_queues(paths.consume_queue),

@@ -122,7 +122,7 @@ class StoreWriter:
         recovery, state = self._recover_log(log, facts)
         self.report = report = recovery.report
         if report.damaged:
-            raise report.damaged[0].error()
+            raise report.damaged[0].refusal()
         self._lock.mark()
         for directory in {self.paths.root, self.paths.log_root}:
             remove_leftovers(directory)

@@ -230,20 +230,6 @@ def test_b05_missing_first_segments_are_expired(store: Crafted) -> None:
         assert not errors
 
 
-@pytest.mark.parametrize("state", [True, False])
-def test_missing_last_segment_is_told(store: Crafted, state: bool) -> None:
-    """The state file claims more than there is: it is not believed, and the report says so."""
-    last = store.segments()[-1]
-    start = int(last.name)
-    last.unlink()
-    if not state:
-        (store.root / "rocketstore.state").unlink()
-    kept = [r for r in store.records if r.offset < start]
-    for report in opens_whole(store, kept):
-        assert report.log_end >= kept[-1].end
-        assert any("state file" in note for note in report.notes) == state
-
-
 @pytest.mark.parametrize("shift", [1, 100, SEGMENT // 2])
 @pytest.mark.parametrize("mode", ["r", "r+"])
 def test_b06_first_segment_is_misnamed(store: Crafted, shift: int, mode: str) -> None:
