@@ -93,6 +93,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "verify_surroundings",
             "verify_tables",
             "store_access",
+            "deleted_topics",
             "salvage_notes",
             "timer_files",
         ),

@@ -516,6 +516,8 @@ class ConsumeQueueTable:
         self.unfit: list[Path] = []
         #: Where things are now that stood in the way of a queue that was made.
         self.moved: list[Path] = []
+        #: What stood where a folder belongs, by its name before it was moved.
+        self.displaced: list[Path] = []
         #: Bytes of an ext file, 0 when the store keeps none.
         self.ext_file_size = 0
         self._ext_directory = directory
@@ -601,6 +603,7 @@ class ConsumeQueueTable:
         for path in (directory.parent, directory):
             if os.path.lexists(path) and not path.is_dir() and not path.is_symlink():
                 self.unfit.append(path)
+                self.displaced.append(path)
                 self.moved += self.move_unfit_aside()
                 _log.warning("%s was no folder; moved to %s", path, self.moved[-1])
                 return

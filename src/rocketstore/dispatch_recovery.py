@@ -83,6 +83,7 @@ class DispatchRecovery:
     def run(self) -> CommitLogDispatcher:
         """Do it; return the dispatcher, which stands at the log's end."""
         state = self._state
+        former = {topic for topic, _ in self._queues.table}
         self._move_unfit_aside()
         compare = state is None or self._is_short
         compare = compare and not has_units_of_other_rules(self._log, self._queues, self._names)
@@ -119,6 +120,9 @@ class DispatchRecovery:
             f"moved to {path}: it lay where a queue's folder or file belongs"
             for path in self._queues.moved
         ]
+        displaced = {str(path) for path in self._queues.displaced}
+        self._report.skipped = [one for one in self._report.skipped if one not in displaced]
+        self._note_deleted_topics(former)
         self._report.take_dispatch(dispatcher.notes.gaps, dispatcher.notes.refused)
         self._report.rebuilt_units = (
             dispatcher.kernel.mended_units if compare else dispatcher.kernel.dispatched_count
@@ -131,6 +135,18 @@ class DispatchRecovery:
         return self._end - self._minimum <= COMPARED_NBYTES
 
     # --- queues -------------------------------------------------------------------------------
+
+    def _note_deleted_topics(self, former: set[str]) -> None:
+        """Say which topics came back that a broker had deleted."""
+        made = {topic for topic, _ in self._queues.table} - former
+        if not made:
+            return
+        from rocketstore.deleted_topics import deleted_topics_note, is_unlisted, known_topics
+
+        known = known_topics(self._queues.directory.parent)
+        back = [topic for topic in made if is_unlisted(topic, known)]
+        note = deleted_topics_note(back, "their queues were made again")
+        self._report.notes += [note] if note is not None else []
 
     def _move_unfit_aside(self) -> None:
         self._report.notes += [

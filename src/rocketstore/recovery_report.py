@@ -74,7 +74,8 @@ class RecoveryReport:
         Among the newest records: those whose queue offset another one had before; they are read by
         log offset only.
     skipped : list of str
-        Entries of the directory that are no part of a store; they were left alone.
+        Entries of the directory that are no part of a store, and were left alone; what had to make
+        way for a queue is in ``notes``.
     rebuilt_units, rebuilt_keys : int
         Units and index entries made from the log.
     notes : list of str

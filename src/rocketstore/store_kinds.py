@@ -20,6 +20,7 @@ READ_AND_WRITTEN = "read and written"
 READ_ONLY_PART = "read, never written"
 DERIVED = "not read: the queues are made from the log, for reading only"
 LEFT_ALONE = "left alone"
+IN_A_QUEUE_S_PLACE = "left alone until a queue needs its place, then moved to quarantine"
 REMOVED = "removed when the store is opened for writing"
 REFUSED = "refused: the messages are in it, not in commitlog"
 

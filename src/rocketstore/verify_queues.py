@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rocketstore import formats, kernels
-from rocketstore.batch_consume_queue import BatchConsumeQueue
+from rocketstore.batch_consume_queue import BatchConsumeQueue, unit_of
 from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue, is_topic_name
 from rocketstore.consume_queue_ext import ConsumeQueueExt
 from rocketstore.durable_file import READ_ONLY, naming, open_regular_file
@@ -630,6 +630,8 @@ class QueuesCheck:
             return
         self._take_named(batch, queued & (columns["multi_dispatch_at"] > 0))
         topics = self._topic_numbers(batch, queued)
+        if self._scope.is_absent(formats.BATCH_QUEUE_DIR):
+            self._learn_batch_topics(batch, queued)
         if self._batch_topics:
             plain = ~np.isin(topics, [self._topics.number(name) for name in self._batch_topics])
             self._take_batch_records(batch, np.flatnonzero(queued)[~plain])
@@ -644,6 +646,19 @@ class QueuesCheck:
         self._gathered_count += len(topics)
         if self._gathered_count >= _GATHER_COUNT:
             self._hand_out()
+
+    def _learn_batch_topics(self, batch: RecordBatch, queued: Array) -> None:
+        """Without the folder of batch queues, a topic with inner batches and no other queue had
+        one there."""
+        columns = batch.columns
+        rows = queued & ((columns["sys_flag"] & formats.SYS_FLAG_INNER_BATCH) != 0)
+        for row in np.flatnonzero(rows).tolist():
+            message = batch.window.message(int(columns["position"][row]))
+            topic = message.topic.encode("utf-8", "surrogateescape")
+            if topic in self._batch_topics or unit_of(message, 0) is None:
+                continue
+            if not (self._queues.directory / message.topic).is_dir():
+                self._batch_topics.append(topic)
 
     def _take_named(self, batch: RecordBatch, named: Array) -> None:
         """Note which light queues must have a unit of a record."""
@@ -688,6 +703,9 @@ class QueuesCheck:
             if start == stop:
                 continue
             key = int(keys[start])
+            if topics[key >> 31] in self._batch_topics:  # gathered before that was known
+                self._scope.counts["absent_batch_units"] += stop - start
+                continue
             check = self.check_of(topics[key >> 31], key & (2**31 - 1))
             check.take(*(column[start:stop] for column in sorted_columns))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rocketstore import formats
 from rocketstore.consume_queue import ConsumeQueue
+from rocketstore.deleted_topics import deleted_topics_note, is_unlisted, known_topics
 from rocketstore.store_access import StoreAccess
 from rocketstore.verify_checkpoint import CheckpointFile
 from rocketstore.verify_tables import Bounds, BrokerTables, Judgement
@@ -51,7 +52,7 @@ class Surroundings:
             name for name in DERIVED_FOLDERS if not os.path.lexists(paths.root / name)
         )
         self.deleted_topics: dict[str, int] = {}
-        self._known_topics = self.tables.known_topics()
+        self._known_topics = known_topics(paths.root)
 
     def was_there(self, folder: str, facts: StoreFacts) -> bool:
         """Whether a folder that is missing must have been there: after an orderly stop, or where
@@ -69,7 +70,7 @@ class Surroundings:
 
     def is_deleted_topic(self, topic: str) -> bool:
         """Whether a topic has neither a folder nor a row in ``topics.json``, though others have."""
-        if self._known_topics is None or topic in self._known_topics or _is_the_broker_s(topic):
+        if not is_unlisted(topic, self._known_topics):
             return False
         folders = (self.paths.consume_queue, self.paths.batch_consume_queue)
         return not any(os.path.lexists(folder / topic) for folder in folders)
@@ -108,14 +109,10 @@ class Surroundings:
         ``queues``: ``None`` when they are in no files. ``newest``: the newest store time.
         """
         self._report_absent(scope)
-        if self.deleted_topics:
-            names = ", ".join(sorted(self.deleted_topics)[:5])
-            more = len(self.deleted_topics) - 5
-            scope.report.notes.append(
-                f"topics with messages in the log that have neither a folder nor a row in "
-                f"topics.json, so they were deleted; opening for writing makes their queues again: "
-                f"{names}" + (f" and {more} more" if more > 0 else "")
-            )
+        note = deleted_topics_note(
+            self.deleted_topics, "opening for writing makes their queues again"
+        )
+        scope.report.notes += [note] if note is not None else []
         self.tell(scope, self.tables.judge_files())
         if not scope.lost_end:
             self.tell(
@@ -172,13 +169,3 @@ def _bounds(scope: VerifyScope, queues: QueueTable | None, ends: QueueEnds) -> B
         return low, max(high, end or 0)
 
     return bounds
-
-
-def _is_the_broker_s(topic: str) -> bool:
-    """Whether a topic need not be in ``topics.json``."""
-    prefixes = (
-        formats.TOPIC_LMQ_PREFIX,
-        formats.TOPIC_SYSTEM_PREFIX,
-        formats.TOPIC_SYSTEM_PREFIX.upper(),
-    )
-    return topic == formats.TOPIC_SCHEDULE or topic.startswith(prefixes)

@@ -200,14 +200,6 @@ class BrokerTables:
 
     # --- against the queues -------------------------------------------------------------------
 
-    def known_topics(self) -> frozenset[str] | None:
-        """Topics of ``topics.json``; ``None`` when it tells nothing."""
-        used = self._used(config_files.TOPICS_FILE)
-        manager = used.manager if used is not None else None
-        if not isinstance(manager, TopicConfigManager):
-            return None
-        return frozenset(manager.topic_config_table) or None
-
     def judge_offsets(self, bounds: Bounds) -> Iterator[Judgement]:
         """Compare consumer and delay offsets with the queues."""
         for name in (config_files.CONSUMER_OFFSETS_FILE, config_files.LMQ_CONSUMER_OFFSETS_FILE):

@@ -18,11 +18,12 @@ from rocketstore.cli.progress import Progress
 from rocketstore.cli.store_counts import LostMessages, count_lost
 from rocketstore.cli.store_judgements import StoreJudgements, timer_parts
 from rocketstore.config_files import TOPICS_FILE, config_path
-from rocketstore.consume_queue import queue_directories
+from rocketstore.consume_queue import is_queue_id, is_topic_name, queue_directories
 from rocketstore.durable_file import READ_ONLY, open_regular_file
 from rocketstore.errors import MappedFileError, RocketStoreError, UnsafePathError
 from rocketstore.store_files import StoreFacts, StorePaths
 from rocketstore.store_kinds import (
+    IN_A_QUEUE_S_PLACE,
     LEFT_ALONE,
     REFUSED,
     StorePart,
@@ -109,7 +110,10 @@ def _gather_store(
             database = rocksdb_queues(path)
             facts.document["skipped"] = [
                 StorePart(
-                    os.path.relpath(name, path), "foreign", "no part of a store", LEFT_ALONE
+                    os.path.relpath(name, path),
+                    "foreign",
+                    "no part of a store",
+                    IN_A_QUEUE_S_PLACE if _is_in_a_queue_s_place(name, path) else LEFT_ALONE,
                 )._asdict()
                 for name in report.skipped
                 if database is None or Path(name).parent != database.directory
@@ -119,6 +123,15 @@ def _gather_store(
     _add_by_parts(path, facts, StorePaths.of(path, config).commit_log)
     in_dledger = any(part.treatment == REFUSED for part in store_parts(path))
     facts.has_no_log = not facts.document.get("log", {}).get("files") and not in_dledger
+
+
+def _is_in_a_queue_s_place(name: str, root: Path) -> bool:
+    """Whether what is no folder stands where a topic's or a queue's folder belongs."""
+    parts = Path(os.path.relpath(name, root)).parts
+    if parts[0] not in (formats.CONSUME_QUEUE_DIR, formats.BATCH_QUEUE_DIR) or len(parts) > 3:
+        return False
+    fits = is_topic_name(parts[-1]) if len(parts) == 2 else is_queue_id(parts[-1])
+    return fits and not os.path.isdir(name) and not os.path.islink(name)
 
 
 def _add_judgements(
