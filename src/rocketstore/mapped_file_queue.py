@@ -37,7 +37,7 @@ class DirectoryListing:
     foreign : list of Path
         Entries whose name is none of the queue's; never touched.
     unreadable : list of Path
-        Files that may not be read (only when those are tolerated).
+        Files that may not be read, or the directory itself (only when those are tolerated).
     """
 
     files: list[tuple[int, Path, int]] = field(default_factory=list)
@@ -66,6 +66,11 @@ def list_directory(
     try:
         names = os.listdir(directory)
     except FileNotFoundError:
+        return listing
+    except PermissionError:
+        if not tolerate_unreadable:
+            raise
+        listing.unreadable.append(directory)
         return listing
     for name in sorted(names):
         path = directory / name

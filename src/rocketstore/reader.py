@@ -114,7 +114,9 @@ class ReadOnlyParts:
             self._begin_index_check()
         # Files may lack queues that only RocksDB has, so nothing is known of how far they go.
         whole = derive == "full" or (self.rocksdb is not None and not as_files)
-        dispatched = self._minimum if whole else self._dispatched_offset()
+        # Where all plain queues are gone, the batch queues tell nothing of how far they went.
+        whole_queues = whole or not self.paths.consume_queue.is_dir()
+        dispatched = self._minimum if whole_queues else self._dispatched_offset()
         self.report = self._recover(dispatched)
         if derive != "none" or whole:
             self._derive(dispatched, derive)

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
 
 class LostMessages(NamedTuple):
-    """Messages that cannot be read, by queue, and bytes of the log that are not there.
+    """Messages that cannot be read, by (topic, queue id), and bytes of the log that are not there.
 
     Attributes
     ----------
-    queues, behind : dict of (topic, queue id) to int
-        All, and those of them that lay behind the log's end.
+    queues : dict
+        What is lost.
+    readable : dict or None
+        What can be read; ``None`` when nothing is lost.
     nbytes : int
         Of the log, in front of ``end``.
     end : int
@@ -29,34 +31,34 @@ class LostMessages(NamedTuple):
     """
 
     queues: dict[tuple[str, int], int]
-    behind: dict[tuple[str, int], int]
+    readable: dict[tuple[str, int], int] | None
     nbytes: int
     end: int
 
 
 def count_lost(store: rocketstore.DefaultMessageStore) -> LostMessages:
     """Count what an open store cannot give; quick where it knows of no damage and no gap."""
-    report, start, end = (
-        store.recovery_report,
-        max(store.min_physical_offset, 0),
-        store.max_physical_offset,
-    )
+    report, end = store.recovery_report, store.max_physical_offset
+    start = max(store.min_physical_offset, 0)
     ranges = merged(report.damaged)
     if not ranges and not report.gaps:
-        return LostMessages({}, {}, 0, end)
-    counts, gone = {}, {}
-    for queue in store.reader.queues:
-        lost = queue.max_index - queue.min_index - _readable(queue, ranges, start, end)
-        if lost > 0:
-            counts[queue.topic, queue.queue_id] = lost
-    behind = [(low, high) for low, high in ranges if high > end]
+        return LostMessages({}, None, 0, end)
+    behind = any(stop > end for _, stop in ranges)
+    gone = {}
     if behind:
         gone = pointers_behind(end, store.reader.queues, store.reader.index).queues
-        for place, count in gone.items():
-            counts[place] = counts.get(place, 0) + count
-        end = max(end, behind[-1][1])
-    nbytes = sum(high - max(low, start) for low, high in ranges if high > start)
-    return LostMessages(counts, gone, nbytes, end)
+    lost, readable = {}, {}
+    for queue in store.reader.queues:
+        place = queue.topic, queue.queue_id
+        # A queue that was made from a damaged log alone began in front of its first record.
+        is_whole = start == 0 and not queue.queue.files
+        first = 0 if is_whole else queue.min_index
+        readable[place], shown = _readable(queue, ranges, start, end)
+        missing = queue.max_index - first - readable[place] + max(0, gone.get(place, 0) - shown)
+        if missing > 0:
+            lost[place] = missing
+    nbytes = sum(stop - max(low, start) for low, stop in ranges if stop > start)
+    return LostMessages(lost, readable, nbytes, max(end, ranges[-1][1]) if behind else end)
 
 
 def merged(damaged: Sequence[DamagedRange]) -> list[tuple[int, int]]:
@@ -78,18 +80,20 @@ def _readable(queue: ConsumeQueue, ranges: Sequence[tuple[int, int]], start: int
     layout = formats.BATCH_QUEUE_UNIT if is_batch else formats.CONSUME_QUEUE_UNIT
     assert layout.nbytes == (BATCH_UNIT_NBYTES if is_batch else UNIT_NBYTES)
     lows, highs = np.array([one[0] for one in ranges]), np.array([one[1] for one in ranges])
-    count = 0
+    count = behind = 0
     for first, buffer, number in queue.view():
         units = np.frombuffer(buffer, layout.dtype, number)
         offsets, sizes = units["physical_offset"].astype("i8"), units["size"].astype("i8")
-        good = (offsets >= start) & (sizes > 0) & (offsets + sizes <= end)
+        good = (offsets >= start) & (sizes > 0)
         if is_batch:
             good &= units["base_offset"].astype("i8") >= queue.min_index
         else:
             good &= np.arange(first, first + number) >= queue.min_index
             good &= (sizes != formats.FILLER_UNIT_SIZE) | (offsets != 0)
+        behind += int((good & (offsets + sizes > end)).sum())
+        good &= offsets + sizes <= end
         if len(lows):
             nearest = np.searchsorted(lows, offsets, side="right") - 1
             good &= (nearest < 0) | (offsets >= highs[np.maximum(nearest, 0)])
         count += int(units["batch_size"][good].astype("i8").sum()) if is_batch else int(good.sum())
-    return count
+    return count, behind

@@ -266,13 +266,15 @@ def _add_topics(
             for queue_id in store.queues(topic)
         ]
         named = sum(max(0, queue["maxOffset"] - queue["minOffset"]) for queue in queues)
-        gone = sum(lost.queues.get((topic, queue["queueId"]), 0) for queue in queues)
-        behind = sum(lost.behind.get((topic, queue["queueId"]), 0) for queue in queues)
+        places = [(topic, queue["queueId"]) for queue in queues]
+        gone = sum(lost.queues.get(place, 0) for place in places)
+        if lost.readable is not None:
+            named = sum(lost.readable.get(place, 0) for place in places)
         topics.append(
             {
                 "topic": topic,
                 "type": queue_type(store, topic),
-                "messages": named + behind - gone,
+                "messages": named,
                 "lostMessages": gone,
                 "queues": queues,
             }
