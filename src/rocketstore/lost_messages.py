@@ -208,7 +208,7 @@ def pointers_behind(
     for queue in queues:
         count = 0
         for file in reversed(queue.queue.files):
-            units, records, is_all = _units_behind(queue, file, end)
+            units, records, is_all = units_behind(queue, file, end)
             count += units
             found.records.update(records)
             if not is_all:
@@ -221,7 +221,7 @@ def pointers_behind(
     return found
 
 
-def _units_behind(
+def units_behind(
     queue: ConsumeQueue, file: MappedFile, end: int
 ) -> tuple[int, dict[int, int], bool]:
     """Messages behind ``end`` that a queue file names, their records' places and bytes, and whether

@@ -325,13 +325,17 @@ def verify_files(
 
     paths = StorePaths.of(root, config)
     refuse_dledger(paths.root, paths.commit_log)
-    if not paths.commit_log.is_dir() and not paths.state.is_file():
-        raise FileNotFoundError(f"{root} is no store: it has no folder {paths.commit_log.name}")
+    has_none = not paths.commit_log.is_dir() and not paths.state.is_file()
+    none = FileNotFoundError(f"{root} is no store: it has no folder {paths.commit_log.name}")
+    if has_none and not root.is_dir():
+        raise none
     around = _surroundings(paths)
     files = ReadOnlyParts(
         paths, config, derive="none", as_files=True, clock=no_clock, progress=progress
     )
     try:
+        if has_none:
+            raise none  # nothing tells that there was a log
         dispatched = dispatched_offset(files, around)
         report = verify_parts(
             files.log,
@@ -635,6 +639,8 @@ def note_tail(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> None:
     """What lies behind the log's end: damage that recovery knows of, or a torn write."""
     behind = [one for one in damaged if one.start >= scope.stop]
     for one in behind:
+        if one.start in scope.hidden:
+            continue  # told already
         scope.report.add("record", one.path, one.position, one.start, one.reason)
     if not behind and scope.log.queue.last() is not None and has_content(scope.log, scope.stop):
         path, position = scope.place(scope.stop)

@@ -198,7 +198,10 @@ class IndexCheck:
             around.paths.index in (path, path.parent) for path in around.access.unreadable
         )
         for path in (*index.skipped, *index.unusable):
-            if formats.is_index_name(path.name):
+            told = around is not None and (
+                path in around.access.unreadable or path in around.access.odd
+            )
+            if formats.is_index_name(path.name) and not told:
                 scope.report.add("index-file", path, 0, None, "no index file of any known geometry")
 
     def _below(self, offset: int | None) -> Array:

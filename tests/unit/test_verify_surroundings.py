@@ -82,6 +82,15 @@ def bound_by_permissions() -> Iterator[None]:
     if os.geteuid() != 0:
         yield
         return
+    # Import everything while it may be read: the interpreter may be some user's own.
+    with tempfile.TemporaryDirectory() as folder:
+        with rocketstore.open(f"{folder}/s", "x") as store:
+            store.put("T", b"")
+        for command, code in (("info", 0), ("verify", 0)):
+            run(command, f"{folder}/s", "-f", "table", code=code)
+        segments(Path(folder) / "s")[0].unlink()
+        for command, code in (("info", 3), ("verify", 3)):
+            run(command, f"{folder}/s", "-f", "json", code=code)
     os.seteuid(65534)
     try:
         yield
@@ -209,7 +218,7 @@ def run_any(*words: str) -> tuple[int, str, str]:
     [
         ("plain-5.3.3", "consumequeue", "285 units"),
         ("plain-5.3.3", "index", "273 records' keys"),
-        ("plain-4.9.8", "consumequeue", "283 units"),
+        ("plain-4.9.8", "consumequeue", "286 units"),
         ("ext-4.9.8", "consumequeue_ext", "115 units"),
         ("inner-5.3.3", "batchconsumequeue", "11 units"),
     ],
@@ -458,7 +467,8 @@ def test_a_store_beside_its_writer_has_no_finding(tmp_path: Path) -> None:
         for number in range(300):
             assert store.put("T", b"x" * 50, 0, None, f"k{number}").ok
             if number % 50 == 0:
-                assert check(tmp_path / "s").ok
+                # Dispatch changes an index file's header while it is read.
+                assert set(check(tmp_path / "s").finding_counts) <= {"index-header"}
         store.wait_dispatched()
         assert check(tmp_path / "s").findings == []
         assert store.verify().findings == []
@@ -510,19 +520,48 @@ def test_readable_and_lost_add_up(tmp_path: Path, name: str, harm: Callable[[Pat
         pytest.skip("of one segment")
     harm(root)
     (facts,) = lines(run("info", root, code=1))
-    assert facts["messages"] + facts["lostMessages"] == whole
+    named = facts["messages"] + facts["lostMessages"]
+    # Without queue files nothing names the last ones of a queue.
+    assert named == whole if (root / "consumequeue").is_dir() else named >= whole - 2
     assert facts["lostMessages"] > 0
     assert facts["log"]["bytes"] + facts["log"]["lostBytes"] == log
+    found = 0
     with rocketstore.open(root) as store:
-        found = sum(
-            len(store.get_message("g", topic, queue, offset, 1).messages)
-            for topic in store.topics()
-            for queue in store.queues(topic)
-            for offset in range(store.max_offset_in_queue(topic, queue))
-            if not topic.startswith("%LMQ%")
-        )
+        for topic in store.topics():
+            for queue in store.queues(topic):
+                for offset in range(store.max_offset_in_queue(topic, queue)):
+                    with contextlib.suppress(rocketstore.CorruptMessageError):
+                        result = store.get_message("g", topic, queue, offset, 1)
+                        found += [m.queue_offset for m in result.messages] == [offset]
     if name.startswith("plain"):
         assert facts["messages"] == found
+
+
+@pytest.mark.parametrize("name", ["plain-5.3.3", "plain-4.9.8", "broker-5.3.3", "inner-5.3.3"])
+def test_a_log_that_is_not_there_is_named_once(tmp_path: Path, name: str) -> None:
+    """``info`` said "last exit never used" and 0 messages, ``verify`` one for each unit."""
+    root = golden_stores.unpack(name, tmp_path)
+    shutil.rmtree(root / "commitlog")
+    result = run("info", root, "-f", "table", code=3)
+    assert result.stdout.count(str(root / "commitlog")) == 1
+    assert "never used" not in result.stdout
+    assert str(root / "commitlog") in run("verify", root, code=3).stderr
+
+
+@pytest.mark.parametrize("name", ["plain-5.3.3", "plain-4.9.8", "crc-5.3.3", "lmq-5.3.3"])
+def test_an_end_that_is_missing_is_one_finding(tmp_path: Path, name: str) -> None:
+    root = golden_stores.unpack(name, tmp_path)
+    (facts,) = lines(run("info", root))
+    whole = facts["messages"]
+    path = segments(root)[-1]
+    path.unlink()
+    report = check(root)
+    assert report.finding_counts == {"record": 1}
+    assert report.findings[0].path == str(path)
+    (facts,) = lines(run("info", root, code=1))
+    assert facts["messages"] + facts["lostMessages"] == whole
+    assert facts["lostMessages"] > 0
+    assert facts["log"]["lostBytes"] > 0
 
 
 def test_what_a_salvage_left_is_told(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rocketstore import formats
 from rocketstore.batch_consume_queue import BATCH_UNIT_NBYTES, BatchConsumeQueue
 from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue
-from rocketstore.lost_messages import pointers_behind
+from rocketstore.lost_messages import units_behind
 
 if TYPE_CHECKING:
     import rocketstore
@@ -44,9 +44,6 @@ def count_lost(store: rocketstore.DefaultMessageStore) -> LostMessages:
     if not ranges and not report.gaps:
         return LostMessages({}, None, 0, end)
     behind = any(stop > end for _, stop in ranges)
-    gone = {}
-    if behind:
-        gone = pointers_behind(end, store.reader.queues, store.reader.index).queues
     lost, readable = {}, {}
     for queue in store.reader.queues:
         place = queue.topic, queue.queue_id
@@ -54,11 +51,27 @@ def count_lost(store: rocketstore.DefaultMessageStore) -> LostMessages:
         is_whole = start == 0 and not queue.queue.files
         first = 0 if is_whole else queue.min_index
         readable[place], shown = _readable(queue, ranges, start, end)
-        missing = queue.max_index - first - readable[place] + max(0, gone.get(place, 0) - shown)
+        missing = (
+            queue.max_index
+            - first
+            - readable[place]
+            + (max(0, _named_behind(queue, end) - shown) if behind else 0)
+        )
         if missing > 0:
             lost[place] = missing
     nbytes = sum(stop - max(low, start) for low, stop in ranges if stop > start)
     return LostMessages(lost, readable, nbytes, max(end, ranges[-1][1]) if behind else end)
+
+
+def _named_behind(queue: ConsumeQueue, end: int) -> int:
+    """Messages behind the log's end that the queue's files name."""
+    count = 0
+    for file in reversed(queue.queue.files):
+        units, _, is_all = units_behind(queue, file, end)
+        count += units
+        if not is_all:
+            break
+    return count
 
 
 def merged(damaged: Sequence[DamagedRange]) -> list[tuple[int, int]]:
