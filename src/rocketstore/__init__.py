@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from rocketstore.cleanup import CleanedFile, CleanReport
     from rocketstore.log_salvage import SalvageReport, salvage
     from rocketstore.recovery_report import RecoveryReport
+    from rocketstore.store_recovery import RecoverReport, recover
 
 PutMessageResult = kernels.commit_log.PutMessageResult
 PutManyResult = kernels.commit_log.PutManyResult
@@ -66,6 +67,7 @@ __all__ = [
     "PutMessageResult",
     "PutMessageStatus",
     "QueryMessageResult",
+    "RecoverReport",
     "RecoveryReport",
     "RocketStoreError",
     "SalvageReport",
@@ -77,6 +79,7 @@ __all__ = [
     "TagFilter",
     "UnsafePathError",
     "open",
+    "recover",
     "salvage",
 ]
 
@@ -91,6 +94,10 @@ def __getattr__(name: str) -> Any:
         from rocketstore import log_salvage
 
         return getattr(log_salvage, name)
+    if name in ("RecoverReport", "recover"):
+        from rocketstore import store_recovery
+
+        return getattr(store_recovery, name)
     if name in ("CleanReport", "CleanedFile"):
         from rocketstore import cleanup
 

@@ -28,6 +28,7 @@ from rocketstore.durable_file import (
 )
 from rocketstore.log_cut import drop_file_pages, quarantine_path
 from rocketstore.log_scan import data_ranges
+from rocketstore.lost_messages import PointersBehind
 from rocketstore.mapped_file import MappedFile
 from rocketstore.mapped_file_queue import check_place, list_directory
 from rocketstore.queue_table import refuse_contradictions
@@ -37,6 +38,7 @@ from rocketstore.recovery_report import DamagedRange, RecoveryReport
 from rocketstore.rocksdb_queues import refuse_rocksdb_queues
 from rocketstore.salvage_damage import find_losses
 from rocketstore.salvage_plan import (
+    LostOfTopic,
     LostPlace,
     Placeholder,
     SalvagePlan,
@@ -60,7 +62,7 @@ _NO_LINK = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOS
 
 @dataclass(frozen=True, slots=True)
 class SalvagedSegment:
-    """A segment that was written anew.
+    """A segment that was written anew, ``start`` .. ``stop`` in log offsets.
 
     ``reason`` says why; ``quarantined`` is where the old file is kept, ``None`` when there was
     none, or when nothing was changed (``what_if``).
@@ -70,6 +72,7 @@ class SalvagedSegment:
     start: int
     reason: str
     quarantined: str | None
+    stop: int = 0
 
 
 @dataclass
@@ -89,6 +92,10 @@ class SalvageReport:
         Empty messages that keep the queue offsets of lost ones.
     gaps : list of (topic, queue id, first lost queue offset, next queue offset)
         Queue offsets of lost messages without a placeholder.
+    lost : list of LostOfTopic
+        The messages of both by topic, most first, and when they were stored.
+    behind : PointersBehind
+        What names records behind the log's last good one.
     moved : list of str
         What else was moved into quarantine.
     recovery : RecoveryReport
@@ -104,6 +111,8 @@ class SalvageReport:
     segments: list[SalvagedSegment] = field(default_factory=list)
     placeholders: list[Placeholder] = field(default_factory=list)
     gaps: list[tuple[str, int, int, int]] = field(default_factory=list)
+    lost: list[LostOfTopic] = field(default_factory=list)
+    behind: PointersBehind = field(default_factory=lambda: PointersBehind(0))
     moved: list[str] = field(default_factory=list)
     duration_s: float = 0.0
 
@@ -111,6 +120,11 @@ class SalvageReport:
     def was_needed(self) -> bool:
         """Whether anything had to be salvaged; otherwise opening for writing would have done."""
         return bool(self.segments)
+
+    @property
+    def lost_count(self) -> int:
+        """Messages that are lost, as far as queue offsets, units and keys tell of them."""
+        return max(sum(one.count for one in self.lost), self.behind.message_count)
 
     @property
     def lost_nbytes(self) -> int:
@@ -254,9 +268,13 @@ class _Salvage:
             parts.close()
         report = SalvageReport(str(self._paths.root), True, losses.report, damaged)
         report.gaps = _as_gaps(self._plan.unplaced)
+        report.lost = sorted(self._plan.lost.values(), key=lambda one: (-one.count, one.topic))
+        report.behind = losses.behind
         for base, reason in self._reasons(damaged).items():
             path = self._paths.commit_log / formats.offset_to_file_name(base)
-            report.segments.append(SalvagedSegment(str(path), base, reason, None))
+            report.segments.append(
+                SalvagedSegment(str(path), base, reason, None, base + self._size)
+            )
             for stretch in self._plan.stretches.get(base, ()):
                 report.placeholders += stretch.records()[1]
         return report
@@ -368,7 +386,8 @@ class _Salvage:
             if old is not None:
                 old.close()
         sync_directory(path.parent)
-        _log.warning("wrote %s anew (%s); the old file is %s", path, segment.reason, kept)
+        where = "there was no file" if kept is None else f"the old file is {kept}"
+        _log.warning("wrote %s anew (%s); %s", path, segment.reason, where)
         return dataclasses.replace(segment, quarantined=kept)
 
     def _nbytes(self, segment: SalvagedSegment) -> int:

@@ -76,6 +76,17 @@ class Placeholder(NamedTuple):
 
 
 @dataclass
+class LostOfTopic:
+    """Lost messages of one topic whose queue offsets are known, and between which store times
+    (epoch ms) they were stored; ``newest`` is 0 where nothing was stored behind them."""
+
+    topic: str
+    count: int = 0
+    oldest: int = 0
+    newest: int = 0
+
+
+@dataclass
 class Stretch:
     """A lost part of one segment, ``start`` .. ``stop`` in log offsets.
 
@@ -90,6 +101,7 @@ class Stretch:
     is_last: bool
     reached: int = 0
     store_timestamp: int = 0
+    next_timestamp: int = 0
     property_crc: bool = False
     places: list[LostPlace] = field(default_factory=list)
     used: int = 0
@@ -219,10 +231,22 @@ class SalvagePlan:
         By the segment's first log offset.
     unplaced : list of LostPlace
         Lost queue offsets without a placeholder.
+    lost : dict of str to LostOfTopic
+        Both, by topic.
     """
 
     stretches: dict[int, list[Stretch]] = field(default_factory=dict)
     unplaced: list[LostPlace] = field(default_factory=list)
+    lost: dict[str, LostOfTopic] = field(default_factory=dict)
+
+    def count(self, topic: str, between: Sequence[Stretch]) -> None:
+        """Count a lost message that lay in one of these stretches."""
+        one = self.lost.setdefault(topic, LostOfTopic(topic))
+        oldest, newest = between[0].store_timestamp, between[-1].next_timestamp
+        one.oldest = min(one.oldest or oldest, oldest)
+        is_open = newest == 0 or (one.count > 0 and one.newest == 0)
+        one.newest = 0 if is_open else max(one.newest, newest)
+        one.count += 1
 
 
 def make_plan(
@@ -254,6 +278,7 @@ def make_plan(
         able = placeholders and place.topic not in batch_topics | _WITHOUT_PLACEHOLDERS
         first = bisect.bisect_right(ends, place.low)
         last = bisect.bisect_left(ends, place.high) + 1
+        plan.count(place.topic, stretches[first:last] or stretches[-1:])
         if not able or not any(part.take(place) for part in stretches[first:last]):
             plan.unplaced.append(place)
     return plan
@@ -284,7 +309,7 @@ class _Losses:
         #: Next queue offset of each queue, and the log offset of its last record.
         self._ends: dict[tuple[str, int], tuple[int, int]] = {}
         self._found: list[LostPlace] = []
-        self._dated = 0
+        self._dated = self._followed = 0
         self._minimum = min(max(log.min_offset, 0), self._starts[0])
 
     def find(self) -> list[LostPlace]:
@@ -316,6 +341,12 @@ class _Losses:
             if stretch.start > offsets[-1]:
                 break  # later records may lie in front of it, and are nearer
             self._dated += 1
+        for stretch in self._stretches[self._followed :]:
+            if stretch.stop > offsets[-1]:
+                break
+            newest = int(times[int(offsets.searchsorted(stretch.stop))])
+            stretch.next_timestamp = max(newest, stretch.store_timestamp)
+            self._followed += 1
 
     def _date_rest(self) -> None:
         """Stretches behind all records are as old as those in front of them."""

@@ -8,13 +8,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rocketstore.store_recovery import MENDED_KINDS
+
 _LOG = frozenset(("log-file", "record", "queue-offset"))
-_DERIVED = frozenset(
-    (
-        *("queue-file", "unit", "missing-unit", "missing-folder", "checkpoint"),
-        *("index-file", "index-header", "index-chain", "index-entry", "missing-key"),
-    )
-)
 
 
 class Advice(NamedTuple):
@@ -51,7 +47,7 @@ def advice(path: Path, kinds: Iterable[str]) -> Iterator[Advice]:
     if found & _LOG:
         why = "fills what is lost of the log, keeps the old files, and makes queues and index fit"
         yield Advice(("rocketstore", "salvage", store), f"{why} (--what-if: only says what)")
-    elif found & _DERIVED:
+    elif found & MENDED_KINDS:
         why = "makes queues, index and checkpoint fit the log"
         yield Advice(("rocketstore", "recover", store), f"{why} (--what-if: only says what)")
     if "config-table" in found:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+<<<<<<< HEAD
 from rocketstore.cli.opening import check_is_store
 from rocketstore.cli.options import (
     CommitLogOption,
@@ -15,6 +17,12 @@ from rocketstore.cli.options import (
     StorePath,
     store_config,
 )
+=======
+from rocketstore import MessageStoreConfig
+from rocketstore.cli.advice import advice
+from rocketstore.cli.opening import check_is_store, quieten
+from rocketstore.cli.options import FormatOption, QuietOption, StorePath
+>>>>>>> 47b8fff (One command makes queues and index fit the log, and salvage tells people the sum first)
 from rocketstore.cli.outcome import ExitCode
 from rocketstore.cli.output import (
     Format,
@@ -23,9 +31,11 @@ from rocketstore.cli.output import (
     print_text,
 )
 from rocketstore.cli.progress import progress_bar
-from rocketstore.cli.quantities import counted, format_size
+from rocketstore.cli.quantities import counted, format_size, format_time
 from rocketstore.log_salvage import SalvageReport
 from rocketstore.log_salvage import salvage as salvage_store
+from rocketstore.store_recovery import MENDED_KINDS
+from rocketstore.verify import verify_files
 
 
 def salvage(
@@ -60,8 +70,13 @@ def salvage(
       rocketstore salvage /data/store
       rocketstore salvage /data/store --what-if --format ndjson | jq 'select(.kind == "damaged")'
     """
+<<<<<<< HEAD
     settings = store_config(config, commit_log)
     check_is_store(path, config=settings)
+=======
+    check_is_store(path)
+    quieten()  # the report tells everything, and once
+>>>>>>> 47b8fff (One command makes queues and index fit the log, and salvage tells people the sum first)
     with progress_bar(quiet=quiet) as progress:
         report = salvage_store(
             path,
@@ -71,13 +86,26 @@ def salvage(
             config=settings,
             message_index_enable=index,
         )
-    _print(report, chosen(form))
+    wrong = {} if report.was_needed else _left_wrong(path, index=index)
+    _print(report, chosen(form), wrong)
     if what_if and report.was_needed:
         raise typer.Exit(int(ExitCode.FINDINGS))
 
 
+def _left_wrong(path: Path, *, index: bool) -> dict[str, int]:
+    """What is wrong beside the log, which a salvage does not look at as a whole."""
+    config = MessageStoreConfig(message_index_enable=index)
+    found = verify_files(path, config, level="structure").finding_counts
+    return {kind: count for kind, count in found.items() if kind in MENDED_KINDS}
+
+
 #: Names of a row's values in CSV; NDJSON rows hold those that mean something for their kind.
-ROW_NAMES = ("kind", "path", "physicalOffset", "bytes", "topic", "queueId", "queueOffset", "reason")
+ROW_NAMES = (
+    *("kind", "path", "physicalOffset", "bytes", "topic", "queueId", "queueOffset", "reason"),
+    *("messages", "storedAfter", "storedBefore"),
+)
+#: Places and gaps that are told one by one on a terminal.
+_LISTED = 20
 
 
 def _rows(report: SalvageReport) -> list[dict[str, Any]]:
@@ -90,6 +118,16 @@ def _rows(report: SalvageReport) -> list[dict[str, Any]]:
             "reason": one.reason,
         }
         for one in report.damaged
+    ]
+    rows += [
+        {
+            "kind": "lost",
+            "topic": one.topic,
+            "messages": one.count,
+            "storedAfter": one.oldest,
+            "storedBefore": one.newest or None,
+        }
+        for one in report.lost
     ]
     for segment in report.segments:
         what = {"physicalOffset": segment.start, "reason": segment.reason}
@@ -112,6 +150,7 @@ def _summary(report: SalvageReport) -> dict[str, Any]:
         "whatIf": report.what_if,
         "wasNeeded": report.was_needed,
         "lostBytes": report.lost_nbytes,
+        "lostMessages": report.lost_count,
         "segments": len(report.segments),
         "placeholders": len(report.placeholders),
         "gaps": len(report.gaps),
@@ -120,30 +159,75 @@ def _summary(report: SalvageReport) -> dict[str, Any]:
     }
 
 
-def _print(report: SalvageReport, form: Format) -> None:
+def _print(report: SalvageReport, form: Format, wrong: dict[str, int]) -> None:
     rows = _rows(report)
-    if not print_report(_summary(report), "rows", rows, ROW_NAMES, form):
-        _print_text(report)
-
-
-def _print_text(report: SalvageReport) -> None:
+    summary = _summary(report)
     if not report.was_needed:
-        print_text("Nothing had to be salvaged.", style="green")
+        summary["findingCounts"] = wrong
+        summary["next"] = [one.document() for one in advice(Path(report.path), wrong)]
+    if not print_report(summary, "rows", rows, ROW_NAMES, form):
+        _print_text(report, wrong)
+
+
+def _print_text(report: SalvageReport, wrong: dict[str, int]) -> None:
+    if not report.was_needed:
+        _print_nothing_done(report, wrong)
         return
-    for damage in report.damaged:
-        print_text(f"Lost: {format_size(damage.stop - damage.start)} of {damage.path}: "
-                   f"{damage.reason}.")  # fmt: skip
-    would = "Would write" if report.what_if else "Wrote"
-    for segment in report.segments:
+    _print_sum(report)
+    would = "would be written" if report.what_if else "written"
+    for segment in report.segments[:_LISTED]:
         kept = "" if segment.quarantined is None else f"; the old file is {segment.quarantined}"
-        print_text(f"{would} {segment.path} anew: {segment.reason}{kept}.")
+        count = sum(segment.start <= one.start < segment.stop for one in report.damaged)
+        more = f" (and {counted(count - 1, 'more place')})" if count > 1 else ""
+        print_text(f"{segment.path}: {segment.reason}{more}; {would} anew{kept}.")
+    _print_more(len(report.segments), "more file")
     for path in report.moved:
         print_text(f"Moved the index to {path}; it was made again.")
-    print_text(
-        f"{counted(len(report.placeholders), 'placeholder')} for lost messages, "
-        f"{counted(len(report.gaps), 'gap')} without."
-    )
-    for topic, queue_id, first, stop in report.gaps:
-        print_text(f"Gap: {topic} queue {queue_id}, queue offsets {first} to {stop - 1}.")
+    for topic, queue_id, first, stop in report.gaps[:_LISTED]:
+        what = (
+            f"queue offset {first}" if stop == first + 1 else f"queue offsets {first} to {stop - 1}"
+        )
+        print_text(f"Without a placeholder: {topic} queue {queue_id}, {what}.")
+    _print_more(len(report.gaps), "more gap")
     if not report.what_if:
-        print_text(f"The store is fit for writing; its log ends at {report.recovery.log_end}.")
+        print_text(
+            f"The store is fit for writing; its log ends at {report.recovery.log_end}.",
+            style="green",
+        )
+
+
+def _print_sum(report: SalvageReport) -> None:
+    """What is lost, for people: messages by topic, and when they were stored."""
+    named = sum(one.count for one in report.lost)
+    unnamed = report.lost_count - named
+    size = format_size(report.lost_nbytes)
+    if not report.lost_count:
+        print_text(f"Lost: {size} of the log, in which no queue and no key tells of a message.")
+    else:
+        known = "at least " if unnamed else ""
+        print_text(f"Lost: {known}{counted(report.lost_count, 'message')}, {size} of the log.",
+                   style="bold red")  # fmt: skip
+    for one in report.lost:
+        until = f"and {format_time(one.newest)}" if one.newest else "and the end of the log"
+        print_text(f"  {one.topic}: {counted(one.count, 'message')}, "
+                   f"stored between {format_time(one.oldest)} {until}")  # fmt: skip
+    if report.placeholders:
+        verb = "would keep" if report.what_if else "keep"
+        print_text(f"{counted(len(report.placeholders), 'empty placeholder')} {verb} the queue "
+                   "offsets of lost messages; consumers see them.")  # fmt: skip
+
+
+def _print_nothing_done(report: SalvageReport, wrong: dict[str, int]) -> None:
+    print_text("Nothing had to be salvaged.", style="green")
+    if report.behind:
+        print_text(f"After a crash the end of the log is what is left of it: {report.behind}.")
+    if wrong:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(wrong.items()))
+        print_text(f"Queues, index or checkpoint do not fit the log: {kinds}.", style="bold red")
+        for step in advice(Path(report.path), wrong):
+            print_text(f"Next: {step.text()}.")
+
+
+def _print_more(count: int, what: str) -> None:
+    if count > _LISTED:
+        print_text(f"{counted(count - _LISTED, what)}; --format ndjson lists them.")
