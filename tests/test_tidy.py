@@ -79,12 +79,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "store_maintenance",
             "store_files",
             "store_sizes",
-<<<<<<< HEAD
             "lost_log",
             "log_end",
-=======
             "store_recovery",
->>>>>>> 47b8fff (One command makes queues and index fit the log, and salvage tells people the sum first)
             "store_marks",
             "dispatch_recovery",
             "reader",

@@ -108,13 +108,14 @@ def _check_over_holes(
         is_last = number + 1 == len(lacking) or lacking[number + 1].start > hole.stop
         if hole.stop <= end:
             continue
-        damaged += _lost_in(log, end, hole)
+        seen = [one for one in damaged if one.start < end or one.stop > hole.stop]
+        damaged = [*seen, *_lost_in(log, end, hole)]
         if not is_last:
             report.log_end = hole.stop
             continue
         rest = LogRecovery(log, hole.stop, mark, progress).run()
         damage.update(log.damage)
-        damaged += rest.damaged
+        damaged += [one for one in rest.damaged if one.start >= hole.stop]
         _join(report, rest)
     log.damage = damage
     log.move_end(report.log_end)

@@ -130,7 +130,7 @@ def recover(
         report = RecoverReport(str(root), what_if, store.recovery_report)
         report.behind_nbytes = store.dispatch_behind_nbytes
     if report.recovery.damaged:
-        raise report.recovery.damaged[0].error()
+        raise report.recovery.damaged[0].refusal()
     found = verify_files(root, settings, level="structure", progress=progress)
     report.findings = [one for one in found.findings if one.kind in MENDED_KINDS]
     report.finding_counts = _mendable(found)

@@ -7,7 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from rocketstore.cli.opening import check_is_store, quieten
-from rocketstore.cli.options import FormatOption, QuietOption, StorePath
+from rocketstore.cli.options import (
+    CommitLogOption,
+    ConfigOption,
+    FormatOption,
+    QuietOption,
+    StorePath,
+    store_config,
+)
 from rocketstore.cli.outcome import ExitCode
 from rocketstore.cli.output import Format, chosen, print_report, print_text
 from rocketstore.cli.progress import progress_bar
@@ -28,6 +35,8 @@ def recover(
     index: Annotated[
         bool, typer.Option("--index/--no-index", help="Whether the broker keeps an index.")
     ] = True,
+    commit_log: CommitLogOption = None,
+    config: ConfigOption = None,
     form: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
@@ -43,10 +52,11 @@ def recover(
       rocketstore recover /data/store
       rocketstore recover /data/store --format ndjson | jq 'select(.kind == "summary")'
     """
-    check_is_store(path)
+    settings = store_config(config, commit_log).replace(message_index_enable=index)
+    check_is_store(path, config=settings)
     quieten()  # the report tells everything, and once
     with progress_bar(quiet=quiet) as progress:
-        report = recover_store(path, what_if=what_if, progress=progress, message_index_enable=index)
+        report = recover_store(path, what_if=what_if, progress=progress, config=settings)
     _print(report, chosen(form))
     if report.left or (what_if and report.was_needed):
         raise typer.Exit(int(ExitCode.FINDINGS))

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-<<<<<<< HEAD
-from rocketstore.cli.opening import check_is_store
+from rocketstore import MessageStoreConfig
+from rocketstore.cli.advice import advice
+from rocketstore.cli.opening import check_is_store, quieten
 from rocketstore.cli.options import (
     CommitLogOption,
     ConfigOption,
@@ -17,12 +18,6 @@ from rocketstore.cli.options import (
     StorePath,
     store_config,
 )
-=======
-from rocketstore import MessageStoreConfig
-from rocketstore.cli.advice import advice
-from rocketstore.cli.opening import check_is_store, quieten
-from rocketstore.cli.options import FormatOption, QuietOption, StorePath
->>>>>>> 47b8fff (One command makes queues and index fit the log, and salvage tells people the sum first)
 from rocketstore.cli.outcome import ExitCode
 from rocketstore.cli.output import (
     Format,
@@ -70,13 +65,9 @@ def salvage(
       rocketstore salvage /data/store
       rocketstore salvage /data/store --what-if --format ndjson | jq 'select(.kind == "damaged")'
     """
-<<<<<<< HEAD
-    settings = store_config(config, commit_log)
+    settings = store_config(config, commit_log).replace(message_index_enable=index)
     check_is_store(path, config=settings)
-=======
-    check_is_store(path)
     quieten()  # the report tells everything, and once
->>>>>>> 47b8fff (One command makes queues and index fit the log, and salvage tells people the sum first)
     with progress_bar(quiet=quiet) as progress:
         report = salvage_store(
             path,
@@ -84,17 +75,15 @@ def salvage(
             placeholders=placeholders,
             progress=progress,
             config=settings,
-            message_index_enable=index,
         )
-    wrong = {} if report.was_needed else _left_wrong(path, index=index)
+    wrong = {} if report.was_needed else _left_wrong(path, settings)
     _print(report, chosen(form), wrong)
     if what_if and report.was_needed:
         raise typer.Exit(int(ExitCode.FINDINGS))
 
 
-def _left_wrong(path: Path, *, index: bool) -> dict[str, int]:
+def _left_wrong(path: Path, config: MessageStoreConfig) -> dict[str, int]:
     """What is wrong beside the log, which a salvage does not look at as a whole."""
-    config = MessageStoreConfig(message_index_enable=index)
     found = verify_files(path, config, level="structure").finding_counts
     return {kind: count for kind, count in found.items() if kind in MENDED_KINDS}
 
