@@ -58,6 +58,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         *("batch_consume_queue", "queue_table", "queue_offset_rule", "named_queues"),
         *("index_file", "index_lookup", "index_recovery", "index_service", "log_scan"),
         *("queue_continuity", "cleanup", "cleaner", "overlay_file", "lost_messages"),
+        "unread_units",
     ),
     ("services",),
     ("arrow", "sources"),

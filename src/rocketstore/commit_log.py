@@ -229,15 +229,27 @@ class CommitLog:
         Raises
         ------
         CorruptMessageError
-            When a record starts there by its own word but is damaged, or damage is known to start
-            there.
+            When a record starts there by its own word but is damaged, damage is known to start
+            there, or the segment is missing or may not be read.
         """
         status, message = self.record_at(offset)
         if status in _COMPLETE:
             return message
-        if offset in self.damage or (status >= RecordStatus.FIRST_DAMAGE and self.claims(offset)):
+        claimed = status >= RecordStatus.FIRST_DAMAGE and self.claims(offset)
+        if claimed or self.is_lost(offset):
             raise self.corruption(offset, status)
         return None
+
+    def is_lost(self, offset: int) -> bool:
+        """Whether the log is known to have had ``offset``, and nothing can be read there: damage
+        begins there, its segment is missing, or so is the log's end."""
+        if not self.damage or offset < self.min_offset:
+            return False
+        if offset in self.damage:
+            return True
+        if offset >= self.max_offset:
+            return any(at >= self.max_offset for at in self.damage)
+        return self.place(offset)[2] is not None
 
     def view(self, offset: int) -> StoredMessage:
         """Return the record at ``offset``, which was checked before."""

@@ -676,9 +676,16 @@ def queue_directories(
     MappedFileError
         A link named like a folder leads to none; with ``tolerant`` it goes to ``skipped``.
     PermissionError
-        A topic's folder may not be read; with ``tolerant`` it goes to ``skipped``.
+        A folder may not be read; with ``tolerant`` it goes to ``skipped``.
     """
-    for topic_directory in _entries(directory):
+    try:
+        topic_directories = _entries(directory)
+    except PermissionError:
+        if not tolerant:
+            raise
+        skipped.append(directory)
+        return
+    for topic_directory in topic_directories:
         if not is_topic_name(topic_directory.name) or not topic_directory.is_dir():
             if not tolerant and is_topic_name(topic_directory.name):
                 _refuse_link_to_no_folder(topic_directory, root)

@@ -303,6 +303,11 @@ def index_paths(
         names = sorted(os.listdir(directory))
     except FileNotFoundError:
         return []
+    except PermissionError:
+        if not tolerant:
+            raise
+        skipped.append(directory)
+        return []
     for name in names:
         path = directory / name
         if not formats.is_index_name(name):

@@ -30,6 +30,7 @@ from rocketstore.status import GetMessageStatus, KernelStatus, RecordStatus
 
 if TYPE_CHECKING:
     from rocketstore.filter import MessageFilter
+    from rocketstore.unread_units import UnreadUnits
 
 _QUERY_ROUNDS = 3
 _ROW_NBYTES = formats.SELECTED_MESSAGE.nbytes
@@ -134,6 +135,20 @@ class StoreReader:
         following = offset + (reached - start) // UNIT_NBYTES
         return GetMessageResult(_FOUND, following, first, end, messages)
 
+    def unread_units(
+        self, topic: str, queue_id: int, message_filter: MessageFilter | None = None
+    ) -> UnreadUnits | None:
+        """Where a queue's messages cannot be read; ``None`` for an unknown queue."""
+        from rocketstore.unread_units import UnreadUnits
+
+        queue = self.queues.get(topic, queue_id)
+        if queue is None:
+            return None
+        codes = None
+        if isinstance(message_filter, TagFilter) and message_filter.tags_codes is not None:
+            codes = frozenset(memoryview(message_filter.tags_codes).cast("B").cast("q"))
+        return UnreadUnits(self.log, queue, codes)
+
     def store_timestamp_of(self, queue: ConsumeQueue, index: int) -> int:
         """Store time of one unit's message, -1 when it is gone."""
         unit = queue.unit(index)
@@ -193,11 +208,28 @@ class StoreReader:
             return None
 
     def find_by_key(
-        self, topic: str, key: str, *, unique: bool, begin: int, end: int
+        self,
+        topic: str,
+        key: str,
+        *,
+        unique: bool,
+        begin: int,
+        end: int,
+        on_corruption: str = "fail",
     ) -> Iterator[StoredMessage]:
-        """Messages that really carry the key, by ascending offset (D-3, D-4, D-5 mended)."""
+        """Messages that really carry the key, by ascending offset (D-3, D-4, D-5 mended).
+
+        ``on_corruption``: what happens at a hit whose record cannot be read, as in ``scan``.
+        """
         for offset in self.index.find_offsets(topic, key, begin, end):
-            message = self._readable(offset)
+            try:
+                message = self._look_below_end(offset)
+            except CorruptMessageError:
+                if on_corruption == "fail":
+                    raise
+                if on_corruption == "stop":
+                    return
+                continue
             if message is None or message.topic != topic:
                 continue
             if unique:
@@ -292,11 +324,16 @@ class StoreReader:
 
     def look_message_by_offset(self, offset: int) -> StoredMessage | None:
         """See ``DefaultMessageStore.look_message_by_offset``."""
-        if not 0 <= offset < self.log.max_offset:
-            return None
         if offset == 0 and self.log.min_offset > 0:
             offset = self.log.min_offset  # RocketMQ answers the first record for 0
-        return self.log.look_message_by_offset(offset)
+        return self._look_below_end(offset)
+
+    def _look_below_end(self, offset: int) -> StoredMessage | None:
+        if 0 <= offset < self.log.max_offset:
+            return self.log.look_message_by_offset(offset)
+        if self.log.is_lost(offset):
+            raise self.log.corruption(offset, RecordStatus.EMPTY)
+        return None
 
 
 class TimeSearch:
@@ -327,10 +364,13 @@ class TimeSearch:
         low, high = first, end
         upper = boundary == "upper"
         while low < high:
-            middle = (low + high) // 2
-            time = self._time(middle)
-            if time < timestamp or (upper and time == timestamp):
-                low = middle + 1
+            middle = at = (low + high) // 2
+            time = self._time(at)
+            while time < 0 and at + 1 < high:  # a filler, or a record that cannot be read
+                at += 1
+                time = self._time(at)
+            if 0 <= time < timestamp or (upper and time == timestamp):
+                low = at + 1
             else:
                 high = middle
         if upper:

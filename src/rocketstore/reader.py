@@ -110,6 +110,12 @@ class ReadOnlyParts:
         self.log = self._load_log()
         self.queues = self._load_queues(load=derive != "full")
         self.index = self._load_index(load=derive != "full")
+        if derive == "tail" and self._cannot_read_queues_or_index():
+            derive = "full"
+            self.queues.close()
+            self.index.close()
+            self.queues = self._load_queues(load=False)
+            self.index = self._load_index(load=False)
         if derive == "tail":
             self._begin_index_check()
         # Files may lack queues that only RocksDB has, so nothing is known of how far they go.
@@ -217,6 +223,16 @@ class ReadOnlyParts:
             for file in index.files:
                 file.buffer  # noqa: B018 - mapped here, as the other files are
         return index
+
+    def _cannot_read_queues_or_index(self) -> bool:
+        """Whether a file or folder of the queues or the index may not be read; then what they hold
+        is made from the log."""
+        skipped = [*self.queues.skipped, *self.index.skipped]
+        closed = [path for path in skipped if not os.access(path, os.R_OK)]
+        self._odd_segments += [
+            f"{path} may not be read; queues and index are made from the log" for path in closed
+        ]
+        return bool(closed)
 
     def _begin_index_check(self) -> None:
         """Where a clean stop tells the log's end, the index need not wait for it."""

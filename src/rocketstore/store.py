@@ -517,6 +517,7 @@ class DefaultMessageStore(AsyncPutMethods, StoreMaintenance):
         body_contains: str | bytes | None = None,
         begin: int | None = None,
         end: int | None = None,
+        on_corruption: str = "fail",
     ) -> Iterator[StoredMessage]:
         """Find messages exactly, uncapped, by ascending log offset.
 
@@ -531,6 +532,9 @@ class DefaultMessageStore(AsyncPutMethods, StoreMaintenance):
             Occurs in the body as it is stored; a str is looked for as UTF-8.
         begin, end : int, optional
             Store times in epoch ms, ``begin <= time < end``.
+        on_corruption : {"fail", "skip", "stop"}
+            As in ``scan``: where the index names a record that cannot be read, or while the log is
+            read through.
 
         Returns
         -------
@@ -540,16 +544,18 @@ class DefaultMessageStore(AsyncPutMethods, StoreMaintenance):
         Raises
         ------
         CorruptMessageError
-            While the log is read through, at a damaged place.
+            At a damaged place with ``"fail"``.
         """
+        check_corruption_word(on_corruption)
         reader = self._use()
         text = unique_key if unique_key is not None else key
         others = (key if text is unique_key else None, tags, body_contains, begin, end)
         if type(topic) is str and type(text) is str and others == _NOTHING_ELSE:
             # What is asked most: the reader compares topic and key itself.
             return reader.find_by_key(
-                topic, text, unique=text is unique_key, begin=0, end=MAX_TIMESTAMP
-            )
+                topic, text, unique=text is unique_key, begin=0, end=MAX_TIMESTAMP,
+                on_corruption=on_corruption,
+            )  # fmt: skip
         from rocketstore.conditions import Conditions
 
         wanted = Conditions.of(
@@ -558,12 +564,16 @@ class DefaultMessageStore(AsyncPutMethods, StoreMaintenance):
             begin=begin, end=end,
         )  # fmt: skip
         if topic is None or text is None:
-            return filter(wanted.match, self.scan(begin=begin, end=end))
+            messages = self.scan(begin=begin, end=end, on_corruption=on_corruption)
+            return filter(wanted.match, messages)
         first, last = begin if begin is not None else 0, end if end is not None else MAX_TIMESTAMP
         check_int("begin", first)
         check_int("end", last)
         first, last = clamp(first), clamp(last)
-        hits = reader.find_by_key(topic, text, unique=text is unique_key, begin=first, end=last)
+        hits = reader.find_by_key(
+            topic, text, unique=text is unique_key, begin=first, end=last,
+            on_corruption=on_corruption,
+        )  # fmt: skip
         return filter(wanted.match, hits)
 
     def look_message_by_offset(self, physical_offset: int) -> StoredMessage | None:

@@ -28,7 +28,12 @@ from rocketstore.cli.outcome import ExitCode, complain
 from rocketstore.cli.output import chosen
 from rocketstore.cli.quantities import parse_time
 from rocketstore.cli.records import print_records
-from rocketstore.cli.scan import print_walk, progress_beside_output
+from rocketstore.cli.scan import (
+    OnCorruption,
+    OnCorruptionOption,
+    print_walk,
+    progress_beside_output,
+)
 from rocketstore.cli.walk import LogWalk
 from rocketstore.conditions import Conditions
 
@@ -46,6 +51,7 @@ def find(
     begin: BeginOption = None,
     end: EndOption = None,
     limit: LimitOption = None,
+    on_corruption: OnCorruptionOption = OnCorruption.FAIL,
     commit_log: CommitLogOption = None,
     config: ConfigOption = None,
     form: FormatOption = None,
@@ -54,7 +60,7 @@ def find(
     """Find messages; every condition given must hold. Exact: each hit is compared with its message.
 
     With --topic and a key the index answers at once; without them the log is read through, which
-    `rocketstore scan` does too, from any place on and past damage.
+    `rocketstore scan` does too, from any place on.
 
     \b
     Examples:
@@ -89,11 +95,18 @@ def find(
                 body_contains=body_contains,
                 begin=first,
                 end=last,
+                on_corruption=on_corruption.value,
             )
             count = print_records(islice(messages, limit), chosen(form))
         else:
             with progress_beside_output(quiet=quiet) as progress:
-                walk = LogWalk(store, conditions, limit=limit, progress=progress)
+                walk = LogWalk(
+                    store,
+                    conditions,
+                    limit=limit,
+                    on_corruption=on_corruption.value,
+                    progress=progress,
+                )
                 count = print_walk(walk, chosen(form), limit=limit, quiet=quiet)
     if not count:
         if not quiet:

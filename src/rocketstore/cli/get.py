@@ -7,7 +7,13 @@ from typing import Annotated
 
 import typer
 
-from rocketstore import DefaultMessageStore, GetMessageStatus, StoredMessage, TagFilter
+from rocketstore import (
+    DefaultMessageStore,
+    GetMessageResult,
+    GetMessageStatus,
+    StoredMessage,
+    TagFilter,
+)
 from rocketstore.cli.opening import reading
 from rocketstore.cli.options import (
     CommitLogOption,
@@ -24,6 +30,9 @@ from rocketstore.cli.outcome import ExitCode, complain
 from rocketstore.cli.output import chosen
 from rocketstore.cli.quantities import parse_time
 from rocketstore.cli.records import print_records
+from rocketstore.cli.scan import OnCorruption, OnCorruptionOption
+from rocketstore.errors import CorruptMessageError
+from rocketstore.unread_units import UnreadUnit, UnreadUnits
 
 _GROUP = "rocketstore"
 _PASSED_OVER = (
@@ -57,6 +66,7 @@ def get(
     ] = None,
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="Messages at most.")] = 32,
     tags: TagsOption = None,
+    on_corruption: OnCorruptionOption = OnCorruption.FAIL,
     commit_log: CommitLogOption = None,
     config: ConfigOption = None,
     form: FormatOption = None,
@@ -69,7 +79,7 @@ def get(
       rocketstore get /data/store TopicA 0
       rocketstore get /data/store TopicA 0 --offset 1200 --count 5
       rocketstore get /data/store TopicA 0 --time -2h --tags "TagA || TagB"
-      rocketstore get /data/store TopicA 0 --format ndjson | jq .body
+      rocketstore get /data/store TopicA 0 --format ndjson --on-corruption skip
     """
     if offset is not None and time is not None:
         raise typer.BadParameter("give --offset or --time, not both")
@@ -79,15 +89,27 @@ def get(
             offset = store.get_offset_in_queue_by_time(topic, queue_id, timestamp, boundary="lower")
         elif offset is None:
             offset = store.min_offset_in_queue(topic, queue_id)
-        pull = Pull(store, topic, queue_id, offset, tags)
-        if not print_records(pull.messages(count), chosen(form)):
+        pull = Pull(store, topic, queue_id, offset, tags, on_corruption.value)
+        found = print_records(pull.messages(count), chosen(form))
+        if pull.passed and not quiet:
+            complain(pull.explain_passed())
+        if not found:
             if not quiet:
                 complain(pull.explain())
             raise typer.Exit(int(ExitCode.FINDINGS))
 
 
 class Pull:
-    """Repeats ``get_message`` until enough messages have come."""
+    """Repeats ``get_message`` until enough messages have come.
+
+    A pull, as a broker's, passes over units whose records are gone. Here those whose records should
+    be there are met as damage is: ``on_corruption`` says what happens then.
+
+    Attributes
+    ----------
+    passed : list of UnreadUnit
+        Messages that were passed over (``skip``), or in front of which it ended (``stop``).
+    """
 
     def __init__(
         self,
@@ -96,6 +118,7 @@ class Pull:
         queue_id: int,
         offset: int,
         tags: str | None,
+        on_corruption: str = "fail",
     ) -> None:
         self._store = store
         self._topic = topic
@@ -103,22 +126,91 @@ class Pull:
         self._offset = offset
         self._filter = None if tags is None else TagFilter(tags, exact=True)
         self._status = GetMessageStatus.NO_MATCHED_MESSAGE
+        self._on_corruption = on_corruption
+        self.passed: list[UnreadUnit] = []
 
     def messages(self, count: int) -> Iterator[StoredMessage]:
-        """Yield up to ``count`` messages."""
+        """Yield up to ``count`` messages.
+
+        Raises ``CorruptionError`` with ``fail`` where a message cannot be read.
+        """
         while count > 0:
-            result = self._store.get_message(
-                _GROUP, self._topic, self._queue_id, self._offset, count, filter=self._filter
-            )
+            try:
+                result = self._store.get_message(
+                    _GROUP, self._topic, self._queue_id, self._offset, count, filter=self._filter
+                )
+            except CorruptMessageError as error:
+                if not self._meet_damage(error):
+                    return
+                continue
             self._status = result.status
-            yield from result.messages
+            for one in self._in_order(result):
+                if isinstance(one, UnreadUnit):
+                    if not self._may_pass(one):
+                        return
+                else:
+                    yield one
             count -= len(result.messages)
             ended = result.status != GetMessageStatus.FOUND and result.status not in _PASSED_OVER
+            if result.next_begin_offset >= result.max_offset and count > 0:
+                self._meet_end()
             if ended or result.next_begin_offset <= self._offset:
                 return
             self._offset = result.next_begin_offset
             if self._offset >= result.max_offset:
                 return
+
+    def _meet_end(self) -> None:
+        """Where the log's end is missing, more messages were here than the queue shows."""
+        unread = self._unread()
+        for one in () if unread is None else unread.behind_end():
+            self._may_pass(one)
+
+    def _unread(self) -> UnreadUnits | None:
+        return self._store.reader.unread_units(self._topic, self._queue_id, self._filter)
+
+    def _meet_damage(self, error: CorruptMessageError) -> bool:
+        """Go on behind the damaged message that the pull would return first, if that may be."""
+        unread = self._unread()
+        end = self._store.max_offset_in_queue(self._topic, self._queue_id)
+        first = None if unread is None else next(unread.between(self._offset, end), None)
+        if first is None or self._on_corruption == "fail":
+            raise error
+        self._offset = first.queue_offset + 1
+        return self._may_pass(first) and self._offset < end
+
+    def _in_order(self, result: GetMessageResult) -> Iterator[StoredMessage | UnreadUnit]:
+        """The messages, and between them what should be there and cannot be read."""
+        messages, following = list(result.messages), result.next_begin_offset
+        unread = None
+        if following - self._offset > len(messages):
+            unread = self._unread()
+        if unread is None:
+            yield from messages
+            return
+        read = {message.physical_offset for message in messages}
+        missing = list(unread.between(self._offset, min(following, result.max_offset), read))
+        for message in messages:
+            while missing and missing[0].physical_offset < message.physical_offset:
+                yield missing.pop(0)
+            yield message
+        yield from missing
+
+    def _may_pass(self, unread: UnreadUnit) -> bool:
+        """Whether to go on behind a message that cannot be read. Raises with ``fail``."""
+        if self._on_corruption == "fail":
+            raise unread.error
+        self.passed.append(unread)
+        return self._on_corruption == "skip"
+
+    def explain_passed(self) -> str:
+        """Say what was passed over."""
+        first = self.passed[0]
+        if self._on_corruption == "stop":
+            return f"stopped at queue offset {first.queue_offset}: {first.error}"
+        count = len(self.passed)
+        what = "a message" if count == 1 else f"{count} messages"
+        return f"passed over {what} that cannot be read, first: {first.error}"
 
     def explain(self) -> str:
         """Say why nothing came."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -28,6 +29,7 @@ from rocketstore.cli.output import Rows, chosen
 from rocketstore.cli.records import record_rows
 from rocketstore.cli.scan import OnCorruption, OnCorruptionOption, check_start
 from rocketstore.conditions import Conditions
+from rocketstore.errors import CorruptMessageError
 from rocketstore.tail import LogTail, start_of_newest
 
 _GROWTH = 8
@@ -83,10 +85,12 @@ def tail(
         with record_rows(chosen(form)) as out:
             position = max(store.min_physical_offset, 0) if start is None else start
             if start is None:
-                for message in newest(store, count, conditions):
+                found = Newest(store, count, conditions, on_corruption.value)
+                for message in found:
                     out.write(message)
                 position = store.max_physical_offset
                 out.flush()
+                follow = follow and not found.stopped
             if follow or start is not None:
                 say = complain if not quiet else None
 
@@ -108,19 +112,67 @@ def tail(
         raise typer.Exit(int(ExitCode.FINDINGS))
 
 
-def newest(store: DefaultMessageStore, count: int, conditions: Conditions) -> deque[StoredMessage]:
-    """The last ``count`` messages of the log that meet the conditions; damage is passed over."""
-    found: deque[StoredMessage] = deque(maxlen=count)
-    first = max(store.min_physical_offset, 0)
-    reach = max(count, 1)
-    while count:
-        start = start_of_newest(store, reach, conditions.topics)
-        messages = store.scan(start=start, on_corruption="skip")
-        found = deque(filter(conditions.match, messages), maxlen=count)
-        if len(found) == count or start <= first:
-            break
-        reach *= _GROWTH
-    return found
+class Newest:
+    """The last ``count`` messages of the log that meet the conditions, in log order.
+
+    Damage counts from the oldest of them to the log's end: what lies further back is not asked for.
+    With ``fail`` an error follows the messages in front of it, with ``stop`` nothing.
+
+    Attributes
+    ----------
+    stopped : bool
+        Damage ended it.
+    """
+
+    def __init__(
+        self, store: DefaultMessageStore, count: int, conditions: Conditions, on_corruption: str
+    ) -> None:
+        self._store = store
+        self._count = count
+        self._conditions = conditions
+        self._on_corruption = on_corruption
+        self.stopped = False
+
+    def __iter__(self) -> Iterator[StoredMessage]:
+        if self._count == 0:
+            return
+        begin, messages = self._find()
+        if self._on_corruption == "skip":
+            yield from messages
+            return
+        damage = self._first_damage(begin)
+        for message in messages:
+            if damage is not None and message.physical_offset > damage[0]:
+                break
+            yield message
+        if damage is not None and self._on_corruption == "fail":
+            raise damage[1]
+        self.stopped = damage is not None
+
+    def _find(self) -> tuple[int, deque[StoredMessage]]:
+        """Where they begin in the log, or the log does when there are fewer; and they."""
+        store, match = self._store, self._conditions.match
+        first = max(store.min_physical_offset, 0)
+        reach = self._count
+        while True:
+            start = start_of_newest(store, reach, self._conditions.topics)
+            messages = store.scan(start=start, on_corruption="skip")
+            found = deque(filter(match, messages), maxlen=self._count)
+            if len(found) == self._count:
+                return found[0].physical_offset, found
+            if start <= first:
+                return first, found
+            reach *= _GROWTH
+
+    def _first_damage(self, begin: int) -> tuple[int, CorruptMessageError] | None:
+        """The first damaged place from ``begin`` on: in front of what log offset, and the error."""
+        end = begin
+        try:
+            for message in self._store.scan(start=begin):
+                end = message.physical_offset + message.store_size
+        except CorruptMessageError as error:
+            return end, error
+        return None
 
 
 def _follow(
