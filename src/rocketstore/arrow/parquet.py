@@ -18,7 +18,8 @@ from rocketstore.durable_file import (
     sync_descriptor,
     sync_directory,
 )
-from rocketstore.sources import Split, list_log, plan_splits
+from rocketstore.sources import Split
+from rocketstore.sources.policy import list_to_read, plan_reading
 
 if TYPE_CHECKING:
     import pyarrow
@@ -117,10 +118,13 @@ def _of_path(
     limits: dict[str, Any],
 ) -> tuple[pyarrow.Schema, Iterator[pyarrow.RecordBatch]]:
     names = resolve("core" if columns is None else columns)
-    log = list_log(source, storage_options=dict(storage_options) if storage_options else None)
+    policy, check_crc = limits.get("on_corruption", "fail"), limits.get("check_crc", True)
+    log = list_to_read(
+        source, policy, storage_options=dict(storage_options) if storage_options else None
+    )
     places = {name: limits.pop(name) for name in ("start", "stop") if name in limits}
     times = {name: limits[name] for name in ("begin", "end") if limits.get(name) is not None}
-    splits = plan_splits(log, **places, **times)
+    splits = plan_reading(log, policy, check_crc=check_crc, **places, **times)
     # Iterators are read once, splits are many.
     limits = {n: list(v) if isinstance(v, Iterator) else v for n, v in limits.items()}
     for _ in read_batches(_NOTHING, names, **limits):

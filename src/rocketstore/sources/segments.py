@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -61,6 +62,16 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
+class LostStretch:
+    """Physical offsets ``start`` to ``stop`` that cannot be read: the file, and why."""
+
+    start: int
+    stop: int
+    uri: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class LogFiles:
     """The segments of a store's log, as they were when they were listed.
 
@@ -84,11 +95,40 @@ class LogFiles:
     segment_size: int
     storage_options: dict[str, Any] | None = None
     durable_offset: int = 0
+    #: Segments that are there and cannot be read, and a log's end that is missing.
+    unreadable: tuple[LostStretch, ...] = ()
+
+    @property
+    def lost(self) -> list[LostStretch]:
+        """All that is missing or cannot be read, ascending; of segments missing in a row the
+        first is named."""
+        known = {stretch.start for stretch in self.unreadable}
+        missing = [
+            LostStretch(start, stop, self.uri_of(start), "the segment is missing")
+            for start, stop in self.holes
+            if start not in known
+        ]
+        return sorted([*self.unreadable, *missing], key=lambda stretch: stretch.start)
+
+    def uri_of(self, base_offset: int) -> str:
+        """Where the segment lies, or would lie, that begins at ``base_offset``."""
+        folder = self.segments[0].uri.rsplit("/", 1)[0]
+        return f"{folder}/{formats.offset_to_file_name(base_offset)}"
+
+    def first_lost(self, start: int | None = None, stop: int | None = None) -> LostStretch | None:
+        """The first stretch that lies in a range and cannot be read."""
+        first = 0 if start is None else start
+        return next(
+            (one for one in self.lost if one.stop > first and (stop is None or one.start < stop)),
+            None,
+        )
 
     @property
     def min_offset(self) -> int:
         """Physical offset of the first byte, 0 without segments."""
-        return self.segments[0].base_offset if self.segments else 0
+        if not self.segments:
+            return 0
+        return min([self.segments[0].base_offset, *(one.start for one in self.unreadable)])
 
     @property
     def end_offset(self) -> int:
@@ -116,6 +156,7 @@ def list_log(
     *,
     storage_options: Mapping[str, Any] | None = None,
     allow_holes: bool = False,
+    tolerate_unreadable: bool = False,
 ) -> LogFiles:
     """List the segments of a store's log. Nothing is locked, mapped or written.
 
@@ -128,6 +169,9 @@ def list_log(
         Handed to fsspec.
     allow_holes : bool
         Do not refuse a log from whose middle segments are missing; see ``LogFiles.holes``.
+    tolerate_unreadable : bool
+        List segments that may not be read in ``LogFiles.unreadable`` (local logs only), and leave
+        out those behind the first whose name is no multiple of the segment size.
 
     Returns
     -------
@@ -138,7 +182,7 @@ def list_log(
     FileNotFoundError, NotADirectoryError
         When there is no store.
     PermissionError
-        When a segment may not be read.
+        When a segment may not be read, unless that is tolerated and others may.
     MappedFileError
         For a DLedger log, for a segment that is no regular file or begins at no multiple of the
         segment size, and for a log from whose middle segments are missing.
@@ -149,7 +193,10 @@ def list_log(
     """
     path = local_path(uri)
     options = dict(storage_options) if storage_options else None
-    found = _list_local(path) if path else _list_remote(os.fspath(uri), options)
+    if path:
+        found = _list_local(path, tolerate_unreadable=tolerate_unreadable)
+    else:
+        found = _list_remote(os.fspath(uri), options)
     hint = found.state.commit_log_file_size if found.state is not None else None
     files = sorted(file for file in found.files if file[2])
     starts, sizes = [start for start, _, _ in files], [size for _, _, size in files]
@@ -161,16 +208,40 @@ def list_log(
         for start, name, nbytes in files
         if start <= 2**63 - 1 - shown
     )
-    for segment in segments:
+    for segment in segments[:1] if tolerate_unreadable else segments:
         check_place(segment.base_offset, segment.uri, shown)
-    log = LogFiles(os.fspath(uri), segments, shown, options, found.durable_offset)
+    segments = tuple(segment for segment in segments if segment.base_offset % shown == 0)
+    lost = tuple(_unreadable(found, segments, shown))
+    log = LogFiles(os.fspath(uri), segments, shown, options, found.durable_offset, lost)
     if log.holes and not allow_holes:
         start, stop = log.holes[0]
         raise MappedFileError(
             f"the log of {log.root} lacks the bytes {start} to {stop}: there is no file "
-            f"{formats.offset_to_file_name(start)}"
+            f"{log.uri_of(start)}"
         )
     return log
+
+
+def _unreadable(
+    found: _Found, segments: Sequence[Segment], segment_size: int
+) -> Iterator[LostStretch]:
+    """Segments that may not be read, those without a byte in front of others, and the end that is
+    missing."""
+    closed = f"may not be read: {os.strerror(errno.EACCES)}"
+    for start, uri in found.unreadable:
+        if start % segment_size == 0:
+            yield LostStretch(start, start + segment_size, uri, closed)
+    last = segments[-1].base_offset if segments else -1
+    for start, uri, nbytes in found.files:
+        if nbytes == 0 and start < last and start % segment_size == 0:
+            reason = f"the file has 0 bytes instead of {segment_size}"
+            yield LostStretch(start, start + segment_size, uri, reason)
+    end = segments[-1].end_offset if segments else 0
+    end = max([end, *(start + segment_size for start, _ in found.unreadable)])
+    if segments and end < found.durable_offset and not found.aborted:
+        uri = f"{segments[0].uri.rsplit('/', 1)[0]}/{formats.offset_to_file_name(end)}"
+        reason = f"the segment is missing: the log was flushed up to {found.durable_offset}"
+        yield LostStretch(end, found.durable_offset, uri, reason)
 
 
 class _Found(NamedTuple):
@@ -179,6 +250,8 @@ class _Found(NamedTuple):
     files: list[tuple[int, str, int]]
     state: StoreState | None
     checkpoint: bytes
+    unreadable: tuple[tuple[int, str], ...] = ()
+    aborted: bool = False
 
     @property
     def durable_offset(self) -> int:
@@ -188,7 +261,7 @@ class _Found(NamedTuple):
         return state.flushed_offset if state is not None and is_valid else 0
 
 
-def _list_local(path: Path) -> _Found:
+def _list_local(path: Path, *, tolerate_unreadable: bool) -> _Found:
     path = Path(os.path.abspath(path))
     if _is_log_folder(path):
         root, folder = path.parent, path
@@ -203,10 +276,17 @@ def _list_local(path: Path) -> _Found:
         if not any(name in names for name in _STORE_NAMES):
             what = names[0] if names else "nothing"
             raise _no_store(root, f"it has no folder {formats.COMMIT_LOG_DIR}, but {what}")
-    listing = list_directory(folder, root)
+    listing = list_directory(folder, root, tolerate_unreadable=tolerate_unreadable)
+    if listing.unreadable and not listing.files:
+        named = str(listing.unreadable[0])
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), named)
     state = StoreState.read(root / formats.STATE_FILE, root)
     files = [(start, str(name), nbytes) for start, name, nbytes in listing.files]
-    return _Found(files, state, read_bytes(root / formats.CHECKPOINT_FILE, root))
+    checkpoint = read_bytes(root / formats.CHECKPOINT_FILE, root)
+    starts = ((formats.file_name_to_offset(closed.name), closed) for closed in listing.unreadable)
+    unreadable = tuple((start, str(closed)) for start, closed in starts if start is not None)
+    aborted = os.path.lexists(root / formats.ABORT_FILE)
+    return _Found(files, state, checkpoint, unreadable, aborted)
 
 
 def _is_log_folder(path: Path) -> bool:
@@ -250,12 +330,13 @@ def _list_remote(uri: str, options: dict[str, Any] | None) -> _Found:
         if entry.is_folder:
             raise MappedFileError(f"{uri}/{entry.name} is a directory, not a regular file")
         found.append((start, f"{uri}/{entry.name}", entry.size))
+    aborted = formats.ABORT_FILE in names
     if found:
         start, name, _ = min(found)
         head = files.read(f"{path}/{name.rsplit('/', 1)[-1]}", 0, _HEAD_NBYTES)
         if is_dledger_head(head, start):
             raise dledger_refusal(uri)
-    return _Found(found, state, checkpoint)
+    return _Found(found, state, checkpoint, aborted=aborted)
 
 
 def _remote_marks(

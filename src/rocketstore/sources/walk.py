@@ -252,7 +252,7 @@ class _Walker:
 # --- the log's end ------------------------------------------------------------------------------
 
 
-class _LastRecord:
+class LastRecord:
     """A pass that remembers where the last good record ends."""
 
     def __init__(self) -> None:
@@ -326,7 +326,7 @@ def log_end(log: LogFiles, *, start: int | None = None) -> int:
             range_stop=segment.segment_size,
             durable_stop=log.durable_offset - segment.base_offset,
         )
-        last = _LastRecord()
+        last = LastRecord()
         walker = _Walker(split, last, "skip", True, None, _END_BEHIND_NBYTES, judges=True)
         for _ in walker.run(log.storage_options):
             pass

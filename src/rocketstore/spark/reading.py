@@ -13,7 +13,8 @@ from rocketstore import formats
 from rocketstore.arrow.reading import read_batches
 from rocketstore.errors import ConfigError, MappedFileError
 from rocketstore.sources.files import local_path
-from rocketstore.sources.segments import LogFiles, list_log
+from rocketstore.sources.policy import list_to_read, plan_reading
+from rocketstore.sources.segments import LogFiles
 from rocketstore.sources.splits import Split, plan_splits
 from rocketstore.spark.options import EARLIEST, LATEST, Offsets, ReadOptions
 from rocketstore.spark.worker import begin_task
@@ -46,16 +47,20 @@ def plan(options: ReadOptions, bounds: ReadOptions | None = None) -> list[Split]
         When offsets ask for what a batch cannot give.
     FileNotFoundError, MappedFileError
         When the path is no store, or messages that were asked for are gone (failOnDataLoss).
+    CorruptMessageError
+        With onCorruption=fail, when a segment is missing.
     """
     ranges = queue_ranges(options)
-    log = list_log(options.path, storage_options=options.storage_options)
+    log = list_to_read(options.path, options.on_corruption, storage_options=options.storage_options)
     if options.fail_on_data_loss:
         _refuse_lost_offsets(options, log, ranges)
     bounds = bounds or options
     if () in (bounds.topics, bounds.tags, bounds.keys):
         return []
-    return plan_splits(
+    return plan_reading(
         log,
+        options.on_corruption,
+        check_crc=options.check_crc,
         split_bytes=partition_bytes(options, log),
         min_partitions=options.min_partitions,
         begin=bounds.starting_timestamp,

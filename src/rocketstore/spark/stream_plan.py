@@ -18,7 +18,8 @@ import rocketstore
 from rocketstore import formats, kernels
 from rocketstore.errors import ConfigError, MappedFileError
 from rocketstore.sources.files import local_path, read_at
-from rocketstore.sources.segments import LogFiles, list_log
+from rocketstore.sources.policy import list_to_read, lost_error
+from rocketstore.sources.segments import LogFiles
 from rocketstore.sources.splits import Split, plan_splits, tail_offset
 from rocketstore.sources.walk import log_end, walk
 from rocketstore.spark.offsets import Latest, StreamOffset, batch_ranges, starting_queues
@@ -96,7 +97,11 @@ class StreamPlan:
 
     def log(self) -> LogFiles:
         """List the log as it is now."""
-        log = list_log(self.options.path, storage_options=self.options.storage_options)
+        log = list_to_read(
+            self.options.path,
+            self.options.on_corruption,
+            storage_options=self.options.storage_options,
+        )
         self._begin = log.min_offset
         return log
 
@@ -342,6 +347,7 @@ class StreamPlan:
                 "is another one"
             )
             return start
+        end = self._readable_end(log, at, end)
         if ceiling is not None:
             end = min(end, ceiling)
         if end > at and max_bytes is not None and at + max_bytes < end:
@@ -351,6 +357,18 @@ class StreamPlan:
         if end <= start.physical_offset and not start.initial:
             return start
         return start.advanced(max(end, start.physical_offset))
+
+    def _readable_end(self, log: LogFiles, start: int, end: int) -> int:
+        """``end``, or where a missing segment stops the stream in front of it.
+
+        Raises ``CorruptMessageError`` for one with ``onCorruption=fail``.
+        """
+        lost = None if self.options.on_corruption == "skip" else log.first_lost(start)
+        if lost is None or lost.start > end:
+            return end
+        if self.options.on_corruption == "fail":
+            raise lost_error(log, lost)
+        return max(start, lost.start)
 
     def _counted(
         self, log: LogFiles, start: StreamOffset, end: StreamOffset, max_records: int | None
@@ -444,6 +462,8 @@ class StreamPlan:
         self, log: LogFiles, start: StreamOffset, end: StreamOffset, split_bytes: int
     ) -> Iterator[tuple[Split, dict[tuple[str, int], int]]]:
         ranges = list(batch_ranges(start, end))
+        if ranges:
+            self._readable_end(log, ranges[0].start, ranges[-1].stop - 1)
         first = self._place_to_read(log, ranges[0].start) if ranges else 0
         for part in ranges:
             for split in plan_splits(

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rocketstore import formats
-from rocketstore.sources import LogFiles, Split, list_log, plan_splits
+from rocketstore.sources import LogFiles, Split, plan_splits
+from rocketstore.sources.policy import list_to_read, plan_reading
 from rocketstore.spark.jobs.replay import READ, as_written
 from rocketstore.spark.shipping import shipped_function
 
@@ -97,8 +98,16 @@ def compact(
     names = [topics] if isinstance(topics, str) else list(topics)
     if not names:
         raise ValueError("no topic is given")
-    log = list_log(path, storage_options=dict(storage_options) if storage_options else None)
-    splits = plan_splits(log, split_bytes=split_bytes, min_partitions=min_partitions)
+    log = list_to_read(
+        path, on_corruption, storage_options=dict(storage_options) if storage_options else None
+    )
+    splits = plan_reading(
+        log,
+        on_corruption,
+        check_crc=check_crc,
+        split_bytes=split_bytes,
+        min_partitions=min_partitions,
+    )
     reading = {
         "topics": names,
         "on_corruption": on_corruption,

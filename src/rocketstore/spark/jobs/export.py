@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rocketstore.arrow.columns import resolve
-from rocketstore.sources import Split, list_log, plan_splits
+from rocketstore.sources import Split
+from rocketstore.sources.policy import list_to_read, plan_reading
 from rocketstore.spark.jobs.folders import Folder, open_folder
 from rocketstore.spark.jobs.tasks import run_tasks
 from rocketstore.spark.options import CORRUPTION_POLICIES
@@ -228,8 +229,18 @@ def export_files(
         if filters.get(name) is not None:
             given = filters[name]
             filters = {**filters, name: [given] if isinstance(given, str) else list(given)}
-    log = list_log(path, storage_options=dict(storage_options) if storage_options else None)
-    splits = plan_splits(log, begin=filters.get("begin"), end=filters.get("end"), **split)
+    policy = reading.get("on_corruption", "fail")
+    log = list_to_read(
+        path, policy, storage_options=dict(storage_options) if storage_options else None
+    )
+    splits = plan_reading(
+        log,
+        policy,
+        check_crc=reading.get("check_crc", True),
+        begin=filters.get("begin"),
+        end=filters.get("end"),
+        **split,
+    )
     folder = open_folder(dest, destination_options)
     folder.make()
     _clear(folder)

@@ -18,8 +18,9 @@ from rocketstore.index_file import IndexFile
 from rocketstore.index_service import next_index_name
 from rocketstore.mapped_file import MappedFile
 from rocketstore.sources.files import local_path
-from rocketstore.sources.segments import LogFiles, list_log
-from rocketstore.sources.splits import DEFAULT_SPLIT_BYTES, Split, plan_splits
+from rocketstore.sources.policy import list_to_read, plan_reading
+from rocketstore.sources.segments import LogFiles
+from rocketstore.sources.splits import DEFAULT_SPLIT_BYTES, Split
 from rocketstore.sources.walk import walk
 from rocketstore.spark.jobs.outputs import new_directory
 from rocketstore.spark.jobs.progress import Progress, Told
@@ -238,12 +239,12 @@ def build_index(
         broker_version=broker_version,
         timezone=timezone,
     )
-    log = list_log(path, storage_options=storage_options)
+    log = list_to_read(path, on_corruption, storage_options=storage_options)
     (slots, entries), dialect = _habits(log, config)
     options = dict(storage_options) if storage_options else None
     reading = Reading(dialect.index_tags, on_corruption, check_crc, options, mark_keys)
     with new_directory(out) as building:
-        splits = plan_splits(log, split_bytes=split_bytes)
+        splits = plan_reading(log, on_corruption, check_crc=check_crc, split_bytes=split_bytes)
         nbytes = sum(split.nbytes for split in splits)
         told = Told(progress, 2 * nbytes)
         counts = []

@@ -15,8 +15,9 @@ from rocketstore.config import DEFAULT_CONSUME_QUEUE_FILE_SIZE, MessageStoreConf
 from rocketstore.dialect import DEFAULT_VERSION, Dialect
 from rocketstore.durable_file import begin_writing, sync_directory
 from rocketstore.errors import MappedFileError
-from rocketstore.sources.segments import LogFiles, list_log
-from rocketstore.sources.splits import DEFAULT_SPLIT_BYTES, Split, plan_splits
+from rocketstore.sources.policy import list_to_read, plan_reading
+from rocketstore.sources.segments import LogFiles
+from rocketstore.sources.splits import DEFAULT_SPLIT_BYTES, Split
 from rocketstore.sources.walk import log_end, walk
 from rocketstore.spark.jobs.choices import check_corruption
 from rocketstore.spark.jobs.index import store_root
@@ -215,14 +216,14 @@ def build_queues(
     )
     if message_delay_level is not None:
         config = config.replace(message_delay_level=message_delay_level)
-    log = list_log(path, storage_options=storage_options)
+    log = list_to_read(path, on_corruption, storage_options=storage_options)
     habits = store_habits(log, config)
     if habits.has_ext:
         raise MappedFileError(
             f"{log.root} keeps consumequeue_ext files, which belong to its queue files and are not "
             "made here; open the store for writing without its queues, which makes both again"
         )
-    splits = plan_splits(log, split_bytes=split_bytes)
+    splits = plan_reading(log, on_corruption, check_crc=check_crc, split_bytes=split_bytes)
     nbytes = sum(split.nbytes for split in splits)
     told = Told(progress, nbytes)
     with (

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rocketstore import kernels
-from rocketstore.sources.segments import list_log
-from rocketstore.sources.splits import DEFAULT_SPLIT_BYTES, Split, plan_splits
+from rocketstore.sources.policy import list_to_read, plan_reading
+from rocketstore.sources.splits import DEFAULT_SPLIT_BYTES, Split
 from rocketstore.sources.walk import walk
 from rocketstore.spark.jobs.choices import check_corruption, nearest
 
@@ -165,8 +165,14 @@ def stats(
         check_crc=check_crc,
         storage_options=options,
     )
-    log = list_log(path, storage_options=storage_options)
-    splits = plan_splits(log, split_bytes=split_bytes, min_partitions=min_partitions)
+    log = list_to_read(path, on_corruption, storage_options=storage_options)
+    splits = plan_reading(
+        log,
+        on_corruption,
+        check_crc=check_crc,
+        split_bytes=split_bytes,
+        min_partitions=min_partitions,
+    )
     packed = zlib.compress(pickle.dumps((asked, splits)))
     columns = [f"`{name}` {kind}" for name, kind in asked.types.items()]
     numbers = spark.range(0, len(splits), 1, max(1, len(splits)))
@@ -251,9 +257,11 @@ def stats_table(path: str | os.PathLike[str], **asked: Any) -> pyarrow.Table:
     split_bytes = asked.pop("split_bytes", DEFAULT_SPLIT_BYTES)
     by, measures = asked.pop("by", ("topic", "queueId")), asked.pop("measures", ("count", "bytes"))
     asks = question(by, asked.pop("bucket", None), measures, **asked)
-    log = list_log(path, storage_options=asks.storage_options)
+    log = list_to_read(path, asks.on_corruption, storage_options=asks.storage_options)
     sums: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
-    for split in plan_splits(log, split_bytes=split_bytes):
+    for split in plan_reading(
+        log, asks.on_corruption, check_crc=asks.check_crc, split_bytes=split_bytes
+    ):
         for groups in split_groups(asks, split):
             for group in groups:
                 topic, queue_id, tags, *rest = group[:5]
