@@ -7,7 +7,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -22,18 +21,17 @@ from rocketstore.store_arguments import (
     check_corruption_word,
     check_int,
     check_settings,
-    check_times,
     clamp,
     merge,
     now_ms,
 )
 from rocketstore.store_maintenance import StoreMaintenance
 from rocketstore.store_place import check_platform, check_root
+from rocketstore.store_scanning import LogOrderMethods
 
 if TYPE_CHECKING:
     import numpy
 
-    from rocketstore.arrow.log_reading import ArrowScan
     from rocketstore.queries import StoreReader
     from rocketstore.queue_view import QueueView
     from rocketstore.reader import Gap, ReadOnlyParts
@@ -139,7 +137,7 @@ def open(
     )
 
 
-class DefaultMessageStore(AsyncPutMethods, StoreMaintenance):
+class DefaultMessageStore(AsyncPutMethods, LogOrderMethods, StoreMaintenance):
     """An open store; see ``open``. Use it as a context manager.
 
     Notes
@@ -608,135 +606,6 @@ class DefaultMessageStore(AsyncPutMethods, StoreMaintenance):
             raise ValueError(f"boundary {boundary!r} is neither 'lower' nor 'upper'")
         check_int("timestamp", timestamp)
         return self._use().get_offset_in_queue_by_time(topic, queue_id, timestamp, boundary)
-
-    def scan(
-        self,
-        *,
-        topics: Sequence[str] | None = None,
-        begin: int | None = None,
-        end: int | None = None,
-        start: int | None = None,
-        stop: int | None = None,
-        on_corruption: str = "fail",
-    ) -> Iterator[StoredMessage]:
-        """Iterate over records in log order, PREPARED and ROLLBACK ones too.
-
-        Parameters
-        ----------
-        topics : sequence of str, optional
-        begin, end : int, optional
-            Store times, ``begin <= time < end``.
-        start, stop : int, optional
-            Physical offsets; ``start`` is a record's first byte, or lies outside the log. Records
-            that reach beyond ``stop`` are left out.
-        on_corruption : {"fail", "skip", "stop"}
-
-        Raises
-        ------
-        CorruptMessageError
-            At a damaged place with ``"fail"``.
-        ValueError
-            When no record begins at ``start``.
-        """
-        check_corruption_word(on_corruption)
-        check_times(begin, end)
-        reader = self._use()
-        first, last = reader.scan_range(start, stop)
-        if isinstance(topics, str):
-            raise TypeError("topics must be a sequence of str, not str")
-        wanted = None if topics is None else frozenset(topics)
-        for message in reader.scan(first, last, on_corruption):
-            if wanted is not None and message.topic not in wanted:
-                continue
-            timestamp = message.store_timestamp
-            if (begin is None or timestamp >= begin) and (end is None or timestamp < end):
-                yield message
-        reader.finish_scan(last, stop, on_corruption)
-
-    def scan_arrow(
-        self,
-        columns: str | Sequence[str] = "core",
-        *,
-        start: int | None = None,
-        stop: int | None = None,
-        on_corruption: str = "fail",
-        check_crc: bool = True,
-        **limits: Any,
-    ) -> ArrowScan:
-        """Records in log order as a stream of Arrow record batches, up to the log's end now.
-
-        Parameters
-        ----------
-        columns : str or sequence of str
-            ``"core"``, ``"full"``, ``"kafka"``, or names of columns.
-        start, stop, on_corruption
-            As in ``scan``.
-        check_crc : bool
-            Compare bodies with their CRCs.
-        **limits
-            ``topics``, ``tags``, ``keys``, ``queue_ids``, ``begin``, ``end``, ``start_offsets``,
-            ``batch_rows``, ``batch_bytes``: see ``rocketstore.kernels.arrow.BatchDecoder``.
-
-        Returns
-        -------
-        ArrowScan
-            With ``__arrow_c_stream__``; iterating gives ``pyarrow.RecordBatch``.
-        """
-        from rocketstore.arrow.columns import resolve
-        from rocketstore.arrow.log_reading import scan_arrow
-
-        check_corruption_word(on_corruption)
-        reader = self._use()
-        first, last = reader.scan_range(start, stop)
-        finish = partial(reader.finish_scan, last, stop, on_corruption)
-        places = (first, last, on_corruption, finish)
-        return scan_arrow(reader.log, resolve(columns), *places, check_crc=check_crc, **limits)
-
-    def tail(
-        self,
-        *,
-        topics: Sequence[str] | None = None,
-        start: int | None = None,
-        interval_s: float = 0.5,
-        timeout_s: float | None = None,
-        on_corruption: str = "fail",
-        on_event: Callable[[str], None] | None = None,
-    ) -> Iterator[StoredMessage]:
-        """Iterate over records as they come, in log order, for ever; mode ``"r"`` refreshes itself.
-
-        Parameters
-        ----------
-        topics : sequence of str, optional
-        start : int, optional
-            Physical offset of the first record; the default is the log's end now.
-        interval_s : float
-            Seconds between two looks.
-        timeout_s : float, optional
-            End after so many seconds without a new record.
-        on_corruption : {"fail", "skip", "stop"}
-            At a place that still seems damaged when it was looked at several times.
-        on_event : callable, optional
-            Told in a sentence of records that were deleted unread and of a log that was cut.
-
-        Raises
-        ------
-        CorruptMessageError
-            At a damaged place with ``"fail"``.
-        ValueError
-            When ``start`` lies behind the log's end, or no record begins there.
-
-        Notes
-        -----
-        Survives rolls, deletions and cuts by whoever writes; see ``tail.LogTail``.
-        """
-        from rocketstore.conditions import Conditions
-        from rocketstore.tail import LogTail
-
-        check_corruption_word(on_corruption)
-        self._use()
-        wanted = Conditions.of(topics=topics)
-        follower = LogTail(self, start=start, on_corruption=on_corruption, on_event=on_event)
-        return filter(wanted.match, follower.follow(interval_s, timeout_s))
 
     def queue_view(self, topic: str, queue_id: int) -> QueueView:
         """Units of a queue from its min to its max offset as a structured array (a copy), shape

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rocketstore import kernels
 from rocketstore.commit_log import CommitLog, LogWindow
 from rocketstore.log_scan import find_next_record
+from rocketstore.queue_records import QueueRecords, check_record_word
 from rocketstore.status import RecordFlags, RecordStatus
 
 if TYPE_CHECKING:
@@ -136,8 +137,8 @@ class ArrowScan:
     """Messages of a log as a stream of Arrow record batches; every use reads from the start.
 
     ``pyarrow.table(scan)``, ``polars.DataFrame(scan)`` and whatever else knows the Arrow PyCapsule
-    interface take it as it is; iterating gives pyarrow record batches. Made by
-    ``DefaultMessageStore.scan_arrow``.
+    interface take it as it is; pandas gets a frame by ``to_pandas``. Iterating gives pyarrow record
+    batches. Made by ``DefaultMessageStore.scan_arrow``.
 
     Attributes
     ----------
@@ -179,6 +180,27 @@ class ArrowScan:
 
         return map(pa.record_batch, self._exports())
 
+    def read_all(self) -> pyarrow.Table:
+        """Read all messages into one ``pyarrow.Table``; errors are raised as they are."""
+        import pyarrow as pa
+
+        return pa.Table.from_batches(list(self), self.schema)
+
+    def to_pandas(self, **options: Any) -> Any:
+        """Read all messages into one ``pandas.DataFrame``, a row for each.
+
+        Parameters
+        ----------
+        **options
+            As ``pyarrow.Table.to_pandas`` takes them.
+        """
+        return self.read_all().to_pandas(**options)
+
+    def __array__(self, dtype: object = None, copy: object = None) -> Any:
+        # pandas before 3 would make a frame of record batches from what it may iterate over; it
+        # asks for an array first.
+        raise TypeError("a scan is no array; scan.to_pandas() makes a pandas DataFrame of it")
+
     def __arrow_c_schema__(self) -> object:
         """The schema as a PyCapsule."""
         return self._schema.__arrow_c_schema__()
@@ -200,6 +222,7 @@ def scan_arrow(
     finish: Callable[[], None],
     *,
     check_crc: bool,
+    records: str = "log",
     **limits: Any,
 ) -> ArrowScan:
     """Make the scan of ``DefaultMessageStore.scan_arrow``; ``limits`` are the decoder's.
@@ -211,10 +234,12 @@ def scan_arrow(
         name: list(value) if isinstance(value, Iterator) else value
         for name, value in limits.items()
     }
+    check_record_word(records)
     flags = log.record_flags if check_crc else 0
 
     def read(decoder: Any) -> Iterator[None]:
-        yield from LogRead(log, decoder, start, stop, on_corruption, flags)
+        consumer = decoder if records == "log" else QueueRecords(decoder)
+        yield from LogRead(log, consumer, start, stop, on_corruption, flags)
         finish()
 
     return ArrowScan(columns, lambda: kernels.arrow.BatchDecoder(columns, **limits), read)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocketstore import kernels
 from rocketstore.arrow.columns import resolve
+from rocketstore.queue_records import QueueRecords, check_record_word
 from rocketstore.sources.splits import Split
 from rocketstore.sources.walk import OnDamage, walk
 
@@ -34,6 +35,7 @@ def read_batches(
     check_crc: bool = True,
     storage_options: Mapping[str, Any] | None = None,
     on_damage: OnDamage | None = None,
+    records: str = "log",
 ) -> Iterator[pyarrow.RecordBatch]:
     """Read the records of a split as record batches, in log order.
 
@@ -46,6 +48,8 @@ def read_batches(
         See ``rocketstore.kernels.arrow.BatchDecoder``.
     on_corruption, check_crc, storage_options, on_damage
         See ``rocketstore.sources.walk.walk``.
+    records : {"log", "queues"}
+        See ``DefaultMessageStore.scan``.
 
     Yields
     ------
@@ -75,9 +79,10 @@ def read_batches(
         batch_rows=batch_rows,
         batch_bytes=batch_bytes,
     )
+    check_record_word(records)
     drains = walk(
         split,
-        decoder,
+        decoder if records == "log" else QueueRecords(decoder),
         on_corruption=on_corruption,
         check_crc=check_crc,
         storage_options=storage_options,

@@ -37,6 +37,13 @@ from rocketstore.errors import CorruptMessageError
 from rocketstore.store import DefaultMessageStore
 
 
+class RecordWord(StrEnum):
+    """Which records are read."""
+
+    LOG = "log"
+    QUEUES = "queues"
+
+
 class OnCorruption(StrEnum):
     """What happens at a damaged place."""
 
@@ -71,13 +78,22 @@ def scan(
         int | None, typer.Option("--stop", min=0, help="Log offset in front of which to stop.")
     ] = None,
     limit: LimitOption = None,
+    records: Annotated[
+        RecordWord,
+        typer.Option(
+            "--records",
+            help="log: every record, half messages and rollbacks of transactions too; queues: what "
+            "consumers see, batches message by message.",
+        ),
+    ] = RecordWord.LOG,
     on_corruption: OnCorruptionOption = OnCorruption.FAIL,
     commit_log: CommitLogOption = None,
     config: ConfigOption = None,
     form: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Read the log in its own order: every record, half messages and rollbacks too.
+    """Read the log in its own order: every record, also transactions' half messages and rollbacks,
+    which no consumer sees (--records queues leaves them out).
 
     What is interrupted, or ended by --limit, says at which --start it goes on.
 
@@ -109,6 +125,7 @@ def scan(
                 stop=stop,
                 limit=limit,
                 on_corruption=on_corruption.value,
+                records=records.value,
                 progress=progress,
             )
             count = print_walk(walk, chosen(form), limit=limit, quiet=quiet)

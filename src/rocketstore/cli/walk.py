@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rocketstore import DefaultMessageStore, StoredMessage
 from rocketstore.cli.progress import Progress
 from rocketstore.conditions import Conditions
+from rocketstore.queue_records import is_packed
 
 _RECORDS_BETWEEN_REPORTS = 2000
 
@@ -23,6 +24,7 @@ class LogWalk:
     limit : int, optional
         Messages at most.
     on_corruption : {"fail", "skip", "stop"}
+    records : {"log", "queues"}
     progress : callable, optional
 
     Attributes
@@ -40,6 +42,7 @@ class LogWalk:
         stop: int | None = None,
         limit: int | None = None,
         on_corruption: str = "fail",
+        records: str = "log",
         progress: Progress | None = None,
     ) -> None:
         first = max(store.min_physical_offset, 0)
@@ -49,7 +52,10 @@ class LogWalk:
         self._limit = limit
         self._progress = progress
         self._conditions = conditions
-        self._messages = store.scan(start=start, stop=stop, on_corruption=on_corruption)
+        self._messages = store.scan(
+            start=start, stop=stop, on_corruption=on_corruption, records=records
+        )
+        self._is_packed = is_packed if records == "queues" else lambda flags: False
 
     def __iter__(self) -> Iterator[StoredMessage]:
         match = self._conditions.match
@@ -59,7 +65,8 @@ class LogWalk:
             matched = match(message)
             if matched:
                 yield message
-            self.position += message.store_size
+            if not self._is_packed(message.sys_flag):  # else more of its batch may follow
+                self.position += message.store_size
             if matched:
                 count += 1
                 if count == self._limit:

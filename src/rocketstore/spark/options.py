@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from rocketstore.errors import ConfigError
+from rocketstore.queue_records import RECORD_WORDS
 from rocketstore.spark.shipping import shipped
 
 EARLIEST = -2
@@ -31,7 +32,15 @@ READ_NAMES = (
     *("startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"),
     *("startingPhysicalOffset", "endingPhysicalOffset", "failOnDataLoss", "onCorruption"),
     *("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minPartitions", "maxRecordsPerPartition"),
-    *("maxPartitionBytes", "columns", "includeProperties", "batchRows", "batchBytes", "checkCrc"),
+    *(
+        "maxPartitionBytes",
+        "records",
+        "columns",
+        "includeProperties",
+        "batchRows",
+        "batchBytes",
+        "checkCrc",
+    ),
 )
 WRITE_NAMES = ("path", "topic", "queues", "txnAppId", "txnVersion", "stagingDir")
 #: Other words for the same options of reading.
@@ -82,6 +91,8 @@ int or None
         Limits of one Arrow batch.
     check_crc : bool
         Whether each body is compared with its checksum.
+    records : str
+        ``"log"``: every record; ``"queues"``: what the queues show.
     """
 
     path: str
@@ -109,6 +120,7 @@ int or None
     batch_rows: int = 8192
     batch_bytes: int = 4 << 20
     check_crc: bool = True
+    records: str = "log"
 
     def __reduce__(self) -> Any:
         values = tuple(getattr(self, field.name) for field in fields(self))
@@ -332,6 +344,13 @@ def _policy(name: str, value: str) -> str:
     return word
 
 
+def _records(name: str, value: str) -> str:
+    word = value.strip().lower()
+    if word not in RECORD_WORDS:
+        raise ConfigError(f"{name} is {value!r}; it must be log or queues")
+    return word
+
+
 def _json(name: str, value: str, example: str) -> dict[str, Any]:
     try:
         parsed = json.loads(value)
@@ -430,4 +449,5 @@ _FIELDS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "batchRows": ("batch_rows", _batch_rows),
     "batchBytes": ("batch_bytes", _batch_bytes),
     "checkCrc": ("check_crc", boolean),
+    "records": ("records", _records),
 }

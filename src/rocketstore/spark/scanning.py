@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rocketstore.arrow.columns import resolve
+from rocketstore.queue_records import check_record_word
 from rocketstore.record_filters import check_batch_limits
 from rocketstore.sources.files import local_path
 from rocketstore.spark.options import CORRUPTION_POLICIES, ReadOptions
@@ -43,6 +44,7 @@ def scan(
     on_corruption: str = "fail",
     check_crc: bool = True,
     storage_options: Mapping[str, Any] | None = None,
+    records: str = "log",
 ) -> DataFrame:
     """Return the messages of a store as a DataFrame, read by ``mapInArrow``.
 
@@ -75,12 +77,15 @@ def scan(
     batch_rows, batch_bytes : int
         Limits of one Arrow batch: rows, and bytes of texts and bodies.
     on_corruption : str
-        ``"fail"`` raises at a damaged place, ``"skip"`` goes on behind it, ``"stop"`` ends the
-        partition there.
+        ``"fail"`` raises at a damaged place, ``"skip"`` goes on behind it, ``"stop"`` ends there.
+        With ``"stop"`` the driver reads the log up to the damage before the tasks do.
     check_crc : bool
         Compare each body with its checksum; without, the schema's fields say ``unchecked``.
     storage_options : mapping, optional
         For the file system of a URI, as fsspec takes them.
+    records : str
+        ``"log"``: every record. ``"queues"``: what consumers see, without transactions' PREPARED
+        and ROLLBACK records, and inner batches message by message.
 
     Returns
     -------
@@ -97,6 +102,7 @@ def scan(
     """
     if on_corruption not in CORRUPTION_POLICIES:
         raise ValueError(f"on_corruption is {on_corruption!r}; it must be one of fail, skip, stop")
+    check_record_word(records)
     if split_bytes < 1:
         raise ValueError(f"split_bytes is {split_bytes}; it must be 1 or more")
     check_batch_limits(batch_rows, batch_bytes)
@@ -120,6 +126,7 @@ def scan(
         batch_rows=batch_rows,
         batch_bytes=batch_bytes,
         check_crc=check_crc,
+        records=records,
     )
     splits = plan(options)
     # One row for each task; a plan of many splits is compressed, as every task gets it whole.
