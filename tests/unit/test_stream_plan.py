@@ -168,7 +168,10 @@ def test_a_stream_has_no_end(store: tuple[Path, list[Row]], name: str) -> None:
 
 def test_queues_begin_where_they_are_told(growing: Path) -> None:
     old = rows_of(growing)
-    told = '{"Orders": {"0": 11, "1": -1, "2": -2}, "Bills": {"broker-a": {"1": -1}}}'
+    told = (
+        '{"Orders": {"0": 11, "1": -1, "2": -2}, "Alerts-1": {"0": -2, "1": -2, "2": 0}, '
+        '"Bills": {"broker-a": {"0": -2, "1": -1, "2": -2}}}'
+    )
     plan = plan_of(growing, startingOffsets=told)
     start = plan.initial()
     begins = {("Orders", 0): 11}
@@ -198,8 +201,9 @@ def test_what_lies_before_all_queues_is_not_read(
     plan = plan_of(root, startingOffsets=ALL_ORDERS, **options)
     assert plan.initial().physical_offset == wanted[0] > 0
     assert flat(run(plan)) == wanted
-    # A queue that nobody spoke of is read from its beginning.
-    assert plan_of(root, startingOffsets=ALL_ORDERS).initial().physical_offset == 0
+    # Offsets name the queues that are read, or are refused, as in Kafka's source.
+    with pytest.raises(ConfigError, match=r"leaves out queue 0 of 'Alerts-1'.*subscribe"):
+        plan_of(root, startingOffsets=ALL_ORDERS).initial()
 
 
 def test_queues_that_have_not_come_so_far(store: tuple[Path, list[Row]]) -> None:
@@ -271,8 +275,11 @@ def test_a_store_elsewhere(store: tuple[Path, list[Row]]) -> None:
         )
         batches = run(plan, max_records=100)
         assert flat(batches) == [row.physical_offset for row in rows]
-        told = parse_read({"path": "memory://stream-elsewhere", "startingOffsets": ALL_ORDERS})
-        assert StreamPlan(told).initial().physical_offset == 0
+        told = {"path": "memory://stream-elsewhere", "startingOffsets": ALL_ORDERS}
+        with pytest.raises(ConfigError, match=r"cannot be listed.*assign"):
+            StreamPlan(parse_read(told)).initial()
+        told["assign"] = '{"Orders": [0, 1, 2]}'
+        assert StreamPlan(parse_read(told)).initial().physical_offset == 0
     finally:
         remote.rm("/stream-elsewhere", recursive=True)
 

@@ -17,6 +17,7 @@ from rocketstore.sources.policy import list_to_read, plan_reading
 from rocketstore.sources.segments import LogFiles
 from rocketstore.sources.splits import Split, plan_splits
 from rocketstore.spark.options import EARLIEST, LATEST, Offsets, ReadOptions
+from rocketstore.spark.queue_names import check_queue_names
 from rocketstore.spark.worker import begin_task
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def plan(options: ReadOptions, bounds: ReadOptions | None = None) -> list[Split]
     """
     ranges = queue_ranges(options)
     log = list_to_read(options.path, options.on_corruption, storage_options=options.storage_options)
+    check_queue_names(options)
     if options.fail_on_data_loss:
         _refuse_lost_offsets(options, log, ranges)
     bounds = bounds or options
@@ -219,6 +221,7 @@ def read_partition(
         on_corruption=options.on_corruption,
         check_crc=options.check_crc,
         storage_options=options.storage_options,
+        records=options.records,
     )
     if pattern is None:
         yield from batches

@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import rocketstore
 from rocketstore import formats, kernels
 from rocketstore.errors import ConfigError, MappedFileError
+from rocketstore.queue_records import QueueRecords
 from rocketstore.sources.files import local_path, read_at
 from rocketstore.sources.policy import list_to_read, lost_error
 from rocketstore.sources.segments import LogFiles
 from rocketstore.sources.splits import Split, plan_splits, tail_offset
 from rocketstore.sources.walk import log_end, walk
 from rocketstore.spark.offsets import Latest, StreamOffset, batch_ranges, starting_queues
+from rocketstore.spark.queue_names import check_queue_names
 from rocketstore.spark.reading import partition_bytes
 
 if TYPE_CHECKING:
@@ -148,6 +150,7 @@ class StreamPlan:
             return StreamOffset(begin, initial=True)
         if offsets is None or isinstance(offsets, str):
             return StreamOffset(self._end(log, None), initial=True)
+        check_queue_names(given)
         end = self._end(log, None)
         numbers, latest = starting_queues(offsets, end)
         begin = max(begin, min(end, self._queues_begin(numbers, latest)))
@@ -385,6 +388,9 @@ class StreamPlan:
                 taken = self._taken(table)
                 if max_records is not None and count + len(taken) >= max_records:
                     last = taken[max_records - count - 1]
+                    if options.records == "queues":  # the messages of a batch stay together
+                        at = table["physicalOffset"][last].as_py() + 1
+                        return self._boundary(log, at, end.physical_offset)
                     return int(
                         table["physicalOffset"][last].as_py() + table["storeSize"][last].as_py()
                     )
@@ -423,9 +429,10 @@ class StreamPlan:
             decoder = kernels.arrow.BatchDecoder(
                 columns, start_offsets=queue_bounds(queues or {}), batch_rows=rows, **filters
             )
+            queues_only = counted and options.records == "queues"
             for _ in walk(
                 split,
-                decoder,
+                QueueRecords(decoder) if queues_only else decoder,
                 on_corruption=options.on_corruption if counted else "skip",
                 # What is only counted is read once more, with its checksum.
                 check_crc=options.check_crc and options.on_corruption == "stop",
