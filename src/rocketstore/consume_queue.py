@@ -84,6 +84,8 @@ class ConsumeQueue:
         self.recovered_end = -1
         self.flushed_index = 0
         self.ext: ConsumeQueueExt | None = None
+        #: A pull looks at no more units than messages are wanted (RocksDB, up to 5.4).
+        self.pull_looks_no_further = False
         self._in_memory = in_memory
         self._next_index: Callable[[], int] | None = None
         self._overlay: dict[int, MappedFile | MemoryFile] = {}

@@ -88,6 +88,9 @@ class Dialect:
         the limit, 5.5.0 has a quota.
     pools_with_sync_flush : bool
         The transient store pool is used with ``SYNC_FLUSH``, too (5.0.0).
+    pull_asks_for_count : bool
+        A pull from queues in RocksDB looks at no more units than messages are wanted (up to
+        5.4).
     max_dispatch_lag_files : int or None
         A broker recovers only this many log files (5.4.0), so dispatch may not lag further.
     """
@@ -218,6 +221,11 @@ class Dialect:
     @property
     def pools_with_sync_flush(self) -> bool:
         return self.version >= (5, 0, 0)
+
+    @property
+    def pull_asks_for_count(self) -> bool:
+        """A pull from queues in RocksDB looks at no more units than messages are wanted."""
+        return self.version < (5, 5, 0)
 
     @property
     def max_dispatch_lag_files(self) -> int | None:

@@ -10,6 +10,7 @@ from rocketstore.commit_log import CommitLog, LogWindow
 from rocketstore.config import MessageStoreConfig
 from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue
 from rocketstore.consume_queue_ext import CqExtUnit, is_ext_address
+from rocketstore.errors import CorruptMessageError
 from rocketstore.results import MessageList
 from rocketstore.status import GetMessageStatus, KernelStatus, RecordStatus
 
@@ -121,6 +122,8 @@ class Selection:
             return GetMessageStatus.OFFSET_FOUND_NULL, offset + per_file - offset % per_file
         units, start, stop = found
         examined = max(self._limits.filter_nbytes, self._max_count * UNIT_NBYTES)
+        if self._queue.pull_looks_no_further:
+            examined = max(self._max_count, 1) * UNIT_NBYTES
         if stop - start > examined:
             stop = start + -(-examined // UNIT_NBYTES) * UNIT_NBYTES
         if message_filter is None:
@@ -256,7 +259,12 @@ class Selection:
                 self._reason = GetMessageStatus.NO_MATCHED_MESSAGE
             else:
                 self.messages = MessageList()
-                self._collect(units, position, position + UNIT_NBYTES, index)
+                try:
+                    self._collect(units, position, position + UNIT_NBYTES, index)
+                except CorruptMessageError:
+                    if kept:
+                        break  # the next pull begins there
+                    raise
                 if self.messages:
                     message = self.messages[0]
                     if not message_filter.is_matched_by_commit_log(message):

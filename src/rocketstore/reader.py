@@ -187,6 +187,8 @@ class ReadOnlyParts:
             batch_file_size=self.facts.batch_queue_file_size,
             batch_topics=self.facts.queue_types.batch,
         )
+        if isinstance(queues, BoundlessQueueTable):
+            queues.pull_looks_no_further = self.dialect.pull_asks_for_count
         if self.facts.ext_file_size:
             queues.use_ext(self.paths.consume_queue_ext, self.facts.ext_file_size)
         try:

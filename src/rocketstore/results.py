@@ -80,6 +80,13 @@ class GetMessageResult(NamedTuple):
     max_offset: int
     messages: Sequence[StoredMessage]
 
+    def __repr__(self) -> str:
+        return (
+            f"GetMessageResult({self.status.name}, next_begin_offset={self.next_begin_offset}, "
+            f"min_offset={self.min_offset}, max_offset={self.max_offset}, "
+            f"messages={len(self.messages)})"
+        )
+
 
 class QueryMessageResult(NamedTuple):
     """Answer of ``query_message``: messages by ascending offset, and the newest index file's

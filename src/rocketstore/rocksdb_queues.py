@@ -31,7 +31,11 @@ def refuse_rocksdb_queues(paths: StorePaths) -> None:
 
 
 class BoundlessConsumeQueue(ConsumeQueue):
-    """A queue without file ends: where a file of units ends is nothing a reader notices."""
+    """A queue without file ends: where a file of units ends is nothing a reader notices.
+
+    Up to 5.4 RocketMQ asks RocksDB for as many units as messages are wanted, and looks at no more
+    of them in a pull, whether they match or not.
+    """
 
     def units_from(self, index: int) -> tuple[Any, int, int] | None:
         """Return (buffer, position, stop) of units from ``index`` on; near the end of a file, the
@@ -58,6 +62,9 @@ class BoundlessConsumeQueue(ConsumeQueue):
 class BoundlessQueueTable(QueueTable):
     """The queues of a store whose files hold none."""
 
+    #: See ``ConsumeQueue.pull_looks_no_further``.
+    pull_looks_no_further = False
+
     def load(self) -> None:
         """Nothing is there to load."""
 
@@ -65,4 +72,6 @@ class BoundlessQueueTable(QueueTable):
         queue = super()._new(topic, queue_id)
         if type(queue) is not ConsumeQueue:
             return queue
-        return BoundlessConsumeQueue(topic, queue_id, queue.queue, in_memory=True)
+        made = BoundlessConsumeQueue(topic, queue_id, queue.queue, in_memory=True)
+        made.pull_looks_no_further = self.pull_looks_no_further
+        return made

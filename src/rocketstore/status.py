@@ -6,7 +6,18 @@ from __future__ import annotations
 from enum import IntEnum, IntFlag
 
 
-class PutMessageStatus(IntEnum):
+class Status(IntEnum):
+    """A number of RocketMQ that prints as its name; JSON and numeric formats have the number."""
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __format__(self, spec: str) -> str:
+        is_numeric = spec != "" and spec[-1] in "bcdoxXneEfFgG%"
+        return format(self.value if is_numeric else self.name, spec)
+
+
+class PutMessageStatus(Status):
     """Outcome of a put; names and ordinals are RocketMQ 5.x's, the old 4.9 names are aliases."""
 
     PUT_OK = 0
@@ -29,7 +40,7 @@ class PutMessageStatus(IntEnum):
     WHEEL_TIMER_NOT_ENABLE = 15
 
 
-class AppendMessageStatus(IntEnum):
+class AppendMessageStatus(Status):
     """Outcome of the append itself."""
 
     PUT_OK = 0
@@ -40,7 +51,7 @@ class AppendMessageStatus(IntEnum):
     ROCKSDB_ERROR = 5
 
 
-class GetMessageStatus(IntEnum):
+class GetMessageStatus(Status):
     """Outcome of ``get_message``."""
 
     FOUND = 0
@@ -55,7 +66,7 @@ class GetMessageStatus(IntEnum):
     OFFSET_RESET = 9
 
 
-class RecordStatus(IntEnum):
+class RecordStatus(Status):
     """What the strict record check says of one place in the log; the kernels' common language."""
 
     OK = 0
@@ -95,7 +106,7 @@ class RecordStatus(IntEnum):
     FULL = 64
 
 
-class KernelStatus(IntEnum):
+class KernelStatus(Status):
     """Outcomes of the queue, index and dispatch kernels that are not about one log record."""
 
     OK = 0
@@ -153,7 +164,7 @@ class MultiDispatch(IntFlag):
     NOT_OF_DLQ = 8
 
 
-class FlushDiskType(IntEnum):
+class FlushDiskType(Status):
     """When a put is acknowledged."""
 
     SYNC_FLUSH = 0

@@ -77,7 +77,15 @@ CHANGES: list[tuple[str, str, dict[str, tuple[Any, Any]]]] = [
             "max_dispatch_lag_files": (None, 9),
         },
     ),
-    ("5.4.0", "5.5.0", {"checkpoint_nbytes": (40, 48), "light_limit": (False, True)}),
+    (
+        "5.4.0",
+        "5.5.0",
+        {
+            "checkpoint_nbytes": (40, 48),
+            "light_limit": (False, True),
+            "pull_asks_for_count": (True, False),
+        },
+    ),
 ]
 HABITS = sorted(
     name for name, value in vars(Dialect).items() if isinstance(value, property) and name != "name"

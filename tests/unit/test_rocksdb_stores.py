@@ -165,3 +165,30 @@ def test_nothing_stays_open(root: Path) -> None:
         with pytest.raises(MappedFileError):
             rocketstore.open(root, "r+")
     assert descriptors() == before
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("count", [1, 2, 5, 16, 32])
+def test_a_filtered_pull_looks_at_no_more_units_than_are_asked_for(
+    root: Path, count: int, exact: bool
+) -> None:
+    """RocketMQ 5.4 asks the database for so many units as messages are wanted: with 36 units and
+    none that matches its next offset is 32, and ours was 36. 5.3.3 does so too, 5.5.0 does not: the
+    interop runs compared them."""
+    chosen = rocketstore.TagFilter("nothing has this tag", exact=exact)
+    with rocketstore.open(root, broker_version="5.4.0") as store:
+        for (topic, queue_id), end in queue_ends(store).items():
+            for offset in range(0, end, 3):
+                result = store.get_message("g", topic, queue_id, offset, count, filter=chosen)
+                assert result.status.name == "NO_MATCHED_MESSAGE"
+                assert result.next_begin_offset == min(offset + count, end)
+                assert len(result.messages) == 0
+        matching = rocketstore.TagFilter("*")
+        for (topic, queue_id), end in queue_ends(store).items():
+            result = store.get_message("g", topic, queue_id, 0, count, filter=matching)
+            assert len(result.messages) == result.next_begin_offset == min(count, end)
+    with rocketstore.open(root) as store:
+        assert store.broker_version == "5.5.0"
+        for (topic, queue_id), end in queue_ends(store).items():
+            result = store.get_message("g", topic, queue_id, 0, count, filter=chosen)
+            assert result.next_begin_offset == end

@@ -150,7 +150,9 @@ class Pull:
                         return
                 else:
                     yield one
-            count -= len(result.messages)
+                    count -= 1
+                    if count == 0:
+                        return  # what a pull passes over behind it is not asked for
             ended = result.status != GetMessageStatus.FOUND and result.status not in _PASSED_OVER
             if result.next_begin_offset >= result.max_offset and count > 0:
                 self._meet_end()
