@@ -6,8 +6,9 @@ import errno
 import os
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from rocketstore import formats
 from rocketstore.config_files import (
@@ -26,16 +27,91 @@ from rocketstore.store_checkpoint import StoreCheckpoint
 from rocketstore.store_kinds import rocksdb_queues
 from rocketstore.store_state import StoreState
 
-if TYPE_CHECKING:
-    from rocketstore.store_files import StorePaths
-
 _STEP_NBYTES = 1 << 20
 _BEHIND_TOPICS = (CONSUMER_OFFSETS_FILE, LMQ_CONSUMER_OFFSETS_FILE, DELAY_OFFSETS_FILE)
 _MAX_SHOWN = 6
 
 
+class Places(Protocol):
+    """Where the parts of a store lie that show whether it had messages."""
+
+    @property
+    def root(self) -> Path:
+        """The store's root."""
+
+    @property
+    def commit_log(self) -> Path:
+        """The log's folder."""
+
+    @property
+    def consume_queue(self) -> Path:
+        """The folder of the queues."""
+
+    @property
+    def batch_consume_queue(self) -> Path:
+        """The folder of batch queues."""
+
+    @property
+    def consume_queue_ext(self) -> Path:
+        """The folder of the queues' extension files."""
+
+    @property
+    def index(self) -> Path:
+        """The folder of index files."""
+
+    @property
+    def checkpoint(self) -> Path:
+        """The checkpoint."""
+
+    @property
+    def state(self) -> Path:
+        """The state file."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacesBelow:
+    """Where a broker puts them below a root."""
+
+    root: Path
+
+    @property
+    def commit_log(self) -> Path:
+        """See ``Places``, as for the others."""
+        return self.root / formats.COMMIT_LOG_DIR
+
+    @property
+    def consume_queue(self) -> Path:
+        """See ``Places``."""
+        return self.root / formats.CONSUME_QUEUE_DIR
+
+    @property
+    def batch_consume_queue(self) -> Path:
+        """See ``Places``."""
+        return self.root / formats.BATCH_QUEUE_DIR
+
+    @property
+    def consume_queue_ext(self) -> Path:
+        """See ``Places``."""
+        return self.root / formats.CONSUME_QUEUE_EXT_DIR
+
+    @property
+    def index(self) -> Path:
+        """See ``Places``."""
+        return self.root / formats.INDEX_DIR
+
+    @property
+    def checkpoint(self) -> Path:
+        """See ``Places``."""
+        return self.root / formats.CHECKPOINT_FILE
+
+    @property
+    def state(self) -> Path:
+        """See ``Places``."""
+        return self.root / formats.STATE_FILE
+
+
 def refuse_lost_log(
-    paths: StorePaths,
+    paths: Places,
     listing: DirectoryListing,
     checkpoint: StoreCheckpoint,
     state: StoreState | None,
@@ -83,7 +159,7 @@ def _what_is_there(directory: Path, listing: DirectoryListing) -> str:
 
 
 def proofs_of_a_log(
-    paths: StorePaths, checkpoint: StoreCheckpoint, state: StoreState | None
+    paths: Places, checkpoint: StoreCheckpoint, state: StoreState | None
 ) -> Iterator[str]:
     """Yield, in words, what shows that the store had messages; at most one of each kind of file.
 
@@ -170,7 +246,7 @@ def _has_unit(fd: int) -> bool:
     return False
 
 
-def _index_proofs(paths: StorePaths) -> Iterator[str]:
+def _index_proofs(paths: Places) -> Iterator[str]:
     header = formats.INDEX_HEADER
     names = [field.name for field in header.fields]
 

@@ -24,6 +24,7 @@ from rocketstore.errors import CorruptionError, MappedFileError
 from rocketstore.spark.jobs.stats import stats_table
 from rocketstore.spark.options import parse_read
 from rocketstore.spark.reading import plan, read_partition
+from rocketstore.spark.stream_plan import StreamPlan
 
 SEGMENT = 16384
 COUNT = 400
@@ -411,3 +412,86 @@ def test_a_segment_with_a_wrong_name(root: Path) -> None:
         assert answer(read, root, "skip") == (skipped, "")
     with pytest.raises((CorruptionError, MappedFileError)):
         list(by_spark(root, "fail"))
+
+
+# --- a log that is not there --------------------------------------------------------------------
+
+LOST: dict[str, Callable[[Path], object]] = {
+    "no folder": lambda root: shutil.rmtree(root / "commitlog"),
+    "no file": lambda root: remove(*range(len(segments(root))))(root),
+    "files without a byte": lambda root: [cut(n, 0)(root) for n in range(len(segments(root)))],
+    "nor a state file": lambda root: (
+        shutil.rmtree(root / "commitlog"),
+        (root / "rocketstore.state").unlink(),
+    ),
+    "nor a checkpoint": lambda root: (
+        shutil.rmtree(root / "commitlog"),
+        (root / "rocketstore.state").unlink(),
+        (root / "checkpoint").unlink(),
+    ),
+}
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip", "stop"])
+@pytest.mark.parametrize("name", LOST)
+def test_a_log_that_is_not_there_is_not_read_as_empty(
+    name: str, policy: str, root: Path, tmp_path: Path
+) -> None:
+    # Spark counted 0 messages where a log had been.
+    LOST[name](root)
+    for read in (by_scan, by_spark):
+        with pytest.raises(MappedFileError, match="the log is missing"):
+            list(read(root, policy))
+    with pytest.raises(MappedFileError, match="the log is missing"):
+        stats_table(root, on_corruption=policy)
+    with pytest.raises(MappedFileError, match="the log is missing"):
+        to_parquet(root, tmp_path / "x.parquet", on_corruption=policy)
+    told = {"path": str(root), "onCorruption": policy, "failOnDataLoss": "false"}
+    with pytest.raises(MappedFileError, match="the log is missing"):
+        StreamPlan(parse_read(told)).initial()
+
+
+@pytest.mark.parametrize("move", ["root", "commitlog"])
+@pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
+def test_a_store_that_vanishes_below_a_stream(
+    move: str, fail_on_data_loss: str, root: Path, tmp_path: Path
+) -> None:
+    told = {"path": str(root), "startingOffsets": "earliest", "failOnDataLoss": fail_on_data_loss}
+    stream = StreamPlan(parse_read(told))
+    start = stream.initial()
+    end = stream.advance(start, max_records=10)
+    planned = stream.splits(start, end)
+    (root if move == "root" else root / "commitlog").rename(tmp_path / "vanished")
+    for call in (
+        lambda: stream.advance(end),
+        lambda: stream.splits(start, end),
+        stream.end,
+        lambda: list(read_partition(stream.options, ["topic"], planned[0][0])),
+        lambda: stream.is_deleted(planned[0][0]),
+    ):
+        with pytest.raises((FileNotFoundError, MappedFileError), match=str(root)):
+            call()
+
+
+def test_a_stream_meets_a_hole(root: Path) -> None:
+    whole_rows = answer(by_scan, root, "skip")[0]
+    remove(1)(root)
+    rows = answer(by_scan, root, "skip")[0]
+
+    def streamed(policy: str) -> list[int]:
+        told = {"path": str(root), "startingOffsets": "earliest", "onCorruption": policy}
+        stream = StreamPlan(parse_read(told))
+        at, found = stream.initial(), list[int]()
+        while True:
+            end = stream.advance(at, max_records=50)
+            if end.physical_offset == at.physical_offset:
+                return found
+            for split, _ in stream.splits(at, end):
+                for batch in read_partition(stream.options, ["physicalOffset"], split):
+                    found += batch.column(0).to_pylist()
+            at = end
+
+    assert streamed("skip") == rows
+    assert streamed("stop") == [offset for offset in whole_rows if offset < SEGMENT]
+    with pytest.raises(CorruptionError, match=f"{SEGMENT:020}"):
+        streamed("fail")

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 from rocketstore import formats
 from rocketstore.config import DEFAULT_COMMIT_LOG_FILE_SIZE
 from rocketstore.errors import MappedFileError
+from rocketstore.lost_log import PlacesBelow, refuse_lost_log
 from rocketstore.mapped_file_queue import check_place, list_directory, shown_file_size
 from rocketstore.sources.files import RemoteEntry, RemoteFiles, local_path, remote_files
-from rocketstore.store_checkpoint import read_bytes, signed_crc
+from rocketstore.store_checkpoint import StoreCheckpoint, read_bytes, signed_crc
 from rocketstore.store_kinds import (
     dledger_refusal,
     is_dledger_head,
@@ -283,6 +284,9 @@ def _list_local(path: Path, *, tolerate_unreadable: bool) -> _Found:
     state = StoreState.read(root / formats.STATE_FILE, root)
     files = [(start, str(name), nbytes) for start, name, nbytes in listing.files]
     checkpoint = read_bytes(root / formats.CHECKPOINT_FILE, root)
+    if root != folder:
+        times = StoreCheckpoint.from_bytes(checkpoint)
+        refuse_lost_log(PlacesBelow(root), listing, times, state)
     starts = ((formats.file_name_to_offset(closed.name), closed) for closed in listing.unreadable)
     unreadable = tuple((start, str(closed)) for start, closed in starts if start is not None)
     aborted = os.path.lexists(root / formats.ABORT_FILE)
