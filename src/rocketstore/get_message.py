@@ -157,6 +157,10 @@ class Selection:
             physical_offset, size, _ = self._unit(units, position)
             window = log.window(physical_offset)
             if window is None or size == formats.FILLER_UNIT_SIZE:
+                if size != formats.FILLER_UNIT_SIZE and messages:
+                    place = physical_offset, size
+                    if len(messages) >= max_count or self._is_full(len(messages), nbytes, *place):
+                        break  # the next pull begins there
                 passed = self._pass_over(units, position, stop)
                 index += (passed - position) // UNIT_NBYTES
                 position = passed

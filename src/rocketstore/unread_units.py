@@ -11,6 +11,7 @@ from rocketstore.batch_consume_queue import BatchConsumeQueue
 from rocketstore.commit_log import CommitLog
 from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue
 from rocketstore.errors import CorruptConsumeQueueError, CorruptionError
+from rocketstore.message import StoredMessage
 from rocketstore.status import RecordStatus
 
 _COMPLETE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
@@ -113,7 +114,7 @@ class UnreadUnits:
         if log.place(offset)[2] is not None or offset in log.damage:
             yield UnreadUnit(index, offset, log.corruption(offset, status))
         elif status in _COMPLETE and message is not None:
-            if not self._is_of_queue(message.topic, message.queue_id):
+            if not self._is_of_queue(message):
                 yield UnreadUnit(index, offset, self._wrong_unit(index, offset))
         elif offset < log.max_offset:
             error: CorruptionError = log.corruption(offset, status)
@@ -121,9 +122,12 @@ class UnreadUnits:
                 error = self._wrong_unit(index, offset)
             yield UnreadUnit(index, offset, error)
 
-    def _is_of_queue(self, topic: str, queue_id: int) -> bool:
+    def _is_of_queue(self, message: StoredMessage) -> bool:
         queue = self._queue
-        return queue.is_light or (topic, queue_id) == (queue.topic, queue.queue_id)
+        if (message.topic, message.queue_id) == (queue.topic, queue.queue_id):
+            return True
+        others = message.properties.get(formats.PROPERTY_INNER_MULTI_DISPATCH, "")
+        return queue.topic in others.split(formats.MULTI_DISPATCH_SEPARATOR)
 
     def _wrong_unit(self, index: int, offset: int) -> CorruptConsumeQueueError:
         queue = self._queue

@@ -56,7 +56,8 @@ OnCorruptionOption = Annotated[
     OnCorruption,
     typer.Option(
         "--on-corruption",
-        help="At a damaged place: fail, skip to the next good record, or stop in good order.",
+        help="At a damaged place, or where a segment is missing: fail, skip to the next good "
+        "record, or stop in good order.",
     ),
 ]
 

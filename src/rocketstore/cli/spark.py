@@ -125,7 +125,9 @@ class Corruption(StrEnum):
 CorruptionOption = Annotated[
     Corruption,
     typer.Option(
-        "--on-corruption", help="At damage: fail, skip (go on behind it) or stop (end that split)."
+        "--on-corruption",
+        help="At damage, or where a segment is missing: fail, skip to the next good record, or "
+        "stop (read up to it).",
     ),
 ]
 BrokerOption = Annotated[

@@ -68,7 +68,8 @@ def walk(
     consumer : Pass
     on_corruption : {"fail", "skip", "stop"}
         At a damaged place: raise, go on at the next good record, or end. Each split ends on its
-        own: with ``"stop"`` the splits behind the damage are read all the same. A torn record at
+        own: with ``"stop"`` the splits behind the damage are read all the same (see
+        ``policy.plan_reading``, which plans up to the damage). A torn record at
         the log's end is no damage; what an earlier life of the log left behind it is told from
         later messages when the last segment is one split, and otherwise counts as damage and good
         records (give ``log_end`` as the ``stop`` of the plan).

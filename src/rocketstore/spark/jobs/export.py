@@ -146,7 +146,7 @@ def export_parquet(
     row_group_bytes : int
         Arrow bytes that a task gathers before it writes; its memory is about twice that.
     on_corruption : str
-        ``fail``, ``skip`` (go on behind the damage) or ``stop`` (end that split).
+        ``fail``, ``skip`` (go on behind the damage) or ``stop`` (export what lies before it).
     check_crc : bool
         Compare each body with its checksum.
     storage_options, destination_options : mapping, optional
