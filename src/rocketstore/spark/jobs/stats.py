@@ -130,7 +130,7 @@ def stats(
         Any of ``count``, ``bytes`` (of whole records), ``bodyBytes``, ``minStoreTimestamp``,
         ``maxStoreTimestamp``, ``minQueueOffset``, ``maxQueueOffset``.
     on_corruption : {"fail", "skip", "stop"}
-        At a damaged place: fail, go on behind it, or end the split there.
+        At a damaged place: fail, go on behind it, or count what lies before it.
     check_crc : bool
         Compare bodies with their CRCs; about twice as fast without.
     split_bytes, min_partitions : int
