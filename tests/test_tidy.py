@@ -85,6 +85,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "store_sizes",
             "log_end",
             "store_recovery",
+            "opening_undo",
             "store_marks",
             "dispatch_recovery",
             "reader",

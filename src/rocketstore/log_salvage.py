@@ -15,6 +15,7 @@ from typing import Any
 
 from rocketstore import formats
 from rocketstore.config import MessageStoreConfig
+from rocketstore.disk_space import disk_space
 from rocketstore.durable_file import (
     READ_ONLY,
     READ_WRITE,
@@ -26,6 +27,7 @@ from rocketstore.durable_file import (
     sync_directory,
     write_file,
 )
+from rocketstore.errors import MappedFileError, StoreFullError
 from rocketstore.log_cut import drop_file_pages, quarantine_path
 from rocketstore.log_scan import data_ranges
 from rocketstore.lost_messages import PointersBehind
@@ -47,6 +49,7 @@ from rocketstore.salvage_plan import (
 )
 from rocketstore.store import open as open_store
 from rocketstore.store_arguments import check_settings, merge, now_ms
+from rocketstore.store_checkpoint import read_bytes
 from rocketstore.store_files import StorePaths
 from rocketstore.store_lock import StoreLock
 from rocketstore.store_marks import queues_crc
@@ -234,6 +237,7 @@ class _Salvage:
         self._plan = SalvagePlan()
         self._listed: list[tuple[int, Path, int]] = []
         self._size = 0
+        self._old_state = b""
 
     # --- finding out --------------------------------------------------------------------------
 
@@ -318,8 +322,53 @@ class _Salvage:
             remove_leftovers(directory)
         if not report.segments:
             return
-        self._forget_derived(report)
-        report.segments = [self._renew(segment) for segment in report.segments]
+        self._ask_for_room(report)
+        had_quarantine = os.path.lexists(self._paths.root / formats.QUARANTINE_DIR)
+        self._old_state = read_bytes(self._paths.state, self._paths.root)
+        renewed: list[SalvagedSegment] = []
+        try:
+            self._forget_derived(report)
+            for segment in report.segments:
+                renewed.append(self._renew(segment))
+        except BaseException:
+            if not renewed:
+                self._take_back(report, had_quarantine=had_quarantine)
+            raise
+        report.segments = renewed
+
+    def _ask_for_room(self, report: SalvageReport) -> None:
+        """Raise ``StoreFullError`` before anything is changed when the new segments cannot have
+        room: a file's old blocks stay in quarantine."""
+        needed = 0
+        for segment in report.segments:
+            stretches = self._plan.stretches.get(segment.start, [])
+            needed += sum(sum(map(len, stretch.records()[0])) for stretch in stretches)
+            for start, path, nbytes in self._listed:
+                if start == segment.start:
+                    about = os.stat(path)
+                    blocks: int = getattr(about, "st_blocks", -(-nbytes // 512))
+                    needed += min(blocks * 512, self._size)
+        free = disk_space(self._paths.commit_log).usable_nbytes
+        if free < needed:
+            raise StoreFullError(
+                errno.ENOSPC,
+                f"no room for {len(report.segments)} new log files below {self._paths.commit_log}: "
+                f"they need {needed:,} bytes, {free:,} are free; free space and try again",
+            )
+
+    def _take_back(self, report: SalvageReport, *, had_quarantine: bool) -> None:
+        """Put back what ``_forget_derived`` changed: no segment was written anew."""
+        with contextlib.suppress(OSError):
+            for moved in report.moved:
+                os.rename(moved, self._paths.index)
+            report.moved.clear()
+            if self._old_state:
+                write_file(self._paths.state, self._old_state)
+            else:
+                self._paths.state.unlink(missing_ok=True)
+            if not had_quarantine:
+                (self._paths.root / formats.QUARANTINE_DIR).rmdir()
+            sync_directory(self._paths.root)
 
     def _forget_derived(self, report: SalvageReport) -> None:
         """Have keys and units made again: they may name what is lost.
@@ -329,7 +378,8 @@ class _Salvage:
         """
         self._write_state(max([report.recovery.log_end, *(one.stop for one in report.damaged)]))
         index = self._paths.index
-        if self._config.message_index_enable and index.is_dir() and not index.is_symlink():
+        is_folder = index.is_dir() and not index.is_symlink()
+        if self._config.message_index_enable and is_folder and os.listdir(index):
             target = quarantine_path(self._paths.root, f"{now_ms()}-{formats.INDEX_DIR}")
             os.rename(index, target)
             sync_directory(target.parent)
@@ -375,8 +425,14 @@ class _Salvage:
                 try:
                     self._write(fd, segment.start, old)
                     sync_descriptor(fd)
+                    nbytes = os.fstat(fd).st_size
                 finally:
                     os.close(fd)
+                if nbytes != self._size:
+                    raise MappedFileError(
+                        f"the new {path} would have {nbytes} bytes instead of {self._size}; the "
+                        "old one stays in its place"
+                    )
                 kept = None if old is None else self._keep(path)
                 os.replace(temporary, path)
         except BaseException:

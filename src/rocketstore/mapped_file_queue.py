@@ -163,11 +163,13 @@ class MappedFileQueue:
         self._cache = cache
         self._change_lock = threading.Lock()
         self._sync_is_due = False
+        self._loaded: frozenset[int] = frozenset()
         #: The files, and the offset of each one's first byte; replaced under _change_lock.
         self._row: tuple[tuple[MappedFile, ...], tuple[int, ...]] = (), ()
 
     def load(self, listing: DirectoryListing) -> None:
         """Take over listed files that were found fit (see ``check``)."""
+        self._loaded = frozenset(offset for offset, _, _ in listing.files)
         self._replace(
             MappedFile(
                 path,
@@ -257,6 +259,11 @@ class MappedFileQueue:
     def files(self) -> tuple[MappedFile, ...]:
         """The files, ascending."""
         return self._row[0]
+
+    @property
+    def created(self) -> list[MappedFile]:
+        """The files that were not there when the queue was loaded."""
+        return [file for file in self.files if file.file_from_offset not in self._loaded]
 
     @property
     def min_offset(self) -> int:

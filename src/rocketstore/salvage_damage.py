@@ -14,6 +14,7 @@ from rocketstore.consume_queue import ConsumeQueue
 from rocketstore.index_service import IndexService
 from rocketstore.log_scan import data_ranges
 from rocketstore.lost_messages import PointersBehind, pointers_behind
+from rocketstore.queue_continuity import good_batches
 from rocketstore.recovery import DurableMark, LogRecovery, Progress, recover_log
 from rocketstore.recovery_report import DamagedRange, RecoveryReport
 from rocketstore.store_files import StoreFacts
@@ -74,7 +75,23 @@ def find_losses(
         damaged.insert(0, DamagedRange(str(path), 0, first, log.min_offset, reason))
     behind = pointers_behind(report.log_end, queues, index)
     _add_lost_end(log, facts, report, damaged, behind)
-    return LogLosses(report, damaged, behind)
+    return LogLosses(report, [_with_room(log, one) for one in damaged], behind)
+
+
+def _with_room(log: CommitLog, damage: DamagedRange) -> DamagedRange:
+    """The range; where it leaves no room for the end-of-segment marker, without which no reader
+    goes on, with the record in front of it."""
+    end = log.roll_next_file(damage.start)
+    if damage.stop < end or end - damage.start >= formats.BLANK.nbytes:
+        return damage
+    base, start = end - log.segment_size, damage.start
+    for batch in good_batches(log, base, damage.start):
+        start = batch.last()["physical_offset"]
+    reason = (
+        f"{damage.reason}; the record at log offset {start} ends {end - damage.start} bytes before "
+        f"its segment does, where {formats.BLANK.nbytes} are needed for the marker"
+    )
+    return dataclasses.replace(damage, position=start - base, start=start, reason=reason)
 
 
 def holes(listed: Listed, directory: Path, size: int) -> list[Hole]:

@@ -30,6 +30,7 @@ from rocketstore.index_recovery import EarlyIndexCheck
 from rocketstore.index_service import IndexService
 from rocketstore.log_cut import cut_tail, drop_cached_pages, sync_log
 from rocketstore.mapped_file_queue import DirectoryListing, MappedFileQueue
+from rocketstore.opening_undo import OpeningUndo, is_refusal
 from rocketstore.queue_table import QueueTable, refuse_contradictions
 from rocketstore.recovery import LogRecovery, Progress, recover_log
 from rocketstore.rocksdb_queues import refuse_rocksdb_queues
@@ -81,10 +82,13 @@ class StoreWriter:
         self._released = False  # guarded by: _write_lock
         self._write_lock = threading.Lock()
         self._lock = StoreLock(paths.root)
+        self._undo = OpeningUndo(paths)
         try:
             self._open(config, put_clock, listener)
-        except BaseException:
+        except BaseException as error:
             self._release_parts()
+            if is_refusal(error):
+                self._undo.run(getattr(self, "queues", None), getattr(self, "index", None))
             self._lock.release()
             raise
         if start:
@@ -107,15 +111,19 @@ class StoreWriter:
         check_put_switches(config, facts.dialect)
         unused = take_unused_segments(facts.listing)
         self._load_index(facts)
-        state = self._take_over_log(facts, unused)
+        state = self._take_over_log(facts)
         end = self.report.log_end
         self._write_abort()
         self._open_parts(facts, end, put_clock)
         self._bring_up(state, end)
+        for path in unused:
+            _log.warning("removed the empty segment %s", path)
+            path.unlink()
+            self.report.notes.append(f"removed {path}: a segment of 0 bytes at the log's end")
         self._make_services(listener)
         self.report.warn(self.paths.root)
 
-    def _take_over_log(self, facts: StoreFacts, unused: list[Path]) -> StoreState | None:
+    def _take_over_log(self, facts: StoreFacts) -> StoreState | None:
         """Check the log, refuse what is damaged, cut what is torn; return the state as far as it is
         true."""
         log = self._load_log(facts)
@@ -126,10 +134,6 @@ class StoreWriter:
         self._lock.mark()
         for directory in {self.paths.root, self.paths.log_root}:
             remove_leftovers(directory)
-        for path in unused:
-            _log.warning("removed the empty segment %s", path)
-            path.unlink()
-            report.notes.append(f"removed {path}: a segment of 0 bytes at the log's end")
         end = report.log_end
         if not recovery.is_end_clean:
             report.cut = cut_tail(log, end, recovery.torn_reason, self.paths.root, self.clock)
@@ -197,6 +201,7 @@ class StoreWriter:
         if facts.ext_file_size:
             self.queues.use_ext(self.paths.consume_queue_ext, facts.ext_file_size)
         self.queues.load()
+        self._undo.note_queues(self.queues)
         self.report.skipped += [str(path) for path in self.queues.skipped]
         self.report.skipped += [str(path) for path in self.index.skipped]
         self.report.notes += [

@@ -1,0 +1,190 @@
+"""An opening that is refused before the first message leaves what it found."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rocketstore
+from crash.salvaging import tree
+from golden import golden_stores
+from rocketstore import durable_file
+from rocketstore.disk_space import DiskSpace
+from rocketstore.mapped_file import MappedFile
+
+
+def no_index(root: Path) -> None:
+    shutil.rmtree(root / "index")
+
+
+def no_queues(root: Path) -> None:
+    shutil.rmtree(root / "consumequeue")
+
+
+def no_queues_and_no_index(root: Path) -> None:
+    no_index(root)
+    no_queues(root)
+
+
+def one_queue_gone(root: Path) -> None:
+    shutil.rmtree(root / "consumequeue" / "TopicA")
+
+
+def as_it_was(root: Path) -> None:
+    pass
+
+
+def found(root: Path) -> dict[str, Any]:
+    """Files with their content, and folders."""
+    folders = {str(path.relative_to(root)): None for path in root.rglob("*") if path.is_dir()}
+    files = {name: what for name, what in tree(root).items() if name != "lock"}
+    return {**folders, **files}
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES, errno.EMFILE])
+@pytest.mark.parametrize("with_state", [True, False], ids=["state", "broker"])
+@pytest.mark.parametrize(
+    "damage", [no_index, no_queues, no_queues_and_no_index, one_queue_gone],
+    ids=lambda one: one.__name__,
+)  # fmt: skip
+def test_a_file_that_cannot_be_made(
+    damage: Callable[[Path], None],
+    with_state: bool,
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No room for the index: ``abort`` was left behind, so that a store that had been closed in
+    order was recovered the long way by its broker."""
+    root = golden_stores.unpack("plain-5.3.3", tmp_path)
+    if with_state:
+        rocketstore.open(root, "r+").close()
+    damage(root)
+    before = found(root)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(code, os.strerror(code), "a file that is new")
+
+    monkeypatch.setattr(MappedFile, "create", refuse)
+    for opening in (
+        lambda: rocketstore.open(root, "r+"),
+        lambda: rocketstore.recover(root),
+        lambda: rocketstore.salvage(root),
+    ):
+        with pytest.raises(OSError, match="new"):
+            opening()
+        after = found(root)
+        assert after.keys() - before.keys() == set()
+        assert {name for name in before if after.get(name) != before[name]} <= {"rocketstore.state"}
+
+
+@pytest.mark.parametrize("step", range(6))
+def test_a_mark_that_cannot_be_written(
+    step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``abort``, state file and checkpoint are three small files; each may find no room."""
+    root = golden_stores.unpack("plain-4.9.8", tmp_path)
+    before = found(root)
+    calls = []
+    real = durable_file.write_file
+
+    def write(path: Path, content: Any) -> None:
+        calls.append(path)
+        if len(calls) > step:
+            raise rocketstore.StoreFullError(errno.ENOSPC, f"no room for {path}")
+        real(path, content)
+
+    for module in ("writer", "store_state", "store_checkpoint"):
+        monkeypatch.setattr(f"rocketstore.{module}.write_file", write, raising=False)
+    try:
+        rocketstore.open(root, "r+", start=False).close()
+    except OSError:
+        if len(calls) <= 2:
+            assert found(root) == before
+    assert calls
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_salvage_without_room_changes_nothing(
+    damaged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It left an empty folder in ``quarantine``, and a state file."""
+    root = golden_stores.unpack("plain-5.3.3", tmp_path)
+    (root / "commitlog" / f"{65536:020d}").unlink()
+    before = found(root)
+    if damaged:
+        monkeypatch.setattr(
+            "rocketstore.log_salvage._Salvage._write",
+            lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left on device")),
+        )
+    else:
+        monkeypatch.setattr(
+            "rocketstore.log_salvage.disk_space",
+            lambda path: DiskSpace(1 << 20, 1 << 20, 4096),
+        )
+    with pytest.raises(rocketstore.StoreFullError, match="no room for"):
+        rocketstore.salvage(root)
+    assert found(root) == before
+    monkeypatch.undo()
+    assert rocketstore.salvage(root).was_needed
+
+
+def test_a_disk_that_is_full(tmp_path: Path) -> None:
+    """A tmpfs with 24 KiB left."""
+    import subprocess
+
+    place = tmp_path / "disk"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1200k", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount a tmpfs")
+    try:
+        root = golden_stores.unpack("plain-5.3.3", place)
+        no_index(root)
+        free = os.statvfs(place).f_bavail * os.statvfs(place).f_frsize
+        (place / "ballast").write_bytes(bytes(free - 24 * 1024))
+        before = found(root)
+        with pytest.raises(rocketstore.StoreFullError):
+            rocketstore.open(root, "r+", max_hash_slot_num=5_000_000, max_index_num=20_000_000)
+        assert found(root) == before
+        with rocketstore.open(root) as store:
+            assert store.recovery_report.clean
+    finally:
+        subprocess.run(["umount", str(place)], check=False)
+
+
+@pytest.mark.parametrize("left", [1, 3, 5, 7])
+def test_salvage_never_writes_beyond_a_segment(left: int, tmp_path: Path) -> None:
+    """The log ended fewer than eight bytes before its segment did; the end-of-segment marker was
+    written over the file's end, and neither ``open`` nor ``salvage`` worked from then on."""
+    root = tmp_path / "s"
+    with rocketstore.open(
+        root, "x", mapped_file_size_commit_log=4096, broker_version="5.3.3"
+    ) as store:
+        store.put("T", b"x" * 1000)
+        at = store.put("T", b"y" * 10).physical_offset
+        while store.put("T", b"z" * 500).physical_offset < 4096:
+            pass
+    path = root / "commitlog" / ("0" * 20)
+    log = bytearray(path.read_bytes())
+    (size,) = struct.unpack_from(">i", log, at)
+    record, body = log[at : at + size], b"y" * (4096 - left - at - size + 10)
+    where = record.index(b"y" * 10)
+    record[where - 4 : where + 10] = struct.pack(">i", len(body)) + body
+    struct.pack_into(">i", record, 0, len(record))
+    struct.pack_into(">i", record, 8, zlib.crc32(body) & 0x7FFFFFFF)
+    path.write_bytes(log[:at] + record + bytes(left))
+    rocketstore.salvage(root)
+    assert {one.stat().st_size for one in (root / "commitlog").iterdir()} == {4096}
+    with rocketstore.open(root, "r+") as store:
+        assert [m.body[:1] for m in store.scan()][:1] == [b"x"]
+        assert store.put("T", b"new").ok
+    assert not rocketstore.salvage(root, what_if=True).was_needed
