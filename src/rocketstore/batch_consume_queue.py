@@ -127,6 +127,13 @@ class BatchConsumeQueue(ConsumeQueue):
     def _used(file_size: int) -> int:
         return file_size - file_size % BATCH_UNIT_NBYTES
 
+    def first_place(self, file: MappedFile, log_min_offset: int) -> int:
+        """Log offset of the first record that ``file`` names, -1 without one."""
+        if self._readable(file) < formats.BATCH_QUEUE_UNIT.nbytes:
+            return -1
+        content = file.read(0, formats.BATCH_QUEUE_UNIT.nbytes)
+        return int(formats.BATCH_QUEUE_UNIT.struct.unpack(content)[0])
+
     def units_from(self, index: int) -> tuple[Any, int, int] | None:
         """Return (buffer, position, stop) of the units from the one that holds ``index``, or else
         the next one, to the end of its file.

@@ -170,6 +170,18 @@ class ConsumeQueue:
         position = index * UNIT_NBYTES - file.file_from_offset
         return load_unit(file.mapping, position)[0]
 
+    def first_place(self, file: MappedFile, log_min_offset: int) -> int:
+        """Log offset of the first record that ``file`` names and the log still has; -1 without
+        one."""
+        stop = self._readable(file)
+        if stop and log_min_offset <= 0:
+            place, size, _ = load_unit(file.mapping, 0)
+            if place == 0 and size != formats.FILLER_UNIT_SIZE:
+                return 0
+        # Fillers name the log's first byte.
+        position = kernels.consume_queue.find_unit(file.mapping, 0, stop, max(log_min_offset, 1))
+        return load_unit(file.mapping, position)[0] if position < stop else -1
+
     def unit(self, index: int) -> tuple[int, int, int] | None:
         """Return (physical offset, size, tags code) of one unit; ``None`` for a filler or no
         unit."""

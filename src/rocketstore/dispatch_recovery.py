@@ -18,6 +18,8 @@ from rocketstore.status import KernelStatus, RecordStatus
 from rocketstore.store_marks import queue_ends, queues_crc
 from rocketstore.store_state import StoreState
 
+#: Lost files that are named one by one.
+_MOST_NAMED = 100
 #: What a place is where dispatch may begin.
 _STARTS = (
     RecordStatus.OK,
@@ -84,11 +86,14 @@ class DispatchRecovery:
         """Do it; return the dispatcher, which stands at the log's end."""
         state = self._state
         former = {topic for topic, _ in self._queues.table}
+        loaded = frozenset(self._queues.table)
+        had_index = bool(self._index.files)
         self._move_unfit_aside()
         compare = state is None or self._is_short
         compare = compare and not has_units_of_other_rules(self._log, self._queues, self._names)
         self._recover_queues(clear=not compare)
         start = self._minimum
+        known = self._known_offset()
         queues_lost = state is not None and not self._has_all_queues(state)
         if queues_lost:
             self._report.notes.append(
@@ -98,9 +103,9 @@ class DispatchRecovery:
             self._drop_queues_without_head(compare=compare)
         indexed = self._recover_index()
         if state is not None and not queues_lost and not compare:
-            known = min(state.dispatched_offset, indexed.offset, self._end)
-            if known > start and self._is_record_start(known):
-                start = known
+            place = min(state.dispatched_offset, indexed.offset, self._end)
+            if place > start and self._is_record_start(place):
+                start = place
         batch_queues = [queue for queue in self._queues if isinstance(queue, BatchConsumeQueue)]
         for batch_queue in batch_queues if compare else ():
             batch_queue.begin_comparing(self._minimum)
@@ -123,6 +128,11 @@ class DispatchRecovery:
         displaced = {str(path) for path in self._queues.displaced}
         self._report.skipped = [one for one in self._report.skipped if one not in displaced]
         self._note_deleted_topics(former)
+        self._note_lost_files(known, loaded)
+        if loaded and not had_index and self._index.files:
+            self._report.notes.append(
+                f"{self._index.directory} had no index file; its keys were made again from the log"
+            )
         self._report.take_dispatch(dispatcher.notes.gaps, dispatcher.notes.refused)
         self._report.rebuilt_units = (
             dispatcher.kernel.mended_units if compare else dispatcher.kernel.dispatched_count
@@ -147,6 +157,48 @@ class DispatchRecovery:
         back = [topic for topic in made if is_unlisted(topic, known)]
         note = deleted_topics_note(back, "their queues were made again")
         self._report.notes += [note] if note is not None else []
+
+    def _known_offset(self) -> int:
+        """Up to where the log was in the queues, as the state file or any of them tells: dispatch
+        goes in log order."""
+        known = 0 if self._state is None else self._state.dispatched_offset
+        return max([known, *(queue.recovered_end for queue in self._queues)])
+
+    def _note_lost_files(self, known: int, loaded: frozenset[tuple[str, int]]) -> None:
+        """Name the queue and ext files that were made again although their units had been there:
+        somebody deleted them, or the disk loses files."""
+        if not loaded and known > self._minimum:
+            self._report.notes.append(
+                f"{self._queues.directory} held no queue; all were made again from the log"
+            )
+            return
+        lost = [
+            (queue, file)
+            for queue in self._queues
+            for file in queue.queue.created
+            if self._minimum <= queue.first_place(file, self._minimum) < known
+        ]
+        for queue, file in lost[:_MOST_NAMED]:
+            what = f"{file.path} was missing"
+            if (queue.topic, queue.queue_id) not in loaded:
+                what = f"{file.path} and its whole folder were missing"
+            self._report.notes.append(
+                f"{queue.topic} queue {queue.queue_id}: {what}; its units were made again from the "
+                "log"
+            )
+        if len(lost) > _MOST_NAMED:
+            self._report.notes.append(
+                f"{len(lost) - _MOST_NAMED} more queue files were missing, and were made again"
+            )
+        last = {(queue.topic, queue.queue_id): queue for queue in self._queues if queue.ext}
+        for key, queue in last.items():
+            was_there = key in loaded and queue.queue.min_offset >= 0 and not queue.queue.created
+            if was_there and queue.ext is not None:
+                self._report.notes += [
+                    f"{queue.topic} queue {queue.queue_id}: {file.path} was missing; it was made "
+                    "again from the log"
+                    for file in queue.ext.queue.created
+                ]
 
     def _move_unfit_aside(self) -> None:
         self._report.notes += [

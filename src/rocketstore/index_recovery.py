@@ -276,7 +276,10 @@ class IndexRecovery:
         if not self._index.files and file_count == 0:
             return IndexPosition(max(trusted, log_min), 0)  # no record in front of it has a key
         if len(self._index.files) != max(file_count, 0):
-            self._give_up_all("index files are missing; the index is made again from the log")
+            self._give_up_all(
+                f"{self._index.directory} has {len(self._index.files)} index files instead of "
+                f"{max(file_count, 0)}; the index is made again from the log"
+            )
         return self.run(log_min, log_end, trusted, thorough=thorough)
 
     @staticmethod
