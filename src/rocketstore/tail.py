@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 #: Looks at a place that seems damaged, or at files that vanish, before it is taken for real: a
 #: record that is being written, or a file that is just being made, looks the same for a moment.
 PATIENCE = 4
+#: Seconds between such looks when the time to wait is over.
+_DOUBT_S = 0.05
 #: Records remembered, so that the place is found where a log was cut and written anew.
 _REMEMBERED = 4096
 _WORD_NBYTES = 8
@@ -97,7 +99,10 @@ class LogTail:
         return self._ended
 
     def follow(self, interval_s: float, timeout_s: float | None = None) -> Iterator[StoredMessage]:
-        """Iterate for ever, or until ``timeout_s`` seconds have passed without a new record."""
+        """Iterate for ever, or until ``timeout_s`` seconds have passed without a new record.
+
+        A place that seems damaged is looked at until that is certain, also past the time.
+        """
         idle_since = time.monotonic()
         while not self._ended:
             for message in self.poll():
@@ -107,7 +112,9 @@ class LogTail:
             if timeout_s is not None:
                 rest = min(rest, idle_since + timeout_s - time.monotonic())
                 if rest <= 0:
-                    return
+                    if not self._is_in_doubt():
+                        return
+                    rest = min(interval_s, _DOUBT_S)
             if not self._ended:
                 self._wait(rest)
 
@@ -250,6 +257,11 @@ class LogTail:
         return message is not None and _seen(message) == seen
 
     # --- patience -----------------------------------------------------------------------------
+
+    def _is_in_doubt(self) -> bool:
+        """Whether what stands at the place seems damaged and was not looked at often enough."""
+        place, times = self._trouble
+        return place == self.position and 0 < times <= PATIENCE
 
     def _tried_enough(self) -> bool:
         place, times = self._trouble

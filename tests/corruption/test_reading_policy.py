@@ -225,6 +225,41 @@ def test_tail_goes_by_the_policy(name: str, count: int, root: Path) -> None:
     assert shown("stop", 0 if good else 1)[0] == good
 
 
+@pytest.mark.parametrize(
+    ("name", "follow"),
+    [
+        ("none", ()),
+        ("a middle segment is missing", ()),
+        ("a middle segment is missing", ("-F", "--idle", 0)),
+        ("wrong CRC", ()),
+        ("wrong CRC", ("-F", "--idle", 0.01)),
+        ("the first segment is empty", ()),
+    ],
+)
+def test_tail_from_a_place_goes_by_the_policy(
+    name: str, follow: tuple[Any, ...], root: Path
+) -> None:
+    # The command ended at the first look at damage, with exit status 0, as its time was over.
+    damage, named = DAMAGE[name]
+    damage(root)
+    with rocketstore.open(root) as store:
+        start = max(store.min_physical_offset, 0)
+
+    def shown(policy: str, code: int) -> tuple[list[int], str]:
+        more = ("--start", start, "-q", "--on-corruption", policy, "--interval", 0.01)
+        result = run("tail", root, *follow, *more, code=code)
+        return [row["physicalOffset"] for row in lines(result)], result.stderr
+
+    found, message = shown("fail", 3 if named else 0)
+    assert named in message
+    assert found == answer(by_scan, root, "fail")[0]
+    assert shown("skip", 0)[0] == answer(by_scan, root, "skip")[0]
+    assert shown("stop", 0 if found or follow else 1)[0] == found
+    with rocketstore.open(root) as store:
+        tailed = store.tail(start=start, timeout_s=0, interval_s=0.01, on_corruption="skip")
+        assert [m.physical_offset for m in tailed] == answer(by_scan, root, "skip")[0]
+
+
 @pytest.mark.parametrize("key", ["k20", "k100", "k150"])
 def test_find_names_a_hit_that_cannot_be_read(key: str, root: Path) -> None:
     remove(1)(root)
