@@ -601,3 +601,33 @@ def test_what_is_no_store_says_where_one_is(
     result = run(command, root.parent / place, "-q", code=3)
     assert words in result.stderr
     assert str(root) in result.stderr
+
+
+# --- what mends it ----------------------------------------------------------------------------
+
+FAR = stamped(FUTURE, FUTURE, FUTURE)
+
+
+@pytest.mark.parametrize("aborted", [False, True])
+@pytest.mark.parametrize(
+    ("name", "harm"),
+    [
+        ("plain-5.3.3", lambda root: (root / "checkpoint").write_bytes(FAR)),
+        ("plain-5.3.3", lambda root: (root / "checkpoint").write_bytes(b"")),
+        ("plain-4.9.8", lambda root: shutil.rmtree(root / "consumequeue")),
+        ("plain-5.3.3", lambda root: shutil.rmtree(root / "index")),
+        ("ext-4.9.8", lambda root: shutil.rmtree(root / "consumequeue_ext")),
+        ("inner-5.3.3", lambda root: shutil.rmtree(root / "batchconsumequeue")),
+    ],
+)
+def test_recover_mends_what_it_is_named_for(
+    tmp_path: Path, name: str, harm: Callable[[Path], None], aborted: bool
+) -> None:
+    root = golden_stores.unpack(name, tmp_path)
+    harm(root)
+    if aborted:
+        (root / "abort").touch()
+    document = json.loads(run("verify", root, "--json", code=1).stdout)
+    assert [one["command"] for one in document["next"]] == [["rocketstore", "recover", str(root)]]
+    rocketstore.recover(root)
+    assert check(root).findings == []
