@@ -367,6 +367,40 @@ class ConsumeQueue:
             self.ext.recovered_offset = 0
         self.clear_behind()
 
+    def fill_expired(self, log_min_offset: int) -> int:
+        """Where units of records that the log has no more are zeroed, fill the queue from its
+        beginning to the last of them, as a broker fills what lies in front of a queue's first
+        message; return how many were zeroed.
+
+        RocketMQ cuts a queue at its first unit of zeros. Nothing where the disk stays as it is.
+        """
+        import numpy
+
+        files = () if self._in_memory else self.queue.files_in_row()
+        count, last = 0, -1
+        for file in files:
+            used = file.file_size - file.file_size % UNIT_NBYTES
+            end = kernels.consume_queue.find_unit(file.mapping, 0, used, log_min_offset)
+            content = file.read(0, end)
+            units = numpy.frombuffer(content[:end], formats.CONSUME_QUEUE_UNIT.dtype)
+            if end == used:  # what lies behind the last unit is no hole
+                written = (units["size"] != 0).nonzero()[0]
+                units = units[: written[-1] if len(written) else 0]
+            zeroed = (units["size"] == 0).nonzero()[0]
+            if len(zeroed):
+                count += len(zeroed)
+                last = file.file_from_offset + int(zeroed[-1]) * UNIT_NBYTES
+            if end < used:
+                break
+        for file in files:
+            stop = min(last + UNIT_NBYTES - file.file_from_offset, file.file_size)
+            if last >= 0 and stop > 0:
+                file.allocate(stop, used=0)
+                kernels.consume_queue.fill_units(file.mapping, 0, stop - stop % UNIT_NBYTES)
+                file.flushed_position = 0
+                file.flush(stop)
+        return count
+
     # --- appending ----------------------------------------------------------------------------
 
     def file_for_append(self, index: int) -> MappedFile | MemoryFile:

@@ -89,6 +89,8 @@ class DispatchRecovery:
         loaded = frozenset(self._queues.table)
         had_index = bool(self._index.files)
         self._move_unfit_aside()
+        if self._minimum > 0 and (state is None or not state.clean or self._is_short):
+            self._fill_expired()
         compare = state is None or self._is_short
         compare = compare and not has_units_of_other_rules(self._log, self._queues, self._names)
         self._recover_queues(clear=not compare)
@@ -157,6 +159,17 @@ class DispatchRecovery:
         back = [topic for topic in made if is_unlisted(topic, known)]
         note = deleted_topics_note(back, "their queues were made again")
         self._report.notes += [note] if note is not None else []
+
+    def _fill_expired(self) -> None:
+        for queue in self._queues:
+            if isinstance(queue, BatchConsumeQueue):
+                continue
+            count = queue.fill_expired(self._minimum)
+            if count:
+                self._report.notes.append(
+                    f"{queue.topic} queue {queue.queue_id}: {count} zeroed units of expired "
+                    "messages were filled; a broker cuts a queue at the first of them"
+                )
 
     def _known_offset(self) -> int:
         """Up to where the log was in the queues, as the state file or any of them tells: dispatch
