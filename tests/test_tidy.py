@@ -79,6 +79,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "store",
             "store_arguments",
             "store_cleaning",
+            "closed_cleaning",
             "store_maintenance",
             "store_scanning",
             "store_files",

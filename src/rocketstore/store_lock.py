@@ -11,7 +11,13 @@ import threading
 from pathlib import Path
 
 from rocketstore import formats
-from rocketstore.durable_file import NO_FOLLOW, READ_WRITE, naming, open_regular_file
+from rocketstore.durable_file import (
+    NO_FOLLOW,
+    READ_WRITE,
+    naming,
+    open_regular_file,
+    reporting_full_disk,
+)
 from rocketstore.errors import StoreLockedError
 
 _registry_lock = threading.Lock()
@@ -58,7 +64,8 @@ class StoreLock:
             return open_regular_file(self.path, READ_WRITE, root)
         except FileNotFoundError:
             self._is_new = True
-            return os.open(self.path, READ_WRITE | os.O_CREAT | NO_FOLLOW, 0o644)
+            with reporting_full_disk(self.path):
+                return os.open(self.path, READ_WRITE | os.O_CREAT | NO_FOLLOW, 0o644)
 
     def _lock_or_refuse(self, fd: int, root: Path) -> None:
         try:
@@ -82,7 +89,7 @@ class StoreLock:
 
     def mark(self) -> None:
         """Write what RocketMQ writes into the file."""
-        with naming(self.path):
+        with reporting_full_disk(self.path):
             if os.pread(self._fd, len(formats.LOCK_CONTENT) + 1, 0) != formats.LOCK_CONTENT:
                 os.pwrite(self._fd, formats.LOCK_CONTENT, 0)
         self._is_new = False

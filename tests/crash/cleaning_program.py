@@ -1,8 +1,9 @@
 """Clean copies of a store, each in a process that is killed in front of another file operation.
 
-Usage: ``python cleaning_program.py PRISTINE FOLDER NOW FIRST STEP``. The copy ``FOLDER/<n>`` is
-cleaned at the time NOW by a process that kills itself in front of its n-th operation, for n from
-FIRST in steps of STEP, until one comes through; prints the number of that one.
+Usage: ``python cleaning_program.py PRISTINE FOLDER NOW FIRST STEP [closed]``. The copy
+``FOLDER/<n>`` is cleaned at the time NOW by a process that kills itself in front of its n-th
+operation, for n from FIRST in steps of STEP, until one comes through; prints the number of that
+one. With ``closed`` it is cleaned without being opened, as where there is no room to open it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import rocketstore
+from rocketstore.closed_cleaning import clean_closed_store
+from rocketstore.store_files import StorePaths
 
 
 class Killer:
@@ -36,11 +39,15 @@ class Killer:
         return counted
 
 
-def clean(root: Path, now: int, fatal: int) -> None:
+def clean(root: Path, now: int, fatal: int, *, closed: bool) -> None:
     """Open and clean; the operations of opening and closing count, too."""
     killer = Killer(fatal)
     for name in ("unlink", "fsync", "replace", "rename", "link", "pwrite", "write"):
         setattr(os, name, killer.guard(getattr(os, name)))
+    if closed:
+        config = rocketstore.MessageStoreConfig()
+        clean_closed_store(StorePaths.of(root, config), config, clock=lambda: now)
+        return
     with rocketstore.open(root, "r+", clock=lambda: now, start=False) as store:
         store.clean_expired()
 
@@ -53,7 +60,7 @@ def main() -> None:
         shutil.copytree(pristine, root)
         child = os.fork()
         if child == 0:
-            clean(root, now, number)
+            clean(root, now, number, closed=sys.argv[6:] == ["closed"])
             os._exit(0)
         _, status = os.waitpid(child, 0)
         if status == 0:

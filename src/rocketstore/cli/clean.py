@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import rocketstore
+from rocketstore import MessageStoreConfig
 from rocketstore.cleanup import CleanedFile, CleanReport
 from rocketstore.cli.opening import check_is_store, quieten
 from rocketstore.cli.options import (
@@ -18,7 +21,7 @@ from rocketstore.cli.options import (
     configures,
     store_config,
 )
-from rocketstore.cli.outcome import ExitCode
+from rocketstore.cli.outcome import ExitCode, answering, complain, words_of
 from rocketstore.cli.output import (
     Format,
     chosen,
@@ -27,7 +30,10 @@ from rocketstore.cli.output import (
     print_text,
 )
 from rocketstore.cli.progress import progress_bar
-from rocketstore.cli.quantities import counted, format_size, format_time
+from rocketstore.cli.quantities import counted, format_size, format_time, now_ms
+from rocketstore.closed_cleaning import clean_closed_store
+from rocketstore.errors import StoreFullError
+from rocketstore.store_files import StorePaths
 
 
 def clean(
@@ -67,18 +73,61 @@ def clean(
         quieten()
     settings = store_config(config, commit_log)
     check_is_store(path, config=settings)
-    options: dict[str, Any] = {"clean_resource_enable": False}
+    settings = settings.replace(clean_resource_enable=False)
     if hours is not None:
-        options["file_reserved_time"] = hours
-    with progress_bar(quiet=quiet) as progress:
-        store = rocketstore.open(
-            path, "r" if what_if else "r+", config=settings, progress=progress, **options
-        )
-    with store:
-        report = store.clean_expired(what_if=what_if)
-    _print(report, chosen(form))
+        settings = settings.replace(file_reserved_time=hours)
+    if what_if:
+        with _opened(path, settings, quiet=quiet, what_if=True) as store:
+            report = store.clean_expired(what_if=True)
+    else:
+        report = _clean(path, settings, quiet=quiet)
+    done = f"{counted(len(report.files), 'file')} {'would go' if what_if else 'deleted'}"
+    with answering(done):
+        _print(report, chosen(form))
     if report.failures:
         raise typer.Exit(int(ExitCode.FINDINGS))
+
+
+def _opened(
+    path: Path, settings: MessageStoreConfig, *, quiet: bool, what_if: bool = False
+) -> rocketstore.DefaultMessageStore:
+    with progress_bar(quiet=quiet) as progress:
+        mode = "r" if what_if else "r+"
+        return rocketstore.open(path, mode, config=settings, progress=progress)
+
+
+def _clean(path: Path, settings: MessageStoreConfig, *, quiet: bool) -> CleanReport:
+    """Clean the store; where there is no room to open it, without that."""
+    try:
+        store = _opened(path, settings, quiet=quiet)
+    except StoreFullError as error:
+        report = clean_closed_store(StorePaths.of(path, settings), settings, clock=now_ms)
+        if report.files:
+            _settle(path, settings, quiet=quiet)
+        elif not quiet:
+            complain(f"nothing expired; writing needs room: {words_of(error)}")
+        return report
+    with contextlib.ExitStack() as closing:
+        closing.callback(_close, store)
+        return store.clean_expired()
+
+
+def _close(store: rocketstore.DefaultMessageStore) -> None:
+    """Close a store that was cleaned; what was deleted is to be told of all the same."""
+    try:
+        store.close()
+    except StoreFullError as error:
+        complain(f"the store's last marks had no room, so that the next opening takes longer: "
+                 f"{words_of(error)}")  # fmt: skip
+
+
+def _settle(path: Path, settings: MessageStoreConfig, *, quiet: bool) -> None:
+    """Have the store written in order with the room that came, if it is enough by now."""
+    try:
+        _opened(path, settings, quiet=quiet).close()
+    except StoreFullError as error:
+        if not quiet:
+            complain(f"writing to the store needs more room: {words_of(error)}")
 
 
 #: Names of a file's values.

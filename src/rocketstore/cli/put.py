@@ -229,7 +229,7 @@ def _put_one(place: Place, *message: Any, **others: Any) -> Any:
         if result is None or not result.ok:
             raise
         complain(f"{_what_became(result)}; its last marks had no room, so that the next opening "
-                 f"takes longer: {error}")  # fmt: skip
+                 f"takes longer: {words_of(error)}")  # fmt: skip
     except (RocketStoreError, OSError, KeyboardInterrupt) as error:
         if result is None or not result.appended:
             raise

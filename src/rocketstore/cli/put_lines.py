@@ -242,7 +242,12 @@ class _Putter:
 
     def sync(self) -> None:
         """Sync what was put, and say so."""
-        self._store.flush()
+        try:
+            self._store.flush()
+        except StoreFullError:
+            if self._store.flushed_offset < self.end_offset:
+                raise
+            # The messages are on disk; what had no room tells of them only, and is made again.
         self.durable_lines = self.done_lines
         if self._out is not None:
             results, self._results = self._results, []
@@ -353,7 +358,7 @@ def _finish(putter: _Putter, store: DefaultMessageStore, ending: _Ending) -> Non
                 ending.failure = ending.failure or error
             elif ending.failure is None:
                 complain(f"the store's last marks had no room, so that the next opening takes "
-                         f"longer: {error}")  # fmt: skip
+                         f"longer: {words_of(error)}")  # fmt: skip
         except (RocketStoreError, OSError) as error:
             ending.failure = ending.failure or error
 

@@ -1,0 +1,142 @@
+"""Cleaning a store that is not opened, as ``clean`` does where there is no room to open it.
+
+On a full disk ``clean`` ended with "no room for …/abort … free space and try again", which is what
+it had been called for. Whole files go now under the lock and nothing is written; neither state nor
+checkpoint may claim more than what is on disk, and no queue whose messages have all expired may
+begin anew.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+import rocketstore
+from cleaned_stores import OPTIONS, check, killed_everywhere
+from expired_stores import look, make
+from rocketstore import MessageStoreConfig
+from rocketstore.cleanup import CleanReport
+from rocketstore.closed_cleaning import clean_closed_store
+from rocketstore.store_files import StorePaths
+
+VERSIONS = ("4.9.8", "5.5.0")
+START = 1_709_294_400_000
+NOW = START + 100 * 3_600_000
+#: Every so many file operations one cleanup is killed; 1 tries all.
+STEP = int(os.environ.get("ROCKETSTORE_CLEANUP_KILL_STEP", "12"))
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+def clean(root: Path, now: int = NOW) -> CleanReport:
+    config = MessageStoreConfig()
+    return clean_closed_store(StorePaths.of(root, config), config, clock=lambda: now)
+
+
+def change(root: Path, kind: str) -> None:
+    """Make of a store that was closed in order one of another kind."""
+    if "stateless" in kind:  # a broker's own
+        (root / "rocketstore.state").unlink()
+    if "aborted" in kind:
+        (root / "abort").touch()
+    if "lockless" in kind:
+        (root / "lock").unlink()
+    if "checkpointless" in kind:
+        (root / "checkpoint").unlink()
+    if "elsewhere" in kind:
+        (root / "checkpoint").write_bytes((root / "checkpoint").read_bytes()[:48] + bytes(4048))
+
+
+KINDS = (
+    *("closed", "aborted", "stateless", "stateless aborted", "lockless", "checkpointless"),
+    "elsewhere",
+)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_go_and_nothing_is_written(tmp_path: Path, version: str, kind: str) -> None:
+    root = tmp_path / "store"
+    make(root, version, clock=lambda: START)
+    was = look(root, version, OPTIONS)
+    change(root, kind)
+    before = contents(root)
+    report = clean(root)
+    after = contents(root)
+    assert {name: before.get(name) for name in after} == after
+    assert {file.kind for file in report.files} >= {"commitlog", "consumequeue", "index"}
+    assert {str(Path(file.path).relative_to(root)) for file in report.files} == (
+        before.keys() - after.keys()
+    )
+    assert len([name for name in after if name.startswith("commitlog")]) == 1
+    assert check(root, was, NOW) == report.min_offset
+
+
+@pytest.mark.parametrize("kind", ["stateless", "stateless aborted"])
+def test_what_is_not_in_the_queues_stays(tmp_path: Path, kind: str) -> None:
+    """A power cut that one queue survived and another did not: a queue of expired messages without
+    units would begin anew."""
+    root = tmp_path / "store"
+    make(root, "5.5.0", clock=lambda: START)
+    was = look(root, "5.5.0", OPTIONS)
+    change(root, kind)
+    for queue in (root / "consumequeue").glob("*/*"):
+        for path in sorted(queue.iterdir())[1:]:
+            path.unlink()
+    shutil.rmtree(root / "batchconsumequeue")
+    report = clean(root)
+    assert report.min_offset == 0
+    assert "is not in all queues and on disk yet" in report.kept
+    first = report.min_offset
+    assert all(int(path.name) >= first for path in (root / "commitlog").iterdir())
+    assert check(root, was, NOW) == first
+
+
+def test_what_has_not_expired_stays(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make(root, "5.5.0", clock=lambda: START)
+    before = contents(root)
+    report = clean(root, START + 71 * 3_600_000)
+    assert report.files == []
+    assert "kept for another 1.0 hours" in report.kept
+    assert contents(root) == before
+
+
+def test_it_takes_the_lock_and_refuses_damage(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make(root, "5.5.0", clock=lambda: START)
+    with rocketstore.open(root, "r+"), pytest.raises(rocketstore.StoreLockedError):
+        clean(root)
+    with open(sorted((root / "commitlog").iterdir())[2], "r+b") as file:
+        file.seek(100)
+        file.write(b"\xff" * 50)
+    before = contents(root)
+    with pytest.raises(rocketstore.CorruptionError):
+        clean(root)
+    assert contents(root) == before
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("kind", ["closed", "stateless"])
+def test_killed_anywhere(
+    tmp_path: Path, version: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without ``abort`` the next opening takes it for an orderly stop, which must be true."""
+    monkeypatch.setattr("rocketstore.dispatch_recovery.COMPARED_NBYTES", 0)
+    pristine, folder = tmp_path / "pristine", tmp_path / "killed"
+    make(pristine, version, clock=lambda: START)
+    was = look(pristine, version, OPTIONS)
+    change(pristine, kind)
+    count = killed_everywhere(pristine, folder, NOW, 3, STEP, "closed")
+    assert count > 60
+    minimums = {check(root, was, NOW) for root in sorted(folder.iterdir())}
+    assert len(minimums) > 1
