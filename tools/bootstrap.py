@@ -26,7 +26,7 @@ OLDEST_PYTHON = (3, 11)
 #: Groups of packages: what a build and a run need, and the extras on top of it for tests.
 EXTRAS = {
     "run": ("spark", "demo"),
-    "test": ("spark", "demo", "arrow", "remote", "metrics", "docs", "dev"),
+    "test": ("spark", "demo", "arrow", "remote", "docs", "dev"),
 }
 
 

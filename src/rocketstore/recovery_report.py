@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from rocketstore.errors import CorruptMessageError, MappedFileError, RocketStoreError
 
 _log = logging.getLogger(__name__)
+#: Damaged places that the log is told of one by one.
+_MOST_TOLD = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,9 @@ class DamagedRange:
     start: int
     stop: int
     reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path} at position {self.position}: {self.reason}"
 
     def error(self) -> CorruptMessageError:
         """The error that reading it raises."""
@@ -46,6 +51,13 @@ class CutRange:
     nbytes: int
     reason: str
     quarantined: str | None
+
+    def __str__(self) -> str:
+        kept = "" if self.quarantined is None else f"; complete records are in {self.quarantined}"
+        return (
+            f"{self.path} at position {self.position}: {self.nbytes} bytes were cut off, "
+            f"{self.reason}{kept}"
+        )
 
 
 @dataclass
@@ -111,19 +123,52 @@ class RecoveryReport:
         self.refused += refused
 
     def warn(self, root: object) -> None:
-        """Tell the log once, in one line per kind, of everything that is out of the ordinary."""
-        kinds = (
-            ("damaged ranges", self.damaged),
-            ("records at another's place, passed over", self.ghosts),
-            ("records with NULs in their properties", self.nul_properties),
-            ("records whose topic names no directory, not dispatched", self.unsafe_topics),
-            ("gaps in queue offsets", self.gaps),
-            ("records whose queue offset cannot be", self.refused),
-            ("records with a queue offset used before", self.repeated),
+        """Tell the log once of everything that is out of the ordinary: each damaged place, and one
+        line for each other kind."""
+        for damage in self.damaged[:_MOST_TOLD]:
+            _log.warning("%s", damage)
+        if len(self.damaged) > _MOST_TOLD:
+            _log.warning("%s: %d more damaged places", root, len(self.damaged) - _MOST_TOLD)
+        kinds: tuple[tuple[str, list[str]], ...] = (
+            ("records at another's place, passed over", _at_offsets(self.ghosts)),
+            ("records with NULs in their properties", _at_offsets(self.nul_properties)),
+            (
+                "records whose topic names no directory, not dispatched",
+                _at_offsets(self.unsafe_topics),
+            ),
+            ("gaps in queue offsets", [gap_in_words(*gap) for gap in self.gaps[:1]]),
+            (
+                "records whose queue offset cannot be",
+                [_record_in_words(*one) for one in self.refused[:1]],
+            ),
+            (
+                "records with a queue offset used before",
+                [_record_in_words(*one) for one in self.repeated[:1]],
+            ),
             ("entries that are no part of a store, left alone", self.skipped),
         )
-        for what, found in kinds:
-            if found:
-                _log.warning("%s: %d %s, first: %s", root, len(found), what, found[0])
+        counts = (
+            *map(len, (self.ghosts, self.nul_properties, self.unsafe_topics, self.gaps)),
+            *map(len, (self.refused, self.repeated, self.skipped)),
+        )
+        for count, (what, words) in zip(counts, kinds, strict=True):
+            if count:
+                first = words[0] if count == 1 else f"the first: {words[0]}"
+                _log.warning("%s: %d %s: %s", root, count, what, first)
         for note in self.notes:
             _log.info("%s: %s", root, note)
+
+
+def gap_in_words(topic: str, queue_id: int, first: int, stop: int) -> str:
+    """Say which messages of a queue no record carries."""
+    one = stop - first == 1
+    numbers = f"offset {first}" if one else f"offsets {first} to {stop - 1}"
+    return f"topic {topic} queue {queue_id} has no message at queue {numbers}"
+
+
+def _record_in_words(topic: str, queue_id: int, queue_offset: int, offset: int) -> str:
+    return f"topic {topic} queue {queue_id} queue offset {queue_offset}, at log offset {offset}"
+
+
+def _at_offsets(offsets: list[int]) -> list[str]:
+    return [f"at log offset {offset}" for offset in offsets[:1]]

@@ -220,7 +220,6 @@ def test_requirements_come_from_the_project_file() -> None:
                 "spark": ["p", "a"],
                 "remote": ["r"],
                 "demo": ["plot"],
-                "metrics": ["m"],
                 "docs": ["s"],
                 "dev": ["cython", "d"],
             },
@@ -228,7 +227,7 @@ def test_requirements_come_from_the_project_file() -> None:
     }
     assert bootstrap.requirements(project, "run") == ["cython", "numpy", "p", "a", "plot"]
     assert bootstrap.requirements(project, "test") == [
-        *("cython", "numpy", "p", "a", "plot", "r", "m", "s", "d")
+        *("cython", "numpy", "p", "a", "plot", "r", "s", "d")
     ]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from rocketstore.cli.opening import check_is_store
+from rocketstore.cli.opening import check_is_store, quieten
 from rocketstore.cli.options import (
     CommitLogOption,
     ConfigOption,
@@ -47,6 +47,7 @@ def info(
       rocketstore info /data/store --format json | jq .rocketmq.version
     """
     settings = store_config(config, commit_log)
+    quieten()  # the answer says all that the log would
     with progress_bar(quiet=quiet) as progress:
         facts = gather(path, progress, settings)
     if not print_document(facts.document, chosen(form)):

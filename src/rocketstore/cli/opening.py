@@ -10,7 +10,7 @@ from typing import Any
 
 import rocketstore
 from rocketstore import MessageStoreConfig, formats
-from rocketstore.cli.outcome import ExitCode, complain, fail
+from rocketstore.cli.outcome import ExitCode, fail
 from rocketstore.cli.progress import progress_bar
 from rocketstore.store_kinds import is_store, store_parts
 
@@ -85,7 +85,4 @@ def reading(
     with progress_bar(quiet=quiet) as progress:
         store = rocketstore.open(path, "r", config=config, progress=progress, **options)
     with store:
-        if not quiet:
-            for damage in store.recovery_report.damaged:
-                complain(f"{damage.path} at position {damage.position}: {damage.reason}")
         yield store

@@ -30,6 +30,7 @@ from rocketstore.cli.output import (
 from rocketstore.cli.quantities import parse_size, parse_span, parse_time
 from rocketstore.cli.spark_session import pairs, spark_session
 from rocketstore.cli.table import Table
+from rocketstore.spark.apart import check_apart
 from rocketstore.spark.local import require
 
 _HELP = """Count, check, rebuild, export, replay, compact and load stores with Spark.
@@ -401,6 +402,7 @@ def export(
     """
     from rocketstore.spark import export_parquet
 
+    check_apart(path, destination)
     with spark_session(master, conf, quiet=quiet) as spark:
         frame = export_parquet(
             spark,
@@ -478,6 +480,7 @@ def replay(
     from rocketstore.spark import replay as run
 
     seen = Observation()
+    check_apart(path, out)
     with spark_session(master, conf, quiet=quiet) as spark:
         frame = run(
             spark,
@@ -537,6 +540,7 @@ def compact(
     """
     from rocketstore.spark import compact as run
 
+    check_apart(path, out)
     with spark_session(master, conf, quiet=quiet) as spark:
         frame = run(
             spark,
@@ -592,6 +596,7 @@ def load(
     """
     from rocketstore.spark import bulk_load
 
+    check_apart(source, path)
     with spark_session(master, conf, quiet=quiet) as spark:
         frame = spark.read.format(from_).load(source)
         report = bulk_load(frame, path, topic=topic, queues=queues)

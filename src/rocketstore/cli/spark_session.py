@@ -48,6 +48,9 @@ def spark_session(
         stopping(lambda: _open(master, settings)) as session,
         _progress(session, quiet=quiet),
     ):
+        if quiet and not (master or "").startswith("sc://"):
+            # What a task that fails prints of its stack is told in one sentence, too.
+            session.sparkContext.setLogLevel("OFF")
         yield session
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rocketstore import formats
 from rocketstore.sources import LogFiles, Split, plan_splits
 from rocketstore.sources.policy import list_to_read, plan_reading
+from rocketstore.spark.apart import check_apart
 from rocketstore.spark.jobs.replay import READ, as_written
 from rocketstore.spark.shipping import shipped_function
 
@@ -93,6 +94,7 @@ def compact(
     from rocketstore.spark.bulk_loading import bulk_load
     from rocketstore.spark.schema import spark_schema
 
+    check_apart(path, out)
     if key not in KEYS:
         raise ValueError(f"key is {key!r}; it must be one of {', '.join(KEYS)}")
     names = [topics] if isinstance(topics, str) else list(topics)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from rocketstore.arrow.columns import resolve
 from rocketstore.sources import Split
 from rocketstore.sources.policy import list_to_read, plan_reading
+from rocketstore.spark.apart import check_apart
 from rocketstore.spark.jobs.folders import Folder, open_folder
 from rocketstore.spark.jobs.tasks import run_tasks
 from rocketstore.spark.options import CORRUPTION_POLICIES
@@ -172,6 +173,7 @@ def export_parquet(
     Read ``dest`` with ``spark.read.parquet(dest)``. Topics that look like numbers are taken for
     numbers there, unless ``spark.sql.sources.partitionColumnTypeInference.enabled`` is false.
     """
+    check_apart(path, dest)
     files = export_files(
         spark,
         path,
