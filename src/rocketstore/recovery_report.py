@@ -11,6 +11,7 @@ from rocketstore.errors import CorruptMessageError, MappedFileError, RocketStore
 _log = logging.getLogger(__name__)
 #: Damaged places that the log is told of one by one.
 _MOST_TOLD = 20
+_RECORD = ("a record", "records")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,34 +130,29 @@ class RecoveryReport:
             _log.warning("%s", damage)
         if len(self.damaged) > _MOST_TOLD:
             _log.warning("%s: %d more damaged places", root, len(self.damaged) - _MOST_TOLD)
-        kinds: tuple[tuple[str, list[str]], ...] = (
-            ("records at another's place, passed over", _at_offsets(self.ghosts)),
-            ("records with NULs in their properties", _at_offsets(self.nul_properties)),
-            (
-                "records whose topic names no directory, not dispatched",
-                _at_offsets(self.unsafe_topics),
-            ),
-            ("gaps in queue offsets", [gap_in_words(*gap) for gap in self.gaps[:1]]),
-            (
-                "records whose queue offset cannot be",
-                [_record_in_words(*one) for one in self.refused[:1]],
-            ),
-            (
-                "records with a queue offset used before",
-                [_record_in_words(*one) for one in self.repeated[:1]],
-            ),
-            ("entries that are no part of a store, left alone", self.skipped),
-        )
-        counts = (
-            *map(len, (self.ghosts, self.nul_properties, self.unsafe_topics, self.gaps)),
-            *map(len, (self.refused, self.repeated, self.skipped)),
-        )
-        for count, (what, words) in zip(counts, kinds, strict=True):
-            if count:
-                first = words[0] if count == 1 else f"the first: {words[0]}"
-                _log.warning("%s: %d %s: %s", root, count, what, first)
+        for (one, many), what, found in self._oddities():
+            if found:
+                count = one if len(found) == 1 else f"{len(found)} {many}"
+                first = "" if len(found) == 1 else "the first: "
+                _log.warning("%s: %s %s: %s%s", root, count, what, first, found[0])
         for note in self.notes:
             _log.info("%s: %s", root, note)
+
+    def _oddities(self) -> list[tuple[tuple[str, str], str, list[str]]]:
+        """One and many of a kind, what is odd about them, and each in words."""
+        return [
+            (_RECORD, "at another's place, passed over", _at_offsets(self.ghosts)),
+            (_RECORD, "with NULs in properties", _at_offsets(self.nul_properties)),
+            (
+                _RECORD,
+                "with a topic that names no directory, not dispatched",
+                _at_offsets(self.unsafe_topics),
+            ),
+            (("a gap", "gaps"), "in queue offsets", [gap_in_words(*gap) for gap in self.gaps]),
+            (_RECORD, "with an impossible queue offset", _in_words(self.refused)),
+            (_RECORD, "with a queue offset used before", _in_words(self.repeated)),
+            (("an entry", "entries"), "of no store, left alone", self.skipped),
+        ]
 
 
 def gap_in_words(topic: str, queue_id: int, first: int, stop: int) -> str:
@@ -166,9 +162,12 @@ def gap_in_words(topic: str, queue_id: int, first: int, stop: int) -> str:
     return f"topic {topic} queue {queue_id} has no message at queue {numbers}"
 
 
-def _record_in_words(topic: str, queue_id: int, queue_offset: int, offset: int) -> str:
-    return f"topic {topic} queue {queue_id} queue offset {queue_offset}, at log offset {offset}"
+def _in_words(records: list[tuple[str, int, int, int]]) -> list[str]:
+    return [
+        f"topic {topic} queue {queue_id} queue offset {queue_offset}, at log offset {offset}"
+        for topic, queue_id, queue_offset, offset in records
+    ]
 
 
 def _at_offsets(offsets: list[int]) -> list[str]:
-    return [f"at log offset {offset}" for offset in offsets[:1]]
+    return [f"at log offset {offset}" for offset in offsets]

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from rocketstore.cli.advice import advice
-from rocketstore.cli.opening import check_is_store
+from rocketstore.cli.opening import check_is_store, quieten
 from rocketstore.cli.options import (
     CommitLogOption,
     ConfigOption,
@@ -85,6 +85,7 @@ def verify(
         options["message_delay_level"] = delay_levels
     settings = store_config(config, commit_log).replace(**options)
     check_is_store(path, config=settings)
+    quieten()  # the findings say all that the log would
     with progress_bar(quiet=quiet) as progress:
         report = verify_files(
             path, settings, level=level.value, progress=progress, max_findings=limit
