@@ -27,6 +27,7 @@ from rocketstore.unique_key import UniqueKeyMaker
 
 if TYPE_CHECKING:
     from rocketstore.log_warm_up import LogWarmUp
+    from rocketstore.store_lock import StoreLock
     from rocketstore.transient_store_pool import TransientStorePool
 
 #: Disk blocks exist this far ahead of the write position.
@@ -406,6 +407,8 @@ class WritableCommitLog(CommitLog):
         Called before a new segment is made (may block to let dispatch catch up).
     on_failure : callable or None
         Told when a segment could not be made durable.
+    lock : StoreLock or None
+        Looked at with every sync; it also holds the log's folder.
 
     Attributes
     ----------
@@ -430,8 +433,10 @@ class WritableCommitLog(CommitLog):
         clock: Callable[[], int] | None,
         before_roll: Callable[[], None] | None = None,
         on_failure: Callable[[BaseException], None] | None = None,
+        lock: StoreLock | None = None,
     ) -> None:
         super().__init__(queue, end_offset, record_flags)
+        self._lock = lock
         self._roll_lock = threading.Lock()
         self._on_failure = on_failure if on_failure is not None else lambda error: None
         self.pool: TransientStorePool | None = None
@@ -549,8 +554,13 @@ class WritableCommitLog(CommitLog):
 
     def _append_segment(self, last: MappedFile | None) -> MappedFile | None:
         start = last.end_offset if last is not None else 0
+        if last is not None:
+            self._refuse_replaced(last)  # else a new log would begin where its folder was
         file = self._spare
-        if file is None or file.file_from_offset != start:
+        if file is not None and (file.file_from_offset != start or not file.is_in_place()):
+            file.close()
+            file = None
+        if file is None:
             file = self._spare = self._make_segment(start)
         # Whatever can fail comes first: a segment in the list that is never written would be a
         # hole in the log.
@@ -567,9 +577,32 @@ class WritableCommitLog(CommitLog):
             if not isinstance(error, StoreFullError) and error.errno not in PASSING_ERRORS:
                 self._on_failure(error)  # what is on disk cannot be known any more
             raise
+        if self._lock is not None:
+            self._lock.hold_folder(self.queue.directory)  # it may be new
         if self._warm_up is not None:
             self._warm_up.add(file)
         return file
+
+    def _refuse_replaced(self, *files: MappedFile) -> None:
+        """Raise ``ReplacedFileError``, which is final, when one of ``files`` or the lock is not
+        what it was."""
+        try:
+            for file in files:
+                file.check_name()
+            if self._lock is not None:
+                self._lock.check()
+        except OSError as error:
+            self._on_failure(error)
+            raise
+
+    def check_names(self) -> None:
+        """Raise ``ReplacedFileError``, which is final, when a segment or the lock was deleted,
+        moved, replaced, or cut by somebody else."""
+        self._refuse_replaced(*self.queue.files)
+
+    def check_newest_name(self) -> None:
+        """The same of the lock and the segment that is written."""
+        self._refuse_replaced(*self.queue.files[-1:])
 
     def _extend(self, end_position: int) -> None:
         with self._roll_lock:
@@ -642,6 +675,8 @@ class WritableCommitLog(CommitLog):
             if file.file_from_offset >= offset:
                 break
             file.flush(min(offset - file.file_from_offset, file.file_size))
+            if self._lock is not None:
+                self._lock.check()
             self.queue.flushed_where = min(offset, file.end_offset)
             if self.queue.flushed_where == file.end_offset:
                 file.release_descriptor()
@@ -659,5 +694,7 @@ class WritableCommitLog(CommitLog):
         with self._roll_lock:
             self._target = None  # else it would stay mapped
         if spare is not None and spare not in self.queue.files:
-            spare.destroy()
+            spare.close()
+            if spare.is_in_place():
+                spare.destroy()
         super().close()

@@ -24,6 +24,40 @@ READ_WRITE = os.O_RDWR | _CLOEXEC | _NONBLOCK | _BINARY
 TEMPORARY_PREFIX = ".rocketstore-new-"
 
 
+class ReplacedFileError(MappedFileError, OSError):
+    """What stands under a file's name is not the file that is open under it any more."""
+
+
+def refuse_replaced(
+    path: str, identity: tuple[int, int] | None, least_nbytes: int = 0, *, may_be_gone: bool = False
+) -> None:
+    """Raise ``ReplacedFileError`` unless ``path`` names the file of this device and inode (``None``:
+    any), and it is not shorter than ``least_nbytes``: what is written into a file without a name
+    is lost.
+
+    ``may_be_gone``: nothing at all under the name is fine.
+    """
+    try:
+        about = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        if may_be_gone:
+            return
+        found = "was deleted, or it or its folder was moved"
+    else:
+        if identity is not None and (about.st_dev, about.st_ino) != identity:
+            found = "was replaced: another file stands under its name now"
+        elif about.st_size < least_nbytes:
+            found = f"was cut to {about.st_size} of {least_nbytes} bytes"
+        else:
+            return
+    raise ReplacedFileError(
+        errno.ESTALE,
+        f"the file {found}, by somebody else while the store was open; nothing more is written. "
+        "Keep other programs away, put the file back if it was moved, and open the store again",
+        path,
+    )
+
+
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
     """Let errors of calls that were given a descriptor, not a name, say that they are about
@@ -117,12 +151,17 @@ def make_directories(path: Path, root: Path) -> None:
                 raise
 
 
-def create_sized_file(path: Path, nbytes: int, allocated: int, root: Path) -> None:
+def create_sized_file(path: Path, nbytes: int, allocated: int, root: Path) -> tuple[int, int]:
     """Create a file of zeros at ``path`` that is never seen half made.
 
     It is built under a temporary name in ``root`` (a 0-byte or short file in a queue's own
     directory stops a broker from loading), sized, given blocks for its first ``allocated`` bytes,
     synced, and moved into place without replacing anything.
+
+    Returns
+    -------
+    (int, int)
+        Device and inode of the file.
 
     Raises
     ------
@@ -138,6 +177,7 @@ def create_sized_file(path: Path, nbytes: int, allocated: int, root: Path) -> No
             os.ftruncate(fd, nbytes)
             reserve_blocks(fd, 0, allocated, path, used=0)
             sync_descriptor(fd)
+            about = os.fstat(fd)
             _move_without_replacing(temporary, path)
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
@@ -150,6 +190,7 @@ def create_sized_file(path: Path, nbytes: int, allocated: int, root: Path) -> No
         except OSError:
             path.unlink()  # so that it can be tried again where the error was that of a full disk
             raise
+    return about.st_dev, about.st_ino
 
 
 def reserve_blocks(fd: int, position: int, length: int, path: Path, *, used: int) -> None:

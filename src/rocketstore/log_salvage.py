@@ -194,7 +194,7 @@ def salvage(
     check_root(root, "r+")
     began = time.monotonic()
     job = _Salvage(root, settings, progress, placeholders=placeholders)
-    with contextlib.nullcontext() if what_if else _locked(root):
+    with contextlib.nullcontext() if what_if else _locked(root, job.log_folder):
         if not what_if:
             job.forget_stale_pages()
             report = job.examine()
@@ -211,9 +211,11 @@ def salvage(
 
 
 @contextlib.contextmanager
-def _locked(root: Path) -> Iterator[None]:
+def _locked(root: Path, log_folder: Path) -> Iterator[None]:
     lock = StoreLock(root)
     try:
+        if log_folder.is_dir():
+            lock.hold_folder(log_folder)
         yield
     finally:
         lock.release()
@@ -240,6 +242,11 @@ class _Salvage:
         self._old_state = b""
 
     # --- finding out --------------------------------------------------------------------------
+
+    @property
+    def log_folder(self) -> Path:
+        """The folder of the log."""
+        return self._paths.commit_log
 
     def forget_stale_pages(self) -> None:
         """Have the log read from its disk: after an I/O error the system may hold pages that never

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -13,9 +14,11 @@ from rocketstore import kernels
 from rocketstore.durable_file import (
     READ_ONLY,
     READ_WRITE,
+    ReplacedFileError,
     create_sized_file,
     naming,
     open_regular_file,
+    refuse_replaced,
     reporting_full_disk,
     reserve_blocks,
     sync_descriptor,
@@ -61,6 +64,7 @@ class MappedFile:
         cache: MappingCache | None = None,
     ) -> None:
         self.path = path
+        self._name = str(path)
         self.file_from_offset = file_from_offset
         self.file_size = file_size
         self.writable = writable
@@ -74,6 +78,8 @@ class MappedFile:
         self._mapping: Any = None  # guarded by: _lock
         self._view: memoryview | None = None  # guarded by: _lock
         self._fd: int | None = None  # guarded by: _lock
+        #: Device and inode of a file that is written, from when it was opened first.
+        self._identity: tuple[int, int] | None = None  # guarded by: _lock
         self._closed = False
         self._deleted = False  # guarded by: _lock
         self._lock = threading.Lock()
@@ -94,10 +100,11 @@ class MappedFile:
         Raises ``StoreFullError`` without room, ``FileExistsError`` when the name is taken.
         """
         allocated = min(allocated, file_size)
-        create_sized_file(path, file_size, allocated, root)
+        identity = create_sized_file(path, file_size, allocated, root)
         file = cls(path, file_from_offset, file_size, root, writable=True, cache=cache)
         file.wrote_position = file.flushed_position = 0
         file.allocated_position = allocated
+        file._identity = identity
         return file
 
     @property
@@ -154,7 +161,7 @@ class MappedFile:
                 raise MappedFileError(
                     f"{self.path} has {size} bytes, fewer than the {self.file_size} it must have"
                 )
-            shared = self.writable and not self.private
+            shared = self._is_shared
             with naming(self.path):
                 if self.private:
                     return kernels.mapping.Mapping(fd, self.file_size, True, True)
@@ -166,8 +173,52 @@ class MappedFile:
     def _descriptor(self) -> int:
         if self._fd is not None:
             return self._fd
-        shared = self.writable and not self.private
-        return open_regular_file(self.path, READ_WRITE if shared else READ_ONLY, self.root)
+        if not self._is_shared:
+            return open_regular_file(self.path, READ_ONLY, self.root)
+        try:
+            fd = open_regular_file(self.path, READ_WRITE, self.root)
+        except FileNotFoundError:
+            self.check_name()
+            raise
+        try:
+            self._identify(os.fstat(fd))
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether what is written goes to the disk."""
+        return self.writable and not self.private
+
+    def _identify(self, about: os.stat_result) -> None:
+        """Note which file this is, or raise ``ReplacedFileError`` when it is another one now."""
+        identity = about.st_dev, about.st_ino
+        if self._identity is None:
+            self._identity = identity
+        elif self._identity != identity:
+            refuse_replaced(self._name, self._identity)
+            raise OSError(errno.ESTALE, "the file was replaced for a moment; try again", self._name)
+
+    def check_name(self) -> None:
+        """Raise ``ReplacedFileError`` when a file that is written does not stand under its name any
+        more, or was cut: nobody would find what is synced in it. Nothing for a deleted one."""
+        if self._deleted or not self._is_shared:
+            return
+        try:
+            refuse_replaced(self._name, self._identity, self.file_size)
+        except ReplacedFileError:
+            if not self._deleted:  # by this store's cleaner meanwhile
+                raise
+
+    def is_in_place(self) -> bool:
+        """Whether the file stands under its name, whole."""
+        try:
+            self.check_name()
+        except ReplacedFileError:
+            return False
+        return True
 
     def keep_descriptor(self) -> None:
         """Hold one descriptor from now to ``release_descriptor`` or ``close``, so that no write
@@ -230,7 +281,8 @@ class MappedFile:
         """Sync the bytes from the flushed position to ``position``.
 
         Raises ``OSError``; the flushed position then stays, and the error is final for the caller:
-        the same pages may read as clean afterwards without being on disk.
+        the same pages may read as clean afterwards without being on disk. ``ReplacedFileError``
+        when the file has lost its name, or was cut.
         """
         start = self.flushed_position
         if position <= start:
@@ -246,6 +298,7 @@ class MappedFile:
             # A file system that is shut down during a sync may call it a success and never write
             # its journal. From then on every read fails: believe no sync that none follows.
             self.read(start, 1)
+        self.check_name()
         self.flushed_position = position
 
     def read(self, position: int, nbytes: int) -> bytes:
@@ -261,6 +314,7 @@ class MappedFile:
                 return self._read_anew(position, nbytes)
             except FileNotFoundError:
                 if not self._deleted:
+                    self.check_name()
                     raise
         return bytes(self.view[position : position + nbytes])
 
@@ -281,6 +335,8 @@ class MappedFile:
     def _read_anew(self, position: int, nbytes: int) -> bytes:
         fd = open_regular_file(self.path, READ_ONLY, self.root)
         try:
+            if self._is_shared:
+                self._identify(os.fstat(fd))
             with naming(self.path):
                 return os.pread(fd, nbytes, position)
         finally:
@@ -299,8 +355,12 @@ class MappedFile:
             os.close(fd)
 
     def destroy(self) -> None:
-        """Close and delete the file; views of it stay valid (the space is freed with the last)."""
+        """Close and delete the file; views of it stay valid (the space is freed with the last).
+
+        Raises ``ReplacedFileError``, and deletes nothing, when another file has its name.
+        """
         self.close()
+        refuse_replaced(self._name, self._identity, may_be_gone=True)
         self.path.unlink(missing_ok=True)
 
     def delete(self) -> None:
@@ -313,8 +373,13 @@ class MappedFile:
         with contextlib.suppress(OSError, MappedFileError):
             mapping = self.mapping
         with self._lock:
-            self.path.unlink(missing_ok=True)
-            self._deleted = True
+            refuse_replaced(self._name, self._identity, may_be_gone=True)
+            self._deleted = True  # first: whoever meets the missing name asks for it
+            try:
+                self.path.unlink(missing_ok=True)
+            except OSError:
+                self._deleted = False
+                raise
             if self._mapping is None:  # released meanwhile
                 self._mapping = mapping
             fd, self._fd = self._fd, None

@@ -179,6 +179,7 @@ class DefaultMessageStore(AsyncPutMethods, LogOrderMethods, StoreMaintenance):
             return
         if mode == "r+":
             self._paths.refuse_named_nothing()
+        self._paths = self._paths.absolute()
         self._open_writer(clock, arriving_listener, start=start)
 
     def _open_writer(

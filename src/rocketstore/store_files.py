@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,6 +71,12 @@ class StorePaths:
             abort=root / formats.ABORT_FILE,
             state=root / formats.STATE_FILE,
         )
+
+    def absolute(self) -> StorePaths:
+        """The same, whatever the process's folder will be: who writes asks again and again whether
+        its files stand under their names."""
+        names = (field.name for field in dataclasses.fields(self))
+        return StorePaths(**{name: Path(os.path.abspath(getattr(self, name))) for name in names})
 
     @property
     def log_root(self) -> Path:

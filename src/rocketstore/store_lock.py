@@ -1,5 +1,5 @@
-"""One writer per store: RocketMQ's lock on byte 0 of ``lock``, and a registry inside this
-process."""
+"""One writer per store: RocketMQ's lock on byte 0 of ``lock``, locks on folders, which nobody
+deletes unnoticed, and a registry inside this process."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from pathlib import Path
 from rocketstore import formats
 from rocketstore.durable_file import (
     NO_FOLLOW,
+    READ_ONLY,
     READ_WRITE,
     naming,
     open_regular_file,
+    refuse_replaced,
     reporting_full_disk,
 )
 from rocketstore.errors import StoreLockedError
 
+#: What a file system answers that knows no locks on folders, as those on a network.
+_NO_FOLDER_LOCKS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _registry_lock = threading.Lock()
 #: Locks that are held or about to be, by device and inode of the store.
 _locks: dict[tuple[int, int], StoreLock] = {}  # guarded by: _registry_lock
@@ -31,6 +35,11 @@ class StoreLock:
     A running RocketMQ broker holds a POSIX record lock on the same byte; the two exclude each
     other. A forked child drops its copy of the descriptor at once, so it cannot keep the lock
     alive.
+
+    ``lock`` may be deleted or replaced by somebody who takes it for stale, and a second writer
+    would lock another file. So writers of this library also hold a lock (``flock``, which no broker
+    and no reader asks for) on the store's folder and on that of its log, where the file system has
+    such locks; and ``check`` finds that ``lock`` is not the file any more that was locked.
     """
 
     def __init__(self, root: Path) -> None:
@@ -38,6 +47,10 @@ class StoreLock:
         held."""
         self.path = root / formats.LOCK_FILE
         self._fd = -1
+        self._name = str(self.path)
+        self._identity: tuple[int, int] | None = None
+        #: Descriptors of locked folders by path.
+        self._folders: dict[Path, int] = {}
         self._is_new = False
         stat = os.stat(root)
         self._key = (stat.st_dev, stat.st_ino)
@@ -46,10 +59,40 @@ class StoreLock:
                 raise StoreLockedError(f"{root} is open for writing in this process already")
             _locks[self._key] = self
         try:
+            self.hold_folder(root)
             self._fd = self._take(root)
+            about = os.fstat(self._fd)
+            self._identity = about.st_dev, about.st_ino
         except BaseException:
+            self._let_folders_go()
             self._forget()
             raise
+
+    def hold_folder(self, folder: Path) -> None:
+        """Also lock ``folder``, once; nothing where the file system has no such locks.
+
+        Raises ``StoreLockedError`` when another writer of this library holds it.
+        """
+        if folder in self._folders:
+            return
+        fd = os.open(folder, READ_ONLY)
+        try:
+            _lock_folder(fd)
+            self._folders[folder] = fd
+        except OSError as error:
+            os.close(fd)
+            if error.errno == errno.EWOULDBLOCK:
+                raise StoreLockedError(
+                    f"another writer uses the folder {folder}, whatever became of the lock file; "
+                    "stop it, or open the store with mode 'r'"
+                ) from error
+            if error.errno not in _NO_FOLDER_LOCKS:
+                raise
+
+    def check(self) -> None:
+        """Raise ``ReplacedFileError`` when ``lock`` is not the file that was locked any more: others
+        may have taken the store over."""
+        refuse_replaced(self._name, self._identity)
 
     def _take(self, root: Path) -> int:
         while True:
@@ -101,7 +144,12 @@ class StoreLock:
             if self._is_new:
                 self.path.unlink(missing_ok=True)
             os.close(fd)
+            self._let_folders_go()
             self._forget()
+
+    def _let_folders_go(self) -> None:
+        while self._folders:
+            os.close(self._folders.popitem()[1])
 
     def _forget(self) -> None:
         with _registry_lock:
@@ -112,6 +160,7 @@ class StoreLock:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+        self._let_folders_go()
 
 
 def _drop_all_in_child() -> None:
@@ -125,6 +174,12 @@ def _drop_all_in_child() -> None:
 # Once for all: what is registered stays for the life of the process.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_drop_all_in_child)
+
+
+def _lock_folder(fd: int) -> None:
+    import fcntl
+
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _lock_first_byte(fd: int) -> None:

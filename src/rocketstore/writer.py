@@ -84,6 +84,8 @@ class StoreWriter:
         self._lock = StoreLock(paths.root)
         self._undo = OpeningUndo(paths)
         try:
+            if paths.commit_log.is_dir():
+                self._lock.hold_folder(paths.commit_log)
             self._open(config, put_clock, listener)
         except BaseException as error:
             self._release_parts()
@@ -223,6 +225,7 @@ class StoreWriter:
             clock=put_clock,
             before_roll=None if lag is None else self._let_dispatch_catch_up,
             on_failure=self.fail,
+            lock=self._lock,
         )
         physic = min(facts.checkpoint.physic_timestamp, self.report.newest_store_timestamp)
         self.flushed = FlushedLog(self.log, physic, self.fail)
@@ -336,6 +339,7 @@ class StoreWriter:
         least_units = least_pages * 4096 // formats.CONSUME_QUEUE_UNIT.nbytes
         with self._write_lock:
             self._refuse_after_failure()
+            self.log.check_newest_name()  # each second, so that no broker writes beside this store
             for queue in self.queues:
                 if queue.max_index - queue.flushed_index >= least_units:
                     queue.flush(queue.max_index)
@@ -347,12 +351,16 @@ class StoreWriter:
             raise StoreClosedError(f"the store {self.paths.root} is closed")
 
     def flush_thoroughly(self, *, clean: bool = False) -> None:
-        """Sync log, queues, index, in this order, then write state and checkpoint."""
+        """Sync log, queues, index, in this order, then write state and checkpoint.
+
+        Raises ``ReplacedFileError``, which is final, when a file of the log is not there any more.
+        """
         with self.reput.paused():
             snapshot = DispatchSnapshot.take(self.dispatcher)
         with self._write_lock:
             self._refuse_after_failure()
             flushed = self.flushed.flush()
+            self.log.check_names()
             clean = clean and snapshot.dispatched_offset >= self.log.max_offset
             try:
                 self._sync_and_mark(snapshot, flushed, clean=clean)
