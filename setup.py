@@ -15,7 +15,7 @@ from setuptools import Extension, setup
 
 NATIVE = Path("src/_native")
 ALL_MODULES = (
-    "guard,mapping,record,message,put_result,commit_log,consume_queue,batch_consume_queue,"
+    "guard,locks,mapping,record,message,put_result,commit_log,consume_queue,batch_consume_queue,"
     "index_file,reput,arrow,passes_stats,passes_fsck,passes_queue_units,passes_index_keys,"
     "staged_records"
 )

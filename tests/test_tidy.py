@@ -41,6 +41,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "status",
         "config",
         "dialect",
+        "failure_words",
+        "lock_order",
         "repr_html",
         "message_columns",
         "record_filters",

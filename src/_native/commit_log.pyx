@@ -43,6 +43,7 @@ from rocketstore._native.message import Message
 from rocketstore.dialect import Dialect
 from rocketstore.errors import ConfigError, ForkedStoreError, MappedFileError
 from rocketstore.errors import ServiceFailedError, StoreClosedError
+from rocketstore.failure_words import told
 from rocketstore.status import PutMessageStatus
 
 # The outcomes' C layout, so that filling them in costs no calls.
@@ -60,9 +61,7 @@ cdef extern from "rs_put_result.h":
         cdef rs_put_rows table
 
 # A class known from its layout alone is no name of the module.
-globals().update(
-    PutMessageResult=put_result.PutMessageResult, PutManyResult=put_result.PutManyResult
-)
+globals().update((n, getattr(put_result, n)) for n in ("PutMessageResult", "PutManyResult"))
 rs_guard_import()
 rs_crc_import()
 
@@ -354,7 +353,7 @@ cdef class Appender:
             self._failure = MappedFileError(
                 "writing the log faulted: its file was shortened, or its disk failed")
         raise ServiceFailedError(
-            f"nothing is appended any more, reopen the store: {self._failure}"
+            f"nothing is appended any more, reopen the store: {told(self._failure)}"
         ) from self._failure
 
     @property
@@ -390,6 +389,7 @@ cdef class Appender:
         """What is the same in all records, and the topic, which usually is the last one again."""
         record[0] = self._template
         if topic is not self._topic or self._topic_text == NULL:
+            former = self._topic  # lives until all is noted: its finalizer may put
             rs_take_topic(topic, &self._topic_text, &self._topic_nbytes)
             self._topic = topic
             self._topic_hash = rs_topic_hash(

@@ -4,7 +4,7 @@ cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrno
 from libc.errno cimport EINTR, EINVAL, ENOSYS, EOPNOTSUPP, errno
-from libc.stdint cimport INT64_MAX, int64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 from libc.string cimport memset
 
 cdef extern from "rs_mapping.h" nogil:
@@ -23,6 +23,7 @@ cdef extern from "rs_mapping.h" nogil:
     int rs_lock(void* base, int64_t position, int64_t nbytes)
     int rs_unlock(void* base, int64_t position, int64_t nbytes)
     int rs_allocate(int fd, int64_t position, int64_t nbytes)
+    bint rs_is_named(const char *path, uint64_t device, uint64_t inode, int64_t nbytes)
 
 cdef dict ADVICE = {
     "normal": RS_ADVICE_NORMAL,
@@ -50,6 +51,15 @@ cdef bint supported(int code) except -1:
     if code == EINVAL or code == ENOSYS or code == EOPNOTSUPP:
         return False
     raise_errno(code)
+
+
+def is_named(bytes path not None, uint64_t device, uint64_t inode, int64_t nbytes):
+    """Return whether ``path`` names the file of this device and inode, of so many bytes or more."""
+    cdef const char *name = path
+    cdef bint named
+    with nogil:
+        named = rs_is_named(name, device, inode, nbytes)
+    return named
 
 
 def mapped_nbytes():

@@ -54,6 +54,11 @@ static inline int rs_allocate(int fd, int64_t position, int64_t nbytes)
     (void)fd, (void)position, (void)nbytes;
     return ENOSYS;
 }
+static inline int rs_is_named(const char *path, uint64_t device, uint64_t inode, int64_t nbytes)
+{
+    (void)path, (void)device, (void)inode, (void)nbytes;
+    return 0;
+}
 #else
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -67,6 +72,13 @@ static inline int rs_allocate(int fd, int64_t position, int64_t nbytes)
 #endif
 
 static inline int64_t rs_page_nbytes(void) { return (int64_t)sysconf(_SC_PAGESIZE); }
+
+static inline int rs_is_named(const char *path, uint64_t device, uint64_t inode, int64_t nbytes)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && (uint64_t)status.st_dev == device
+           && (uint64_t)status.st_ino == inode && (int64_t)status.st_size >= nbytes;
+}
 
 static inline int rs_file_nbytes(int fd, int64_t *nbytes)
 {

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from rocketstore import kernels
+from rocketstore.lock_order import LockRank
 
 if TYPE_CHECKING:
     from rocketstore.services.async_appends import AsyncAppends
     from rocketstore.writer import StoreWriter
 
-_CREATING = threading.Lock()
+_CREATING = kernels.locks.OrderedLock(LockRank.LEAF)
 
 
 class AsyncPutMethods:
@@ -26,11 +28,10 @@ class AsyncPutMethods:
         if self._async_appends is None:
             from rocketstore.services.async_appends import AsyncAppends
 
+            new = AsyncAppends(writer.log, writer.flushed, writer.group_commit)
             with _CREATING:
                 if self._async_appends is None:
-                    self._async_appends = AsyncAppends(
-                        writer.log, writer.flushed, writer.group_commit
-                    )
+                    self._async_appends = new
         return self._async_appends
 
     async def aput(

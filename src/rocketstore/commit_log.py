@@ -4,7 +4,6 @@ appender."""
 from __future__ import annotations
 
 import errno
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,6 +18,7 @@ from rocketstore.errors import (
     StoreClosedError,
     StoreFullError,
 )
+from rocketstore.lock_order import LockRank
 from rocketstore.mapped_file import MappedFile
 from rocketstore.mapped_file_queue import MappedFileQueue
 from rocketstore.message import StoredMessage
@@ -437,7 +437,7 @@ class WritableCommitLog(CommitLog):
     ) -> None:
         super().__init__(queue, end_offset, record_flags)
         self._lock = lock
-        self._roll_lock = threading.Lock()
+        self._roll_lock = kernels.locks.OrderedLock(LockRank.ROLL)
         self._on_failure = on_failure if on_failure is not None else lambda error: None
         self.pool: TransientStorePool | None = None
         if config.transient_store_pool_enable:

@@ -31,9 +31,9 @@ class ReplacedFileError(MappedFileError, OSError):
 def refuse_replaced(
     path: str, identity: tuple[int, int] | None, least_nbytes: int = 0, *, may_be_gone: bool = False
 ) -> None:
-    """Raise ``ReplacedFileError`` unless ``path`` names the file of this device and inode (``None``:
-    any), and it is not shorter than ``least_nbytes``: what is written into a file without a name
-    is lost.
+    """Raise ``ReplacedFileError`` unless ``path`` names the file of this device and inode
+    (``None``: any), and it is not shorter than ``least_nbytes``: what is written into a file
+    without a name is lost.
 
     ``may_be_gone``: nothing at all under the name is fine.
     """
@@ -109,7 +109,7 @@ def begin_writing(fd: int, start: int, nbytes: int) -> None:
 
 def sync_directory(path: Path) -> None:
     """Make the directory entries of ``path`` durable. Raises ``OSError`` when that fails."""
-    fd = os.open(path, READ_ONLY)
+    fd = os.open(str(path), READ_ONLY)
     try:
         with naming(path):
             sync_descriptor(fd)
@@ -170,7 +170,7 @@ def create_sized_file(path: Path, nbytes: int, allocated: int, root: Path) -> tu
     FileExistsError
         When ``path`` exists.
     """
-    temporary = root / f"{TEMPORARY_PREFIX}{os.getpid()}-{os.urandom(6).hex()}"
+    temporary = str(root / f"{TEMPORARY_PREFIX}{os.getpid()}-{os.urandom(6).hex()}")
     with reporting_full_disk(path):
         fd = os.open(temporary, READ_WRITE | os.O_CREAT | os.O_EXCL, 0o644)
         try:
@@ -178,10 +178,10 @@ def create_sized_file(path: Path, nbytes: int, allocated: int, root: Path) -> tu
             reserve_blocks(fd, 0, allocated, path, used=0)
             sync_descriptor(fd)
             about = os.fstat(fd)
-            _move_without_replacing(temporary, path)
+            _move_without_replacing(temporary, str(path))
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
-                temporary.unlink()
+                os.unlink(temporary)
             raise
         finally:
             os.close(fd)
@@ -212,7 +212,7 @@ def reserve_blocks(fd: int, position: int, length: int, path: Path, *, used: int
 
 def write_file(path: Path, content: bytes | Iterable[bytes]) -> None:
     """Replace a file: temporary name, sync, rename, sync of the directory."""
-    temporary = path.parent / f"{TEMPORARY_PREFIX}{os.getpid()}-{os.urandom(6).hex()}"
+    temporary = str(path.parent / f"{TEMPORARY_PREFIX}{os.getpid()}-{os.urandom(6).hex()}")
     with reporting_full_disk(path):
         fd = os.open(temporary, READ_WRITE | os.O_CREAT | os.O_EXCL, 0o644)
         try:
@@ -221,10 +221,10 @@ def write_file(path: Path, content: bytes | Iterable[bytes]) -> None:
                 while view:
                     view = view[os.write(fd, view) :]
             sync_descriptor(fd)
-            os.replace(temporary, path)
+            os.replace(temporary, str(path))
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
-                temporary.unlink()
+                os.unlink(temporary)
             raise
         finally:
             os.close(fd)
@@ -247,14 +247,15 @@ def open_regular_file(path: Path, flags: int, root: Path) -> int:
     MappedFileError
         When it is a directory, FIFO, socket or device.
     """
-    kind = os.lstat(path).st_mode
+    name = str(path)  # a lack of memory within the system calls' own conversion is a TypeError
+    kind = os.lstat(name).st_mode
     if stat.S_ISLNK(kind):
         refuse_link_out(path, root)
-        path = Path(os.path.realpath(path))
-        kind = os.lstat(path).st_mode
+        name = os.path.realpath(name)
+        kind = os.lstat(name).st_mode
     if not stat.S_ISREG(kind):
         raise MappedFileError(f"{path} is {kind_name(kind)}, not a regular file")
-    fd = os.open(path, flags | NO_FOLLOW)
+    fd = os.open(name, flags | NO_FOLLOW)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise MappedFileError(f"{path} is not a regular file")
@@ -275,15 +276,15 @@ def kind_name(mode: int) -> str:
     return "of an unknown kind"
 
 
-def _move_without_replacing(source: Path, target: Path) -> None:
+def _move_without_replacing(source: str, target: str) -> None:
     try:
         os.link(source, target)
     except FileExistsError:
         raise
     except OSError:
         # File systems without hard links: the lock on the store keeps other writers away.
-        if target.exists():
-            raise FileExistsError(errno.EEXIST, "exists already", str(target)) from None
+        if os.path.exists(target):
+            raise FileExistsError(errno.EEXIST, "exists already", target) from None
         os.rename(source, target)
     else:
-        source.unlink()
+        os.unlink(source)

@@ -31,6 +31,21 @@ class ServiceFailedError(RocketStoreError):
     """A sync or a service failed; nothing is appended any more until the store is reopened."""
 
 
+class ReentrantCallError(RocketStoreError):
+    """A signal handler, finalizer or hook called a store while its thread was inside a step of one;
+    call again when it has returned, or from another thread. What was under way goes on."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(
+            *arguments
+            or (
+                "a signal handler, finalizer or hook called the store while its own thread was "
+                "inside a step that cannot be left half done; call again when it has returned, or "
+                "from another thread",
+            )
+        )
+
+
 class ConfigError(RocketStoreError, ValueError):
     """A configuration value is wrong, or contradicts the files of the directory."""
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from rocketstore.errors import ConfigError
 
 MODULES = (
-    *("mapping", "message", "commit_log", "consume_queue", "batch_consume_queue"),
+    *("locks", "mapping", "message", "commit_log", "consume_queue", "batch_consume_queue"),
     *("index_file", "reput"),
 )
 #: Modules that only some programs need; they are loaded on first use.
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from rocketstore._native import commit_log as commit_log
     from rocketstore._native import consume_queue as consume_queue
     from rocketstore._native import index_file as index_file
+    from rocketstore._native import locks as locks
     from rocketstore._native import mapping as mapping
     from rocketstore._native import message as message
     from rocketstore._native import passes_fsck as passes_fsck
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from rocketstore._native import reput as reput
     from rocketstore._native import staged_records as staged_records
 else:
+    locks = _modules["locks"]
     mapping = _modules["mapping"]
     message = _modules["message"]
     commit_log = _modules["commit_log"]

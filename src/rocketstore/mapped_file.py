@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from rocketstore.durable_file import (
     sync_descriptor,
 )
 from rocketstore.errors import MappedFileError, StoreClosedError
+from rocketstore.lock_order import LockRank
 from rocketstore.mapping_cache import MappingCache
 
 
@@ -65,6 +65,7 @@ class MappedFile:
     ) -> None:
         self.path = path
         self._name = str(path)
+        self._path_bytes = os.fsencode(path)
         self.file_from_offset = file_from_offset
         self.file_size = file_size
         self.writable = writable
@@ -82,7 +83,7 @@ class MappedFile:
         self._identity: tuple[int, int] | None = None  # guarded by: _lock
         self._closed = False
         self._deleted = False  # guarded by: _lock
-        self._lock = threading.Lock()
+        self._lock = kernels.locks.OrderedLock(LockRank.FILE)
 
     @classmethod
     def create(
@@ -206,6 +207,11 @@ class MappedFile:
         more, or was cut: nobody would find what is synced in it. Nothing for a deleted one."""
         if self._deleted or not self._is_shared:
             return
+        identity = self._identity
+        if identity is not None:
+            device, inode = identity
+            if kernels.mapping.is_named(self._path_bytes, device, inode, self.file_size):
+                return
         try:
             refuse_replaced(self._name, self._identity, self.file_size)
         except ReplacedFileError:

@@ -7,13 +7,12 @@ import bisect
 import errno
 import itertools
 import os
-import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rocketstore import formats
+from rocketstore import formats, kernels
 from rocketstore.durable_file import (
     READ_ONLY,
     make_directories,
@@ -22,6 +21,7 @@ from rocketstore.durable_file import (
     sync_directory,
 )
 from rocketstore.errors import ConfigError, MappedFileError
+from rocketstore.lock_order import LockRank
 from rocketstore.mapped_file import MappedFile
 from rocketstore.mapping_cache import MappingCache
 
@@ -161,7 +161,7 @@ class MappedFileQueue:
         self.flushed_where = 0
         self._root = root
         self._cache = cache
-        self._change_lock = threading.Lock()
+        self._change_lock = kernels.locks.OrderedLock(LockRank.ROW)
         self._sync_is_due = False
         self._loaded: frozenset[int] = frozenset()
         #: The files, and the offset of each one's first byte; replaced under _change_lock.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Protocol
+
+from rocketstore import kernels
+from rocketstore.lock_order import LockRank
 
 
 class CachedFile(Protocol):
@@ -38,7 +40,7 @@ class MappingCache:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._files: dict[CachedFile, None] = {}  # the oldest first; guarded by: _lock
-        self._lock = threading.Lock()
+        self._lock = kernels.locks.OrderedLock(LockRank.LEAF)
 
     def __len__(self) -> int:
         return len(self._files)

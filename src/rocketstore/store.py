@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import io
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from rocketstore import kernels
 from rocketstore.async_puts import AsyncPutMethods
 from rocketstore.config import MessageStoreConfig
 from rocketstore.errors import ForkedStoreError, StoreClosedError
 from rocketstore.filter import MessageFilter, TagFilter
+from rocketstore.lock_order import LockRank
 from rocketstore.message import MessageBatch, StoredMessage, decode_message_id
 from rocketstore.results import MAX_TIMESTAMP, GetMessageResult, QueryMessageResult
 from rocketstore.store_arguments import (
@@ -169,7 +170,7 @@ class DefaultMessageStore(AsyncPutMethods, LogOrderMethods, StoreMaintenance):
         self._opened_at = time.monotonic()
         self._boot_timestamp = self._clock()
         self._writer: StoreWriter | None = None
-        self._refresh_lock = threading.Lock()
+        self._refresh_lock = kernels.locks.OrderedLock(LockRank.REFRESH)
         from rocketstore.store_files import StorePaths
 
         self._paths = StorePaths.of(root, config)
@@ -296,6 +297,8 @@ class DefaultMessageStore(AsyncPutMethods, LogOrderMethods, StoreMaintenance):
         """
         if self._closed or self._forks != _forks:
             return
+        if self._writer is not None:
+            self._writer.refuse_interrupted_close()
         self._closed = True
         try:
             if self._async_appends is not None:
@@ -418,10 +421,7 @@ class DefaultMessageStore(AsyncPutMethods, LogOrderMethods, StoreMaintenance):
         if self._writer is None:
             return self._parts.behind_nbytes == 0
         try:
-            end = self._writer.log.commit()
-            if self._writer.group_commit is not None and self._writer.flushed.offset < end:
-                self._writer.flushed.flush()
-            return self._writer.reput.wait_until(end, timeout_s)
+            return self._writer.wait_dispatched(timeout_s)
         except ValueError:
             self._use()  # a part was closed meanwhile: so was the store
             raise

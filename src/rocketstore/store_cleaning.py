@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from rocketstore import kernels
 from rocketstore.cleaner import StoreCleaner
 from rocketstore.cleanup import CleanReport, plan
 from rocketstore.consume_queue import ConsumeQueue
 from rocketstore.disk_space import SpaceWatch
+from rocketstore.errors import ReentrantCallError
+from rocketstore.lock_order import LockRank
 from rocketstore.services.clean import CleanCommitLogService, CleanConsumeQueueService
 from rocketstore.services.service_thread import ServiceThread
+from rocketstore.services.waiting import refuse_interrupted
 from rocketstore.status import PutMessageStatus
 
 if TYPE_CHECKING:
@@ -42,7 +45,7 @@ class StoreCleaning:
         self.is_disk_full = False  # guarded by: _refusal_lock
         self._writer = writer
         self._closing = False  # guarded by: _refusal_lock
-        self._refusal_lock = threading.Lock()
+        self._refusal_lock = kernels.locks.OrderedLock(LockRank.WAITING)
         self.cleaner = StoreCleaner(self)
         config, paths = writer.config, writer.paths
         watch = SpaceWatch(
@@ -76,6 +79,11 @@ class StoreCleaning:
                 self.cleaner.run(rule, report)
             return report
 
+    @property
+    def is_cleaning_here(self) -> bool:
+        """Whether this thread was interrupted while it deleted files, or kept others from it."""
+        return bool(self.cleaner.lock._is_owned())  # type: ignore[attr-defined]
+
     @contextlib.contextmanager
     def nothing_else_deleted(self) -> Iterator[None]:
         """Keep others from deleting files.
@@ -83,6 +91,9 @@ class StoreCleaning:
         Raises ``BlockingIOError`` in an arriving listener while others do: they may be waiting for
         dispatch, and dispatch for the listener.
         """
+        if self.is_cleaning_here:
+            raise ReentrantCallError()
+        refuse_interrupted()
         lock = self.cleaner.lock
         if not lock.acquire(blocking=not self._writer.reput.is_held_here):
             raise BlockingIOError(

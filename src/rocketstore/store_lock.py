@@ -7,10 +7,9 @@ import errno
 import os
 import struct
 import sys
-import threading
 from pathlib import Path
 
-from rocketstore import formats
+from rocketstore import formats, kernels
 from rocketstore.durable_file import (
     NO_FOLLOW,
     READ_ONLY,
@@ -21,10 +20,11 @@ from rocketstore.durable_file import (
     reporting_full_disk,
 )
 from rocketstore.errors import StoreLockedError
+from rocketstore.lock_order import LockRank
 
 #: What a file system answers that knows no locks on folders, as those on a network.
 _NO_FOLDER_LOCKS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-_registry_lock = threading.Lock()
+_registry_lock = kernels.locks.OrderedLock(LockRank.LEAF)
 #: Locks that are held or about to be, by device and inode of the store.
 _locks: dict[tuple[int, int], StoreLock] = {}  # guarded by: _registry_lock
 
@@ -47,7 +47,7 @@ class StoreLock:
         held."""
         self.path = root / formats.LOCK_FILE
         self._fd = -1
-        self._name = str(self.path)
+        self._path_bytes = os.fsencode(self.path)
         self._identity: tuple[int, int] | None = None
         #: Descriptors of locked folders by path.
         self._folders: dict[Path, int] = {}
@@ -90,9 +90,12 @@ class StoreLock:
                 raise
 
     def check(self) -> None:
-        """Raise ``ReplacedFileError`` when ``lock`` is not the file that was locked any more: others
-        may have taken the store over."""
-        refuse_replaced(self._name, self._identity)
+        """Raise ``ReplacedFileError`` when ``lock`` is not the file that was locked any more:
+        others may have taken the store over."""
+        assert self._identity is not None
+        device, inode = self._identity
+        if not kernels.mapping.is_named(self._path_bytes, device, inode, 0):
+            refuse_replaced(str(self.path), self._identity)
 
     def _take(self, root: Path) -> int:
         while True:
@@ -164,8 +167,6 @@ class StoreLock:
 
 
 def _drop_all_in_child() -> None:
-    global _registry_lock
-    _registry_lock = threading.Lock()  # a thread of the parent may have held it
     for lock in _locks.values():
         lock.drop_in_child()
     _locks.clear()

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +10,8 @@ from rocketstore import kernels
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dialect import Dialect
 from rocketstore.errors import ServiceFailedError, StoreFullError
+from rocketstore.failure_words import told
+from rocketstore.lock_order import LockRank
 from rocketstore.mapped_file import MappedFile
 from rocketstore.memory_lock import MemoryLock
 from rocketstore.status import FlushDiskType
@@ -71,7 +72,7 @@ class TransientStorePool:
         self._error: OSError | None = None  # guarded by: _lock
         self._buffers: list[_Buffer] = []  # guarded by: _lock
         self._segments: list[_Segment] = []  # guarded by: _lock; ascending
-        self._lock = threading.Lock()
+        self._lock = kernels.locks.OrderedLock(LockRank.POOL)
 
     @property
     def committed_offset(self) -> int:
@@ -146,7 +147,9 @@ class TransientStorePool:
         """
         with self._lock:
             if self._error is not None:
-                raise ServiceFailedError(f"writing the log failed: {self._error}") from self._error
+                raise ServiceFailedError(
+                    f"writing the log failed: {told(self._error)}"
+                ) from self._error
             while self._segments:
                 segment = self._segments[0]
                 file = segment.file

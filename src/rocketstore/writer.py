@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
-from rocketstore import formats
+from rocketstore import formats, kernels
 from rocketstore.commit_log import (
     NO_DESCRIPTORS,
     CommitLog,
@@ -20,14 +20,22 @@ from rocketstore.commit_log import (
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dispatch_recovery import DispatchRecovery
 from rocketstore.durable_file import (
+    ReplacedFileError,
     make_directories,
     remove_leftovers,
     sync_directory,
     write_file,
 )
-from rocketstore.errors import ServiceFailedError, StoreClosedError, StoreFullError
+from rocketstore.errors import (
+    ReentrantCallError,
+    ServiceFailedError,
+    StoreClosedError,
+    StoreFullError,
+)
+from rocketstore.failure_words import told
 from rocketstore.index_recovery import EarlyIndexCheck
 from rocketstore.index_service import IndexService
+from rocketstore.lock_order import LockRank
 from rocketstore.log_cut import cut_tail, drop_cached_pages, sync_log
 from rocketstore.mapped_file_queue import DirectoryListing, MappedFileQueue
 from rocketstore.opening_undo import OpeningUndo, is_refusal
@@ -44,6 +52,7 @@ from rocketstore.services.flush import (
 from rocketstore.services.group_commit import GroupCommitService
 from rocketstore.services.reput import ArrivingListener, ReputMessageService, lag_limit_nbytes
 from rocketstore.services.service_thread import ServiceThread
+from rocketstore.services.waiting import refuse_interrupted
 from rocketstore.status import FlushDiskType, PutMessageStatus
 from rocketstore.store_cleaning import StoreCleaning
 from rocketstore.store_files import StoreFacts, StorePaths, examine
@@ -80,7 +89,7 @@ class StoreWriter:
         self._progress = progress
         self._closed = False
         self._released = False  # guarded by: _write_lock
-        self._write_lock = threading.Lock()
+        self._write_lock = kernels.locks.OrderedLock(LockRank.MARKS)
         self._lock = StoreLock(paths.root)
         self._undo = OpeningUndo(paths)
         try:
@@ -325,6 +334,14 @@ class StoreWriter:
                 self.flushed.flush()
             self.reput.wait_until(self.log.max_offset - lag, None)
 
+    def wait_dispatched(self, timeout_s: float | None) -> bool:
+        """See ``DefaultMessageStore.wait_dispatched``."""
+        refuse_interrupted()
+        end = self.log.commit()
+        if self.group_commit is not None and self.flushed.offset < end:
+            self.flushed.flush()
+        return self.reput.wait_until(end, timeout_s)
+
     def fail(self, error: BaseException) -> None:
         """Stop accepting puts for good: a sync or a service failed."""
         if self.failure is None:
@@ -344,17 +361,28 @@ class StoreWriter:
                 if queue.max_index - queue.flushed_index >= least_units:
                     queue.flush(queue.max_index)
 
+    def _raise_failure(self) -> NoReturn:
+        raise ServiceFailedError(f"writing has failed: {told(self.failure)}") from self.failure
+
     def _refuse_after_failure(self) -> None:
         if self.failure is not None:
-            raise ServiceFailedError(f"writing has failed: {self.failure}") from self.failure
+            self._raise_failure()
         if self._released:
             raise StoreClosedError(f"the store {self.paths.root} is closed")
 
     def flush_thoroughly(self, *, clean: bool = False) -> None:
         """Sync log, queues, index, in this order, then write state and checkpoint.
 
-        Raises ``ReplacedFileError``, which is final, when a file of the log is not there any more.
+        Raises ``ReplacedFileError``, which is final, when a file of the store is gone.
         """
+        try:
+            self._flush_thoroughly(clean=clean)
+        except ReplacedFileError as error:
+            self.fail(error)
+            raise
+
+    def _flush_thoroughly(self, *, clean: bool) -> None:
+        refuse_interrupted()
         with self.reput.paused():
             snapshot = DispatchSnapshot.take(self.dispatcher)
         with self._write_lock:
@@ -393,7 +421,9 @@ class StoreWriter:
         try:
             self._stop_services()
             if self.failure is not None:
-                raise ServiceFailedError(f"writing has failed: {self.failure}") from self.failure
+                raise ServiceFailedError(
+                    f"writing has failed: {told(self.failure)}"
+                ) from self.failure
             self.flushed.flush()
             self.reput.drain()
             self.flush_thoroughly(clean=True)
@@ -407,6 +437,16 @@ class StoreWriter:
                     self._release_parts()
                 finally:
                     self._lock.release()
+
+    def refuse_interrupted_close(self) -> None:
+        """Raise ``ReentrantCallError`` where a close would wait for ever: services wait for the
+        steps that their threads take, and those for what this thread was interrupted in."""
+        refuse_interrupted()
+        services = (*self.services, self.cleaning.log_service, self.cleaning.queue_service)
+        if any(service.is_interrupted_here for service in services):
+            raise ReentrantCallError()
+        if self.cleaning.is_cleaning_here:
+            raise ReentrantCallError()
 
     def _stop_services(self) -> None:
         """Refuse puts and stop all services, also those behind one that fails; then raise the first

@@ -29,6 +29,16 @@ def segment(root: Path, number: int = 0) -> Path:
     return root / "commitlog" / f"{number * SEGMENT_NBYTES:020d}"
 
 
+def fill(store: rocketstore.DefaultMessageStore) -> None:
+    for _ in range(100):
+        store.put("T", b"x" * 900)
+
+
+def dispatch_and_flush(store: rocketstore.DefaultMessageStore) -> None:
+    store.wait_dispatched()
+    store.flush()
+
+
 def copy_over(path: Path) -> None:
     """What an editor or a restore script does: the name goes to a copy."""
     shutil.copyfile(path, f"{path}.copy")
@@ -79,9 +89,9 @@ def test_a_sync_into_what_was_taken_away_is_a_failed_one(
     store.wait_dispatched()
     TAKE[what](root)
     if flush == "SYNC_FLUSH":
-        with pytest.raises(ServiceFailedError, match="by somebody else|shortened"):
+        with pytest.raises(ServiceFailedError, match=r"by somebody else|shortened"):
             store.put("T", b"two")
-    with pytest.raises((ServiceFailedError, OSError), match="by somebody else|shortened|writing"):
+    with pytest.raises((ServiceFailedError, OSError), match=r"by somebody else|shortened|writing"):
         store.flush()
     with pytest.raises(ServiceFailedError):
         store.put("T", b"three")
@@ -130,8 +140,7 @@ def test_no_new_log_begins_where_its_folder_was(tmp_path: Path) -> None:
     assert store.put("T", b"one").ok
     (root / "commitlog").rename(root / "elsewhere")
     with pytest.raises((ServiceFailedError, OSError), match="by somebody else"):
-        for _ in range(100):
-            store.put("T", b"x" * 900)
+        fill(store)
     assert not (root / "commitlog").exists()
     with pytest.raises(ServiceFailedError):
         store.close()
@@ -157,8 +166,7 @@ def test_a_segment_that_is_ready_and_goes_is_made_again(tmp_path: Path, take: st
     copy_over(segment(root, 1))
     before = segment(root, 1).read_bytes()
     with pytest.raises((FileExistsError, ServiceFailedError)):
-        for _ in range(50):
-            store.put("T", b"y" * 900)
+        fill(store)
     with pytest.raises(ServiceFailedError):
         store.close()
     assert segment(root, 1).read_bytes() == before
@@ -190,8 +198,7 @@ def test_queues_and_index_that_were_taken_away_are_made_again(tmp_path: Path, wh
     for number in range(40, 60):
         assert store.put("T", b"%d" % number, 0, keys=f"k{number}").ok
     with pytest.raises((ServiceFailedError, OSError), match="by somebody else"):
-        store.wait_dispatched()
-        store.flush()
+        dispatch_and_flush(store)
     with pytest.raises(ServiceFailedError):
         store.close()
     with rocketstore.open(root, "r+", max_hash_slot_num=40, max_index_num=1000) as again:

@@ -55,5 +55,11 @@ def allocate(fd: int, position: int, length: int) -> bool:
     """Reserve disk blocks without changing the size (fallocate KEEP_SIZE). False where unsupported
     (EOPNOTSUPP, ENOSYS); other failures raise ``OSError`` (ENOSPC, EFBIG ...)."""
 
+def is_named(path: bytes, device: int, inode: int, nbytes: int) -> bool:
+    """Whether ``path`` names the file of this device and inode, and it has so many bytes or more.
+
+    False also where nobody can tell.
+    """
+
 def mapped_nbytes() -> int:
     """Bytes this body has mapped at this moment in this process (for leak tests)."""

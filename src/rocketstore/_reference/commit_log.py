@@ -13,6 +13,7 @@ from typing import Any
 from rocketstore import formats
 from rocketstore._reference import put_arguments as arguments
 from rocketstore._reference.late_properties import LightSwitches
+from rocketstore._reference.locks import OrderedLock
 from rocketstore._reference.message import parse_host
 from rocketstore._reference.put_record import Record, RecordRules
 from rocketstore._reference.put_result import PutManyResult, PutMessageResult
@@ -24,6 +25,8 @@ from rocketstore.errors import (
     ServiceFailedError,
     StoreClosedError,
 )
+from rocketstore.failure_words import told
+from rocketstore.lock_order import LockRank
 from rocketstore.status import AppendMessageStatus, PutMessageStatus, RecordFlags
 
 __all__ = ["Appender", "PutManyResult", "PutMessageResult"]
@@ -130,7 +133,7 @@ class Appender:
         self._clock = clock
         self._unique_key_maker = unique_key_maker
         self._forks = _fork_count
-        self._mutex = threading.Lock()
+        self._mutex = OrderedLock(LockRank.LEAF)
         #: Held across ``roll`` and ``extend``, so that each is called once for all who need it.
         self._room_lock = threading.RLock()
         self._buffer: memoryview | None = None  # guarded by: _mutex, like all below
@@ -314,7 +317,7 @@ class Appender:
             raise StoreClosedError("the store is closed")
         if self._failure is not None:
             raise ServiceFailedError(
-                f"nothing is appended any more, reopen the store: {self._failure}"
+                f"nothing is appended any more, reopen the store: {told(self._failure)}"
             ) from self._failure
 
     # --- counters -----------------------------------------------------------------------------

@@ -23,6 +23,15 @@ _ADVICE: Final = {
 _mapped = 0
 
 
+def is_named(path: bytes, device: int, inode: int, nbytes: int) -> bool:
+    """See ``_native/mapping.pyi``."""
+    try:
+        about = os.stat(path)
+    except OSError:
+        return False
+    return (about.st_dev, about.st_ino) == (device, inode) and about.st_size >= nbytes
+
+
 def mapped_nbytes() -> int:
     """Return the bytes that are mapped at this moment in this process."""
     return _mapped

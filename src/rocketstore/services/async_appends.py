@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from rocketstore import kernels
 from rocketstore.commit_log import WritableCommitLog
 from rocketstore.errors import StoreClosedError
+from rocketstore.lock_order import LockRank
 from rocketstore.services.flush import FlushedLog
 from rocketstore.services.group_commit import GroupCommitService
 
@@ -38,7 +39,7 @@ class AsyncAppends:
         self._log = log
         self._flushed = flushed
         self._group_commit = group_commit
-        self._lock = threading.Lock()
+        self._lock = kernels.locks.OrderedLock(LockRank.WAITING)
         self._closed = False  # guarded by: _lock
         self._executor: ThreadPoolExecutor | None = None  # guarded by: _lock
         #: Calls of each loop that the executor has.
@@ -100,7 +101,12 @@ class AsyncAppends:
                     raise StoreClosedError("the store is closed")
                 if self._executor is None:
                     self._executor = ThreadPoolExecutor(1, "rocketstore-aput")
-                running = self._executor.submit(call)
+                try:
+                    running = self._executor.submit(call)
+                except RuntimeError:  # no thread: it must not run later, with the next one's thread
+                    self._executor.shutdown(wait=False, cancel_futures=True)
+                    self._executor = None
+                    raise
             return await asyncio.wrap_future(running, loop=loop)
         finally:
             if running is None or running.done():

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable
 
+from rocketstore import kernels
 from rocketstore.commit_log import NO_DESCRIPTORS, WritableCommitLog
 from rocketstore.config import MessageStoreConfig
 from rocketstore.errors import ServiceFailedError, StoreFullError
+from rocketstore.failure_words import told
+from rocketstore.lock_order import LockRank
 from rocketstore.services.loop_waiters import LoopWaiters
 from rocketstore.services.service_thread import ServiceThread
 from rocketstore.services.waiting import WaitingRoom
@@ -40,7 +42,7 @@ class FlushedLog:
         self._log = log
         self._on_failure = on_failure
         self._error: OSError | None = None  # guarded by: _lock
-        self._lock = threading.Lock()
+        self._lock = kernels.locks.OrderedLock(LockRank.FLUSH)
 
     @property
     def offset(self) -> int:
@@ -84,7 +86,9 @@ class FlushedLog:
 
     def _flush(self) -> int:
         if self._error is not None:
-            raise ServiceFailedError(f"syncing the log failed: {self._error}") from self._error
+            raise ServiceFailedError(
+                f"syncing the log failed: {told(self._error)}"
+            ) from self._error
         # The time is read first, so it never runs ahead of the bytes that are synced.
         timestamp = self._log.appender.last_store_timestamp
         try:

@@ -8,9 +8,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from rocketstore import kernels
 from rocketstore.commit_log import WritableCommitLog
 from rocketstore.config import MessageStoreConfig
 from rocketstore.errors import ServiceFailedError, StoreFullError
+from rocketstore.failure_words import told
 from rocketstore.services.flush import FlushedLog
 from rocketstore.services.service_thread import ServiceThread
 from rocketstore.status import PutMessageStatus
@@ -79,7 +81,8 @@ class GroupCommitService(ServiceThread):
         return True
 
     def wait(self, end_offset: int) -> int:
-        """Return ``PUT_OK`` when the log is on disk up to ``end_offset``, else FLUSH_DISK_TIMEOUT.
+        """Return ``PUT_OK`` when the log is on disk up to ``end_offset``, else FLUSH_DISK_TIMEOUT:
+        at once, where this thread was interrupted in a step that the sync may have to wait for.
 
         Raises
         ------
@@ -89,6 +92,9 @@ class GroupCommitService(ServiceThread):
             While waiting; the message's fate is then unknown.
         """
         flushed = self._flushed
+        if flushed.offset < end_offset and (kernels.locks.holds_any() or self.is_held_here):
+            # A handler that interrupted this very thread put: what it waits for waits for it.
+            return PutMessageStatus.FLUSH_DISK_TIMEOUT
         if not self.is_running and flushed.offset < end_offset:
             self.step_by_hand()
         deadline = time.monotonic() + self.timeout_s
@@ -117,7 +123,7 @@ class GroupCommitService(ServiceThread):
     def _refuse_after_failure(self) -> None:
         if self._error is not None:
             raise ServiceFailedError(
-                f"syncing the log failed ({self._error}); the message may not be on disk"
+                f"syncing the log failed ({told(self._error)}); the message may not be on disk"
             ) from self._error
 
     def put_deferred(self, put: Callable[..., Any]) -> tuple[Any, int]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import threading
+import itertools
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rocketstore import kernels
 from rocketstore.errors import ServiceFailedError
+from rocketstore.failure_words import told
+from rocketstore.lock_order import LockRank
 from rocketstore.status import PutMessageStatus
 
 if TYPE_CHECKING:
@@ -38,7 +41,7 @@ class LoopLine:
     ) -> None:
         self.loop = loop
         self._late_status = late_status
-        self._lock = threading.Lock()
+        self._lock = kernels.locks.OrderedLock(LockRank.WAITING)
         self._waiters: deque[Waiter] = deque()  # guarded by: _lock
         self._timer: asyncio.TimerHandle | None = None
 
@@ -63,20 +66,20 @@ class LoopLine:
         """Complete all that wait for a place up to ``offset``, by one call into the loop."""
         if not self._waiters:
             return
-        ready: list[Waiter] = []
         with self._lock:
-            while self._waiters and self._waiters[0].offset <= offset:
-                ready.append(self._waiters.popleft())
-        if ready:
-            self._call(_complete, ready)
+            ready = list(itertools.takewhile(lambda one: one.offset <= offset, self._waiters))
+            if ready:
+                self._call(_complete, ready)  # they stay in line until that is done
+                for _ in ready:
+                    self._waiters.popleft()
 
     def fail(self, error: BaseException) -> None:
         """Let all that wait raise ``ServiceFailedError``."""
         with self._lock:
             waiters = list(self._waiters)
+            if waiters:
+                self._call(_fail, waiters, error)
             self._waiters.clear()
-        if waiters:
-            self._call(_fail, waiters, error)
 
     def _call(self, *call: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody awaits these futures
@@ -107,7 +110,7 @@ def _fail(waiters: list[Waiter], error: BaseException) -> None:
     for waiter in waiters:
         if not waiter.future.done():
             failure = ServiceFailedError(
-                f"syncing the log failed ({error}); the message may not be on disk"
+                f"syncing the log failed ({told(error)}); the message may not be on disk"
             )
             failure.__cause__ = error
             waiter.future.set_exception(failure)
@@ -128,7 +131,7 @@ class LoopWaiters:
 
     def __init__(self) -> None:
         self.late_status = PutMessageStatus.FLUSH_DISK_TIMEOUT
-        self._lock = threading.Lock()
+        self._lock = kernels.locks.OrderedLock(LockRank.WAITING)
         self._lines: tuple[LoopLine, ...] = ()  # replaced as a whole under _lock
 
     def __len__(self) -> int:

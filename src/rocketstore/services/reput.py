@@ -6,13 +6,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from rocketstore import kernels
 from rocketstore.commit_log import PASSING_ERRORS, CommitLog
 from rocketstore.dispatch import CommitLogDispatcher
 from rocketstore.errors import ServiceFailedError, StoreFullError
+from rocketstore.failure_words import told
+from rocketstore.lock_order import LockRank
 from rocketstore.log_scan import LogScan
 from rocketstore.named_queues import named_queues
 from rocketstore.services.service_thread import ServiceThread
-from rocketstore.services.waiting import Bell, WaitingRoom
+from rocketstore.services.waiting import Bell, WaitingRoom, refuse_interrupted
 from rocketstore.status import RecordFlags, RecordStatus
 
 _STEP_COUNT = 16_384
@@ -56,8 +59,11 @@ class ReputMessageService(ServiceThread):
         self._listener = listener
         self._delay_ms = delay_ms
         self._moved = WaitingRoom()
+        self._dispatching = kernels.locks.OrderedLock(LockRank.DISPATCH)
         self._pause = Bell()
         self._is_telling = False  # guarded by: _step_lock
+        #: The listener was told of everything in front of it.
+        self._told_offset = dispatcher.reput_offset  # guarded by: _step_lock
         #: Why a step could not go on for the moment, and how often that was.
         self._obstacle: OSError | None = None
         self._obstacle_count = 0
@@ -66,9 +72,12 @@ class ReputMessageService(ServiceThread):
         """Dispatch a bounded number of records; True when any was."""
         start, limit = self.dispatcher.reput_offset, self._limit()
         if start >= limit:
+            if self._told_offset < start:
+                self._announce()  # a lack of memory was in the way
             return False
         try:
-            status = self.dispatcher.dispatch_until(limit, max_records=_STEP_COUNT)
+            with self._dispatching:
+                status = self.dispatcher.dispatch_until(limit, max_records=_STEP_COUNT)
             self._obstacle = None
         except OSError as error:
             if not isinstance(error, StoreFullError) and error.errno not in PASSING_ERRORS:
@@ -81,7 +90,7 @@ class ReputMessageService(ServiceThread):
                 self._pause.wait(_BACK_OFF_S)
             return False
         finally:
-            self._announce(start)
+            self._announce()
         if status not in (RecordStatus.OK, RecordStatus.END):
             raise self._log.corruption(self.dispatcher.reput_offset, status)
         return self.dispatcher.reput_offset > start
@@ -91,14 +100,16 @@ class ReputMessageService(ServiceThread):
         super().stop()
         self._pause.ring()
 
-    def _announce(self, start: int) -> None:
-        if self._listener is not None and not self._is_telling:
+    def _announce(self) -> None:
+        if self._listener is None:
+            self._told_offset = self.dispatcher.reput_offset
+        elif not self._is_telling:
             self._is_telling = True
             try:
                 # Again for what was dispatched while a listener waited for it.
-                while start < (end := self.dispatcher.reput_offset):
-                    self._tell_listener(start, end)
-                    start = end
+                while self._told_offset < (end := self.dispatcher.reput_offset):
+                    self._tell_listener(self._told_offset, end)
+                    self._told_offset = end
             finally:
                 self._is_telling = False
         self._moved.wake_all()
@@ -123,6 +134,7 @@ class ReputMessageService(ServiceThread):
                         None,
                         message.properties,
                     )
+                self._told_offset = message.physical_offset + len(message.raw)
 
     def wait_until(self, offset: int, timeout_s: float | None) -> bool:
         """Wait until everything in front of ``offset`` is dispatched; False after ``timeout_s``.
@@ -134,17 +146,22 @@ class ReputMessageService(ServiceThread):
         ------
         ServiceFailedError
             When the service has failed.
+        ReentrantCallError
+            When this thread was interrupted in a step that dispatch may have to wait for.
         StoreFullError, OSError
             Without ``timeout_s``, when there is no room, memory or descriptor to go on; nothing is
             lost by that.
         """
+        refuse_interrupted()
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         before = self._obstacle_count
         ticket = self._moved.enter()
         try:
             while self.dispatcher.reput_offset < offset:
                 if self.failure is not None:
-                    raise ServiceFailedError(f"dispatch failed: {self.failure}") from self.failure
+                    raise ServiceFailedError(
+                        f"dispatch failed: {told(self.failure)}"
+                    ) from self.failure
                 obstacle = self._obstacle
                 if obstacle is not None and self._obstacle_count > before and timeout_s is None:
                     raise _like(obstacle) from obstacle

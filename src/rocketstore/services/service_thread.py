@@ -9,11 +9,14 @@ import threading
 from collections.abc import Callable, Iterator
 
 from rocketstore.errors import ServiceFailedError
+from rocketstore.failure_words import told
 from rocketstore.services.waiting import Bell
 
 _log = logging.getLogger(__name__)
 #: No pause is shorter: a service without work would take a processor, and the GIL, for itself.
 _SHORTEST_PAUSE_S = 0.001
+#: The pause of a service that met a lack of memory.
+_SHORT_OF_MEMORY_S = 0.05
 #: By how much an idle service's next pause is longer.
 _GROWTH = 1.1
 
@@ -50,6 +53,8 @@ class ServiceThread:
         self._on_failure = on_failure
         self._bell = Bell()
         self._stopping = False
+        self._pause_s = self.interval_s
+        self._lacks_memory = self._told_of_memory = False
         self._thread: threading.Thread | None = None
         #: A flag, since an interrupt within ``Thread.is_alive`` can make a live thread look dead.
         self._running = False
@@ -63,6 +68,12 @@ class ServiceThread:
         """Whether this thread runs a step, or keeps the service ``paused``."""
         # What threading.Condition asks of its lock; a note of the owner could be interrupted.
         return bool(self._step_lock._is_owned())  # type: ignore[attr-defined]
+
+    @property
+    def is_interrupted_here(self) -> bool:
+        """The same on a thread that is not the service's own, while that runs."""
+        own = self._thread
+        return self.is_running and self.is_held_here and own is not threading.current_thread()
 
     @property
     def is_running(self) -> bool:
@@ -127,7 +138,7 @@ class ServiceThread:
                 raise ServiceFailedError(f"{self.name} did not stop within {timeout_s} s")
             thread.join(timeout_s)
         if self.failure is not None:
-            raise ServiceFailedError(f"{self.name} failed: {self.failure}") from self.failure
+            raise ServiceFailedError(f"{self.name} failed: {told(self.failure)}") from self.failure
 
     def _run(self) -> None:
         try:
@@ -137,20 +148,45 @@ class ServiceThread:
             self._ended.release()
 
     def _step_and_pause(self) -> None:
-        pause_s = self.interval_s
+        self._pause_s = self.interval_s
         while not self._stopping:
+            # A step can be repeated wherever it was left, and a failed sync is remembered where it
+            # failed. So a lack of memory ends nothing; this takes none.
             try:
-                progressed = self.step()
+                self._turn()
+            except MemoryError:
+                self._lacks_memory = True
             # Also a SystemExit of somebody's callback, which ends a thread without a word.
             except BaseException as error:  # noqa: BLE001 - kept, told to the store, raised later
+                # The interpreter says so where a type's constructor overlooked the lack.
+                if isinstance(error, SystemError) and isinstance(error.__cause__, MemoryError):
+                    self._lacks_memory = True
+                    continue
                 self._fail(error)
                 return
-            if progressed or self._bell.wait(pause_s):
-                pause_s = self.interval_s
-            else:
-                pause_s = min(pause_s * _GROWTH, self.longest_s)
+
+    def _turn(self) -> None:
+        """Take one step, then pause if there was nothing to do; first get over a lack of memory."""
+        if self._lacks_memory:
+            self._bell.wait(_SHORT_OF_MEMORY_S)
+            if not self._told_of_memory:
+                self._told_of_memory = True
+                _log.warning("%s met a lack of memory, and tries again", self.name)
+            self._lacks_memory = False
+            if self._stopping:
+                return
+        if self.step() or self._bell.wait(self._pause_s):
+            self._pause_s = self.interval_s
+        else:
+            self._pause_s = min(self._pause_s * _GROWTH, self.longest_s)
+        self._told_of_memory = False
 
     def _fail(self, error: BaseException) -> None:
         self.failure = error
-        self._on_failure(error)  # first: a log handler may raise
-        _log.error("%s failed: %s", self.name, error, exc_info=error)
+        while True:
+            try:
+                self._on_failure(error)  # first: a log handler may raise
+                break
+            except MemoryError:  # whatever comes of it, the store must hear of the failure
+                self._bell.wait(_SHORT_OF_MEMORY_S)
+        _log.error("%s failed: %s", self.name, told(error), exc_info=error)

@@ -10,6 +10,17 @@ from __future__ import annotations
 import contextlib
 import threading
 
+from rocketstore import kernels
+from rocketstore.errors import ReentrantCallError
+from rocketstore.lock_order import LockRank
+
+
+def refuse_interrupted() -> None:
+    """Raise ``ReentrantCallError`` where this thread was interrupted within a step of a store,
+    which others may be waiting for: it must not wait for them."""
+    if kernels.locks.holds_any():
+        raise ReentrantCallError()
+
 
 class Bell:
     """Wakes the one who waits; sticky when nobody does.
@@ -43,7 +54,7 @@ class WaitingRoom:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = kernels.locks.OrderedLock(LockRank.WAITING)
         self._waiting: dict[threading.Lock, int] = {}  # guarded by: _lock
 
     def __len__(self) -> int:
@@ -52,7 +63,10 @@ class WaitingRoom:
 
     def enter(self, offset: int = 0) -> threading.Lock:
         """Return a lock that is free once ``offset`` was reached; wait by acquiring it."""
-        ticket = threading.Lock()
+        try:
+            ticket = threading.Lock()
+        except RuntimeError as error:  # which is what the interpreter makes of it
+            raise MemoryError("no memory for a lock") from error
         ticket.acquire()
         with self._lock:
             self._waiting[ticket] = offset

@@ -1,0 +1,74 @@
+"""Locks that a thread enters in one order only. Contract: ``locks.pyi``.
+
+Taking and giving back are one call each, between which no interrupt can strike.
+"""
+
+cimport cython
+from libc.stdint cimport int64_t
+
+import os
+from _thread import allocate_lock
+
+from rocketstore.errors import ReentrantCallError
+
+cdef extern from "rs_locks.h" nogil:
+    enum:
+        RS_NO_RANK
+    int rs_lowest_rank()
+    void rs_set_lowest_rank(int rank)
+
+# Forks since this module was imported in the first process of the line.
+cdef int64_t fork_count = 0
+
+
+def _count_fork():
+    global fork_count
+    fork_count += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
+
+def holds_any():
+    """Whether this thread holds an ``OrderedLock``."""
+    return rs_lowest_rank() != RS_NO_RANK
+
+
+@cython.final
+cdef class OrderedLock:
+    """See ``locks.pyi``."""
+
+    cdef object _lock
+    cdef int _rank, _outer
+    cdef int64_t _forks
+
+    def __init__(self, int rank):
+        if not 0 <= rank < RS_NO_RANK:
+            raise ValueError(f"a lock's rank is 0 or more, not {rank}")
+        self._rank = rank
+        self._outer = RS_NO_RANK
+        self._renew()
+
+    cdef int _renew(self) except -1:
+        """In a forked child a thread that does not exist there may hold the former one."""
+        self._lock = allocate_lock()
+        self._forks = fork_count
+        return 0
+
+    def __enter__(self):
+        cdef int outer = rs_lowest_rank()
+        if self._rank >= outer:
+            raise ReentrantCallError()
+        if self._forks != fork_count:
+            self._renew()
+        self._lock.acquire()
+        self._outer = outer
+        rs_set_lowest_rank(self._rank)
+
+    def __exit__(self, kind, error, traceback):
+        rs_set_lowest_rank(self._outer)
+        if self._forks == fork_count:
+            self._lock.release()
+        else:
+            self._renew()
