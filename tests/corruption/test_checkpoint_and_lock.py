@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import weakref
 from pathlib import Path
 from typing import Any
@@ -460,14 +461,25 @@ def test_a_lock_that_was_given_back_is_forgotten(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="fork is needed")
 def test_a_child_forked_while_another_thread_opens_a_store_may_open_one(tmp_path: Path) -> None:
     """The registry of open stores was locked in the child for ever: its first open hung."""
-    with store_lock._registry_lock:
-        child = os.fork()
-        if child == 0:
-            try:
-                signal.alarm(60)
-                StoreLock(tmp_path).release()
-                os._exit(0)
-            finally:
-                os._exit(1)
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with store_lock._registry_lock:
+            entered.set()
+            leave.wait(60)
+
+    opening = threading.Thread(target=hold)
+    opening.start()
+    entered.wait(60)
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.alarm(60)
+            StoreLock(tmp_path).release()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    leave.set()
+    opening.join()
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
