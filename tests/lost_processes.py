@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -77,18 +78,45 @@ def limit_of(item: pytest.Item) -> float:
     return float(item.config.getini("timeout") or 0 if given is None else given)
 
 
+#: When this process is to be ended (monotonic), and where its stacks go.
+_armed: tuple[float, int] | None = None
+
+
+def _arm() -> None:
+    if _armed is not None:
+        until, descriptor = _armed
+        left = max(until - time.monotonic(), 0.1)
+        faulthandler.dump_traceback_later(left, exit=True, file=descriptor)
+
+
+def _forget() -> None:
+    global _armed
+    _armed = None
+
+
+# A child has no such thread, and one that asks for its own would wait for this one for ever.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=lambda: faulthandler.cancel_dump_traceback_later() if _armed else None,
+        after_in_parent=_arm,
+        after_in_child=_forget,
+    )
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """End this process when a test takes far too long: a thread of faulthandler's needs no Python.
 
     pytest-timeout fails the test before, unless it hangs where no signal handler can run.
     """
+    global _armed
     limit = limit_of(item)
     if limit:
-        faulthandler.dump_traceback_later(
-            limit + GRACE_S, exit=True, file=item.config.stash[_DESCRIPTOR]
-        )
+        _armed = (time.monotonic() + limit + GRACE_S, item.config.stash[_DESCRIPTOR])
+        _arm()
     try:
         return (yield)
     finally:
-        faulthandler.cancel_dump_traceback_later()
+        if _armed is not None:
+            faulthandler.cancel_dump_traceback_later()
+            _forget()

@@ -105,3 +105,22 @@ def test_a_run_with_failures_and_long_tests_goes_on(processes: str, tmp_path: Pa
     code, told = run(tmp_path, source, "-n", processes)
     assert code == 1, told
     assert "2 failed, 10 passed" in told, told
+
+
+def test_a_child_of_a_test_may_watch_itself(tmp_path: Path) -> None:
+    """It waited for ever for the thread that watches the test, which no child has."""
+    source = (
+        "import faulthandler\n"
+        "def test_child():\n"
+        "    child = os.fork()\n"
+        "    if child == 0:\n"
+        "        faulthandler.dump_traceback_later(9)\n"
+        "        os._exit(5)\n"
+        "    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5\n"
+        "def test_deadly():\n"
+        "    if not os.fork(): os._exit(0)\n"
+        f"    {DEADLY['hang with the GIL'][1]}\n"
+    )
+    code, told = run(tmp_path, source, "-n", "0")
+    assert code == 1, told
+    assert "in test_deadly" in told, told
