@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from rocketstore import formats
-from rocketstore.batch_consume_queue import BATCH_UNIT_NBYTES, BatchConsumeQueue
-from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue
+from rocketstore.batch_consume_queue import BatchConsumeQueue
+from rocketstore.consume_queue import ConsumeQueue
 from rocketstore.lost_messages import units_behind
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def count_lost(store: rocketstore.DefaultMessageStore) -> LostMessages:
     if not ranges and not report.gaps:
         return LostMessages({}, None, 0, end)
     behind = any(stop > end for _, stop in ranges)
-    lost, readable = {}, {}
+    lost: dict[tuple[str, int], int] = {}
+    readable: dict[tuple[str, int], int] = {}
     for queue in store.reader.queues:
         place = queue.topic, queue.queue_id
         # A queue that was made from a damaged log alone began in front of its first record.
@@ -85,13 +86,15 @@ def merged(damaged: Sequence[DamagedRange]) -> list[tuple[int, int]]:
     return found
 
 
-def _readable(queue: ConsumeQueue, ranges: Sequence[tuple[int, int]], start: int, end: int) -> int:
-    """Messages of a queue whose records lie in ``start`` .. ``end`` and in no damaged stretch."""
+def _readable(
+    queue: ConsumeQueue, ranges: Sequence[tuple[int, int]], start: int, end: int
+) -> tuple[int, int]:
+    """Messages of a queue whose records lie in ``start`` .. ``end`` and in no damaged stretch, and
+    units that name what lies behind ``end``."""
     import numpy as np
 
     is_batch = isinstance(queue, BatchConsumeQueue)
     layout = formats.BATCH_QUEUE_UNIT if is_batch else formats.CONSUME_QUEUE_UNIT
-    assert layout.nbytes == (BATCH_UNIT_NBYTES if is_batch else UNIT_NBYTES)
     lows, highs = np.array([one[0] for one in ranges]), np.array([one[1] for one in ranges])
     count = behind = 0
     for first, buffer, number in queue.view():
