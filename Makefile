@@ -92,6 +92,10 @@ faults: develop  ## let every file operation of a run fail, one by one (RUNS=0: 
 	    --runs $(or $(RUNS),0) $(if $(SEED),--seed $(SEED)) \
 	    --report build/reliability/faults-$$body.json || exit 1; done
 
+damage: develop  ## damage stores at random places, and see that whole records are served (STORES=5000 SEED=...)
+	@$(CAMPAIGN).damage_campaign --stores $(or $(STORES),5000) \
+	    $(if $(SEED),--seed $(SEED)) --report build/reliability/damage.json
+
 powercut: develop  ## judge states that a power cut may leave (STATES=5000000 SEED=...)
 	@$(CAMPAIGN).power_cut_campaign --states $(or $(STATES),5000000) --processes $(PROCESSES) \
 	    $(if $(SEED),--seed $(SEED)) --report build/reliability/powercut.json

@@ -89,6 +89,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "log_end",
             "store_recovery",
             "opening_undo",
+            "misnamed_segments",
             "store_marks",
             "dispatch_recovery",
             "reader",

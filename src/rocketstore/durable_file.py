@@ -211,13 +211,17 @@ def reserve_blocks(fd: int, position: int, length: int, path: Path, *, used: int
 
 
 def write_file(path: Path, content: bytes | Iterable[bytes]) -> None:
-    """Replace a file: temporary name, sync, rename, sync of the directory."""
+    """Replace a file: temporary name, sync, rename, sync of the directory. Parts of zeros among
+    several become holes."""
     temporary = str(path.parent / f"{TEMPORARY_PREFIX}{os.getpid()}-{os.urandom(6).hex()}")
     with reporting_full_disk(path):
         fd = os.open(temporary, READ_WRITE | os.O_CREAT | os.O_EXCL, 0o644)
         try:
             for part in (content,) if isinstance(content, bytes) else content:
                 view = memoryview(part)
+                if part is not content and not part.strip(b"\0"):
+                    os.ftruncate(fd, os.lseek(fd, len(part), os.SEEK_CUR))
+                    continue
                 while view:
                     view = view[os.write(fd, view) :]
             sync_descriptor(fd)

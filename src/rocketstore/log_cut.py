@@ -1,4 +1,4 @@
-"""Dropping the torn tail of a log: kept aside where complete, overwritten with zeros, synced."""
+"""Dropping the torn tail of a log: kept aside, overwritten with zeros, synced."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rocketstore.durable_file import (
     sync_directory,
     write_file,
 )
-from rocketstore.log_scan import find_next_record, has_content
+from rocketstore.log_scan import has_content
 from rocketstore.mapped_file import MappedFile
 from rocketstore.recovery_report import CutRange
 
@@ -31,8 +31,7 @@ _CACHED_PIECE_NBYTES = 1 << 21
 def cut_tail(
     log: CommitLog, end: int, reason: str, root: Path, clock: Callable[[], int]
 ) -> list[CutRange]:
-    """Drop everything behind ``end`` from the log's files, durably; complete records are kept
-    aside.
+    """Drop everything behind ``end`` from the log's files, durably; a copy is kept aside.
 
     The files are cut from the last one backwards, so that a kill in between leaves a state that the
     next open cuts again.
@@ -59,7 +58,7 @@ def cut_tail(
         nbytes = _content_nbytes(file, position)
         if not nbytes:
             continue
-        kept = _quarantine(log, file, position, nbytes, root, clock)
+        kept = _quarantine(file, position, nbytes, root, clock)
         _write_zeros(file, position, nbytes)
         _log.warning("cut %d bytes at position %d of %s", nbytes, position, file.path)
         start = file.file_from_offset + position
@@ -81,18 +80,9 @@ def _content_nbytes(file: MappedFile, position: int) -> int:
 
 
 def _quarantine(
-    log: CommitLog,
-    file: MappedFile,
-    position: int,
-    nbytes: int,
-    root: Path,
-    clock: Callable[[], int],
-) -> str | None:
-    """Keep a copy of the bytes when a complete record is among them."""
-    base = file.file_from_offset
-    first = find_next_record(log, base + position)
-    if first is None or first >= base + position + nbytes:
-        return None
+    file: MappedFile, position: int, nbytes: int, root: Path, clock: Callable[[], int]
+) -> str:
+    """Keep a copy of the bytes, whatever they are; holes and zeros stay holes."""
     path = quarantine_path(root, f"{clock()}-{file.path.name}-{position}")
     stop = position + nbytes
     steps = range(position, stop, _STEP_NBYTES)

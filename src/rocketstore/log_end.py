@@ -142,12 +142,16 @@ class OrderlyStop:
         furthest = max((place for _, place in real.values()), default=0)
         if not real or not self._is_near(furthest, count):
             return None
+        return EndClaim(furthest, "units of queues name later messages")
+
+    def _gone(self, end: int) -> str:
+        """How many messages behind ``end`` units tell of, in words."""
         queues = self._load_queues()
         try:
-            words = str(pointers_behind(end, (q for q in queues if (q.topic, q.queue_id) in real)))
+            pointers = pointers_behind(end, queues)
         finally:
             queues.close()
-        return EndClaim(furthest, f"units of queues say so: {words}")
+        return f"; {pointers}" if pointers else ""
 
     def _is_near(self, place: int, count: int) -> bool:
         """Whether so many messages can have filled the log up to ``place``."""
@@ -192,14 +196,18 @@ class OrderlyStop:
             # The last file is short: what is lost of it is one stretch with what is damaged.
             start = min(log.roll_next_file(start), claim.stop)
             report.damaged[-1] = dataclasses.replace(last, stop=start)
+        gone = self._gone(start) if start < claim.stop else ""
         while start < claim.stop:
             stop = min(log.roll_next_file(start), claim.stop)
             position = start % log.segment_size
             path = log.queue.directory / formats.offset_to_file_name(start - position)
             what = "its end is lost" if start < files_end else "the segment is missing"
+            if start >= files_end and os.path.lexists(path):
+                what = f"the file has {os.stat(path).st_size} bytes instead of {log.segment_size}"
             reason = (
                 f"{what}: the log reached up to {claim.stop} ({claim.words}), but ends at {end}"
             )
+            reason += gone
             log.damage.setdefault(start, RecordStatus.EMPTY)
             report.damaged.append(DamagedRange(str(path), position, start, stop, reason))
             start = stop

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rocketstore import formats
+from rocketstore.commit_log import CommitLog
 from rocketstore.config_files import (
     CONSUMER_OFFSETS_FILE,
     DELAY_OFFSETS_FILE,
@@ -291,3 +292,28 @@ def _has_positive(value: Any) -> bool:
     if isinstance(value, dict):
         return any(_has_positive(one) for one in value.values())
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def refuse_another_log(old: CommitLog, new: CommitLog) -> None:
+    """Raise ``MappedFileError`` when what was read now cannot be a later state of what was read
+    before: the log is gone, or another store stands in its place."""
+    if old.max_offset <= max(old.min_offset, 0):
+        return
+    directory = new.queue.directory
+    if not new.queue.files:
+        raise MappedFileError(
+            f"the log is gone: {directory} held messages up to log offset {old.max_offset}, and "
+            "holds no segment now. Is its disk not mounted, or was it moved?"
+        )
+    first = max(old.min_offset, new.min_offset, 0)
+    if new.max_offset < old.min_offset or _differs(old, new, first):
+        raise MappedFileError(
+            f"{directory} holds another log than when it was opened: other messages stand at its "
+            "offsets. Open the store anew"
+        )
+
+
+def _differs(old: CommitLog, new: CommitLog, offset: int) -> bool:
+    """Whether good records with different bytes stand at ``offset``, a segment's first byte."""
+    before, after = (log.record_at(offset)[1] for log in (old, new))
+    return before is not None and after is not None and bytes(before.raw) != bytes(after.raw)

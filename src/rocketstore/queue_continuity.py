@@ -92,15 +92,21 @@ class QueueEnds:
 
 
 def goes_on_behind(
-    log: CommitLog, start: int, behind: int, limit: int, ends: QueueEnds, last_timestamp: int | None
+    log: CommitLog,
+    behind: int,
+    limit: int,
+    ends: QueueEnds,
+    last_timestamp: int | None,
+    lost_nbytes: int,
 ) -> bool:
-    """Whether the records at ``behind`` were written after those in front of ``start``.
+    """Whether the records at ``behind`` were written after those in front of a damaged stretch.
 
     They are if not all of them are older than ``last_timestamp`` (of the record in front), and if
-    the queue offsets that are missing fit into the stretch in between. Otherwise they are what an
-    earlier life of the log left there.
+    the queue offsets that are missing fit into all damaged stretches up to here, of
+    ``lost_nbytes`` together: a queue's last record may lie in front of an earlier one. Otherwise
+    they are what an earlier life of the log left there.
     """
-    room = (behind - start) // formats.RECORD_MIN_NBYTES + 1
+    room = lost_nbytes // formats.RECORD_MIN_NBYTES + 1
     for batch in LogScan(log, behind, limit, log.record_flags, capacity=PROBE_COUNT):
         newest = int(batch.columns["store_timestamp"].max())
         if last_timestamp is not None and newest < last_timestamp:

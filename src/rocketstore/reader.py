@@ -14,6 +14,7 @@ from rocketstore.dispatch import COMPARED_NBYTES, CommitLogDispatcher
 from rocketstore.index_recovery import EarlyIndexCheck, IndexPosition, IndexRecovery
 from rocketstore.index_service import IndexService
 from rocketstore.log_scan import LogScan
+from rocketstore.lost_log import refuse_another_log
 from rocketstore.mapped_file_queue import DirectoryListing, MappedFileQueue, check_place
 from rocketstore.named_queues import has_units_of_other_rules
 from rocketstore.queue_table import QueueTable
@@ -389,6 +390,17 @@ class ReadOnlyParts:
                 return
             behind[place] = next_record
             self.dispatcher.skip_to(next_record)
+
+    def come_after(self, old: ReadOnlyParts | None) -> None:
+        """Close these parts and raise ``MappedFileError`` when what was read before cannot have
+        become this."""
+        if old is None:
+            return
+        try:
+            refuse_another_log(old.log, self.log)
+        except BaseException:
+            self.close()
+            raise
 
     def abandon(self) -> None:
         """Leave all parts to whoever reads by them: they go with the last one who does."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import time
 from collections import deque
@@ -9,9 +10,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rocketstore import formats
 from rocketstore.commit_log import CommitLog, describe
+from rocketstore.errors import CorruptionError
 from rocketstore.log_end import EndClaim, OrderlyStop
 from rocketstore.log_scan import LogScan, RecordBatch, find_next_record, has_content
+from rocketstore.misnamed_segments import claimed_start
 from rocketstore.odd_delays import odd_delays
 from rocketstore.queue_continuity import (
     QueueEnds,
@@ -101,6 +105,8 @@ class LogRecovery:
         What stands at the log's end, when that is no clean end.
     is_end_clean : bool
         Nothing but zeros lies behind the log's end.
+    misnamed : list of CorruptionError
+        Segments whose records belong elsewhere.
     """
 
     def __init__(
@@ -125,6 +131,7 @@ class LogRecovery:
 
     def _reset(self) -> None:
         self.report = RecoveryReport(scanned_from=self._start)
+        self.misnamed: list[CorruptionError] = []
         self.log.damage = {}
         self._end = self._start
         self._last_timestamp: int | None = None
@@ -136,6 +143,8 @@ class LogRecovery:
         self._recent: deque[RecordBatch] = deque(maxlen=_RECENT_BATCHES)
         self._queue_ends = QueueEnds()
         self._proven_count = 0
+        self._lost_nbytes = 0
+        self._claimed: dict[int, int | None] = {}
         self._ordered: deque[RecordBatch] = deque()
         self._crc_seen: dict[int, set[int]] = {}
 
@@ -303,8 +312,25 @@ class LogRecovery:
         if not place.proven and self._orderly is not None:
             # Nothing was torn, so that only what nobody names is of an earlier life of the log.
             place.proven = not self._orderly.is_whole(start, self._newest_timestamp)
+        if not place.proven:
+            place.proven = any(self._claimed_by(base) for base in self._bases(place))
         self._odd.append(place)
         return place
+
+    def _bases(self, place: _OddPlace) -> list[int]:
+        """The segments that are there and begin within a place."""
+        size = self.log.segment_size
+        if place.start - 1 + size - (place.start - 1) % size >= place.stop:
+            return []  # as most places do, it ends where it began
+        starts = (file.file_from_offset for file in self.log.queue.files)
+        return [start for start in starts if place.start <= start < place.stop]
+
+    def _claimed_by(self, base: int) -> int | None:
+        """Where the segment at ``base`` begins by the word of its records, when it is misnamed."""
+        if base not in self._claimed:
+            file = self.log.queue.find_mapped_file_by_offset(base)
+            self._claimed[base] = None if file is None else claimed_start(self.log, file)
+        return self._claimed[base]
 
     def _join_odd(self, start: int, status: RecordStatus) -> tuple[int, RecordStatus]:
         """Ghosts right in front of damage are a part of it (a ghost stands between good records),
@@ -351,8 +377,9 @@ class LogRecovery:
             return True  # damaged all over: it is no stale tail, and more proof only takes time
         while self._recent:
             self._queue_ends.take(self._recent.popleft())
+        self._lost_nbytes += behind - start
         proven = goes_on_behind(
-            self.log, start, behind, self._limit, self._queue_ends, self._last_timestamp
+            self.log, behind, self._limit, self._queue_ends, self._last_timestamp, self._lost_nbytes
         )
         self._proven_count += proven
         return proven
@@ -368,6 +395,7 @@ class LogRecovery:
 
     def _resolve(self) -> int:
         """Go through the odd places in order; the first torn one is the log's end."""
+        self._join_misnamed()
         self._mark_displaced_ghosts()
         mark = self._durable_mark()
         # What lies in front of proven damage was durable before it, whatever the marks say: they
@@ -404,6 +432,25 @@ class LogRecovery:
             self.report.nul_properties.append(place.start)
         else:
             self._note_damage(place)
+
+    def _join_misnamed(self) -> None:
+        """Make one damaged place of each segment that bears a wrong name."""
+        whole: list[_OddPlace] = []
+        for place in self._odd:
+            start = place.start
+            if whole and whole[-1].stop > start and self._claimed.get(whole[-1].start) is not None:
+                continue  # in a misnamed segment
+            for base in self._bases(place):
+                if self._claimed_by(base) is None:
+                    continue
+                if start < base:
+                    whole.append(_OddPlace(start, base, place.status, proven=True))
+                start = min(base + self.log.segment_size, self._limit)
+                status = RecordStatus.BAD_PHYSICAL_OFFSET
+                whole.append(_OddPlace(base, start, status, proven=True))
+            if start < place.stop:
+                whole.append(dataclasses.replace(place, start=start))
+        self._odd = whole
 
     def _mark_displaced_ghosts(self) -> None:
         """A ghost in place of a real record leaves a gap in a queue: then it is damage."""
@@ -446,6 +493,13 @@ class LogRecovery:
         self.log.damage[start] = status
         path, position, reason = self.log.place(start)
         reason = reason or describe(status, start)
+        claimed = self._claimed.get(start)
+        if claimed is not None:
+            reason = (
+                f"the records of this file say that it begins at log offset {claimed}: it bears a "
+                f"wrong name. Name it {formats.offset_to_file_name(claimed)}, or move it away"
+            )
+            self.misnamed.append(CorruptionError(path, position, reason))
         if place.stop < self._limit:
             reason += f"; the next good record is at log offset {place.stop}"
         elif not self.log.place(start)[2]:

@@ -114,6 +114,7 @@ def _check_over_holes(
 ) -> tuple[RecoveryReport, list[DamagedRange]]:
     """Recover the log; where that stops in front of a hole, once more behind it."""
     recovery, state = recover_log(log, facts, progress, position=0)
+    _refuse_misnamed(recovery)
     report, damage = recovery.report, dict(log.damage)
     damaged = list(report.damaged)
     physic, inclusive = facts.checkpoint.physic_timestamp, not facts.aborted
@@ -130,13 +131,22 @@ def _check_over_holes(
         if not is_last:
             report.log_end = hole.stop
             continue
-        rest = LogRecovery(log, hole.stop, mark, progress).run()
+        recovery = LogRecovery(log, hole.stop, mark, progress)
+        rest = recovery.run()
+        _refuse_misnamed(recovery)
         damage.update(log.damage)
         damaged += [one for one in rest.damaged if one.start >= hole.stop]
         _join(report, rest)
     log.damage = damage
     log.move_end(report.log_end)
     return report, damaged
+
+
+def _refuse_misnamed(recovery: LogRecovery) -> None:
+    """Raise ``CorruptionError`` for a segment under a wrong name: a name gives back what filling it
+    would lose."""
+    if recovery.misnamed:
+        raise recovery.misnamed[0]
 
 
 def _lost_in(log: CommitLog, end: int, hole: Hole) -> list[DamagedRange]:

@@ -27,7 +27,7 @@ from rocketstore.store_arguments import (
     now_ms,
 )
 from rocketstore.store_maintenance import StoreMaintenance
-from rocketstore.store_place import check_platform, check_root
+from rocketstore.store_place import check_platform, check_root, refuse_vanished
 from rocketstore.store_scanning import LogOrderMethods
 
 if TYPE_CHECKING:
@@ -213,10 +213,12 @@ class DefaultMessageStore(AsyncPutMethods, LogOrderMethods, StoreMaintenance):
         )
         self.put = writer.log.appender.put
 
-    def _open_parts(self) -> None:
+    def _open_parts(self, old: ReadOnlyParts | None = None) -> None:
         from rocketstore.queries import StoreReader
 
-        self._parts = parts = self._read_parts()
+        parts = self._read_parts()
+        parts.come_after(old)
+        self._parts = parts
         self._reader = StoreReader(
             parts.log,
             parts.queues,
@@ -373,14 +375,16 @@ class DefaultMessageStore(AsyncPutMethods, LogOrderMethods, StoreMaintenance):
     def refresh(self) -> None:
         """Mode "r": look at the directory again, so that what was written since is shown.
 
-        Whoever reads meanwhile, a scan on its way included, goes on with what was shown before.
+        Whoever reads meanwhile goes on with what was shown before, and so does the store when it is
+        gone or another is in its place (``FileNotFoundError``, ``MappedFileError``).
         """
         self._use()
         if self._writer is not None:
             raise io.UnsupportedOperation('refresh() is for mode "r"')
         with self._refresh_lock:  # what two of them replace would not be let go of
             old = self._parts
-            self._open_parts()
+            refuse_vanished(self.path)
+            self._open_parts(old)
         old.abandon()
 
     # --- writing ------------------------------------------------------------------------------

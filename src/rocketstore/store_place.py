@@ -43,6 +43,12 @@ def check_root(root: Path, mode: str) -> None:
         _warn_of_network_file_system(root)
 
 
+def refuse_vanished(root: Path) -> None:
+    """Raise ``FileNotFoundError`` when the root of an open store is not there any more."""
+    if not root.is_dir():
+        raise FileNotFoundError(f"the store {root} is gone: it was moved, deleted or unmounted")
+
+
 def _refuse_other_directory(root: Path, mode: str) -> None:
     """Refuse a directory that holds files, none of which is a store's."""
     parts = store_parts(root)

@@ -50,7 +50,8 @@ def check_cut(store: Crafted, target: Record, behind: list[Record]) -> None:
         kept = crafted.quarantined(store.root)
         for record in behind:
             assert record.raw in kept
-        assert bool(kept) == bool(behind)
+        assert kept.strip(b"\0")
+        assert all(cut.quarantined for cut in report.cut)
         result = writer.put(target.topic, b"again", target.queue_id, None, "after")
         assert (result.physical_offset, result.queue_offset) == (
             target.offset,

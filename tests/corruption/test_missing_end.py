@@ -65,7 +65,7 @@ def last_emptied(store: Crafted) -> int:
     return int(last.name)
 
 
-GONE = [last_deleted, two_deleted, last_zeroed, tail_zeroed]
+GONE = [last_deleted, two_deleted, last_zeroed, tail_zeroed, last_emptied]
 Proof = Callable[[Path], object]
 
 
@@ -197,9 +197,10 @@ def test_a_brokers_store(name: str, tmp_path: Path) -> None:
     assert snapshot(root) == before
 
 
-def test_what_is_gone_is_counted(store: Crafted) -> None:
+@pytest.mark.parametrize("proof", [by_state, as_a_brokers, by_units_alone])
+def test_what_is_gone_is_counted(store: Crafted, proof: Proof) -> None:
     end = last_deleted(store)
-    as_a_brokers(store.root)
+    proof(store.root)
     with rocketstore.open(store.root) as reader:
         (damage,) = reader.recovery_report.damaged
     lost = [record for record in store.records if record.offset >= end]
