@@ -369,7 +369,9 @@ class TimeSearch:
             while time < 0 and at + 1 < high:  # a filler, or a record that cannot be read
                 at += 1
                 time = self._time(at)
-            if 0 <= time < timestamp or (upper and time == timestamp):
+            if time < 0 and self._is_expired(middle):
+                low = middle + 1  # whatever its time was, the messages that are left are later
+            elif 0 <= time < timestamp or (upper and time == timestamp):
                 low = at + 1
             else:
                 high = middle
