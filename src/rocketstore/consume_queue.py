@@ -14,6 +14,7 @@ from rocketstore import formats, kernels
 from rocketstore.consume_queue_ext import ConsumeQueueExt, is_ext_address
 from rocketstore.durable_file import (
     READ_ONLY,
+    list_folder,
     make_directories,
     open_regular_file,
     refuse_link_out,
@@ -583,12 +584,20 @@ class ConsumeQueueTable:
             self.directory, self._root, self.skipped, tolerant=self._in_memory
         ):
             topic, queue_id = topic_directory.name, int(queue_directory.name)
-            listing = list_directory(
-                queue_directory, self._root, tolerate_unreadable=self._in_memory
-            )
+            listing = self._list(queue_directory)
             queue = self._new(topic, queue_id)
             queue.queue.load(self._fit(listing, self.file_size))
             self.table[topic, queue_id] = queue
+
+    def _list(self, directory: Path) -> DirectoryListing:
+        """The files of a queue. A reader does without those that it may not read and what is no
+        file: their units are made from the log."""
+        return list_directory(
+            directory,
+            self._root,
+            tolerate_unreadable=self._in_memory,
+            tolerate_odd=self._in_memory,
+        )
 
     def _fit(self, listing: DirectoryListing, file_size: int) -> DirectoryListing:
         """Take what is no file of this size and place off the listing."""
@@ -637,7 +646,7 @@ class ConsumeQueueTable:
         # They may be there although the queue's own files are lost.
         listing = DirectoryListing()
         if directory.is_dir() or not self._in_memory:
-            listing = list_directory(directory, self._root, tolerate_unreadable=self._in_memory)
+            listing = self._list(directory)
         files.load(self._fit(listing, self.ext_file_size))
         return ConsumeQueueExt(files, in_memory=self._in_memory)
 
@@ -765,10 +774,7 @@ def _refuse_link_to_no_folder(path: Path, root: Path) -> None:
 
 
 def _entries(directory: Path) -> list[Path]:
-    try:
-        return sorted(directory / name for name in os.listdir(directory))
-    except FileNotFoundError:
-        return []
+    return [directory / name for name in list_folder(directory)]
 
 
 def is_queue_id(name: str) -> bool:

@@ -266,6 +266,33 @@ def open_regular_file(path: Path, flags: int, root: Path) -> int:
     return fd
 
 
+def no_folder(path: Path) -> str:
+    """What stands in the place of a folder, with its article; empty where one does, or nothing."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return "a symbolic link to itself"
+    if stat.S_ISREG(mode):
+        return "a file"
+    return "" if stat.S_ISDIR(mode) else kind_name(mode)
+
+
+def list_folder(path: Path) -> list[str]:
+    """Names in a folder, sorted; none where there is no folder, whatever is in its place."""
+    try:
+        return sorted(os.listdir(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return []
+
+
 def kind_name(mode: int) -> str:
     """What a file that is no regular one is, with its article."""
     for test, name in (

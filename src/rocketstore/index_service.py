@@ -12,11 +12,12 @@ from typing import NamedTuple
 from rocketstore import formats, kernels
 from rocketstore.durable_file import (
     READ_ONLY,
+    list_folder,
     make_directories,
     open_regular_file,
     sync_directory,
 )
-from rocketstore.errors import ConfigError
+from rocketstore.errors import ConfigError, MappedFileError
 from rocketstore.index_file import IndexFile, detect_geometry
 from rocketstore.mapped_file import MappedFile, MemoryFile
 from rocketstore.status import KernelStatus
@@ -296,12 +297,15 @@ def index_paths(
 ) -> list[tuple[Path, int]]:
     """Return (path, bytes) of the index files in order of name; other entries go to ``skipped``.
 
-    With ``tolerant`` also those that may not be read.
+    With ``tolerant`` also those that may not be read, and what is no regular file.
     """
     paths = []
     try:
-        names = sorted(os.listdir(directory))
-    except FileNotFoundError:
+        names = list_folder(directory)
+    except PermissionError:
+        if not tolerant:
+            raise
+        skipped.append(directory)
         return []
     except PermissionError:
         if not tolerant:
@@ -315,7 +319,7 @@ def index_paths(
             continue
         try:
             fd = open_regular_file(path, READ_ONLY, root)
-        except PermissionError:
+        except (PermissionError, FileNotFoundError, MappedFileError):
             if not tolerant:
                 raise
             skipped.append(path)

@@ -193,7 +193,8 @@ def proofs_of_a_log(
 def _first_of_queues(directory: Path, root: Path, holds: Callable[[int], bool]) -> Path | None:
     """The first queue file below ``directory`` that ``holds``."""
     for _, folder in queue_directories(directory, root, [], tolerant=True):
-        for _, path, nbytes in list_directory(folder, root, tolerate_unreadable=True).files:
+        listing = list_directory(folder, root, tolerate_unreadable=True, tolerate_odd=True)
+        for _, path, nbytes in listing.files:
             if nbytes and _look(path, root, holds):
                 return path
     return None

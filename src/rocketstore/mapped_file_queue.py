@@ -37,7 +37,8 @@ class DirectoryListing:
     foreign : list of Path
         Entries whose name is none of the queue's; never touched.
     unreadable : list of Path
-        Files that may not be read, or the directory itself (only when those are tolerated).
+        Files that may not be read or are no regular files, or the directory itself (only when
+        those are tolerated).
     """
 
     files: list[tuple[int, Path, int]] = field(default_factory=list)
@@ -46,7 +47,11 @@ class DirectoryListing:
 
 
 def list_directory(
-    directory: Path, root: Path, *, tolerate_unreadable: bool = False
+    directory: Path,
+    root: Path,
+    *,
+    tolerate_unreadable: bool = False,
+    tolerate_odd: bool = False,
 ) -> DirectoryListing:
     """List the mapped-queue files of ``directory`` (missing: empty).
 
@@ -55,7 +60,7 @@ def list_directory(
     PermissionError
         A file may not be read, unless ``tolerate_unreadable``.
     MappedFileError
-        A directory, FIFO, socket or device has a queue file's name.
+        A directory, FIFO, socket or device has a queue file's name, unless ``tolerate_odd``.
     UnsafePathError
         The directory, the one it is in, or a queue file is a link out of ``root``.
     """
@@ -81,12 +86,25 @@ def list_directory(
         try:
             fd = open_regular_file(path, READ_ONLY, root)
         except FileNotFoundError:
-            if os.path.lexists(path):
+            if not os.path.lexists(path):
+                # Its writer has deleted it, and maybe those in front: without them there is no gap.
+                return list_directory(
+                    directory,
+                    root,
+                    tolerate_unreadable=tolerate_unreadable,
+                    tolerate_odd=tolerate_odd,
+                )
+            if not tolerate_odd:
                 raise  # a link to nowhere
-            # Its writer has deleted it, and maybe those in front: without them there is no gap.
-            return list_directory(directory, root, tolerate_unreadable=tolerate_unreadable)
+            listing.unreadable.append(path)
+            continue
         except PermissionError:
             if not tolerate_unreadable:
+                raise
+            listing.unreadable.append(path)
+            continue
+        except MappedFileError:
+            if not tolerate_odd:
                 raise
             listing.unreadable.append(path)
             continue

@@ -85,7 +85,9 @@ def topics_below(
     for topic, queue in queue_directories(directory, root, [], tolerant=tolerant):
         if topic.name not in with_files and (among is None or topic.name in among):
             folders.add(topic.name)
-            listing = list_directory(queue, root, tolerate_unreadable=tolerant)
+            listing = list_directory(
+                queue, root, tolerate_unreadable=tolerant, tolerate_odd=tolerant
+            )
             if any(size for _, _, size in listing.files):
                 with_files.add(topic.name)
     return folders, with_files
@@ -144,7 +146,7 @@ class QueueTable(ConsumeQueueTable):
             self._load_batch_queue(topic, queue_id, queue_directory)
 
     def _load_batch_queue(self, topic: str, queue_id: int, directory: Path) -> None:
-        listing = list_directory(directory, self._root, tolerate_unreadable=self._in_memory)
+        listing = self._list(directory)
         queue = self._new(topic, queue_id)
         queue.queue.load(self._fit(listing, self.batch_file_size))
         self.table[topic, queue_id] = queue

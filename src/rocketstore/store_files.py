@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from rocketstore import formats, kernels
 from rocketstore.config import (
@@ -14,9 +16,9 @@ from rocketstore.config import (
     DEFAULT_INDEX_NUM,
     MessageStoreConfig,
 )
-from rocketstore.config_files import topic_attributes
+from rocketstore.config_files import TOPICS_FILE, config_path, topic_attributes
 from rocketstore.dialect import DEFAULT_VERSION, Dialect
-from rocketstore.durable_file import refuse_link_out
+from rocketstore.durable_file import kind_name, no_folder, refuse_link_out
 from rocketstore.errors import ConfigError, MappedFileError
 from rocketstore.index_service import GeometryChoice, choose_geometry, index_paths
 from rocketstore.lost_log import refuse_lost_log
@@ -78,6 +80,16 @@ class StorePaths:
         names = (field.name for field in dataclasses.fields(self))
         return StorePaths(**{name: Path(os.path.abspath(getattr(self, name))) for name in names})
 
+    def folders_that_are_none(self) -> list[str]:
+        """Say what stands in the place of folders that can be made again from the log."""
+        folders = (self.consume_queue, self.consume_queue_ext, self.batch_consume_queue, self.index)
+        kinds = [(folder, no_folder(folder)) for folder in folders]
+        return [
+            f"{folder} is {kind}, not a folder; what belongs into it is made from the log"
+            for folder, kind in kinds
+            if kind
+        ]
+
     @property
     def log_root(self) -> Path:
         """The folder that links among the log's segments must not leave."""
@@ -96,7 +108,7 @@ class StorePaths:
 
     def check(self, *, tolerant: bool) -> None:
         """Refuse folders that are links out of the root (give ``store_path_commit_log``
-        instead), or to nothing; ``tolerant``: only the log must be there."""
+        instead), or to nothing, or no folders; ``tolerant``: only the log must be there."""
         if tolerant:
             self.refuse_named_nothing()
         folders = [
@@ -108,9 +120,12 @@ class StorePaths:
         if self.log_root == self.root:
             folders.append(self.commit_log)
         for folder in folders:
+            refuse_link_out(folder, self.root)
+            kind = no_folder(folder)
+            if kind and not tolerant:
+                raise MappedFileError(f"{folder} is {kind}, not a folder")
             if not folder.is_symlink():
                 continue
-            refuse_link_out(folder, self.root)
             needed = folder == self.commit_log or not tolerant
             target = Path(os.path.realpath(folder))
             if needed and not target.exists():
@@ -208,8 +223,11 @@ def examine(
     """
     paths.check(tolerant=tolerate_unreadable)
     refuse_dledger(paths.root, paths.commit_log)
-    state = StoreState.read(paths.state, paths.root)
-    content = read_bytes(paths.checkpoint, paths.root)
+    notes: list[str] = []
+    tolerant = tolerate_unreadable
+    state = _read_hint(StoreState.read, paths.state, paths.root, notes, tolerant=tolerant)
+    found = _read_hint(read_bytes, paths.checkpoint, paths.root, notes, tolerant=tolerant)
+    content = found or b""
     checkpoint = StoreCheckpoint.from_bytes(content)
     listing = list_directory(
         paths.commit_log, paths.log_root, tolerate_unreadable=tolerate_unreadable
@@ -227,10 +245,11 @@ def examine(
         (DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM),
         tolerant=tolerate_unreadable,
     )
-    notes = list(index.doubts)
+    notes += index.doubts
     log_size = log_file_size(listing, paths.log_root, config, state, notes)
     _set_beyond_aside(listing, log_size)
     sizes = QueueFileSizes(paths.root, config, state, notes, tolerant=tolerate_unreadable)
+    notes += paths.folders_that_are_none()
     facts = StoreFacts(
         paths=paths,
         listing=listing,
@@ -245,7 +264,7 @@ def examine(
         checkpoint=checkpoint,
         checkpoint_crc=signed_crc(content),
         state=state,
-        aborted=_is_aborted(paths.abort),
+        aborted=_is_aborted(paths.abort, notes, tolerant=tolerate_unreadable),
         notes=notes,
     )
     facts.dialect, facts.dialect_reason = choose_dialect(paths, config, facts)
@@ -259,14 +278,47 @@ def _set_beyond_aside(listing: DirectoryListing, size: int) -> None:
     listing.files = [row for row in listing.files if row[1] not in beyond]
 
 
-def _is_aborted(path: Path) -> bool:
+def _is_aborted(path: Path, notes: list[str], *, tolerant: bool) -> bool:
     """Whether ``abort`` is there, whatever it holds. Raises ``MappedFileError`` when it cannot be
-    replaced."""
+    replaced, unless ``tolerant``."""
     if not os.path.lexists(path):
         return False
     if not path.is_symlink() and not path.is_file():
-        raise MappedFileError(f"{path} is no regular file")
+        problem = f"{path} is {kind_name(os.lstat(path).st_mode)}, not a regular file"
+        if not tolerant:
+            raise MappedFileError(problem)
+        notes.append(f"{problem}; the last stop is taken for unclean")
     return True
+
+
+_Hint = TypeVar("_Hint")
+
+
+def _read_hint(
+    read: Callable[[Path, Path], _Hint],
+    path: Path,
+    root: Path,
+    notes: list[str],
+    *,
+    tolerant: bool,
+) -> _Hint | None:
+    """Read a small file that a reader can do without; with ``tolerant`` it is noted, and taken for
+    missing, when it is no regular file or may not be read. Links out of the root are refused."""
+    try:
+        if tolerant and path.is_symlink() and not path.exists():
+            refuse_link_out(path, root)
+            raise MappedFileError(f"{path} is a symbolic link that leads to nothing")
+        return read(path, root)
+    except (MappedFileError, OSError) as error:
+        if not tolerant:
+            raise
+        notes.append(f"{_told(path, error)}; it is taken for missing")
+        return None
+
+
+def _told(path: Path, error: Exception) -> str:
+    """An error in words that name the file."""
+    return f"{path}: {error.strerror}" if isinstance(error, OSError) else str(error)
 
 
 def _queue_types(
@@ -275,11 +327,12 @@ def _queue_types(
     """What the broker's table says wins against what the caller says, and files against both."""
     try:
         table = topic_attributes(paths.root, notes, tolerant=tolerant)
-    except PermissionError as error:
+    except (MappedFileError, OSError) as error:
         if not tolerant:
             raise
         table = {}
-        notes.append(f"{error.filename} may not be read; topics are taken to have no attributes")
+        problem = _told(config_path(paths.root, TOPICS_FILE), error)
+        notes.append(f"{problem}; topics are taken to have no attributes")
     declared = {
         topic: attributes[QUEUE_TYPE_ATTRIBUTE]
         for source in (config.topic_attributes, table)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rocketstore import formats
-from rocketstore.durable_file import READ_ONLY, TEMPORARY_PREFIX
+from rocketstore.durable_file import READ_ONLY, TEMPORARY_PREFIX, no_folder
 from rocketstore.errors import MappedFileError
 
 READ_AND_WRITTEN = "read and written"
@@ -189,6 +189,8 @@ def rocksdb_queues(root: Path) -> RocksdbQueues | None:
 
 
 def _is_rocksdb(directory: Path) -> bool:
+    if no_folder(directory):
+        return False
     try:
         with os.scandir(directory) as entries:
             return any(
@@ -205,6 +207,8 @@ def _is_rocksdb(directory: Path) -> bool:
 
 
 def _has_folder(directory: Path) -> bool:
+    if no_folder(directory):
+        return False
     try:
         with os.scandir(directory) as entries:
             return any(entry.is_dir(follow_symlinks=False) for entry in entries)

@@ -162,7 +162,12 @@ class QueueFileSizes:
         sizes: Counter[int] = Counter()
         folders = queue_directories(directory, self._root, [], tolerant=self._tolerant)
         for number, (_, folder) in enumerate(folders):
-            listing = list_directory(folder, self._root, tolerate_unreadable=self._tolerant)
+            listing = list_directory(
+                folder,
+                self._root,
+                tolerate_unreadable=self._tolerant,
+                tolerate_odd=self._tolerant,
+            )
             sizes.update(size for _, _, size in listing.files if size)
             starts = [start for start, _, _ in listing.files]
             for step in {b - a for a, b in itertools.pairwise(starts)} & sizes.keys():

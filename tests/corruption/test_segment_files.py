@@ -357,7 +357,36 @@ def test_b09_no_regular_file(
     }[place]
     path.unlink(missing_ok=True)
     make(path)
-    refused(store, MappedFileError, str(path), mode=mode)
+    if mode == "r" and place in ("queue", "index"):
+        done_without(store, path)
+    else:
+        refused(store, MappedFileError, str(path), mode=mode)
+
+
+def done_without(store: Crafted, path: Path) -> None:
+    """Mode ``"r"`` does without ``path``, and says so: all messages are there by offset, by queue
+    and by key."""
+    before = snapshot(store.root)
+    with rocketstore.open(store.root) as reader:
+        assert [bytes(m.raw) for m in reader.scan()] == [r.raw for r in store.records]
+        report = reader.recovery_report
+        assert any(str(path) in told for told in [*report.notes, *report.skipped])
+        for message in reader.scan(topics=["Orders"]):
+            place = (message.topic, message.queue_id, message.queue_offset)
+            (found,) = reader.get_message("g", *place, 1).messages
+            assert found.physical_offset == message.physical_offset
+            for key in (message.keys or "").split():
+                hits = [m.physical_offset for m in reader.find(topic="Orders", key=key)]
+                assert message.physical_offset in hits
+    assert snapshot(store.root) == before
+
+
+def make_loop(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def make_dangling(path: Path) -> None:
+    path.symlink_to("nowhere")
 
 
 @pytest.mark.timeout(20)
@@ -366,10 +395,48 @@ def test_b09_no_regular_file(
 def test_b09_no_regular_file_beside_the_log(
     store: Crafted, make: Callable[[Path], None], name: str
 ) -> None:
+    """Reading was refused, too, for the sake of files that it can do without."""
     path = store.root / name
     path.unlink(missing_ok=True)
     make(path)
     refused(store, MappedFileError, str(path))
+    if name == "lock":
+        opens_for_reading(store)
+        return
+    done_without(store, path)
+    with rocketstore.open(store.root) as reader:
+        assert reader.recovery_report.clean == (name != "abort")
+
+
+def opens_for_reading(store: Crafted) -> None:
+    with rocketstore.open(store.root) as reader:
+        assert [bytes(m.raw) for m in reader.scan()] == [r.raw for r in store.records]
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("make", [make_loop, make_dangling])
+@pytest.mark.parametrize("name", ["checkpoint", "rocketstore.state"])
+def test_b10_link_to_nothing_is_noted(
+    store: Crafted, make: Callable[[Path], None], name: str
+) -> None:
+    path = store.root / name
+    path.unlink()
+    make(path)
+    done_without(store, path)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("make", [*KINDS.values(), make_loop], ids=[*KINDS, "loop"])
+@pytest.mark.parametrize("name", ["config", "config/topics.json"])
+def test_b09_tables_that_cannot_be_read_are_noted(
+    store: Crafted, make: Callable[[Path], None], name: str
+) -> None:
+    path = store.root / name
+    path.parent.mkdir(exist_ok=True)
+    make(path)
+    opens_for_reading(store)
+    if name != "config":
+        done_without(store, path)
 
 
 @pytest.fixture
@@ -571,12 +638,16 @@ def test_b13_unreadable_segment(owned: Crafted, number: int) -> None:
     assert any(str(path) in note for note in answer["notes"])
 
 
-@pytest.mark.parametrize("name", ["consumequeue/Orders/0/00000000000000000000", "index",
-                                  "consumequeue/Orders"])  # fmt: skip
+@pytest.mark.parametrize("name", ["consumequeue/Orders/0/00000000000000000000", "index/*",
+                                  "consumequeue/Orders", "consumequeue", "index", "checkpoint",
+                                  "rocketstore.state", "config/topics.json"])  # fmt: skip
 def test_b13_unreadable_derived_file(owned: Crafted, name: str) -> None:
     path = owned.root / name
-    if name == "index":
-        path = sorted(path.iterdir())[-1]
+    if name == "index/*":
+        path = sorted(path.parent.iterdir())[-1]
+    if name == "config/topics.json":
+        path.parent.mkdir()
+        path.write_bytes(b"{}")
     path.chmod(0)
     answer = as_nobody(owned, "r+")
     assert answer["error"] == "PermissionError"
