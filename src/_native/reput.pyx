@@ -416,6 +416,19 @@ cdef class Dispatcher:
         return self.core.repeated_units
 
     @property
+    def odd_names(self):
+        return self.core.odd_names
+
+    def take_odd_names(self):
+        self.enter()
+        try:
+            taken = [self.core.odd_offsets[at] for at in range(self.core.odd_count)]
+            self.core.odd_count = 0
+            return taken
+        finally:
+            self.busy = False
+
+    @property
     def mended_units(self):
         return self.core.mended_units
 

@@ -22,6 +22,8 @@
 /* How far slots are fetched ahead of the link, and log bytes ahead of the parse. */
 #define RS_DISPATCH_SLOTS_AHEAD 32
 #define RS_DISPATCH_BYTES_AHEAD 8192
+/* Records with odd names that are noted until they are fetched. */
+#define RS_DISPATCH_ODD_COUNT 1024
 #define RS_DISPATCH_HEADER_NBYTES (2 * RS_CACHE_LINE_NBYTES)
 
 typedef struct {
@@ -53,6 +55,9 @@ typedef struct {
     int64_t position_offset, indexed_offset; /* read by other threads: stored behind the bytes */
     int64_t last_store_timestamp, last_record_offset;
     int64_t dispatched_count, skipped_ghosts, skipped_topics, repeated_units;
+    int64_t odd_names;       /* records whose names or numbers of other queues are odd */
+    int64_t last_odd_offset; /* the last of them */
+    int32_t odd_count;       /* of them, noted in odd_offsets */
     int64_t unit_done_offset; /* start of the record whose unit was handled before its keys; -1 */
     int32_t indexed_keys;
     int32_t stalled_queue_id, stalled_topic_nbytes;
@@ -69,6 +74,7 @@ typedef struct {
     uint64_t hashes[RS_DISPATCH_COUNT];
     rs_queue *queues[RS_DISPATCH_COUNT];
     rs_key keys[RS_DISPATCH_KEY_COUNT];
+    int64_t odd_offsets[RS_DISPATCH_ODD_COUNT];
     uint8_t stalled_topic[RS_MAX_PROPERTIES_NBYTES];
 } rs_dispatcher;
 
@@ -76,7 +82,7 @@ RS_UNUSED static void rs_dispatch_init(rs_dispatcher *d)
 {
     uint32_t units;
     memset(d, 0, sizeof *d);
-    d->last_record_offset = d->unit_done_offset = -1;
+    d->last_record_offset = d->unit_done_offset = d->last_odd_offset = -1;
     d->infix_hash = rs_string_hash((const uint8_t *)RS_TAG_KEY_INFIX,
                                    sizeof RS_TAG_KEY_INFIX - 1, &units);
     d->infix_length = units;
@@ -315,6 +321,19 @@ static int rs_put_named_unit(rs_dispatcher *d, const rs_parsed_record *row,
     return RS_OK;
 }
 
+/* Note a record, once, some of whose names are passed over. */
+static void rs_note_odd_names(rs_dispatcher *d, int64_t physical_offset)
+{
+    if (physical_offset <= d->last_odd_offset) {
+        return;
+    }
+    d->last_odd_offset = physical_offset;
+    d->odd_names++;
+    if (d->odd_count < RS_DISPATCH_ODD_COUNT) {
+        d->odd_offsets[d->odd_count++] = physical_offset;
+    }
+}
+
 /* The units of all queues a record names; what stops it is noted. */
 RS_NOINLINE static int rs_put_named_units(rs_dispatcher *d, const rs_parsed_record *row)
 {
@@ -331,6 +350,9 @@ RS_NOINLINE static int rs_put_named_units(rs_dispatcher *d, const rs_parsed_reco
             rs_note_stall(d, status, &place);
             return status;
         }
+    }
+    if (RS_UNLIKELY(walk.odd)) {
+        rs_note_odd_names(d, row->physical_offset);
     }
     return RS_OK;
 }

@@ -59,6 +59,9 @@ cdef extern from "rs_dispatch.h" nogil:
         int64_t skipped_ghosts
         int64_t skipped_topics
         int64_t repeated_units
+        int64_t odd_names
+        int32_t odd_count
+        int64_t *odd_offsets
         int32_t indexed_keys
         int32_t stalled_queue_id
         int32_t stalled_topic_nbytes

@@ -1,7 +1,8 @@
 /* Multi dispatch: the queues besides its own that a record goes into, and its queue offsets there.
  *
- * The two properties are lists as Java's split(",") sees them, without empty items at their ends.
- * Of lists of different lengths nothing counts. */
+ * The two properties are lists as Java's split(",") sees them, without empty items at their ends. A
+ * name without a number at its place, or that no folder can have, is passed over, and the record is
+ * odd; RocketMQ drops all names of such a record. */
 #ifndef RS_MULTI_DISPATCH_H
 #define RS_MULTI_DISPATCH_H
 #include "rs_bytes.h"
@@ -15,6 +16,7 @@ typedef struct {
     const uint8_t *offsets, *offsets_end;
     int32_t flags;    /* RS_MULTI_* */
     int32_t queue_id; /* of the record */
+    int32_t odd;      /* the lists are not what a broker writes */
 } rs_multi_walk;
 
 typedef struct {
@@ -93,7 +95,8 @@ RS_UNUSED static int rs_multi_begin(rs_multi_walk *walk, const uint8_t *record,
     walk->flags = flags;
     walk->queue_id = row->queue_id;
     const int32_t names = rs_count_items(walk->names, &walk->names_end);
-    return names == rs_count_items(walk->offsets, &walk->offsets_end) && names > 0;
+    walk->odd = names != rs_count_items(walk->offsets, &walk->offsets_end);
+    return names > 0;
 }
 
 /* Java's Long.parseLong of ASCII digits; -1 where it would throw or the number is negative. */
@@ -119,28 +122,35 @@ static inline int rs_is_folder_name(const uint8_t *name, int32_t n)
     return n > 0 && n <= RS_MAX_FOLDER_NAME_NBYTES && rs_check_topic(name, n) == RS_OK;
 }
 
-/* The next queue the record goes into; 0 when there is none, or from an offset on that is no
- * number: there RocketMQ gives up, too. */
+/* The number at the next place of the list; -1 where there is none. */
+static inline int64_t rs_multi_next_offset(rs_multi_walk *walk)
+{
+    if (walk->offsets >= walk->offsets_end) {
+        return -1;
+    }
+    const uint8_t *start = walk->offsets, *end = rs_item_end(start, walk->offsets_end);
+    walk->offsets = end + 1;
+    return rs_parse_offset(start, end);
+}
+
+/* The next queue the record goes into; 0 when there is none. */
 RS_UNUSED static int rs_multi_next(rs_multi_walk *walk, rs_multi_place *place)
 {
     while (walk->names < walk->names_end) {
         const uint8_t *name = walk->names, *name_end = rs_item_end(name, walk->names_end);
-        const uint8_t *offset_end = rs_item_end(walk->offsets, walk->offsets_end);
-        place->queue_offset = rs_parse_offset(walk->offsets, offset_end);
+        walk->names = name_end + 1;
+        place->queue_offset = rs_multi_next_offset(walk);
         place->name = name;
         place->name_nbytes = (int32_t)(name_end - name);
-        walk->names = name_end + 1;
-        walk->offsets = offset_end + 1;
-        if (place->queue_offset < 0) {
-            walk->names = walk->names_end;
-            return 0;
-        }
         const int light = rs_is_light(name, place->name_nbytes);
         place->queue_id = light ? 0 : walk->queue_id;
-        if ((walk->flags & (light ? RS_MULTI_LIGHT : RS_MULTI_PLAIN))
-            && rs_is_folder_name(name, place->name_nbytes)) {
+        if (!(walk->flags & (light ? RS_MULTI_LIGHT : RS_MULTI_PLAIN))) {
+            continue;
+        }
+        if (place->queue_offset >= 0 && rs_is_folder_name(name, place->name_nbytes)) {
             return 1;
         }
+        walk->odd = 1;
     }
     return 0;
 }

@@ -1,6 +1,7 @@
 /* Queue units of the log's records, as runs: units of one queue that follow each other. */
 #ifndef RS_PASS_QUEUE_UNITS_H
 #define RS_PASS_QUEUE_UNITS_H
+#include "rs_inner_batch.h"
 #include "rs_multi_dispatch.h"
 #include "rs_pass.h"
 #include "rs_pass_queues.h"
@@ -102,7 +103,7 @@ static inline int rs_units_take(void *argument, const uint8_t *record, rs_parsed
         return RS_FULL;
     }
     rs_parse_properties(record, row, pass->delay_ms, pass->delay_count);
-    if (RS_UNLIKELY(row->sys_flag & RS_SYS_FLAG_INNER_BATCH) && pass->inner_batch_offset < 0) {
+    if (pass->inner_batch_offset < 0 && rs_is_batch_record(record, row)) {
         pass->inner_batch_offset = row->physical_offset;
     }
     int status = rs_units_put(pass, record + row->topic_at, row->topic_nbytes, row->queue_id, 0,

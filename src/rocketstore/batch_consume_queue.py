@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 BATCH_UNIT_NBYTES = formats.BATCH_QUEUE_UNIT.nbytes
 _OFFSET_AT = formats.BATCH_QUEUE_UNIT.at("physical_offset")
 _TIME_AT = formats.BATCH_QUEUE_UNIT.at("store_timestamp")
-#: What Java reads as a whole number.
 _NO_COMPACTED_OFFSET = -1
-_NUMBER = re.compile("[+-]?[0-9]{1,32}")
-_MAX_BATCH_SIZE = 2**15 - 1
+_NUMBER = re.compile(r"\+?0*[0-9]{1,19}")
 _MAX_OFFSET = 2**63 - 1
 _BASE_AT = formats.BATCH_QUEUE_UNIT.at("base_offset")
 
@@ -43,22 +41,49 @@ class BatchUnit(NamedTuple):
         return self.base_offset + self.batch_size
 
 
-def unit_of(message: StoredMessage, tags_code: int) -> BatchUnit | None:
-    """Return the unit of a stored record, ``None`` when its properties name no numbers.
-
-    A record that says ``INNER_BASE`` and ``INNER_NUM`` is a batch; any other is one message.
+def inner_batch(message: StoredMessage) -> tuple[int, int] | None:
+    """Return (queue offset of the first message, messages) of a record that is a batch: its flag,
+    ``INNER_BASE`` and ``INNER_NUM`` must all say so. ``None`` for any other, which is one message.
     """
-    base, count = message.queue_offset, 1
-    texts = [
-        message.properties.get(name)
-        for name in (formats.PROPERTY_INNER_BASE, formats.PROPERTY_INNER_NUM)
-    ]
-    if None not in texts:
-        numbers = [int(t) for t in texts if t is not None and _NUMBER.fullmatch(t) is not None]
-        if len(numbers) < 2:
-            return None
-        base, count = numbers
-    if not (0 < count <= _MAX_BATCH_SIZE and 0 <= base <= _MAX_OFFSET - count):
+    if not message.sys_flag & formats.SYS_FLAG_INNER_BATCH:
+        return None
+    base = _number_in(message, formats.PROPERTY_INNER_BASE)
+    count = _number_in(message, formats.PROPERTY_INNER_NUM)
+    if 0 < count <= formats.MAX_INNER_BATCH_COUNT and 0 <= base <= _MAX_OFFSET - count:
+        return base, count
+    return None
+
+
+def odd_inner_batch(message: StoredMessage) -> str | None:
+    """Say what is wrong with the numbers of a record that has a batch's flag and is none."""
+    if not message.sys_flag & formats.SYS_FLAG_INNER_BATCH or inner_batch(message) is not None:
+        return None
+    told = []
+    for name, least, most in (
+        (formats.PROPERTY_INNER_BASE, 0, _MAX_OFFSET - formats.MAX_INNER_BATCH_COUNT),
+        (formats.PROPERTY_INNER_NUM, 1, formats.MAX_INNER_BATCH_COUNT),
+    ):
+        text = message.properties.get(name)
+        if text is None:
+            told.append(f"{name} is not there")
+        elif not least <= _number_in(message, name) <= most:
+            told.append(f"{name} is {text[:40]!r}")
+    return (
+        f"log offset {message.physical_offset}: a batch of messages by its flag, but "
+        f"{' and '.join(told)}; it is taken as one message"
+    )
+
+
+def _number_in(message: StoredMessage, name: str) -> int:
+    text = message.properties.get(name, "")
+    return int(text) if _NUMBER.fullmatch(text) is not None else -1
+
+
+def unit_of(message: StoredMessage, tags_code: int) -> BatchUnit | None:
+    """Return the unit of a stored record, a batch or one message at its own queue offset; ``None``
+    when no queue has a place for it."""
+    base, count = inner_batch(message) or (message.queue_offset, 1)
+    if base > _MAX_OFFSET - count:
         return None
     return BatchUnit(
         message.physical_offset, message.store_size, tags_code, message.store_timestamp, base, count

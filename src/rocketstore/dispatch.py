@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from rocketstore import formats, kernels
-from rocketstore.batch_consume_queue import BatchConsumeQueue, unit_of
+from rocketstore.batch_consume_queue import BatchConsumeQueue, BatchUnit, inner_batch, unit_of
 from rocketstore.commit_log import CommitLog
 from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue
 from rocketstore.consume_queue_ext import EXT_UNIT_NBYTES
@@ -18,9 +18,10 @@ from rocketstore.index_recovery import IndexPosition
 from rocketstore.index_service import IndexService
 from rocketstore.mapped_file import MappedFile
 from rocketstore.message import StoredMessage
-from rocketstore.named_queues import next_of_queue
+from rocketstore.named_queues import next_of_queue, odd_names
 from rocketstore.queue_offset_rule import (
     MAX_LOOK_AHEAD_NBYTES,
+    MAX_UNFOUNDED_COUNT,
     NEXT_NBYTES,
     Claim,
     NextRecord,
@@ -34,6 +35,8 @@ _log = logging.getLogger(__name__)
 #: process may have 65,530 mappings in all).
 MAX_PINNED_QUEUE_FILES = 20_000
 BATCH_COUNT = 4096
+#: Odd things that are told in words, of one kind.
+MAX_TOLD = 1000
 #: In a log of no more bytes every unit is compared with its record when a store is opened; of a
 #: longer one whose state file is true, only the newest units are looked at.
 COMPARED_NBYTES = 16 * 1024 * 1024
@@ -56,11 +59,14 @@ class DispatchNotes:
         they stay readable by physical offset.
     shifts : list of (topic, queue id, first missing queue offset, next queue offset)
         Light queues whose units stand in front of their records' numbers from there on.
+    odd_names : list of str
+        Queues that records name and that go without them, in words; the first ``MAX_TOLD``.
     """
 
     gaps: list[tuple[str, int, int, int]] = field(default_factory=list)
     refused: list[tuple[str, int, int, int]] = field(default_factory=list)
     shifts: list[tuple[str, int, int, int]] = field(default_factory=list)
+    odd_names: list[str] = field(default_factory=list)
 
 
 class CommitLogDispatcher:
@@ -136,6 +142,7 @@ class CommitLogDispatcher:
         self._last_batch = (-1, 0)
         #: Loaded queues no record of which was met yet, while units are compared.
         self._unmet: dict[tuple[str, int], ConsumeQueue] = {}
+        self._odd_names = 0
         self._rule = QueueOffsetRule()
         #: Whether the kernel asks for the queue of the record at hand, not for one that it names.
         self._is_own = True
@@ -210,6 +217,8 @@ class CommitLogDispatcher:
                 count,
             )
             self._reput_offset = window.base_offset + position
+            if self.kernel.odd_names != self._odd_names:
+                self._tell_odd_names()
             if left >= 0:
                 left -= self.kernel.dispatched_count - before
             if status == RecordStatus.BLANK or self._reput_offset == window.segment_end:
@@ -243,7 +252,7 @@ class CommitLogDispatcher:
         topic = topic_bytes.decode("utf-8")
         record = self.log.view(self._reput_offset)
         self._is_own = is_own = record.topic == topic
-        is_batch = bool(record.sys_flag & formats.SYS_FLAG_INNER_BATCH)
+        is_batch = inner_batch(record) is not None
         if is_own and is_batch and self.queues.get(topic, queue_id) is None:
             self.queues.take_batch_topic(topic)
         queue = self.queues.get_or_create(topic, queue_id)
@@ -278,6 +287,15 @@ class CommitLogDispatcher:
         self.notes.refused.append((name, queue_id, queue_offset, place))
         _, size = self.log.check(place)
         self.kernel.set_queue(topic, queue_id, None, 0, 0, place + size)
+
+    def _tell_odd_names(self) -> None:
+        """Note which queues go without a record that names them."""
+        self._odd_names = self.kernel.odd_names
+        for offset in self.kernel.take_odd_names():
+            for told in odd_names(self.log.view(offset), self.multi_dispatch):
+                if len(self.notes.odd_names) < MAX_TOLD:
+                    _log.warning("%s", told)
+                    self.notes.odd_names.append(told)
 
     def _bit_map(self) -> bytes | None:
         """What the hook says of the record at hand, if there is one."""
@@ -500,10 +518,7 @@ class CommitLogDispatcher:
         place, start = self._reput_offset, queue.max_index
         message = self.log.view(place)
         unit, size = unit_of(message, self._tags_code(place)), message.store_size
-        room = (place - max(queue.recovered_end, 0)) // formats.BATCH_ITEM_MIN_NBYTES
-        if queue.recovered_end < 0 and self.log.min_offset > 0:
-            room = place // formats.BATCH_ITEM_MIN_NBYTES
-        if unit is None or unit.base_offset < start or unit.base_offset - start > room:
+        if unit is None or not self._may_go_on(queue, unit):
             _log.warning(
                 "the record at log offset %d fits no place in %s queue %d, which ends at %d; it is "
                 "readable by its log offset only",
@@ -516,6 +531,25 @@ class CommitLogDispatcher:
             queue.append(unit)
             self._last_batch = (place, unit.store_timestamp)
         self._register(queue, queue.max_index, place + size)
+
+    def _may_go_on(self, queue: BatchConsumeQueue, unit: BatchUnit) -> bool:
+        """Whether a batch queue may go on, or begin, with a unit: what ``QueueOffsetRule`` says,
+        where nothing has to be filled."""
+        missing = unit.base_offset - queue.max_index
+        if missing <= 0:
+            return missing == 0
+        end = unit.physical_offset + unit.size
+        following = next(self._next_of_queue(queue, end), None)
+        if following is not None and queue.max_index <= following.queue_offset <= unit.base_offset:
+            return False
+        start = max(queue.recovered_end, 0)
+        room = (unit.physical_offset - start) // formats.BATCH_ITEM_MIN_NBYTES
+        if missing <= max(room, MAX_UNFOUNDED_COUNT):
+            return True
+        if following is None:
+            return False
+        between = (following.place - end) // formats.BATCH_ITEM_MIN_NBYTES
+        return 0 <= following.queue_offset - unit.next_offset <= between
 
     def _tags_code(self, offset: int) -> int:
         """What the kernel makes of the tags of the record at ``offset``."""

@@ -135,6 +135,7 @@ class DispatchRecovery:
             self._report.notes.append(
                 f"{self._index.directory} had no index file; its keys were made again from the log"
             )
+        self._report.notes += dispatcher.notes.odd_names
         self._report.take_dispatch(dispatcher.notes.gaps, dispatcher.notes.refused)
         self._report.rebuilt_units = (
             dispatcher.kernel.mended_units if compare else dispatcher.kernel.dispatched_count

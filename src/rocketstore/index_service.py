@@ -307,11 +307,6 @@ def index_paths(
             raise
         skipped.append(directory)
         return []
-    except PermissionError:
-        if not tolerant:
-            raise
-        skipped.append(directory)
-        return []
     for name in names:
         path = directory / name
         if not formats.is_index_name(name):

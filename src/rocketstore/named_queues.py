@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 from rocketstore import formats
 from rocketstore.commit_log import CommitLog
+from rocketstore.consume_queue import is_topic_name
 from rocketstore.log_scan import NO_UNIT, OF_A_QUEUE, LogScan, RecordBatch
 from rocketstore.message import StoredMessage
 from rocketstore.queue_offset_rule import NextRecord
 from rocketstore.queue_table import QueueTable
 from rocketstore.status import MultiDispatch, RecordFlags
 
-_NUMBER = re.compile(r"\+?[0-9]{1,19}")
+_NUMBER = re.compile(r"\+?0*[0-9]{1,19}")
 _EVERY_NAME = MultiDispatch.LIGHT | MultiDispatch.PLAIN
 
 
@@ -32,20 +33,71 @@ def named_queues(message: StoredMessage, flags: int) -> Iterator[tuple[str, int,
     RocketMQ ``store/DefaultMessageStore.java``
     ``notifyMessageArrive4MultiQueue``.
     """
-    properties, topic = message.properties, message.topic
-    listed = properties.get(formats.PROPERTY_INNER_MULTI_DISPATCH)
-    if not listed or _is_left_out(topic, flags):
-        return
-    names = _items(listed)
-    offsets = _items(properties.get(formats.PROPERTY_INNER_MULTI_QUEUE_OFFSET) or "")
-    if len(names) != len(offsets):
-        return
-    for name, text in zip(names, offsets, strict=True):
-        if not _NUMBER.fullmatch(text) or int(text) >= 2**63:
-            return
+    for name, number in _numbered_names(message, flags):
+        if number >= 0:
+            light = name.startswith(formats.TOPIC_LMQ_PREFIX)
+            yield name, 0 if light else message.queue_id, number
+
+
+def odd_names(message: StoredMessage, flags: int) -> list[str]:
+    """Say which of the queues that a record names go without it, and why.
+
+    Parameters
+    ----------
+    message : StoredMessage
+    flags : int
+        ``MultiDispatch`` flags.
+    """
+    names, numbers = (
+        formats.PROPERTY_INNER_MULTI_DISPATCH,
+        formats.PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    )
+    where, told = f"log offset {message.physical_offset}", []
+    for name, number in _numbered_names(message, flags):
+        reason = f"{numbers} has no queue offset for it" if number < 0 else ""
+        if not is_folder_name(name):
+            reason = "no queue can have this name"
+        if reason:
+            told.append(
+                f"{where}: {names} names {name[:80]!r}, but {reason}; that queue goes without the "
+                "message"
+            )
+    listed, texts = _lists(message, flags)
+    if listed and not told and len(listed) != len(texts):
+        told.append(f"{where}: {numbers} has {len(texts)} items for {len(listed)} names")
+    return told
+
+
+def _numbered_names(message: StoredMessage, flags: int) -> list[tuple[str, int]]:
+    """The names of other queues that count, with the queue offsets there, -1 where there is none.
+
+    A name's number is the item at the same place of the other list.
+    """
+    names, texts = _lists(message, flags)
+    found = []
+    for name, text in zip(names, [*texts, *[""] * len(names)], strict=False):
         light = name.startswith(formats.TOPIC_LMQ_PREFIX)
+        is_number = _NUMBER.fullmatch(text) is not None and int(text) < 2**63
         if flags & (MultiDispatch.LIGHT if light else MultiDispatch.PLAIN):
-            yield name, 0 if light else message.queue_id, int(text)
+            found.append((name, int(text) if is_number else -1))
+    return found
+
+
+def _lists(message: StoredMessage, flags: int) -> tuple[list[str], list[str]]:
+    """Items of the two properties; none where records of the topic go into no other queues."""
+    listed = message.properties.get(formats.PROPERTY_INNER_MULTI_DISPATCH)
+    texts = message.properties.get(formats.PROPERTY_INNER_MULTI_QUEUE_OFFSET)
+    if not listed or texts is None or _is_left_out(message.topic, flags):
+        return [], []
+    names = listed.rstrip(formats.MULTI_DISPATCH_SEPARATOR)
+    return _items(names) if names else [], _items(texts)
+
+
+def is_folder_name(name: str) -> bool:
+    """Whether the folder of a queue can have this name."""
+    nbytes = len(name.encode("utf-8", "surrogatepass"))
+    fits = 0 < nbytes <= formats.MAX_FOLDER_NAME_NBYTES
+    return fits and "/" not in name and "\ufffd" not in name and is_topic_name(name)
 
 
 def _is_left_out(topic: str, flags: int) -> bool:

@@ -1,8 +1,9 @@
-"""Delay levels that are no numbers: RocketMQ stops recovery at them, here they count as absent."""
+"""Delay levels and numbers of batches that are none: here they count as absent, and are told."""
 
 from __future__ import annotations
 
 from rocketstore import formats
+from rocketstore.batch_consume_queue import odd_inner_batch
 from rocketstore.log_scan import RecordBatch
 
 
@@ -22,6 +23,16 @@ def odd_delays(batch: RecordBatch) -> list[str]:
                 f"{level[:40]!r}, which is no number; it is taken as absent"
             )
     return notes
+
+
+def odd_batches(batch: RecordBatch) -> list[str]:
+    """Say which records have a batch's flag without the numbers of one."""
+    columns = batch.columns
+    flagged = columns["sys_flag"] & formats.SYS_FLAG_INNER_BATCH != 0
+    if not flagged.any():
+        return []
+    messages = (batch.window.message(at) for at in columns["position"][flagged].tolist())
+    return [told for told in map(odd_inner_batch, messages) if told is not None]
 
 
 def _is_number(text: str) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rocketstore import formats
+from rocketstore.batch_consume_queue import inner_batch
 from rocketstore.commit_log import CommitLog
 from rocketstore.log_scan import (
     NO_UNIT,
@@ -15,7 +16,6 @@ from rocketstore.log_scan import (
     RecordBatch,
     find_next_record,
 )
-from rocketstore.message import StoredMessage
 from rocketstore.status import RecordStatus
 
 if TYPE_CHECKING:
@@ -51,14 +51,9 @@ def queue_places(batch: RecordBatch) -> Iterator[QueuePlace]:
         if status not in OF_A_QUEUE or sys_flag & formats.SYS_FLAG_TRANSACTION_MASK in NO_UNIT:
             continue
         message = batch.window.message(position)
-        width = _inner_count(message) if sys_flag & formats.SYS_FLAG_INNER_BATCH else 1
+        batched = inner_batch(message) if sys_flag & formats.SYS_FLAG_INNER_BATCH else None
+        width = 1 if batched is None else batched[1]
         yield QueuePlace(message.topic, queue_id, queue_offset, offset, width)
-
-
-def _inner_count(message: StoredMessage) -> int:
-    """Queue offsets that an inner batch takes."""
-    text = message.properties.get(formats.PROPERTY_INNER_NUM, "")
-    return max(int(text), 1) if text.isascii() and text.isdigit() and len(text) < 6 else 1
 
 
 class QueueEnds:

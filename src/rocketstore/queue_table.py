@@ -167,7 +167,8 @@ class QueueTable(ConsumeQueueTable):
 
     def take_batch_topic(self, topic: str) -> bool:
         """Give a topic without a queue yet the type ``BatchCQ``, because its first record is a
-        batch, which no other type takes; False when it has queues of the other type."""
+        batch (``inner_batch``), which no other type takes; False when it has queues of the
+        other type."""
         if topic in self.batch_topics:
             return True
         if any(name == topic for name, _ in list(self.table)):

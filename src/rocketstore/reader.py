@@ -351,6 +351,7 @@ class ReadOnlyParts:
         if compare:
             self.dispatcher.end_comparing(self._minimum)
         notes = self.dispatcher.notes
+        self.report.notes += notes.odd_names
         self.report.take_dispatch(notes.gaps, notes.refused)
         kernel = self.dispatcher.kernel
         self.report.rebuilt_units = kernel.mended_units if compare else kernel.dispatched_count

@@ -16,7 +16,7 @@ from rocketstore.errors import CorruptionError
 from rocketstore.log_end import EndClaim, OrderlyStop
 from rocketstore.log_scan import LogScan, RecordBatch, find_next_record, has_content
 from rocketstore.misnamed_segments import claimed_start
-from rocketstore.odd_delays import odd_delays
+from rocketstore.odd_delays import odd_batches, odd_delays
 from rocketstore.queue_continuity import (
     QueueEnds,
     displaced,
@@ -241,7 +241,7 @@ class LogRecovery:
         if len(columns):
             self._take_good(columns)
         room = _MAX_DELAY_NOTES - len(self.report.notes)
-        self.report.notes += odd_delays(batch)[: max(room, 0)]
+        self.report.notes += [*odd_delays(batch), *odd_batches(batch)][: max(room, 0)]
 
     def _take_good(self, columns: numpy.ndarray[Any, Any]) -> None:
         times = columns["store_timestamp"]

@@ -666,6 +666,7 @@ _NOTES = {
     "late_starts": "queue offsets in front of queues that do not begin at 0",
     "ext_units": "units with their tags code in consumequeue_ext",
     "shifted_units": "units of light message queues at another number than their record says",
+    "odd_names": "light queues that records name and that go without them",
     "filler_units": "fillers in front of a queue's first message",
     "newer_units": "units that are newer than this look at the log",
     "unread_units": "units that were not judged, as their file may not be read",

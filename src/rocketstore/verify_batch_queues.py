@@ -12,6 +12,7 @@ from rocketstore.batch_consume_queue import (
     BATCH_UNIT_NBYTES,
     BatchConsumeQueue,
     BatchUnit,
+    odd_inner_batch,
     unit_of,
 )
 from rocketstore.log_scan import RecordBatch, data_ranges
@@ -136,7 +137,11 @@ class BatchQueueCheck:
         following, self._next_offset = self._next_offset, expected.next_offset
         start, self._last_end = self._last_end, expected.physical_offset + expected.size
         if following is None:
-            following = 0 if self._scope.start == 0 else expected.base_offset
+            following = expected.base_offset
+            if self._scope.start == 0:
+                is_lost = self._scope.has_damage_between(start, expected.physical_offset)
+                name = "lost_queue_offsets" if is_lost else "late_starts"
+                self._scope.counts[name] += following
         if expected.base_offset == following:
             return
         if self._scope.has_damage_between(start, expected.physical_offset):
@@ -214,11 +219,11 @@ class BatchQueuesCheck:
             offset = window.base_offset + position
             message = StoredMessage(content, 0, offset, offset + size)
             unit = unit_of(message, int(columns["tags_code"][row]))
-            if unit is None:
+            if unit is None or odd_inner_batch(message) is not None:
                 path, at = self._scope.place(offset)
                 reason = f"{message.topic} queue {message.queue_id}: the batch's numbers are none"
                 self._scope.report.add("queue-offset", path, at, offset, reason)
-            else:
+            if unit is not None:
                 self._check(message.topic, message.queue_id).take(unit)
 
     def ends(self) -> dict[tuple[str, int], int]:

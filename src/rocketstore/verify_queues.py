@@ -12,17 +12,18 @@ from typing import Any
 import numpy as np
 
 from rocketstore import formats, kernels
-from rocketstore.batch_consume_queue import BatchConsumeQueue, unit_of
-from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue, is_topic_name
+from rocketstore.batch_consume_queue import BatchConsumeQueue, inner_batch
+from rocketstore.consume_queue import UNIT_NBYTES, ConsumeQueue
 from rocketstore.consume_queue_ext import ConsumeQueueExt
 from rocketstore.durable_file import READ_ONLY, naming, open_regular_file
 from rocketstore.errors import MappedFileError
 from rocketstore.log_scan import RecordBatch, data_ranges
 from rocketstore.mapped_file import MappedFile, MemoryFile
 from rocketstore.mapped_file_queue import list_directory
+from rocketstore.named_queues import is_folder_name, named_queues, odd_names
 from rocketstore.queue_offset_rule import MAX_QUEUE_OFFSET
 from rocketstore.queue_table import QueueTable
-from rocketstore.status import RecordStatus
+from rocketstore.status import MultiDispatch, RecordStatus
 from rocketstore.store_access import StoreAccess
 from rocketstore.verify import VerifyScope
 
@@ -35,6 +36,9 @@ _WHOLE_READ_NBYTES = 16 * 1024
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 _COLUMNS = ("queue_offset", "physical_offset", "total_size", "tags_code", "store_timestamp")
+_LIGHT_NAMES = int(MultiDispatch.LIGHT)
+#: Odd names that are told one by one.
+_MOST_TOLD = 20
 _NOT_LIGHT = (formats.TOPIC_RETRY_PREFIX, formats.TOPIC_DLQ_PREFIX, formats.TOPIC_SYSTEM_PREFIX)
 
 Array = np.ndarray[Any, Any]
@@ -493,16 +497,6 @@ class QueueCheck:
             self._scope.report.units += 1
 
 
-def _numbered_names(properties: dict[str, str]) -> list[str]:
-    """Queues that a record names and has queue offsets in."""
-    names = properties.get(formats.PROPERTY_INNER_MULTI_DISPATCH, "").rstrip(",").split(",")
-    texts = properties.get(formats.PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").rstrip(",").split(",")
-    if len(names) != len(texts):
-        return []
-    good = itertools.takewhile(lambda pair: pair[1].isdigit(), zip(names, texts, strict=True))
-    return [name for name, _ in good]
-
-
 def _is_written(units: Array) -> Array:
     written: Array = (units["physical_offset"] != 0) | (units["size"] != 0)
     written |= units["tags_code"] != 0
@@ -655,7 +649,7 @@ class QueuesCheck:
         for row in np.flatnonzero(rows).tolist():
             message = batch.window.message(int(columns["position"][row]))
             topic = message.topic.encode("utf-8", "surrogateescape")
-            if topic in self._batch_topics or unit_of(message, 0) is None:
+            if topic in self._batch_topics or inner_batch(message) is None:
                 continue
             if not (self._queues.directory / message.topic).is_dir():
                 self._batch_topics.append(topic)
@@ -667,8 +661,12 @@ class QueuesCheck:
             topic = message.topic
             if topic.startswith(_NOT_LIGHT) or topic == formats.TOPIC_SCHEDULE:
                 continue
-            for name in _numbered_names(message.properties):
-                if name.startswith(formats.TOPIC_LMQ_PREFIX) and is_topic_name(name):
+            for told in odd_names(message, _LIGHT_NAMES):
+                self._scope.counts["odd_names"] += 1
+                if self._scope.counts["odd_names"] <= _MOST_TOLD:
+                    self._scope.report.notes.append(told)
+            for name, _, _ in named_queues(message, _LIGHT_NAMES):
+                if is_folder_name(name):
                     key = (name.encode("utf-8", "surrogateescape"), 0)
                     self._named.setdefault(key, []).append(message.physical_offset)
 

@@ -441,19 +441,18 @@ def change_property(root: Path, old: bytes, new: bytes) -> int:
 
 
 @pytest.mark.parametrize("base", ["2x", "-9", "++"])
-def test_a_batch_without_a_number_is_in_no_queue(made: tuple[Path, Model], base: str) -> None:
+def test_a_batch_without_a_number_is_one_message(made: tuple[Path, Model], base: str) -> None:
+    """It was in no queue, though its own queue offset is right."""
     root, model = made
     place = change_property(root, b"INNER_BASE\x0159\x02", b"INNER_BASE\x01%b\x02" % base.encode())
     shutil.rmtree(root / "batchconsumequeue")
     with rocketstore.open(root, "r+", mapper_file_size_batch_consume_queue=460) as store:
-        (refused,) = store.recovery_report.refused
-        assert refused[:2] == ("BCQ", 0)
-        assert refused[3] < place < refused[3] + 400
-        message = store.look_message_by_offset(refused[3])
-        assert message is not None
-        assert message.queue_offset == 59
-        left = [(start, at) for start, at in model.from_offset(0) if start != 59]
-        assert all_read(store) == left
+        assert store.recovery_report.refused == []
+        (note,) = [note for note in store.recovery_report.notes if "INNER_BASE is" in note]
+        (offset,) = [at for start, at in model.from_offset(0) if start == 59]
+        assert note.startswith(f"log offset {offset}: ")
+        assert offset < place < offset + 400
+        assert all_read(store) == model.from_offset(0)
         assert store.max_offset_in_queue("BCQ", 0) == model.end
     with rocketstore.open(root) as store:
         assert any("numbers are none" in finding.reason for finding in store.verify().findings)
@@ -481,21 +480,25 @@ def test_a_batch_that_claims_too_high_an_offset_is_in_no_queue(
         ({"INNER_NUM": "5", "INNER_BASE": "9"}, (9, 5)),
         ({"INNER_NUM": "+5", "INNER_BASE": "009"}, (9, 5)),
         ({"INNER_NUM": "32767", "INNER_BASE": str(2**63 - 1 - 32767)}, (2**63 - 32768, 32767)),
-        ({"INNER_NUM": "32768", "INNER_BASE": "9"}, None),
-        ({"INNER_NUM": "0", "INNER_BASE": "9"}, None),
-        ({"INNER_NUM": "-1", "INNER_BASE": "9"}, None),
-        ({"INNER_NUM": "1", "INNER_BASE": "-9"}, None),
-        ({"INNER_NUM": "2", "INNER_BASE": str(2**63 - 2)}, None),
-        ({"INNER_NUM": "x", "INNER_BASE": "9"}, None),
-        ({"INNER_NUM": "1", "INNER_BASE": "1" * 100_000}, None),
+        ({"INNER_NUM": "32768", "INNER_BASE": "9"}, (7, 1)),
+        ({"INNER_NUM": "0", "INNER_BASE": "9"}, (7, 1)),
+        ({"INNER_NUM": "-1", "INNER_BASE": "9"}, (7, 1)),
+        ({"INNER_NUM": "1", "INNER_BASE": "-9"}, (7, 1)),
+        ({"INNER_NUM": "2", "INNER_BASE": str(2**63 - 2)}, (7, 1)),
+        ({"INNER_NUM": "x", "INNER_BASE": "9"}, (7, 1)),
+        ({"INNER_NUM": "1", "INNER_BASE": "1" * 100_000}, (7, 1)),
     ],
 )
-def test_the_unit_of_a_record(properties: dict[str, str], expected: tuple[int, int] | None) -> None:
+def test_the_unit_of_a_record(properties: dict[str, str], expected: tuple[int, int]) -> None:
     message: Any = SimpleNamespace(
-        physical_offset=1, store_size=2, store_timestamp=3, queue_offset=7, properties=properties
-    )
-    unit = unit_of(message, 4)
-    assert unit == (None if expected is None else (1, 2, 4, 3, *expected))
+        physical_offset=1, store_size=2, store_timestamp=3, queue_offset=7, properties=properties,
+        sys_flag=INNER,
+    )  # fmt: skip
+    assert unit_of(message, 4) == (1, 2, 4, 3, *expected)
+    message.sys_flag = 0
+    assert unit_of(message, 4) == (1, 2, 4, 3, 7, 1)
+    message.queue_offset, message.sys_flag = 2**63 - 1, 0
+    assert unit_of(message, 4) is None
 
 
 # --- other circumstances ----------------------------------------------------------------------

@@ -95,12 +95,12 @@ def test_a_record_goes_into_the_light_queues_it_names(kernels: Bodies) -> None:
 @pytest.mark.parametrize(
     ("names", "offsets", "expected"),
     [
-        ("%LMQ%a,%LMQ%b", "0", []),  # lists of different lengths
-        ("%LMQ%a", "0,0", []),
+        ("%LMQ%a,%LMQ%b", "0", [b"%LMQ%a"]),  # lists of different lengths: RocketMQ drops all
+        ("%LMQ%a", "0,0", [b"%LMQ%a"]),
         ("%LMQ%a,%LMQ%b,,", "0,0", [b"%LMQ%a", b"%LMQ%b"]),  # empty items at the end do not count
         (",%LMQ%b", "0,0", [b"%LMQ%b"]),
-        ("%LMQ%a,%LMQ%b,%LMQ%c", "0,x,0", [b"%LMQ%a"]),  # there RocketMQ gives up
-        ("%LMQ%a,plain,%LMQ%c", "0,,0", [b"%LMQ%a"]),
+        ("%LMQ%a,%LMQ%b,%LMQ%c", "0,x,0", [b"%LMQ%a", b"%LMQ%c"]),  # there RocketMQ gives up
+        ("%LMQ%a,plain,%LMQ%c", "0,,0", [b"%LMQ%a", b"%LMQ%c"]),
         ("%LMQ%a,plain,%LMQ%c", "0,0,0", [b"%LMQ%a", b"%LMQ%c"]),
         ("%LMQ%a", "-1", []),
         ("%LMQ%a", "9223372036854775808", []),

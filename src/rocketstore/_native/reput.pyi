@@ -48,6 +48,11 @@ class Dispatcher:
     @property
     def mended_units(self) -> int:
         """Units that were put while comparing: missing before, or others (see ``set_compare``)."""
+    @property
+    def odd_names(self) -> int:
+        """Records some of whose names of other queues were passed over."""
+    def take_odd_names(self) -> list[int]:
+        """Physical offsets of such records since the last call, the first 1024 of them."""
     def __init__(
         self,
         *,
@@ -132,11 +137,12 @@ class Dispatcher:
         record ending at or below max_physical_offset, or a queue offset below the queue's end,
         counts as repeated. All but ROLLBACK records are indexed (UNIQ_KEY, KEYS items, with
         index_tags topic#T#TAGS). With ``multi_dispatch``, the queues that INNER_MULTI_DISPATCH
-        names (both lists of one length; up to the first offset that is no number; names that can
-        be folders; queue id 0 for %LMQ% names) get a unit with the plain tags code behind the
-        record's own. With ext files a record's own unit carries the address of its ext unit.
-        GHOST and UNSAFE_TOPIC records are skipped and counted, NUL_PROPERTIES dispatched. No CRC is
-        checked, but a ghost's body CRC.
+        names (those that can be folders, with a number at the same place of the other list; queue
+        id 0 for %LMQ% names) get a unit with the plain tags code behind the record's own; where a
+        name is passed over, or the lists are of different lengths, ``odd_names`` counts it. With
+        ext files a record's own unit carries the address of its ext unit. GHOST and UNSAFE_TOPIC
+        records are skipped and counted, NUL_PROPERTIES dispatched. No CRC is checked, but a ghost's
+        body CRC.
 
         Statuses: OK (max_count reached), END (stop reached), BLANK, EMPTY, INCOMPLETE, damage,
         NEED_QUEUE (no file, or a full one), NEED_EXT (the same for ext units), NEED_INDEX,

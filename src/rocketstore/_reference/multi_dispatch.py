@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from rocketstore import formats
 from rocketstore._reference import record_check
@@ -45,25 +44,48 @@ def _offset(text: bytes) -> int:
     return value if value < 2**63 else -1
 
 
-def places(
-    properties: bytes, topic: bytes, queue_id: int, flags: int
-) -> Iterator[tuple[bytes, int, int]]:
-    """Yield (name, queue id, queue offset) of every queue; nothing behind an offset that is no
-    number."""
-    if not flags or is_excluded(topic, flags):
-        return
-    pairs = {name: properties[start:stop] for name, start, stop in record_check.pairs(properties)}
-    names, offsets = _items(pairs.get(_NAMES, b"")), _items(pairs.get(_OFFSETS, b""))
-    if len(names) != len(offsets):
-        return
-    for name, text in zip(names, offsets, strict=True):
-        offset = _offset(text)
-        if offset < 0:
+class Walk:
+    """The queues that a record goes into besides its own.
+
+    Attributes
+    ----------
+    places : list of (name, queue id, queue offset)
+        A name without a number at its place, or that no folder can have, is passed over.
+    odd : bool
+        One was, or the lists are of different lengths.
+    """
+
+    def __init__(self, properties: bytes, topic: bytes, queue_id: int, flags: int) -> None:
+        self.places: list[tuple[bytes, int, int]] = []
+        self.odd = False
+        if not flags or is_excluded(topic, flags):
             return
-        light = is_light(name)
-        wanted = flags & (MultiDispatch.LIGHT if light else MultiDispatch.PLAIN)
-        if wanted and is_folder_name(name):
-            yield name, 0 if light else queue_id, offset
+        pairs = {name: properties[a:b] for name, a, b in record_check.pairs(properties)}
+        names, numbers = _items(pairs.get(_NAMES, b"")), _items(pairs.get(_OFFSETS, b""))
+        if not names or _OFFSETS not in pairs:
+            return
+        self.odd = len(names) != len(numbers)
+        numbers += [b""] * len(names)
+        for name, text in zip(names, numbers, strict=False):
+            light = is_light(name)
+            if not flags & (MultiDispatch.LIGHT if light else MultiDispatch.PLAIN):
+                continue
+            offset = _offset(text)
+            if offset >= 0 and is_folder_name(name):
+                self.places.append((name, 0 if light else queue_id, offset))
+            else:
+                self.odd = True
+
+
+def is_batch_record(sys_flag: int, properties: bytes) -> bool:
+    """Whether a record is a batch of messages: its flag, INNER_BASE and INNER_NUM must all say
+    so."""
+    if not sys_flag & formats.SYS_FLAG_INNER_BATCH:
+        return False
+    pairs = {name: properties[a:b] for name, a, b in record_check.pairs(properties)}
+    base = _offset(pairs.get(formats.PROPERTY_INNER_BASE.encode(), b""))
+    count = _offset(pairs.get(formats.PROPERTY_INNER_NUM.encode(), b""))
+    return 0 <= base < 2**63 - count and 0 < count <= formats.MAX_INNER_BATCH_COUNT
 
 
 def names(properties: bytes, topic: bytes, queue_id: int, own_queue_id: int) -> bool:

@@ -80,15 +80,14 @@ class QueueUnitsPass(Pass):
         if self._nbytes >= self._max_nbytes or len(self._runs) >= self._max_runs:
             return False
         record_check.parse_row(record, row, self._delay_ms)
-        if row.sys_flag & formats.SYS_FLAG_INNER_BATCH and self.inner_batch_offset < 0:
+        properties = bytes(record[row.properties_at : row.total_size])
+        if self.inner_batch_offset < 0 and multi.is_batch_record(row.sys_flag, properties):
             self.inner_batch_offset = row.physical_offset
         topic = bytes(record[row.topic_at : row.topic_at + row.topic_nbytes])
         self._put(topic, row.queue_id, 0, row.queue_offset, row)
         if row.multi_dispatch_at:
-            properties = bytes(record[row.properties_at : row.total_size])
-            for name, queue_id, queue_offset in multi.places(
-                properties, topic, row.queue_id, self._multi_dispatch
-            ):
+            walk = multi.Walk(properties, topic, row.queue_id, self._multi_dispatch)
+            for name, queue_id, queue_offset in walk.places:
                 self._put(name, queue_id, 2 if name == topic else 1, queue_offset, row)
         return True
 

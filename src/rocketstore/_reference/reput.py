@@ -18,6 +18,8 @@ _ROW = formats.PARSED_RECORD
 _ROW_NAMES = tuple(field.name for field in _ROW.fields)
 _BATCH_COUNT = 16
 _OFFSET_MAX = 2**63 - 1
+#: Records with odd names that are noted until they are fetched.
+_ODD_COUNT = 1024
 #: A queue's positions are 64-bit too.
 _INDEX_MAX = _OFFSET_MAX // _UNIT.nbytes
 _QUEUED_TYPES = (formats.SYS_FLAG_TRANSACTION_NOT, formats.SYS_FLAG_TRANSACTION_COMMIT)
@@ -194,6 +196,7 @@ class Dispatcher:
     skipped_topics = 0
     repeated_units = 0
     mended_units = 0
+    odd_names = 0
 
     def __init__(
         self,
@@ -219,6 +222,8 @@ class Dispatcher:
         self._entries = 0
         #: Start of the record whose unit was handled before its keys had to wait, -1 for none.
         self._unit_done_offset = -1
+        self._last_odd_offset = -1
+        self._odd_offsets: list[int] = []
         self._owner = threading.Lock()
         self._closed = False
 
@@ -477,16 +482,28 @@ class Dispatcher:
 
     def _put_named_units(self, record: _Record) -> int:
         """Put the units of the queues that INNER_MULTI_DISPATCH names."""
-        places = multi_dispatch.places(
+        if not record.multi_dispatch_at:
+            return KernelStatus.OK
+        walk = multi_dispatch.Walk(
             record.properties, record.text("topic"), record.queue_id, self._multi_dispatch
         )
-        for name, queue_id, queue_offset in places:
+        for name, queue_id, queue_offset in walk.places:
             status = self._put_named_unit(record, name, queue_id, queue_offset)
             if status != KernelStatus.OK:
                 self._unit_done_offset = record.physical_offset
                 self.stalled = (name, queue_id, queue_offset)
                 return status
+        if walk.odd and record.physical_offset > self._last_odd_offset:
+            self._last_odd_offset = record.physical_offset
+            self.odd_names += 1
+            if len(self._odd_offsets) < _ODD_COUNT:
+                self._odd_offsets.append(record.physical_offset)
         return KernelStatus.OK
+
+    def take_odd_names(self) -> list[int]:
+        with _Owned(self):
+            taken, self._odd_offsets = self._odd_offsets, []
+            return taken
 
     def _put_named_unit(
         self, record: _Record, name: bytes, queue_id: int, queue_offset: int
