@@ -523,7 +523,19 @@ class WritableCommitLog(CommitLog):
         return self.appender.is_attached and self.appender.base_offset == file.file_from_offset
 
     def _attach(self, file: MappedFile) -> bool:
-        """Let the appender go on in ``file``; False without a buffer."""
+        """Let the appender go on in ``file``; False without a buffer.
+
+        Raises ``CorruptMessageError`` where no end marker fits any more: no broker leaves that.
+        """
+        left = file.file_size - file.wrote_position
+        if 0 < left < formats.BLANK.nbytes:
+            raise CorruptMessageError(
+                file.path,
+                file.wrote_position,
+                f"the log ends {left} bytes before its segment does, which leaves no room for the "
+                f"end marker of {formats.BLANK.nbytes} bytes that every segment has; read it "
+                "in mode 'r', and copy its messages into a new one",
+            )
         target = self._prepare(file)
         if target is None:
             return False
