@@ -106,6 +106,24 @@ def _message(cls, topic, body, queue_id, flag, sys_flag, born_timestamp, born_ho
     )
 
 
+cdef int add_property(dict properties, object name, object value) except -1:
+    if name in properties:
+        raise ValueError(f"property {name} is given twice")
+    properties[name] = value
+    return 0
+
+
+cdef object joined_keys(object keys):
+    """The property of keys: text as it is, or several keys, which hold no space."""
+    if isinstance(keys, str):
+        return keys
+    items = [to_text(key, "a key") for key in keys]
+    for key in items:
+        if not key or " " in key:
+            raise ValueError(f"a key {key!r} is empty or holds a space")
+    return " ".join(items)
+
+
 @cython.freelist(64)
 cdef class Message:
     """A message to be put.
@@ -131,7 +149,8 @@ cdef class Message:
 
     def __init__(self, topic, body=b"", *, queue_id=0, flag=0, sys_flag=0, born_timestamp=None,
                  born_host=None, store_host=None, reconsume_times=0,
-                 prepared_transaction_offset=0, properties=None):
+                 prepared_transaction_offset=0, properties=None, unique_key=None, tags=None,
+                 keys=None, delay_level=0):
         self._topic = to_text(topic, "topic")
         self._body = to_body(body)
         self._queue_id = to_int64(queue_id, "queue_id")
@@ -145,6 +164,14 @@ cdef class Message:
             prepared_transaction_offset, "prepared_transaction_offset"
         )
         self._properties = {} if properties is None else dict(properties)
+        if unique_key is not None:
+            add_property(self._properties, UNIQUE_KEY, text_or_none(unique_key, "unique_key"))
+        if tags is not None:
+            add_property(self._properties, TAGS, text_or_none(tags, "tags"))
+        if keys is not None:
+            add_property(self._properties, KEYS, joined_keys(keys))
+        if delay_level is not None and to_int64(delay_level, "delay_level") > 0:
+            add_property(self._properties, DELAY, str(delay_level))
 
     @property
     def topic(self):

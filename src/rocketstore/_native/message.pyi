@@ -1,6 +1,6 @@
 """``Message``, ``StoredMessage``, and the functions of ``record``."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import final
 
 from typing_extensions import Buffer, disjoint_base
@@ -75,7 +75,13 @@ class Message:
         reconsume_times: int = 0,
         prepared_transaction_offset: int = 0,
         properties: Mapping[str, str] | None = None,
-    ) -> None: ...
+        unique_key: str | None = None,
+        tags: str | None = None,
+        keys: str | Iterable[str] | None = None,
+        delay_level: int | None = 0,
+    ) -> None:
+        """What is given beside ``properties`` goes behind them, as in ``put``; one given twice is a
+        ``ValueError``."""
     def _repr_html_(self) -> str:
         """A table for notebooks, in which data is only text."""
 

@@ -8,7 +8,7 @@ The plain-Python body of ``_native/message.pyi``; the functions of ``record`` ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rocketstore import formats
@@ -62,6 +62,17 @@ def _text(value: Any, name: str) -> str:
 
 def _text_or_none(value: Any, name: str) -> str | None:
     return None if value is None else _text(value, name)
+
+
+def _joined_keys(keys: str | Iterable[str]) -> str:
+    """The property of keys: text as it is, or several keys, which hold no space."""
+    if isinstance(keys, str):
+        return keys
+    items = [_text(key, "a key") for key in keys]
+    for key in items:
+        if not key or formats.KEY_SEPARATOR in key:
+            raise ValueError(f"a key {key!r} is empty or holds a space")
+    return formats.KEY_SEPARATOR.join(items)
 
 
 def _integer(value: Any, name: str) -> int:
@@ -120,6 +131,10 @@ class Message:
         reconsume_times: int = 0,
         prepared_transaction_offset: int = 0,
         properties: Mapping[str, str] | None = None,
+        unique_key: str | None = None,
+        tags: str | None = None,
+        keys: str | Iterable[str] | None = None,
+        delay_level: int | None = 0,
     ) -> None:
         self.topic = topic
         self.body = body
@@ -132,6 +147,20 @@ class Message:
         self.reconsume_times = reconsume_times
         self.prepared_transaction_offset = prepared_transaction_offset
         self.properties = {} if properties is None else properties
+        given = {
+            formats.PROPERTY_UNIQUE_KEY: _text_or_none(unique_key, "unique_key"),
+            formats.PROPERTY_TAGS: _text_or_none(tags, "tags"),
+            formats.PROPERTY_KEYS: None if keys is None else _joined_keys(keys),
+            formats.PROPERTY_DELAY: None,
+        }
+        if delay_level is not None and _integer(delay_level, "delay_level") > 0:
+            given[formats.PROPERTY_DELAY] = str(delay_level)
+        for name, value in given.items():
+            if value is None:
+                continue
+            if name in self._properties:
+                raise ValueError(f"property {name} is given twice")
+            self._properties[name] = value
 
     @property
     def topic(self) -> str:
