@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from store_fuzz.access import obey_modes
 from store_fuzz.bases import Base
 from store_fuzz.exercise import Broken, Exercise, Facts
 from store_fuzz.mutations import Chooser, Mutation, apply
@@ -82,6 +83,7 @@ def run_here(base: Base, case: Case, directory: Path) -> None:
     outside.mkdir(parents=True)
     (outside / "bait").write_bytes(bytes(4096))
     write_tree(tree, root)
+    obey_modes()
     exercise = Exercise(
         Facts.of(base, tree, list(case.mutations)), root, outside, random.Random(case.seed)
     )

@@ -9,11 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import rocketstore
-from rocketstore import ConfigError, GetMessageStatus, RocketStoreError, TagFilter
+from rocketstore import (
+    ConfigError,
+    GetMessageStatus,
+    MappedFileError,
+    RocketStoreError,
+    TagFilter,
+)
 from store_fuzz import tree as trees
+from store_fuzz.access import readable
 from store_fuzz.bases import Base
 from store_fuzz.mutations import Mutation
+from store_fuzz.promises import Promised, is_named, promised
 from store_fuzz.records import Original, parse, segments
+from store_fuzz.sabotage import Sabotage
 from store_fuzz.tree import Tree
 
 #: What a damaged store may answer with. A bare ``struct.error``, ``AssertionError`` or
@@ -23,7 +32,7 @@ _MARKS = ("checkpoint", "rocketstore.state", "abort", "config")
 _DERIVED = ("consumequeue", "index", "checkpoint", "rocketstore.state", "abort")
 _CONTENT_OPS = {
     *("write", "flip", "zero", "noise", "truncate", "extend", "insert", "remove", "copy"),
-    *("swap", "forge"),
+    *("swap", "forge", "places"),
 }
 
 
@@ -41,32 +50,27 @@ def demand(condition: object, what: str) -> None:
 class Facts:
     """What is known about a damaged store without asking rocketstore.
 
-    ``intact``: originals whose bytes still lie at their place in a whole segment. ``first_change``:
-    log offset of the first byte that is not as written.
+    ``intact``: originals whose bytes still lie at their place in a whole segment that may be read.
+    ``forbidden``: those in one that may not. ``first_change``: log offset of the first byte that
+    is not as written. ``promised``: what is wrong, when it is one thing alone.
     """
 
     base: Base
     tree: Tree
     logs: dict[int, bytes]
     intact: list[Original]
+    forbidden: list[Original]
     first_change: int
     marks_kept: bool
     must_open: bool
     linked: bool
+    promised: Promised | None
     written: dict[int, bytes] = field(default_factory=dict)
 
     @classmethod
     def of(cls, base: Base, tree: Tree, mutations: list[Mutation]) -> Facts:
         """Compare the damaged tree with the undamaged one."""
         before, logs = segments(base.tree), segments(tree)
-        size = base.options["mapped_file_size_commit_log"]
-        whole = {start: content for start, content in logs.items() if len(content) == size}
-        intact = []
-        for original in base.originals:
-            start = original.offset - original.offset % size
-            at = original.offset - start
-            if whole.get(start, b"")[at : at + len(original.raw)] == original.raw:
-                intact.append(original)
         same_log = {k: v for k, v in base.tree.items() if k.startswith("commitlog")} == {
             k: v for k, v in tree.items() if k.startswith("commitlog")
         }
@@ -76,11 +80,13 @@ class Facts:
             base,
             tree,
             logs,
-            intact,
+            _at_their_place(base, logs),
+            _at_their_place(base, segments(tree, forbidden=True)),
             2**63 if same_log else _first_change(before, logs),
             all(_below(base.tree, name) == _below(tree, name) for name in _MARKS),
             same_log and calm and places <= set(_DERIVED) and base.whole.get("openable", True),
             any(entry.kind == "link" for entry in tree.values()),
+            promised(base, tree, mutations),
         )
 
     def allows(self, offset: int, raw: bytes) -> bool:
@@ -101,6 +107,19 @@ class Facts:
             for start, content in self.logs.items()
             if start <= offset
         )
+
+
+def _at_their_place(base: Base, logs: dict[int, bytes]) -> list[Original]:
+    """Records that lie as written in whole segments."""
+    size = base.options["mapped_file_size_commit_log"]
+    found = []
+    for original in base.originals:
+        start = original.offset - original.offset % size
+        at = original.offset - start
+        content = logs.get(start, b"")
+        if len(content) == size and content[at : at + len(original.raw)] == original.raw:
+            found.append(original)
+    return found
 
 
 def _below(tree: Tree, name: str) -> dict[str, trees.Entry]:
@@ -162,8 +181,10 @@ class Exercise:
         except ALLOWED as error:
             refused = self.facts.must_open and not self._contradicted(error)
             demand(not refused, f"derived files are odd, and mode r refuses: {error}")
+            self._demand_refusal(error)
             return
         with store:
+            self._demand_promised(store)
             raws = self._ask_all(store)
             if derive == "tail":
                 self.shown = raws
@@ -172,6 +193,33 @@ class Exercise:
             if self._rng.random() < 0.2:
                 store.refresh()
                 demand(self._scan(store) == raws, "refresh() of an unchanged store shows another")
+
+    def _demand_refusal(self, error: Exception) -> None:
+        """What mode ``"r"`` must open, and what it must refuse by name."""
+        promised = self.facts.promised
+        if promised is None or self._contradicted(error):
+            return
+        demand(not promised.is_read, f"{promised.wrong.value}, and mode r refuses: {error}")
+        if promised.refuses_everything:
+            by_name = isinstance(error, MappedFileError) and str(self._root) in str(error)
+            demand(by_name, f"{promised.wrong.value}, and is refused with: {error!r}")
+
+    def _demand_promised(self, store: Any) -> None:
+        """What mode ``"r"`` must say of a store with one thing wrong."""
+        promised = self.facts.promised
+        if promised is None:
+            return
+        demand(not promised.refuses_everything, f"{promised.wrong.value}, and mode r opens it")
+        damaged = store.recovery_report.damaged
+        if promised.is_damage:
+            named = is_named(self._root, promised.path, damaged)
+            demand(named, f"{promised.wrong.value}, and is not among the damage: {damaged}")
+        if promised.is_found and self.base.whole.get("verified", True):
+            report = self._allowed(store.verify)
+            demand(report is None or not report.ok, f"{promised.wrong.value}, and verify says ok")
+        if promised.is_damage:
+            everything = self._allowed(lambda: [*store.scan(on_corruption="fail")])
+            demand(everything is None, f"{promised.wrong.value}, and a scan that is to fail ends")
 
     def _contradicted(self, error: Exception) -> bool:
         """Whether sizes that were given are refused: a file of another length contradicts them."""
@@ -231,16 +279,12 @@ class Exercise:
 
     def _demand_intact(self, raws: set[bytes]) -> None:
         """Everything in front of the first damage is shown; everything at all, when the marks say
-        that it was durable and the log still ends as it did."""
+        that it was durable."""
         facts = self.facts
         for original in facts.intact:
             if original.end <= facts.first_change:
                 demand(original.raw in raws, f"the good record at {original.offset} is not shown")
-        ends_whole = (
-            bool(facts.intact) and facts.intact[-1].offset == self.base.originals[-1].offset
-        )
-        first_kept = bool(facts.intact) and facts.intact[0] is self.base.originals[0]
-        if facts.marks_kept and ends_whole and first_kept and self.base.mark >= self.base.end:
+        if facts.marks_kept and self.base.mark >= self.base.end and "abort" not in facts.tree:
             missing = [o.offset for o in facts.intact if o.raw not in raws]
             demand(not missing, f"good durable records are not shown: {missing[:5]}")
 
@@ -347,11 +391,13 @@ class Exercise:
         if store.mode != "r" and self.base.whole.get("verified", True):
             report = store.verify()  # (in mode "r" it judges the files, not what is made in memory)
             found = [finding.kind for finding in report.findings]
+            if _below(self.base.tree, "config") != _below(self.facts.tree, "config"):
+                found = [kind for kind in found if not kind.startswith("config")]
             others = [
                 kind for kind in found if not kind.startswith("index") and kind != "missing-key"
             ]
             where = "" if others else "index: "
-            demand(report.ok, f"{where}verify finds {sorted(set(found))}: {report.findings[:2]}")
+            demand(not found, f"{where}verify finds {sorted(set(found))}: {report.findings[:2]}")
 
     # --- writing ------------------------------------------------------------------------------
 
@@ -366,7 +412,13 @@ class Exercise:
             asked = facts.must_open and self.base.whole.get("writable", True)
             refused = asked and not self._contradicted(error)
             demand(not refused, f"derived files are odd, and mode r+ refuses: {error}")
+            self._demand_refusal_of_all(before)
+            self._salvage(before)
             return
+        promised = facts.promised
+        if promised is not None and promised.refuses_writing:
+            store.close()
+            raise Broken(f"{promised.wrong.value}, and mode r+ opens it")
         try:
             self._use_writer(store)
         finally:
@@ -380,6 +432,39 @@ class Exercise:
             raws = set(self._ask_all(again))
             for offset, raw in facts.written.items():
                 demand(raw in raws, f"the acknowledged record at {offset} is gone")
+        if self._rng.random() < 0.2 and not facts.linked:
+            self.trace = "sabotage"
+            options, originals = self._options, self.base.originals
+            broken = Sabotage(self._root, options, originals, self._rng).run()
+            demand(not broken, f"sabotage: {broken}")
+
+    def _demand_refusal_of_all(self, before: dict[str, Any]) -> None:
+        """What one writing mode refuses, the others refuse too, or do without loss."""
+        for mode in ("a", "x"):
+            self.trace = f"open {mode}"
+            try:
+                rocketstore.open(self._root, mode, **self._options).close()
+            except ALLOWED as error:
+                if not isinstance(error, FileExistsError) or mode == "x":
+                    self._unchanged(before, self._root, f"mode {mode} refused, but changed")
+            else:
+                raise Broken(f"mode r+ refuses what mode {mode} opens")
+
+    def _salvage(self, before: dict[str, Any]) -> None:
+        """What writing refuses, ``salvage`` mends without loss, or refuses and leaves alone."""
+        self.trace = "salvage"
+        self._allowed(lambda: rocketstore.salvage(self._root, what_if=True, **self._options))
+        self._unchanged(before, self._root, "salvage(what_if=True) changed")
+        try:
+            rocketstore.salvage(self._root, **self._options)
+        except ALLOWED as error:
+            self._unchanged(before, self._root, f"salvage refused ({error}), but changed")
+            return
+        self._demand_kept(cut_allowed=True)
+        self.trace = "open r+ after salvage"
+        with rocketstore.open(self._root, "r+", **self._options) as store:
+            # (Placeholders and fillers, which nobody wrote before, lie where the damage was.)
+            self._demand_intact({bytes(message.raw) for message in store.scan()})
 
     def _use_writer(self, store: Any) -> None:
         raws = self._ask_all(store)
@@ -404,7 +489,7 @@ class Exercise:
                 if not self.facts.linked:  # a queue that is at the same time another one
                     raise Broken(f"not rebuilt: {error}") from error
 
-    def _demand_kept(self) -> None:
+    def _demand_kept(self, *, cut_allowed: bool = False) -> None:
         """Every complete record is still at its place or was kept aside."""
         size = self.base.options["mapped_file_size_commit_log"]
         aside = b"".join(
@@ -412,17 +497,17 @@ class Exercise:
             for path in sorted((self._root / "quarantine").glob("*"))
             if path.is_file()
         )
-        for original in self.facts.intact:
+        for original in (*self.facts.intact, *self.facts.forbidden):
             start = original.offset - original.offset % size
             path = self._root / "commitlog" / f"{start:020d}"
             kept = b""
             if path.exists():
-                with path.open("rb") as file:
+                with readable(path), path.open("rb") as file:
                     file.seek(original.offset - start)
                     kept = file.read(len(original.raw))
             where = f"the good record at {original.offset}"
             demand(kept == original.raw or original.raw in aside, f"{where} was neither kept")
-            if self.facts.marks_kept and self._log_ends_whole():
+            if self.facts.marks_kept and self._log_ends_whole() and not cut_allowed:
                 below = original.end <= self.base.mark
                 demand(not below or kept == original.raw, f"{where} was durable, and is cut")
 

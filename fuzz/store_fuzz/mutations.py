@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
+from store_fuzz import kinds
 from store_fuzz.records import Original
 from store_fuzz.tree import FOLDER, Entry, Tree
 
@@ -38,7 +40,7 @@ def apply(tree: Tree, mutation: Mutation) -> Tree:
     if name in _BYTES:
         if entry is not None and entry.kind == "file":
             content = _BYTES[name](bytearray(entry.content), mutation, tree)
-            changed[path] = Entry("file", bytes(content))
+            changed[path] = replace(entry, content=bytes(content))
         return changed
     _PATHS[name](changed, mutation)
     return changed
@@ -103,6 +105,12 @@ def _forge(_: bytearray, m: Mutation, __: Tree) -> bytearray:
     return bytearray(bytes.fromhex(m["hex"]))
 
 
+def _places(content: bytearray, m: Mutation, tree: Tree) -> bytearray:
+    for at, n in m["places"]:
+        content = _noise(content, {"at": at, "n": n, "seed": m["seed"]}, tree)
+    return content
+
+
 def _below(tree: Tree, path: str) -> list[str]:
     return [name for name in tree if name == path or name.startswith(path + "/")]
 
@@ -110,6 +118,26 @@ def _below(tree: Tree, path: str) -> list[str]:
 def _delete(tree: Tree, m: Mutation) -> None:
     for name in _below(tree, m["path"]):
         del tree[name]
+
+
+def _empty(tree: Tree, m: Mutation) -> None:
+    for name in _below(tree, m["path"]):
+        if name != m["path"]:
+            del tree[name]
+
+
+def _forbid(tree: Tree, m: Mutation) -> None:
+    entry = tree.get(m["path"])
+    if entry is not None and entry.kind == "file":
+        tree[m["path"]] = replace(entry, forbidden=True)
+
+
+def _shift(tree: Tree, m: Mutation) -> None:
+    """Files of a folder that are named after offsets get higher ones."""
+    for name in sorted(_below(tree, m["path"]), reverse=True):
+        folder, _, last = name.rpartition("/")
+        if folder == m["path"] and last.isdigit():
+            tree[f"{folder}/{int(last) + m['by']:020d}"] = tree.pop(name)
 
 
 def _duplicate(tree: Tree, m: Mutation) -> None:
@@ -161,9 +189,13 @@ _BYTES: dict[str, Callable[[bytearray, Mutation, Tree], bytearray]] = {
     "copy": _copy,
     "swap": _swap,
     "forge": _forge,
+    "places": _places,
 }
 _PATHS: dict[str, Callable[[Tree, Mutation], None]] = {
     "delete": _delete,
+    "empty": _empty,
+    "forbid": _forbid,
+    "shift": _shift,
     "duplicate": _duplicate,
     "rename": _rename,
     "exchange": _exchange,
@@ -196,6 +228,10 @@ class Chooser:
 
     def draw(self, tree: Tree) -> Mutation:
         """One mutation."""
+        if self._rng.random() < 0.3:
+            met = kinds.draw(self._rng, tree, self._originals)
+            if met is not None:
+                return met
         kind = self._rng.random()
         if kind < 0.3 and self._originals:
             found = self._aim_at_record(tree)

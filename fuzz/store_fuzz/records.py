@@ -110,13 +110,14 @@ def parse(raw: bytes, offset: int) -> Original | None:
     return Original(offset, raw[:size], body, topic, properties)
 
 
-def segments(tree: Tree) -> dict[int, bytes]:
-    """Content of the regular files named like segments, by their first offset."""
+def segments(tree: Tree, *, forbidden: bool = False) -> dict[int, bytes]:
+    """Content of the regular files named like segments, by their first offset: of those that may
+    be read, or of those that may not."""
     found = {}
     for path, entry in tree.items():
         name = path.removeprefix(_LOG)
         plain = path.startswith(_LOG) and len(name) == 20 and name.isdigit()
-        if plain and entry.kind == "file":
+        if plain and entry.kind == "file" and entry.forbidden == forbidden:
             found[int(name)] = entry.content
     return found
 

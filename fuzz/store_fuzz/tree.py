@@ -8,6 +8,8 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from store_fuzz.access import readable
+
 #: Files above this size are compared by size and times only (a mode that creates default files
 #: makes sparse ones of hundreds of megabytes).
 _HASHED_NBYTES = 4 << 20
@@ -15,11 +17,13 @@ _HASHED_NBYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry: ``kind`` is ``file``, ``folder``, ``link`` or ``fifo``."""
+    """One entry: ``kind`` is ``file``, ``folder``, ``link`` or ``fifo``. ``forbidden`` files may be
+    read by nobody."""
 
     kind: str
     content: bytes = b""
     target: str = ""
+    forbidden: bool = False
 
 
 Tree = dict[str, Entry]
@@ -55,6 +59,8 @@ def write_tree(tree: Tree, root: Path) -> None:
             path.mkdir(exist_ok=True)
         elif entry.kind == "file":
             path.write_bytes(entry.content)
+            if entry.forbidden:
+                path.chmod(0)
         elif entry.kind == "link":
             path.symlink_to(entry.target)
         else:
@@ -80,7 +86,7 @@ def fingerprint(root: Path) -> dict[str, tuple[object, ...]]:
 def _digest(path: str, about: os.stat_result) -> object:
     if about.st_size > _HASHED_NBYTES:
         return about.st_mtime_ns, about.st_ino
-    with open(path, "rb") as file:
+    with readable(path), open(path, "rb") as file:
         return hashlib.blake2b(file.read(), digest_size=16).digest()
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,21 @@ if sys.platform != "linux":
     pytest.skip("its child processes are limited by means of Linux", allow_module_level=True)
 
 from store_fuzz import __main__ as program
-from store_fuzz import bases, cases
+from store_fuzz import bases, cases, sabotage
 from store_fuzz.bases import Base
 from store_fuzz.cases import Case
 from store_fuzz.exercise import Exercise
 from store_fuzz.tree import Entry, read_tree, write_tree
+
+import rocketstore
 
 #: Seeds from here on; each belongs to one store and one to three mutations.
 FIRST_SEED = 20_000
 SEEDS = 35
 #: Damage inside an index file that opening for writing does not look for: ``verify`` finds it.
 UNSEEN = ("not rebuilt: index:",)
+#: Known, and to be mended: salvage mends the log before it asks whether the store can be opened.
+KNOWN = ("salvage refused",)
 GROUPS = {
     "own": ["own-5.5.0", "own-4.9.8", "own-killed-5.3.3"],
     "plain": ["plain-4.9.8", "plain-5.5.0", "crash-5.3.3"],
@@ -48,7 +53,11 @@ def base(directory: Path) -> Base:
 def test_fixed_seeds_find_nothing(group: str, directory: Path) -> None:
     loaded = program.prepare(GROUPS[group], directory)
     count, found = program.hunt(
-        loaded, iter(range(FIRST_SEED, FIRST_SEED + SEEDS)), directory, lambda _: False, UNSEEN
+        loaded,
+        iter(range(FIRST_SEED, FIRST_SEED + SEEDS)),
+        directory,
+        lambda _: False,
+        UNSEEN + KNOWN,
     )
     assert count == SEEDS
     assert not found, "\n\n".join(
@@ -75,6 +84,75 @@ def flip(base: Base) -> dict[str, Any]:
     path = f"commitlog/{record.offset - record.offset % 16384:020d}"
     at = record.offset % 16384 + record.body.start + 5
     return {"op": "flip", "path": path, "at": at, "bit": 3}
+
+
+def log_names(base: Base) -> list[str]:
+    return sorted(path for path in base.tree if path.startswith("commitlog/"))
+
+
+KINDS: dict[str, Callable[[list[str]], dict[str, Any]]] = {
+    "no log": lambda logs: {"op": "delete", "path": "commitlog"},
+    "log elsewhere": lambda logs: {"op": "rename", "path": "commitlog", "to": "elsewhere"},
+    "empty log folder": lambda logs: {"op": "empty", "path": "commitlog"},
+    "no end": lambda logs: {"op": "delete", "path": logs[-1]},
+    "hole": lambda logs: {"op": "delete", "path": logs[1]},
+    "first unreadable": lambda logs: {"op": "forbid", "path": logs[0]},
+    "last unreadable": lambda logs: {"op": "forbid", "path": logs[-1]},
+    "queue unreadable": lambda logs: {"op": "forbid", "path": f"consumequeue/Orders/0/{0:020d}"},
+    "names exchanged": lambda logs: {"op": "exchange", "path": logs[0], "other": logs[1]},
+    "names too high": lambda logs: {"op": "shift", "path": "commitlog", "by": 16384},
+    "a FIFO": lambda logs: {"op": "fifo", "path": "checkpoint"},
+    "a folder": lambda logs: {"op": "folder", "path": "abort"},
+    "two places": lambda logs: {
+        **{"op": "places", "path": logs[1], "seed": 7},
+        "places": [[3000, 40], [9000, 8]],
+    },
+    "time of the checkpoint": lambda logs: {
+        **{"op": "write", "path": "checkpoint", "at": 0},
+        "hex": (2**62).to_bytes(8, "big").hex(),
+    },
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_that_users_met_breaks_no_promise(kind: str, base: Base, directory: Path) -> None:
+    for check in ("openable", "writable", "verified", "pulled", "found"):
+        base.whole[check] = True
+    mutation = KINDS[kind](log_names(base))
+    finding = cases.try_case(base, Case(base.name, 3, (mutation,)), directory / "case")
+    assert finding is None, finding.detail
+
+
+@pytest.mark.parametrize("way", sabotage.WAYS)
+def test_what_is_taken_from_under_a_writer_loses_nothing(
+    way: str, base: Base, directory: Path
+) -> None:
+    write_tree(base.tree, directory / "store")
+    done = sabotage.Sabotage(directory / "store", base.options, base.originals, random.Random(1))
+    done.way = way
+    assert done.run() == ""
+
+
+def test_a_promise_of_a_kind_that_is_broken_is_a_finding(
+    base: Base, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A verify that is always content, and a library that opens whatever stands there."""
+    for check in ("openable", "writable", "verified", "pulled", "found"):
+        base.whole[check] = True
+    hole, gone = (
+        Case(base.name, 3, (KINDS[kind](log_names(base)),)) for kind in ("hole", "no log")
+    )
+    monkeypatch.setattr("rocketstore.verify.VerifyReport.ok", True)
+    finding = cases.try_case(base, hole, directory / "content")
+    assert finding is not None
+    assert "verify says ok" in finding.kind
+    whole = directory / "whole"
+    write_tree(base.tree, whole)
+    real = rocketstore.open
+    monkeypatch.setattr(rocketstore, "open", lambda root, *modes, **o: real(whole, *modes, **o))
+    finding = cases.try_case(base, gone, directory / "opened")
+    assert finding is not None
+    assert "mode r opens it" in finding.kind
 
 
 FAULTS = {
