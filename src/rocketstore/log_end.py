@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Units of records anywhere in the log are read.
 _ANYWHERE = 2**62
+#: So many missing segments are reported file by file, the others as one range.
+_MOST_NAMED = 100
 #: Epoch ms (in the year 2248) behind which no message was stored.
 _LAST_TIME = 2**43
 
@@ -51,6 +53,8 @@ class OrderlyStop:
     def __init__(self, facts: StoreFacts, log: CommitLog) -> None:
         self._facts = facts
         self._log = log
+        #: Units that each queue's files have room for.
+        self._unit_counts: dict[tuple[str, int], int] = {}
 
     # --- what is known ------------------------------------------------------------------------
 
@@ -61,6 +65,9 @@ class OrderlyStop:
         try:
             for queue in queues:
                 queue.recover(_ANYWHERE, whole=False)
+                nbytes = sum(file.file_size for file in queue.queue.files)
+                unit_nbytes = formats.CONSUME_QUEUE_UNIT.nbytes  # those of batch queues are larger
+                self._unit_counts[queue.topic, queue.queue_id] = nbytes // unit_nbytes
             return {
                 (queue.topic, queue.queue_id): (queue.recovered_index, queue.recovered_end)
                 for queue in queues
@@ -138,7 +145,11 @@ class OrderlyStop:
         known = self._next_in_log(end)
         # A unit of a message that the log has is a wrong one, not that of a lost message.
         real = {key: ends for key, ends in behind.items() if ends[0] > known.get(key, 0)}
-        count = sum(index - known.get(key, 0) for key, (index, _) in real.items())
+        # The number that a batch queue's unit holds may be garbage; how many units there are is not.
+        count = sum(
+            min(index - known.get(key, 0), self._unit_counts[key])
+            for key, (index, _) in real.items()
+        )
         furthest = max((place for _, place in real.values()), default=0)
         if not real or not self._is_near(furthest, count):
             return None
@@ -197,8 +208,9 @@ class OrderlyStop:
             start = min(log.roll_next_file(start), claim.stop)
             report.damaged[-1] = dataclasses.replace(last, stop=start)
         gone = self._gone(start) if start < claim.stop else ""
+        most = start + _MOST_NAMED * log.segment_size
         while start < claim.stop:
-            stop = min(log.roll_next_file(start), claim.stop)
+            stop = min(log.roll_next_file(start), claim.stop) if start < most else claim.stop
             position = start % log.segment_size
             path = log.queue.directory / formats.offset_to_file_name(start - position)
             what = "its end is lost" if start < files_end else "the segment is missing"

@@ -622,7 +622,9 @@ def test_an_empty_folder_keeps_the_type(made: tuple[Path, Model]) -> None:
     shutil.rmtree(root / "consumequeue")
     shutil.rmtree(root / "batchconsumequeue" / "BCQ" / "0")
     (root / "batchconsumequeue" / "BCQ" / "0").mkdir()
-    (root / "rocketstore.state").unlink()
+    shutil.rmtree(root / "index")
+    for name in ("rocketstore.state", "checkpoint"):  # what shows that there was a log
+        (root / name).unlink()
     with rocketstore.open(root, "r+") as store:
         assert store.put("BCQ", b"single").ok
     assert len(queue_files(root)) == 1
