@@ -145,7 +145,7 @@ class OrderlyStop:
         known = self._next_in_log(end)
         # A unit of a message that the log has is a wrong one, not that of a lost message.
         real = {key: ends for key, ends in behind.items() if ends[0] > known.get(key, 0)}
-        # What a batch queue's unit says may be garbage; how many units there are is none.
+        # What a batch queue's unit says may be garbage; the number of units is not.
         count = sum(
             min(index - known.get(key, 0), self._unit_counts[key])
             for key, (index, _) in real.items()

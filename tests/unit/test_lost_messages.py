@@ -14,9 +14,7 @@ from golden import golden_stores
 from rocketstore.lost_messages import find_traces, pointers_behind, quarantined_files
 
 
-@pytest.mark.parametrize(
-    "damage", [salvaging.missing, salvaging.garbage, salvaging.many_records], ids=str
-)
+@pytest.mark.parametrize("damage", [salvaging.missing, salvaging.garbage, salvaging.many_records])
 def test_what_a_salvage_left_is_found(damage: Any, tmp_path: Path) -> None:
     """Nothing but the folder ``quarantine`` told that a salvage had been there."""
     root = tmp_path / "store"
