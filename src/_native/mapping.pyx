@@ -5,7 +5,7 @@ from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrno
 from libc.errno cimport EINTR, EINVAL, ENOSYS, EOPNOTSUPP, errno
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t
-from libc.string cimport memset
+from libc.string cimport memset, strlen
 
 cdef extern from "rs_mapping.h" nogil:
     enum:
@@ -57,6 +57,8 @@ def is_named(bytes path not None, uint64_t device, uint64_t inode, int64_t nbyte
     """Return whether ``path`` names the file of this device and inode, of so many bytes or more."""
     cdef const char *name = path
     cdef bint named
+    if strlen(name) != <size_t> len(path):
+        raise ValueError("embedded null byte")
     with nogil:
         named = rs_is_named(name, device, inode, nbytes)
     return named

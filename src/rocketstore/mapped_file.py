@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,9 @@ from rocketstore.durable_file import (
 from rocketstore.errors import MappedFileError, StoreClosedError
 from rocketstore.lock_order import LockRank
 from rocketstore.mapping_cache import MappingCache
+
+#: Where syncing a mapping leaves the bytes in the disk's own memory.
+_SYNCS_DESCRIPTOR = sys.platform == "darwin"
 
 
 class MappedFile:
@@ -296,7 +300,7 @@ class MappedFile:
         mapping = self.mapping
         with naming(self.path):
             mapping.sync(start, position - start)
-            if os.uname().sysname == "Darwin":
+            if _SYNCS_DESCRIPTOR:
                 self.keep_descriptor()
                 assert self._fd is not None
                 sync_descriptor(self._fd)

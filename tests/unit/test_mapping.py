@@ -40,6 +40,45 @@ def test_reads_and_writes_the_file(kernels: Bodies, fd: int) -> None:
     assert kernels.mapping.Mapping(fd, 10).view()[:] == bytes(10)
 
 
+def test_is_named_compares_name_and_file(kernels: Bodies, fd: int, tmp_path: Path) -> None:
+    is_named = kernels.mapping.is_named
+    path, about = tmp_path / "file", os.fstat(fd)
+    device, inode = about.st_dev, about.st_ino
+    name = os.fsencode(path)
+    assert is_named(name, device, inode, 0)
+    assert is_named(name, device, inode, NBYTES)
+    assert not is_named(name, device, inode, NBYTES + 1)
+    assert not is_named(name, device, inode + 1, 0)
+    assert not is_named(name, device + 1, inode, 0)
+    odd = tmp_path / os.fsdecode(b"a \xff\n\xc3\xa4")
+    path.rename(odd)
+    assert not is_named(name, device, inode, 0)
+    assert is_named(os.fsencode(odd), device, inode, NBYTES)
+    path.symlink_to(odd)
+    assert is_named(name, device, inode, NBYTES)
+    path.unlink()
+    path.write_bytes(bytes(NBYTES))
+    assert not is_named(name, device, inode, 0)
+    path.unlink()
+    path.mkdir()
+    assert not is_named(name, device, inode, 0)
+    assert not is_named(name + b"/none/below", device, inode, 0)
+    assert not is_named(b"x" * 5000, device, inode, 0)
+    path.rmdir()
+    path.symlink_to(path)
+    assert not is_named(name, device, inode, 0)
+    os.truncate(odd, NBYTES - 1)
+    assert not is_named(os.fsencode(odd), device, inode, NBYTES)
+
+
+def test_is_named_takes_bytes_without_nul(kernels: Bodies, fd: int, tmp_path: Path) -> None:
+    name = os.fsencode(tmp_path / "file")
+    with pytest.raises(ValueError, match="null"):
+        kernels.mapping.is_named(name + b"\0", 0, 0, 0)
+    with pytest.raises(TypeError):
+        kernels.mapping.is_named(os.fsdecode(name), 0, 0, 0)
+
+
 def test_a_read_only_mapping(kernels: Bodies, fd: int) -> None:
     mapping = kernels.mapping.Mapping(fd, NBYTES)
     assert not mapping.writable

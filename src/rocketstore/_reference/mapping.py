@@ -25,6 +25,8 @@ _mapped = 0
 
 def is_named(path: bytes, device: int, inode: int, nbytes: int) -> bool:
     """See ``_native/mapping.pyi``."""
+    if not isinstance(path, bytes):
+        raise TypeError(f"a path is bytes here, not {type(path).__name__}")
     try:
         about = os.stat(path)
     except OSError:
