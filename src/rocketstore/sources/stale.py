@@ -61,7 +61,8 @@ def is_stale(split: Split, position: int, behind: int, flags: int) -> bool:
             ends.take(batch)
         last_timestamp = int(recent[-1].columns["store_timestamp"][-1])
         limit = base + split.file_size
-        return not goes_on_behind(log, base + position, base + behind, limit, ends, last_timestamp)
+        lost_nbytes = behind - position
+        return not goes_on_behind(log, base + behind, limit, ends, last_timestamp, lost_nbytes)
     finally:
         recent.clear()
         log.close()
