@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 import rocketstore
-from command_line import COMMAND, ENVIRONMENT, make_store
+from command_line import COMMAND, ENVIRONMENT, make_store, run
+from forked_command import run_forked
 
 CLOSED = ("<&-", ">&-", "2>&-", "<&- >&- 2>&-")
 READERS = ("info", "ls", "get TopicA 0", "find --key k1", "show 0", "scan", "tail", "verify")
@@ -23,7 +24,11 @@ READERS = ("info", "ls", "get TopicA 0", "find --key k1", "show 0", "scan", "tai
 
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_store(tmp_path_factory.mktemp("streams") / "store")
+    root = make_store(tmp_path_factory.mktemp("streams") / "store")
+    for words in READERS:  # they import what they need once, before any fork
+        command, *others = words.split()
+        run(command, root, *others)
+    return root
 
 
 def shell(root: Path, words: str, redirections: str) -> tuple[int, str, str]:
@@ -38,6 +43,12 @@ def shell(root: Path, words: str, redirections: str) -> tuple[int, str, str]:
         stdin=subprocess.DEVNULL,
     )
     return done.returncode, done.stdout, done.stderr
+
+
+def forked(root: Path, words: str, redirections: str) -> tuple[int, str, str]:
+    """The same without a start of the interpreter."""
+    command, *others = words.split()
+    return run_forked([command, str(root), *others], redirections)
 
 
 def message_count(root: Path) -> int:
@@ -56,11 +67,21 @@ def test_put_with_closed_streams_stores_and_is_fine(redirections: str, tmp_path:
     assert "abort" not in names
 
 
+@pytest.mark.parametrize("words", ["scan", "put --lines /dev/null"])
+def test_a_process_of_its_own_with_all_streams_closed(words: str, tmp_path: Path) -> None:
+    assert shell(make_store(tmp_path / "store"), words, "<&- >&- 2>&-") == (0, "", "")
+
+
+def test_a_process_of_its_own_whose_answer_cannot_be_written(pristine: Path) -> None:
+    told = "rocketstore: standard output: No space left on device\n"
+    assert shell(pristine, "scan", ">/dev/full") == (3, "", told)
+
+
 @pytest.mark.parametrize("words", [*READERS, "clean", "salvage", "put --lines /dev/null"])
 def test_every_command_with_all_streams_closed(words: str, tmp_path: Path, pristine: Path) -> None:
     writes = words.partition(" ")[0] not in {reader.partition(" ")[0] for reader in READERS}
     root = make_store(tmp_path / "store") if writes else pristine
-    assert shell(root, words, "<&- >&- 2>&-") == (0, "", "")
+    assert forked(root, words, "<&- >&- 2>&-") == (0, "", "")
 
 
 def test_no_file_of_the_store_gets_a_standard_descriptor(tmp_path: Path) -> None:
@@ -80,7 +101,7 @@ def test_no_file_of_the_store_gets_a_standard_descriptor(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("words", READERS)
 def test_an_answer_that_cannot_be_written_is_an_error(words: str, pristine: Path) -> None:
-    code, _, err = shell(pristine, words, ">/dev/full")
+    code, _, err = forked(pristine, words, ">/dev/full")
     assert code == 3
     assert err == "rocketstore: standard output: No space left on device\n"
 
@@ -89,7 +110,7 @@ def test_an_answer_that_cannot_be_written_is_an_error(words: str, pristine: Path
 def test_a_put_whose_answer_is_lost_says_that_it_is_stored(words: str, tmp_path: Path) -> None:
     root = make_store(tmp_path / "store")
     (tmp_path / "lines").write_text('{"topic": "T", "body": "x"}\n')
-    code, _, err = shell(
+    code, _, err = forked(
         root, words.replace("lines lines", f"lines {tmp_path}/lines"), ">/dev/full"
     )
     assert code == 3
@@ -99,10 +120,10 @@ def test_a_put_whose_answer_is_lost_says_that_it_is_stored(words: str, tmp_path:
 
 
 def test_messages_that_cannot_be_written_change_no_exit_code(pristine: Path) -> None:
-    assert shell(pristine, "scan --topic none", "2>/dev/full") == (1, "", "")
-    assert shell(pristine, "scan --start -1", "2>/dev/full")[0] == 2
-    assert shell(pristine, "scan --topic none", ">/dev/full 2>/dev/full") == (1, "", "")
-    code, out, _ = shell(pristine, "scan --limit 1", "2>/dev/full")
+    assert forked(pristine, "scan --topic none", "2>/dev/full") == (1, "", "")
+    assert forked(pristine, "scan --start -1", "2>/dev/full")[0] == 2
+    assert forked(pristine, "scan --topic none", ">/dev/full 2>/dev/full") == (1, "", "")
+    code, out, _ = forked(pristine, "scan --limit 1", "2>/dev/full")
     assert (code, out.count("\n")) == (0, 1)
 
 
