@@ -39,7 +39,7 @@ store = rocketstore.open(
 assert store.put("T", b"one").ok
 random = random.Random(seed)
 confirmed = []
-for round in range(600):
+for round in range(300):
     n = random.randrange(1, 120)
     call = random.choice((store.put, store.put, store.put, store.flush, store.wait_dispatched))
     arguments = ("T", b"x" * 300, 0, None, "k") if call == store.put else ()
