@@ -15,6 +15,8 @@ from types import TracebackType
 from rocketstore.errors import MappedFileError, StoreFullError, UnsafePathError
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+#: What pathlib takes for "there is none".
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
@@ -132,12 +134,17 @@ def sync_directory(path: Path) -> None:
 
 def refuse_link_out(path: Path, root: Path) -> None:
     """Raise ``UnsafePathError`` when ``path`` is a symbolic link that leaves ``root``."""
-    if path.is_symlink():
-        target = Path(os.path.realpath(path))
-        if not target.is_relative_to(os.path.realpath(root)):
-            raise UnsafePathError(
-                f"{path} is a symbolic link to {target}, outside the store {root}"
-            )
+    name = str(path)  # as in open_regular_file
+    try:
+        if not stat.S_ISLNK(os.lstat(name).st_mode):
+            return
+    except OSError as error:
+        if error.errno in _NOT_THERE:
+            return
+        raise
+    target = Path(os.path.realpath(name))
+    if not target.is_relative_to(os.path.realpath(str(root))):
+        raise UnsafePathError(f"{path} is a symbolic link to {target}, outside the store {root}")
 
 
 def make_directories(path: Path, root: Path) -> None:
@@ -151,16 +158,20 @@ def make_directories(path: Path, root: Path) -> None:
             break
         refuse_link_out(folder, root)
     missing = []
-    while path != root and not path.is_dir():
+    while path != root and not os.path.isdir(str(path)):
         missing.append(path)
         path = path.parent
     for directory in reversed(missing):
         with reporting_full_disk(directory):
-            directory.mkdir(exist_ok=True)
+            try:
+                os.mkdir(str(directory))
+            except FileExistsError:
+                if not os.path.isdir(str(directory)):
+                    raise
             try:
                 sync_directory(directory.parent)
             except OSError:
-                directory.rmdir()  # so that the next try makes it durable
+                os.rmdir(str(directory))  # so that the next try makes it durable
                 raise
 
 
