@@ -6,7 +6,6 @@ import os
 import sys
 import tempfile
 import traceback
-from pathlib import Path
 
 from rocketstore import cli
 
@@ -55,8 +54,9 @@ def _run(words: list[str]) -> int:
     """What the interpreter does: ``None`` for what is closed, and everything flushed at the end."""
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         stream = None
-        if Path(f"/proc/self/fd/{descriptor}").exists():
-            stream = open(descriptor, _MODES[descriptor], closefd=False)  # noqa: SIM115 - to the end
+        if os.path.exists(f"/proc/self/fd/{descriptor}"):
+            mode = _MODES[descriptor]
+            stream = open(descriptor, mode, closefd=False)  # noqa: SIM115 - to the end
         setattr(sys, name, stream)
     sys.argv = ["rocketstore", *words]
     code: object = 0
