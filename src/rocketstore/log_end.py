@@ -131,12 +131,18 @@ class OrderlyStop:
         claim = self._claim_of_units(end) or self._claim_of_keys(end)
         if claim is not None or not self._is_newer(newest):
             return claim
-        if any(place == end for _, place in self._ends.values()):
+        if any(place == end for _, place in self._ends.values()) or self._has_expired(end):
             return None  # the queues know of nothing behind: all of the log may have expired
         path = self._facts.paths.checkpoint
         files_end = _files_end(self._log)
         stop = files_end if end < files_end else files_end + self._log.segment_size
         return EndClaim(stop, f"{path} holds the time of later messages")
+
+    def _has_expired(self, end: int) -> bool:
+        """Whether the log begins at ``end`` behind messages that it had once: they stood up to the
+        segment in front, which has expired, and the times are theirs."""
+        known = max(self._furthest, self._last_key + 1)
+        return max(self._log.min_offset, 0) == end and end - self._log.segment_size < known <= end
 
     def _claim_of_units(self, end: int) -> EndClaim | None:
         behind = {key: ends for key, ends in self._ends.items() if ends[1] > end}
