@@ -11,7 +11,7 @@ from rocketstore import formats
 from rocketstore.commit_log import CommitLog, RecordGoneError
 from rocketstore.index_service import index_paths
 from rocketstore.lost_messages import pointers_behind
-from rocketstore.queue_continuity import good_batches, queue_places
+from rocketstore.queue_continuity import LAST_TIME, good_batches, queue_places
 from rocketstore.queue_table import QueueTable
 from rocketstore.recovery_report import DamagedRange, RecoveryReport
 from rocketstore.status import RecordStatus
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 _ANYWHERE = 2**62
 #: So many missing segments are reported file by file, the others as one range.
 _MOST_NAMED = 100
-#: Epoch ms (in the year 2248) behind which no message was stored.
-_LAST_TIME = 2**43
 
 
 class EndClaim(NamedTuple):
@@ -110,8 +108,8 @@ class OrderlyStop:
         """Whether both times of the checkpoint are those of later records. One alone may be wrong;
         RocketMQ 5.5 may keep no time of queues."""
         checkpoint = self._facts.checkpoint
-        times = checkpoint.physic_timestamp, checkpoint.logics_timestamp or _LAST_TIME - 1
-        return newest < min(times) and max(times) < _LAST_TIME
+        times = checkpoint.physic_timestamp, checkpoint.logics_timestamp or LAST_TIME - 1
+        return newest < min(times) and max(times) < LAST_TIME
 
     # --- what follows -------------------------------------------------------------------------
 
@@ -201,7 +199,7 @@ class OrderlyStop:
         start = max(end, max((damage.stop for damage in report.damaged), default=end))
         if claim is None:
             # A later time is explained where the log's last records are damaged.
-            newest = report.newest_store_timestamp if start == end else _LAST_TIME
+            newest = report.newest_store_timestamp if start == end else LAST_TIME
             claim = self.claim(start, newest)
         if (claim is not None or report.damaged) and not self._still_holds():
             why = "the store was opened for writing while it was read; look again"

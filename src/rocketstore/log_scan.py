@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy
 
 _ROW = formats.PARSED_RECORD
-_CAPACITY = 1024
+CAPACITY = 1024
 #: Transaction types of records without a queue unit, and the statuses of records with one.
 NO_UNIT = (formats.SYS_FLAG_TRANSACTION_PREPARED, formats.SYS_FLAG_TRANSACTION_ROLLBACK)
 OF_A_QUEUE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES)
@@ -99,7 +99,7 @@ class LogScan:
         stop: int,
         flags: int,
         delay_ms: tuple[int, ...] = (),
-        capacity: int = _CAPACITY,
+        capacity: int = CAPACITY,
     ) -> None:
         self.offset = start
         self.status = RecordStatus.END

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,6 +11,7 @@ from rocketstore import formats
 from rocketstore.batch_consume_queue import inner_batch
 from rocketstore.commit_log import CommitLog
 from rocketstore.log_scan import (
+    CAPACITY,
     NO_UNIT,
     OF_A_QUEUE,
     LogScan,
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
 
 #: Records looked at behind damage to tell a stale tail from durable messages.
 PROBE_COUNT = 256
+#: Damage between which they may lie.
+_PROBE_STRETCHES = 8
+#: Epoch ms (in the year 2248) behind which no message was stored.
+LAST_TIME = 2**43
 #: Repeated queue offsets that are listed.
 MAX_LISTED = 1000
 
@@ -67,53 +73,89 @@ class QueueEnds:
         for place in queue_places(batch):
             self._ends[place.topic, place.queue_id] = place.next_queue_offset
 
-    def allow(self, batch: RecordBatch, room: int) -> bool:
-        """Whether a batch can go on where the queues stand.
+    def fit(self, places: Iterable[QueuePlace], room: int) -> bool:
+        """Whether records can go on where the queues stand.
 
-        The first record of each queue counts: its queue offset was not used before, and of those in
-        between no more are missing, over all queues, than ``room`` records.
+        Each queue says where it goes on: its queue offsets were not used before, and of those in
+        between no more are missing, over all queues, than ``room`` records. More records have to be
+        in queues that say so than in others: a number of one record may be damaged itself.
         """
-        seen = set()
-        for place in queue_places(batch):
+        told: dict[tuple[str, int], list[int]] = {}
+        width: dict[tuple[str, int], int] = {}
+        for place in places:
             key = (place.topic, place.queue_id)
-            if key in seen:
-                continue
-            seen.add(key)
-            missing = place.queue_offset - self._ends.get(key, place.queue_offset)
-            if missing < 0 or missing > room:
-                return False
-            room -= missing
-        return True
+            if key in self._ends:
+                taken = width.get(key, 0)
+                told.setdefault(key, []).append(place.queue_offset - taken - self._ends[key])
+                width[key] = taken + place.width
+        votes = sorted((_usual(missing), len(missing)) for missing in told.values())
+        good = bad = 0
+        for missing, count in votes:
+            if 0 <= missing <= room:
+                room -= missing
+                good += count
+            else:
+                bad += count
+        return good >= bad
 
 
-def goes_on_behind(
-    log: CommitLog,
-    behind: int,
-    limit: int,
-    ends: QueueEnds,
-    last_timestamp: int | None,
-    lost_nbytes: int,
-) -> bool:
+def _usual(numbers: Sequence[int]) -> int:
+    """The number that most have; of several that many have, the lowest that is not negative."""
+    counts = Counter(numbers)
+    most = max(counts.values())
+    frequent = [number for number, count in counts.items() if count == most]
+    return min(frequent, key=lambda number: (number < 0, number))
+
+
+class Behind(NamedTuple):
+    """What is known in front of a damaged stretch, to judge the records behind it.
+
+    ``last_timestamp``: of the record in front. ``mark``: a time (epoch ms) of which all records in
+    front of it were on disk, 0 without one. ``lost_nbytes``: of all damaged stretches up to here.
+    """
+
+    ends: QueueEnds
+    last_timestamp: int | None
+    mark: int
+    lost_nbytes: int
+
+
+def goes_on_behind(log: CommitLog, behind: int, limit: int, known: Behind) -> bool:
     """Whether the records at ``behind`` were written after those in front of a damaged stretch.
 
-    They are if not all of them are older than ``last_timestamp`` (of the record in front), and if
-    the queue offsets that are missing fit into all damaged stretches up to here, of
-    ``lost_nbytes`` together: a queue's last record may lie in front of an earlier one. Otherwise
-    they are what an earlier life of the log left there.
+    They are if not all of them are older than the record in front, and if they lie in time in front
+    of the mark, or the queue offsets that are missing fit into what was damaged: a queue's last
+    record may lie in front of an earlier one. Otherwise they are what an earlier life of the log
+    left there. Where damage follows soon, what lies behind that is looked at as well.
     """
-    room = lost_nbytes // formats.RECORD_MIN_NBYTES + 1
-    for batch in LogScan(log, behind, limit, log.record_flags, capacity=PROBE_COUNT):
-        newest = int(batch.columns["store_timestamp"].max())
-        if last_timestamp is not None and newest < last_timestamp:
-            return False
-        return ends.allow(batch, room)
+    room = known.lost_nbytes // formats.RECORD_MIN_NBYTES + 1
+    places: list[QueuePlace] = []
+    seen, is_newer = 0, False
+    for stretch, batch in enumerate(good_batches(log, behind, limit, PROBE_COUNT)):
+        times = batch.columns["store_timestamp"]
+        if known.last_timestamp is not None:
+            newer = (times >= known.last_timestamp) & (times < LAST_TIME)
+            is_newer |= bool(newer.any())
+            if (newer & (times < known.mark)).any():
+                return True
+        else:
+            is_newer = True
+        places += queue_places(batch)
+        seen += batch.count
+        if is_newer and known.ends.fit(places, room):
+            return True
+        if seen >= PROBE_COUNT or stretch >= _PROBE_STRETCHES:
+            break
     return False
 
 
-def good_batches(log: CommitLog, start: int, stop: int) -> Iterator[RecordBatch]:
-    """Yield the records from ``start`` to ``stop``, going on behind damage."""
+def good_batches(
+    log: CommitLog, start: int, stop: int, capacity: int = CAPACITY
+) -> Iterator[RecordBatch]:
+    """Yield the records from ``start`` to ``stop``, going on behind damage; at most ``capacity`` at
+    a time."""
     while start < stop:
-        scan = LogScan(log, start, stop, log.record_flags)
+        scan = LogScan(log, start, stop, log.record_flags, capacity=capacity)
         yield from scan
         if scan.status == RecordStatus.END:
             return

@@ -18,6 +18,8 @@ from rocketstore.log_scan import LogScan, RecordBatch, find_next_record, has_con
 from rocketstore.misnamed_segments import claimed_start
 from rocketstore.odd_delays import odd_batches, odd_delays
 from rocketstore.queue_continuity import (
+    LAST_TIME,
+    Behind,
     QueueEnds,
     displaced,
     goes_on_behind,
@@ -47,6 +49,8 @@ _MAX_DELAY_NOTES = 100
 _MOST_NAMED = 100
 #: So many damaged places with later records behind them show that all of them were durable.
 _ENOUGH_PROOFS = 1000
+#: A store time so far (five years) ahead of the one in front of it may be a damaged one.
+_FAR_AHEAD_MS = 5 * 365 * 24 * 3_600_000
 _GOOD = (RecordStatus.OK, RecordStatus.UNSAFE_TOPIC)
 
 Progress = Callable[[str, int, int], None]
@@ -246,7 +250,7 @@ class LogRecovery:
     def _take_good(self, columns: numpy.ndarray[Any, Any]) -> None:
         times = columns["store_timestamp"]
         ends = columns["physical_offset"] + columns["total_size"]
-        self._last_timestamp = int(times[-1])
+        self._last_timestamp = _time_in_front(times, self._last_timestamp)
         self._newest_timestamp = max(self._newest_timestamp, int(times.max()))
         self._last_good_end = int(ends[-1])
         physic = self._mark.physic_timestamp
@@ -378,9 +382,10 @@ class LogRecovery:
         while self._recent:
             self._queue_ends.take(self._recent.popleft())
         self._lost_nbytes += behind - start
-        proven = goes_on_behind(
-            self.log, behind, self._limit, self._queue_ends, self._last_timestamp, self._lost_nbytes
+        known = Behind(
+            self._queue_ends, self._last_timestamp, self._mark.physic_timestamp, self._lost_nbytes
         )
+        proven = goes_on_behind(self.log, behind, self._limit, known)
         self._proven_count += proven
         return proven
 
@@ -512,6 +517,16 @@ class LogRecovery:
             if stop <= self._start or start >= end:
                 self._note_damage(_OddPlace(start, stop, RecordStatus.EMPTY))
         self.report.damaged.sort(key=lambda damage: damage.start)
+
+
+def _time_in_front(times: numpy.ndarray[Any, Any], before: int | None) -> int | None:
+    """The store time of the last record, or of the one in front of it where the last one's is so
+    far ahead of that that it may be damaged itself."""
+    last = int(times[-1])
+    previous = int(times[-2]) if len(times) > 1 else before
+    if previous is not None and 0 < previous < min(last - _FAR_AHEAD_MS, LAST_TIME):
+        return previous
+    return last if last < LAST_TIME else None
 
 
 # --- where to begin -----------------------------------------------------------------------------

@@ -158,6 +158,8 @@ class VerifyScope:
         Latest store time of the records that were walked over.
     around : Surroundings or None
         What else there is to know of the store.
+    told : set of int
+        Log offsets of the damage that is a finding.
     """
 
     def __init__(self, log: CommitLog, report: VerifyReport, root: Path) -> None:
@@ -170,6 +172,7 @@ class VerifyScope:
         self.hidden: dict[int, int] = {}
         self.newest = 0
         self.around: Surroundings | None = None
+        self.told: set[int] = set()
         self._starts: list[int] = []
         self._stops: list[int] = []
 
@@ -466,6 +469,7 @@ def verify_parts(
         scope.stop if dispatched_offset is None else dispatched_offset,
         scope.stop if indexed_offset is None else indexed_offset,
     )
+    note_unseen_damage(scope, damaged)
     note_tail(scope, damaged)
     if around is not None:
         around.finish(scope, queues if queues_in_files else None, check.queue_ends, 0)
@@ -619,20 +623,37 @@ class _StoreCheck:
             name = formats.offset_to_file_name(offset - offset % scope.log.segment_size)
             reason = f"log offset {offset}: the segment {name} is missing" + where
             scope.report.add("record", scope.log.queue.directory / name, 0, offset, reason)
+            scope.told.add(offset)
         else:
             self._add_damage(offset, status, where)
         return stop
 
     def _add_damage(self, offset: int, status: RecordStatus, where: str) -> None:
         path, position = self._scope.place(offset)
+        self._scope.told.add(offset)
         self._scope.report.add("record", path, position, offset, describe(status, offset) + where)
 
 
+#: Damage to where records lie, which is seen without a look at their bodies.
+_OF_PLACES = (RecordStatus.BAD_PHYSICAL_OFFSET, RecordStatus.GHOST, RecordStatus.EMPTY)
 _ODD_RECORDS = (
     (RecordStatus.GHOST, "ghosts"),
     (RecordStatus.NUL_PROPERTIES, "nul_properties"),
     (RecordStatus.UNSAFE_TOPIC, "unsafe_topics"),
 )
+
+
+def note_unseen_damage(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> None:
+    """Report damage that recovery knows of and that a walk from record to record passes over: each
+    record of a segment under a wrong name is whole."""
+    told = [(at, at + 1) for at in scope.told]
+    stretches = sorted([*told, *scope.damaged(), *scope.hidden.items()])
+    for one in damaged:
+        number = bisect.bisect_left(stretches, (one.stop, 0)) - 1
+        if one.start >= scope.stop or (number >= 0 and stretches[number][1] > one.start):
+            continue
+        if scope.report.level == "crc" or scope.log.damage.get(one.start) in _OF_PLACES:
+            scope.report.add("record", one.path, one.position, one.start, one.reason)
 
 
 def note_tail(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> None:

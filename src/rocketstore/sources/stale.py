@@ -9,7 +9,7 @@ from collections import deque
 from rocketstore.commit_log import CommitLog
 from rocketstore.log_scan import LogScan, RecordBatch
 from rocketstore.mapped_file_queue import DirectoryListing, MappedFileQueue
-from rocketstore.queue_continuity import QueueEnds, goes_on_behind
+from rocketstore.queue_continuity import Behind, QueueEnds, goes_on_behind
 from rocketstore.sources.files import folder_of_links, local_path
 from rocketstore.sources.splits import Split
 from rocketstore.status import RecordStatus
@@ -61,8 +61,8 @@ def is_stale(split: Split, position: int, behind: int, flags: int) -> bool:
             ends.take(batch)
         last_timestamp = int(recent[-1].columns["store_timestamp"][-1])
         limit = base + split.file_size
-        lost_nbytes = behind - position
-        return not goes_on_behind(log, base + behind, limit, ends, last_timestamp, lost_nbytes)
+        known = Behind(ends, last_timestamp, 0, behind - position)
+        return not goes_on_behind(log, base + behind, limit, known)
     finally:
         recent.clear()
         log.close()
