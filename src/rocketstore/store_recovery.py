@@ -13,6 +13,7 @@ from typing import Any
 from rocketstore import formats
 from rocketstore.config import MessageStoreConfig
 from rocketstore.durable_file import sync_directory
+from rocketstore.errors import MappedFileError
 from rocketstore.log_cut import quarantine_path
 from rocketstore.recovery import Progress
 from rocketstore.recovery_report import RecoveryReport
@@ -132,6 +133,9 @@ def recover(
     if report.recovery.damaged:
         raise report.recovery.damaged[0].refusal()
     found = verify_files(root, settings, level="structure", progress=progress)
+    for one in found.findings:
+        if one.kind == "log-file":
+            raise MappedFileError(f"{one.path} has {one.reason}; salvage is the way on")
     report.findings = [one for one in found.findings if one.kind in MENDED_KINDS]
     report.finding_counts = _mendable(found)
     if not what_if:

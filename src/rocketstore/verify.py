@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import numpy
 
     from rocketstore.config import MessageStoreConfig
+    from rocketstore.mapped_file import MappedFile
     from rocketstore.reader import ReadOnlyParts
     from rocketstore.store import DefaultMessageStore
     from rocketstore.verify_surroundings import Surroundings
@@ -49,7 +50,8 @@ class Finding:
         ``log-file``, ``record``, ``queue-offset``, ``queue-file``, ``unit``, ``missing-unit``,
         ``index-file``, ``index-header``, ``index-chain``, ``index-entry``, ``missing-key``,
         ``missing-folder``, ``unreadable`` (may not be read), ``odd-file`` (no regular file),
-        ``checkpoint``, ``config-table`` or ``config-offset``.
+        ``foreign-file`` (not the log's, in its folder), ``checkpoint``, ``config-table`` or
+        ``config-offset``.
     path : str
         File.
     position : int
@@ -493,9 +495,22 @@ def check_segments(scope: VerifyScope) -> None:
     """Report segments of another size than the log's."""
     size = scope.log.segment_size
     for file in scope.log.queue.files:
-        if file.file_size != size:
-            reason = f"{file.file_size} bytes instead of {size}"
-            scope.report.add("log-file", file.path, file.file_size, file.end_offset, reason)
+        nbytes = _nbytes_on_disk(file)
+        if nbytes != size:
+            reason = f"{nbytes} bytes instead of {size}"
+            if nbytes > size:
+                reason += ": what lies behind them belongs to no segment, and no broker starts"
+            position = min(nbytes, size)
+            offset = file.file_from_offset + position
+            scope.report.add("log-file", file.path, position, offset, reason)
+
+
+def _nbytes_on_disk(file: MappedFile) -> int:
+    """The size that its name shows; what is mapped of a file that is too long is a segment."""
+    try:
+        return os.stat(file.path).st_size
+    except FileNotFoundError:  # its writer has deleted it
+        return file.file_size
 
 
 class _StoreCheck:

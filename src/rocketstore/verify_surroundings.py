@@ -92,10 +92,28 @@ class Surroundings:
             scope.report.add("unreadable", path, 0, None, reason)
         for path, what in sorted(self.access.odd.items()):
             scope.report.add("odd-file", path, 0, None, f"{what} in the place of a file")
+        for path in self._foreign():
+            reason = (
+                "a file in the log's folder whose name is no segment's: no broker starts with it"
+            )
+            scope.report.add("foreign-file", path, 0, None, reason)
         starts = [start for start in scope.hidden if start < scope.start or scope.is_empty]
         if starts:
             scope.start = min(starts)
             scope.stop = max(scope.stop, scope.start)
+
+    def _foreign(self) -> list[Path]:
+        """Files in the log's folder that are no segments, as a compressed or renamed one is."""
+        folder = self.paths.commit_log
+        if not folder.is_dir():
+            return []
+        with os.scandir(folder) as entries:
+            return sorted(
+                folder / entry.name
+                for entry in entries
+                if entry.is_file(follow_symlinks=False)
+                and formats.file_name_to_offset(entry.name) is None
+            )
 
     def _hidden(self, scope: VerifyScope) -> list[tuple[Path, int, int]]:
         found = self.access.hidden_segments(self.paths, scope.log.segment_size)

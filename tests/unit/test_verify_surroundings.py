@@ -631,3 +631,58 @@ def test_recover_mends_what_it_is_named_for(
     assert [one["command"] for one in document["next"]] == [["rocketstore", "recover", str(root)]]
     rocketstore.recover(root)
     assert check(root).findings == []
+
+
+# --- the log's files ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("number", "more"),
+    [(0, "itself"), (1, "zeros"), (1, "one byte"), (-1, "zeros"), (-1, "itself")],
+)
+def test_a_segment_that_is_too_long_is_found(root: Path, number: int, more: str) -> None:
+    """A segment that a copy made longer was a note of a sound store, and ``recover --what-if``
+    had nothing to do; but no broker starts on it, and every opening for writing refuses it."""
+    path = segments(root)[number]
+    content = path.read_bytes()
+    extra = {"zeros": bytes(SEGMENT), "one byte": b"\1", "itself": content}[more]
+    path.write_bytes(content + extra)
+
+    report = check(root)
+    assert report.finding_counts == {"log-file": 1}
+    assert report.findings[0].path == str(path)
+    assert report.findings[0].position == SEGMENT
+    assert f"{SEGMENT + len(extra)} bytes instead of {SEGMENT}" in report.findings[0].reason
+    code, out, _ = run_any("verify", str(root))
+    assert code == 1
+    assert "salvage" in json.loads(out.splitlines()[-1])["next"][0]["command"]
+
+    for what_if in ([], ["--what-if"]):
+        code, _, err = run_any("recover", str(root), *what_if)
+        assert code == 3
+        assert str(path) in err
+    assert path.read_bytes() == content + extra
+
+    assert run_any("salvage", str(root))[0] == 0
+    assert check(root).ok
+
+
+@pytest.mark.parametrize(
+    ("number", "ending", "copied"),
+    [(0, ".gz", False), (0, ".bak", True), (1, ".gz", True), (-1, ".bak", False), (-1, "~", True)],
+)
+def test_a_file_that_is_no_segment_is_told(
+    root: Path, number: int, ending: str, copied: bool
+) -> None:
+    """The first segment, compressed or renamed, was an expired one of a sound store; the file
+    beside it, with which no broker starts, was named nowhere."""
+    path = segments(root)[number]
+    other = path.with_name(path.name + ending)
+    (shutil.copy if copied else os.rename)(path, other)
+
+    report = check(root)
+    assert not report.ok
+    assert [one.path for one in report.findings if one.kind == "foreign-file"] == [str(other)]
+    code, out, _ = run_any("verify", str(root))
+    assert code == 1
+    assert any("under its name" in step["why"] for step in json.loads(out.splitlines()[-1])["next"])

@@ -44,6 +44,12 @@ def advice(path: Path, kinds: Iterable[str]) -> Iterator[Advice]:
         yield Advice((), why)
     if "odd-file" in found:
         yield Advice((), "move away what stands in the place of a file")
+    if "foreign-file" in found:
+        why = (
+            "a segment that was renamed or compressed belongs back under its name; move anything "
+            "else out of the log's folder before a broker starts"
+        )
+        yield Advice((), why)
     if found & _LOG:
         why = "fills what is lost of the log, keeps the old files, and makes queues and index fit"
         yield Advice(("rocketstore", "salvage", store), f"{why} (--what-if: only says what)")
