@@ -52,6 +52,12 @@ def refused(
     assert snapshot(store.root) == before
 
 
+def is_foreign(path: Path) -> bool:
+    """Whether it is a file with a name that no segment has: no broker starts with it."""
+    whole = path.name.isascii() and path.name.isdigit() and len(path.name) == 20
+    return path.is_file() and not path.is_symlink() and not (whole and int(path.name) < 2**63)
+
+
 def opens_whole(store: Crafted, records: list[Record] | None = None) -> list[Any]:
     """Both modes show all records; a put works and is still there; returns both reports."""
     raws = [r.raw for r in (store.records if records is None else records)]
@@ -66,7 +72,10 @@ def opens_whole(store: Crafted, records: list[Record] | None = None) -> list[Any
         assert writer.put("Orders", b"next", 0, None, "next").ok
     with rocketstore.open(store.root, "r+") as writer:
         assert [bytes(m.raw) for m in writer.scan()][:-1] == raws
-        assert writer.verify().ok
+        findings = writer.verify().findings
+        assert {one.kind for one in findings} <= {"foreign-file"}, findings
+        listed = [os.fspath(path) for path in store.root.glob("commitlog/*") if is_foreign(path)]
+        assert sorted(one.path for one in findings) == sorted(listed)
     return reports
 
 
