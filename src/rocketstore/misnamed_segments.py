@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import struct
+from collections.abc import Iterator
+from pathlib import Path
 
 from rocketstore import formats, kernels
 from rocketstore.commit_log import CommitLog
+from rocketstore.durable_file import READ_ONLY, open_regular_file
+from rocketstore.errors import RocketStoreError
 from rocketstore.log_scan import find_next_record
 from rocketstore.mapped_file import MappedFile
+from rocketstore.mapped_file_queue import DirectoryListing
 from rocketstore.status import RecordStatus
 
 #: So far into a segment a record is looked for.
@@ -62,3 +68,44 @@ def _is_record(log: CommitLog, file: MappedFile, position: int, claimed: int) ->
         file.view, position, file.file_size, claimed, claimed + log.segment_size, log.record_flags
     )
     return RecordStatus(status) in _COMPLETE
+
+
+# --- files whose names are no offsets -----------------------------------------------------------
+
+#: So many entries of the log's folder that are no segments are looked into, so far.
+_MOST_LOOKED_INTO = 32
+_FIRST_RECORD_NBYTES = 8 << 20
+
+
+def hidden_segments(listing: DirectoryListing, size: int, root: Path) -> Iterator[str]:
+    """Yield, in words, which files beside the log's segments hold records that no segment has: a
+    segment that was renamed looks like one that has expired, and a missing one like damage."""
+    starts = {start for start, _, _ in listing.files}
+    for path in listing.foreign[:_MOST_LOOKED_INTO]:
+        start = _start_by_first_record(path, size, root)
+        if start is not None and start not in starts:
+            name = formats.offset_to_file_name(start)
+            yield (
+                f"{path} holds records of the log from offset {start} on, and {name} is not there: "
+                f"they are not read. To have them back, name the file {name}"
+            )
+
+
+def _start_by_first_record(path: Path, size: int, root: Path) -> int | None:
+    """The log offset that a complete record at a file's beginning carries, when a segment can begin
+    there."""
+    try:
+        fd = open_regular_file(path, READ_ONLY, root)
+    except (OSError, RocketStoreError):
+        return None  # it is no regular file, or none that is ours to read
+    try:
+        content = os.pread(fd, min(_FIRST_RECORD_NBYTES, size), 0)
+    finally:
+        os.close(fd)
+    if len(content) < _HEAD.nbytes:
+        return None
+    start = int(_HEAD.struct.unpack_from(content)[_FIELDS.index("physical_offset")])
+    if start < 0 or start % size or start > 2**63 - 1 - size:
+        return None
+    status, _ = kernels.message.check_record(content, 0, len(content), start, start + size, 0)
+    return start if RecordStatus(status) in _COMPLETE else None

@@ -24,6 +24,7 @@ from rocketstore.index_service import GeometryChoice, choose_geometry, index_pat
 from rocketstore.lost_log import refuse_lost_log
 from rocketstore.mapped_file import MappedFile
 from rocketstore.mapped_file_queue import DirectoryListing, list_directory
+from rocketstore.misnamed_segments import hidden_segments
 from rocketstore.queue_table import (
     QUEUE_TYPE_ATTRIBUTE,
     QueueTypes,
@@ -248,6 +249,7 @@ def examine(
     notes += index.doubts
     log_size = log_file_size(listing, paths.log_root, config, state, notes)
     _set_beyond_aside(listing, log_size)
+    notes += hidden_segments(listing, log_size, paths.log_root)
     sizes = QueueFileSizes(paths.root, config, state, notes, tolerant=tolerate_unreadable)
     notes += paths.folders_that_are_none()
     facts = StoreFacts(

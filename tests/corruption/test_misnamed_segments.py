@@ -184,3 +184,25 @@ def test_a_copy_of_what_lies_far_behind_is_sparse(tmp_path: Path) -> None:
     assert about.st_size > 199 << 20
     assert about.st_blocks * 512 < 8 << 20
     assert Path(cut.quarantined).read_bytes().endswith(b"something")
+
+
+@pytest.mark.parametrize("name", ["00000000000000000000.bak", "0", "old", "-1", "x.tmp"])
+@pytest.mark.parametrize("kind", ["several", "golden"])
+def test_a_segment_whose_name_is_no_offset_is_told(
+    templates: dict[str, Path], tmp_path: Path, kind: str, name: str
+) -> None:
+    """A first segment that was renamed looked like one that has expired, and nothing said more."""
+    store = Crafted(templates[kind], tmp_path / "store")
+    first = store.segments()[0]
+    copy = first.with_name("copy")
+    copy.write_bytes(store.segments()[1].read_bytes())  # of a segment that is there
+    hidden = first.rename(first.with_name(name))
+    for mode in ("r", "r+"):
+        with rocketstore.open(store.root, mode) as opened:
+            notes = [note for note in opened.recovery_report.notes if "holds records" in note]
+            assert len(notes) == 1, mode
+            assert notes[0].startswith(f"{hidden} holds records of the log from offset 0 on")
+            assert f"name the file {first.name}" in notes[0]
+    hidden.rename(first)
+    with rocketstore.open(store.root) as opened:
+        assert not any("holds records" in note for note in opened.recovery_report.notes)
