@@ -19,6 +19,7 @@ from kernel_bodies import Bodies
 from record_factory import make_log, make_record
 from rocketstore import formats
 from rocketstore.status import MultiDispatch, RecordStatus
+from rocketstore.testing import check_invariants
 
 SEGMENT = 65536
 OPTIONS: dict[str, Any] = {
@@ -253,3 +254,33 @@ def test_a_broken_store_of_batches_is_opened_twice(tmp_path: Path) -> None:
             assert store.max_offset_in_queue("T", 0) == 7
             (finding,) = store.verify().findings
             assert "numbers are none" in finding.reason
+
+
+# --- the check of invariants ----------------------------------------------------------------------
+
+#: Words that ``int`` refuses, or takes where RocketMQ's ``parseInt`` does not.
+NO_NUMBERS = ["", "-", "abcde", "\N{SUPERSCRIPT TWO}", "1_0", "9" * 25]
+
+
+@pytest.mark.parametrize("text", NO_NUMBERS, ids=ascii)
+@pytest.mark.parametrize("name", ["INNER_NUM", "INNER_BASE", "DELAY", "INNER_MULTI_QUEUE_OFFSET"])
+def test_invariants_are_checked_where_a_number_is_none(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    """``int`` of such a word ended the check with a ``ValueError``."""
+    pairs = {
+        "INNER_BASE": "3", "INNER_NUM": "3", "DELAY": "3",
+        "INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": "0", name: text,
+    }  # fmt: skip
+    topic = formats.TOPIC_SCHEDULE.encode() if name == "DELAY" else b"T"
+    flag = 0 if name == "DELAY" else INNER
+    root = tmp_path / "s"
+    odd = {"topic": topic, "sys_flag": flag, "properties": properties(**pairs)}
+    following = {"DELAY": 3, "INNER_MULTI_QUEUE_OFFSET": 6}.get(name, 4)
+    at = 0 if name == "DELAY" else 3
+    records = [batch_at(0), {**odd, "queue_offset": at}, batch_at(following)]
+    write_log(root, records)
+    with rocketstore.open(root, "r+", **OPTIONS):
+        pass
+    report = check_invariants(root, config=rocketstore.MessageStoreConfig(**OPTIONS))
+    assert [str(one) for one in report.violations] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -56,9 +57,7 @@ class _Queues:
     ) -> None:
         place = (record.topic, record.queue_id)
         code = self._tags_code(record)
-        count = 1
-        if place in self.batch:
-            count = int(record.properties.get(formats.PROPERTY_INNER_NUM, "1"))
+        count = _batch_count(record) if place in self.batch else 1
         wanted = following.get(place)
         if wanted is None:
             wanted = record.queue_offset if is_first_kept else 0
@@ -86,17 +85,30 @@ class _Queues:
         places = []
         for name, offset in zip(names, offsets, strict=False):
             # Whether light queues are dispatched at all is the broker's choice.
-            if name in self._folders and offset.isdigit():
+            if name in self._folders and _number(offset) >= 0:
                 is_light = name.startswith(formats.TOPIC_LMQ_PREFIX)
                 places.append((name, 0 if is_light else record.queue_id))
         return places
 
     def _tags_code(self, record: PlainRecord) -> int:
-        level = record.properties.get(formats.PROPERTY_DELAY, "")
-        if record.topic == formats.TOPIC_SCHEDULE and level.isdigit() and int(level) > 0:
-            number = min(int(level), len(self._delays))
+        level = _number(record.properties.get(formats.PROPERTY_DELAY, ""))
+        if record.topic == formats.TOPIC_SCHEDULE and level > 0:
+            number = min(level, len(self._delays))
             return record.store_timestamp + self._delays[number - 1]
         return _tag_hash(record)
+
+
+def _number(text: str) -> int:
+    """The number that a property spells; -1 for anything else, also for one of too many digits."""
+    return int(text) if re.fullmatch("[0-9]{1,19}", text) else -1
+
+
+def _batch_count(record: PlainRecord) -> int:
+    """Messages of a record: several only where its flag and both numbers of a batch say so."""
+    base = _number(record.properties.get(formats.PROPERTY_INNER_BASE, ""))
+    count = _number(record.properties.get(formats.PROPERTY_INNER_NUM, ""))
+    is_batch = record.sys_flag & formats.SYS_FLAG_INNER_BATCH and base >= 0
+    return count if is_batch and 0 < count <= formats.MAX_INNER_BATCH_COUNT else 1
 
 
 def _tag_hash(record: PlainRecord) -> int:
