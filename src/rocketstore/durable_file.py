@@ -10,9 +10,12 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
+from typing import TYPE_CHECKING
 
 from rocketstore.errors import MappedFileError, StoreFullError, UnsafePathError
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 #: What pathlib takes for "there is none".

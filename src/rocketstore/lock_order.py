@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from typing import Final
 
 
-class LockRank(IntEnum):
+class LockRank:
     """Ranks: whoever holds a lock enters only those that stand above it here."""
 
     #: Held for a look or a change of one thing; nothing else is entered.
-    LEAF = 0
+    LEAF: Final = 0
     #: What is mapped and open of one file.
-    FILE = 1
+    FILE: Final = 1
     #: Whoever waits for the disk or for dispatch.
-    WAITING = 2
+    WAITING: Final = 2
     #: The list of files of one queue.
-    ROW = 3
+    ROW: Final = 3
     #: The transient store pool.
-    POOL = 4
+    POOL: Final = 4
     #: Making room in the log.
-    ROLL = 5
+    ROLL: Final = 5
     #: Syncing the log.
-    FLUSH = 6
+    FLUSH: Final = 6
     #: Dispatch of records to queues and index.
-    DISPATCH = 7
+    DISPATCH: Final = 7
     #: Writing the marks, and leaving the store.
-    MARKS = 8
+    MARKS: Final = 8
     #: Looking at the directory again.
-    REFRESH = 9
+    REFRESH: Final = 9
