@@ -16,7 +16,7 @@ import pytest
 
 import rocketstore
 from cleaned_stores import OPTIONS, check, killed_everywhere
-from expired_stores import look, make
+from expired_stores import Was, look, make
 from rocketstore import MessageStoreConfig
 from rocketstore.cleanup import CleanReport
 from rocketstore.closed_cleaning import clean_closed_store
@@ -26,7 +26,19 @@ VERSIONS = ("4.9.8", "5.5.0")
 START = 1_709_294_400_000
 NOW = START + 100 * 3_600_000
 #: Every so many file operations one cleanup is killed; 1 tries all.
-STEP = int(os.environ.get("ROCKETSTORE_CLEANUP_KILL_STEP", "12"))
+STEP = int(os.environ.get("ROCKETSTORE_CLEANUP_KILL_STEP", "20"))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Was]]:
+    """A store of each version, never changed, and what it holds."""
+    folder = tmp_path_factory.mktemp("made")
+    for version in VERSIONS:
+        make(folder / version, version, clock=lambda: START)
+    return {
+        version: (folder / version, look(folder / version, version, OPTIONS))
+        for version in VERSIONS
+    }
 
 
 def contents(root: Path) -> dict[str, bytes]:
@@ -64,10 +76,11 @@ KINDS = (
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_files_go_and_nothing_is_written(tmp_path: Path, version: str, kind: str) -> None:
-    root = tmp_path / "store"
-    make(root, version, clock=lambda: START)
-    was = look(root, version, OPTIONS)
+def test_files_go_and_nothing_is_written(
+    tmp_path: Path, made: dict[str, tuple[Path, Was]], version: str, kind: str
+) -> None:
+    pristine, was = made[version]
+    root = shutil.copytree(pristine, tmp_path / "store")
     change(root, kind)
     before = contents(root)
     report = clean(root)
@@ -82,12 +95,13 @@ def test_files_go_and_nothing_is_written(tmp_path: Path, version: str, kind: str
 
 
 @pytest.mark.parametrize("kind", ["stateless", "stateless aborted"])
-def test_what_is_not_in_the_queues_stays(tmp_path: Path, kind: str) -> None:
+def test_what_is_not_in_the_queues_stays(
+    tmp_path: Path, made: dict[str, tuple[Path, Was]], kind: str
+) -> None:
     """A power cut that one queue survived and another did not: a queue of expired messages without
     units would begin anew."""
-    root = tmp_path / "store"
-    make(root, "5.5.0", clock=lambda: START)
-    was = look(root, "5.5.0", OPTIONS)
+    pristine, was = made["5.5.0"]
+    root = shutil.copytree(pristine, tmp_path / "store")
     change(root, kind)
     for queue in (root / "consumequeue").glob("*/*"):
         for path in sorted(queue.iterdir())[1:]:
@@ -101,9 +115,8 @@ def test_what_is_not_in_the_queues_stays(tmp_path: Path, kind: str) -> None:
     assert check(root, was, NOW) == first
 
 
-def test_what_has_not_expired_stays(tmp_path: Path) -> None:
-    root = tmp_path / "store"
-    make(root, "5.5.0", clock=lambda: START)
+def test_what_has_not_expired_stays(tmp_path: Path, made: dict[str, tuple[Path, Was]]) -> None:
+    root = shutil.copytree(made["5.5.0"][0], tmp_path / "store")
     before = contents(root)
     report = clean(root, START + 71 * 3_600_000)
     assert report.files == []
@@ -111,9 +124,10 @@ def test_what_has_not_expired_stays(tmp_path: Path) -> None:
     assert contents(root) == before
 
 
-def test_it_takes_the_lock_and_refuses_damage(tmp_path: Path) -> None:
-    root = tmp_path / "store"
-    make(root, "5.5.0", clock=lambda: START)
+def test_it_takes_the_lock_and_refuses_damage(
+    tmp_path: Path, made: dict[str, tuple[Path, Was]]
+) -> None:
+    root = shutil.copytree(made["5.5.0"][0], tmp_path / "store")
     with rocketstore.open(root, "r+"), pytest.raises(rocketstore.StoreLockedError):
         clean(root)
     with open(sorted((root / "commitlog").iterdir())[2], "r+b") as file:
@@ -128,13 +142,16 @@ def test_it_takes_the_lock_and_refuses_damage(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("kind", ["closed", "stateless"])
 def test_killed_anywhere(
-    tmp_path: Path, version: str, kind: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    made: dict[str, tuple[Path, Was]],
+    version: str,
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without ``abort`` the next opening takes it for an orderly stop, which must be true."""
     monkeypatch.setattr("rocketstore.dispatch_recovery.COMPARED_NBYTES", 0)
-    pristine, folder = tmp_path / "pristine", tmp_path / "killed"
-    make(pristine, version, clock=lambda: START)
-    was = look(pristine, version, OPTIONS)
+    former, was = made[version]
+    pristine, folder = shutil.copytree(former, tmp_path / "pristine"), tmp_path / "killed"
     change(pristine, kind)
     count = killed_everywhere(pristine, folder, NOW, 3, STEP, "closed")
     assert count > 60

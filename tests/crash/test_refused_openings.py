@@ -49,12 +49,15 @@ def found(root: Path) -> dict[str, Any]:
     return {**folders, **files}
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES, errno.EMFILE])
-@pytest.mark.parametrize("with_state", [True, False], ids=["state", "broker"])
 @pytest.mark.parametrize(
-    "damage", [no_index, no_queues, no_queues_and_no_index, one_queue_gone],
-    ids=lambda one: one.__name__,
-)  # fmt: skip
+    ("damage", "code", "with_state"),
+    [
+        pytest.param(damage, code, with_state, id=f"{damage.__name__}-{code}-{with_state}")
+        for row, damage in enumerate([no_index, no_queues, no_queues_and_no_index, one_queue_gone])
+        for column, code in enumerate([errno.ENOSPC, errno.EACCES, errno.EMFILE])
+        for with_state in [(row + column) % 2 == 0]
+    ],
+)
 def test_a_file_that_cannot_be_made(
     damage: Callable[[Path], None],
     with_state: bool,

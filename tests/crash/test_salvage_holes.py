@@ -138,9 +138,15 @@ def test_several_holes_after_a_crash_are_filled(tmp_path: Path) -> None:
     check(golden_stores.unpack("lag-4.9.8", tmp_path), two_gone, unknown=["Burst"])
 
 
-@pytest.mark.parametrize("damage", [last_gone, last_empty, last_two_gone])
-@pytest.mark.parametrize("name", ["plain-4.9.8", "plain-5.3.3", "crc-5.3.3", "plain-5.5.0"])
-@pytest.mark.parametrize("with_state", [False, True], ids=["broker", "state"])
+@pytest.mark.parametrize(
+    ("name", "damage", "with_state"),
+    [
+        pytest.param(name, damage, with_state, id=f"{name}-{damage.__name__}-{with_state}")
+        for row, name in enumerate(["plain-4.9.8", "plain-5.3.3", "crc-5.3.3", "plain-5.5.0"])
+        for column, damage in enumerate([last_gone, last_empty, last_two_gone])
+        for with_state in [(row + column) % 2 == 0]
+    ],
+)
 def test_a_lost_end_is_written_anew_after_an_orderly_stop(
     name: str, damage: Callable[[list[Path]], None], with_state: bool, tmp_path: Path
 ) -> None:
