@@ -56,7 +56,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         *("json_dialect", "config_files", "config_tables", "bloom_filter"),
     ),
     (
-        *("commit_log", "consume_queue", "consume_queue_ext", "dispatch"),
+        *("commit_log", "consume_queue", "consume_queue_ext", "dispatch", "queue_folders"),
         *("batch_consume_queue", "queue_table", "queue_offset_rule", "named_queues"),
         *("index_file", "index_lookup", "index_recovery", "index_service", "log_scan"),
         *("queue_continuity", "cleanup", "cleaner", "overlay_file", "lost_messages"),
@@ -89,6 +89,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "log_end",
             "store_recovery",
             "opening_undo",
+            "fit_for_writing",
             "misnamed_segments",
             "store_marks",
             "dispatch_recovery",

@@ -15,11 +15,11 @@ from rocketstore.config import MessageStoreConfig
 from rocketstore.consume_queue import ConsumeQueue
 from rocketstore.disk_space import SpaceWatch
 from rocketstore.durable_file import naming, sync_descriptor
+from rocketstore.fit_for_writing import refuse_unfit
 from rocketstore.index_service import IndexService
 from rocketstore.queries import StoreReader
 from rocketstore.queue_table import QueueTable
 from rocketstore.reader import ReadOnlyParts
-from rocketstore.rocksdb_queues import refuse_rocksdb_queues
 from rocketstore.store_files import StorePaths
 from rocketstore.store_lock import StoreLock
 
@@ -54,9 +54,9 @@ def clean_closed_store(
     CorruptionError, MappedFileError, OSError
         The log is damaged, or cannot be read.
     """
-    refuse_rocksdb_queues(paths)
     lock = StoreLock(paths.root)
     try:
+        refuse_unfit(paths, config)
         with contextlib.closing(
             ReadOnlyParts(paths, config, derive="none", as_files=True, clock=clock, progress=None)
         ) as parts:

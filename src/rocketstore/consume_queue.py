@@ -14,17 +14,15 @@ from rocketstore import formats, kernels
 from rocketstore.consume_queue_ext import ConsumeQueueExt, is_ext_address
 from rocketstore.durable_file import (
     READ_ONLY,
-    list_folder,
     make_directories,
     open_regular_file,
-    refuse_link_out,
     sync_directory,
 )
-from rocketstore.errors import MappedFileError
 from rocketstore.mapped_file import MappedFile, MemoryFile
 from rocketstore.mapped_file_queue import DirectoryListing, MappedFileQueue, list_directory
 from rocketstore.mapping_cache import QUEUE_MAPPINGS
 from rocketstore.overlay_file import overlay_file
+from rocketstore.queue_folders import queue_directories
 from rocketstore.status import KernelStatus
 
 _log = logging.getLogger(__name__)
@@ -567,6 +565,9 @@ class ConsumeQueueTable:
         self.moved: list[Path] = []
         #: What stood where a folder belongs, by its name before it was moved.
         self.displaced: list[Path] = []
+        #: The same that is still there: loading changes nothing.
+        self._in_the_way: list[Path] = []
+        self._is_loading = False
         #: Bytes of an ext file, 0 when the store keeps none.
         self.ext_file_size = 0
         self._ext_directory = directory
@@ -579,7 +580,14 @@ class ConsumeQueueTable:
 
     def load(self) -> None:
         """Open every ``<topic>/<queue id>`` folder; what has another name is listed in
-        ``skipped``."""
+        ``skipped``. Nothing on disk changes."""
+        self._is_loading = True
+        try:
+            self._load()
+        finally:
+            self._is_loading = False
+
+    def _load(self) -> None:
         for topic_directory, queue_directory in queue_directories(
             self.directory, self._root, self.skipped, tolerant=self._in_memory
         ):
@@ -617,21 +625,23 @@ class ConsumeQueueTable:
 
         A broker does not start on them, and what they held is made again from the log.
         """
-        moved = []
-        for path in self.unfit:
-            directory = self._root / formats.QUARANTINE_DIR
-            make_directories(directory, self._root)
-            name, number = "-".join(path.relative_to(self._root).parts), 1
-            target = directory / name
-            while os.path.lexists(target):
-                number += 1
-                target = directory / f"{name}~{number}"
-            os.rename(path, target)
-            sync_directory(directory)
-            sync_directory(path.parent)
-            moved.append(target)
+        moved = [self._move_aside(path) for path in self.unfit]
         self.unfit = []
         return moved
+
+    def _move_aside(self, path: Path) -> Path:
+        """Move one path into quarantine, durably; return where it is now."""
+        directory = self._root / formats.QUARANTINE_DIR
+        make_directories(directory, self._root)
+        name, number = "-".join(path.relative_to(self._root).parts), 1
+        target = directory / name
+        while os.path.lexists(target):
+            number += 1
+            target = directory / f"{name}~{number}"
+        os.rename(path, target)
+        sync_directory(directory)
+        sync_directory(path.parent)
+        return target
 
     def _new_ext(self, topic: str, queue_id: int) -> ConsumeQueueExt:
         directory = self._ext_directory / topic / str(queue_id)
@@ -645,7 +655,8 @@ class ConsumeQueueTable:
         self._make_way(directory)
         # They may be there although the queue's own files are lost.
         listing = DirectoryListing()
-        if directory.is_dir() or not self._in_memory:
+        is_blocked = bool({directory, directory.parent}.intersection(self._in_the_way))
+        if directory.is_dir() or not (self._in_memory or is_blocked):
             listing = self._list(directory)
         files.load(self._fit(listing, self.ext_file_size))
         return ConsumeQueueExt(files, in_memory=self._in_memory)
@@ -659,11 +670,19 @@ class ConsumeQueueTable:
             return
         for path in (directory.parent, directory):
             if os.path.lexists(path) and not path.is_dir() and not path.is_symlink():
-                self.unfit.append(path)
-                self.displaced.append(path)
-                self.moved += self.move_unfit_aside()
-                _log.warning("%s was no folder; moved to %s", path, self.moved[-1])
+                if path not in self._in_the_way:
+                    self._in_the_way.append(path)
+                    self.displaced.append(path)
+                if not self._is_loading:
+                    self.clear_the_way()
                 return
+
+    def clear_the_way(self) -> None:
+        """Move what ``load`` found in the way of folders."""
+        while self._in_the_way:
+            path = self._in_the_way.pop(0)
+            self.moved.append(self._move_aside(path))
+            _log.warning("%s was no folder; moved to %s", path, self.moved[-1])
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
         directory = self.directory / topic / str(queue_id)
@@ -718,76 +737,3 @@ class ConsumeQueueTable:
         """Close every queue."""
         for queue in self:
             queue.close()
-
-
-def queue_directories(
-    directory: Path, root: Path, skipped: list[Path], *, tolerant: bool = False
-) -> Iterator[tuple[Path, Path]]:
-    """Yield (topic folder, queue folder) of a ``consumequeue`` folder; other entries go to
-    ``skipped``.
-
-    Raises
-    ------
-    UnsafePathError
-        A folder is a link out of ``root``.
-    MappedFileError
-        A link named like a folder leads to none; with ``tolerant`` it goes to ``skipped``.
-    PermissionError
-        A folder may not be read; with ``tolerant`` it goes to ``skipped``.
-    """
-    try:
-        topic_directories = _entries(directory)
-    except PermissionError:
-        if not tolerant:
-            raise
-        skipped.append(directory)
-        return
-    for topic_directory in topic_directories:
-        if not is_topic_name(topic_directory.name) or not topic_directory.is_dir():
-            if not tolerant and is_topic_name(topic_directory.name):
-                _refuse_link_to_no_folder(topic_directory, root)
-            skipped.append(topic_directory)
-            continue
-        refuse_link_out(topic_directory, root)
-        try:
-            entries = _entries(topic_directory)
-        except PermissionError:
-            if not tolerant:
-                raise
-            skipped.append(topic_directory)
-            continue
-        for queue_directory in entries:
-            if is_queue_id(queue_directory.name) and queue_directory.is_dir():
-                refuse_link_out(queue_directory, root)
-                yield topic_directory, queue_directory
-            else:
-                if not tolerant and is_queue_id(queue_directory.name):
-                    _refuse_link_to_no_folder(queue_directory, root)
-                skipped.append(queue_directory)
-
-
-def _refuse_link_to_no_folder(path: Path, root: Path) -> None:
-    """A folder may have to be made in its place, and no link is ever replaced."""
-    if path.is_symlink():
-        refuse_link_out(path, root)
-        raise MappedFileError(f"{path} is a symbolic link that leads to no folder")
-
-
-def _entries(directory: Path) -> list[Path]:
-    return [directory / name for name in list_folder(directory)]
-
-
-def is_queue_id(name: str) -> bool:
-    """Whether a folder name is a queue id as RocketMQ writes it: 0 .. 2**31 - 1 without leading
-    zeros."""
-    if not (name.isascii() and name.isdigit()) or (len(name) > 1 and name[0] == "0"):
-        return False
-    return int(name) < 2**31
-
-
-def is_topic_name(name: str) -> bool:
-    """Whether a folder name can be a topic: UTF-8 text without control characters, not ``.`` or
-    ``..``."""
-    if name in (".", "..") or any(ord(c) < 0x20 or ord(c) == 0x7F for c in name):
-        return False
-    return not any(0xD800 <= ord(c) < 0xE000 for c in name)

@@ -28,16 +28,15 @@ from rocketstore.durable_file import (
     write_file,
 )
 from rocketstore.errors import MappedFileError, StoreFullError
+from rocketstore.fit_for_writing import refuse_unfit
 from rocketstore.log_cut import drop_file_pages, quarantine_path
 from rocketstore.log_scan import data_ranges
 from rocketstore.lost_messages import PointersBehind
 from rocketstore.mapped_file import MappedFile
 from rocketstore.mapped_file_queue import check_place, list_directory
-from rocketstore.queue_table import refuse_contradictions
 from rocketstore.reader import ReadOnlyParts
 from rocketstore.recovery import Progress
 from rocketstore.recovery_report import DamagedRange, RecoveryReport
-from rocketstore.rocksdb_queues import refuse_rocksdb_queues
 from rocketstore.salvage_damage import find_losses
 from rocketstore.salvage_plan import (
     LostOfTopic,
@@ -257,11 +256,10 @@ class _Salvage:
 
     def examine(self) -> SalvageReport:
         """Check all of the log and say what there is to do."""
-        refuse_rocksdb_queues(self._paths)
+        refuse_unfit(self._paths, self._config)
         parts = ReadOnlyParts(self._paths, self._config, derive="none", clock=now_ms, progress=None)
         try:
             self._facts = facts = parts.facts
-            refuse_contradictions(facts.queue_types)
             self._size = parts.log.segment_size
             self._listed = self._list_segments()
             losses = find_losses(

@@ -19,11 +19,11 @@ from rocketstore.config_files import (
     config_path,
     read_config_file,
 )
-from rocketstore.consume_queue import queue_directories
 from rocketstore.durable_file import READ_ONLY, open_regular_file
 from rocketstore.errors import CorruptionError, MappedFileError, UnsafePathError
 from rocketstore.index_service import index_paths
 from rocketstore.mapped_file_queue import DirectoryListing, list_directory
+from rocketstore.queue_folders import queue_directories
 from rocketstore.store_checkpoint import StoreCheckpoint
 from rocketstore.store_kinds import rocksdb_queues
 from rocketstore.store_state import StoreState

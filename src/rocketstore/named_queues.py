@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from rocketstore import formats
 from rocketstore.commit_log import CommitLog
-from rocketstore.consume_queue import is_topic_name
 from rocketstore.log_scan import NO_UNIT, OF_A_QUEUE, LogScan, RecordBatch
 from rocketstore.message import StoredMessage
+from rocketstore.queue_folders import is_topic_name
 from rocketstore.queue_offset_rule import NextRecord
 from rocketstore.queue_table import QueueTable
 from rocketstore.status import MultiDispatch, RecordFlags

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 from rocketstore import formats
 from rocketstore.batch_consume_queue import BatchConsumeQueue
-from rocketstore.consume_queue import ConsumeQueue, ConsumeQueueTable, queue_directories
+from rocketstore.consume_queue import ConsumeQueue, ConsumeQueueTable
 from rocketstore.errors import ConfigError
 from rocketstore.mapped_file_queue import MappedFileQueue, list_directory
 from rocketstore.mapping_cache import QUEUE_MAPPINGS
+from rocketstore.queue_folders import queue_directories
 
 QUEUE_TYPE_ATTRIBUTE = "queue.type"
 BATCH_QUEUE_TYPE = "BatchCQ"
@@ -130,9 +131,9 @@ class QueueTable(ConsumeQueueTable):
         self.batch_file_size = batch_file_size
         self.batch_topics = set(batch_topics)
 
-    def load(self) -> None:
+    def _load(self) -> None:
         """Open the queues below both directories; what is none is listed in ``skipped``."""
-        super().load()
+        super()._load()
         for key in [key for key in self.table if key[0] in self.batch_topics]:
             self.skipped.append(self.directory / key[0] / str(key[1]))
             self.table.pop(key).close()

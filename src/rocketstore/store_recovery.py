@@ -14,10 +14,10 @@ from rocketstore import formats
 from rocketstore.config import MessageStoreConfig
 from rocketstore.durable_file import sync_directory
 from rocketstore.errors import MappedFileError
+from rocketstore.fit_for_writing import refuse_unfit
 from rocketstore.log_cut import quarantine_path
 from rocketstore.recovery import Progress
 from rocketstore.recovery_report import RecoveryReport
-from rocketstore.rocksdb_queues import refuse_rocksdb_queues
 from rocketstore.store import open as open_store
 from rocketstore.store_arguments import check_settings, merge, now_ms
 from rocketstore.store_files import StorePaths
@@ -125,7 +125,7 @@ def recover(
     root = Path(path)
     check_root(root, "r+")
     paths = StorePaths.of(root, settings)
-    refuse_rocksdb_queues(paths)
+    refuse_unfit(paths, settings)
     began = time.monotonic()
     with open_store(root, "r", config=settings, derive="none") as store:
         report = RecoverReport(str(root), what_if, store.recovery_report)

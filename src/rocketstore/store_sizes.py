@@ -17,10 +17,10 @@ from rocketstore.config import (
     DEFAULT_EXT_FILE_SIZE,
     MessageStoreConfig,
 )
-from rocketstore.consume_queue import queue_directories
 from rocketstore.errors import ConfigError
 from rocketstore.mapped_file import MappedFile
 from rocketstore.mapped_file_queue import DirectoryListing, list_directory, shown_file_size
+from rocketstore.queue_folders import queue_directories
 from rocketstore.status import RecordStatus
 from rocketstore.store_state import StoreState
 

@@ -14,7 +14,6 @@ from rocketstore.commit_log import (
     NO_DESCRIPTORS,
     CommitLog,
     WritableCommitLog,
-    check_put_switches,
     record_flags,
 )
 from rocketstore.config import MessageStoreConfig
@@ -33,15 +32,13 @@ from rocketstore.errors import (
     StoreFullError,
 )
 from rocketstore.failure_words import told
+from rocketstore.fit_for_writing import examine_for_writing, load_index, load_queues
 from rocketstore.index_recovery import EarlyIndexCheck
-from rocketstore.index_service import IndexService
 from rocketstore.lock_order import LockRank
 from rocketstore.log_cut import cut_tail, drop_cached_pages, sync_log
 from rocketstore.mapped_file_queue import DirectoryListing, MappedFileQueue
 from rocketstore.opening_undo import OpeningUndo, is_refusal
-from rocketstore.queue_table import QueueTable, refuse_contradictions
 from rocketstore.recovery import LogRecovery, Progress, recover_log
-from rocketstore.rocksdb_queues import refuse_rocksdb_queues
 from rocketstore.services.allocate import AllocateService
 from rocketstore.services.commit_real_time import CommitRealTimeService
 from rocketstore.services.flush import (
@@ -55,7 +52,7 @@ from rocketstore.services.service_thread import ServiceThread
 from rocketstore.services.waiting import refuse_interrupted
 from rocketstore.status import FlushDiskType, PutMessageStatus
 from rocketstore.store_cleaning import StoreCleaning
-from rocketstore.store_files import StoreFacts, StorePaths, examine
+from rocketstore.store_files import StoreFacts, StorePaths
 from rocketstore.store_lock import StoreLock
 from rocketstore.store_marks import DispatchSnapshot, StoreMarks
 from rocketstore.store_state import StoreState
@@ -113,15 +110,12 @@ class StoreWriter:
         put_clock: Callable[[], int] | None,
         listener: ArrivingListener | None,
     ) -> None:
-        refuse_rocksdb_queues(self.paths)
-        facts = examine(self.paths, config)
-        refuse_contradictions(facts.queue_types)
-        self.facts = facts
+        self.facts = facts = examine_for_writing(self.paths, config)
         self.dialect = facts.dialect
         self.config = config
-        check_put_switches(config, facts.dialect)
         unused = take_unused_segments(facts.listing)
         self._load_index(facts)
+        self._load_queues(facts)
         state = self._take_over_log(facts)
         end = self.report.log_end
         self._write_abort()
@@ -153,21 +147,18 @@ class StoreWriter:
 
     def _load_index(self, facts: StoreFacts) -> None:
         """Load the index files, and begin to check the newest."""
-        self.index = IndexService(
-            self.paths.index,
-            *facts.index.pair,
-            self.paths.root,
-            writable=True,
-            zone=self.config.zone,
-            clock=self.clock,
-        )
-        self.index.load(lambda _, nbytes: facts.index.by_nbytes.get(nbytes))
+        self.index = load_index(facts, self.config, self.clock)
         state = facts.valid_state
         self._index_check = (
             EarlyIndexCheck.of_newest(self.index, state.indexed_offset)
             if state is not None and self.config.message_index_enable
             else None
         )
+
+    def _load_queues(self, facts: StoreFacts) -> None:
+        """Load the queues' files. What is refused of them is refused before the log is cut."""
+        self.queues = load_queues(facts)
+        self._undo.note_queues(self.queues)
 
     def _load_log(self, facts: StoreFacts) -> CommitLog:
         """The log as it is found; its segments are mapped once, for the check and for all that
@@ -197,22 +188,10 @@ class StoreWriter:
         write_file(self.paths.abort, content)
 
     def _open_parts(self, facts: StoreFacts, end: int, put_clock: Callable[[], int] | None) -> None:
-        config, root = self.config, self.paths.root
+        config = self.config
         queue = self._segments
         queue.destroy_behind(end)
-        self.queues = QueueTable(
-            self.paths.consume_queue,
-            facts.consume_queue_file_size,
-            root,
-            writable=True,
-            batch_directory=self.paths.batch_consume_queue,
-            batch_file_size=facts.batch_queue_file_size,
-            batch_topics=facts.queue_types.batch,
-        )
-        if facts.ext_file_size:
-            self.queues.use_ext(self.paths.consume_queue_ext, facts.ext_file_size)
-        self.queues.load()
-        self._undo.note_queues(self.queues)
+        self.queues.clear_the_way()
         self.report.skipped += [str(path) for path in self.queues.skipped]
         self.report.skipped += [str(path) for path in self.index.skipped]
         self.report.notes += [

@@ -18,9 +18,9 @@ from rocketstore.cli.progress import Progress
 from rocketstore.cli.store_counts import LostMessages, count_lost
 from rocketstore.cli.store_judgements import StoreJudgements, timer_parts
 from rocketstore.config_files import TOPICS_FILE, config_path
-from rocketstore.consume_queue import is_queue_id, is_topic_name, queue_directories
 from rocketstore.durable_file import READ_ONLY, open_regular_file
 from rocketstore.errors import MappedFileError, RocketStoreError, UnsafePathError
+from rocketstore.queue_folders import is_queue_id, is_topic_name, queue_directories
 from rocketstore.store_files import StoreFacts, StorePaths
 from rocketstore.store_kinds import (
     IN_A_QUEUE_S_PLACE,
