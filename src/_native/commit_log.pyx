@@ -26,7 +26,8 @@ from rs_message_object cimport rs_message_object
 from rs_put_arguments cimport *
 from rs_put_batch cimport rs_pack_ids, rs_take_batch
 from rs_put_late cimport rs_take_late_rules
-from rs_put_properties cimport rs_check_properties, rs_gather_properties, rs_wants_wait
+from rs_put_properties cimport rs_check_properties, rs_check_relayed
+from rs_put_properties cimport rs_gather_properties, rs_wants_wait
 from rs_put_result cimport *
 from rs_put_rules cimport *
 from rs_put_staged cimport rs_staged, rs_staged_close, rs_staged_open, rs_staged_take
@@ -39,7 +40,7 @@ from itertools import islice
 
 from rocketstore import formats
 from rocketstore._native import put_result
-from rocketstore._native.message import Message
+from rocketstore._native.message import Message, StoredMessage
 from rocketstore.dialect import Dialect
 from rocketstore.errors import ConfigError, ForkedStoreError, MappedFileError
 from rocketstore.errors import ServiceFailedError, StoreClosedError
@@ -537,24 +538,22 @@ cdef class Appender:
 
     cdef int _take_message(self, rs_put_record *record, rs_scratch *scratch, size_t *start,
                            object message, Py_buffer *view, list holds) except -1:
-        """Make a record of a message. ``holds`` keeps what the record points at; without ``view`` a
-        body that is no ``bytes`` object is copied."""
+        """Make a record of a message; ``holds`` keeps its parts, a copied body without ``view``."""
         cdef int64_t body_nbytes
-        if type(message) is Message:
-            if self._take_exact_message(
-                    record, scratch, start, <rs_message_object *> <PyObject *> message, holds):
-                return 0
+        if type(message) is Message and self._take_exact_message(
+                record, scratch, start, <rs_message_object *> <PyObject *> message, holds):
+            return 0
+        if isinstance(message, StoredMessage):
+            rs_check_relayed([message])
         topic = rs_attribute(message, "topic")
-        queue_id = rs_attribute(message, "queue_id")
-        flag = rs_attribute(message, "flag")
+        queue_id, flag = rs_attribute(message, "queue_id"), rs_attribute(message, "flag")
         sys_flag = rs_attribute(message, "sys_flag")
         born_timestamp = rs_attribute(message, "born_timestamp")
         born_host = rs_attribute(message, "born_host")
         store_host = rs_attribute(message, "store_host")
         reconsume_times = rs_attribute(message, "reconsume_times")
         prepared_offset = rs_attribute(message, "prepared_transaction_offset")
-        body = rs_attribute(message, "body")
-        properties = rs_attribute(message, "properties")
+        body, properties = rs_attribute(message, "body"), rs_attribute(message, "properties")
         self._make(record, topic, queue_id, flag, sys_flag, born_timestamp, born_host,
                    store_host, reconsume_times, prepared_offset)
         holds.append(topic)
@@ -607,6 +606,7 @@ cdef class Appender:
         head.waits = rs_wants_wait(pairs)
         rs_set_version(&self._rules, &head)
         messages = list(rs_attribute(batch, "messages"))
+        rs_check_relayed([one for one in messages if isinstance(one, StoredMessage)])
         records = <rs_put_record *> PyMem_Malloc(
             <size_t> max(1, len(messages)) * sizeof(rs_put_record))
         if records == NULL:

@@ -8,8 +8,10 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 
 from rs_formats cimport (
     RS_KEY_SEPARATOR,
+    RS_NAME_VALUE_SEPARATOR,
     RS_PROPERTY_DELAY,
     RS_PROPERTY_KEYS,
+    RS_PROPERTY_SEPARATOR,
     RS_PROPERTY_TAGS,
     RS_PROPERTY_UNIQUE_KEY,
     RS_PROPERTY_WAIT,
@@ -38,7 +40,30 @@ cdef inline str rs_check_text(str what, object value):
         raise TypeError(f"{what} must be str, not {type(value).__name__}")
     if "\x00" in value or "\x01" in value or "\x02" in value:
         raise ValueError(f"{what} {value!r} holds \\x00, \\x01 or \\x02")
-    return str.__str__(value)
+    cdef str text = str.__str__(value)
+    cdef Py_ssize_t size = 0
+    if rs_utf8(text, &size) == NULL:
+        PyErr_Clear()
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueError(
+                f"{what} {value!r} holds half a surrogate pair, which UTF-8 cannot store") from None
+    return text
+
+
+cdef inline int rs_check_relayed(list messages) except -1:
+    """Refuse records with properties that are no UTF-8: as text, they are not what was read."""
+    for message in messages:
+        for item in message.properties_bytes.split(bytes([RS_PROPERTY_SEPARATOR])):
+            try:
+                item.decode()
+            except UnicodeDecodeError:
+                name = item.partition(bytes([RS_NAME_VALUE_SEPARATOR]))[0]
+                raise ValueError(
+                    f"property {name!r} of the record at offset {message.physical_offset} is no "
+                    "UTF-8: a put would store other bytes than were read") from None
+    return 0
 
 
 cdef inline str rs_join_keys(object keys):

@@ -247,12 +247,6 @@ def test_a_given_unique_key_stays(kernels: Bodies) -> None:
     assert stored(log).properties == {"UNIQ_KEY": "given"}
 
 
-def test_unpaired_surrogates_become_question_marks(kernels: Bodies) -> None:
-    log = Log(kernels)
-    log.appender.put("T", b"", 0, "\ud83d", "\ud83d\ude00", properties={"\udc00a": "x"})
-    assert stored(log).properties_bytes == "?a\x01x\x02TAGS\x01?\x02KEYS\x01😀\x02".encode()
-
-
 def test_host_bits_follow_the_hosts(kernels: Bodies) -> None:
     log = Log(kernels)
     for sys_flag in (0, 0x30, 1):

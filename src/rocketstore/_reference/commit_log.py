@@ -14,7 +14,7 @@ from rocketstore import formats
 from rocketstore._reference import put_arguments as arguments
 from rocketstore._reference.late_properties import LightSwitches
 from rocketstore._reference.locks import OrderedLock
-from rocketstore._reference.message import parse_host
+from rocketstore._reference.message import StoredMessage, parse_host
 from rocketstore._reference.put_record import Record, RecordRules
 from rocketstore._reference.put_result import PutManyResult, PutMessageResult
 from rocketstore._reference.staged_records import staged_record, staged_rows
@@ -464,6 +464,8 @@ class Appender:
             )
 
     def _from_message(self, message: Any) -> Record:
+        if isinstance(message, StoredMessage):
+            arguments.check_relayed(message)
         values = [_attribute(message, name) for name in _MESSAGE_ATTRIBUTES]
         record = self._rules.make(*values[:-2])
         body = arguments.check_body(values[-2])
@@ -476,8 +478,12 @@ class Appender:
         rules = self._rules
         head = rules.make(topic, queue_id, 0, sys_flag, born_timestamp, born_host, store_host, 0, 0)
         pairs = arguments.check_properties(_attribute(batch, "properties"))
+        messages = list(_attribute(batch, "messages"))
+        for message in messages:
+            if isinstance(message, StoredMessage):
+                arguments.check_relayed(message)
         items = []
-        for message in _attribute(batch, "messages"):
+        for message in messages:
             flag = arguments.check_integer("flag", _attribute(message, "flag"), arguments.I32)
             body = arguments.check_body(_attribute(message, "body"))
             own = arguments.check_properties(_attribute(message, "properties"))

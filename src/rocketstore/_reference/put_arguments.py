@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from rocketstore import formats
+from rocketstore._reference.message import StoredMessage
 
 _TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+")
 _RETRY_TOPIC = re.compile(r"%RETRY%[%|a-zA-Z0-9_+-]*")
@@ -98,7 +99,26 @@ def _check_text(what: str, value: Any) -> str:
         raise TypeError(f"{what} must be str, not {type(value).__name__}")
     if any(character in value for character in _FORBIDDEN):
         raise ValueError(f"{what} {value!r} holds \\x00, \\x01 or \\x02")
+    try:
+        str.encode(value)
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"{what} {value!r} holds half a surrogate pair, which UTF-8 cannot store"
+        ) from None
     return value
+
+
+def check_relayed(message: StoredMessage) -> None:
+    """Refuse a record with properties that are no UTF-8: as text, they are not what was read."""
+    for item in message.properties_bytes.split(bytes([formats.PROPERTY_SEPARATOR])):
+        try:
+            item.decode()
+        except UnicodeDecodeError:
+            name = item.partition(bytes([formats.NAME_VALUE_SEPARATOR]))[0]
+            raise ValueError(
+                f"property {name!r} of the record at offset {message.physical_offset} is no "
+                "UTF-8: a put would store other bytes than were read"
+            ) from None
 
 
 def _join_keys(keys: Any) -> str:
