@@ -75,7 +75,19 @@ def find_losses(
         damaged.insert(0, DamagedRange(str(path), 0, first, log.min_offset, reason))
     behind = pointers_behind(report.log_end, queues, index)
     _add_lost_end(log, facts, report, damaged, behind)
+    _add_lack_of_room(log, report.log_end, damaged)
     return LogLosses(report, [_with_room(log, one) for one in damaged], behind)
+
+
+def _add_lack_of_room(log: CommitLog, end: int, damaged: list[DamagedRange]) -> None:
+    """Add what is left of the newest segment where it is too short for an end-of-segment marker."""
+    room = log.roll_next_file(end) - end
+    is_known = bool(damaged) and damaged[-1].stop > end
+    if room < formats.BLANK.nbytes and not is_known:
+        base = end + room - log.segment_size
+        path = log.queue.directory / formats.offset_to_file_name(base)
+        reason = "no broker and no writer can go on behind the last record"
+        damaged.append(DamagedRange(str(path), end - base, end, end + room, reason))
 
 
 def _with_room(log: CommitLog, damage: DamagedRange) -> DamagedRange:

@@ -13,7 +13,7 @@ from rocketstore.batch_consume_queue import BatchConsumeQueue
 from rocketstore.commit_log import CommitLog
 from rocketstore.errors import CorruptMessageError
 from rocketstore.lost_messages import FILLER_TOPIC, LOST_MARK
-from rocketstore.queue_continuity import good_batches, queue_places
+from rocketstore.queue_continuity import QueuePlace, good_batches, queue_places
 from rocketstore.status import RecordFlags
 
 if TYPE_CHECKING:
@@ -320,6 +320,8 @@ class _Losses:
             for place in queue_places(batch):
                 if not self._is_lost(place.physical_offset):
                     self._follow(*place[:4], place.next_queue_offset)
+                elif self._gives_room(place.physical_offset):
+                    self._give_up(place)
         self._date_rest()
         for queue in self._queues:
             if not queue.is_light and not isinstance(queue, BatchConsumeQueue):
@@ -368,6 +370,19 @@ class _Losses:
             self._add(topic, queue_id, range(expected, offset), low, place)
         if following > expected:
             self._ends[topic, queue_id] = following, place
+
+    def _gives_room(self, offset: int) -> bool:
+        """Whether a good record is lost for the end-of-segment marker that has no room behind."""
+        end = self._log.roll_next_file(offset)
+        _, nbytes = self._log.check(offset)
+        return end - _BLANK_NBYTES < offset + nbytes < end
+
+    def _give_up(self, place: QueuePlace) -> None:
+        """Note the places of a good record that is lost."""
+        topic, queue_id, first, offset, _ = place
+        self._follow(topic, queue_id, first, offset, place.next_queue_offset)
+        for number in range(first, place.next_queue_offset):
+            self._found.append(LostPlace(topic, queue_id, number, offset, offset + 1))
 
     def _could_hold(self, count: int, low: int, high: int) -> bool:
         """Whether so many records can have been in the stretches between two log offsets."""

@@ -52,3 +52,31 @@ def test_the_next_segment_begins(tmp_path: Path, left: int) -> None:
         assert store.put("T", b"next").physical_offset == SEGMENT
     with rocketstore.open(root, "r+") as store:
         assert len(list(store.scan())) == 3
+
+
+@pytest.mark.parametrize("aborted", [False, True])
+@pytest.mark.parametrize("left", range(1, 8))
+def test_salvage_gives_a_store_that_goes_on(tmp_path: Path, left: int, aborted: bool) -> None:
+    """It found nothing to do, and its own opening ended in the refusal that had led to it."""
+    root = tmp_path / "s"
+    write_log(root, left)
+    if aborted:
+        (root / "abort").write_bytes(b"")
+    path = root / "commitlog" / formats.offset_to_file_name(0)
+    old = path.read_bytes()
+    report = rocketstore.salvage(root, mapped_file_size_commit_log=SEGMENT)
+    (segment,) = report.segments
+    assert segment.quarantined is not None
+    assert Path(segment.quarantined).read_bytes() == old
+    (damage,) = report.damaged
+    assert f"ends {left} bytes before its segment does" in damage.reason
+    assert damage.stop == SEGMENT
+    assert report.lost_count == 1
+    assert [place.queue_offset for place in report.placeholders] == [1]
+    assert path.read_bytes()[: damage.start] == old[: damage.start]
+    with rocketstore.open(root, "r+") as store:
+        assert store.put("T", b"next").physical_offset == SEGMENT
+        assert [m.body for m in store.scan()][-1] == b"next"
+        assert [m.queue_offset for m in store.scan()] == [0, 1, 2]  # none is given out twice
+        assert store.verify().ok
+    assert not rocketstore.salvage(root, what_if=True).was_needed
