@@ -605,6 +605,25 @@ def recover_log(
     recovery = run(start, mark)
     if orderly is not None:
         orderly.note_missing_end(recovery.report)
+    else:
+        _note_lost_beginning(log, facts, recovery.report)
     if note is not None:
         recovery.report.notes.append(note)
     return recovery, None
+
+
+def _note_lost_beginning(log: CommitLog, facts: StoreFacts, report: RecoveryReport) -> None:
+    """Report a log that holds nothing from its first byte on although it was synced once.
+
+    Checkpoint and state file are written behind a sync of the log, so that no crash explains it. A
+    log whose beginning has expired may end with it.
+    """
+    state, last = facts.valid_state, log.queue.last()
+    was_synced = facts.checkpoint.physic_timestamp > 0 or (state and state.flushed_offset > 0)
+    if log.min_offset != 0 or report.log_end > 0 or report.damaged or not was_synced or not last:
+        return
+    witness = facts.paths.checkpoint if facts.checkpoint.physic_timestamp > 0 else facts.paths.state
+    reason = f"no record is left in the log, but {witness} says that messages were on disk"
+    stop = last.file_from_offset + last.file_size
+    log.damage.setdefault(0, RecordStatus.EMPTY)
+    report.damaged.append(DamagedRange(str(log.queue.files[0].path), 0, 0, stop, reason))

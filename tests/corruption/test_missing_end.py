@@ -216,3 +216,28 @@ def test_writing_commands_refuse(store: Crafted, words: tuple[str, ...]) -> None
     result = run(words[0], store.root, *words[1:], code=3)
     assert "the segment is missing" in result.stderr
     assert snapshot(store.root) == before
+
+
+@pytest.mark.parametrize("name", ["crash-5.3.3", "crash-4.9.8", "plain-4.9.8", "inner-5.3.3"])
+@pytest.mark.parametrize("command", [("put", "T", "x"), ("clean", "--hours", "0"), ("recover",)])
+def test_a_log_of_zeros_after_a_crash(name: str, command: tuple[str, ...], tmp_path: Path) -> None:
+    """All of the log was zeros and ``abort`` was there: a put began it anew at offset 0, and queues
+    and index were deleted without a copy."""
+    root = golden_stores.unpack(name, tmp_path)
+    for segment in (root / "commitlog").iterdir():
+        segment.write_bytes(bytes(segment.stat().st_size))
+    (root / "abort").touch()
+    before = snapshot(root)
+    ended = run(command[0], root, *command[1:], code=3)
+    assert "no record is left" in ended.stderr
+    assert snapshot(root) == before
+    with rocketstore.open(root) as reader:
+        (damage,) = reader.recovery_report.damaged
+        assert not reader.verify().ok
+        with pytest.raises(CorruptionError, match=r"no record is left|EMPTY"):
+            list(reader.scan())
+    assert damage.start == 0
+    report = rocketstore.salvage(root)
+    assert report.segments
+    with rocketstore.open(root, "r+") as writer:
+        assert writer.put("T", b"new").physical_offset > 0

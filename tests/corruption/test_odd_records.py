@@ -245,6 +245,10 @@ def insert(store: Crafted, at: Record, content: bytes) -> None:
     store.zero_from(at.offset)
     store.write(at.offset, log)
     rebuild_queues(store)
+    newest = max(record.store_timestamp for record in store.records if record.offset < place)
+    path = store.root / "checkpoint"  # its times are not those of records that fell off
+    checkpoint = StoreCheckpoint.from_bytes(path.read_bytes())
+    checkpoint.replace(physic_timestamp=newest, logics_timestamp=newest).write(path)
 
 
 @pytest.mark.parametrize("count", [1, 3])
