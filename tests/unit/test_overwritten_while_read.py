@@ -44,6 +44,7 @@ def test_an_end_that_is_cut_while_the_directory_is_opened(
         end = resolve(recovery)
         if left[0] > 0:
             left[0] -= 1
+            (tmp_path / "s" / "abort").touch()  # the writer has it open
             zero_from(tmp_path / "s", offsets[6], end)
         return end
 
