@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from array import array
 from typing import Any
 
@@ -264,8 +263,11 @@ def test_queue_offsets_are_dense(sequence: list[dict[str, Any]], version: str) -
     """Offsets of a queue count from 0 without gaps; what is not queued carries 0."""
     log = Log(NATIVE, broker_version=version, delay_ms=[1000] * 18)
     for values in sequence:
-        with contextlib.suppress(ValueError):  # text that UTF-8 cannot store: nothing is put
+        try:
             log.appender.put_message(sent(values))
+        except ValueError as error:  # text that UTF-8 cannot store: nothing is put
+            if "half a surrogate pair" not in str(error):
+                raise
     seen: dict[tuple[str, int], int] = {}
     for offset, _ in strictly_check(log):
         base = offset - offset % log.segment_nbytes
