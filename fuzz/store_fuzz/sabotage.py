@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import rocketstore
 from rocketstore import RocketStoreError
@@ -45,14 +46,14 @@ class Sabotage:
 
     def _jump(self) -> str:
         """A message grows no older than a clock says that never jumps."""
-        import rocketstore.services.clean as clean
-
-        clean.FIRST_LOOK_S = 0.01  # (in the child process of one case)
         newest = max((o.store_timestamp for o in self._originals), default=0)
         ahead = [0]
         options = {**self._options, **_CLEANING}
         before = self._segments()
-        with rocketstore.open(self._root, "r+", clock=lambda: newest + ahead[0], **options):
+        with (
+            mock.patch("rocketstore.services.clean.FIRST_LOOK_S", 0.01),
+            rocketstore.open(self._root, "r+", clock=lambda: newest + ahead[0], **options),
+        ):
             time.sleep(0.08)
             ahead[0] = 400 * _DAY_MS
             time.sleep(0.08)
