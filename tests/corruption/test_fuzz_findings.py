@@ -10,24 +10,11 @@ from pathlib import Path
 import pytest
 
 import rocketstore
-from corruption import crafted
 from corruption.crafted import Crafted, snapshot
 from golden import golden_stores
 from rocketstore import CorruptMessageError, MappedFileError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("template") / "store"
-    crafted.build(root)
-    return root
-
-
-@pytest.fixture
-def store(template: Path, tmp_path: Path) -> Crafted:
-    return Crafted(template, tmp_path / "store")
 
 
 @pytest.mark.parametrize("aborted", [True, False])

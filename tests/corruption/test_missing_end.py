@@ -12,7 +12,6 @@ import pytest
 
 import rocketstore
 from command_line import run
-from corruption import crafted
 from corruption.crafted import Crafted, snapshot
 from golden import golden_stores
 from rocketstore import CorruptionError, MappedFileError, RocketStoreError, formats
@@ -22,18 +21,6 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only
 # The newest segment of a store that was closed in order was deleted: the state file "was not
 # believed", puts were given the offsets of synced messages, and queues and index were cut. A
 # broker's store lost its units and keys without a word.
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("template") / "store"
-    crafted.build(root)
-    return root
-
-
-@pytest.fixture
-def store(template: Path, tmp_path: Path) -> Crafted:
-    return Crafted(template, tmp_path / "store")
 
 
 def last_deleted(store: Crafted) -> int:

@@ -13,7 +13,6 @@ import pytest
 
 import rocketstore
 from command_line import run
-from corruption import crafted
 from corruption.crafted import SEGMENT, snapshot
 from golden import golden_stores
 from rocketstore import ConfigError, MappedFileError, formats
@@ -22,13 +21,6 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only
 # ``put STORE TOPIC hello`` on a broker's store whose storePathCommitLog was on another disk began
 # a new log at offset 0, and deleted all queues and keys that named the old one; "r+", "a",
 # ``salvage`` and ``clean`` did the same, and reading showed a store without a message.
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("template") / "store"
-    crafted.build(root)
-    return root
 
 
 @pytest.fixture

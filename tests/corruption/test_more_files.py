@@ -24,18 +24,6 @@ from rocketstore.store_state import StoreState
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("template") / "store"
-    crafted.build(root)
-    return root
-
-
-@pytest.fixture
-def store(template: Path, tmp_path: Path) -> Crafted:
-    return Crafted(template, tmp_path / "store")
-
-
 def shown(root: Path, mode: str, **options: Any) -> list[bytes]:
     """Every record a mode shows, asked for everything it tells about itself."""
     with rocketstore.open(root, mode, **options) as opened:
