@@ -116,10 +116,7 @@ def ask_ours(root: Path, mode: str, item: Asked, *, version: str | None = None) 
 def habits(job: Job, version: str | None = None) -> dict[str, bool]:
     """What ``version`` (that of ``job``) does with such stores, for ``compare``."""
     version = version or job.version
-    return {
-        "first_again": line_of(version) < 5,
-        "looks_at_few": job.feature.name == "rocksdb" and version < "5.5.0",
-    }
+    return {"first_again": line_of(version) < 5}
 
 
 def without_empty_files(item: Asked) -> bool:

@@ -17,7 +17,6 @@ from interop.differences import (
     is_doubled,
     is_further,
     known_after_crash,
-    looked_at_few,
     without_torn,
 )
 
@@ -53,8 +52,6 @@ KNOWN = {
     "min": "where the log has been cleaned and the queues not yet, RocketMQ looks for a queue's "
     "first message in its first file only, and keeps min offset 0 when none is left there; "
     "rocketstore's is that of the first message there is",
-    "rocksdb": "with queues in RocksDB, versions before 5.5.0 look at as many queue units as "
-    "messages are asked for, matching or not; rocketstore looks further, as all do with files",
     "tags": 'mode "r" completes the index behind its end in memory as the asked version would, '
     "which from 5.4.0 on indexes tags, too: only the index's last time and offset differ",
 }
@@ -110,7 +107,6 @@ def compare(
     adds_last: bool = False,
     adds_tags: bool = False,
     first_again: bool = False,
-    looks_at_few: bool = False,
     touched: Collection[tuple[str, int]] = (),
 ) -> Comparison:
     """Compare answers one by one.
@@ -130,8 +126,6 @@ def compare(
         The version that is asked puts tags into the index, one that wrote does not.
     first_again : bool
         The version that is asked delivers the log's first record for one that has expired.
-    looks_at_few : bool
-        The version that is asked looks at no more queue units than messages are asked for.
     touched : collection of (topic, queue id)
         Queues whose files were written since: RocketMQ 4.9 answers times by their modification
         times, so these questions are passed over.
@@ -157,8 +151,6 @@ def compare(
             known = {"tags"}
         elif first_again and has_first_again(question, their, our, facts.begin):
             known = {"first"}
-        elif looks_at_few and op == "get" and looked_at_few(question, their, our):
-            known = {"rocksdb"}
         elif begins_earlier(question, their, our, facts.begin):
             known = {"min"}
         elif crashed and ends_at_blank(their, our, log_file_nbytes):

@@ -166,24 +166,6 @@ def _has_one_more(their: Answer, our: Answer, begin: int) -> bool:
     return is_first and {**their, "messages": others} == our
 
 
-def looked_at_few(question: Question, their: Answer, our: Answer) -> bool:
-    """Whether a filtered read stopped behind as many units as it was asked for messages, ours went
-    on, and both found the same so far."""
-    if "tags" not in question or "messages" not in their or "messages" not in our:
-        return False
-    stop = question["offset"] + question["max"]
-    found = [row for row in our["messages"] if row["queueOffset"] < stop]
-    outcomes = [
-        {"status": "FOUND" if rows else "NO_MATCHED_MESSAGE", "messages": rows}
-        for rows in (found, our["messages"])
-    ]
-    return (
-        their == {**our, **outcomes[0], "next": stop}
-        and our == {**our, **outcomes[1]}
-        and stop < our["next"] <= our["max"]
-    )
-
-
 def begins_earlier(question: Question, their: Answer, our: Answer, begin: int) -> bool:
     """Whether, in a log that begins at ``begin``, queues of RocketMQ's only begin earlier, where
     nothing is left."""
