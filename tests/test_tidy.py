@@ -49,7 +49,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("_native", "_reference", "kernels"),
     (
-        "disk_space",
+        *("disk_room", "disk_space"),
         *("message", "durable_file", "mapped_file", "mapped_file_queue", "unique_key"),
         *("memory_lock", "transient_store_pool", "log_warm_up", "mapping_cache"),
         *("store_checkpoint", "store_kinds", "store_lock", "store_place", "store_state"),

@@ -176,7 +176,7 @@ class IndexService:
             file = MemoryFile(path, 0, nbytes)
         else:
             make_directories(self.directory, self._root)
-            reserved = formats.index_file_nbytes(self.slots, 0) + ALLOCATE_AHEAD_NBYTES
+            reserved = new_file_nbytes(self.slots, self.entries)
             file = MappedFile.create(path, 0, nbytes, self._root, allocated=reserved)
         index_file = IndexFile(file, self.slots, self.entries)
         if previous is not None:
@@ -290,6 +290,12 @@ def next_index_name(timestamp: int, last: str, zone: datetime.tzinfo | None) -> 
         if name <= last and int(last) - int(name) > 1000:
             name = f"{int(last) + 1:0{formats.INDEX_NAME_DIGITS}d}"
     return name
+
+
+def new_file_nbytes(slots: int, entries: int) -> int:
+    """Bytes of disk that a new index file of this geometry takes."""
+    reserved = formats.index_file_nbytes(slots, 0) + ALLOCATE_AHEAD_NBYTES
+    return min(reserved, formats.index_file_nbytes(slots, entries))
 
 
 def index_paths(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rocketstore import formats
 from rocketstore.commit_log import CommitLog
+from rocketstore.disk_room import RoomNeeded
 from rocketstore.durable_file import (
     READ_WRITE,
     make_directories,
@@ -34,7 +35,7 @@ def cut_tail(
     """Drop everything behind ``end`` from the log's files, durably; a copy is kept aside.
 
     The files are cut from the last one backwards, so that a kill in between leaves a state that the
-    next open cuts again.
+    next open cuts again. Raises ``StoreFullError`` before the first one where copies find no room.
 
     Parameters
     ----------
@@ -51,13 +52,9 @@ def cut_tail(
     cuts: list[CutRange] = []
     if not has_content(log, end):
         return cuts
-    for file in reversed(log.queue.files):
-        position = max(0, end - file.file_from_offset)
-        if position >= file.file_size:
-            continue
-        nbytes = _content_nbytes(file, position)
-        if not nbytes:
-            continue
+    torn = list(_torn_parts(log, end))
+    _ask_for_room(torn, root)
+    for file, position, nbytes in torn:
         kept = _quarantine(file, position, nbytes, root, clock)
         _write_zeros(file, position, nbytes)
         _log.warning("cut %d bytes at position %d of %s", nbytes, position, file.path)
@@ -65,6 +62,23 @@ def cut_tail(
         why = reason if start == end else f"behind log offset {end}, where the log ends: {reason}"
         cuts.append(CutRange(str(file.path), position, start, nbytes, why, kept))
     return cuts[::-1]
+
+
+def _torn_parts(log: CommitLog, end: int) -> Iterator[tuple[MappedFile, int, int]]:
+    """Yield file, position and bytes of what stands behind ``end``, the last file first."""
+    for file in reversed(log.queue.files):
+        position = max(0, end - file.file_from_offset)
+        if position < file.file_size and (nbytes := _content_nbytes(file, position)):
+            yield file, position, nbytes
+
+
+def _ask_for_room(torn: list[tuple[MappedFile, int, int]], root: Path) -> None:
+    """Raise ``StoreFullError`` where the copies, and the marks of an opening, have no room; a cut
+    without them would be all that an opening leaves behind."""
+    room = RoomNeeded("a copy of the log's torn end and the marks of an opening for writing")
+    room.add(root, (nbytes for _, _, nbytes in torn))
+    room.add_marks(root)
+    room.refuse_lack()
 
 
 def _content_nbytes(file: MappedFile, position: int) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 from rocketstore import formats
 from rocketstore.config import MessageStoreConfig
-from rocketstore.disk_space import disk_space
+from rocketstore.disk_room import RoomNeeded, allocated_nbytes
 from rocketstore.durable_file import (
     READ_ONLY,
     READ_WRITE,
@@ -29,6 +29,7 @@ from rocketstore.durable_file import (
 )
 from rocketstore.errors import MappedFileError, StoreFullError
 from rocketstore.fit_for_writing import refuse_unfit
+from rocketstore.index_service import index_paths, new_file_nbytes
 from rocketstore.log_cut import drop_file_pages, quarantine_path
 from rocketstore.log_scan import data_ranges
 from rocketstore.lost_messages import PointersBehind
@@ -203,10 +204,28 @@ def salvage(
         if not what_if:
             job.mend(report)
     if not what_if:
-        with open_store(root, "r+", config=settings, start=False, progress=progress) as store:
+        with (
+            _telling_what_is_done(report),
+            open_store(root, "r+", config=settings, start=False, progress=progress) as store,
+        ):
             report.recovery = store.recovery_report
     report.duration_s = time.monotonic() - began
     return report
+
+
+@contextlib.contextmanager
+def _telling_what_is_done(report: SalvageReport) -> Iterator[None]:
+    """Say of a lack of room for queues and index that the log is whole by now."""
+    try:
+        yield
+    except StoreFullError as error:
+        if not report.was_needed:
+            raise
+        raise StoreFullError(
+            error.errno,
+            f"the log is whole again ({len(report.segments)} files were written anew), but queues "
+            f"and index could not be made to fit it: {error.strerror}; rocketstore recover goes on",
+        ) from error
 
 
 @contextlib.contextmanager
@@ -342,24 +361,31 @@ class _Salvage:
         report.segments = renewed
 
     def _ask_for_room(self, report: SalvageReport) -> None:
-        """Raise ``StoreFullError`` before anything is changed when the new segments cannot have
-        room: a file's old blocks stay in quarantine."""
-        needed = 0
+        """Raise ``StoreFullError`` before anything is changed when what will be written cannot
+        have room: new segments, as a file's old blocks stay in quarantine, then the index."""
+        room = RoomNeeded(f"{len(report.segments)} new log files and what is made from the log")
+        known = {start: path for start, path, _ in self._listed}
         for segment in report.segments:
             stretches = self._plan.stretches.get(segment.start, [])
-            needed += sum(sum(map(len, stretch.records()[0])) for stretch in stretches)
-            for start, path, nbytes in self._listed:
-                if start == segment.start:
-                    about = os.stat(path)
-                    blocks: int = getattr(about, "st_blocks", -(-nbytes // 512))
-                    needed += min(blocks * 512, self._size)
-        free = disk_space(self._paths.commit_log).usable_nbytes
-        if free < needed:
-            raise StoreFullError(
-                errno.ENOSPC,
-                f"no room for {len(report.segments)} new log files below {self._paths.commit_log}: "
-                f"they need {needed:,} bytes, {free:,} are free; free space and try again",
-            )
+            filled = sum(sum(map(len, stretch.records()[0])) for stretch in stretches)
+            path = known.get(segment.start)
+            kept = 0 if path is None else min(allocated_nbytes(path), self._size)
+            room.add(self._paths.log_root, [min(filled + kept, self._size)])
+            if path is not None and not _may_link(path, self._paths.root):
+                room.add(self._paths.root, [kept])
+        room.add(self._paths.root, self._index_nbytes())
+        room.add_marks(self._paths.root)
+        room.refuse_lack()
+
+    def _index_nbytes(self) -> Iterator[int]:
+        """Bytes of disk that each file of the index occupies that will be made again."""
+        if not self._config.message_index_enable:
+            return
+        paths = index_paths(self._paths.index, self._paths.root, [])
+        for path, _ in paths:
+            yield allocated_nbytes(path)
+        if not paths and self._facts.checkpoint.index_timestamp > 0:  # there were keys
+            yield new_file_nbytes(*self._facts.index.pair)
 
     def _take_back(self, report: SalvageReport, *, had_quarantine: bool) -> None:
         """Put back what ``_forget_derived`` changed: no segment was written anew."""
@@ -492,6 +518,11 @@ class _Salvage:
             write_file(target, _pieces(path, self._paths.log_root))
         sync_directory(target.parent)
         return str(target)
+
+
+def _may_link(path: Path, root: Path) -> bool:
+    """Whether a file may get a second name in ``root``: both are on one disk."""
+    return os.stat(path).st_dev == os.stat(root).st_dev
 
 
 def sync_file(path: Path, root: Path) -> None:

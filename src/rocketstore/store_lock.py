@@ -134,7 +134,7 @@ class StoreLock:
             return False
 
     def mark(self) -> None:
-        """Write what RocketMQ writes into the file."""
+        """Write what RocketMQ writes into the file, which then stays."""
         with reporting_full_disk(self.path):
             if os.pread(self._fd, len(formats.LOCK_CONTENT) + 1, 0) != formats.LOCK_CONTENT:
                 os.pwrite(self._fd, formats.LOCK_CONTENT, 0)

@@ -126,6 +126,7 @@ class StoreWriter:
             path.unlink()
             self.report.notes.append(f"removed {path}: a segment of 0 bytes at the log's end")
         self._make_services(listener)
+        self._lock.mark()
         self.report.warn(self.paths.root)
 
     def _take_over_log(self, facts: StoreFacts) -> StoreState | None:
@@ -136,7 +137,6 @@ class StoreWriter:
         self.report = report = recovery.report
         if report.damaged:
             raise report.damaged[0].refusal()
-        self._lock.mark()
         for directory in {self.paths.root, self.paths.log_root}:
             remove_leftovers(directory)
         end = report.log_end

@@ -37,7 +37,6 @@ def found(root: Path) -> dict[str, Any]:
         is_file = path.is_file() and not path.is_symlink()
         content = path.read_bytes() if is_file else b""
         rows[str(path.relative_to(root))] = (about.st_mode, about.st_ino, content)
-    rows.pop("lock", None)
     return rows
 
 

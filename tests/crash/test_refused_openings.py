@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import re
 import shutil
 import struct
+import subprocess
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +48,7 @@ def as_it_was(root: Path) -> None:
 def found(root: Path) -> dict[str, Any]:
     """Files with their content, and folders."""
     folders = {str(path.relative_to(root)): None for path in root.rglob("*") if path.is_dir()}
-    files = {name: what for name, what in tree(root).items() if name != "lock"}
-    return {**folders, **files}
+    return {**folders, **tree(root)}
 
 
 @pytest.mark.parametrize(
@@ -130,7 +132,7 @@ def test_a_salvage_without_room_changes_nothing(
         )
     else:
         monkeypatch.setattr(
-            "rocketstore.log_salvage.disk_space",
+            "rocketstore.disk_room.disk_space",
             lambda path: DiskSpace(1 << 20, 1 << 20, 4096),
         )
     with pytest.raises(rocketstore.StoreFullError, match="no room for"):
@@ -140,28 +142,121 @@ def test_a_salvage_without_room_changes_nothing(
     assert rocketstore.salvage(root).was_needed
 
 
-def test_a_disk_that_is_full(tmp_path: Path) -> None:
-    """A tmpfs with 24 KiB left."""
-    import subprocess
+def real_disk_space(path: Path) -> DiskSpace:
+    """What the system says of a disk; elsewhere tests see disks that are half full."""
+    about = os.statvfs(path)
+    total, usable = about.f_blocks * about.f_frsize, about.f_bavail * about.f_frsize
+    return DiskSpace(total, total - usable, usable)
 
-    place = tmp_path / "disk"
+
+@contextlib.contextmanager
+def small_disk(place: Path, *, kib: int = 1200) -> Iterator[Path]:
+    """A file system of its own with so much room."""
     place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1200k", "tmpfs", str(place)]
+    command = ["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", str(place)]
     if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("needs the right to mount a tmpfs")
     try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=False)
+
+
+def fill(place: Path, *, but: int) -> None:
+    """Leave ``but`` bytes of a disk free."""
+    about = os.statvfs(place)
+    (place / "ballast").write_bytes(bytes(about.f_bavail * about.f_frsize - but))
+
+
+def test_a_disk_that_is_full(tmp_path: Path) -> None:
+    """A tmpfs with 24 KiB left."""
+    with small_disk(tmp_path / "disk") as place:
         root = golden_stores.unpack("plain-5.3.3", place)
         no_index(root)
-        free = os.statvfs(place).f_bavail * os.statvfs(place).f_frsize
-        (place / "ballast").write_bytes(bytes(free - 24 * 1024))
+        fill(place, but=24 * 1024)
         before = found(root)
         with pytest.raises(rocketstore.StoreFullError):
             rocketstore.open(root, "r+", max_hash_slot_num=5_000_000, max_index_num=20_000_000)
         assert found(root) == before
         with rocketstore.open(root) as store:
             assert store.recovery_report.clean
-    finally:
-        subprocess.run(["umount", str(place)], check=False)
+
+
+def lost_segment(root: Path) -> None:
+    (root / "commitlog" / f"{65536:020d}").unlink()
+
+
+def damaged_segment(root: Path) -> None:
+    with (root / "commitlog" / f"{65536:020d}").open("r+b") as file:
+        file.seek(20_000)
+        file.write(b"\xff" * 3000)
+
+
+def torn(root: Path) -> None:
+    log = max((root / "commitlog").iterdir())
+    with log.open("r+b") as file:
+        file.seek(len(log.read_bytes().rstrip(b"\0")))
+        file.write(b"\xff" * 60)
+    (root / "abort").write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    ("damage", "attempt", "free"),
+    [
+        *((damage, "salvage", 40) for damage in (lost_segment, damaged_segment)),
+        *((as_it_was, attempt, 8) for attempt in ("open", "recover", "salvage")),
+        *((torn, attempt, 8) for attempt in ("open", "recover", "salvage")),
+        *((lost_segment, "salvage", 20), (no_queues, "recover", 40)),
+    ],
+)
+def test_what_a_full_disk_refuses_leaves_no_name_and_no_byte(
+    damage: Callable[[Path], None],
+    attempt: str,
+    free: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A salvage stopped half-way, its message about ``lock``; what was refused left a new ``lock``,
+    and a log whose end was cut."""
+    monkeypatch.setattr("rocketstore.disk_room.disk_space", real_disk_space)
+    with small_disk(tmp_path / "disk", kib=4000) as place:
+        root = golden_stores.unpack("plain-5.3.3", place)
+        damage(root)
+        fill(place, but=free * 1024)
+        before = found(root)
+        calls: dict[str, Callable[[Path], Any]] = {
+            "open": lambda path: rocketstore.open(path, "r+"),
+            "recover": rocketstore.recover,
+            "salvage": rocketstore.salvage,
+        }
+        with pytest.raises(rocketstore.StoreFullError, match="no room for") as caught:
+            calls[attempt](root)
+        assert "lock:" not in str(caught.value)
+        if damage not in (as_it_was, no_queues):
+            assert re.search(r"needs [\d,]+ bytes for it, [\d,]+ are free", str(caught.value))
+        assert found(root) == before
+        (place / "ballast").unlink()
+        calls[attempt](root)
+
+
+def test_a_salvage_whose_queues_find_no_room_says_that_the_log_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = golden_stores.unpack("plain-5.3.3", tmp_path)
+    lost_segment(root)
+    shutil.rmtree(root / "consumequeue")
+    real = MappedFile.create
+
+    def refuse(path: Path, *arguments: Any, **others: Any) -> MappedFile:
+        if "consumequeue" in str(path):
+            raise rocketstore.StoreFullError(errno.ENOSPC, f"no room for {path}")
+        return real(path, *arguments, **others)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MappedFile, "create", refuse)
+        with pytest.raises(rocketstore.StoreFullError, match=r"log is whole.*rocketstore recover"):
+            rocketstore.salvage(root)
+    assert not rocketstore.recover(root).left
 
 
 @pytest.mark.parametrize("left", [1, 3, 5, 7])
