@@ -291,7 +291,7 @@ class IndexCheck:
         times = columns["store_timestamp"][rows]
         begins = self._begins[entries["file"]]
         # Entry 1 of a follow-up file was measured from the previous file's end (D-2).
-        wanted = np.clip(np.fix((times - begins) / 1000), 0, MAX_SECONDS).astype("i8")
+        wanted = np.clip(np.trunc((times - begins) / 1000), 0, MAX_SECONDS).astype("i8")
         wanted[begins <= 0] = 0
         wrong = (entries["time_diff"] != wanted) & (
             (entries["number"] != 1) | (entries["time_diff"] < 0)
