@@ -269,28 +269,42 @@ def remove_leftovers(root: Path) -> None:
 
 
 def open_regular_file(path: Path, flags: int, root: Path) -> int:
-    """Open a store's file, refusing what is no regular file and links that leave ``root``.
+    """Open a store's file, refusing what ``regular_file_name`` refuses."""
+    fd = os.open(regular_file_name(path, root), flags | NO_FOLLOW)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise MappedFileError(f"{path} is not a regular file")
+    return fd
+
+
+def regular_file_name(path: Path, root: Path) -> str:
+    """Return the name of a store's file without the link that may lead to it; nothing is opened.
 
     Raises
     ------
+    FileNotFoundError
+        There is none, or a link to nothing.
     UnsafePathError
-        When ``path`` is a link that leads out of ``root``; nothing is opened.
+        ``path`` is a link that leads out of ``root``.
     MappedFileError
-        When it is a directory, FIFO, socket or device.
+        It is a directory, FIFO, socket or device, or a link to itself.
     """
     name = str(path)  # a lack of memory within the system calls' own conversion is a TypeError
     kind = os.lstat(name).st_mode
     if stat.S_ISLNK(kind):
         refuse_link_out(path, root)
         name = os.path.realpath(name)
-        kind = os.lstat(name).st_mode
+        try:
+            kind = os.lstat(name).st_mode
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                errno.ENOENT, f"it is a symbolic link to {name}, which does not exist", str(path)
+            ) from None
+    if stat.S_ISLNK(kind):
+        raise MappedFileError(f"{path} is a symbolic link to itself, not a regular file")
     if not stat.S_ISREG(kind):
         raise MappedFileError(f"{path} is {kind_name(kind)}, not a regular file")
-    fd = os.open(name, flags | NO_FOLLOW)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise MappedFileError(f"{path} is not a regular file")
-    return fd
+    return name
 
 
 def no_folder(path: Path) -> str:

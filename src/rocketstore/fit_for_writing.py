@@ -8,9 +8,12 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from rocketstore import formats
 from rocketstore.commit_log import check_put_switches
 from rocketstore.config import MessageStoreConfig
+from rocketstore.durable_file import regular_file_name
 from rocketstore.index_service import IndexService
+from rocketstore.mapped_file_queue import DirectoryListing, MappedFileQueue
 from rocketstore.queue_table import QueueTable, refuse_contradictions
 from rocketstore.rocksdb_queues import refuse_rocksdb_queues
 from rocketstore.store_arguments import now_ms
@@ -60,11 +63,31 @@ def load_queues(facts: StoreFacts) -> QueueTable:
     return queues
 
 
-def refuse_unfit(paths: StorePaths, config: MessageStoreConfig) -> None:
+def take_unused_segments(listing: DirectoryListing) -> list[Path]:
+    """Take segments of 0 bytes off the end of ``listing``; return their paths.
+
+    A kill between create and extend leaves them: they held nothing. One that is alone and does not
+    begin at 0 stays, because only its name tells where the log goes on.
+    """
+    files, unused = listing.files, []
+    while files and files[-1][2] == 0 and (len(files) > 1 or files[0][0] == 0):
+        unused.append(files.pop()[1])
+    return unused
+
+
+def refuse_unfit(paths: StorePaths, config: MessageStoreConfig, *, log_files: bool = False) -> None:
     """Raise what an opening for writing would raise, whatever becomes of the log.
 
     Who mends a log asks before the first change: a store that nobody can open afterwards is left
     as it was.
+
+    Parameters
+    ----------
+    paths : StorePaths
+    config : MessageStoreConfig
+    log_files : bool
+        Also raise for log files that are missing, misnamed or of a wrong size; what is in them is
+        not looked at.
 
     Raises
     ------
@@ -73,7 +96,14 @@ def refuse_unfit(paths: StorePaths, config: MessageStoreConfig) -> None:
     PermissionError
         A file or folder that is written may not be.
     """
+    lock = paths.root / formats.LOCK_FILE
+    if os.path.lexists(lock):
+        regular_file_name(lock, paths.root)
     facts = examine_for_writing(paths, config)
+    if log_files:
+        take_unused_segments(facts.listing)
+        size = facts.commit_log_file_size
+        MappedFileQueue(paths.commit_log, size, paths.log_root, writable=False).check(facts.listing)
     with (
         contextlib.closing(load_index(facts, config, now_ms)) as index,
         contextlib.closing(load_queues(facts)) as queues,
@@ -86,7 +116,7 @@ def _written(facts: StoreFacts) -> Iterator[Path]:
     """Files and folders that every opening for writing may change, as far as they are there."""
     paths = facts.paths
     folders = (paths.consume_queue, paths.batch_consume_queue, paths.consume_queue_ext, paths.index)
-    marks = (paths.abort, paths.state, paths.checkpoint)
+    marks = (paths.abort, paths.state, paths.checkpoint, paths.root / formats.LOCK_FILE)
     newest = (path for _, path, _ in facts.listing.files[-1:])
     for path in (paths.root, paths.commit_log, *folders, *marks, *newest):
         if path.exists():

@@ -158,7 +158,7 @@ def salvage(
     path : path
         The store's root.
     what_if : bool
-        Only say what would be done; takes no lock, changes nothing.
+        Only say what would be done, or raise what would be raised; takes no lock, changes nothing.
     placeholders : bool
         Put an empty message with the property ``ROCKETSTORE_LOST`` in place of each lost one whose
         queue offset is known, except in the broker's own topics, batch queues and light queues.
@@ -201,7 +201,9 @@ def salvage(
         else:
             report = job.examine_beside_a_writer()
         report.what_if = what_if
-        if not what_if:
+        if what_if:
+            job.ask_for_room(report)
+        else:
             job.mend(report)
     if not what_if:
         with (
@@ -346,7 +348,7 @@ class _Salvage:
             remove_leftovers(directory)
         if not report.segments:
             return
-        self._ask_for_room(report)
+        self.ask_for_room(report)
         had_quarantine = os.path.lexists(self._paths.root / formats.QUARANTINE_DIR)
         self._old_state = read_bytes(self._paths.state, self._paths.root)
         renewed: list[SalvagedSegment] = []
@@ -360,9 +362,11 @@ class _Salvage:
             raise
         report.segments = renewed
 
-    def _ask_for_room(self, report: SalvageReport) -> None:
+    def ask_for_room(self, report: SalvageReport) -> None:
         """Raise ``StoreFullError`` before anything is changed when what will be written cannot
         have room: new segments, as a file's old blocks stay in quarantine, then the index."""
+        if not report.segments:
+            return
         room = RoomNeeded(f"{len(report.segments)} new log files and what is made from the log")
         known = {start: path for start, path, _ in self._listed}
         for segment in report.segments:

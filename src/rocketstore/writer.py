@@ -32,11 +32,16 @@ from rocketstore.errors import (
     StoreFullError,
 )
 from rocketstore.failure_words import told
-from rocketstore.fit_for_writing import examine_for_writing, load_index, load_queues
+from rocketstore.fit_for_writing import (
+    examine_for_writing,
+    load_index,
+    load_queues,
+    take_unused_segments,
+)
 from rocketstore.index_recovery import EarlyIndexCheck
 from rocketstore.lock_order import LockRank
 from rocketstore.log_cut import cut_tail, drop_cached_pages, sync_log
-from rocketstore.mapped_file_queue import DirectoryListing, MappedFileQueue
+from rocketstore.mapped_file_queue import MappedFileQueue
 from rocketstore.opening_undo import OpeningUndo, is_refusal
 from rocketstore.recovery import LogRecovery, Progress, recover_log
 from rocketstore.services.allocate import AllocateService
@@ -458,18 +463,6 @@ class StoreWriter:
             part = getattr(self, name, None)
             if part is not None:
                 part.close()
-
-
-def take_unused_segments(listing: DirectoryListing) -> list[Path]:
-    """Take segments of 0 bytes off the end of ``listing``; return their paths.
-
-    A kill between create and extend leaves them: they held nothing. One that is alone and does not
-    begin at 0 stays, because only its name tells where the log goes on.
-    """
-    files, unused = listing.files, []
-    while files and files[-1][2] == 0 and (len(files) > 1 or files[0][0] == 0):
-        unused.append(files.pop()[1])
-    return unused
 
 
 def create_root(root: Path) -> None:

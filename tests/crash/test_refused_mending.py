@@ -191,9 +191,6 @@ def test_salvage_refuses_before_its_first_change(reason: str, tmp_path: Path) ->
     options = REASONS[reason](root)
     before = found(root)
     for what_if in (True, False):
-        if what_if and reason == "lock is a folder":
-            assert rocketstore.salvage(root, what_if=True).was_needed  # it needs no lock
-            continue
         with pytest.raises(REFUSALS):
             rocketstore.salvage(root, what_if=what_if, **options)
         assert found(root) == before

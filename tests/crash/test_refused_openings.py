@@ -159,7 +159,7 @@ def small_disk(place: Path, *, kib: int = 1200) -> Iterator[Path]:
     try:
         yield place
     finally:
-        subprocess.run(["umount", str(place)], check=False)
+        subprocess.run(["umount", "-l", str(place)], check=False)
 
 
 def fill(place: Path, *, but: int) -> None:

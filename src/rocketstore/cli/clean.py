@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -33,7 +33,11 @@ from rocketstore.cli.progress import progress_bar
 from rocketstore.cli.quantities import counted, format_size, format_time, now_ms
 from rocketstore.closed_cleaning import clean_closed_store
 from rocketstore.errors import StoreFullError
+from rocketstore.fit_for_writing import refuse_unfit
 from rocketstore.store_files import StorePaths
+
+#: Times a store is looked at whose files are deleted at the same time.
+_LOOKS_BESIDE_A_WRITER = 10
 
 
 def clean(
@@ -60,8 +64,8 @@ def clean(
     Log files go whose newest message is older than fileReservedTime, the oldest first, and files of
     queues and index that held nothing else; where the disk is nearly full, log files of any age
     (cleanFileForciblyEnable), at most deleteFileBatchMax of them. The newest log file always stays.
-    With --what-if a broker may be running, and nothing is changed. Exit status 1 when a file could
-    not be deleted.
+    With --what-if a broker may be running, and nothing is changed; what cleaning would refuse is
+    refused all the same. Exit status 1 when a file could not be deleted.
 
     \b
     Examples:
@@ -76,11 +80,8 @@ def clean(
     settings = settings.replace(clean_resource_enable=False)
     if hours is not None:
         settings = settings.replace(file_reserved_time=hours)
-    if what_if:
-        with _opened(path, settings, quiet=quiet, what_if=True) as store:
-            report = store.clean_expired(what_if=True)
-    else:
-        report = _clean(path, settings, quiet=quiet)
+    ask = _what_if if what_if else _clean
+    report = ask(path, settings, quiet=quiet)
     done = f"{counted(len(report.files), 'file')} {'would go' if what_if else 'deleted'}"
     with answering(done):
         _print(report, chosen(form))
@@ -89,11 +90,26 @@ def clean(
 
 
 def _opened(
-    path: Path, settings: MessageStoreConfig, *, quiet: bool, what_if: bool = False
+    path: Path, settings: MessageStoreConfig, *, quiet: bool, mode: Literal["r", "r+"] = "r+"
 ) -> rocketstore.DefaultMessageStore:
     with progress_bar(quiet=quiet) as progress:
-        mode = "r" if what_if else "r+"
         return rocketstore.open(path, mode, config=settings, progress=progress)
+
+
+def _what_if(path: Path, settings: MessageStoreConfig, *, quiet: bool) -> CleanReport:
+    """Say what would go; refuse what cleaning would refuse, apart from a store that is in use."""
+    for _ in range(_LOOKS_BESIDE_A_WRITER):
+        try:
+            refuse_unfit(StorePaths.of(path, settings), settings, log_files=True)
+            break
+        except FileNotFoundError as error:
+            missing = error  # whoever writes the store deletes files meanwhile
+    else:
+        raise missing
+    with _opened(path, settings, quiet=quiet, mode="r") as store:
+        if store.recovery_report.damaged:
+            raise store.recovery_report.damaged[0].refusal()
+        return store.clean_expired(what_if=True)
 
 
 def _clean(path: Path, settings: MessageStoreConfig, *, quiet: bool) -> CleanReport:
