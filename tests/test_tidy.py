@@ -99,6 +99,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         *("get_batch_message", "rocksdb_queues", "verify_batch_queues"),
         *("get_message", "queries", "results", "filter", "verify", "verify_index", "verify_queues"),
         *(
+            "verify_again",
             "verify_checkpoint",
             "verify_surroundings",
             "verify_tables",

@@ -87,6 +87,10 @@ class ConsumeQueueExt:
                 return offset
         return self.recovered_offset
 
+    def list_again(self) -> None:
+        """Take over the files that another process made since they were listed."""
+        self.queue.load_new()
+
     def follow(self, next_offset: Callable[[], int]) -> None:
         """Take the end from the dispatcher from now on; it answers -1 while it does not know."""
         self._next_offset = next_offset

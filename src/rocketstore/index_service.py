@@ -83,6 +83,8 @@ class IndexService:
         self.files: tuple[IndexFile, ...] = ()
         self.skipped: list[Path] = []
         self.unusable: list[Path] = []
+        #: The newest file while it is empty: a broker has just made it, or was killed then.
+        self.begun: Path | None = None
         self.moved_names: list[str] = []
         self.bad_chains = 0
         self._root = root
@@ -98,12 +100,13 @@ class IndexService:
         """Open the files; ``geometry(path, nbytes)`` tells each one's (slots, entries) or ``None``.
 
         Files whose name is no timestamp go to ``skipped``, those without a usable geometry to
-        ``unusable``.
+        ``unusable``, and for a reader an empty last one to ``begun``.
         """
         files = []
-        for path, nbytes in index_paths(
-            self.directory, self._root, self.skipped, tolerant=self._in_memory
-        ):
+        found = index_paths(self.directory, self._root, self.skipped, tolerant=self._in_memory)
+        if self._in_memory and found and not found[-1][1]:
+            self.begun = found.pop()[0]
+        for path, nbytes in found:
             pair = geometry(path, nbytes)
             if pair is None or formats.index_file_nbytes(*pair) != nbytes:
                 self.unusable.append(path)
@@ -339,6 +342,17 @@ class GeometryChoice(NamedTuple):
     by_nbytes: dict[int, tuple[int, int]]
     doubts: list[str]
 
+    def of(self, nbytes: int) -> tuple[int, int] | None:
+        """Return the pair of a file of ``nbytes``, also of one made after the others were looked
+        at; ``None`` for a length that no file here has."""
+        pair = self.by_nbytes.get(nbytes)
+        return self.pair if pair is None and self.pair_nbytes == nbytes else pair
+
+    @property
+    def pair_nbytes(self) -> int:
+        """Bytes of a new file."""
+        return formats.index_file_nbytes(*self.pair)
+
 
 def choose_geometry(
     directory: Path,
@@ -393,7 +407,8 @@ def choose_geometry(
         f"{pair[1]} entries, a file of {formats.index_file_nbytes(*pair)} bytes, are those of "
         f"{source}"
         for path, nbytes in found
-        if nbytes not in by_nbytes
+        # The newest may just have been made.
+        if nbytes not in by_nbytes and (nbytes or not newest or path != found[-1][0])
     ]
     return GeometryChoice(pair, by_nbytes, doubts)
 

@@ -200,6 +200,16 @@ class MappedFileQueue:
             for offset, path, size in listing.files
         )
 
+    def load_new(self) -> None:
+        """Add the whole files behind the last one that another process has made meanwhile."""
+        listing = list_directory(
+            self.directory, self._root, tolerate_unreadable=True, tolerate_odd=True
+        )
+        for offset, path, size in listing.files:
+            last = self.last()
+            if (last is None or offset == last.end_offset) and size == self.file_size:
+                self.append(MappedFile(path, offset, size, self._root, cache=self._cache))
+
     def hold(self, most: int) -> int:
         """Map up to ``most`` files now, so that they stay readable when others delete them.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 from rocketstore import formats
 from rocketstore.batch_consume_queue import BatchConsumeQueue
@@ -134,10 +135,30 @@ class ReadOnlyParts:
             self._take_expired_queues()
         self.report.warn(self.paths.root)
         self.behind_nbytes = 0 if self.dispatcher else self._missing_nbytes(dispatched)
+        self._correct_min_indexes()
+
+    def _correct_min_indexes(self) -> None:
         for queue in self.queues:
             queue.correct_min_index(
                 self._minimum, keep_when_empty=self.dialect.empty_queue_keeps_min
             )
+
+    def load_again(self) -> None:
+        """Take the files of queues and index as they are now.
+
+        Whatever the writer had put when these parts were opened is in them: the files of one queue
+        were listed before those of the next, and the writer went on meanwhile.
+        """
+        queues = self._load_queues(load=True)
+        try:
+            index = self._load_index(load=True)
+        except BaseException:
+            queues.close()
+            raise
+        self.queues.close()
+        self.index.close()
+        self.queues, self.index = queues, index
+        self._correct_min_indexes()
 
     @property
     def _minimum(self) -> int:
@@ -147,10 +168,13 @@ class ReadOnlyParts:
 
     def _load_log(self) -> CommitLog:
         listing, size = self.facts.listing, self.facts.commit_log_file_size
+        newest = listing.files[-1][1] if listing.files else None
         self._odd_segments = [
             f"{path} has {nbytes} bytes instead of {size}; what is there is read"
             for _, path, nbytes in listing.files
             if nbytes != size
+            # A broker makes a segment empty, then gives it its length.
+            and not (path == newest and nbytes == 0 and self.paths.has_writer())
         ]
         self._odd_segments += [f"{path} may not be read" for path in listing.unreadable]
         misnamed = [(offset, path) for offset, path, _ in listing.files if offset % size]
@@ -222,7 +246,7 @@ class ReadOnlyParts:
             clock=self._clock,
         )
         if load:
-            index.load(lambda _, nbytes: self.facts.index.by_nbytes.get(nbytes))
+            index.load(lambda _, nbytes: self.facts.index.of(nbytes))
             for file in index.files:
                 file.buffer  # noqa: B018 - mapped here, as the other files are
         return index
@@ -292,11 +316,18 @@ class ReadOnlyParts:
                 *self.facts.listing.foreign,
                 *self.queues.skipped,
                 *self.index.skipped,
-                *self.index.unusable,
+                *self._odd_index_files(),
             )
             if self.rocksdb is None or path.parent != self.rocksdb.directory
         ]
         return report
+
+    def _odd_index_files(self) -> list[Path]:
+        """Index files of no known geometry."""
+        begun = self.index.begun
+        if begun is None or self.paths.has_writer():
+            return self.index.unusable
+        return [*self.index.unusable, begun]
 
     # --- deriving -----------------------------------------------------------------------------
 

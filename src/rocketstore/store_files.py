@@ -33,6 +33,7 @@ from rocketstore.queue_table import (
 )
 from rocketstore.store_checkpoint import StoreCheckpoint, read_bytes, signed_crc
 from rocketstore.store_kinds import refuse_dledger
+from rocketstore.store_lock import is_held
 from rocketstore.store_sizes import QueueFileSizes, log_file_size
 from rocketstore.store_state import StoreState
 
@@ -56,6 +57,12 @@ class StorePaths:
     checkpoint: Path
     abort: Path
     state: Path
+
+    def has_writer(self) -> bool:
+        """Return whether a process may be writing the store: it holds the lock, or ``abort`` is
+        there where the system does not tell who holds one."""
+        held = is_held(self.root / formats.LOCK_FILE)
+        return os.path.lexists(self.abort) if held is None else held
 
     @classmethod
     def of(cls, root: Path, config: MessageStoreConfig) -> StorePaths:

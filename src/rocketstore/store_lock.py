@@ -166,6 +166,25 @@ class StoreLock:
         self._let_folders_go()
 
 
+def is_held(path: Path) -> bool | None:
+    """Return whether a process holds the lock file ``path``; asks without taking the lock.
+    ``None``: the system does not say."""
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    query = getattr(fcntl, "F_OFD_GETLK", None)
+    if query is None or not path.is_file():
+        return None if path.is_file() else False
+    fd = os.open(path, READ_ONLY | os.O_NONBLOCK)
+    try:
+        asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+        answer = fcntl.fcntl(fd, query, asked)
+    finally:
+        os.close(fd)
+    return bool(struct.unpack_from("h", answer)[0] != fcntl.F_UNLCK)
+
+
 def _drop_all_in_child() -> None:
     for lock in _locks.values():
         lock.drop_in_child()

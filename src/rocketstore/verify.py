@@ -24,6 +24,7 @@ from rocketstore.salvage_notes import salvage_notes
 from rocketstore.status import RecordFlags, RecordStatus
 from rocketstore.store_files import StorePaths
 from rocketstore.store_kinds import refuse_dledger
+from rocketstore.verify_again import look_until_settled
 
 if TYPE_CHECKING:
     import numpy
@@ -134,8 +135,16 @@ class VerifyReport:
         if len(self.findings) < self.max_findings:
             self.findings.append(Finding(kind, os.fspath(path), position, offset, reason))
 
+    def keep(self, is_kept: Callable[[Finding], bool]) -> None:
+        """Take back the listed findings that are not to be kept."""
+        for one in [one for one in self.findings if not is_kept(one)]:
+            self.findings.remove(one)
+            self._count(one.kind, -1)
+
     def _count(self, kind: str, number: int) -> None:
         self.finding_counts[kind] = self.finding_counts.get(kind, 0) + number
+        if not self.finding_counts[kind]:
+            del self.finding_counts[kind]
 
     def shown(self, kind: str, numbers: Sequence[int]) -> Sequence[int]:
         """The leading ``numbers`` that still fit the limit; the rest is counted at once.
@@ -289,8 +298,13 @@ def verify(
 
     In mode ``"r"`` the files are looked at afresh and as they are, nothing derived in memory.
     """
-    if store.mode != "r":
-        around = _surroundings(StorePaths.of(store.path, config))
+    if store.mode == "r":
+        return verify_files(
+            store.path, config, level=level, progress=progress, max_findings=max_findings
+        )
+    paths = StorePaths.of(store.path, config)
+
+    def look() -> VerifyReport:
         parts, behind = store.reader, store.dispatch_behind_nbytes
         end = max(parts.log.max_offset, 0) - behind
         return verify_parts(
@@ -301,14 +315,13 @@ def verify(
             dispatched_offset=end,
             indexed_offset=end,
             damaged=store.recovery_report.damaged,
-            around=around,
+            around=_surroundings(paths),
             level=level,
             progress=progress,
             max_findings=max_findings,
         )
-    return verify_files(
-        store.path, config, level=level, progress=progress, max_findings=max_findings
-    )
+
+    return look_until_settled(look, paths)
 
 
 def verify_files(
@@ -321,18 +334,35 @@ def verify_files(
 ) -> VerifyReport:
     """Check the files of the store at ``root`` as they lie there; see ``verify_parts``.
 
+    Beside a writer, findings in files that were just changed are looked at again (see
+    ``look_until_settled``).
+
     Raises ``FileNotFoundError`` when there is no log, unless the state file of a new store tells
     that there is none yet, and what ``open`` raises.
     """
     if level not in LEVELS:
         raise ValueError(f"level {level!r} is none of {LEVELS}")
+    paths = StorePaths.of(root, config)
+
+    def look() -> VerifyReport:
+        return _look_at_files(paths, config, level, progress, max_findings)
+
+    return look_until_settled(look, paths)
+
+
+def _look_at_files(
+    paths: StorePaths,
+    config: MessageStoreConfig,
+    level: str,
+    progress: Progress | None,
+    max_findings: int,
+) -> VerifyReport:
     from rocketstore.reader import ReadOnlyParts
 
-    paths = StorePaths.of(root, config)
     refuse_dledger(paths.root, paths.commit_log)
     has_none = not paths.commit_log.is_dir() and not paths.state.is_file()
-    none = FileNotFoundError(f"{root} is no store: it has no folder {paths.commit_log.name}")
-    if has_none and not root.is_dir():
+    none = FileNotFoundError(f"{paths.root} is no store: it has no folder {paths.commit_log.name}")
+    if has_none and not paths.root.is_dir():
         raise none
     around = _surroundings(paths)
     files = ReadOnlyParts(
@@ -342,13 +372,16 @@ def verify_files(
         if has_none:
             raise none  # nothing tells that there was a log
         dispatched = dispatched_offset(files, around)
+        indexed = indexed_offset(files, dispatched, around)
+        if paths.has_writer():
+            files.load_again()  # what is in front of these offsets is there now
         report = verify_parts(
             files.log,
             files.queues,
             files.index if config.message_index_enable else None,
             delay_ms=config.delay_ms,
             dispatched_offset=dispatched,
-            indexed_offset=indexed_offset(files, dispatched, around),
+            indexed_offset=indexed,
             damaged=files.report.damaged,
             around=around,
             queues_in_files=files.rocksdb is None or files.rocksdb.beside_files,

@@ -197,7 +197,7 @@ class IndexCheck:
         self._is_unread = around is not None and any(
             around.paths.index in (path, path.parent) for path in around.access.unreadable
         )
-        for path in (*index.skipped, *index.unusable):
+        for path in (*index.skipped, *index.unusable, *filter(None, [index.begun])):
             told = around is not None and (
                 path in around.access.unreadable or path in around.access.odd
             )
@@ -360,9 +360,9 @@ def check_file(scope: FileScope, stream: EntryStream) -> None:
     file, header = stream.index_file, stream.header
     if header.index_count > file.entries:
         add_header(scope, stream, "index_count", header.index_count, file.entries)
-    used = ChainCheck(scope, stream).run()
+    used, begun = ChainCheck(scope, stream).run()
     # Before 4.7.1 every entry was counted, not every slot in use.
-    if header.hash_slot_count not in (used, stream.count):
+    if header.hash_slot_count not in (*range(used, used + begun + 1), stream.count):
         add_header(scope, stream, "hash_slot_count", header.hash_slot_count, used)
     if stream.count:
         for number, name in (
@@ -392,14 +392,36 @@ class ChainCheck:
         self._scope = scope
         self._stream = stream
         self._file = stream.index_file
+        #: Slots that begin with the entry behind those that the header counts.
+        self._unfinished: Array = np.zeros(stream.index_file.slots, bool)
 
-    def run(self) -> int:
-        """Report entries that cannot be reached; return the number of slots in use."""
+    def run(self) -> tuple[int, int]:
+        """Report entries that cannot be reached; return the number of slots in use, and how many
+        more are by an entry that the header does not count yet."""
+        count = self._stream.count
         slots = self._slots()
+        self._unfinished = slots == count + 1
+        settled = self._as_counted(slots)
         file = self._file
         if kernels.index_file.contradictions(file.buffer, file.slots, file.entries):
-            self._locate(slots)
-        return int(((slots > 0) & (slots <= self._stream.header.index_count)).sum())
+            self._locate(settled)
+        used = (settled > 0) & (settled <= count)
+        return int(used.sum()), int((self._unfinished & ~used).sum())
+
+    def _as_counted(self, slots: Array) -> Array:
+        """The slots as they were when the header was read: an entry put since then stands in front
+        of the one that its slot began with."""
+        settled = slots.copy()
+        count = self._stream.count
+        for slot in np.flatnonzero((slots > count) & (slots < self._file.entries)).tolist():
+            number = int(slots[slot])
+            while number > count:
+                previous = int(self._stream.read(number, number + 1)["previous_index"][0])
+                if not 0 <= previous < number:
+                    break
+                number = previous
+            settled[slot] = number if number <= count else slots[slot]
+        return settled
 
     def _slots(self) -> Array:
         content = read_bytes(
@@ -433,8 +455,7 @@ class ChainCheck:
         heads = np.zeros(len(slots), "i4")
         heads[own] = np.arange(1, len(own) + 1)
         # An entry whose count was not written any more may head a chain already.
-        unfinished = slots == self._stream.count + 1
-        wrong = np.flatnonzero((slots != heads) & ~unfinished)
+        wrong = np.flatnonzero((slots != heads) & ~self._unfinished)
         if not len(wrong):
             self._scope.counts["odd_index_tails"] += 1
         for slot in self._scope.report.shown("index-chain", wrong.tolist()):

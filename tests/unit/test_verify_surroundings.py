@@ -474,8 +474,7 @@ def test_a_store_beside_its_writer_has_no_finding(tmp_path: Path) -> None:
             assert store.put("T", b"x" * 50, 0, None, f"k{number}").ok
             if number % 50 == 0:
                 # Dispatch makes an index file, or changes its header, while it is read.
-                counts = check(tmp_path / "s").finding_counts
-                assert set(counts) <= {"index-header", "index-file"}
+                assert check(tmp_path / "s").findings == []
         store.wait_dispatched()
         assert check(tmp_path / "s").findings == []
         assert store.verify().findings == []

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import struct
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from rocketstore.store_kinds import (
     rocksdb_queues,
     store_parts,
 )
+from rocketstore.store_lock import is_held
 
 
 @dataclass
@@ -67,7 +67,7 @@ def gather(path: Path, progress: Progress | None, config: MessageStoreConfig) ->
     document["isStore"] = is_store(parts) or bool(config.store_path_commit_log)
     document["inUse"] = None
     with facts.part("lock"):
-        document["inUse"] = _is_locked(path / formats.LOCK_FILE)
+        document["inUse"] = is_held(path / formats.LOCK_FILE)
     if document["isStore"]:
         _gather_store(path, facts, progress, config)
         document["parts"] = [
@@ -299,27 +299,3 @@ def _add_index(store: rocketstore.DefaultMessageStore, document: dict[str, Any])
         "keys": sum(header.index_count - 1 for header in headers),
         "endTimestamp": headers[-1].end_timestamp if headers else None,
     }
-
-
-# --- the lock ---------------------------------------------------------------------------------
-
-
-def _is_locked(lock: Path) -> bool | None:
-    """Whether a process holds the store's lock; asks without taking it. ``None``: unknown."""
-    try:
-        import fcntl
-    except ImportError:
-        return None
-    query = getattr(fcntl, "F_OFD_GETLK", None)
-    if query is None or not lock.is_file():
-        return None if lock.is_file() else False
-    return _ask(lock, fcntl.fcntl, query, fcntl.F_WRLCK, fcntl.F_UNLCK)
-
-
-def _ask(lock: Path, fcntl: Callable[..., Any], query: int, write: int, unlocked: int) -> bool:
-    fd = os.open(lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        answer = fcntl(fd, query, struct.pack("hhqqi4x", write, os.SEEK_SET, 0, 1, 0))
-    finally:
-        os.close(fd)
-    return bool(struct.unpack_from("h", answer)[0] != unlocked)
