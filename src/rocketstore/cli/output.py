@@ -37,8 +37,8 @@ def print_json(value: Any) -> None:
 
 
 def print_line(value: Any) -> None:
-    """Write one line of NDJSON."""
-    print(to_json(value))
+    """Write one line of NDJSON, in one step: an interrupt leaves no line without its end."""
+    sys.stdout.write(to_json(value) + "\n")
 
 
 def print_document(document: dict[str, Any], form: Format) -> bool:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
 from typing import IO, Any, TextIO
 
 #: What an error of standard output bears as the name of its file.
@@ -42,13 +47,25 @@ def _text(file: IO[bytes]) -> io.TextIOWrapper:
     return io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
-class _Output(io.FileIO):
-    """Standard output; its errors bear its name, so that nobody takes them for a store's."""
+class _Output(io.TextIOWrapper):
+    """Standard output; its errors bear its name, so that nobody takes them for a store's.
 
-    def write(self, data: Any, /) -> int:
-        """Write some of ``data``."""
+    The bytes below it are written by C code alone: an interrupt inside a method in Python would
+    come after they were written and before the buffer knows it, and they would be written twice.
+    """
+
+    def write(self, text: str, /) -> int:
+        """Write ``text``, or hold it until a flush."""
         try:
-            return super().write(data)
+            return super().write(text)
+        except OSError as error:
+            error.filename = OUTPUT_NAME
+            raise
+
+    def flush(self) -> None:
+        """Write what is held."""
+        try:
+            super().flush()
         except OSError as error:
             error.filename = OUTPUT_NAME
             raise
@@ -68,11 +85,13 @@ class _Messages(io.FileIO):
 def prepare_streams() -> None:
     """Let errors of standard output say that they are its, those of standard error pass, and all
     text be UTF-8."""
-    sys.stdout = _replaced(sys.stdout, 1, _Output)
-    sys.stderr = _replaced(sys.stderr, 2, _Messages)
+    sys.stdout = _replaced(sys.stdout, 1, io.FileIO, _Output)
+    sys.stderr = _replaced(sys.stderr, 2, _Messages, io.TextIOWrapper)
 
 
-def _replaced(old: TextIO, descriptor: int, kind: type[io.FileIO]) -> TextIO:
+def _replaced(
+    old: TextIO, descriptor: int, kind: type[io.FileIO], text: type[io.TextIOWrapper]
+) -> TextIO:
     if not isinstance(old, io.TextIOWrapper):
         return old  # a test's or a notebook's
     old.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -80,9 +99,49 @@ def _replaced(old: TextIO, descriptor: int, kind: type[io.FileIO]) -> TextIO:
         return old
     old.flush()
     raw = io.BufferedWriter(kind(descriptor, "w", closefd=False))
-    return io.TextIOWrapper(
-        raw, encoding="utf-8", errors="backslashreplace", line_buffering=old.line_buffering
-    )
+    return text(raw, encoding="utf-8", errors="backslashreplace", line_buffering=old.line_buffering)
+
+
+class HeldInterrupt:
+    """Holds Ctrl-C back while a row is written, so that rows are written whole, and once.
+
+    A context manager; in another thread than the main one, which no interrupt reaches, it does
+    nothing. A second Ctrl-C ends the writing too, as when nobody reads the output.
+    """
+
+    def __init__(self) -> None:
+        self._writing = False
+        self._came = False
+        self._old: Any = None
+
+    def __enter__(self) -> HeldInterrupt:
+        if threading.current_thread() is threading.main_thread():
+            self._old = signal.getsignal(signal.SIGINT)
+            if callable(self._old):
+                signal.signal(signal.SIGINT, self._take)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if callable(self._old):
+            signal.signal(signal.SIGINT, self._old)
+
+    def _take(self, number: int, frame: FrameType | None) -> None:
+        if self._writing and not self._came:
+            self._came = True
+            return
+        self._old(number, frame)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold an interrupt back until the block is done."""
+        self._writing = True
+        try:
+            yield
+        finally:
+            self._writing = False
+        if self._came:
+            self._came = False
+            raise KeyboardInterrupt
 
 
 def drop(stream: IO[str]) -> None:

@@ -80,7 +80,7 @@ class Table:
             else:
                 console().print(Text(heading, style="bold"), soft_wrap=True)
         for row in rows:
-            print(self._line(row))
+            sys.stdout.write(self._line(row) + "\n")  # in one step
         sys.stdout.flush()
 
     def _fit(self, rows: list[list[str]]) -> list[int]:

@@ -28,6 +28,7 @@ from rocketstore.cli.outcome import ExitCode, complain
 from rocketstore.cli.output import Rows, chosen
 from rocketstore.cli.records import record_rows
 from rocketstore.cli.scan import OnCorruption, OnCorruptionOption, check_start
+from rocketstore.cli.streams import HeldInterrupt
 from rocketstore.conditions import Conditions
 from rocketstore.errors import CorruptMessageError
 from rocketstore.tail import LogTail, start_of_newest
@@ -94,8 +95,11 @@ def tail(
             if follow or start is not None:
                 say = complain if not quiet else None
 
+                interrupt = HeldInterrupt()
+
                 def pause(seconds: float) -> None:
-                    out.flush()
+                    with interrupt.held():
+                        out.flush()
                     time.sleep(seconds)
 
                 follower = LogTail(
@@ -105,7 +109,8 @@ def tail(
                     on_event=say,
                     wait=pause,
                 )
-                _follow(follower, conditions, out, interval, idle if follow else 0)
+                with interrupt:
+                    _follow(follower, conditions, out, interrupt, interval, idle if follow else 0)
     if not out.count and not follow:
         if not quiet:
             complain("no message meets these conditions")
@@ -179,14 +184,18 @@ def _follow(
     follower: LogTail,
     conditions: Conditions,
     out: Rows,
+    interrupt: HeldInterrupt,
     interval_s: float,
     idle_s: float | None,
 ) -> None:
+    position = follower.position
     try:
         for message in follower.follow(interval_s, idle_s):
-            if conditions.match(message):
-                out.write(message)
+            with interrupt.held():
+                if conditions.match(message):
+                    out.write(message)
+                position = message.physical_offset + message.store_size
     except KeyboardInterrupt:
         out.flush()
-        complain(f"interrupted; --start {follower.position} goes on here")
+        complain(f"interrupted; --start {position} goes on here")
         raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
