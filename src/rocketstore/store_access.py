@@ -46,10 +46,10 @@ class StoreAccess:
             access._look_below(folder, _DEPTHS.get(folder.name, 0))
         for path in (paths.checkpoint, paths.state):
             access._look_at(path)
-        if os.path.lexists(paths.abort) and not paths.abort.is_symlink():
-            mode = _mode(paths.abort)
-            if mode is not None and not stat.S_ISREG(mode):
-                access.odd[paths.abort] = kind_name(mode)
+        for path in (paths.abort, paths.root / formats.LOCK_FILE):  # never opened for a look
+            mode = _mode(path)
+            if mode is not None and not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
+                access.odd[path] = kind_name(mode)
         return access
 
     def hides(self, path: Path) -> bool:

@@ -4,7 +4,7 @@ folders that are missing, the broker's tables, the checkpoint."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,28 +92,30 @@ class Surroundings:
             scope.report.add("unreadable", path, 0, None, reason)
         for path, what in sorted(self.access.odd.items()):
             scope.report.add("odd-file", path, 0, None, f"{what} in the place of a file")
-        for path in self._foreign():
-            reason = (
-                "a file in the log's folder whose name is no segment's: no broker starts with it"
-            )
+        for path, reason in self._foreign(scope.log.segment_size):
             scope.report.add("foreign-file", path, 0, None, reason)
         starts = [start for start in scope.hidden if start < scope.start or scope.is_empty]
         if starts:
             scope.start = min(starts)
             scope.stop = max(scope.stop, scope.start)
 
-    def _foreign(self) -> list[Path]:
-        """Files in the log's folder that are no segments, as a compressed or renamed one is."""
+    def _foreign(self, size: int) -> Iterator[tuple[Path, str]]:
+        """Files in the log's folder that are no segments, as a compressed or renamed one is, and
+        why."""
         folder = self.paths.commit_log
         if not folder.is_dir():
-            return []
+            return
         with os.scandir(folder) as entries:
-            return sorted(
-                folder / entry.name
-                for entry in entries
-                if entry.is_file(follow_symlinks=False)
-                and formats.file_name_to_offset(entry.name) is None
-            )
+            files = sorted(e.name for e in entries if e.is_file(follow_symlinks=False))
+        for name in files:
+            start = formats.file_name_to_offset(name)
+            if start is None:
+                reason = "whose name is no segment's: no broker starts with it"
+            elif start % size:
+                reason = f"that begins at no multiple of {size}: it is in every writer's way"
+            else:
+                continue
+            yield folder / name, f"a file in the log's folder {reason}"
 
     def _hidden(self, scope: VerifyScope) -> list[tuple[Path, int, int]]:
         found = self.access.hidden_segments(self.paths, scope.log.segment_size)

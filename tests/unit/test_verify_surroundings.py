@@ -692,3 +692,30 @@ def test_a_file_that_is_no_segment_is_told(
     code, out, _ = run_any("verify", str(root))
     assert code == 1
     assert any("under its name" in step["why"] for step in json.loads(out.splitlines()[-1])["next"])
+
+
+# --- what no writer gets past --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["lock", "abort"])
+@pytest.mark.parametrize("make", [Path.mkdir, make_fifo, make_socket])
+def test_what_stands_in_a_mark_s_place(root: Path, name: str, make: Callable[[Path], Any]) -> None:
+    """Every writer refuses them, so that nothing is fine with them."""
+    (root / name).unlink(missing_ok=True)
+    make(root / name)
+    assert [one.path for one in check(root).findings] == [os.fspath(root / name)]
+    for command in ("verify", "info"):
+        run(command, root, code=1)
+    run("put", root, "A", "x", code=3)
+
+
+@pytest.mark.parametrize("offset", [1, SEGMENT - 1, 5 * SEGMENT + 512, 9_999_999])
+@pytest.mark.parametrize("nbytes", [100, SEGMENT])
+def test_a_segment_that_begins_nowhere(root: Path, offset: int, nbytes: int) -> None:
+    """Reading passes over it, and every writer refuses it."""
+    path = root / "commitlog" / f"{offset:020}"
+    path.write_bytes(bytes(nbytes))
+    findings = check(root).findings
+    assert [(one.kind, one.path) for one in findings] == [("foreign-file", os.fspath(path))]
+    assert f"no multiple of {SEGMENT}" in findings[0].reason
+    run("put", root, "A", "x", code=3)
