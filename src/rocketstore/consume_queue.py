@@ -43,6 +43,17 @@ def load_unit(buffer: Any, position: int) -> tuple[int, int, int]:
     return place[0], size[0], code[0]
 
 
+def _units_of(file: MappedFile | MemoryFile, count: int) -> Any:
+    """Return the first ``count`` units of a file as an array."""
+    import numpy
+
+    if isinstance(file, MappedFile) and not file.private:
+        content = file.read(0, count * UNIT_NBYTES)
+    else:
+        content = bytes(memoryview(file.mapping)[: count * UNIT_NBYTES])
+    return numpy.frombuffer(content, formats.CONSUME_QUEUE_UNIT.dtype)
+
+
 class ConsumeQueue:
     """The units of one (topic, queue id).
 
@@ -224,6 +235,27 @@ class ConsumeQueue:
                 return index if self.start_of(index) == physical_offset else None
         return None
 
+    def first_named(self, stop: int, log_min_offset: int) -> int:
+        """Queue offset of the first unit before ``stop`` that names a place in the log from
+        ``log_min_offset`` on; ``stop`` when none does.
+
+        Files before one with a unit of an expired record are not read.
+        """
+        first = stop
+        for file in reversed(self._all_files()):
+            base = file.file_from_offset // UNIT_NBYTES
+            count = min(stop - base, file.file_size // UNIT_NBYTES)
+            if count <= 0:
+                continue
+            units = _units_of(file, count)
+            real = (units["size"] > 0) & (units["size"] != formats.FILLER_UNIT_SIZE)
+            named = (real & (units["physical_offset"] >= log_min_offset)).nonzero()[0]
+            if len(named):
+                first = base + int(named[0])
+            if real.sum() > len(named):
+                break
+        return first
+
     def files(self) -> list[MappedFile | MemoryFile]:
         """The files that hold units, ascending; memory copies in place of theirs."""
         return [file for file in self._all_files() if self._readable(file) > 0]
@@ -322,12 +354,7 @@ class ConsumeQueue:
 
         for file in files:
             first, count = file.file_from_offset // UNIT_NBYTES, self.readable_units(file)
-            if isinstance(file, MappedFile) and not file.private:
-                content = file.read(0, count * UNIT_NBYTES)
-            else:
-                content = bytes(memoryview(file.mapping)[: count * UNIT_NBYTES])
-            codes = numpy.frombuffer(content, formats.CONSUME_QUEUE_UNIT.dtype)["tags_code"]
-            codes = codes.astype("i8")
+            codes = _units_of(file, count)["tags_code"].astype("i8")
             if self.ext is not None:
                 number = self.ext.first_bad(codes)
             else:

@@ -364,23 +364,12 @@ class CommitLogDispatcher:
             return
         if index > start and not queue.has_written(index - 1):
             self._fill(queue, start, index)
-        else:
-            self._fill(queue, self._first_of_no_record(queue, start, index), index)
+        # No record that the log still has stands before its queue's first one.
+        self._fill(queue, queue.first_named(index, max(self.log.min_offset, 0)), index)
         queue.min_index = index
         trusted = queue.recovered_index
         handle = self._register(queue, index, -1, attach=True)
         self.kernel.trust_ext(handle, trusted)
-
-    def _first_of_no_record(self, queue: ConsumeQueue, start: int, stop: int) -> int:
-        """The first of the units right in front of ``stop`` that name a place in the log, where no
-        record of theirs is any more; ``stop`` for none."""
-        index = stop
-        while index > start:
-            unit = queue.unit(index - 1)
-            if unit is None or unit[0] < max(self.log.min_offset, 0):
-                break
-            index -= 1
-        return index
 
     def end_comparing(self, log_min_offset: int) -> list[str]:
         """Let every queue end behind its last record, whatever its files hold; return in words what

@@ -200,7 +200,11 @@ def _add_lost_end(
     """Say how far the log had come where its end is lost, so that no offset is given out twice."""
     last = log.queue.last()
     files_end = last.end_offset if last is not None else 0
-    at_end = damaged.pop() if damaged and damaged[-1].stop >= files_end else None
+    # What recovery knows to be missing of the end begins where good records end, in a file or not.
+    is_end = bool(damaged) and (
+        damaged[-1].stop >= files_end or damaged[-1].start >= report.log_end
+    )
+    at_end = damaged.pop() if is_end else None
     end = report.log_end if at_end is None else at_end.start
     reached, reason = end, ""
     if not facts.aborted:
