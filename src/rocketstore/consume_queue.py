@@ -375,10 +375,15 @@ class ConsumeQueue:
         self.flushed_index = min(self.flushed_index, self.recovered_index)
 
     def ext_offset_before(self, index: int) -> int:
-        """Offset behind the ext unit of unit ``index - 1``; where that has none, behind the last
-        one known; where there is no such unit, the beginning of the ext files."""
+        """Offset behind the ext unit of the last unit before ``index`` that is no filler; where
+        that has none, behind the last one known; where there is no such unit, the beginning of the
+        ext files."""
         assert self.ext is not None
-        unit = self.unit(index - 1) if index else None
+        first = max(self.queue.min_offset, 0) // UNIT_NBYTES
+        unit = None
+        while unit is None and index > first:
+            index -= 1
+            unit = self.unit(index)
         if unit is None:
             return max(self.ext.queue.min_offset, 0)
         found = self.ext.unit(unit[2]) if is_ext_address(unit[2]) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,11 +56,14 @@ class SalvageTraces:
         the property, a placeholder is not told from an empty message.
     fillers, filler_nbytes : int
         Records of no queue that fill what was lost, and their bytes.
+    offsets : array of int
+        Log offsets of all of them.
     """
 
     placeholders: dict[str, PlaceholderCount] = field(default_factory=dict)
     fillers: int = 0
     filler_nbytes: int = 0
+    offsets: array[int] = field(default_factory=lambda: array("q"), repr=False)
 
     @property
     def placeholder_count(self) -> int:
@@ -84,20 +88,24 @@ class SalvageTraces:
                 if FILLER_TOPIC.encode().startswith(topic):
                     self.fillers += 1
                     self.filler_nbytes += row["total_size"]
+                    self.offsets.append(row["physical_offset"])
             elif record[row["properties_at"] :][: len(LOST_MARK)] == LOST_MARK:
                 topic_name = batch.window.message(row["position"]).topic
                 count = self.placeholders.setdefault(topic_name, PlaceholderCount())
                 count.take(row["store_timestamp"])
+                self.offsets.append(row["physical_offset"])
 
 
-def find_traces(log: CommitLog) -> SalvageTraces:
-    """Look for what a salvage left in all of a log whose end is known; damage is passed over."""
-    traces, start = SalvageTraces(), max(log.min_offset, 0)
-    while start < log.max_offset:
-        scan = LogScan(log, start, log.max_offset, 0)
+def find_traces(log: CommitLog, start: int = 0, stop: int | None = None) -> SalvageTraces:
+    """Look for what a salvage left from ``start`` to ``stop`` (the log's end) of a log whose end is
+    known; damage is skipped."""
+    traces, start = SalvageTraces(), max(log.min_offset, start)
+    stop = log.max_offset if stop is None else min(stop, log.max_offset)
+    while start < stop:
+        scan = LogScan(log, start, stop, 0)
         for batch in scan:
             traces.take(batch)
-        behind = find_next_record(log, scan.offset + 1) if scan.offset < log.max_offset else None
+        behind = find_next_record(log, scan.offset + 1) if scan.offset < stop else None
         if behind is None:
             break
         start = behind

@@ -54,6 +54,52 @@ def claimed_start(log: CommitLog, file: MappedFile) -> int | None:
     return None
 
 
+#: So many commands are spelled out.
+_MOST_MOVES = 12
+_ASIDE = "aside"
+
+
+def renaming_in_words(directory: Path, claims: dict[int, int], present: set[int]) -> str:
+    """Return, as the end of a sentence, the commands that give misnamed segments their names.
+
+    Parameters
+    ----------
+    directory : Path
+        Of the log.
+    claims : dict of int to int
+        By the offset in its name, where each misnamed segment begins by its records.
+    present : set of int
+        The offsets in the names of all segments.
+    """
+    moves = _moves(claims, present)
+    if not moves:
+        return ""
+    shown = "; ".join(f"mv -n {old} {new}" for old, new in moves[:_MOST_MOVES])
+    more = len(moves) - _MOST_MOVES
+    shown += f"; and {more} more, each to the name that its records say" if more > 0 else ""
+    return f". All together, in {directory}: {shown}"
+
+
+def _moves(claims: dict[int, int], present: set[int]) -> list[tuple[str, str]]:
+    """Old and new name of each file, in an order in which no name is taken twice; nothing where two
+    files claim one name, or one that is another file's own."""
+    starts = list(claims.values())
+    if len(set(starts)) < len(starts) or any(s in present and s not in claims for s in starts):
+        return []
+    name = formats.offset_to_file_name
+    left = {name(base): name(start) for base, start in claims.items()}
+    moves = []
+    while left:
+        free = [old for old, new in left.items() if new not in left]
+        moves += [(old, left.pop(old)) for old in free]
+        if not free:
+            # What is left are circles: one file makes way.
+            first = min(left)
+            moves.append((first, _ASIDE))
+            left[_ASIDE] = left.pop(first)
+    return moves
+
+
 _FIELDS = [field.name for field in _HEAD.fields]
 
 

@@ -15,7 +15,7 @@ from rocketstore.commit_log import CommitLog, describe
 from rocketstore.errors import CorruptionError
 from rocketstore.log_end import EndClaim, OrderlyStop
 from rocketstore.log_scan import LogScan, RecordBatch, find_next_record, has_content
-from rocketstore.misnamed_segments import claimed_start
+from rocketstore.misnamed_segments import claimed_start, renaming_in_words
 from rocketstore.odd_delays import odd_batches, odd_delays
 from rocketstore.queue_continuity import (
     LAST_TIME,
@@ -504,12 +504,21 @@ class LogRecovery:
                 f"the records of this file say that it begins at log offset {claimed}: it bears a "
                 f"wrong name. Name it {formats.offset_to_file_name(claimed)}, or move it away"
             )
+            if not self.misnamed:
+                reason += self._renaming()
             self.misnamed.append(CorruptionError(path, position, reason))
         if place.stop < self._limit:
             reason += f"; the next good record is at log offset {place.stop}"
         elif not self.log.place(start)[2]:
             reason += "; it had been written durably"
-        self.report.damaged.append(DamagedRange(str(path), position, start, stop, reason))
+        self.report.damaged.append(DamagedRange(str(path), position, start, stop, reason, claimed))
+
+    def _renaming(self) -> str:
+        """The commands that give all misnamed segments their names, in words."""
+        files = self.log.queue.files
+        claims = {file.file_from_offset: self._claimed_by(file.file_from_offset) for file in files}
+        wrong = {base: start for base, start in claims.items() if start is not None}
+        return renaming_in_words(self.log.queue.directory, wrong, set(claims))
 
     def _note_unseen_holes(self, end: int) -> None:
         """Report the missing segments that lie outside of the stretch that was checked."""

@@ -17,13 +17,14 @@ _RECORD = ("a record", "records")
 @dataclass(frozen=True, slots=True)
 class DamagedRange:
     """A stretch of the log that is no record. Offsets are physical; ``stop`` is the next good
-    record."""
+    record; ``claimed_start`` is where a segment under a wrong name belongs."""
 
     path: str
     position: int
     start: int
     stop: int
     reason: str
+    claimed_start: int | None = None
 
     def __str__(self) -> str:
         return f"{self.path} at position {self.position}: {self.reason}"

@@ -126,6 +126,7 @@ class Stretch:
         """Encode what stands in the stretch; without ``is_last`` it is filled to its last byte."""
         sizes = [self._least_nbytes(place.topic) for place in self.places]
         left = self.room - self.used
+        has_mark = bool(sizes) and left >= _MARK_NBYTES
         for number in range(len(sizes)):
             if left >= _MARK_NBYTES:
                 sizes[number] += _MARK_NBYTES
@@ -147,6 +148,12 @@ class Stretch:
             left = self.reached - offset
             left = max(left, least) if left > 0 else 0
         if self.is_end and (not self.is_last or left > self._most_filled(offset)):
+            room = self.stop - _BLANK_NBYTES - offset
+            if room >= least and not has_mark:
+                # A trace: what is missing here is known to be lost.
+                whole = least_record_nbytes(FILLER_TOPIC, self.property_crc)
+                records.append(self._filler(offset, min(room, whole)))
+                offset += len(records[-1])
             blank = self.stop - offset
             records.append(formats.BLANK.struct.pack(blank, formats.BLANK_MAGIC))
             return records, told

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import os
 import time
+from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocketstore import formats, kernels
+from rocketstore.before_log import BeforeLog
 from rocketstore.commit_log import CommitLog, RecordGoneError, describe
 from rocketstore.config_files import TOPICS_FILE, config_path
 from rocketstore.index_service import IndexService
 from rocketstore.log_scan import LogScan, RecordBatch, find_next_record, has_content
-from rocketstore.lost_messages import SalvageTraces
+from rocketstore.lost_messages import SalvageTraces, find_traces
 from rocketstore.message import StoredMessage
 from rocketstore.queue_table import QueueTable
 from rocketstore.recovery_report import DamagedRange
@@ -25,6 +27,7 @@ from rocketstore.status import RecordFlags, RecordStatus
 from rocketstore.store_files import StorePaths
 from rocketstore.store_kinds import refuse_dledger
 from rocketstore.verify_again import look_until_settled
+from rocketstore.verify_segments import SegmentFit
 
 if TYPE_CHECKING:
     import numpy
@@ -48,7 +51,8 @@ class Finding:
     Attributes
     ----------
     kind : str
-        ``log-file``, ``record``, ``queue-offset``, ``queue-file``, ``unit``, ``missing-unit``,
+        ``log-file``, ``record``, ``misnamed-segment``, ``foreign-segment``, ``queue-offset``,
+        ``doubled-offset`` (claimed by two records), ``queue-file``, ``unit``, ``missing-unit``,
         ``index-file``, ``index-header``, ``index-chain``, ``index-entry``, ``missing-key``,
         ``missing-folder``, ``unreadable`` (may not be read), ``odd-file`` (no regular file),
         ``foreign-file`` (not the log's, in its folder), ``checkpoint``, ``config-table`` or
@@ -184,8 +188,13 @@ class VerifyScope:
         self.newest = 0
         self.around: Surroundings | None = None
         self.told: set[int] = set()
+        #: Units and keys of records before the log's beginning.
+        self.before = BeforeLog()
+        #: Which segments' records fit what names them.
+        self.fit = SegmentFit()
         self._starts: list[int] = []
         self._stops: list[int] = []
+        self._traces: dict[int, array[int]] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -231,6 +240,25 @@ class VerifyScope:
         """Whether a damaged stretch lies in ``start`` .. ``stop``."""
         number = bisect.bisect_left(self._starts, start)
         return number < len(self._starts) and self._starts[number] < stop
+
+    def loss_between(self, start: int, stop: int) -> str | None:
+        """The count of lost queue offsets to which those between two log offsets belong; ``None``
+        where nothing says that records were lost there."""
+        if self.has_damage_between(start, stop):
+            return "lost_queue_offsets"
+        return "salvaged_queue_offsets" if self.was_salvaged_between(start, stop) else None
+
+    def was_salvaged_between(self, start: int, stop: int) -> bool:
+        """Whether a salvage put something in place of lost records in ``start`` .. ``stop``."""
+        size = self.log.segment_size
+        for base in range(start - start % size, stop, size):
+            if base not in self._traces:
+                self._traces[base] = find_traces(self.log, base, base + size).offsets
+            traces = self._traces[base]
+            number = bisect.bisect_left(traces, start)
+            if number < len(traces) and traces[number] < stop:
+                return True
+        return False
 
     def place(self, offset: int) -> tuple[str, int]:
         """File and position of a log offset."""
@@ -499,6 +527,7 @@ def verify_parts(
     report.log_start, report.log_end = scope.start, scope.stop
     check_segments(scope)
     note_lost_end(scope, damaged)
+    note_misnamed(scope, damaged)
     check = _StoreCheck(scope, queues, index, delay_ms, progress, queues_in_files=queues_in_files)
     check.run(
         scope.stop if dispatched_offset is None else dispatched_offset,
@@ -509,6 +538,8 @@ def verify_parts(
     if around is not None:
         around.finish(scope, queues if queues_in_files else None, check.queue_ends, 0)
         report.notes += salvage_notes(around.paths.root, check.traces)
+    report.notes += scope.before.notes(scope.start)
+    note_foreign(scope)
     write_notes(report, scope.counts)
     report.duration_s = time.monotonic() - began
     return report
@@ -522,6 +553,30 @@ def note_lost_end(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> None:
         if one.start >= scope.stop:
             # A file that was cut short has lost what lay behind its end, too.
             scope.note_damage(one.start, max(one.stop, one.start - one.start % size + size))
+
+
+def note_misnamed(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> None:
+    """Report segments under wrong names, and let the walk pass over them: each of their records is
+    whole, and none stands where it says."""
+    for one in damaged:
+        if one.claimed_start is not None and one.start not in scope.hidden:
+            scope.note_damage(one.start, one.stop)
+            scope.hidden[one.start] = one.stop
+            path, position = one.path, one.position
+            scope.report.add("misnamed-segment", path, position, one.start, one.reason)
+
+
+def note_foreign(scope: VerifyScope) -> None:
+    """Report segments that are likely another store's."""
+    foreign = scope.fit.foreign(scope.log)
+    for base, count in foreign:
+        path, position = scope.place(base)
+        reason = (
+            f"it is likely another store's: of the {count:,} units that name it none fits a record"
+        )
+        scope.report.add("foreign-segment", path, position, base, reason)
+    if not foreign:
+        scope.report.notes += scope.fit.notes(scope.log)
 
 
 def check_segments(scope: VerifyScope) -> None:
@@ -587,7 +642,8 @@ class _StoreCheck:
             index = IndexCheck(scope, self._index, self._delay_ms, indexed_offset)
         offset, flags = scope.start, self._flags()
         while offset < scope.stop:
-            scan = LogScan(scope.log, offset, scope.stop, flags, self._delay_ms, _BATCH_COUNT)
+            stop = min([scope.stop, *(start for start in scope.hidden if start > offset)])
+            scan = LogScan(scope.log, offset, stop, flags, self._delay_ms, _BATCH_COUNT)
             for batch in scan:
                 self._take(batch)
                 if queues is not None:
@@ -727,11 +783,12 @@ _NOTES = {
     "foreign_property_crcs": "records with a CRC property that is not their own, as copies have",
     "behind_units": "units that are not there yet, as dispatch is behind",
     "behind_keys": "records whose keys are not all there yet, as dispatch is behind",
-    "expired_units": "units of records that have expired",
-    "expired_keys": "index entries of records that have expired",
     "damaged_units": "units that point into damaged stretches of the log and were not judged",
     "damaged_keys": "index entries that point into damaged stretches of the log, not judged",
     "lost_queue_offsets": "queue offsets without a record because of damage in the log",
+    "salvaged_queue_offsets": (
+        "queue offsets whose messages were lost before a salvage; no command brings them back"
+    ),
     "late_starts": "queue offsets in front of queues that do not begin at 0",
     "ext_units": "units with their tags code in consumequeue_ext",
     "shifted_units": "units of light message queues at another number than their record says",

@@ -22,6 +22,7 @@ from rocketstore.message import StoredMessage
 from rocketstore.queue_table import QueueTable
 from rocketstore.verify import VerifyScope
 from rocketstore.verify_queues import read_bytes
+from rocketstore.verify_segments import DoubledOffsets
 
 _UNIT = formats.BATCH_QUEUE_UNIT.struct
 _NAMES = ("log offset", "size", "tags code", "store time", "queue offset", "batch size")
@@ -46,6 +47,8 @@ class BatchQueueCheck:
         self._name = f"{place[0]} queue {place[1]}"
         self._dispatched_offset = dispatched_offset
         self._next_offset: int | None = None
+        self._doubled = DoubledOffsets(scope, *place)
+        self._past: list[tuple[Place, BatchUnit]] = []
         self._last_end = 0
         self._units = iter(()) if queue is None else self._written(queue)
         self._ahead: tuple[Place, BatchUnit] | None = next(self._units, None)
@@ -139,19 +142,30 @@ class BatchQueueCheck:
         if following is None:
             following = expected.base_offset
             if self._scope.start == 0:
-                is_lost = self._scope.has_damage_between(start, expected.physical_offset)
-                name = "lost_queue_offsets" if is_lost else "late_starts"
-                self._scope.counts[name] += following
+                lost = self._scope.loss_between(start, expected.physical_offset)
+                self._scope.counts[lost or "late_starts"] += following
+        place = expected.physical_offset
+        if expected.base_offset >= following:
+            self._doubled.take(expected.base_offset, np.array([place]))
         if expected.base_offset == following:
             return
-        if self._scope.has_damage_between(start, expected.physical_offset):
-            self._scope.counts["lost_queue_offsets"] += max(0, expected.base_offset - following)
+        size = self._scope.log.segment_size
+        if expected.base_offset < following:
+            self._next_offset = max(following, expected.next_offset)
+            count = min(following, expected.next_offset) - expected.base_offset
+            self._doubled.repeat(expected.base_offset, count, place)
+            self._scope.fit.take_break(self._name, start, place, size)
             return
+        lost = self._scope.loss_between(start, place)
+        if lost:
+            self._scope.counts[lost] += expected.base_offset - following
+            return
+        self._scope.fit.take_break(self._name, start, place, size)
         self._add(
             "queue-offset",
             self._scope.place(expected.physical_offset),
             expected,
-            f"queue offset {expected.base_offset}, but {following} is next",
+            f"queue offset {expected.base_offset}, but {following} is next: records are missing",
         )
 
     def _judge_stray(self, place: Place, unit: BatchUnit) -> None:
@@ -159,12 +173,15 @@ class BatchQueueCheck:
         scope, offset = self._scope, unit.physical_offset
         if 0 <= offset < scope.start:
             scope.counts["expired_units"] += 1
+            scope.before.take_units(self._place, np.array([offset]))
         elif scope.is_damaged(np.array([offset]))[0]:
             scope.counts["damaged_units"] += 1
         elif offset >= scope.stop and (
             scope.is_newer(offset) or scope.record_at(offset, unit.size) is not None
         ):
             scope.counts["newer_units"] += 1
+        elif offset >= scope.stop:
+            self._past.append((place, unit))
         else:
             self._add("unit", place, unit, f"no record of this queue starts at log offset {offset}")
 
@@ -177,6 +194,12 @@ class BatchQueueCheck:
             self._judge_stray(*self._ahead)
         for place, unit in self._units:
             self._judge_stray(place, unit)
+        self._doubled.finish()
+        if self._past:
+            place, unit = self._past[0]
+            units = f"{len(self._past):,} unit{'s' if len(self._past) > 1 else ''} from log offset "
+            units += f"{unit.physical_offset} on, past the log's end {self._scope.stop}"
+            self._add("unit", place, unit, units)
 
 
 class BatchQueuesCheck:

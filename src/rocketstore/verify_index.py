@@ -193,6 +193,8 @@ class IndexCheck:
         self._keys = KeyHashes(False, delay_ms)
         self._tag_keys = KeyHashes(True, delay_ms)
         self._with_tags = False
+        #: Entries of records past the log's end, by file.
+        self._past: dict[int, list[Any]] = {}
         around = scope.around
         self._is_unread = around is not None and any(
             around.paths.index in (path, path.parent) for path in around.access.unreadable
@@ -320,11 +322,18 @@ class IndexCheck:
         lost = ~expired & scope.is_damaged(offsets)
         scope.counts["expired_keys"] += int(expired.sum())
         scope.counts["damaged_keys"] += int(lost.sum())
+        for number in np.unique(entries["file"][expired]).tolist():
+            mine = offsets[expired & (entries["file"] == number)]
+            path = str(self._streams[number].index_file.path)
+            scope.before.take_keys(path, int(mine.min()), int(mine.max()))
         rest = np.flatnonzero(~expired & ~lost)
         for number in rest.tolist():
             offset = int(offsets[number])
             if offset >= scope.stop and (scope.is_newer(offset) or scope.is_record(offset)):
                 scope.counts["newer_keys"] += 1
+                continue
+            if offset >= scope.stop:
+                self._past.setdefault(int(entries["file"][number]), []).append(entries[number])
                 continue
             self._add(entries[number], f"no record starts at log offset {offset}")
 
@@ -338,11 +347,21 @@ class IndexCheck:
             f"entry {entry['number']}: {what}",
         )
 
+    def _add_past(self) -> None:
+        """One finding for each file's entries that name places past the log's end."""
+        for entries in self._past.values():
+            offsets = [int(entry["physical_offset"]) for entry in entries]
+            many = f"{len(entries):,} entries name log offsets {min(offsets)} to {max(offsets)}"
+            one = f"it names log offset {offsets[0]}"
+            what = many if len(entries) > 1 else one
+            self._add(entries[0], f"{what}, past the log's end {self._scope.stop}")
+
     # --- chains and headers -------------------------------------------------------------------
 
     def finish(self, progress: Progress | None) -> None:
         """Judge what is left, then every file's header and chains."""
         self._judge_outside(self._below(None))
+        self._add_past()
         self._keys.close()
         self._tag_keys.close()
         for number, stream in enumerate(self._streams):

@@ -20,12 +20,15 @@ from rocketstore.errors import MappedFileError
 from rocketstore.log_scan import RecordBatch, data_ranges
 from rocketstore.mapped_file import MappedFile, MemoryFile
 from rocketstore.mapped_file_queue import list_directory
+from rocketstore.message import StoredMessage
 from rocketstore.named_queues import is_folder_name, named_queues, odd_names
 from rocketstore.queue_offset_rule import MAX_QUEUE_OFFSET
 from rocketstore.queue_table import QueueTable
 from rocketstore.status import MultiDispatch, RecordStatus
 from rocketstore.store_access import StoreAccess
+from rocketstore.topic_numbers import TopicNumbers
 from rocketstore.verify import VerifyScope
+from rocketstore.verify_segments import DoubledOffsets
 
 _DTYPE = formats.CONSUME_QUEUE_UNIT.dtype
 _CHUNK_UNITS = 65536
@@ -33,7 +36,6 @@ _CHUNK_UNITS = 65536
 _GATHER_COUNT = 1 << 19
 #: A batch with longer records than this on average has its topics read one by one.
 _WHOLE_READ_NBYTES = 16 * 1024
-_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 _COLUMNS = ("queue_offset", "physical_offset", "total_size", "tags_code", "store_timestamp")
 _LIGHT_NAMES = int(MultiDispatch.LIGHT)
@@ -184,6 +186,9 @@ class QueueCheck:
         self._dispatched_offset = dispatched_offset
         self._cursor: int | None = None
         self._last_end = 0
+        self._doubled = DoubledOffsets(scope, topic.decode("utf-8", "replace"), queue_id)
+        #: Units that name places past the log's end: number of units, and the first and last.
+        self._past: list[tuple[int, int]] = []
 
     @property
     def _name(self) -> str:
@@ -215,17 +220,20 @@ class QueueCheck:
         assert self._cursor is not None
         repeated = min(self._cursor - first, len(indexes))
         if repeated > 0:
-            last = first + repeated - 1
-            self._add_record(
-                place, f"queue offsets {first} to {last} come again, {self._cursor} is next"
-            )
+            self._doubled.repeat(first, repeated, place)
+            self._take_break(place)
             if repeated == len(indexes):
                 return
             columns = (indexes, offsets, sizes, codes, times)
             indexes, offsets, sizes, codes, times = (column[repeated:] for column in columns)
         elif first > self._cursor:
             self._pass_gap(first, place)
+        self._doubled.take(int(indexes[0]), offsets)
         self._compare(int(indexes[0]), offsets, sizes, codes, times)
+
+    def _take_break(self, place: int) -> None:
+        size = self._scope.log.segment_size
+        self._scope.fit.take_break(self._name, self._last_end, place, size)
 
     def _may_be(self, first: int, offsets: Array, sizes: Array) -> bool:
         """Whether a run may begin at queue offset ``first`` (see ``QueueOffsetRule``)."""
@@ -245,8 +253,8 @@ class QueueCheck:
         if start is not None and start < first:
             self._judge(start, first)
         if first > 0 and self._scope.start == 0:
-            is_lost = self._scope.has_damage_between(self._last_end, place)
-            self._scope.counts["lost_queue_offsets" if is_lost else "late_starts"] += first
+            lost = self._scope.loss_between(self._last_end, place)
+            self._scope.counts[lost or "late_starts"] += first
 
     def _pass_gap(self, first: int, place: int) -> None:
         assert self._cursor is not None
@@ -254,9 +262,11 @@ class QueueCheck:
         self._judge(self._cursor, first)
 
     def _note_gap(self, start: int, stop: int, place: int) -> None:
-        if self._scope.has_damage_between(self._last_end, place):
-            self._scope.counts["lost_queue_offsets"] += stop - start
+        lost = self._scope.loss_between(self._last_end, place)
+        if lost:
+            self._scope.counts[lost] += stop - start
         else:
+            self._take_break(place)
             self._add_record(
                 place, f"queue offset {stop}, but {start} is next: records are missing"
             )
@@ -278,6 +288,8 @@ class QueueCheck:
         self._last_end = int(offsets[-1]) + int(sizes[-1])
         count = int(same.sum())
         self._scope.report.units += count
+        size = self._scope.log.segment_size
+        self._scope.fit.take_units(offsets[same_place], size, right=True)
         if count == len(same):
             return
         empty = (units["physical_offset"] == 0) & (units["size"] == 0)
@@ -287,10 +299,25 @@ class QueueCheck:
         if ext.any():
             self._compare_ext(first, np.flatnonzero(ext), units, codes, times)
         self._add_missing(first, offsets, empty & ~behind)
+        elsewhere = ~same_place & ~empty & (units["size"] != formats.FILLER_UNIT_SIZE)
+        self._scope.fit.take_units(
+            units["physical_offset"][elsewhere].astype("i8"), size, right=False
+        )
         wrong = np.flatnonzero(~same & ~empty & ~ext).tolist()
+        wrong = [number for number in wrong if not self._is_of_queue(first + number, units[number])]
         for number in self._scope.report.shown("unit", wrong):
             record = (int(offsets[number]), int(sizes[number]), int(codes[number]))
             self._add_wrong(first + number, record, tuple(units[number].tolist()))
+
+    def _is_of_queue(self, index: int, unit: Any) -> bool:
+        """Whether a unit names another record that claims the same queue offset, which is told."""
+        record = self._scope.record_at(int(unit["physical_offset"]), int(unit["size"]))
+        return record is not None and self._is_own(record, index)
+
+    def _is_own(self, record: StoredMessage, index: int) -> bool:
+        """Whether a record claims this queue and queue offset."""
+        same = (record.topic.encode(), record.queue_id, record.queue_offset)
+        return same == (self._topic, self._queue_id, index)
 
     def _compare_ext(
         self, first: int, numbers: Array, units: Array, codes: Array, times: Array
@@ -390,9 +417,13 @@ class QueueCheck:
 
     def finish(self) -> None:
         """Judge the units behind the queue's last record (all of them when there was no record)."""
+        self._doubled.finish()
         start = self._files.first_index
-        if start is None:
-            return
+        if start is not None:
+            self._judge_behind(start)
+            self._add_past()
+
+    def _judge_behind(self, start: int) -> None:
         pending: list[tuple[int, Array]] = []
         for index, units in self._files.written(max(start, self._cursor or 0), None):
             pending.append((index, units))
@@ -439,8 +470,11 @@ class QueueCheck:
             ("damaged_units", lost),
         ):
             scope.counts[name] += int(mask.sum())
+        queue = self._topic.decode("utf-8", "replace"), self._queue_id
+        scope.before.take_units(queue, offsets[expired])
         self._add_holes(first, ~written)
         stray = np.flatnonzero(written & ~filler & ~expired & ~lost)
+        scope.fit.take_units(offsets[stray], scope.log.segment_size, right=False)
         for number in stray.tolist():
             self._judge_stray(first + number, tuple(units[number].tolist()))
 
@@ -459,6 +493,9 @@ class QueueCheck:
             if offset >= scope.stop and scope.is_newer(offset):
                 scope.counts["newer_units"] += 1
                 return
+            if offset >= scope.stop:
+                self._past.append((index, offset))
+                return
             self._add_unit(
                 index, offset, f"no record of {size} bytes starts at log offset {offset}"
             )
@@ -467,9 +504,11 @@ class QueueCheck:
         if named is not None:
             self._take_multi_dispatched(index, unit, record, named)
             return
-        same = (record.topic.encode(), record.queue_id, record.queue_offset)
-        if same == (self._topic, self._queue_id, index) and offset >= scope.stop:
-            scope.counts["newer_units"] += 1
+        if self._is_own(record, index):
+            if offset >= scope.stop:
+                scope.counts["newer_units"] += 1
+            else:
+                scope.report.units += 1  # its record's place among the others is what is odd
             return
         self._add_unit(
             index,
@@ -477,6 +516,22 @@ class QueueCheck:
             f"the record at log offset {offset} is queue offset {record.queue_offset} of "
             f"{record.topic} queue {record.queue_id}",
         )
+
+    def _add_past(self) -> None:
+        """One finding for all units that name places past the log's end."""
+        if not self._past:
+            return
+        (first, low), (last, high) = self._past[0], self._past[-1]
+        units = f"unit {first} names log offset {low}"
+        if len(self._past) > 1:
+            offsets = [offset for _, offset in self._past]
+            low, high = min(offsets), max(offsets)
+            units = (
+                f"{len(self._past):,} units from {first} to {last} name log offsets {low} to {high}"
+            )
+        path, position = self._files.place(first)
+        reason = f"{self._name}: {units}, past the log's end {self._scope.stop}"
+        self._scope.report.add("unit", path, position, low, reason)
 
     def _multi_dispatched_index(self, record: Any) -> str | None:
         """The queue offset that a record claims in this queue besides its own (light messages)."""
@@ -505,76 +560,6 @@ def _is_written(units: Array) -> Array:
     written: Array = (units["physical_offset"] != 0) | (units["size"] != 0)
     written |= units["tags_code"] != 0
     return written
-
-
-class TopicNumbers:
-    """Numbers topics in order of appearance, for a whole batch of records at a time.
-
-    A topic that is known is found by a hash of its bytes, and compared; whatever is not found so
-    goes through a dict.
-    """
-
-    def __init__(self) -> None:
-        self.names: list[bytes] = []
-        self._numbers: dict[bytes, int] = {}
-        self._hashes = np.empty(0, "u8")
-        self._by_hash = np.empty(0, "i8")
-        self._texts = np.zeros((0, 0), "u1")
-        self._lengths = np.empty(0, "i8")
-
-    def number(self, name: bytes) -> int:
-        """Number of one topic."""
-        number = self._numbers.setdefault(name, len(self.names))
-        if number == len(self.names):
-            self.names.append(name)
-        return number
-
-    def of(self, content: bytes, starts: Array, lengths: Array) -> Array:
-        """Numbers of the topics that lie at ``starts`` of ``content``."""
-        texts = _gather(content, starts, lengths)
-        numbers = self._known(texts, lengths)
-        unknown = np.flatnonzero(numbers < 0)
-        for row in unknown.tolist():
-            start = int(starts[row])
-            numbers[row] = self.number(content[start : start + int(lengths[row])])
-        if len(self.names) > len(self._hashes):
-            self._learn()
-        return numbers
-
-    def _known(self, texts: Array, lengths: Array) -> Array:
-        if not len(self._hashes):
-            return np.full(len(texts), -1, "i8")
-        place = np.searchsorted(self._hashes, _hashes_of(texts, lengths))
-        numbers = self._by_hash[np.minimum(place, len(self._hashes) - 1)]
-        width = min(texts.shape[1], self._texts.shape[1])
-        same = (self._texts[numbers, :width] == texts[:, :width]).all(axis=1)
-        return np.where(same & (self._lengths[numbers] == lengths), numbers, -1)
-
-    def _learn(self) -> None:
-        self._lengths = np.array([len(name) for name in self.names], "i8")
-        starts = np.concatenate(([0], np.cumsum(self._lengths)[:-1]))
-        self._texts = _gather(b"".join(self.names), starts, self._lengths)
-        hashes = _hashes_of(self._texts, self._lengths)
-        self._by_hash = np.argsort(hashes, kind="stable")
-        self._hashes = hashes[self._by_hash]
-
-
-def _gather(content: bytes, starts: Array, lengths: Array) -> Array:
-    """The texts as rows of bytes, padded with zeros to a multiple of 8."""
-    width = -(-int(lengths.max()) // 8) * 8
-    column = np.arange(width)
-    data = np.frombuffer(content, "u1")
-    places = np.minimum(starts[:, None] + column, len(data) - 1)
-    return np.asarray(np.where(column < lengths[:, None], data[places], np.uint8(0)))
-
-
-def _hashes_of(texts: Array, lengths: Array) -> Array:
-    hashes = lengths.astype("u8")
-    for word in np.ascontiguousarray(texts).view("u8").T:
-        mixed = (hashes ^ word) * _MULTIPLIER
-        # Padding must not count: how much there is depends on the batch.
-        hashes = np.where(word != 0, mixed ^ (mixed >> np.uint64(32)), hashes)
-    return hashes
 
 
 class QueuesCheck:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -130,7 +131,8 @@ def test_its_rightful_name_is_told(
         with pytest.raises(CorruptionError):
             list(reader.scan())
         # Verify took records that carry lower offsets for those that a broker leaves, and was fine.
-        told = {finding.path for finding in reader.verify().findings if finding.kind == "record"}
+        findings = reader.verify().findings
+        told = {finding.path for finding in findings if finding.kind == "misnamed-segment"}
         assert told & set(wrong)
     for mode in ("r+", "a"):
         with pytest.raises(rocketstore.RocketStoreError) as caught:
@@ -149,6 +151,43 @@ def test_renaming_gives_all_back(templates: dict[str, Path], tmp_path: Path) -> 
     with rocketstore.open(store.root, "r+") as writer:
         assert [bytes(message.raw) for message in writer.scan()] == [r.raw for r in store.records]
         assert writer.verify().ok
+
+
+def three_round(store: Crafted) -> None:
+    first, second, third = store.segments()[:3]
+    aside = third.rename(third.with_name("third"))
+    second.rename(third)
+    first.rename(second)
+    aside.rename(first)
+
+
+MIX: list[Callable[[Crafted], object]] = [
+    *(one_too_high, two_too_high, exchanged, exchanged_at_the_end, first_behind_the_last),
+    three_round,
+]
+
+
+@pytest.mark.parametrize("kind", ["several", "golden"])
+@pytest.mark.parametrize("way", MIX)
+def test_the_commands_that_are_told_give_all_back(
+    templates: dict[str, Path], tmp_path: Path, kind: str, way: Callable[[Crafted], object]
+) -> None:
+    store = Crafted(templates[kind], tmp_path / "store")
+    before = snapshot(store.root)
+    way(store)
+    with pytest.raises(rocketstore.RocketStoreError, match="All together") as refused:
+        rocketstore.salvage(store.root)
+    for mode in ("r+", "r"):
+        with contextlib.suppress(rocketstore.RocketStoreError):
+            rocketstore.open(store.root, mode).close()
+    told = str(refused.value).split("All together, in ")[1]
+    folder, commands = told.split(": ", 1)
+    for command in commands.split(";"):
+        words = command.split()
+        if words[:2] == ["mv", "-n"]:
+            assert not (Path(folder) / words[3]).exists()
+            (Path(folder) / words[2]).rename(Path(folder) / words[3])
+    assert snapshot(store.root) == before
 
 
 @pytest.mark.parametrize("shift", [8, 100, SEGMENT // 2])

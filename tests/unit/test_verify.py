@@ -439,7 +439,7 @@ def test_entries_out_of_order_are_all_judged(store_root: Path) -> None:
 def test_topics_are_numbered_in_order_of_appearance(names: list[bytes], cut: int) -> None:
     import numpy as np
 
-    from rocketstore.verify_queues import TopicNumbers
+    from rocketstore.topic_numbers import TopicNumbers
 
     topics, found = TopicNumbers(), []
     for part in (names[:cut], names[cut:], names):

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from rocketstore.store_recovery import MENDED_KINDS
 
-_LOG = frozenset(("log-file", "record", "queue-offset"))
+_LOG = frozenset(("log-file", "record"))
+_ORDER = frozenset(("queue-offset", "doubled-offset"))
 
 
 class Advice(NamedTuple):
@@ -50,12 +51,32 @@ def advice(path: Path, kinds: Iterable[str]) -> Iterator[Advice]:
             "else out of the log's folder before a broker starts"
         )
         yield Advice((), why)
-    if found & _LOG:
+    if "misnamed-segment" in found:
+        why = (
+            "give each misnamed segment the name that its finding says (the first one holds the "
+            "commands), and look again; no command does it"
+        )
+        yield Advice((), why)
+    elif "foreign-segment" in found:
+        why = (
+            "put the log's own file in the place of the segment that is likely another store's; "
+            "where there is none, move the segment out of the log's folder and call rocketstore "
+            "salvage, which fills the hole (rocketstore scan copies its messages out before)"
+        )
+        yield Advice((), why)
+    elif found & _LOG:
         why = "fills what is lost of the log, keeps the old files, and makes queues and index fit"
         yield Advice(("rocketstore", "salvage", store), f"{why} (--what-if: only says what)")
     elif found & MENDED_KINDS:
         why = "makes queues, index and checkpoint fit the log"
         yield Advice(("rocketstore", "recover", store), f"{why} (--what-if: only says what)")
+    if found & _ORDER:
+        why = (
+            "copies the messages out; no command sets right queue offsets that are missing or "
+            "claimed twice. A segment of another store belongs out of the log's folder: then "
+            "salvage fills the hole"
+        )
+        yield Advice(("rocketstore", "scan", store), why)
     if "config-table" in found:
         why = (
             "restore the tables below config that are named from a backup before a broker starts; "

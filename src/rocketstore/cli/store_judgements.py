@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocketstore import formats
+from rocketstore.before_log import find_before_log
 from rocketstore.lost_messages import SalvageTraces, find_traces
 from rocketstore.salvage_notes import salvage_notes
 from rocketstore.store_files import StorePaths
@@ -62,6 +63,9 @@ class StoreJudgements:
             return None if queue is None else (queue.min_index, queue.max_index)
 
         self._note_absent(store)
+        start = max(store.min_physical_offset, 0)
+        before = find_before_log(start, queues, store.reader.index)
+        self.notes += before.notes(start)
         if not any(one.stop >= end for one in report.damaged):
             newest, start = report.newest_store_timestamp, max(store.min_physical_offset, 0)
             self._take(self.around.checkpoint.judge(newest, start, end, None))
