@@ -304,7 +304,11 @@ class QueueCheck:
             units["physical_offset"][elsewhere].astype("i8"), size, right=False
         )
         wrong = np.flatnonzero(~same & ~empty & ~ext).tolist()
-        wrong = [number for number in wrong if not self._is_of_queue(first + number, units[number])]
+        wrong = [
+            number
+            for number in wrong
+            if same_place[number] or not self._is_of_queue(first + number, units[number])
+        ]
         for number in self._scope.report.shown("unit", wrong):
             record = (int(offsets[number]), int(sizes[number]), int(codes[number]))
             self._add_wrong(first + number, record, tuple(units[number].tolist()))
