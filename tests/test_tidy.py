@@ -103,7 +103,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "verify_checkpoint",
             "verify_surroundings",
             "verify_tables",
-            *("verify_segments", "topic_numbers"),
+            *("verify_segments", "verify_notes", "topic_numbers"),
             "store_access",
             "deleted_topics",
             "salvage_notes",

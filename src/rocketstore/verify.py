@@ -27,6 +27,7 @@ from rocketstore.status import RecordFlags, RecordStatus
 from rocketstore.store_files import StorePaths
 from rocketstore.store_kinds import refuse_dledger
 from rocketstore.verify_again import look_until_settled
+from rocketstore.verify_notes import write_notes
 from rocketstore.verify_segments import SegmentFit
 
 if TYPE_CHECKING:
@@ -539,6 +540,8 @@ def verify_parts(
         around.finish(scope, queues if queues_in_files else None, check.queue_ends, 0)
         report.notes += salvage_notes(around.paths.root, check.traces)
     report.notes += scope.before.notes(scope.start)
+    for name in ("expired_units", "expired_keys"):
+        scope.counts.pop(name, None)  # that note tells of them
     note_foreign(scope)
     write_notes(report, scope.counts)
     report.duration_s = time.monotonic() - began
@@ -773,38 +776,3 @@ def note_tail(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> None:
             f"bytes behind the log's end {scope.stop} ({path} at position {position}): a torn "
             "write, or a writer that has gone on"
         )
-
-
-_NOTES = {
-    "ghosts": "records that carry another, lower offset (5.5.0 leaves such), passed over",
-    "nul_properties": "records with NULs in their properties",
-    "unsafe_topics": "records whose topic names no directory, so that they have no units",
-    "backward_times": "store times earlier than the one in front",
-    "foreign_property_crcs": "records with a CRC property that is not their own, as copies have",
-    "behind_units": "units that are not there yet, as dispatch is behind",
-    "behind_keys": "records whose keys are not all there yet, as dispatch is behind",
-    "damaged_units": "units that point into damaged stretches of the log and were not judged",
-    "damaged_keys": "index entries that point into damaged stretches of the log, not judged",
-    "lost_queue_offsets": "queue offsets without a record because of damage in the log",
-    "salvaged_queue_offsets": (
-        "queue offsets whose messages were lost before a salvage; no command brings them back"
-    ),
-    "late_starts": "queue offsets in front of queues that do not begin at 0",
-    "ext_units": "units with their tags code in consumequeue_ext",
-    "shifted_units": "units of light message queues at another number than their record says",
-    "odd_names": "light queues that records name and that go without them",
-    "filler_units": "fillers in front of a queue's first message",
-    "newer_units": "units that are newer than this look at the log",
-    "unread_units": "units that were not judged, as their file may not be read",
-    "unread_keys": "records whose keys were not judged, as an index file may not be read",
-    "newer_keys": "index entries that are newer than this look at the log",
-    "doubled_keys": "index entries that are there more than once",
-    "odd_index_tails": "index files with bytes outside their entries, or entries of no chain",
-}
-
-
-def write_notes(report: VerifyReport, counts: Counter[str]) -> None:
-    """Put into words what was counted and is odd but allowed."""
-    for name, text in _NOTES.items():
-        if counts[name]:
-            report.notes.append(f"{text}: {counts[name]}")

@@ -478,7 +478,8 @@ class QueueCheck:
         scope.before.take_units(queue, offsets[expired])
         self._add_holes(first, ~written)
         stray = np.flatnonzero(written & ~filler & ~expired & ~lost)
-        scope.fit.take_units(offsets[stray], scope.log.segment_size, right=False)
+        known = offsets[stray][offsets[stray] < scope.stop]  # others may be newer than this look
+        scope.fit.take_units(known, scope.log.segment_size, right=False)
         for number in stray.tolist():
             self._judge_stray(first + number, tuple(units[number].tolist()))
 

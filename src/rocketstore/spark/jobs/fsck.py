@@ -43,8 +43,8 @@ from rocketstore.verify import (
     note_lost_end,
     note_tail,
     verify_parts,
-    write_notes,
 )
+from rocketstore.verify_notes import write_notes
 from rocketstore.verify_surroundings import Surroundings
 
 if TYPE_CHECKING:
