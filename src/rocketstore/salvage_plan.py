@@ -92,7 +92,8 @@ class Stretch:
 
     ``is_end``: nothing good follows in the segment; it is closed by an end-of-segment marker.
     ``is_last``: nothing good follows at all; the log goes on in the segment, not in front of
-    ``reached``, up to where offsets had been given out.
+    ``reached``, up to where offsets had been given out. ``lacks``: lost messages that lay here have
+    no placeholder.
     """
 
     start: int
@@ -105,6 +106,7 @@ class Stretch:
     property_crc: bool = False
     places: list[LostPlace] = field(default_factory=list)
     used: int = 0
+    lacks: bool = False
 
     @property
     def room(self) -> int:
@@ -149,7 +151,7 @@ class Stretch:
             left = max(left, least) if left > 0 else 0
         if self.is_end and (not self.is_last or left > self._most_filled(offset)):
             room = self.stop - _BLANK_NBYTES - offset
-            if room >= least and not has_mark:
+            if room >= least and self.lacks and not has_mark:
                 # A trace: what is missing here is known to be lost.
                 whole = least_record_nbytes(FILLER_TOPIC, self.property_crc)
                 records.append(self._filler(offset, min(room, whole)))
@@ -288,6 +290,8 @@ def make_plan(
         plan.count(place.topic, stretches[first:last] or stretches[-1:])
         if not able or not any(part.take(place) for part in stretches[first:last]):
             plan.unplaced.append(place)
+            for part in stretches[first:last]:
+                part.lacks = True
     return plan
 
 
