@@ -81,6 +81,7 @@ class OrderlyStop:
             facts.consume_queue_file_size,
             paths.root,
             writable=False,
+            in_memory=True,  # what may not be read, or is no file, tells nothing
             batch_directory=paths.batch_consume_queue,
             batch_file_size=facts.batch_queue_file_size,
             batch_topics=facts.queue_types.batch,

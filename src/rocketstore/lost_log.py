@@ -22,7 +22,7 @@ from rocketstore.config_files import (
 from rocketstore.durable_file import READ_ONLY, open_regular_file
 from rocketstore.errors import CorruptionError, MappedFileError, UnsafePathError
 from rocketstore.index_service import index_paths
-from rocketstore.mapped_file_queue import DirectoryListing, list_directory
+from rocketstore.mapped_file_queue import MAY_NOT_BE_READ, DirectoryListing, list_directory
 from rocketstore.queue_folders import queue_directories
 from rocketstore.store_checkpoint import StoreCheckpoint
 from rocketstore.store_kinds import rocksdb_queues
@@ -133,8 +133,11 @@ def refuse_lost_log(
     if any(nbytes for _, _, nbytes in listing.files):
         return
     if listing.unreadable:
-        why = "no segment of the log may be read; the first one is"
-        raise PermissionError(errno.EACCES, why, str(listing.unreadable[0]))
+        why = "no segment of the log may be read"
+        path, reason = next(iter(listing.unreadable.items()))
+        if reason != MAY_NOT_BE_READ:
+            raise MappedFileError(f"no segment of the log can be read: {path} {reason}")
+        raise PermissionError(errno.EACCES, why, str(path))
     found = list(proofs_of_a_log(paths, checkpoint, state))
     if not found:
         return

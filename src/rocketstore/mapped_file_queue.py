@@ -25,6 +25,9 @@ from rocketstore.lock_order import LockRank
 from rocketstore.mapped_file import MappedFile
 from rocketstore.mapping_cache import MappingCache
 
+#: What is said of a file behind its name.
+MAY_NOT_BE_READ = f"may not be read: {os.strerror(errno.EACCES)}"
+
 
 @dataclass
 class DirectoryListing:
@@ -36,14 +39,22 @@ class DirectoryListing:
         File-from-offset, path and size in bytes, ascending.
     foreign : list of Path
         Entries whose name is none of the queue's; never touched.
-    unreadable : list of Path
+    unreadable : dict of Path to str
         Files that may not be read or are no regular files, or the directory itself (only when
-        those are tolerated).
+        those are tolerated), and why, to stand behind their names.
     """
 
     files: list[tuple[int, Path, int]] = field(default_factory=list)
     foreign: list[Path] = field(default_factory=list)
-    unreadable: list[Path] = field(default_factory=list)
+    unreadable: dict[Path, str] = field(default_factory=dict)
+
+    def refuse_unreadable(self) -> None:
+        """Raise ``PermissionError`` or ``MappedFileError`` for the first file that cannot be
+        read."""
+        for path, why in self.unreadable.items():
+            if why == MAY_NOT_BE_READ:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            raise MappedFileError(f"{path} {why}")
 
 
 def list_directory(
@@ -75,7 +86,7 @@ def list_directory(
     except PermissionError:
         if not tolerate_unreadable:
             raise
-        listing.unreadable.append(directory)
+        listing.unreadable[directory] = MAY_NOT_BE_READ
         return listing
     for name in sorted(names):
         path = directory / name
@@ -96,17 +107,18 @@ def list_directory(
                 )
             if not tolerate_odd:
                 raise  # a link to nowhere
-            listing.unreadable.append(path)
+            target = os.path.realpath(path)
+            listing.unreadable[path] = f"is a symbolic link to {target}, which does not exist"
             continue
         except PermissionError:
             if not tolerate_unreadable:
                 raise
-            listing.unreadable.append(path)
+            listing.unreadable[path] = MAY_NOT_BE_READ
             continue
-        except MappedFileError:
+        except MappedFileError as error:
             if not tolerate_odd:
                 raise
-            listing.unreadable.append(path)
+            listing.unreadable[path] = str(error).removeprefix(f"{path} ")
             continue
         try:
             listing.files.append((offset, path, os.fstat(fd).st_size))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +32,9 @@ def queue_directories(
             raise
         skipped.append(directory)
         return
+    if topic_directories and tolerant and not os.access(directory, os.X_OK):
+        skipped.append(directory)  # its names can be listed, and nothing more
+        return
     for topic_directory in topic_directories:
         if not is_topic_name(topic_directory.name) or not topic_directory.is_dir():
             if not tolerant and is_topic_name(topic_directory.name):
@@ -43,6 +47,9 @@ def queue_directories(
         except PermissionError:
             if not tolerant:
                 raise
+            skipped.append(topic_directory)
+            continue
+        if entries and tolerant and not os.access(topic_directory, os.X_OK):
             skipped.append(topic_directory)
             continue
         for queue_directory in entries:

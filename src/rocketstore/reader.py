@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -40,19 +39,26 @@ Gap = tuple[str, int, int, int]
 
 
 def _absent_segments(listing: DirectoryListing, size: int) -> dict[int, str]:
-    """Segments that are there and give nothing, by offset: they may not be read, or are empty in
-    front of others (the last one may just have been made)."""
-    named = ((formats.file_name_to_offset(path.name), path) for path in listing.unreadable)
-    absent = {
-        offset: f"may not be read: {os.strerror(errno.EACCES)}"
-        for offset, _ in named
-        if offset is not None and offset % size == 0
-    }
+    """Segments that are there and give nothing, by offset: they may not be read, are no files, or
+    are empty in front of others (the last one may just have been made)."""
+    named = listing.unreadable.items()
+    offsets = ((formats.file_name_to_offset(path.name), why) for path, why in named)
+    absent = {offset: why for offset, why in offsets if offset is not None and offset % size == 0}
     last = max((offset for offset, _, nbytes in listing.files if nbytes), default=-1)
     for offset, _, nbytes in listing.files:
         if nbytes == 0 and offset < last and offset % size == 0:
             absent[offset] = f"the file has 0 bytes instead of {size}"
     return absent
+
+
+def _may_not_be_read(path: Path) -> bool:
+    return not os.access(path, os.R_OK | os.X_OK if os.path.isdir(path) else os.R_OK)
+
+
+def _is_in_a_file_s_place(path: Path) -> bool:
+    """Whether a queue's or an index file's name is borne by what is no file."""
+    is_name = formats.is_index_name(path.name) or formats.file_name_to_offset(path.name) is not None
+    return is_name and not path.is_file()
 
 
 class QueuesMovedError(Exception):
@@ -176,7 +182,7 @@ class ReadOnlyParts:
             # A broker makes a segment empty, then gives it its length.
             and not (path == newest and nbytes == 0 and self.paths.has_writer())
         ]
-        self._odd_segments += [f"{path} may not be read" for path in listing.unreadable]
+        self._odd_segments += [f"{path} {why}" for path, why in listing.unreadable.items()]
         misnamed = [(offset, path) for offset, path, _ in listing.files if offset % size]
         if misnamed and misnamed[0][0] == listing.files[0][0]:
             check_place(*misnamed[0], size)  # where the log begins is anybody's guess
@@ -189,9 +195,8 @@ class ReadOnlyParts:
             for offset, path, nbytes in listing.files
             if nbytes > 0 and offset % size == 0
         ]
-        if listing.unreadable and not listing.files:
-            path = str(listing.unreadable[0])
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        if not listing.files:
+            listing.refuse_unreadable()
         queue = MappedFileQueue(self.paths.commit_log, size, self.paths.log_root, writable=False)
         queue.load(listing)
         queue.hold(_MOST_HELD_SEGMENTS)
@@ -252,14 +257,15 @@ class ReadOnlyParts:
         return index
 
     def _cannot_read_queues_or_index(self) -> bool:
-        """Whether a file or folder of the queues or the index may not be read; then what they hold
-        is made from the log."""
+        """Whether a file or folder of the queues or the index may not be read, or something else
+        stands in a file's place; then what they hold is made from the log."""
         skipped = [*self.queues.skipped, *self.index.skipped]
-        closed = [path for path in skipped if not os.access(path, os.R_OK)]
-        self._odd_segments += [
-            f"{path} may not be read; queues and index are made from the log" for path in closed
-        ]
-        return bool(closed)
+        closed = [path for path in skipped if _may_not_be_read(path)]
+        odd = [path for path in skipped if path not in closed and _is_in_a_file_s_place(path)]
+        made = "queues and index are made from the log"
+        self._odd_segments += [f"{path} may not be read; {made}" for path in closed]
+        self._odd_segments += [f"{path} is not a regular file; {made}" for path in odd]
+        return bool(closed or odd)
 
     def _begin_index_check(self) -> None:
         """Where a clean stop tells the log's end, the index need not wait for it."""

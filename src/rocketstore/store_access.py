@@ -5,6 +5,7 @@ Nothing is opened before its kind is known, so that a FIFO or a device never hol
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -52,6 +53,11 @@ class StoreAccess:
                 access.odd[path] = kind_name(mode)
         return access
 
+    @property
+    def closed(self) -> dict[Path, str]:
+        """Both: all that gives nothing."""
+        return {**self.unreadable, **self.odd}
+
     def hides(self, path: Path) -> bool:
         """Whether ``path``, or a folder that it lies in, may not be read."""
         return path in self.unreadable or any(
@@ -59,8 +65,9 @@ class StoreAccess:
         )
 
     def hidden_segments(self, paths: StorePaths, size: int) -> Iterator[tuple[int, int, Path]]:
-        """Yield first and last log offset, and path, of segments that may not be read."""
-        for path in sorted(self.unreadable):
+        """Yield first and last log offset, and path, of segments that may not be read, or are no
+        files."""
+        for path in sorted(self.closed):
             start = formats.file_name_to_offset(path.name)
             if path.parent == paths.commit_log and start is not None and start % size == 0:
                 yield start, start + size, path
@@ -92,8 +99,13 @@ class StoreAccess:
         try:
             mode = os.stat(path).st_mode
         except FileNotFoundError:
-            return True  # deleted meanwhile, or a link to nowhere
+            if path.is_symlink() and _is_a_file_s_place(path):
+                self.odd[path] = f"a symbolic link to {os.path.realpath(path)}, which is not there,"
+            return True  # or deleted meanwhile
         except OSError as error:
+            if error.errno == errno.ELOOP:
+                self.odd[path] = "a symbolic link to itself"
+                return True
             self.unreadable[path.parent] = error.strerror or str(error)
             return False
         if not stat.S_ISREG(mode):

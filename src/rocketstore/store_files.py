@@ -238,7 +238,7 @@ def examine(
     content = found or b""
     checkpoint = StoreCheckpoint.from_bytes(content)
     listing = list_directory(
-        paths.commit_log, paths.log_root, tolerate_unreadable=tolerate_unreadable
+        paths.commit_log, paths.log_root, tolerate_unreadable=tolerant, tolerate_odd=tolerant
     )
     refuse_lost_log(paths, listing, checkpoint, state)
     hints = [(state.hash_slot_num, state.index_num)] if state else []
@@ -314,7 +314,7 @@ def _read_hint(
     """Read a small file that a reader can do without; with ``tolerant`` it is noted, and taken for
     missing, when it is no regular file or may not be read. Links out of the root are refused."""
     try:
-        if tolerant and path.is_symlink() and not path.exists():
+        if path.is_symlink() and not path.exists():
             refuse_link_out(path, root)
             raise MappedFileError(f"{path} is a symbolic link that leads to nothing")
         return read(path, root)

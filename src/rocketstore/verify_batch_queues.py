@@ -125,7 +125,7 @@ class BatchQueueCheck:
             return True
         access = around.access
         folder = around.paths.batch_consume_queue / self._place[0] / str(self._place[1])
-        if access.hides(folder) or any(path.parent == folder for path in access.unreadable):
+        if access.hides(folder) or any(path.parent == folder for path in access.closed):
             self._scope.counts["unread_units"] += 1
             return True
         return False
@@ -216,7 +216,7 @@ class BatchQueuesCheck:
             self._check(queue.topic, queue.queue_id, queue)
             directory = queue.queue.directory
             for offset, path, nbytes in list_directory(
-                directory, scope.root, tolerate_unreadable=True
+                directory, scope.root, tolerate_unreadable=True, tolerate_odd=True
             ).files:
                 if nbytes != size or offset % size:
                     reason = f"{nbytes} bytes from {offset}; files of this queue have {size} bytes"

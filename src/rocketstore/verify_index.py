@@ -197,12 +197,10 @@ class IndexCheck:
         self._past: dict[int, list[Any]] = {}
         around = scope.around
         self._is_unread = around is not None and any(
-            around.paths.index in (path, path.parent) for path in around.access.unreadable
+            around.paths.index in (path, path.parent) for path in around.access.closed
         )
         for path in (*index.skipped, *index.unusable, *filter(None, [index.begun])):
-            told = around is not None and (
-                path in around.access.unreadable or path in around.access.odd
-            )
+            told = around is not None and path in around.access.closed
             if formats.is_index_name(path.name) and not told:
                 scope.report.add("index-file", path, 0, None, "no index file of any known geometry")
 

@@ -90,10 +90,10 @@ class UnitFiles:
         self.hidden: list[tuple[int, int]] = []
 
     def hide(self, access: StoreAccess) -> None:
-        """Take note of the files that may not be read."""
+        """Take note of the files that may not be read, or are none."""
         if access.hides(self._directory):
             self.hidden.append((0, 2**63 - 1))
-        for path in access.unreadable:
+        for path in access.closed:
             start = formats.file_name_to_offset(path.name)
             if path.parent == self._directory and start is not None:
                 first = start // UNIT_NBYTES
@@ -599,7 +599,10 @@ class QueuesCheck:
         size = self._queues.file_size
         for queue in self.plain_queues():
             for offset, path, nbytes in list_directory(
-                queue.queue.directory, self._queues.directory.parent, tolerate_unreadable=True
+                queue.queue.directory,
+                self._queues.directory.parent,
+                tolerate_unreadable=True,
+                tolerate_odd=True,
             ).files:
                 if nbytes != size or offset % size:
                     reason = f"{nbytes} bytes from {offset}; files of this queue have {size} bytes"
@@ -712,7 +715,7 @@ class QueuesCheck:
                 self._queues.file_size,
                 self._scope.root,
             )
-            if self._scope.around is not None and self._scope.around.access.unreadable:
+            if self._scope.around is not None and self._scope.around.access.closed:
                 files.hide(self._scope.around.access)
             check = QueueCheck(self._scope, topic, queue_id, files, self._dispatched_offset)
             self._checks[topic, queue_id] = check

@@ -83,14 +83,22 @@ class Surroundings:
         for path, start, stop in self._hidden(scope):
             scope.note_damage(start, stop)
             scope.hidden[start] = stop
-            reason = f"{self.access.unreadable[path]}: {stop - start} bytes of the log, from log "
-            reason += f"offset {start}, could not be looked at"
-            scope.report.add("unreadable", path, 0, start, reason)
+            lost = (
+                f"{stop - start} bytes of the log, from log offset {start}, could not be looked at"
+            )
+            if path in self.access.odd:
+                reason = f"{self.access.odd[path]} in the place of a file: {lost}"
+                scope.report.add("odd-file", path, 0, start, reason)
+            else:
+                reason = f"{self.access.unreadable[path]}: {lost}"
+                scope.report.add("unreadable", path, 0, start, reason)
         segments = {path for path, *_ in self._hidden(scope)}
         for path in sorted(set(self.access.unreadable) - segments):
             reason = f"{self.access.unreadable[path]}: it could not be looked at"
             scope.report.add("unreadable", path, 0, None, reason)
         for path, what in sorted(self.access.odd.items()):
+            if path in segments:
+                continue
             scope.report.add("odd-file", path, 0, None, f"{what} in the place of a file")
         for path, reason in self._foreign(scope.log.segment_size):
             scope.report.add("foreign-file", path, 0, None, reason)
@@ -179,7 +187,7 @@ def _bounds(scope: VerifyScope, queues: QueueTable | None, ends: QueueEnds) -> B
         folder = around.paths.consume_queue / topic / str(queue_id)
         if around.access.hides(folder):
             return None
-        if any(path.parent == folder for path in around.access.unreadable):
+        if any(path.parent == folder for path in around.access.closed):
             return None
         if queue is None:
             return None if end is None else (0, end)

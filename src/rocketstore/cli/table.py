@@ -19,12 +19,20 @@ _MEASURED = 500
 _NARROWEST = 8
 
 
+class _PipedConsole(Console):
+    """A console whose closed pipe ends a command as ``reporting`` says: quietly, not with 1."""
+
+    def on_broken_pipe(self) -> None:
+        """Let the error pass; it is being handled here."""
+        raise
+
+
 def console() -> Console:
     """A console on stdout that never reads markup, links or emoji out of data, and cuts nothing.
 
     It shows no colours where NO_COLOR is set or TERM is ``dumb``.
     """
-    return Console(
+    return _PipedConsole(
         file=sys.stdout, markup=False, emoji=False, highlight=False, width=100_000, height=25
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -171,8 +170,9 @@ def list_log(
     allow_holes : bool
         Do not refuse a log from whose middle segments are missing; see ``LogFiles.holes``.
     tolerate_unreadable : bool
-        List segments that may not be read in ``LogFiles.unreadable`` (local logs only), and leave
-        out those behind the first whose name is no multiple of the segment size.
+        List segments that may not be read or are no regular files in ``LogFiles.unreadable`` (local
+        logs only), and leave out those behind the first whose name is no multiple of the segment
+        size.
 
     Returns
     -------
@@ -228,17 +228,16 @@ def _unreadable(
 ) -> Iterator[LostStretch]:
     """Segments that may not be read, those without a byte in front of others, and the end that is
     missing."""
-    closed = f"may not be read: {os.strerror(errno.EACCES)}"
-    for start, uri in found.unreadable:
+    for start, uri, why in found.unreadable:
         if start % segment_size == 0:
-            yield LostStretch(start, start + segment_size, uri, closed)
+            yield LostStretch(start, start + segment_size, uri, why)
     last = segments[-1].base_offset if segments else -1
     for start, uri, nbytes in found.files:
         if nbytes == 0 and start < last and start % segment_size == 0:
             reason = f"the file has 0 bytes instead of {segment_size}"
             yield LostStretch(start, start + segment_size, uri, reason)
     end = segments[-1].end_offset if segments else 0
-    end = max([end, *(start + segment_size for start, _ in found.unreadable)])
+    end = max([end, *(start + segment_size for start, *_ in found.unreadable)])
     if segments and end < found.durable_offset and not found.aborted:
         uri = f"{segments[0].uri.rsplit('/', 1)[0]}/{formats.offset_to_file_name(end)}"
         reason = f"the segment is missing: the log was flushed up to {found.durable_offset}"
@@ -246,12 +245,13 @@ def _unreadable(
 
 
 class _Found(NamedTuple):
-    """Base offset, path or URI and bytes of a log's files; the state file; the checkpoint."""
+    """Base offset, path or URI and bytes of a log's files; the state file; the checkpoint; base
+    offset and path of what cannot be read, and why."""
 
     files: list[tuple[int, str, int]]
     state: StoreState | None
     checkpoint: bytes
-    unreadable: tuple[tuple[int, str], ...] = ()
+    unreadable: tuple[tuple[int, str, str], ...] = ()
     aborted: bool = False
 
     @property
@@ -277,18 +277,21 @@ def _list_local(path: Path, *, tolerate_unreadable: bool) -> _Found:
         if not any(name in names for name in _STORE_NAMES):
             what = names[0] if names else "nothing"
             raise _no_store(root, f"it has no folder {formats.COMMIT_LOG_DIR}, but {what}")
-    listing = list_directory(folder, root, tolerate_unreadable=tolerate_unreadable)
-    if listing.unreadable and not listing.files:
-        named = str(listing.unreadable[0])
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), named)
+    tolerant = tolerate_unreadable
+    listing = list_directory(folder, root, tolerate_unreadable=tolerant, tolerate_odd=tolerant)
+    if not listing.files:
+        listing.refuse_unreadable()
     state = StoreState.read(root / formats.STATE_FILE, root)
     files = [(start, str(name), nbytes) for start, name, nbytes in listing.files]
     checkpoint = read_bytes(root / formats.CHECKPOINT_FILE, root)
     if root != folder:
         times = StoreCheckpoint.from_bytes(checkpoint)
         refuse_lost_log(PlacesBelow(root), listing, times, state)
-    starts = ((formats.file_name_to_offset(closed.name), closed) for closed in listing.unreadable)
-    unreadable = tuple((start, str(closed)) for start, closed in starts if start is not None)
+    unreadable = tuple(
+        (start, str(path), why)
+        for path, why in listing.unreadable.items()
+        if (start := formats.file_name_to_offset(path.name)) is not None
+    )
     aborted = os.path.lexists(root / formats.ABORT_FILE)
     return _Found(files, state, checkpoint, unreadable, aborted)
 
