@@ -19,7 +19,7 @@ from rocketstore.config import (
 from rocketstore.config_files import TOPICS_FILE, config_path, topic_attributes
 from rocketstore.dialect import DEFAULT_VERSION, Dialect
 from rocketstore.durable_file import kind_name, no_folder, refuse_link_out
-from rocketstore.errors import ConfigError, MappedFileError
+from rocketstore.errors import ConfigError, MappedFileError, UnsafePathError
 from rocketstore.index_service import GeometryChoice, choose_geometry, index_paths
 from rocketstore.lost_log import refuse_lost_log
 from rocketstore.mapped_file import MappedFile
@@ -128,7 +128,10 @@ class StorePaths:
         if self.log_root == self.root:
             folders.append(self.commit_log)
         for folder in folders:
-            refuse_link_out(folder, self.root)
+            try:
+                refuse_link_out(folder, self.root)
+            except UnsafePathError as error:
+                raise UnsafePathError(f"{error}{self._advice(folder)}") from None
             kind = no_folder(folder)
             if kind and not tolerant:
                 raise MappedFileError(f"{folder} is {kind}, not a folder")
@@ -139,7 +142,21 @@ class StorePaths:
             if needed and not target.exists():
                 raise MappedFileError(
                     f"{folder} is a symbolic link to {target}, which does not exist"
+                    f"{self._advice(folder)}"
                 )
+
+    def _advice(self, folder: Path) -> str:
+        """What to do about a folder that is a link which is not followed."""
+        if folder != self.commit_log:
+            return ""
+        target = Path(os.path.realpath(folder))
+        if target.is_dir():
+            return f"; if the log lies there, say so: --commit-log {target} (store_path_commit_log)"
+        where = "" if target.is_relative_to(os.path.realpath(self.root)) else ", and no such folder"
+        return (
+            f"{where}; is its disk not mounted? Where the log lies elsewhere, name its folder: "
+            "--commit-log (store_path_commit_log)"
+        )
 
 
 def _refuse_several_folders(log: str) -> None:

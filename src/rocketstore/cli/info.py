@@ -15,7 +15,7 @@ from rocketstore.cli.options import (
     StorePath,
     store_config,
 )
-from rocketstore.cli.outcome import ExitCode
+from rocketstore.cli.outcome import ExitCode, exit_code_of
 from rocketstore.cli.output import (
     chosen,
     print_document,
@@ -39,7 +39,7 @@ def info(
     """Say what a directory is: RocketMQ line, sizes, last exit, extent, topics. Changes nothing.
 
     Works on broken stores too. What is wrong or cannot be read is named, and the exit status is
-    then 1; 3 when it is no store, or its log is not there.
+    then 1; 3 when it is no store, or its log is not there; 4 when links lead out of it.
 
     \b
     Examples:
@@ -54,6 +54,9 @@ def info(
         _print_table(facts)
     if not facts.document["isStore"]:
         check_is_store(path, config=settings)
+    refused = facts.refused_with
+    if refused is not None and exit_code_of(refused) in (ExitCode.USAGE, ExitCode.UNSAFE):
+        raise typer.Exit(int(exit_code_of(refused)))
     if facts.has_no_log:
         raise typer.Exit(int(ExitCode.CANNOT_READ))
     if facts.refusals or facts.findings:

@@ -32,6 +32,9 @@ from rocketstore.store_kinds import (
 )
 from rocketstore.store_lock import is_held
 
+#: The part that is the opening as a whole.
+_STORE = "store"
+
 
 @dataclass
 class Facts:
@@ -39,12 +42,14 @@ class Facts:
 
     ``document`` has the values by the names of the JSON form; ``refusals`` what could not be read;
     ``findings`` what is wrong. ``has_no_log``: it cannot be opened, as its log is not there.
+    ``refused_with``: what opening it raised.
     """
 
     document: dict[str, Any] = field(default_factory=dict)
     refusals: list[str] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
     has_no_log: bool = False
+    refused_with: Exception | None = None
 
     @contextlib.contextmanager
     def part(self, name: str) -> Iterator[None]:
@@ -53,6 +58,8 @@ class Facts:
             yield
         except (RocketStoreError, OSError) as error:
             self.refusals.append(f"{name}: {error}")
+            if name == _STORE:
+                self.refused_with = error
 
 
 def gather(path: Path, progress: Progress | None, config: MessageStoreConfig) -> Facts:
@@ -86,7 +93,7 @@ def _gather_store(
     config = config.replace(message_index_enable=False)
     judgements = StoreJudgements(StorePaths.of(path, config))
     facts.findings = judgements.findings
-    with facts.part("store"):
+    with facts.part(_STORE):
         with rocketstore.open(path, "r", config=config, progress=progress) as store:
             _add_geometry(store.facts, facts.document)
             assumed = judgements.assumed(store)
