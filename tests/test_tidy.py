@@ -41,7 +41,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "status",
         "config",
         "dialect",
-        "failure_words",
+        *("command_start", "failure_words"),
         "lock_order",
         "repr_html",
         "message_columns",

@@ -12,6 +12,7 @@ import os
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from rocketstore.command_start import end_command
 from rocketstore.errors import ConfigError
 
 MODULES = (
@@ -52,7 +53,11 @@ def _import(body: str, module: str) -> ModuleType:
 
 #: Which body runs: ``"native"`` or ``"reference"``.
 name: str = os.environ.get("ROCKETSTORE_KERNELS", "native")
-_modules = load(name)
+try:
+    _modules = load(name)
+except (ConfigError, ImportError) as error:
+    end_command(error)
+    raise
 if TYPE_CHECKING:
     # Both bodies have the types of the native stubs.
     from rocketstore._native import arrow as arrow

@@ -84,7 +84,7 @@ class StoreLock:
             if error.errno == errno.EWOULDBLOCK:
                 raise StoreLockedError(
                     f"another writer uses the folder {folder}, whatever became of the lock file; "
-                    "stop it, or open the store with mode 'r'"
+                    "stop it, or only read the store (mode 'r')"
                 ) from error
             if error.errno not in _NO_FOLDER_LOCKS:
                 raise
@@ -122,7 +122,7 @@ class StoreLock:
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 raise StoreLockedError(
                     f"{self.path} is held by another process: a broker or another writer uses "
-                    f"{root}; stop it, or open the store with mode 'r'"
+                    f"{root}; stop it, or only read the store (mode 'r')"
                 ) from error
             raise
 

@@ -89,7 +89,7 @@ def test_lines_by_hand(tmp_path: Path) -> None:
     [
         (b"{", "no JSON"),
         (b"[1]", "no JSON object"),
-        (b"\xff", "no JSON"),
+        (b"\xff", "it is not UTF-8"),
         (b"[" * 100_000, "no JSON"),
         (b'{"body": "x"}', "no topic"),
         (b'{"topic": 3}', "topic is 3, which is no str"),
@@ -173,7 +173,7 @@ def test_ctrl_c_keeps_what_was_put_and_says_where_to_go_on(tmp_path: Path) -> No
     text = ndjson(*({"topic": "T", "body": str(number)} for number in range(5)))
     handler = signal.getsignal(signal.SIGINT)
     with rocketstore.open(tmp_path / "new", "x", mapped_file_size_commit_log=1 << 20) as store:
-        putter = put_lines._Putter(store, None)
+        putter = put_lines._Putter(store, None, 1 << 20)
         with put_lines._Interrupts() as interrupts:
             for line in _until_interrupted(interrupts, Interrupting(text)):
                 assert putter.put(line) is None

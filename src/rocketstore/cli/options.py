@@ -77,7 +77,8 @@ def check_version(text: str | None) -> str | None:
         try:
             Dialect.for_version(text)
         except ConfigError as error:
-            raise typer.BadParameter(str(error)) from None
+            words = str(error).partition("; allow_newer")[0]  # an argument in Python only
+            raise typer.BadParameter(words) from None
     return text
 
 

@@ -126,9 +126,19 @@ def words_of(error: BaseException) -> str:
     """Say an error in one sentence: the file's name in front, no number."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    if isinstance(error, FileNotFoundError) and _is_folder_gone():
+        return "the current folder was deleted, so that no path can be told from it"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__
+
+
+def _is_folder_gone() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _explain(code: ExitCode, error: Exception, head: str = "") -> typer.Exit:

@@ -36,6 +36,7 @@ from rocketstore.cli.outcome import (
 from rocketstore.cli.output import Format, chosen, print_document, print_text
 from rocketstore.cli.progress import progress_bar
 from rocketstore.cli.put_lines import put_lines
+from rocketstore.cli.put_refusals import why_refused
 from rocketstore.cli.quantities import format_time, parse_size
 from rocketstore.cli.records import result_fields
 from rocketstore.cli.text import is_utf8
@@ -165,7 +166,8 @@ def put(
         raise typer.BadParameter("with --lines everything about a message stands in its line")
     place.settings = place.settings.replace(flush_disk_type="ASYNC_FLUSH")
     with progress_bar(quiet=quiet or sys.stdout.isatty()) as progress:
-        put_lines(place.open, lines, chosen(form), skip=skip, each=each, progress=progress)
+        most = place.settings.max_message_size
+        put_lines(place.open, lines, chosen(form), skip, most, each=each, progress=progress)
 
 
 class Place:
@@ -219,12 +221,15 @@ def _put_one(place: Place, *message: Any, **others: Any) -> Any:
     alone tries again, and stores it twice.
     """
     result: Any = None
+    most = place.settings.max_message_size
     try:
         with place.open() as store:
             try:
                 result = store.put(*message, **others)
             except (ValueError, TypeError) as error:
                 raise fail(ExitCode.USAGE, str(error)) from error
+            if not result.appended:
+                complain(f"nothing was stored: {_why(store, most, result, *message, **others)}")
     except StoreFullError as error:
         if result is None or not result.ok:
             raise
@@ -239,6 +244,26 @@ def _put_one(place: Place, *message: Any, **others: Any) -> Any:
         what = _what_became(result)
         raise fail(code, f"{what}, but the store was not closed in order: {why}") from error
     return result
+
+
+def _why(
+    store: rocketstore.DefaultMessageStore,
+    most: int,
+    result: Any,
+    topic: str,
+    body: bytes,
+    _: int,
+    tags: str | None,
+    keys: list[str] | None,
+    **others: Any,
+) -> str:
+    """Why nothing was stored, of the arguments of a put."""
+    pairs = dict(others.get("properties") or {})
+    if tags is not None:
+        pairs[formats.PROPERTY_TAGS] = tags
+    if keys:
+        pairs[formats.PROPERTY_KEYS] = formats.KEY_SEPARATOR.join(keys)
+    return why_refused(store, most, result, topic, body, pairs)
 
 
 def _what_became(result: Any) -> str:

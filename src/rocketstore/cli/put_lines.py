@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 import contextlib
 import json
 import os
@@ -27,6 +28,7 @@ from rocketstore.cli.outcome import (
 )
 from rocketstore.cli.output import Format, Rows, print_document, print_text
 from rocketstore.cli.progress import Progress
+from rocketstore.cli.put_refusals import why_refused
 from rocketstore.cli.quantities import counted, format_size
 from rocketstore.cli.records import RESULT_NAMES, result_fields
 from rocketstore.cli.streams import OUTPUT_NAME, drop
@@ -75,8 +77,9 @@ class LineError(ValueError):
 
 def message_of(line: bytes) -> Message:
     """Build the message that one line says. Raises ``LineError`` with the reason."""
+    text = _text(line)
     try:
-        fields = json.loads(line)
+        fields = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise LineError(f"no JSON: {error}") from None
     if not isinstance(fields, dict):
@@ -96,6 +99,36 @@ def message_of(line: bytes) -> Message:
         return Message(body=_body(fields), properties=_properties(fields), **values)
     except (ValueError, TypeError, OverflowError) as error:
         raise LineError(str(error)) from None
+
+
+#: How a file begins whose text is not UTF-8, and what it is then.
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "UTF-32"),
+    (codecs.BOM_UTF32_BE, "UTF-32"),
+    (codecs.BOM_UTF16_LE, "UTF-16"),
+    (codecs.BOM_UTF16_BE, "UTF-16"),
+    (b"\x1f\x8b", "a gzip file"),
+    (b"PK\x03\x04", "a zip file"),
+    (b"\x28\xb5\x2f\xfd", "a zstd file"),
+    (b"PAR1", "a Parquet file"),
+)
+
+
+def _text(line: bytes) -> str:
+    """The line as text. Raises ``LineError``; JSON of another encoding is not guessed at."""
+    looks = next((name for mark, name in _MARKS if line.startswith(mark)), "")
+    if not looks and b"\0" in line:
+        zeros = line.count(b"\0")
+        looks = "UTF-16" if abs(2 * zeros - len(line)) <= len(line) // 5 + 2 else "a binary file"
+    try:
+        text = line.removeprefix(codecs.BOM_UTF8).decode("utf-8")
+    except UnicodeDecodeError as error:
+        hint = f" (it looks like {looks})" if looks else ""
+        where = f"byte {error.start + 1} is 0x{line[error.start]:02x}"
+        raise LineError(f"it is not UTF-8: {where}{hint}") from None
+    if looks:
+        raise LineError(f"it is not a line of UTF-8 text (it looks like {looks})")
+    return text
 
 
 def _typed(fields: dict[str, Any], name: str, kind: type) -> Any:
@@ -195,7 +228,7 @@ class _Putter:
         Lines whose messages the store took, and those of them that are on disk.
     """
 
-    def __init__(self, store: DefaultMessageStore, out: Rows | None) -> None:
+    def __init__(self, store: DefaultMessageStore, out: Rows | None, most: int) -> None:
         self.stored = 0
         self.nbytes = 0
         self.done_lines = 0
@@ -203,6 +236,7 @@ class _Putter:
         self.begin_offset: int | None = None
         self.end_offset = store.max_physical_offset
         self._store = store
+        self._most = most
         self._out = out
         self._results: list[Any] = []
 
@@ -212,11 +246,14 @@ class _Putter:
             return f"longer than {format_size(_LONGEST_LINE_NBYTES)}"
         if line.strip():
             try:
-                result = self._store.put_message(message_of(line))
+                message = message_of(line)
+                result = self._store.put_message(message)
             except (ValueError, TypeError) as error:
                 return str(error)
             if not result.ok:
-                return f"the store answers {result.status.name}"
+                return "the store answers " + why_refused(
+                    self._store, self._most, result, message.topic, message.body, message.properties
+                )
             self._take(result)
         self.done_lines += 1
         return None
@@ -283,8 +320,9 @@ def put_lines(
     open_store: Callable[[], DefaultMessageStore],
     source: str,
     form: Format,
-    *,
     skip: int,
+    max_message_size: int,
+    *,
     each: bool,
     progress: Progress | None,
 ) -> None:
@@ -295,7 +333,7 @@ def put_lines(
     table = Table(RESULT_NAMES, right=("physicalOffset", "queueOffset", "storeSize"))
     rows = Rows(form, RESULT_NAMES, table=table, row=_cells, document=result_fields)
     with _opened(source) as (file, total), _Interrupts() as interrupts, open_store() as store:
-        putter = _Putter(store, rows if each else None)
+        putter = _Putter(store, rows if each else None, max_message_size)
         lines = _told(interrupts.lines(file), total, progress)
         ending = _put_all(putter, interrupts, lines, skip)
         _finish(putter, store, ending)

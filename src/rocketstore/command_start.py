@@ -1,0 +1,28 @@
+"""The end of the command ``rocketstore`` when its own package cannot be imported."""
+
+from __future__ import annotations
+
+import os
+import sys
+from itertools import pairwise
+
+from rocketstore.errors import ConfigError
+
+_USAGE, _UNEXPECTED = 2, 70
+
+
+def end_command(error: Exception) -> None:
+    """Say ``error`` in one sentence and exit, when this process is the command; else do nothing:
+    who imports the package gets the error itself."""
+    if not _is_command() or os.environ.get("ROCKETSTORE_DEBUG", "") not in ("", "0"):
+        return
+    if sys.stderr is not None:
+        sys.stderr.write(f"rocketstore: {error}\n")
+    raise SystemExit(_USAGE if isinstance(error, ConfigError) else _UNEXPECTED)
+
+
+def _is_command() -> bool:
+    """Whether the process was started as ``rocketstore`` or ``python -m rocketstore.cli``."""
+    name = os.path.basename(sys.argv[0]) if sys.argv else ""
+    as_module = any(pair == ("-m", "rocketstore.cli") for pair in pairwise(sys.orig_argv))
+    return name in ("rocketstore", "rocketstore.exe") or as_module
