@@ -369,3 +369,20 @@ def test_the_root_that_tasks_made_is_synced(
     monkeypatch.setattr(commits, "sync_directory", note)
     commit(root, staged)
     assert {tmp_path, tmp_path / "new", tmp_path / "new" / "deep"} <= set(synced)
+
+
+@pytest.mark.parametrize("others", [(), ("stage/other",), ("ledger",)])
+def test_a_write_that_is_given_up_leaves_the_store_as_it_was(
+    tmp_path: Path, others: tuple[str, ...]
+) -> None:
+    """A store that refused a batch kept the empty folder ``.rocketstore-spark/stage``."""
+    folder = tmp_path / ".rocketstore-spark"
+    stage = folder / "stage" / "mine"
+    for name in others:
+        (folder / name).mkdir(parents=True)
+    stage.mkdir(parents=True, exist_ok=True)
+    (stage / f"000000-0-{'0' * 12}.seg").touch()
+    assert commits.abort(tmp_path, str(stage))
+    assert not stage.exists()
+    left = {path.relative_to(folder).as_posix() for path in tmp_path.rglob("*") if path != folder}
+    assert left == {*others, *(("stage",) if "stage/other" in others else ())}

@@ -9,6 +9,7 @@ appended behind it. Nothing here needs Spark.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -154,6 +155,10 @@ def abort(root: Path, stage: str) -> bool:
     if Ledger(root).is_pending(stage):
         return False
     remove_stage(stage)
+    # A store that was refused is left as it was found; a folder with anything in it stays.
+    for folder in (root / formats.SPARK_DIR / STAGE_DIR, root / formats.SPARK_DIR):
+        with contextlib.suppress(OSError):
+            folder.rmdir()
     return True
 
 

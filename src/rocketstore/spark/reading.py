@@ -13,9 +13,10 @@ from rocketstore import formats
 from rocketstore.arrow.reading import read_batches
 from rocketstore.errors import ConfigError, MappedFileError
 from rocketstore.sources.files import local_path
-from rocketstore.sources.policy import list_to_read, plan_reading
+from rocketstore.sources.policy import plan_reading
 from rocketstore.sources.segments import LogFiles
 from rocketstore.sources.splits import Split, plan_splits
+from rocketstore.spark.listing import list_to_read
 from rocketstore.spark.options import EARLIEST, LATEST, Offsets, ReadOptions
 from rocketstore.spark.queue_names import check_queue_names
 from rocketstore.spark.worker import begin_task

@@ -36,6 +36,8 @@ PIECE_NBYTES = 4 << 20
 #: The cache drops no less than this at once: the largest page of x86-64 and arm64.
 _CACHE_UNIT_NBYTES = 2 << 20
 _NAME = re.compile(r"\d{6,}-\d+-[0-9a-f]{12}\.seg")
+#: Times a folder is made that another write removes as empty at the same time.
+_CREATING_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +183,7 @@ def write_stage(
     """
     path = Path(directory) / unique_name(partition, attempt)
     with reporting_full_disk(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o644)
+        fd = _create(path)
         try:
             stage = _StageWriter(fd, counted=counted)
             encoder = kernels.staged_records.StageEncoder(
@@ -206,6 +207,17 @@ def write_stage(
             os.close(fd)
     pieces, counts = tuple(stage.pieces), stage.counts if counted else None
     return StagedFile(str(path), partition, encoder.rows, pieces, counts)
+
+
+def _create(path: Path) -> int:
+    """Create a file, and the folders above it, which a write that is given up may just remove."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    for _ in range(_CREATING_TRIES):
+        with contextlib.suppress(FileNotFoundError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return os.open(path, flags, 0o644)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return os.open(path, flags, 0o644)
 
 
 class _StageWriter:

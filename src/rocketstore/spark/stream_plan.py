@@ -19,10 +19,11 @@ from rocketstore import formats, kernels
 from rocketstore.errors import ConfigError, MappedFileError
 from rocketstore.queue_records import QueueRecords
 from rocketstore.sources.files import local_path, read_at
-from rocketstore.sources.policy import list_to_read, lost_error
+from rocketstore.sources.policy import lost_error
 from rocketstore.sources.segments import LogFiles
 from rocketstore.sources.splits import Split, plan_splits, tail_offset
 from rocketstore.sources.walk import log_end, walk
+from rocketstore.spark.listing import list_to_read
 from rocketstore.spark.offsets import Latest, StreamOffset, batch_ranges, starting_queues
 from rocketstore.spark.queue_names import check_queue_names
 from rocketstore.spark.reading import partition_bytes

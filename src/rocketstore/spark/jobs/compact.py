@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from rocketstore import formats
 from rocketstore.sources import LogFiles, Split, plan_splits
-from rocketstore.sources.policy import list_to_read, plan_reading
+from rocketstore.sources.policy import plan_reading
 from rocketstore.spark.apart import check_apart
 from rocketstore.spark.jobs.replay import READ, as_written
+from rocketstore.spark.listing import list_to_read
 from rocketstore.spark.shipping import shipped_function
 
 if TYPE_CHECKING:

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from rocketstore.arrow.columns import resolve
 from rocketstore.sources import Split
-from rocketstore.sources.policy import list_to_read, plan_reading
+from rocketstore.sources.policy import plan_reading
 from rocketstore.spark.apart import check_apart
 from rocketstore.spark.jobs.folders import Folder, open_folder
 from rocketstore.spark.jobs.tasks import run_tasks
+from rocketstore.spark.listing import list_to_read
 from rocketstore.spark.options import CORRUPTION_POLICIES
 
 if TYPE_CHECKING:

@@ -18,13 +18,14 @@ from rocketstore.index_file import IndexFile
 from rocketstore.index_service import next_index_name
 from rocketstore.mapped_file import MappedFile
 from rocketstore.sources.files import local_path
-from rocketstore.sources.policy import list_to_read, plan_reading
+from rocketstore.sources.policy import plan_reading
 from rocketstore.sources.segments import LogFiles
 from rocketstore.sources.splits import DEFAULT_SPLIT_BYTES, Split
 from rocketstore.sources.walk import walk
 from rocketstore.spark.jobs.outputs import new_directory
 from rocketstore.spark.jobs.progress import Progress, Told
 from rocketstore.spark.jobs.tasks import run_tasks
+from rocketstore.spark.listing import list_to_read
 from rocketstore.store_files import StorePaths, examine
 
 if TYPE_CHECKING:

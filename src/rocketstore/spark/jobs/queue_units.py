@@ -15,7 +15,7 @@ from rocketstore.config import DEFAULT_CONSUME_QUEUE_FILE_SIZE, MessageStoreConf
 from rocketstore.dialect import DEFAULT_VERSION, Dialect
 from rocketstore.durable_file import begin_writing, sync_directory
 from rocketstore.errors import MappedFileError
-from rocketstore.sources.policy import list_to_read, plan_reading
+from rocketstore.sources.policy import plan_reading
 from rocketstore.sources.segments import LogFiles
 from rocketstore.sources.splits import DEFAULT_SPLIT_BYTES, Split
 from rocketstore.sources.walk import log_end, walk
@@ -32,6 +32,7 @@ from rocketstore.spark.jobs.queues import (
     plan_files,
 )
 from rocketstore.spark.jobs.tasks import run_tasks
+from rocketstore.spark.listing import list_to_read
 from rocketstore.store_files import StorePaths, examine
 
 if TYPE_CHECKING:

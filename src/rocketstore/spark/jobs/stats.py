@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rocketstore import kernels
-from rocketstore.sources.policy import list_to_read, plan_reading
+from rocketstore.sources.policy import plan_reading
 from rocketstore.sources.splits import DEFAULT_SPLIT_BYTES, Split
 from rocketstore.sources.walk import walk
 from rocketstore.spark.jobs.choices import check_corruption, nearest
+from rocketstore.spark.listing import list_to_read
 
 if TYPE_CHECKING:
     import pyarrow
