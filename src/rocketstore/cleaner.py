@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,6 +23,7 @@ from rocketstore.consume_queue import ConsumeQueue
 from rocketstore.durable_file import sync_directory
 from rocketstore.errors import StoreFullError
 from rocketstore.index_service import IndexService
+from rocketstore.lock_order import ReentrantLock
 from rocketstore.mapped_file import MappedFile
 
 _log = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class StoreCleaner:
     """
 
     def __init__(self, store: StoreToClean) -> None:
-        self.lock = threading.RLock()
+        self.lock = ReentrantLock()
         self.failures: dict[Path, str] = {}
         self.ages = SegmentAges(store.log)
         self._store = store

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,10 @@ def load(body: str) -> dict[str, ModuleType]:
 
 
 def _import(body: str, module: str) -> ModuleType:
+    if module == "locks" and sys.version_info >= (3, 14):
+        # There an interrupt may strike between ``__enter__`` and the block of ``with``; only a
+        # method in Python can give the lock back then.
+        body = "reference"
     try:
         return importlib.import_module(f"rocketstore._{body}.{module}")
     except ImportError as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+import sys
+import threading
+from typing import TYPE_CHECKING, Final
 
 
 class LockRank:
@@ -28,3 +30,21 @@ class LockRank:
     MARKS: Final = 8
     #: Looking at the directory again.
     REFRESH: Final = 9
+
+
+if TYPE_CHECKING or sys.version_info < (3, 14):
+    ReentrantLock = threading.RLock
+else:
+
+    class ReentrantLock(type(threading.RLock())):
+        """A lock that an interrupt between ``__enter__`` and the block of ``with``, where it may
+        strike from Python 3.14 on, does not leave taken."""
+
+        def __enter__(self) -> bool:
+            before = self._recursion_count()
+            try:
+                return self.acquire()
+            except BaseException:
+                if self._recursion_count() > before:
+                    self.release()
+                raise

@@ -27,6 +27,7 @@ def _compiler() -> None:
         pytest.skip(str(error))
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("body", "runs"), [("native", 360), ("reference", 60)])
 def test_no_fault_breaks_a_promise(body: str, runs: int) -> None:
     seed = random.randrange(1 << 32)

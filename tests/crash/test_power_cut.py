@@ -51,7 +51,9 @@ def test_a_log_that_is_not_synced_is_seen(tmp_path: Path, monkeypatch: pytest.Mo
         return log.queue.flushed_where
 
     monkeypatch.setattr(WritableCommitLog, "flush", forget)
-    assert "confirmed" in broken_promises(tmp_path, "sync")
+    found = broken_promises(tmp_path, "sync")
+    # Which is seen first depends on what the threads had written when the power went.
+    assert "confirmed" in found or "zeros where a record should be" in found
 
 
 def test_a_folder_that_is_not_synced_is_seen(

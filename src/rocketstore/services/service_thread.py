@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from rocketstore.errors import ServiceFailedError
 from rocketstore.failure_words import told
+from rocketstore.lock_order import ReentrantLock
 from rocketstore.services.waiting import Bell
 
 _log = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ class ServiceThread:
         #: Held while the thread runs.
         self._ended = threading.Lock()
         #: Held while a step runs; again by the same thread, as a listener may call the store.
-        self._step_lock = threading.RLock()
+        self._step_lock = ReentrantLock()
 
     @property
     def is_held_here(self) -> bool:

@@ -163,30 +163,31 @@ int open64(const char *path, int flags, ...) { OPEN_BODY(AT_FDCWD); }
 int openat(int folder, const char *path, int flags, ...) { OPEN_BODY(folder); }
 int openat64(int folder, const char *path, int flags, ...) { OPEN_BODY(folder); }
 
-#define ON_PATH(name, path, call)                                                                  \
+/* Which of two calls of a kind an interpreter takes is its own affair. */
+#define ON_PATH(kind, name, path, call)                                                            \
     do {                                                                                           \
         if (is_watching && is_below(path)) {                                                       \
-            FAIL_IF_ARMED(#name, path, -1);                                                        \
+            FAIL_IF_ARMED(kind, path, -1);                                                         \
         }                                                                                          \
         return REAL(name) call;                                                                    \
     } while (0)
 
-int unlink(const char *path) { ON_PATH(unlink, path, (path)); }
+int unlink(const char *path) { ON_PATH("unlink", unlink, path, (path)); }
 int unlinkat(int folder, const char *path, int flags)
 {
-    ON_PATH(unlinkat, path, (folder, path, flags));
+    ON_PATH("unlink", unlinkat, path, (folder, path, flags));
 }
-int rename(const char *from, const char *to) { ON_PATH(rename, to, (from, to)); }
+int rename(const char *from, const char *to) { ON_PATH("rename", rename, to, (from, to)); }
 int renameat(int a, const char *from, int b, const char *to)
 {
-    ON_PATH(renameat, to, (a, from, b, to));
+    ON_PATH("rename", renameat, to, (a, from, b, to));
 }
-int link(const char *from, const char *to) { ON_PATH(link, to, (from, to)); }
+int link(const char *from, const char *to) { ON_PATH("link", link, to, (from, to)); }
 int linkat(int a, const char *from, int b, const char *to, int flags)
 {
-    ON_PATH(linkat, to, (a, from, b, to, flags));
+    ON_PATH("link", linkat, to, (a, from, b, to, flags));
 }
-int mkdir(const char *path, mode_t mode) { ON_PATH(mkdir, path, (path, mode)); }
+int mkdir(const char *path, mode_t mode) { ON_PATH("mkdir", mkdir, path, (path, mode)); }
 
 /* --- operations on descriptors --------------------------------------------------------------- */
 
