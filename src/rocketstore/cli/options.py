@@ -125,6 +125,12 @@ StorePath = Annotated[
         metavar="PATH", parser=path, help='The store: the directory that holds "commitlog".'
     ),
 ]
+WhatIfOption = Annotated[
+    bool, typer.Option("--what-if", help="Only say what would be done; change nothing.")
+]
+IndexOption = Annotated[
+    bool, typer.Option("--index/--no-index", help="Whether the broker keeps an index.")
+]
 CommitLogOption = Annotated[
     str | None,
     typer.Option(

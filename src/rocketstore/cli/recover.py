@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -11,8 +11,10 @@ from rocketstore.cli.options import (
     CommitLogOption,
     ConfigOption,
     FormatOption,
+    IndexOption,
     QuietOption,
     StorePath,
+    WhatIfOption,
     store_config,
 )
 from rocketstore.cli.outcome import ExitCode
@@ -29,12 +31,8 @@ _LISTED = 20
 
 def recover(
     path: StorePath,
-    what_if: Annotated[
-        bool, typer.Option("--what-if", help="Only say what would be done; change nothing.")
-    ] = False,
-    index: Annotated[
-        bool, typer.Option("--index/--no-index", help="Whether the broker keeps an index.")
-    ] = True,
+    what_if: WhatIfOption = False,
+    index: IndexOption = True,
     commit_log: CommitLogOption = None,
     config: ConfigOption = None,
     form: FormatOption = None,

@@ -14,8 +14,10 @@ from rocketstore.cli.options import (
     CommitLogOption,
     ConfigOption,
     FormatOption,
+    IndexOption,
     QuietOption,
     StorePath,
+    WhatIfOption,
     store_config,
 )
 from rocketstore.cli.outcome import ExitCode
@@ -35,9 +37,7 @@ from rocketstore.verify import verify_files
 
 def salvage(
     path: StorePath,
-    what_if: Annotated[
-        bool, typer.Option("--what-if", help="Only say what would be done; change nothing.")
-    ] = False,
+    what_if: WhatIfOption = False,
     placeholders: Annotated[
         bool,
         typer.Option(
@@ -45,9 +45,7 @@ def salvage(
             help="Whether empty messages keep the queue offsets of lost ones.",
         ),
     ] = True,
-    index: Annotated[
-        bool, typer.Option("--index/--no-index", help="Whether the broker keeps an index.")
-    ] = True,
+    index: IndexOption = True,
     commit_log: CommitLogOption = None,
     config: ConfigOption = None,
     form: FormatOption = None,
