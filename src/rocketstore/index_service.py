@@ -407,8 +407,8 @@ def choose_geometry(
         f"{pair[1]} entries, a file of {formats.index_file_nbytes(*pair)} bytes, are those of "
         f"{source}"
         for path, nbytes in found
-        # The newest may just have been made.
-        if nbytes not in by_nbytes and (nbytes or not newest or path != found[-1][0])
+        # The newest may just have been made; where the state file tells the sizes, it says nothing.
+        if nbytes not in by_nbytes and (nbytes or not (newest or hints) or path != found[-1][0])
     ]
     return GeometryChoice(pair, by_nbytes, doubts)
 
