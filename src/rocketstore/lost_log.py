@@ -111,17 +111,23 @@ class PlacesBelow:
         return self.root / formats.STATE_FILE
 
 
+#: How to name the folder of a log that lies outside of its store.
+ELSEWHERE = "name its folder: store_path_commit_log=DIR, on the command line --commit-log DIR"
+
+
 def refuse_lost_log(
     paths: Places,
     listing: DirectoryListing,
     checkpoint: StoreCheckpoint,
     state: StoreState | None,
+    elsewhere: str = ELSEWHERE,
 ) -> None:
     """Raise when the log's folder holds no segment although there was a log, or is not there
     although it was named.
 
     A store that began anew in its place would give out the same offsets once more, and delete the
-    queues and keys of what was there; a reader would show an empty store.
+    queues and keys of what was there; a reader would show an empty store. ``elsewhere`` says how to
+    name the folder of a log that lies elsewhere.
 
     Raises
     ------
@@ -146,9 +152,8 @@ def refuse_lost_log(
     raise MappedFileError(
         f"the log is missing: {paths.commit_log} {_what_is_there(paths.commit_log, listing)}, but "
         f"there was one: {'; '.join(shown)}. Is its disk not mounted, or does the log lie "
-        "elsewhere (a broker's storePathCommitLog)? Mount it, or name its folder: "
-        "store_path_commit_log=DIR, on the command line --commit-log DIR. Nothing was changed; to "
-        "begin a new log, use another folder, or move away what the old one left"
+        f"elsewhere (a broker's storePathCommitLog)? Mount it, or {elsewhere}. Nothing was "
+        "changed; to begin a new log, use another folder, or move away what the old one left"
     )
 
 

@@ -16,8 +16,13 @@ _NOTES = {
     "foreign_property_crcs": "records with a CRC property that is not their own, as copies have",
     "behind_units": "units that are not there yet, as dispatch is behind",
     "behind_keys": "records whose keys are not all there yet, as dispatch is behind",
-    "expired_units": "units of records that have expired",
-    "expired_keys": "index entries of records that have expired",
+    "expired_units": (
+        "units of records before the log's beginning: they expired, or their segment was taken away"
+    ),
+    "expired_keys": (
+        "index entries of records before the log's beginning: they expired, or their segment was "
+        "taken away"
+    ),
     "damaged_units": "units that point into damaged stretches of the log and were not judged",
     "damaged_keys": "index entries that point into damaged stretches of the log, not judged",
     "lost_queue_offsets": "queue offsets without a record because of damage in the log",

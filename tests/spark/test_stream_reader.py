@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark import cloudpickle
 
-from rocketstore.errors import ConfigError, DecodeError, MappedFileError
+from rocketstore.errors import ConfigError, DecodeError, MappedFileError, RocketStoreError
 from rocketstore.spark import streaming
 from rocketstore.spark.options import parse_read
 from rocketstore.spark.schema import spark_schema
@@ -182,3 +184,62 @@ def test_a_file_in_the_middle_is_never_passed_over(store: Path) -> None:
     os.unlink(segments(store)[1])
     with pytest.raises(MappedFileError):
         list(reader.read(partitions[1]))
+
+
+def move_away(store: Path) -> str:
+    store.rename(store.with_name("elsewhere"))
+    return f"there is no store {store}$"
+
+
+def move_the_log_away(store: Path) -> str:
+    (store / "commitlog").rename(store.with_name("log"))
+    return f"the log is missing: {store / 'commitlog'} does not exist"
+
+
+def put_a_file_there(store: Path) -> str:
+    move_the_log_away(store)
+    (store / "commitlog").write_bytes(b"")
+    return f"{store / 'commitlog'} is a file, not a folder"
+
+
+def delete_the_newest_segment(store: Path) -> str:
+    segments(store)[-1].unlink()
+    return "it was cut or is another one|the segment is missing"
+
+
+def delete_all_segments(store: Path) -> str:
+    for path in segments(store):
+        path.unlink()
+    return f"the log is missing: {store / 'commitlog'} is empty"
+
+
+def delete_all(store: Path) -> str:
+    shutil.rmtree(store)
+    store.mkdir()
+    return f"{store} is no store: it has no folder commitlog, but nothing"
+
+
+@pytest.mark.parametrize("is_behind", [True, False], ids=["behind", "caught-up"])
+@pytest.mark.parametrize(
+    "vanish",
+    [
+        *(move_away, move_the_log_away, put_a_file_there),
+        *(delete_the_newest_segment, delete_all_segments, delete_all),
+    ],
+)
+def test_a_store_that_vanishes_ends_the_stream(
+    vanish: Callable[[Path], str], is_behind: bool, store: Path
+) -> None:
+    """Each ends with one sentence that names the place: no silence, and no batch without rows."""
+    reader = reader_of(store)
+    begin = reader.initialOffset()
+    end = reader.latestOffset(begin, EVERYTHING)
+    assert reader.latestOffset(end, EVERYTHING) == end  # nothing has come, and all is quiet
+    why = vanish(store)
+    with pytest.raises((OSError, RocketStoreError), match=why) as found:
+        reader.latestOffset(begin if is_behind else end, EVERYTHING)
+    assert str(store) in str(found.value)
+    assert "--commit-log" not in str(found.value)
+    again = reader_of(store)
+    with pytest.raises((OSError, RocketStoreError), match=why):  # and after a restart
+        again.latestOffset(end, EVERYTHING)

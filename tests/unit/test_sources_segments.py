@@ -69,8 +69,40 @@ def test_a_log_in_a_folder_of_any_name_is_one(root: Path, tmp_path: Path) -> Non
     assert read_log(list_log(moved)).records == expected
 
 
+@pytest.mark.parametrize("name", ["log", "commitlog"])
+@pytest.mark.parametrize("place", ["nothing", "empty", "link", "other names", "absent file"])
+def test_a_log_elsewhere_is_read_from_its_own_folder(
+    place: str, name: str, root: Path, tmp_path: Path
+) -> None:
+    """What the refusal advises works; no option names a log's folder here."""
+    expected = read_log(list_log(root)).records
+    log, there = tmp_path / "other" / name, root / "commitlog"
+    log.parent.mkdir()
+    there.rename(log)
+    if place == "link":
+        there.symlink_to(log)
+    elif place == "absent file":
+        there.symlink_to(tmp_path / "not mounted")
+    elif place != "nothing":
+        there.mkdir()
+    if place == "other names":
+        (there / "notes.txt").write_text("hello")
+    with pytest.raises((MappedFileError, UnsafePathError)) as found:
+        list_log(root)
+    assert "give its folder as the path, in the place of the store's" in str(found.value)
+    assert "commit-log" not in str(found.value)
+    assert read_log(list_log(log)).records == expected
+
+
+def test_something_else_in_the_place_of_the_log(root: Path) -> None:
+    (root / "commitlog").rename(root / "aside")
+    (root / "commitlog").write_text("hello")
+    with pytest.raises(MappedFileError, match="commitlog is a file, not a folder"):
+        list_log(root)
+
+
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="there is no store"):
+    with pytest.raises(FileNotFoundError, match=r"there is no store .*nowhere$"):
         list_log(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match="is no store"):
         list_log(tmp_path)

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from rocketstore import formats
 from rocketstore.config import DEFAULT_COMMIT_LOG_FILE_SIZE
-from rocketstore.errors import MappedFileError
+from rocketstore.durable_file import no_folder, refuse_link_out
+from rocketstore.errors import MappedFileError, UnsafePathError
 from rocketstore.lost_log import PlacesBelow, refuse_lost_log
 from rocketstore.mapped_file_queue import check_place, list_directory, shown_file_size
 from rocketstore.sources.files import RemoteEntry, RemoteFiles, local_path, remote_files
@@ -32,6 +33,8 @@ _STORE_NAMES = (
     *(formats.COMMIT_LOG_DIR, formats.CONSUME_QUEUE_DIR, formats.CHECKPOINT_FILE),
     *(formats.STATE_FILE, "consumequeue_rocksdb", formats.BATCH_QUEUE_DIR),
 )
+#: A log is read from its folder alone, so no option names one that lies outside of the store.
+_ELSEWHERE = "give its folder as the path, in the place of the store's"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +189,10 @@ def list_log(
         When a segment may not be read, unless that is tolerated and others may.
     MappedFileError
         For a DLedger log, for a segment that is no regular file or begins at no multiple of the
-        segment size, and for a log from whose middle segments are missing.
+        segment size, for a log from whose middle segments are missing, and where something else
+        stands in the place of the log's folder.
     UnsafePathError
-        When a segment is a link that leaves the store.
+        When the log's folder or a segment is a link that leaves the store.
     ConfigError
         When nothing installed opens the URI.
     """
@@ -264,6 +268,8 @@ class _Found(NamedTuple):
 
 def _list_local(path: Path, *, tolerate_unreadable: bool) -> _Found:
     path = Path(os.path.abspath(path))
+    if not path.exists():
+        raise FileNotFoundError(f"there is no store {path}")
     if _is_log_folder(path):
         root, folder = path.parent, path
         if path.name != formats.COMMIT_LOG_DIR:
@@ -277,6 +283,7 @@ def _list_local(path: Path, *, tolerate_unreadable: bool) -> _Found:
         if not any(name in names for name in _STORE_NAMES):
             what = names[0] if names else "nothing"
             raise _no_store(root, f"it has no folder {formats.COMMIT_LOG_DIR}, but {what}")
+    _check_log_folder(folder, root)
     tolerant = tolerate_unreadable
     listing = list_directory(folder, root, tolerate_unreadable=tolerant, tolerate_odd=tolerant)
     if not listing.files:
@@ -286,7 +293,7 @@ def _list_local(path: Path, *, tolerate_unreadable: bool) -> _Found:
     checkpoint = read_bytes(root / formats.CHECKPOINT_FILE, root)
     if root != folder:
         times = StoreCheckpoint.from_bytes(checkpoint)
-        refuse_lost_log(PlacesBelow(root), listing, times, state)
+        refuse_lost_log(PlacesBelow(root), listing, times, state, _ELSEWHERE)
     unreadable = tuple(
         (start, str(path), why)
         for path, why in listing.unreadable.items()
@@ -294,6 +301,19 @@ def _list_local(path: Path, *, tolerate_unreadable: bool) -> _Found:
     )
     aborted = os.path.lexists(root / formats.ABORT_FILE)
     return _Found(files, state, checkpoint, unreadable, aborted)
+
+
+def _check_log_folder(folder: Path, root: Path) -> None:
+    """Refuse a log's folder that is a link out of its store, or no folder."""
+    try:
+        if folder != root:
+            refuse_link_out(folder, root)
+    except UnsafePathError as error:
+        target = os.path.realpath(folder)
+        raise UnsafePathError(f"{error}; if the log lies there, {_ELSEWHERE}: {target}") from None
+    kind = no_folder(folder)
+    if kind:
+        raise MappedFileError(f"{folder} is {kind}, not a folder")
 
 
 def _is_log_folder(path: Path) -> bool:

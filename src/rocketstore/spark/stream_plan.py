@@ -293,7 +293,7 @@ class StreamPlan:
                 self._last_end, self._doubted = None, end  # another file: nothing is known of it
                 return False
             return read_at(path, position, _MARK_NBYTES) == bytes(_MARK_NBYTES)
-        except (FileNotFoundError, MappedFileError):
+        except (FileNotFoundError, NotADirectoryError, MappedFileError):
             return False  # it is gone, which the listing will tell
 
     @property
@@ -368,11 +368,18 @@ class StreamPlan:
         Raises ``CorruptMessageError`` for one with ``onCorruption=fail``.
         """
         lost = None if self.options.on_corruption == "skip" else log.first_lost(start)
-        if lost is None or lost.start > end:
+        if lost is None or lost.start > self._behind_filler(log, end):
             return end
         if self.options.on_corruption == "fail":
             raise lost_error(log, lost)
-        return max(start, lost.start)
+        return max(start, min(end, lost.start))
+
+    def _behind_filler(self, log: LogFiles, end: int) -> int:
+        """``end``, or the end of its segment where nothing stands there but the mark that the
+        segment is full: the log's end is in front of it while there is no further segment."""
+        if not self._goes_on_at(log, end):
+            return end
+        return end - end % log.segment_size + log.segment_size
 
     def _counted(
         self, log: LogFiles, start: StreamOffset, end: StreamOffset, max_records: int | None

@@ -23,8 +23,8 @@ from rocketstore.sources.splits import DEFAULT_SPLIT_BYTES, Split, plan_splits
 from rocketstore.sources.walk import log_end
 from rocketstore.spark.jobs.choices import nearest
 from rocketstore.spark.jobs.fsck_index import IndexCheck, IndexFindings
-from rocketstore.spark.jobs.fsck_log import LogSums, Reading, place_of, put_together
-from rocketstore.spark.jobs.fsck_queues import FileSums, Key, QueuesComparison, QueueSumming
+from rocketstore.spark.jobs.fsck_log import Key, LogSums, Reading, SplitSums, place_of, put_together
+from rocketstore.spark.jobs.fsck_queues import FileSums, QueuesComparison, QueueSumming
 from rocketstore.spark.jobs.fsck_split import look_at, work_on
 from rocketstore.spark.jobs.index import store_root
 from rocketstore.spark.jobs.progress import Progress, Told
@@ -40,8 +40,11 @@ from rocketstore.verify import (
     dispatched_offset,
     indexed_offset,
     no_clock,
+    note_foreign,
     note_lost_end,
+    note_misnamed,
     note_tail,
+    note_unseen_damage,
     verify_parts,
 )
 from rocketstore.verify_notes import write_notes
@@ -52,7 +55,10 @@ if TYPE_CHECKING:
 
 #: Parts of a store that can be compared with its log.
 PARTS = (formats.CONSUME_QUEUE_DIR, formats.INDEX_DIR)
-_QUEUE_KINDS = ("queue-offset", "queue-file", "unit", "missing-unit", "missing-folder")
+_QUEUE_KINDS = (
+    *("queue-offset", "queue-file", "unit", "missing-unit", "missing-folder"),
+    *("doubled-offset", "foreign-segment"),
+)
 _SCHEMA = (
     "kind string, severity string, path string, position bigint, physicalOffset bigint, "
     "topic string, queueId int, queueOffset bigint, reason string"
@@ -237,6 +243,7 @@ class _Check:
         self._counts: Counter[str] = Counter()
         self._of_queue: dict[int, tuple[str, int]] = {}
         self._index_rows: list[FindingRow] = []
+        self._hidden: dict[int, int] = {}
         self._how = Reading(config.delay_ms, level == "crc", log.storage_options)
 
     def run_remote(self, parts: Sequence[str]) -> None:
@@ -298,6 +305,8 @@ class _Check:
             dispatched = dispatched_offset(files, around)
             check_segments(scope)
             note_lost_end(scope, files.report.damaged)
+            note_misnamed(scope, files.report.damaged)
+            self._hidden = scope.hidden
             splits = self._splits()
             index = None
             if formats.INDEX_DIR in parts:
@@ -317,7 +326,10 @@ class _Check:
                 comparison = QueuesComparison(self._spark, scope, files.queues, dispatched)
                 comparison.run(sums, units, splits, self._how)
                 self._of_queue = comparison.of_finding
+            scope.told.update(one.offset for one in report.findings if one.offset is not None)
+            note_unseen_damage(scope, files.report.damaged)
             note_tail(scope, files.report.damaged)
+            note_foreign(scope)
             if keys is not None:
                 self._take_index(keys)
             newest = files.report.newest_store_timestamp
@@ -367,7 +379,7 @@ class _Check:
         done = run_tasks(self._spark, work_on, items, watch=told.part(nbytes))
         found, keys = [], []
         for split, one in zip(splits, done, strict=False):
-            found.append((split, one.sums))
+            found.append((split, self._told(split, one.sums)))
             keys.append(one.keys)
             told.add(split.nbytes)
         judged = list(itertools.islice(done, len(files)))
@@ -381,6 +393,11 @@ class _Check:
             keys[number] = one.keys
         return sums, index.finish(keys), units
 
+    def _told(self, split: Split, sums: SplitSums) -> SplitSums:
+        """What a split says, without the damage in a segment that was judged as a whole."""
+        hides = any(start <= split.base_offset < stop for start, stop in self._hidden.items())
+        return sums._replace(damaged=[]) if hides else sums
+
     def _look_at_odd_queues(
         self, files: ReadOnlyParts, dispatched: int, around: Surroundings
     ) -> None:
@@ -392,6 +409,7 @@ class _Check:
             None,
             delay_ms=self._config.delay_ms,
             dispatched_offset=dispatched,
+            damaged=files.report.damaged,
             around=around,
             level=report.level,  # a damaged body's record asks for no unit, and names no queue
             max_findings=report.max_findings,

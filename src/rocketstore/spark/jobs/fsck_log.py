@@ -62,7 +62,8 @@ class QueueSums:
         self.total = (self.total + other.total) % _WORD
 
 
-Queues = dict[tuple[bytes, int], QueueSums]
+Key = tuple[bytes, int]
+Queues = dict[Key, QueueSums]
 
 
 class SplitSums(NamedTuple):
@@ -97,9 +98,12 @@ class LogSums:
     damaged : list of (start, stop)
     named, inner_batches : int
         Records that name other queues, and inner batches.
+    in_segments : dict
+        By first log offset, the queues of which a segment has records.
     """
 
     queues: Queues = field(default_factory=dict)
+    in_segments: dict[int, list[Iterable[Key]]] = field(default_factory=dict)
     damaged: list[tuple[int, int]] = field(default_factory=list)
     named: int = 0
     inner_batches: int = 0
@@ -138,6 +142,7 @@ def put_together(
                 earlier = last_timestamp is not None and part["first_timestamp"] < last_timestamp
                 counts["backward_times"] += earlier
                 last_timestamp = part["last_timestamp"]
+        sums.in_segments.setdefault(split.base_offset, []).append(one.queues.keys())
         for key, queue in one.queues.items():
             join_queue(sums.queues, key, queue)
         damaged += one.damaged

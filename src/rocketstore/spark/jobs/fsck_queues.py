@@ -21,7 +21,7 @@ from rocketstore.mapped_file_queue import list_directory
 from rocketstore.queue_table import QueueTable
 from rocketstore.sources.splits import Split
 from rocketstore.sources.walk import walk
-from rocketstore.spark.jobs.fsck_log import LogSums, QueueSums, Reading
+from rocketstore.spark.jobs.fsck_log import Key, LogSums, QueueSums, Reading
 from rocketstore.spark.jobs.tasks import run_tasks
 from rocketstore.verify import VerifyReport, VerifyScope
 from rocketstore.verify_queues import QueuesCheck
@@ -35,8 +35,6 @@ _CHUNK_NBYTES = UNIT_NBYTES * 65536
 _TASK_NBYTES = 256 << 20
 _TASK_FILES = 2048
 _ROW = np.dtype([*formats.CONSUME_QUEUE_UNIT.dtype.descr, ("store_timestamp", ">i8")])
-
-Key = tuple[bytes, int]
 
 
 class QueueFile(NamedTuple):
@@ -179,10 +177,12 @@ class QueuesComparison:
         report."""
         files = {(queue.topic_bytes, queue.queue_id): queue for queue in self._plain_queues()}
         differing = []
+        agreeing = set()
         for key in sorted({*sums.queues, *files}):
             told, units = sums.queues.get(key), found.get(key, FileSums())
             if self._agree(told, units, files.get(key)):
                 self._count(told, units)
+                agreeing.add(key)
             elif self._has_new_files(key):
                 differing.append(key)
             elif told is not None and units == FileSums() and self._is_simple(told):
@@ -196,7 +196,16 @@ class QueuesComparison:
             else:
                 differing.append(key)
         if differing:
+            self._note_fit(sums, agreeing)
             self._look_closely(differing, splits, how)
+
+    def _note_fit(self, sums: LogSums, agreeing: set[Key]) -> None:
+        """Take note of the segments with records of queues that agree: these are no other
+        store's."""
+        size = self._scope.log.segment_size
+        for base, parts in sums.in_segments.items():
+            if any(not agreeing.isdisjoint(keys) for keys in parts):
+                self._scope.fit.take_units(np.array([base]), size, right=True)
 
     def _plain_queues(self) -> list[ConsumeQueue]:
         return self._check.plain_queues()
