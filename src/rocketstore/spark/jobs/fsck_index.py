@@ -124,7 +124,7 @@ class IndexCheck:
         self._options = dict(storage_options) if storage_options else None
         self._files: list[IndexFileFacts] = []
         self._splits = splits
-        self._dispatched = log_end
+        self._dispatched = self._log_end = log_end
         self.files: list[IndexFileItem] = []
         self.items: list[SplitItem | None] = [None] * len(splits)
         root = store_uri(log)
@@ -136,7 +136,8 @@ class IndexCheck:
             self._report.add(row)
         edges = (*(min(one.base_offset + one.start, log_end) for one in splits), log_end)
         if len(edges) == 1:
-            edges = (log.min_offset, max(log_end, log.min_offset))
+            self._log_end = max(log_end, log.min_offset)
+            edges = (log.min_offset, self._log_end)
         self._edges = edges
         items = [IndexFileItem(*row, edges, self._options) for row in listing.files]
         if local_path(root) is None:
@@ -204,7 +205,9 @@ class IndexCheck:
         ]
         _take_files(self._report, self._files)
         _take_splits(self._report, compared, self._damaged)
-        _judge_behind(self._report, self._log, self._files, self._damaged, self._options)
+        _judge_behind(
+            self._report, self._log, self._files, self._damaged, self._options, self._log_end
+        )
         return self._report
 
 
@@ -283,27 +286,45 @@ def _judge_behind(
     files: Sequence[IndexFileFacts],
     damaged: Sequence[tuple[int, int]],
     options: dict[str, Any] | None,
+    log_end: int,
 ) -> None:
     """Entries behind the log's end: lost with it, newer than this look at it, or of nothing."""
     if any(one.behind for one in files):
         # A writer may have begun segments since.
         log = list_log(log.root, storage_options=options, allow_holes=True)
     for one in files:
-        more, stray, lost = one.behind_count - len(one.behind), 0, 0
+        more, lost = one.behind_count - len(one.behind), 0
+        stray: list[tuple[int, int]] = []
         for number, offset in one.behind:
             if any(start <= offset < stop for start, stop in damaged):
                 lost += 1
             elif _is_newer(log, offset, options):
                 report.summary["newer_keys"] += 1
             else:
-                report.add(_nothing_at(one.item, number, offset))
-                stray += 1
+                stray.append((number, offset))
         # The others are of the kind that was looked at.
         if stray:
-            report.finding_counts.update({"index-entry": more})
+            report.add(_past_the_end(one.item, stray, len(stray) + more, log_end))
         else:
             report.summary["damaged_keys" if lost else "newer_keys"] += more
         report.summary["damaged_keys"] += lost
+
+
+def _past_the_end(
+    item: IndexFileItem, entries: Sequence[tuple[int, int]], count: int, log_end: int
+) -> FindingRow:
+    """The one finding for all entries of a file that name places past the log's end, in the words
+    of ``verify``."""
+    offsets = [offset for _, offset in entries]
+    what = f"it names log offset {offsets[0]}"
+    if count > len(entries):
+        what = f"{count:,} entries name log offsets from {min(offsets)} on"
+    elif count > 1:
+        what = f"{count:,} entries name log offsets {min(offsets)} to {max(offsets)}"
+    number, offset = entries[0]
+    reason = f"entry {number}: {what}, past the log's end {log_end}"
+    position = formats.index_file_nbytes(item.slots, number)
+    return finding("index-entry", item.uri, position, offset, reason)
 
 
 def _is_newer(log: LogFiles, offset: int, options: dict[str, Any] | None) -> bool:
