@@ -367,8 +367,8 @@ def choose_geometry(
 
     Order: ``given``; ``hints`` (the state file) and ``default`` as far as the length fits; pairs
     that explain all files of one length together; else the one with the fewest contradictions. A
-    file of a length that nothing explains, or that only lacks a part of what others of as many
-    slots have, says nothing, whichever is newest.
+    file of a length that nothing explains, or that is longer or shorter than what others of as many
+    slots have, or than what a full one holds, says nothing, whichever is newest.
 
     Raises ``ConfigError`` when ``given`` has another length than every file, or the length of some
     files whose content another pair explains.
@@ -396,9 +396,11 @@ def choose_geometry(
         pair = _explaining_pair([p for p, n in paths if n == nbytes], nbytes, root, doubts)
         if pair is not None:
             by_nbytes[nbytes] = pair
-    for nbytes in _odd_lengths(by_nbytes, paths, [*hints, default]):
+    full = _full_pairs(found[:-1], by_nbytes, root) if len(lengths) > 1 else Counter()
+    for nbytes in _odd_lengths(by_nbytes, paths, full, [*hints, default]):
         del by_nbytes[nbytes]
     newest = [by_nbytes[size] for _, size in paths if size in by_nbytes]
+    newest = newest or [pair for pair, _ in full.most_common(1)]
     pair = given or (newest[-1] if newest else (hints[0] if hints else default))
     source = "the other files" if newest else ("the state file" if hints else "RocketMQ's defaults")
     source = "what is configured" if given else source
@@ -413,27 +415,56 @@ def choose_geometry(
     return GeometryChoice(pair, by_nbytes, doubts)
 
 
+def _full_pairs(
+    older: list[tuple[Path, int]], by_nbytes: dict[int, tuple[int, int]], root: Path
+) -> Counter[tuple[int, int]]:
+    """Count the pairs that ``older`` files tell by their entries, whatever their length is.
+
+    A broker begins a new file when the one before is full, so each but the newest is; its header
+    counts what it has room for. One whose header and entries disagree tells nothing, nor does a
+    single one that tells a length which no file has.
+    """
+    full: Counter[tuple[int, int]] = Counter()
+    for path, nbytes in older:
+        pair = by_nbytes.get(nbytes)
+        if pair is None:
+            continue
+        file = IndexFile(MappedFile(path, 0, nbytes, root), *pair)
+        try:
+            if file.looks_whole():
+                full[file.slots, file.header.index_count] += 1
+        finally:
+            file.close()
+    for pair in [pair for pair, count in full.items() if count == 1]:
+        if formats.index_file_nbytes(*pair) not in by_nbytes:
+            del full[pair]
+    return full
+
+
 def _odd_lengths(
     by_nbytes: dict[int, tuple[int, int]],
     paths: list[tuple[Path, int]],
+    full: Counter[tuple[int, int]],
     known: list[tuple[int, int]],
 ) -> list[int]:
     """Return the lengths that a file has because it was cut or grew, not because of its entries:
-    another length has as many slots, and more files agree on it, or what is known tells it, or it
-    is longer."""
+    another length has as many slots, and more files are ``full`` at it, or more agree on it, or
+    what is known tells it, or it is longer."""
     counts = Counter(size for _, size in paths)
+    votes = {formats.index_file_nbytes(*pair): count for pair, count in full.items()}
 
-    def weight(nbytes: int) -> tuple[int, bool, int]:
+    def weight(nbytes: int) -> tuple[int, int, bool, int]:
         count = counts[nbytes]
         is_known = any(formats.index_file_nbytes(*pair) == nbytes for pair in known)
-        return count if count > 1 else 0, is_known, nbytes
+        return votes.get(nbytes, 0), count if count > 1 else 0, is_known, nbytes
 
-    lengths = {formats.index_file_nbytes(*pair): pair for pair in known} | by_nbytes
+    pairs = {*known, *by_nbytes.values(), *full}
     return [
         nbytes
         for nbytes, (slots, _) in by_nbytes.items()
         if any(
-            pair[0] == slots and weight(other) > weight(nbytes) for other, pair in lengths.items()
+            pair[0] == slots and weight(formats.index_file_nbytes(*pair)) > weight(nbytes)
+            for pair in pairs
         )
     ]
 

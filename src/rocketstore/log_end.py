@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _ANYWHERE = 2**62
 #: So many missing segments are reported file by file, the others as one range.
 _MOST_NAMED = 100
+_HEAD_FIELDS = [field.name for field in formats.RECORD_HEAD.fields]
+#: A record up to behind its store time.
+_HEAD_NBYTES = formats.RECORD_HEAD.nbytes + formats.HOST_V6.nbytes + formats.RECORD_STORED.nbytes
 
 
 class EndClaim(NamedTuple):
@@ -116,8 +119,31 @@ class OrderlyStop:
 
     def names(self, end: int, newest: int) -> bool:
         """Whether anything names a place behind ``end``, up to where records with store times up to
-        ``newest`` are good."""
-        return max(self._furthest, self._last_key + 1) > end or self._is_newer(newest)
+        ``newest`` are good, or what stands there names itself the last one that was synced."""
+        is_named = max(self._furthest, self._last_key + 1) > end or self._is_newer(newest)
+        return is_named or self._is_last_synced(end)
+
+    def _is_last_synced(self, offset: int) -> bool:
+        """Whether the broken record at ``offset`` has the time that the checkpoint has of the log.
+
+        Half messages and rollbacks have no queue, so that no unit names one, nor does the time of
+        the queues count it.
+        """
+        file = self._log.queue.find_mapped_file_by_offset(offset)
+        if file is None:
+            return False
+        position = offset - file.file_from_offset
+        content = file.read(position, min(_HEAD_NBYTES, file.file_size - position))
+        head, stored = formats.RECORD_HEAD.struct, formats.RECORD_STORED.struct
+        if len(content) < _HEAD_NBYTES:
+            return False
+        values: dict[str, int] = dict(zip(_HEAD_FIELDS, head.unpack_from(content), strict=True))
+        is_v6 = values["sys_flag"] & formats.SYS_FLAG_BORN_HOST_V6
+        host = formats.HOST_V6 if is_v6 else formats.HOST_V4
+        (timestamp,) = stored.unpack_from(content, head.size + host.nbytes)
+        if values["physical_offset"] != offset or timestamp <= 0:
+            return False
+        return bool(timestamp == self._facts.checkpoint.physic_timestamp)
 
     def is_whole(self, end: int, newest: int) -> bool:
         """Whether nothing is named behind ``end`` although there are units, or nothing tells at

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import rocketstore
+from golden import golden_stores
 from rocketstore import CorruptMessageError
 
 COUNT = 20
@@ -97,3 +98,74 @@ def test_a_torn_end_is_no_damage(tmp_path: Path, scan: Scan) -> None:
     with rocketstore.open(root) as store:
         assert not store.recovery_report.damaged
         assert len(list(scan(store))) == COUNT - 1
+
+
+def body_byte(record: bytearray) -> None:
+    record[record.index(b"T", 60) - 2] ^= 0x41  # right in front of the topic and its length
+
+
+def magic(record: bytearray) -> None:
+    record[5] ^= 0x41
+
+
+def small_size(record: bytearray) -> None:
+    record[3] ^= 0x41
+
+
+def huge_size(record: bytearray) -> None:
+    record[0] ^= 0x41
+
+
+def body_crc(record: bytearray) -> None:
+    record[9] ^= 0x41
+
+
+@pytest.mark.parametrize("damage", [body_byte, magic, small_size, huge_size, body_crc])
+@pytest.mark.parametrize("name", ["ext-4.9.8", "plain-4.9.8", "plain-5.3.3", "inner-5.3.3"])
+def test_a_brokers_last_record(
+    name: str, damage: Callable[[bytearray], None], tmp_path: Path
+) -> None:
+    """The last record of ``ext-4.9.8`` is a rollback: no unit and no key names it, and the
+    checkpoint's time of the queues is older, so that it was cut without a word."""
+    root = golden_stores.unpack(name, tmp_path)
+    with rocketstore.open(root) as store:
+        last = list(store.scan())[-1]
+        start, nbytes = last.physical_offset, last.store_size
+    segment = sorted((root / "commitlog").iterdir())[-1]
+    size = segment.stat().st_size
+    content = bytearray(segment.read_bytes())
+    record = content[start % size : start % size + nbytes]
+    damage(record)
+    content[start % size : start % size + nbytes] = record
+    segment.write_bytes(content)
+    with rocketstore.open(root) as store:
+        (found,) = store.recovery_report.damaged
+        assert found.start == start
+        with pytest.raises(CorruptMessageError):
+            list(store.scan())
+    with pytest.raises(CorruptMessageError):
+        rocketstore.open(root, "r+")
+    assert segment.read_bytes() == content
+    rocketstore.salvage(root)
+    with rocketstore.open(root, "r+") as store:
+        assert store.put("T", b"next").physical_offset > start
+
+
+@pytest.mark.parametrize("change", ["earlier time", "other place", "abort"])
+def test_what_an_earlier_life_left_is_no_damage(change: str, tmp_path: Path) -> None:
+    """A broker that starts after a crash cuts the log, and leaves the bytes where they are."""
+    root = golden_stores.unpack("ext-4.9.8", tmp_path)
+    segment = sorted((root / "commitlog").iterdir())[-1]
+    content = bytearray(segment.read_bytes())
+    last = 24_699  # the rollback
+    content[last + 100] ^= 0xFF  # of the body, behind an IPv6 host
+    if change == "earlier time":
+        content[last + 68 : last + 76] = (1_700_000_000_000).to_bytes(8, "big")
+    elif change == "other place":
+        content[last + 28 : last + 36] = last.to_bytes(8, "big")
+    else:
+        (root / "abort").touch()
+    segment.write_bytes(content)
+    with rocketstore.open(root) as store:
+        assert store.recovery_report.damaged == []
+        assert len(list(store.scan())) == 117

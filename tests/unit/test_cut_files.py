@@ -58,6 +58,63 @@ def test_an_index_file_that_grew_is_no_hint(grown: int, tmp_path: Path) -> None:
         assert store.facts.index.pair == (50, 200)
 
 
+@pytest.mark.parametrize("name", ["plain-5.3.3", "inner-5.3.3"])
+@pytest.mark.parametrize(
+    "changes",
+    [{0: 20}, {0: 4000}, {0: -20}, {1: 20}, {1: -400}, {0: 7}, {1: 60}, {1: 4}],
+    ids=str,
+)
+def test_of_two_index_files_the_full_one_tells_the_length(
+    name: str, changes: dict[int, int], tmp_path: Path
+) -> None:
+    """The longer one won, whichever it was: the whole one went to ``quarantine``, and all new files
+    had a length that no broker here uses. The older one is full, so it tells its length itself."""
+    root = golden_stores.unpack(name, tmp_path)
+    with rocketstore.open(root) as store:
+        found = found_by_key(store)
+    for path in index_files(root)[2:]:
+        path.unlink()
+    two = index_files(root)
+    before = [path.read_bytes() for path in two]
+    for number, grown in changes.items():
+        os.truncate(two[number], len(before[number]) + grown)
+    with rocketstore.open(root, "r+") as store:
+        assert store.facts.index.pair == (50, 200)
+        assert found_by_key(store) == found
+    assert {path.stat().st_size for path in index_files(root)} == {len(before[0])}
+    aside = {path.name for path in (root / "quarantine").iterdir()}
+    assert aside == {f"index-{two[number].name}" for number in changes}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{0: 20}, {1: 400}, {2: 20}, {0: 20, 1: 20}, {0: 20, 1: 40, 2: 60}, {1: 20, 2: -20}],
+    ids=str,
+)
+def test_of_three_index_files_the_full_ones_tell_the_length(
+    changes: dict[int, int], tmp_path: Path
+) -> None:
+    root = golden_stores.unpack("plain-4.9.8", tmp_path)
+    for number, grown in changes.items():
+        path = index_files(root)[number]
+        os.truncate(path, path.stat().st_size + grown)
+    with rocketstore.open(root, "r+") as store:
+        assert store.facts.index.pair == (50, 200)
+    assert {path.stat().st_size for path in index_files(root)} == {4240}
+
+
+def test_a_wrong_count_in_a_full_index_file_tells_no_length(tmp_path: Path) -> None:
+    root = golden_stores.unpack("plain-5.3.3", tmp_path)
+    first, second, third = index_files(root)
+    third.unlink()
+    content = bytearray(first.read_bytes())
+    content[39] = 150  # its header counted 200
+    first.write_bytes(content)
+    os.truncate(second, 4260)
+    with rocketstore.open(root) as store:
+        assert store.facts.index.pair in {(50, 200), (50, 201)}
+
+
 @pytest.mark.parametrize("with_state", [True, False])
 def test_a_lone_index_file_cut_in_half(with_state: bool, tmp_path: Path) -> None:
     """35 slots and 97 entries were read out of a half file that had 50 and 200."""
