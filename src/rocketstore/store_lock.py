@@ -79,8 +79,10 @@ class StoreLock:
         try:
             _lock_folder(fd)
             self._folders[folder] = fd
-        except OSError as error:
+        except BaseException as error:  # an interrupt, too: the next look would meet this lock
             os.close(fd)
+            if not isinstance(error, OSError):
+                raise
             if error.errno == errno.EWOULDBLOCK:
                 raise StoreLockedError(
                     f"another writer uses the folder {folder}, whatever became of the lock file; "
