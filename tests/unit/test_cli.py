@@ -342,7 +342,7 @@ def test_info_sees_a_writer(root: Path) -> None:
 def test_info_of_broken_directories(root: Path, tmp_path: Path) -> None:
     (root / "commitlog" / "00000000000000163840").mkdir()
     (facts,) = lines(run("info", root, code=1))
-    assert "is a directory" in facts["refusals"][0]
+    assert any("is a directory" in text for text in facts["refusals"])
     assert facts["log"]["files"] >= 1
     assert "TopicA" in facts["topicNames"]
     empty = tmp_path / "empty"
@@ -358,7 +358,7 @@ def test_a_link_out_of_the_store_is_refused_as_unsafe(root: Path, tmp_path: Path
     (root / "consumequeue").rename(tmp_path / "elsewhere")
     (root / "consumequeue").symlink_to(tmp_path / "elsewhere")
     assert "symbolic link" in run("get", root, "TopicA", 0, code=4).stderr
-    (facts,) = lines(run("info", root, code=1))
+    (facts,) = lines(run("info", root, code=4))
     assert "symbolic link" in facts["refusals"][0]
 
 
