@@ -8,10 +8,12 @@ lock has a rank, and a thread that holds one enters only those of lower rank.
 """
 
 from types import TracebackType
+from typing import final
 
 def holds_any() -> bool:
     """Whether this thread holds an ``OrderedLock``: it must not wait for other threads then."""
 
+@final
 class OrderedLock:
     """A lock, used as a context manager only.
 
