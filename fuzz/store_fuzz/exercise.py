@@ -99,7 +99,8 @@ class Facts:
             return False
         if original.raw == raw:
             return True
-        return original.is_variant(raw) and self._lies_on_disk(offset, raw)
+        unseen = original.is_variant(raw) or original.is_without_body(raw)
+        return unseen and self._lies_on_disk(offset, raw)
 
     def _lies_on_disk(self, offset: int, raw: bytes) -> bool:
         return any(
