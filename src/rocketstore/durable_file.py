@@ -135,19 +135,21 @@ def sync_directory(path: Path) -> None:
         os.close(fd)
 
 
-def refuse_link_out(path: Path, root: Path) -> None:
-    """Raise ``UnsafePathError`` when ``path`` is a symbolic link that leaves ``root``."""
+def refuse_link_out(path: Path, root: Path) -> bool:
+    """Return whether ``path`` is a symbolic link; raise ``UnsafePathError`` when it leaves
+    ``root``."""
     name = str(path)  # as in open_regular_file
     try:
         if not stat.S_ISLNK(os.lstat(name).st_mode):
-            return
+            return False
     except OSError as error:
         if error.errno in _NOT_THERE:
-            return
+            return False
         raise
     target = Path(os.path.realpath(name))
     if not target.is_relative_to(os.path.realpath(str(root))):
         raise UnsafePathError(f"{path} is a symbolic link to {target}, outside the store {root}")
+    return True
 
 
 def make_directories(path: Path, root: Path) -> None:

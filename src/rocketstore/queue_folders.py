@@ -21,7 +21,8 @@ def queue_directories(
     UnsafePathError
         A folder is a link out of ``root``.
     MappedFileError
-        A link named like a folder leads to none; with ``tolerant`` it goes to ``skipped``.
+        A link named like a folder leads to none, or to the folder of another queue; with
+        ``tolerant`` the former goes to ``skipped``, the latter is yielded.
     PermissionError
         A folder may not be read; with ``tolerant`` it goes to ``skipped``.
     """
@@ -35,13 +36,15 @@ def queue_directories(
     if topic_directories and tolerant and not os.access(directory, os.X_OK):
         skipped.append(directory)  # its names can be listed, and nothing more
         return
+    found: list[Path] = []
+    has_links = False
     for topic_directory in topic_directories:
         if not is_topic_name(topic_directory.name) or not topic_directory.is_dir():
             if not tolerant and is_topic_name(topic_directory.name):
                 _refuse_link_to_no_folder(topic_directory, root)
             skipped.append(topic_directory)
             continue
-        refuse_link_out(topic_directory, root)
+        has_links |= refuse_link_out(topic_directory, root)
         try:
             entries = _entries(topic_directory)
         except PermissionError:
@@ -54,12 +57,25 @@ def queue_directories(
             continue
         for queue_directory in entries:
             if is_queue_id(queue_directory.name) and queue_directory.is_dir():
-                refuse_link_out(queue_directory, root)
+                has_links |= refuse_link_out(queue_directory, root)
+                found.append(queue_directory)
                 yield topic_directory, queue_directory
             else:
                 if not tolerant and is_queue_id(queue_directory.name):
                     _refuse_link_to_no_folder(queue_directory, root)
                 skipped.append(queue_directory)
+    if has_links and not tolerant:
+        _refuse_shared(found)
+
+
+def _refuse_shared(folders: list[Path]) -> None:
+    """Two queues in one folder would write over each other's units."""
+    seen: dict[tuple[int, int], Path] = {}
+    for folder in folders:
+        about = os.stat(folder)
+        other = seen.setdefault((about.st_dev, about.st_ino), folder)
+        if other is not folder:
+            raise MappedFileError(f"{folder} and {other} are one folder, by a symbolic link")
 
 
 def _refuse_link_to_no_folder(path: Path, root: Path) -> None:
