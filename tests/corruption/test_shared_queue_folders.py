@@ -1,4 +1,4 @@
-"""Links below ``consumequeue`` that let two queues share a folder: writing would mix their units."""
+"""Links below ``consumequeue`` that let two queues share a folder: their units would mix."""
 
 from __future__ import annotations
 
