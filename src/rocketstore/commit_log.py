@@ -665,6 +665,7 @@ class WritableCommitLog(CommitLog):
             if self.appender.write_position < last.file_size - last.file_size // 4:
                 return False
             if self._spare is None or self._spare.file_from_offset != last.end_offset:
+                self._refuse_replaced(last)  # as in _append_segment
                 self._spare = self._make_segment(last.end_offset)
                 return True
         return self.pool is not None and self.pool.prepare()

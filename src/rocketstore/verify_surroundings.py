@@ -119,7 +119,7 @@ class Surroundings:
             start = formats.file_name_to_offset(name)
             if start is None:
                 reason = "whose name is no segment's: no broker starts with it"
-            elif start % size:
+            elif start % size and start < 2**63 - size:
                 reason = f"that begins at no multiple of {size}: it is in every writer's way"
             else:
                 continue

@@ -368,8 +368,20 @@ def test_b09_no_regular_file(
     make(path)
     if mode == "r" and place in ("queue", "index"):
         done_without(store, path)
+    elif mode == "r":
+        counts_as_lost(store, path)
     else:
         refused(store, MappedFileError, str(path), mode=mode)
+
+
+def counts_as_lost(store: Crafted, path: Path) -> None:
+    """What stands in a segment's place is a lost segment, and named."""
+    before = snapshot(store.root)
+    with rocketstore.open(store.root) as reader:
+        report = reader.recovery_report
+        assert any(one.path == str(path) for one in report.damaged), report
+        assert list(reader.scan(on_corruption="skip"))
+    assert snapshot(store.root) == before
 
 
 def done_without(store: Crafted, path: Path) -> None:
