@@ -27,21 +27,6 @@ from corruption.record_checks import (
 from golden import golden_stores
 from rocketstore import CorruptionError, CorruptMessageError, formats
 
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of ``crafted.COUNT`` messages, closed in order."""
-    root = tmp_path_factory.mktemp("template") / "store"
-    crafted.build(root)
-    return root
-
-
-@pytest.fixture
-def store(template: Path, tmp_path: Path) -> Crafted:
-    """A copy to be damaged."""
-    return Crafted(template, tmp_path / "store")
-
-
 # --- torn: above the mark ---------------------------------------------------------------------
 
 

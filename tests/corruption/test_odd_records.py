@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import rocketstore
@@ -21,20 +19,6 @@ from corruption.record_checks import (
 )
 from rocketstore import CorruptionError, PutMessageStatus, formats
 from rocketstore.store_checkpoint import StoreCheckpoint
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of ``crafted.COUNT`` messages, closed in order."""
-    root = tmp_path_factory.mktemp("template") / "store"
-    crafted.build(root)
-    return root
-
-
-@pytest.fixture
-def store(template: Path, tmp_path: Path) -> Crafted:
-    """A copy to be damaged."""
-    return Crafted(template, tmp_path / "store")
 
 
 @pytest.mark.parametrize("rebuild", [True, False])

@@ -25,20 +25,6 @@ from rocketstore import ConfigError, MappedFileError, RocketStoreError, UnsafePa
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of several segments, closed in order."""
-    root = tmp_path_factory.mktemp("template") / "store"
-    crafted.build(root)
-    return root
-
-
-@pytest.fixture
-def store(template: Path, tmp_path: Path) -> Crafted:
-    """A copy to be damaged."""
-    return Crafted(template, tmp_path / "store")
-
-
 def refused(
     store: Crafted, error: type[Exception], *texts: str, mode: str = "r+", **options: Any
 ) -> None:
