@@ -251,6 +251,11 @@ def examine(
     notes: list[str] = []
     tolerant = tolerate_unreadable
     state = _read_hint(StoreState.read, paths.state, paths.root, notes, tolerant=tolerant)
+    if state is None and not notes and os.path.isfile(paths.state):
+        notes.append(
+            f"{paths.state} is no whole state file of this version: it is ignored, and the store "
+            "is opened as one that a broker left"
+        )
     found = _read_hint(read_bytes, paths.checkpoint, paths.root, notes, tolerant=tolerant)
     content = found or b""
     checkpoint = StoreCheckpoint.from_bytes(content)

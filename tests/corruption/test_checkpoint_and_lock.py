@@ -23,9 +23,11 @@ from corruption.crafted import Crafted, Record, snapshot
 from golden import golden_stores
 from own_process import run_python
 from rocketstore import StoreLockedError, store_lock
+from rocketstore.config import MessageStoreConfig
 from rocketstore.store_checkpoint import StoreCheckpoint
 from rocketstore.store_lock import StoreLock
 from rocketstore.store_state import StoreState
+from rocketstore.verify import verify_files
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
 
@@ -198,6 +200,9 @@ def test_state_file_that_says_nothing(
     if content is not None:
         path.write_bytes(content)
     store.crashed()
+    notes = verify_files(store.root, MessageStoreConfig()).notes
+    said = [note for note in notes if "no whole state file" in note]
+    assert len(said) == (content is not None), "a file that is passed over is told of"
     check_opens(store, target)
 
 
@@ -211,6 +216,7 @@ def test_every_flipped_bit_of_the_state_file_voids_it(template: Path, tmp_path: 
         (root / "rocketstore.state").write_bytes(changed)
         with rocketstore.open(root) as reader:
             assert reader.facts.valid_state is None
+            assert any("no whole state file" in note for note in reader.recovery_report.notes)
 
 
 def test_first_open_of_a_rocketmq_store_marks_it_durable(
