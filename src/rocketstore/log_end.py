@@ -103,9 +103,9 @@ class OrderlyStop:
         paths = self._facts.paths
         for path, nbytes in index_paths(paths.index, paths.root, [], tolerant=True)[-1:]:
             if nbytes >= header.nbytes:
-                content = path.read_bytes()[: header.nbytes]
-                offset = header.struct.unpack(content)[3]
-                last = offset if header.struct.unpack(content)[5] > 1 else -1
+                with path.open("rb", buffering=0) as file:
+                    values = header.struct.unpack(file.read(header.nbytes))
+                last = values[3] if values[5] > 1 else -1
         return last
 
     def _is_newer(self, newest: int) -> bool:
