@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
+import typer.testing
 from typer.testing import CliRunner, Result
 
 import rocketstore
 from rocketstore.cli.app import app
+
+__all__ = ["CliRunner", "Result", "lines", "make_store", "run"]
+
+# The tree of commands is always the same, and making it takes longer than most commands.
+typer.testing._get_command = functools.cache(typer.main.get_command)  # type: ignore[attr-defined]
 
 #: The command as a process of its own.
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(rocketstore.__file__).parent.parent)}

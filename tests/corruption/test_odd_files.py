@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 import rocketstore
+from command_line import CliRunner, Result
 from golden import golden_stores
 from rocketstore.cli.app import app
 from rocketstore.sources.segments import list_log

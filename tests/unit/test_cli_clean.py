@@ -8,9 +8,9 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import rocketstore
+from command_line import CliRunner
 from directory import files_below
 from expired_stores import SEGMENT, make
 from rocketstore.cli.app import app

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
+from command_line import CliRunner
 from golden import golden_stores
 from rocketstore.cli.app import app
 

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import rocketstore
-from command_line import NASTY_TOPIC, make_store, run
+from command_line import NASTY_TOPIC, CliRunner, make_store, run
 from golden import golden_stores
 from rocketstore.cli.app import app
 

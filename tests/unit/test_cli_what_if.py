@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
+from command_line import CliRunner, Result
 from golden import golden_stores
 from rocketstore.cli.app import app
 

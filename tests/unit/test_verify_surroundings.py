@@ -207,8 +207,7 @@ def test_no_file_is_opened_before_its_kind_is_known(
 
 
 def run_any(*words: str) -> tuple[int, str, str]:
-    from typer.testing import CliRunner
-
+    from command_line import CliRunner
     from rocketstore.cli.app import app
 
     result = CliRunner().invoke(app, list(words))
