@@ -219,7 +219,8 @@ class StoreReader:
     ) -> Iterator[StoredMessage]:
         """Messages that really carry the key, by ascending offset (D-3, D-4, D-5 mended).
 
-        ``on_corruption``: what happens at a hit whose record cannot be read, as in ``scan``.
+        ``on_corruption``: what happens at a hit whose record cannot be read, as in ``scan``; and at
+        the end of a log that ended later once, because the index is read no further either.
         """
         for offset in self.index.find_offsets(topic, key, begin, end):
             try:
@@ -239,6 +240,7 @@ class StoreReader:
                 carries = keys is not None and key in keys.split(formats.KEY_SEPARATOR)
             if carries:
                 yield message
+        self.finish_scan(self.log.max_offset, None, on_corruption)
 
     # --- log order ----------------------------------------------------------------------------
 

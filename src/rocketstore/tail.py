@@ -13,6 +13,7 @@ from rocketstore import formats
 from rocketstore.errors import CorruptionError, CorruptMessageError, MappedFileError
 from rocketstore.log_scan import LogScan
 from rocketstore.message import StoredMessage
+from rocketstore.status import RecordStatus
 
 if TYPE_CHECKING:
     from rocketstore.store import DefaultMessageStore
@@ -80,7 +81,12 @@ class LogTail:
     ) -> None:
         end = store.max_physical_offset
         if start is not None and start > end:
-            raise ValueError(f"the log ends at offset {end}, in front of {start}")
+            log = store.reader.log
+            if not log.is_lost(start):
+                raise ValueError(f"the log ends at offset {end}, in front of {start}")
+            if on_corruption == "fail":
+                raise log.corruption(start, RecordStatus.EMPTY)
+            start = end
         self.position = end if start is None else start
         self._store = store
         self._on_corruption = on_corruption
@@ -124,6 +130,8 @@ class LogTail:
             self._look_again()
             skipping = self._on_corruption == "skip" and self._tried_enough()
             yield from self._deliver("skip" if skipping else "fail")
+            if skipping and self._trouble[0] == self.position:
+                self._trouble = (self.position, PATIENCE + 1)  # nothing follows: no doubt is left
         except (CorruptionError, MappedFileError, FileNotFoundError) as error:
             if not self._be_patient(error):
                 if self._on_corruption == "stop" and isinstance(error, CorruptMessageError):

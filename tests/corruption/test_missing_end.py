@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,6 +120,38 @@ def test_the_end_is_missing(store: Crafted, gone: Callable[[Crafted], int], proo
             assert offset >= store.records[-1].end  # none is given again
     with rocketstore.open(store.root) as reader:
         assert reader.recovery_report.damaged == []
+
+
+@pytest.mark.parametrize("gone", GONE)
+def test_no_question_about_the_end_is_answered_with_nothing(
+    store: Crafted, gone: Callable[[Crafted], int]
+) -> None:
+    """``find`` by a key had no hit, a place in the missing end was wrong usage, and a topic that
+    lay there was listed as an empty one."""
+    end, last = gone(store), store.records[-1]
+    assert last.key is not None
+    commands: list[tuple[Any, ...]] = [
+        ("find", store.root, "--topic", last.topic, "--key", last.key),
+        ("find", store.root, "--topic", last.topic, "--key", "none"),
+        ("scan", store.root, "--start", last.offset),
+        ("tail", store.root, "--start", last.offset),
+        ("ls", store.root),
+        ("ls", store.root, last.topic),
+    ]
+    for command in commands:
+        assert str(store.root) in run(*command, code=3).stderr
+        if command[0] != "ls":
+            for policy in ("skip", "stop"):
+                run(*command, "--on-corruption", policy, code=1)
+    run("scan", store.root, "--start", 10**9, code=2)
+    with rocketstore.open(store.root) as reader:
+        found = reader.find(topic=last.topic, key=last.key)
+        with pytest.raises(rocketstore.CorruptMessageError):
+            list(found)
+        assert not list(reader.find(topic=last.topic, key=last.key, on_corruption="skip"))
+        first = next(record for record in store.records if record.key and record.end <= end)
+        hits = reader.find(topic=first.topic, key=first.key)
+        assert next(hits).physical_offset == first.offset
 
 
 @pytest.mark.parametrize("proof", PROOFS)

@@ -79,6 +79,8 @@ def ls(
                 )
             else:
                 count = _TOPICS.print(form, (topic_row(store, one) for one in store.topics()))
+            # What is listed leaves out what a missing end held.
+            store.reader.finish_scan(store.max_physical_offset, None, "fail")
     if not count:
         if not quiet:
             what = "file" if files else "queue" if topic is None else f"topic {topic!r}"

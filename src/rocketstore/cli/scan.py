@@ -141,6 +141,8 @@ def check_start(store: DefaultMessageStore, start: int | None) -> None:
     if start is None or start <= max(store.min_physical_offset, 0):
         return
     end = store.max_physical_offset
+    if end < start < max((one.stop for one in store.recovery_report.damaged), default=0):
+        return  # the log had it once: reading tells of it, as its policy is
     if start > end:
         raise typer.BadParameter(
             f"the log ends at offset {end}, in front of {start}", param_hint="'--start'"
