@@ -7,6 +7,7 @@ import datetime
 import functools
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TextIO
@@ -37,6 +38,8 @@ _ALIASES = {
     "warmMappedFileEnable": "warm_maped_file_enable",
     "flushLeastPagesWhenWarmMappedFile": "flush_least_pages_when_warm_maped_file",
 }
+#: A broker's configuration file is shorter.
+_MOST_NBYTES = 16 << 20
 _PROPERTY = re.compile(r"((?:\\.|[^=:\s\\])+)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 _PROPERTY_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -323,7 +326,8 @@ class MessageStoreConfig:
         Raises
         ------
         ConfigError
-            When the value of a known option cannot be read, with its name.
+            When the value of a known option cannot be read, with its name; when the path is that
+            of no regular file, or of one of more than 16 MiB.
         OSError
             When the file cannot be read.
         """
@@ -432,6 +436,7 @@ def _pairs(source: Mapping[str, str] | str | os.PathLike[str] | TextIO) -> dict[
     if isinstance(source, Mapping):
         return dict(source)
     if isinstance(source, str | os.PathLike):
+        _refuse_odd_file(os.fspath(source))
         with open(source, encoding="utf-8-sig", errors="surrogateescape") as file:
             return _pairs(file)
     pairs: dict[str, str] = {}
@@ -440,6 +445,18 @@ def _pairs(source: Mapping[str, str] | str | os.PathLike[str] | TextIO) -> dict[
         if match:
             pairs[_unescaped(match[1])] = _unescaped(match[2])
     return pairs
+
+
+def _refuse_odd_file(path: str) -> None:
+    """A FIFO may never answer, a device never end; what a shell hands over as ``<(command)`` has a
+    writer."""
+    status = os.stat(path)
+    if path.startswith(("/dev/fd/", "/proc/self/fd/")) and stat.S_ISFIFO(status.st_mode):
+        return
+    if not stat.S_ISREG(status.st_mode):
+        raise ConfigError("it is no regular file")
+    if status.st_size > _MOST_NBYTES:
+        raise ConfigError(f"it has {status.st_size:,} bytes, too many for a configuration")
 
 
 def _logical_lines(source: Iterable[str]) -> Iterator[str]:

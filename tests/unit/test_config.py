@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -293,3 +295,33 @@ def test_topic_attributes_of_other_types_are_refused(tmp_path: Path, value: Any)
     with pytest.raises(ConfigError, match="topic_attributes"):
         rocketstore.open(tmp_path / "s", "x", topic_attributes=value)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no FIFOs")
+def test_what_is_no_file_is_refused_before_it_is_opened(tmp_path: Path) -> None:
+    """A FIFO without a writer was waited for, for ever."""
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "large").touch()
+    os.truncate(tmp_path / "large", 1 << 30)
+    (tmp_path / "link").symlink_to(tmp_path / "fifo")
+    for name in ("fifo", "link", "."):
+        with pytest.raises(ConfigError, match="no regular file"):
+            MessageStoreConfig.from_properties(tmp_path / name)
+    for device in ("/dev/null", "/dev/zero"):
+        with pytest.raises(ConfigError, match="no regular file"):
+            MessageStoreConfig.from_properties(device)
+    with pytest.raises(ConfigError, match="too many for a configuration"):
+        MessageStoreConfig.from_properties(tmp_path / "large")
+    with pytest.raises(FileNotFoundError):
+        MessageStoreConfig.from_properties(tmp_path / "none")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no /dev/fd")
+def test_what_a_shell_hands_over_is_read() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"maxMessageSize=100\n")
+    os.close(writing)
+    try:
+        assert MessageStoreConfig.from_properties(f"/dev/fd/{reading}").max_message_size == 100
+    finally:
+        os.close(reading)

@@ -21,6 +21,7 @@ from rocketstore.cli.options import (
     StorePath,
     TagsOption,
     UniqueKeyOption,
+    check_words,
     complete_topics,
     store_config,
 )
@@ -42,7 +43,13 @@ def find(
     path: StorePath,
     topic: Annotated[
         str | None,
-        typer.Option("--topic", "-t", help="Only this topic.", autocompletion=complete_topics),
+        typer.Option(
+            "--topic",
+            "-t",
+            callback=check_words,
+            help="Only this topic.",
+            autocompletion=complete_topics,
+        ),
     ] = None,
     key: KeyOption = None,
     unique_key: UniqueKeyOption = None,

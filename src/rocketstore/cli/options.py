@@ -82,6 +82,21 @@ def check_version(text: str | None) -> str | None:
     return text
 
 
+def check_words(given: Any) -> Any:
+    """Refuse an empty text, or one among several, as the callback of an option: a script's unset
+    variable must not mean everything."""
+    if given is not None and "" in (given if isinstance(given, list) else [given]):
+        raise typer.BadParameter("the text is empty; leave the option out to allow everything")
+    return given
+
+
+def check_tags(text: str | None) -> str | None:
+    """Refuse an expression that names no tag, as the callback of an option."""
+    if text is not None and not text.replace("||", "").strip():
+        raise typer.BadParameter(f'{text!r} names no tag; "*" allows every tag')
+    return text
+
+
 def check_time(text: str | None) -> str | None:
     """Refuse what is no time, as the callback of an option."""
     if text is not None:
@@ -164,22 +179,29 @@ QuietOption = Annotated[
 ]
 TagsOption = Annotated[
     str | None,
-    typer.Option("--tags", metavar="EXPR", help='Only these tags: "A" or "A || B".'),
+    typer.Option(
+        "--tags", metavar="EXPR", callback=check_tags, help='Only these tags: "A" or "A || B".'
+    ),
 ]
 TopicsOption = Annotated[
     list[str] | None,
     typer.Option(
         "--topic",
         "-t",
+        callback=check_words,
         help="Only this topic; may be given several times.",
         autocompletion=complete_topics,
     ),
 ]
 KeyOption = Annotated[
-    str | None, typer.Option("--key", "-k", help="One of the message's keys, as a whole.")
+    str | None,
+    typer.Option(
+        "--key", "-k", callback=check_words, help="One of the message's keys, as a whole."
+    ),
 ]
 UniqueKeyOption = Annotated[
-    str | None, typer.Option("--unique-key", "-u", help="The message's unique key.")
+    str | None,
+    typer.Option("--unique-key", "-u", callback=check_words, help="The message's unique key."),
 ]
 BodyOption = Annotated[
     str | None,
@@ -187,6 +209,7 @@ BodyOption = Annotated[
         "--body-contains",
         "-b",
         metavar="TEXT",
+        callback=check_words,
         help="The body as it is stored holds this text (UTF-8).",
     ),
 ]

@@ -16,6 +16,7 @@ from rocketstore.cli.options import (
     check_size,
     check_span,
     check_version,
+    check_words,
 )
 from rocketstore.cli.outcome import ExitCode, reporting
 from rocketstore.cli.output import (
@@ -95,14 +96,21 @@ SplitOption = Annotated[
 ]
 TopicsOption = Annotated[
     list[str] | None,
-    typer.Option("--topic", "-t", help="Only this topic; may be given several times."),
+    typer.Option(
+        "--topic", "-t", callback=check_words, help="Only this topic; may be given several times."
+    ),
 ]
 TagsOption = Annotated[
-    list[str] | None, typer.Option("--tag", help="Only messages with this tag; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--tag", callback=check_words, help="Only messages with this tag; may be repeated."
+    ),
 ]
 KeysOption = Annotated[
     list[str] | None,
-    typer.Option("--key", "-k", help="Only messages with this key; may be repeated."),
+    typer.Option(
+        "--key", "-k", callback=check_words, help="Only messages with this key; may be repeated."
+    ),
 ]
 
 
@@ -434,11 +442,21 @@ def replay(
     ],
     to_topic: Annotated[
         str | None,
-        typer.Option("--to-topic", metavar="TOPIC", help="Where all go [default: their own]."),
+        typer.Option(
+            "--to-topic",
+            metavar="TOPIC",
+            callback=check_words,
+            help="Where all go [default: their own].",
+        ),
     ] = None,
     where: Annotated[
         str | None,
-        typer.Option("--where", metavar="SQL", help="A further condition, in Spark's SQL."),
+        typer.Option(
+            "--where",
+            metavar="SQL",
+            callback=check_words,
+            help="A further condition, in Spark's SQL.",
+        ),
     ] = None,
     topics: TopicsOption = None,
     tags: TagsOption = None,
@@ -513,7 +531,10 @@ def compact(
     out: Annotated[
         str, typer.Argument(callback=check_path_word, help="The store to make; absent or empty.")
     ],
-    topics: Annotated[list[str], typer.Option("--topic", "-t", help="A topic; may be repeated.")],
+    topics: Annotated[
+        list[str],
+        typer.Option("--topic", "-t", callback=check_words, help="A topic; may be repeated."),
+    ],
     key: Annotated[
         str, typer.Option("--by", help="keys (all of KEYS as one key) or uniqKey.")
     ] = "keys",
@@ -574,7 +595,9 @@ def load(
     ] = "parquet",
     topic: Annotated[
         str | None,
-        typer.Option("--topic", "-t", help="Where all go [default: the column topic]."),
+        typer.Option(
+            "--topic", "-t", callback=check_words, help="Where all go [default: the column topic]."
+        ),
     ] = None,
     queues: Annotated[
         int, typer.Option("--queues", min=1, help="Queues of a topic, without a column queueId.")

@@ -17,6 +17,7 @@ from rocketstore.cli.options import (
     FormatOption,
     QuietOption,
     StorePath,
+    check_words,
     configures,
     store_config,
 )
@@ -57,7 +58,7 @@ def verify(
         typer.Option(
             "--delay-levels",
             metavar="TEXT",
-            callback=configures("message_delay_level"),
+            callback=configures("message_delay_level", check_words),
             help="The broker's messageDelayLevel.",
         ),
     ] = None,
