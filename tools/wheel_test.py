@@ -29,8 +29,11 @@ IN_WHEEL = (
     "pyspark_rocketstore.py",
 )
 #: Long tests that how the package was installed makes no difference to; the checkout's own run has
-#: them.
-CHECKOUT_ONLY = ("interop", "docs", "fuzz", "leaks", "spark", "property/test_store_machine.py")
+#: them. The others call every module and kernel.
+CHECKOUT_ONLY = (
+    *("interop", "docs", "fuzz", "leaks", "spark"),
+    *("corruption", "crash", "concurrency", "property"),
+)
 #: Three processes, as ``make test`` runs them.
 PARALLEL = ("-n", "3", "--dist", "loadgroup")
 NOT_IN_WHEEL = re.compile(r"\.(c|h|pyx|pxd)$|^(tests|tools|docs|src)/")
