@@ -564,10 +564,14 @@ def file_name_to_offset(name: str) -> int | None:
     return offset if offset < 2**63 else None
 
 
+#: In every time zone in the year 9999; a later year has more digits.
+_LAST_NAMED_MS = 253_402_214_400_000 - 1
+
+
 def timestamp_to_index_name(timestamp: int, timezone: datetime.tzinfo | None = None) -> str:
     """Return the index file name (``yyyyMMddHHmmssSSS``) of an epoch-ms time in ``timezone``
-    (None: local)."""
-    seconds, milliseconds = divmod(timestamp, 1000)
+    (None: local). Times outside the years 1970 to 9999 get the name of the nearest one inside."""
+    seconds, milliseconds = divmod(min(max(timestamp, 0), _LAST_NAMED_MS), 1000)
     moment = datetime.datetime.fromtimestamp(seconds, timezone)
     return moment.strftime("%Y%m%d%H%M%S") + f"{milliseconds:03d}"
 

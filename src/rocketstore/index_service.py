@@ -288,9 +288,9 @@ def next_index_name(timestamp: int, last: str, zone: datetime.tzinfo | None) -> 
     ``last`` (empty: there is none)."""
     name = formats.timestamp_to_index_name(timestamp, zone)
     while name <= last:  # one clock step, one DST change, or two files in a millisecond (D-40)
-        timestamp += 1
+        former, timestamp = name, timestamp + 1
         name = formats.timestamp_to_index_name(timestamp, zone)
-        if name <= last and int(last) - int(name) > 1000:
+        if name <= last and (name == former or int(last) - int(name) > 1000):
             name = f"{int(last) + 1:0{formats.INDEX_NAME_DIGITS}d}"
     return name
 

@@ -202,3 +202,21 @@ def test_pairs_that_cannot_be(tmp_path: Path, slots: int, entries: int) -> None:
     with pytest.raises(ConfigError, match="max_"):
         rocketstore.open(tmp_path / "s", "x", max_hash_slot_num=slots, max_index_num=entries)
     assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("now", [253_402_300_800_000, 10**15, 2**53, 2**60, 0, -1])
+def test_a_clock_outside_all_years_makes_index_files(now: int, tmp_path: Path) -> None:
+    """A year of five digits ended dispatch when the second file was made, for good."""
+    with rocketstore.open(
+        tmp_path / "s", "x", clock=lambda: now, max_hash_slot_num=5, max_index_num=20
+    ) as store:
+        for number in range(70):
+            assert store.put("T", b"x", 0, None, f"k{number}").ok
+        store.wait_dispatched(60)
+    names = sorted(path.name for path in (tmp_path / "s" / "index").iterdir())
+    assert len(names) == 4
+    assert all(map(formats.is_index_name, names))
+    with rocketstore.open(tmp_path / "s") as store:
+        for number in range(70):
+            (found,) = store.find(topic="T", key=f"k{number}")
+            assert found.queue_offset == number
