@@ -59,6 +59,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         *("commit_log", "consume_queue", "consume_queue_ext", "dispatch", "queue_folders"),
         *("batch_consume_queue", "queue_table", "queue_offset_rule", "named_queues"),
         *("index_file", "index_lookup", "index_recovery", "index_service", "log_scan"),
+        "index_geometry",
         *("queue_continuity", "cleanup", "cleaner", "overlay_file", "lost_messages", "before_log"),
         "unread_units",
         "queue_records",

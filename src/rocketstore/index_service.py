@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rocketstore import formats, kernels
 from rocketstore.durable_file import (
@@ -18,14 +19,15 @@ from rocketstore.durable_file import (
     sync_directory,
 )
 from rocketstore.errors import ConfigError, MappedFileError
-from rocketstore.index_file import IndexFile, detect_geometry
+from rocketstore.index_file import IndexFile
+from rocketstore.index_geometry import contradictions_of, explain
 from rocketstore.mapped_file import MappedFile, MemoryFile
 from rocketstore.status import KernelStatus
 
 #: Blocks are reserved this far ahead of the newest entry; slots are reserved whole.
 ALLOCATE_AHEAD_NBYTES = 16 * 1024 * 1024
-#: A pair is believed while no more than one in so many keys speaks against it.
-_CREDIBLE_SHARE = 4
+#: What to do where the defaults are taken although there are files.
+_ADVICE = "; if the broker has others, configure max_hash_slot_num and max_index_num"
 #: Index files up to this size are judged by their whole content against a geometry that is given.
 JUDGED_WHOLE_NBYTES = 64 * 1024 * 1024
 
@@ -365,10 +367,10 @@ def choose_geometry(
 ) -> GeometryChoice:
     """Find the slots and entries of the index files from what they hold.
 
-    Order: ``given``; ``hints`` (the state file) and ``default`` as far as the length fits; pairs
-    that explain all files of one length together; else the one with the fewest contradictions. A
-    file of a length that nothing explains, or that is longer or shorter than what others of as many
-    slots have, or than what a full one holds, says nothing, whichever is newest.
+    Order: ``given``; ``hints`` (the state file) and ``default`` as far as the length fits; the pair
+    that explains most files of one length; else the one with the fewest contradictions. A file of a
+    length that nothing explains, or that is longer or shorter than what others of as many slots
+    have, or than what a full one holds, says nothing, whichever is newest.
 
     Raises ``ConfigError`` when ``given`` has another length than every file, or the length of some
     files whose content another pair explains.
@@ -404,10 +406,11 @@ def choose_geometry(
     pair = given or (newest[-1] if newest else (hints[0] if hints else default))
     source = "the other files" if newest else ("the state file" if hints else "RocketMQ's defaults")
     source = "what is configured" if given else source
+    advice = "" if given or newest or hints else _ADVICE
     doubts += [
-        f"{path} has {nbytes} bytes, which is no length of an index file here; {pair[0]} slots and "
-        f"{pair[1]} entries, a file of {formats.index_file_nbytes(*pair)} bytes, are those of "
-        f"{source}"
+        f"{path} has {nbytes} bytes, and neither that length nor its content tells its slots and "
+        f"entries; {pair[0]} slots and {pair[1]} entries, a file of "
+        f"{formats.index_file_nbytes(*pair)} bytes, are those of {source}{advice}"
         for path, nbytes in found
         # The newest may just have been made; where the state file tells the sizes, it says nothing.
         if nbytes not in by_nbytes and (nbytes or not (newest or hints) or path != found[-1][0])
@@ -484,7 +487,9 @@ def _refuse_contradiction(
     """
     if not any(_looks_otherwise(path, nbytes, given, root) for path in {*paths[:1], *paths[-1:]}):
         return
-    scores, _ = _contradictions(paths, nbytes, root, [given, *hints])
+    with _mapped(paths, nbytes, root) as files:
+        each = contradictions_of(files, nbytes, [given, *hints])
+    scores = {pair: sum(counts) for pair, counts in each.items()}
     best = min(scores, key=lambda pair: scores[pair], default=given)
     clearly = best in hints or not scores.get(best) or 2 * scores[best] < scores[given]
     if best != given and scores[best] < scores[given] and clearly:
@@ -514,39 +519,32 @@ def _looks_otherwise(path: Path, nbytes: int, pair: tuple[int, int], root: Path)
 def _explaining_pair(
     paths: list[Path], nbytes: int, root: Path, doubts: list[str]
 ) -> tuple[int, int] | None:
-    """Return the pair that explains the files of one length best; ``None`` when they say nothing,
-    or when so much speaks against every pair that the length itself is wrong."""
-    scores, keys = _contradictions(paths, nbytes, root, [])
-    best = min(scores, key=lambda pair: scores[pair], default=None)
-    if best is not None and scores[best] > keys // _CREDIBLE_SHARE + 1:
+    """Return the pair that explains the files of one length best; ``None`` when nothing does."""
+    with _mapped(paths, nbytes, root) as files:
+        found = explain(files, nbytes)
+    if found is None:
         return None
-    if best is not None and scores[best]:
+    slots, entries = found.pair
+    if found.odd and found.whole:
+        odd = ", ".join(paths[number].name for number in found.odd)
         doubts.append(
-            f"no geometry explains the index files of {nbytes} bytes; {best[0]} slots and "
-            f"{best[1]} entries have the fewest contradictions ({scores[best]})"
+            f"{paths[0].parent}: the content of {odd} contradicts {slots} slots and {entries} "
+            f"entries, which explain the other index files of {nbytes} bytes"
         )
-    return best
+    elif found.odd:
+        doubts.append(
+            f"no geometry explains the index files of {nbytes} bytes; {slots} slots and {entries} "
+            f"entries have the fewest contradictions ({found.contradictions})"
+        )
+    return found.pair
 
 
-def _contradictions(
-    paths: list[Path], nbytes: int, root: Path, others: list[tuple[int, int]]
-) -> tuple[dict[tuple[int, int], int], int]:
-    """What speaks against each pair that is possible, and against ``others`` of that length (empty
-    when the files say nothing), and how many keys the files have."""
+@contextlib.contextmanager
+def _mapped(paths: list[Path], nbytes: int, root: Path) -> Iterator[list[Any]]:
+    """The content of files of one length."""
     files = [MappedFile(path, 0, nbytes, root) for path in paths]
     try:
-        fitting = [pair for pair in others if formats.index_file_nbytes(*pair) == nbytes]
-        candidates = dict.fromkeys(fitting)
-        for file in files:
-            candidates.update(dict.fromkeys(detect_geometry(file.mapping, nbytes)))
-        holding = [f for f in files if kernels.index_file.read_header(f.mapping)[5] > 1]
-        if not holding:
-            return {}, 0
-        scores = {
-            pair: sum(kernels.index_file.contradictions(f.mapping, *pair) for f in holding)
-            for pair in candidates
-        }
-        return scores, sum(kernels.index_file.read_header(f.mapping)[5] - 1 for f in holding)
+        yield [file.mapping for file in files]
     finally:
         for file in files:
             file.close()

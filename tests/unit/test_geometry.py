@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shutil
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,95 @@ def test_fewest_contradictions_are_told(tmp_path: Path) -> None:
         assert "fewest contradictions" in store.facts.index.doubts[0]
         assert store.facts.index.doubts[0] in store.facts.notes
         check(store, 31)
+
+
+#: Parts of an index file of 13 slots and 50 entries (1092 bytes), and what is written over them.
+DAMAGE = {
+    "slots zeroed": (40, 92, b"\0"),
+    "slots set": (40, 92, b"\xff"),
+    "entries zeroed": (92, 1092, b"\0"),
+    "a block zeroed": (60, 572, b"\0"),
+    "its end set": (800, 1092, b"\xff"),
+    "header set": (0, 40, b"\x5a"),
+    "all zeroed": (0, 1092, b"\0"),
+}
+
+
+def damage(path: Path, name: str) -> None:
+    start, stop, byte = DAMAGE[name]
+    content = path.read_bytes()
+    path.write_bytes(content[:start] + byte * (stop - start) + content[stop:])
+
+
+@pytest.fixture(scope="module")
+def three_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("three") / "store"
+    build(root, (13, 50), 110)
+    assert len(list((root / "index").iterdir())) == 3
+    return root
+
+
+@pytest.mark.parametrize("number", [0, 2])
+@pytest.mark.parametrize("name", DAMAGE)
+def test_whole_files_outvote_a_damaged_one(
+    three_files: Path, tmp_path: Path, name: str, number: int
+) -> None:
+    """It made all of them files of no known geometry, and a writer began one of RocketMQ's
+    default size."""
+    root = tmp_path / "store"
+    shutil.copytree(three_files, root)
+    path = sorted((root / "index").iterdir())[number]
+    damage(path, name)
+    with rocketstore.open(root) as store:
+        assert store.facts.index.pair == (13, 50)
+        assert not store.reader.index.unusable
+        doubts = store.facts.index.doubts
+        assert not doubts or path.name in doubts[0]
+    with rocketstore.open(root, "r+") as store:
+        put(store, 110, 3)
+    sizes = {path.stat().st_size for path in (root / "index").iterdir()}
+    assert sizes == {formats.index_file_nbytes(13, 50)}
+    with rocketstore.open(root) as store:
+        check(store, 113)
+        assert store.verify().ok
+
+
+@pytest.mark.parametrize("name", ["slots zeroed", "slots set", "a block zeroed"])
+def test_links_tell_the_slots_of_a_damaged_file(
+    three_files: Path, tmp_path: Path, name: str
+) -> None:
+    for number in range(2):
+        root = tmp_path / f"{number}"
+        shutil.copytree(three_files, root)
+        for path in sorted((root / "index").iterdir()):
+            damage(path, name)
+        for path in sorted((root / "index").iterdir())[:number]:
+            path.unlink()
+        with rocketstore.open(root) as store:
+            assert store.facts.index.pair == (13, 50)
+            assert "fewest contradictions" in store.facts.index.doubts[0]
+
+
+def test_default_sizes_are_taken_with_a_note(three_files: Path, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(three_files, root)
+    for path in (root / "index").iterdir():
+        damage(path, "all zeroed")
+    with rocketstore.open(root) as store:
+        assert store.facts.index.pair == DEFAULT
+        assert "configure max_hash_slot_num and max_index_num" in store.recovery_report.notes[0]
+
+
+def test_most_files_decide_among_geometries_of_one_length(tmp_path: Path) -> None:
+    roots = [tmp_path / "a", tmp_path / "b"]
+    build(roots[0], (13, 50), 110)
+    build(roots[1], (18, 49), 12)
+    name = formats.timestamp_to_index_name(Clock().now + 10**9, datetime.UTC)
+    (other,) = (roots[1] / "index").iterdir()
+    other.rename(roots[0] / "index" / name)
+    choice = choose_geometry(roots[0] / "index", roots[0], None, [], DEFAULT)
+    assert choice.pair == (13, 50)
+    assert name in choice.doubts[0]
 
 
 def test_files_of_two_geometries(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ import numpy as np
 
 from rocketstore import formats, kernels
 from rocketstore.config import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
-from rocketstore.index_file import IndexFile, detect_geometry
+from rocketstore.index_file import IndexFile
+from rocketstore.index_geometry import explain
 from rocketstore.index_service import choose_geometry, index_paths
 from rocketstore.mapped_file import MappedFile, MemoryFile
 from rocketstore.sources.files import local_path, read_at, remote_files
@@ -182,22 +183,10 @@ def _list_remote(folder: str, storage_options: Mapping[str, Any] | None) -> Inde
     for nbytes in {nbytes for _, nbytes in rows} - by_nbytes.keys():
         same = [uri for uri, size in rows if size == nbytes]
         contents = [read_at(uri, 0, nbytes, storage_options=storage_options) for uri in same[:2]]
-        pair = _explaining(contents, nbytes)
-        if pair is not None:
-            by_nbytes[nbytes] = pair
+        found = explain(contents, nbytes)
+        if found is not None:
+            by_nbytes[nbytes] = found.pair
     return _listing(rows, by_nbytes)
-
-
-def _explaining(contents: Sequence[bytes], nbytes: int) -> tuple[int, int] | None:
-    """The geometry with the fewest contradictions to these files; ``None`` when they say
-    nothing."""
-    pairs = dict.fromkeys(pair for one in contents for pair in detect_geometry(one, nbytes))
-    if nbytes < formats.INDEX_HEADER.nbytes or not pairs:
-        return None
-    return min(
-        pairs,
-        key=lambda pair: sum(kernels.index_file.contradictions(one, *pair) for one in contents),
-    )
 
 
 # --- one file ---------------------------------------------------------------------------------
