@@ -102,6 +102,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         *(
             "verify_again",
             "verify_checkpoint",
+            "verify_foreign",
             "verify_surroundings",
             "verify_tables",
             *("verify_segments", "verify_notes", "topic_numbers"),

@@ -91,6 +91,9 @@ class Dialect:
     pull_asks_for_count : bool
         A pull from queues in RocksDB looks at no more units than messages are wanted (up to
         5.4).
+    loads_folders : bool
+        A folder, or an empty file at the end, among mapped files keeps a broker from starting (up
+        to 4.9); later ones are passed over.
     max_dispatch_lag_files : int or None
         A broker recovers only this many log files (5.4.0), so dispatch may not lag further.
     """
@@ -226,6 +229,10 @@ class Dialect:
     def pull_asks_for_count(self) -> bool:
         """A pull from queues in RocksDB looks at no more units than messages are wanted."""
         return self.version < (5, 5, 0)
+
+    @property
+    def loads_folders(self) -> bool:
+        return self.version < (5, 0, 0)
 
     @property
     def max_dispatch_lag_files(self) -> int | None:

@@ -22,6 +22,8 @@ _DEPTHS = {
     formats.BATCH_QUEUE_DIR: 2,
     formats.CONSUME_QUEUE_EXT_DIR: 2,
 }
+#: Folders whose files are not named by offsets.
+_OTHERS = (formats.INDEX_DIR, formats.CONFIG_DIR)
 
 
 @dataclass
@@ -34,17 +36,20 @@ class StoreAccess:
         Files and folders that may not be read, and the system's words for why.
     odd : dict of Path to str
         Folders, FIFOs, sockets and devices in the place of a file, and what they are.
+    foreign : list of Path
+        Entries of folders of segments or queue files that have the name of neither.
     """
 
     unreadable: dict[Path, str] = field(default_factory=dict)
     odd: dict[Path, str] = field(default_factory=dict)
+    foreign: list[Path] = field(default_factory=list)
 
     @classmethod
     def of(cls, paths: StorePaths) -> StoreAccess:
         """Look at every file that belongs to the store; none is read."""
         access = cls()
         for folder in _folders(paths):
-            access._look_below(folder, _DEPTHS.get(folder.name, 0))
+            access._look_below(folder, _DEPTHS.get(folder.name, 0), folder.name not in _OTHERS)
         for path in (paths.checkpoint, paths.state):
             access._look_at(path)
         for path in (paths.abort, paths.root / formats.LOCK_FILE):  # never opened for a look
@@ -72,7 +77,7 @@ class StoreAccess:
             if path.parent == paths.commit_log and start is not None and start % size == 0:
                 yield start, start + size, path
 
-    def _look_below(self, folder: Path, depth: int) -> None:
+    def _look_below(self, folder: Path, depth: int, by_offset: bool) -> None:
         """Look at the files of a folder, and at those of the folders in it down to ``depth``."""
         try:
             with os.scandir(folder) as entries:
@@ -90,8 +95,11 @@ class StoreAccess:
                 self.unreadable[folder] = error.strerror or str(error)
                 return
             if depth and is_folder:
-                self._look_below(path, depth - 1)
-            elif not depth and not self._look_at(path):
+                self._look_below(path, depth - 1, by_offset)
+                continue
+            if not depth and by_offset and formats.file_name_to_offset(entry.name) is None:
+                self.foreign.append(path)
+            if not depth and not self._look_at(path):
                 return
 
     def _look_at(self, path: Path) -> bool:

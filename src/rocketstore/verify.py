@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from rocketstore.mapped_file import MappedFile
     from rocketstore.reader import ReadOnlyParts
     from rocketstore.store import DefaultMessageStore
+    from rocketstore.store_files import StoreFacts
     from rocketstore.verify_surroundings import Surroundings
 
 Progress = Callable[[str, int, int], None]
@@ -56,7 +57,7 @@ class Finding:
         ``doubled-offset`` (claimed by two records), ``queue-file``, ``unit``, ``missing-unit``,
         ``index-file``, ``index-header``, ``index-chain``, ``index-entry``, ``missing-key``,
         ``missing-folder``, ``unreadable`` (may not be read), ``odd-file`` (no regular file),
-        ``foreign-file`` (not the log's, in its folder), ``checkpoint``, ``config-table`` or
+        ``foreign-file`` (none of the folder's), ``checkpoint``, ``config-table`` or
         ``config-offset``.
     path : str
         File.
@@ -344,7 +345,7 @@ def verify(
             dispatched_offset=end,
             indexed_offset=end,
             damaged=store.recovery_report.damaged,
-            around=_surroundings(paths),
+            around=_surroundings(paths, store.facts),
             level=level,
             progress=progress,
             max_findings=max_findings,
@@ -400,6 +401,7 @@ def _look_at_files(
     try:
         if has_none:
             raise none  # nothing tells that there was a log
+        around.dialect = files.facts.dialect
         dispatched = dispatched_offset(files, around)
         indexed = indexed_offset(files, dispatched, around)
         if paths.has_writer():
@@ -431,10 +433,13 @@ def no_clock() -> int:
     raise AssertionError("nothing is written, so nobody asks for the time")
 
 
-def _surroundings(paths: StorePaths) -> Surroundings:
+def _surroundings(paths: StorePaths, facts: StoreFacts | None = None) -> Surroundings:
     from rocketstore.verify_surroundings import Surroundings
 
-    return Surroundings(paths)
+    around = Surroundings(paths)
+    if facts is not None:
+        around.dialect = facts.dialect
+    return around
 
 
 def dispatched_offset(files: ReadOnlyParts, around: Surroundings) -> int:

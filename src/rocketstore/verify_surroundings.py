@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from rocketstore import formats
 from rocketstore.consume_queue import ConsumeQueue
 from rocketstore.deleted_topics import deleted_topics_note, is_unlisted, known_topics
+from rocketstore.dialect import DEFAULT_VERSION, Dialect
 from rocketstore.store_access import StoreAccess
 from rocketstore.verify_checkpoint import CheckpointFile
+from rocketstore.verify_foreign import judge_foreign
 from rocketstore.verify_tables import Bounds, BrokerTables, Judgement
 
 if TYPE_CHECKING:
@@ -41,10 +43,16 @@ class Surroundings:
     Parameters
     ----------
     paths : StorePaths
+
+    Attributes
+    ----------
+    dialect : Dialect
+        Of the brokers that start on it; the newest until the store is opened and says so.
     """
 
     def __init__(self, paths: StorePaths) -> None:
         self.paths = paths
+        self.dialect = Dialect.for_version(DEFAULT_VERSION)
         self.access = StoreAccess.of(paths)
         self.tables = BrokerTables(paths.root)
         self.checkpoint = CheckpointFile.read(paths.checkpoint, paths.abort, paths.root)
@@ -100,30 +108,27 @@ class Surroundings:
             if path in segments:
                 continue
             scope.report.add("odd-file", path, 0, None, f"{what} in the place of a file")
-        for path, reason in self._foreign(scope.log.segment_size):
+        for path, reason in self._begun_nowhere(scope.log.segment_size):
             scope.report.add("foreign-file", path, 0, None, reason)
+        self.tell(scope, judge_foreign(self.paths, self.access.foreign, self.dialect))
         starts = [start for start in scope.hidden if start < scope.start or scope.is_empty]
         if starts:
             scope.start = min(starts)
             scope.stop = max(scope.stop, scope.start)
 
-    def _foreign(self, size: int) -> Iterator[tuple[Path, str]]:
-        """Files in the log's folder that are no segments, as a compressed or renamed one is, and
-        why."""
-        folder = self.paths.commit_log
-        if not folder.is_dir():
+    def _begun_nowhere(self, size: int) -> Iterator[tuple[Path, str]]:
+        """Segments that begin at no multiple of the log's segment size, and why they are told."""
+        try:
+            names = sorted(os.listdir(self.paths.commit_log))
+        except OSError:
             return
-        with os.scandir(folder) as entries:
-            files = sorted(e.name for e in entries if e.is_file(follow_symlinks=False))
-        for name in files:
+        for name in names:
             start = formats.file_name_to_offset(name)
-            if start is None:
-                reason = "whose name is no segment's: no broker starts with it"
-            elif start % size and start < 2**63 - size:
+            path = self.paths.commit_log / name
+            is_odd = start is not None and start % size and start < 2**63 - size
+            if is_odd and path.is_file() and not path.is_symlink():
                 reason = f"that begins at no multiple of {size}: it is in every writer's way"
-            else:
-                continue
-            yield folder / name, f"a file in the log's folder {reason}"
+                yield path, f"a file in the log's folder {reason}"
 
     def _hidden(self, scope: VerifyScope) -> list[tuple[Path, int, int]]:
         found = self.access.hidden_segments(self.paths, scope.log.segment_size)

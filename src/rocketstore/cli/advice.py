@@ -47,8 +47,8 @@ def advice(path: Path, kinds: Iterable[str]) -> Iterator[Advice]:
         yield Advice((), "move away what stands in the place of a file")
     if "foreign-file" in found:
         why = (
-            "a segment that was renamed or compressed belongs back under its name; move anything "
-            "else out of the log's folder before a broker starts"
+            "a segment or queue file that was renamed or compressed belongs back under its name; "
+            "move anything else out of that folder before a broker starts"
         )
         yield Advice((), why)
     if "misnamed-segment" in found:
