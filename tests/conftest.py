@@ -6,6 +6,7 @@ import importlib.util
 import logging
 import os
 import signal
+import sys
 from collections.abc import Generator
 from typing import Any
 
@@ -45,6 +46,13 @@ def _fail_skip(report: Any) -> Any:
 def pytest_configure(config: pytest.Config) -> None:
     """End a run when one of its processes dies or hangs."""
     config.pluginmanager.register(lost_processes)
+
+
+def pytest_sessionstart() -> None:
+    """Put the handler of SIGBUS back in front of pytest's, where a conftest imported it before."""
+    guard = sys.modules.get("rocketstore._native.guard")
+    if guard is not None:
+        guard.install()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -25,6 +25,8 @@ cdef extern from "rs_mapping.h" nogil:
     int rs_allocate(int fd, int64_t position, int64_t nbytes)
     bint rs_is_named(const char *path, uint64_t device, uint64_t inode, int64_t nbytes)
 
+from rocketstore._native.guard import install as install_guard
+
 cdef dict ADVICE = {
     "normal": RS_ADVICE_NORMAL,
     "random": RS_ADVICE_RANDOM,
@@ -149,6 +151,7 @@ cdef class Mapping:
                 raise_errno(code)
         if nbytes > file_nbytes:
             raise ValueError(f"{nbytes} bytes to map, but the file has {file_nbytes}")
+        install_guard()  # the process may have put another handler in front since the import
         code = rs_map(fd, nbytes, writable, private, &self._base)
         if code:
             raise_errno(code)

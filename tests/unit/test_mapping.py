@@ -448,6 +448,14 @@ def test_a_handler_installed_later() -> None:
     assert "Bus error" in errors
 
 
+def test_a_handler_installed_between_import_and_mapping() -> None:
+    """What pytest does to a plugin that imports the package, and many services to it: each file
+    that was cut killed the process then."""
+    setup = "import rocketstore._native.mapping; faulthandler.enable()"
+    status, output, errors = guarded_run(setup=setup)
+    assert (status, output, errors) == (0, f"status {int(RecordStatus.FAULT)}\nalive\n", "")
+
+
 def test_an_ignored_signal_stays_ignored() -> None:
     setup = "signal.signal(signal.SIGBUS, signal.SIG_IGN)"
     after = "os.kill(os.getpid(), signal.SIGBUS)"
