@@ -53,7 +53,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         *("message", "durable_file", "mapped_file", "mapped_file_queue", "unique_key"),
         *("memory_lock", "transient_store_pool", "log_warm_up", "mapping_cache"),
         *("store_checkpoint", "store_kinds", "store_lock", "store_place", "store_state"),
-        *("json_dialect", "config_files", "config_tables", "bloom_filter"),
+        *("json_dialect", "config_files", "config_tables", "table_types", "bloom_filter"),
     ),
     (
         *("commit_log", "consume_queue", "consume_queue_ext", "dispatch", "queue_folders"),

@@ -176,7 +176,7 @@ def as_object(value: Any, where: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise ContentError(f"{where}: {_shown(value)} where an object should be")
+        raise ContentError(f"{where}: {shown(value)} where an object should be")
     return value
 
 
@@ -191,7 +191,7 @@ def as_text(value: Any, where: str) -> str:
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
-    raise ContentError(f"{where}: {_shown(value)} where a text should be")
+    raise ContentError(f"{where}: {shown(value)} where a text should be")
 
 
 def as_integer(value: Any, where: str, limit: int = _INT64) -> int:
@@ -201,9 +201,9 @@ def as_integer(value: Any, where: str, limit: int = _INT64) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ContentError(f"{where}: {_shown(value)} where a whole number should be")
+        raise ContentError(f"{where}: {shown(value)} where a whole number should be")
     if not -limit <= value < limit:
-        raise ContentError(f"{where}: {_shown(value)} has more than {limit.bit_length()} bits")
+        raise ContentError(f"{where}: {shown(value)} has more than {limit.bit_length()} bits")
     return value
 
 
@@ -211,7 +211,7 @@ def as_truth(value: Any, where: str) -> bool:
     """True or false, also in quotes or as 1 and 0."""
     found = _TRUTH.get(str(value).lower()) if isinstance(value, bool | int | str) else None
     if found is None:
-        raise ContentError(f"{where}: {_shown(value)} where true or false should be")
+        raise ContentError(f"{where}: {shown(value)} where true or false should be")
     return found
 
 
@@ -279,13 +279,14 @@ def _decode_field(kind: str, value: Any, where: str) -> Any:
     if kind == "BloomFilterData | None":
         return decode_entry(BloomFilterData, value, where)
     if not isinstance(value, list):
-        raise ContentError(f"{where}: {_shown(value)} where a list should be")
+        raise ContentError(f"{where}: {shown(value)} where a list should be")
     if kind == "list[int]":
         return [as_integer(inner, f"{where}[{i}]", _INT32) for i, inner in enumerate(value)]
     return value
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value in words, for messages."""
     text = repr(value) if not isinstance(value, dict | list) else type(value).__name__
     return text if len(text) <= 40 else f"{text[:37]}..."
 

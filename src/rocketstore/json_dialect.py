@@ -94,10 +94,18 @@ def loads(content: bytes) -> Any:
     JsonDialectError
         With the position. Time and memory are bounded by the limits above for any input.
     """
+    return loads_and_judge(content)[0]
+
+
+def loads_and_judge(content: bytes) -> tuple[Any, JsonDialectError | None]:
+    """Read one value as ``loads`` does; return it, and what fastjson 2 refuses of it, if anything.
+
+    fastjson 1, which RocketMQ has up to 5.3, passes over commas too many and names without quotes.
+    """
     if len(content) > MAX_NBYTES:
         raise JsonTooLargeError(MAX_NBYTES, f"{len(content)} bytes are more than {MAX_NBYTES}")
     parser = _Parser(content)
-    return parser.document()
+    return parser.document(), parser.refused
 
 
 def dumps(value: Any) -> str:
@@ -134,6 +142,7 @@ class _Parser:
         self.cost = 0
         self.names: dict[bytes, str] = {}
         self.references = False
+        self.refused: JsonDialectError | None = None
 
     def document(self) -> Any:
         self._skip()
@@ -182,13 +191,23 @@ class _Parser:
             else:
                 return
 
-    def _skip_commas(self) -> None:
+    def _skip_commas(self, allowed: int) -> int:
+        """Go to the next byte that is no comma either; return the number of commas."""
+        count = 0
         while True:
             match = _COMMAS.match(self.content, self.at)
+            count += match[0].count(b",") if match else 0
             self.at = match.end() if match else self.at
             if self.content[self.at : self.at + 2] not in (b"//", b"/*"):
-                return
+                break
             self._skip()
+        if count > allowed:
+            self._note_refused(self.at, "a comma too many")
+        return count
+
+    def _note_refused(self, position: int, reason: str) -> None:
+        if self.refused is None:
+            self.refused = JsonDialectError(position, reason)
 
     def _value(self, depth: int) -> Any:
         start = self.content[self.at : self.at + 1]
@@ -212,8 +231,9 @@ class _Parser:
         start = self.at
         self.at += 1
         result: dict[str, Any] = {}
+        allowed = 0
         while True:
-            self._skip_commas()
+            self._skip_commas(allowed)
             if self.content[self.at : self.at + 1] == b"}":
                 self.at += 1
                 break
@@ -223,7 +243,8 @@ class _Parser:
                 raise self._error(f"{self._found()} where ':' should be")
             self.at += 1
             self._skip()
-            result[key] = self._value(depth + 1)
+            result[key] = value = self._value(depth + 1)
+            allowed = 2 if isinstance(value, dict | list | _Reference) else 1
             self._end_of_item(b"}")
         if len(result) == 1 and isinstance(result.get("$ref"), str):
             self.references = True
@@ -234,8 +255,10 @@ class _Parser:
         self.at += 1
         result: list[Any] = []
         while True:
-            self._skip_commas()
+            count = self._skip_commas(1 if result else 0)
             if self.content[self.at : self.at + 1] == b"]":
+                if count:
+                    self._note_refused(self.at, "a comma too many")
                 self.at += 1
                 return result
             result.append(self._value(depth + 1))
@@ -253,6 +276,8 @@ class _Parser:
         word = _WORD.match(self.content, self.at)
         if word is None:
             raise self._error(f"{self._found()} where a key should be")
+        if not _NUMBER.fullmatch(word[0]) and word[0] not in _LITERALS:
+            self._note_refused(self.at, "a name without quotes")
         self.at = word.end()
         return word[0].decode("utf-8", "replace")
 

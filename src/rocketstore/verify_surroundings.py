@@ -146,6 +146,7 @@ class Surroundings:
             self.deleted_topics, "opening for writing makes their queues again"
         )
         scope.report.notes += [note] if note is not None else []
+        self.tables.dialect = self.dialect
         self.tell(scope, self.tables.judge_files())
         if not scope.lost_end:
             self.tell(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rocketstore import config_files, formats, json_dialect
+from rocketstore import config_files, formats, json_dialect, table_types
 from rocketstore.config_files import BACKUP_SUFFIX, ContentError
 from rocketstore.config_managers import (
     LMQ_PREFIX,
@@ -26,6 +26,7 @@ from rocketstore.config_managers import (
     SubscriptionGroupManager,
     TopicConfigManager,
 )
+from rocketstore.dialect import Dialect
 from rocketstore.errors import CorruptionError, MappedFileError, UnsafePathError
 
 #: Lowest and next queue offset of a queue, ``None`` for one that is not there.
@@ -59,41 +60,35 @@ class _Table(NamedTuple):
     """A table of RocketMQ's.
 
     ``lost``: what a broker lacks that starts without it. ``is_needed``: a broken one keeps the
-    broker from starting. ``columns``: members that hold the table and may not be null.
+    broker from starting.
     """
 
     name: str
     manager: type[ConfigManager] | None
     lost: str
     is_needed: bool = True
-    columns: tuple[str, ...] = ()
 
 
 TABLES = (
     _Table(
         config_files.TOPICS_FILE, TopicConfigManager,
         "it has no topic until each is created anew, with the broker's defaults",
-        columns=("topicConfigTable", "dataVersion"),
     ),
     _Table(
         config_files.SUBSCRIPTION_GROUPS_FILE, SubscriptionGroupManager,
         "it has no consumer group until each is created anew, with the broker's defaults",
-        columns=("subscriptionGroupTable", "dataVersion"),
     ),
     _Table(
         config_files.CONSUMER_OFFSETS_FILE, ConsumerOffsetManager,
         "the offsets of all consumer groups start anew",
-        columns=("offsetTable", "dataVersion"),
     ),
     _Table(
         config_files.LMQ_CONSUMER_OFFSETS_FILE, LmqConsumerOffsetManager,
         "the offsets of all consumer groups of light queues start anew",
-        columns=("lmqOffsetTable", "offsetTable"),
     ),
     _Table(
         config_files.DELAY_OFFSETS_FILE, DelayOffsetManager,
         "it delivers every delayed message again that the log still has",
-        columns=("offsetTable",),
     ),
     _Table(
         config_files.CONSUMER_FILTERS_FILE, ConsumerFilterManager,
@@ -102,23 +97,23 @@ TABLES = (
     _Table(
         "consumerOrderInfo.json", None,
         "orderly POP consumers get again what they had not acknowledged",
-        columns=("table",),
     ),
     _Table(
         "topicQueueMapping.json", None, "it has no static topic",
-        columns=("topicQueueMappingInfoMap", "dataVersion"),
     ),
     _Table(
         "messageRequestMode.json", None,
         "all consumer groups pull, those too that were set to POP", is_needed=False,
     ),
     _Table(
-        "timermetrics", None, "its counts of timed messages start at 0", columns=("timingCount",)
+        "timermetrics", None, "its counts of timed messages start at 0"
     ),
     _Table(
         "transactionMetrics", None, "its counts of transactions start at 0", is_needed=False
     ),
 )  # fmt: skip
+#: Versions that read tables differently.
+_LINES = tuple(Dialect.for_version(version) for version in ("4.9.8", "5.3.3", "5.5.0"))
 _BY_NAME = {table.name: table for table in TABLES}
 #: Length of ``timercheck``, and what it holds: epoch ms, position, queue offset, master's.
 _TIMER_CHECK_FILE = "timercheck"
@@ -129,7 +124,8 @@ class TableFile(NamedTuple):
     """What one file of a table holds.
 
     ``state``: ``missing``, ``empty`` (0 bytes), ``void`` (a value that is nothing), ``broken``,
-    ``unjudged`` (could not be looked at), ``good``. ``manager``: the table, decoded.
+    ``unjudged`` (could not be looked at), ``good``. ``manager``: the table, decoded, ``None`` where
+    that is not to be done. ``refused``: what fastjson 2 does not read.
     """
 
     path: Path
@@ -138,6 +134,20 @@ class TableFile(NamedTuple):
     reason: str = ""
     document: Any = None
     manager: ConfigManager | None = None
+    refused: json_dialect.JsonDialectError | None = None
+
+    def as_read(self, check: table_types.Check | None, dialect: Dialect) -> TableFile:
+        """This file as a broker of ``dialect`` reads it: ``broken`` where it is refused."""
+        if self.state != "good" or check is None:
+            return self
+        if dialect.fastjson_2 and self.refused is not None:
+            reason = f"{self.refused.reason}, which RocketMQ 5.4 and later refuse"
+            return self._replace(state="broken", position=self.refused.position, reason=reason)
+        try:
+            check(self.document, "$", dialect)
+        except ContentError as error:
+            return self._replace(state="broken", reason=str(error))
+        return self
 
 
 class BrokerTables:
@@ -150,9 +160,15 @@ class BrokerTables:
     ----------
     root : Path
         The store's root.
+
+    Attributes
+    ----------
+    dialect : Dialect or None
+        Whose broker reads them; until that is known, a table is broken that none reads.
     """
 
     def __init__(self, root: Path) -> None:
+        self.dialect: Dialect | None = None
         self._root = root
         self._folder = root / formats.CONFIG_DIR
         names = self._names()
@@ -184,9 +200,20 @@ class BrokerTables:
             return TableFile(path, "empty", 0, "the file is empty")
         return _decoded(path, content, _BY_NAME.get(name.removesuffix(BACKUP_SUFFIX)), self._root)
 
+    def _as_read(self, name: str) -> tuple[TableFile, TableFile]:
+        """File and ``.bak`` of a table, as a broker reads them."""
+        check = table_types.TYPES.get(name)
+        file, backup = self._files[name]
+        return self._as_one_reads(file, check), self._as_one_reads(backup, check)
+
+    def _as_one_reads(self, file: TableFile, check: table_types.Check | None) -> TableFile:
+        dialects = _LINES if self.dialect is None else (self.dialect,)
+        found = [file.as_read(check, dialect) for dialect in dialects]
+        return next((one for one in found if one.state == file.state), found[-1])
+
     def _used(self, name: str) -> TableFile | None:
         """The file that a broker reads, ``None`` where it reads none."""
-        file, backup = self._files[name]
+        file, backup = self._as_read(name)
         if file.state in ("good", "void"):
             return file
         return backup if backup.state == "good" else None
@@ -195,8 +222,8 @@ class BrokerTables:
 
     def judge_files(self) -> Iterator[Judgement]:
         """Say what a broker makes of each table."""
-        for name, (file, backup) in self._files.items():
-            yield from _judge_pair(_BY_NAME.get(name), file, backup)
+        for name in self._files:
+            yield from _judge_pair(_BY_NAME.get(name), *self._as_read(name))
 
     # --- against the queues -------------------------------------------------------------------
 
@@ -227,40 +254,22 @@ def _decoded(path: Path, content: bytes, table: _Table | None, root: Path) -> Ta
     if not content.strip(b" \t\r\n\f\b"):
         return TableFile(path, "void", 0, "the file holds nothing but blanks")
     try:
-        document = json_dialect.loads(content)
+        document, refused = json_dialect.loads_and_judge(content)
         if document is None:
             return TableFile(path, "void", 0, "the file holds null and no table")
         if not isinstance(document, dict):
             return TableFile(path, "broken", 0, "the file holds no object")
-        manager = None
-        if table is not None:
-            _refuse_nulls(document, table.columns)
-            manager = None if table.manager is None else table.manager(root)
-        if manager is not None:
-            manager.decode(content)
     except json_dialect.JsonTooLargeError as error:
         return TableFile(path, "unjudged", error.position, f"{error.reason}; it was not judged")
     except json_dialect.JsonDialectError as error:
         return TableFile(path, "broken", error.position, error.reason)
-    except ContentError as error:
-        return TableFile(path, "broken", 0, str(error))
-    return TableFile(path, "good", document=document, manager=manager)
-
-
-def _refuse_nulls(document: dict[str, Any], columns: tuple[str, ...]) -> None:
-    """RocketMQ's tables take no null: reading one fails."""
-    for name in columns:
-        if name in document and document[name] is None:
-            raise ContentError(f"$.{name}: null where an object should be")
-        table = document.get(name)
-        if table is not None and not isinstance(table, dict):
-            raise ContentError(f"$.{name}: no object")
-        if name == "dataVersion" or not isinstance(table, dict):
-            continue
-        for key, entry in table.items():
-            inner = entry.items() if name == "offsetTable" and isinstance(entry, dict) else ()
-            if entry is None or any(value is None for _, value in inner):
-                raise ContentError(f"$.{name}.{key}: null where a value should be")
+    manager = None if table is None or table.manager is None else table.manager(root)
+    if manager is not None:
+        try:
+            manager.decode(content)
+        except ContentError:
+            manager = None  # whether a broker reads it is asked elsewhere
+    return TableFile(path, "good", document=document, manager=manager, refused=refused)
 
 
 def _judge_pair(table: _Table | None, file: TableFile, backup: TableFile) -> Iterator[Judgement]:
