@@ -87,6 +87,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "store_scanning",
             "store_files",
             "store_sizes",
+            "segment_size",
             "log_end",
             "store_recovery",
             "opening_undo",

@@ -256,8 +256,7 @@ class MappedFileQueue:
             One file is short, misnamed, or missing between two others; the message names the range.
         """
         sizes = {size for _, _, size in listing.files}
-        is_cut = len(listing.files) == 1 and max(sizes) < self.file_size
-        if len(sizes) == 1 and sizes != {self.file_size} and sizes != {0} and not is_cut:
+        if len(sizes) == 1 and max(sizes) > self.file_size:
             raise ConfigError(
                 f"the files of {self.directory} have {sizes.pop()} bytes, not {self.file_size}; "
                 "configure that file size, or leave it to be detected"

@@ -31,10 +31,11 @@ from rocketstore.queue_table import (
     queue_types,
     topics_below,
 )
+from rocketstore.segment_size import UnitPlaces, log_file_size
 from rocketstore.store_checkpoint import StoreCheckpoint, read_bytes, signed_crc
 from rocketstore.store_kinds import refuse_dledger
 from rocketstore.store_lock import is_held
-from rocketstore.store_sizes import QueueFileSizes, log_file_size
+from rocketstore.store_sizes import QueueFileSizes
 from rocketstore.store_state import StoreState
 
 #: Between the folders of a broker's storePathCommitLog that names several (5.0 and later).
@@ -276,7 +277,14 @@ def examine(
         tolerant=tolerate_unreadable,
     )
     notes += index.doubts
-    log_size = log_file_size(listing, paths.log_root, config, state, notes)
+    log_size = log_file_size(
+        listing,
+        paths.log_root,
+        config,
+        state,
+        notes,
+        UnitPlaces.below(paths.consume_queue, paths.root),
+    )
     _set_beyond_aside(listing, log_size)
     notes += hidden_segments(listing, log_size, paths.log_root)
     sizes = QueueFileSizes(paths.root, config, state, notes, tolerant=tolerate_unreadable)

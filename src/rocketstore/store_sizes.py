@@ -1,4 +1,4 @@
-"""The sizes of a store's log and queue files: configured, shown by files that agree, known, preset.
+"""The sizes of a store's queue files: configured, shown by files that agree, known, preset.
 
 A file whose length differs from what the others show is damaged, and no hint.
 """
@@ -9,103 +9,17 @@ import itertools
 from collections import Counter
 from pathlib import Path
 
-from rocketstore import formats, kernels
+from rocketstore import formats
 from rocketstore.config import (
     DEFAULT_BATCH_QUEUE_FILE_SIZE,
-    DEFAULT_COMMIT_LOG_FILE_SIZE,
     DEFAULT_CONSUME_QUEUE_FILE_SIZE,
     DEFAULT_EXT_FILE_SIZE,
     MessageStoreConfig,
 )
 from rocketstore.errors import ConfigError
-from rocketstore.mapped_file import MappedFile
-from rocketstore.mapped_file_queue import DirectoryListing, list_directory, shown_file_size
+from rocketstore.mapped_file_queue import list_directory
 from rocketstore.queue_folders import queue_directories
-from rocketstore.status import RecordStatus
 from rocketstore.store_state import StoreState
-
-_LARGEST_LOG_FILE_NBYTES = 2**31 - 1
-_ROWS = 1024
-
-
-def log_file_size(
-    listing: DirectoryListing,
-    root: Path,
-    config: MessageStoreConfig,
-    state: StoreState | None,
-    notes: list[str],
-) -> int:
-    """Size given, else what the files show, else the state file's, else the default."""
-    given = config.mapped_file_size_commit_log
-    starts = [offset for offset, _, _ in listing.files]
-    lengths = [size for _, _, size in listing.files]
-    sizes = [size for size in lengths if size]
-    hint = state.commit_log_file_size if state and given is None else None
-    shown = shown_file_size(starts, lengths, hint)
-    if given is not None:
-        is_one = len(set(sizes)) == 1 and shown is not None and shown != given
-        if is_one and not (len(sizes) == 1 and _cut_size(listing, root, [given]) == given):
-            raise ConfigError(
-                f"mapped_file_size_commit_log is {given}, but the segments have {shown} bytes; "
-                f"configure {shown}, or leave it unset to have it detected"
-            )
-        return given
-    if len(sizes) == 1 and shown == sizes[0] != hint:
-        known = [hint] if hint else []
-        shown = _cut_size(listing, root, [*known, DEFAULT_COMMIT_LOG_FILE_SIZE]) or shown
-    if len(sizes) == 1 and shown is not None and shown != sizes[0]:
-        source = "the state file" if shown == hint else "the marker at its end"
-        is_default = shown == DEFAULT_COMMIT_LOG_FILE_SIZE
-        source = "RocketMQ's default" if is_default and shown != hint else source
-        (path,) = (path for _, path, size in listing.files if size)
-        notes.append(
-            f"{path} has {sizes[0]} bytes and was cut short; a segment has {shown}, by {source}"
-        )
-    if shown is not None and formats.MIN_COMMIT_LOG_FILE_NBYTES <= shown < 2**31:
-        return shown
-    return state.commit_log_file_size if state else DEFAULT_COMMIT_LOG_FILE_SIZE
-
-
-def _cut_size(listing: DirectoryListing, root: Path, known: list[int]) -> int | None:
-    """The size that the only segment had before it was cut short; ``None`` when its records end as
-    those of a whole one do.
-
-    The end-of-segment marker tells it; without one, the first of the ``known`` sizes that fits.
-    """
-    ((start, path, nbytes),) = (one for one in listing.files if one[2])
-    if nbytes in known:
-        return None
-    marked, is_cut = _look_at_end(path, start, nbytes, root)
-    if not is_cut and start % nbytes == 0:
-        return None
-    for size in [marked, *known] if marked else known:
-        if nbytes < size <= _LARGEST_LOG_FILE_NBYTES and start % size == 0:
-            return size
-    return None
-
-
-def _look_at_end(path: Path, start: int, nbytes: int, root: Path) -> tuple[int | None, bool]:
-    """The size that the end-of-segment marker of a file tells, and whether its records run to its
-    end as in a file that was cut."""
-    file = MappedFile(path, start, nbytes, root)
-    try:
-        rows = bytearray(_ROWS * formats.PARSED_RECORD.nbytes)
-        position, code = 0, int(RecordStatus.OK)
-        while code == RecordStatus.OK and position < nbytes:
-            count, position, code = kernels.message.scan_records(
-                file.mapping, position, nbytes, start, start + _LARGEST_LOG_FILE_NBYTES, 0, rows, ()
-            )
-            if code == RecordStatus.OK and not count:
-                break
-        head = file.read(position, min(formats.BLANK.nbytes, nbytes - position))
-    finally:
-        file.close()
-    if len(head) < formats.BLANK.nbytes:
-        return None, bool(head.strip(b"\0"))
-    left, magic = formats.BLANK.struct.unpack(head)
-    if magic == formats.BLANK_MAGIC and left >= formats.BLANK.nbytes:
-        return position + left, position + left > nbytes
-    return None, position + left > nbytes and magic in (formats.MAGIC_V1, formats.MAGIC_V2)
 
 
 class QueueFileSizes:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import rocketstore
+from command_line import run
 from golden import golden_stores
 
 
@@ -197,3 +198,83 @@ def test_one_queue_file_that_was_cut(folder: str, name: str, tmp_path: Path) -> 
         text = "\n".join(store.recovery_report.notes)
         assert relative.replace("/", "-") in text or relative in text
     assert files[0].stat().st_size == len(before)
+
+
+#: Bytes that are left of each of three segments (``None``: it is gone), and what their size is
+#: found to be (``None``: it cannot be told).
+CUT_LOGS: dict[str, tuple[list[int | None], int | None]] = {
+    "empty, cut, gone": ([0, 40_059, None], 65_536),
+    "cut, cut, empty": ([50_000, 40_059, 0], 65_536),
+    "cut, empty, empty": ([40_059, 0, 0], 65_536),
+    "all cut": ([40_059, 40_059, 40_059], 65_536),
+    "all cut in half": ([32_768, 32_768, 32_768], 65_536),
+    "only the second, cut": ([None, 40_059, None], 65_536),
+    "only the second, cut in half": ([None, 32_768, None], 65_536),
+    "only the second, a page": ([None, 4096, None], 65_536),
+    "whole, gone, cut": ([65_536, None, 40_059], 65_536),
+    "cut, gone, whole": ([40_059, None, 65_536], 65_536),
+    "empty, whole, empty": ([0, 65_536, 0], 65_536),
+    "only the third, cut": ([None, None, 40_059], None),
+    "cut in half, gone, cut in half": ([32_768, None, 32_768], None),
+}
+
+
+@pytest.mark.parametrize("name", CUT_LOGS)
+def test_a_size_that_names_and_units_exclude_is_not_taken(name: str, tmp_path: Path) -> None:
+    """The length of a cut segment was the size of all, although their names were no multiples of
+    it: nothing was found in it, and ``salvage`` refused the log."""
+    root = golden_stores.unpack("plain-5.3.3", tmp_path)
+    left, wanted = CUT_LOGS[name]
+    paths = sorted((root / "commitlog").iterdir())
+    for path, nbytes in zip(paths, left, strict=True):
+        if nbytes is None:
+            path.unlink()
+        else:
+            os.truncate(path, nbytes)
+    with rocketstore.open(root, mapped_file_size_commit_log=65_536) as store:
+        assert store.facts.commit_log_file_size == 65_536
+        readable = [m.physical_offset for m in store.scan(on_corruption="skip")]
+        assert readable
+    if wanted is None:
+        for command in (("scan", root), ("salvage", root, "--what-if"), ("put", root, "T", "x")):
+            stderr = run(*command, code=3).stderr
+            assert "mapped_file_size_commit_log" in stderr
+            assert "--config" in stderr
+        config = tmp_path / "broker.conf"
+        config.write_text("mappedFileSizeCommitLog=65536\n", encoding="utf-8")
+        run("scan", root, "--on-corruption", "skip", "--config", config)
+        return
+    with rocketstore.open(root) as store:
+        assert store.facts.commit_log_file_size == wanted
+        assert [m.physical_offset for m in store.scan(on_corruption="skip")] == readable
+    with pytest.raises(rocketstore.MappedFileError):
+        rocketstore.open(root, "r+")
+    report = rocketstore.salvage(root)
+    assert report.was_needed
+    with rocketstore.open(root, "r+") as store:
+        assert {*readable} <= {m.physical_offset for m in store.scan()}
+
+
+def test_a_damaged_record_does_not_make_a_segment_longer(tmp_path: Path) -> None:
+    """A record that runs beyond the end of its file looks like one that was cut."""
+    root = golden_stores.unpack("plain-5.3.3", tmp_path)
+    *others, last = sorted((root / "commitlog").iterdir())
+    for path in others:
+        path.unlink()
+    with rocketstore.open(root) as store:
+        place = [m.physical_offset for m in store.scan()][3] - int(last.name)
+    with last.open("r+b") as log:
+        log.seek(place)
+        log.write((1 << 20).to_bytes(4, "big"))
+    with rocketstore.open(root) as store:
+        assert store.facts.commit_log_file_size == 65_536
+
+
+def test_a_misnamed_segment_tells_no_size(tmp_path: Path) -> None:
+    root = golden_stores.unpack("plain-5.3.3", tmp_path)
+    *others, last = sorted((root / "commitlog").iterdir())
+    for path in others:
+        path.unlink()
+    last.rename(last.with_name(f"{131_080:020d}"))
+    with pytest.raises(rocketstore.MappedFileError, match="no multiple of the file size 65536"):
+        rocketstore.open(root)
