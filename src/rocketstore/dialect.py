@@ -94,6 +94,8 @@ class Dialect:
     loads_folders : bool
         A folder, or an empty file at the end, among mapped files keeps a broker from starting (up
         to 4.9); later ones are passed over.
+    has_timer : bool
+        There are messages for any time (5.0.0).
     fastjson_2 : bool
         Tables are read by fastjson 2 (5.4.0).
     max_dispatch_lag_files : int or None
@@ -235,6 +237,10 @@ class Dialect:
     @property
     def loads_folders(self) -> bool:
         return self.version < (5, 0, 0)
+
+    @property
+    def has_timer(self) -> bool:
+        return self.version >= (5, 0, 0)
 
     @property
     def fastjson_2(self) -> bool:

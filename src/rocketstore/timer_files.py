@@ -1,17 +1,29 @@
-"""The timer's log beside the message log: whether it points past the log's end."""
+"""The timer's files beside the message log: whether a broker starts with them, and whether its log
+points past the message log's end."""
 
 from __future__ import annotations
 
+import itertools
 import os
+import stat
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from rocketstore import formats
-from rocketstore.durable_file import READ_ONLY, naming, open_regular_file
+from rocketstore.dialect import Dialect
+from rocketstore.durable_file import READ_ONLY, kind_name, naming, open_regular_file
 from rocketstore.errors import MappedFileError, UnsafePathError
+from rocketstore.verify_foreign import judge_entry
 from rocketstore.verify_tables import Judgement
 
 TIMER_LOG_DIR = "timerlog"
+TIMER_WHEEL_FILE = "timerwheel"
+#: Two slots of 32 bytes for each second of a week, whatever the precision.
+_WHEEL_NBYTES = 7 * 86_400 * 2 * 32
+#: ``mappedFileSizeTimerLog``, unless a broker sets it, and what such a size is a multiple of.
+_LOG_FILE_NBYTES = 100 * 1024 * 1024
+_LIKELY_MULTIPLES = (52, 1024)
 #: Fields that matter here: size, the record's log offset and size (all big-endian).
 _UNIT_NBYTES = 52
 _UNIT = {
@@ -42,6 +54,91 @@ def judge_timer_log(root: Path, log_end: int) -> Iterator[Judgement]:
             "and a broker cannot deliver those timed messages"
         )
         yield Judgement("timer-log", str(path), 0, reason, is_finding=False)
+
+
+def judge_timer_files(root: Path, dialect: Dialect, flushed: int | None) -> Iterator[Judgement]:
+    """Say which of the timer's files keep a broker from starting.
+
+    Parameters
+    ----------
+    root : Path
+    dialect : Dialect
+        The broker's; 4.9 has no timer.
+    flushed : int or None
+        Up to where the timer's log was flushed, as ``timercheck`` says.
+
+    Notes
+    -----
+    Source: RocketMQ ``store/timer/TimerWheel.java``, ``TimerLog.java``.
+    """
+    if not dialect.has_timer:
+        return
+    wheel, log = root / TIMER_WHEEL_FILE, root / TIMER_LOG_DIR
+    about = _stat(wheel)
+    if about is not None and not stat.S_ISREG(about.st_mode):
+        reason = f"{kind_name(about.st_mode)} in the place of a file: no broker starts with it"
+        yield Judgement("odd-file", str(wheel), 0, reason)
+    elif about is not None and about.st_size not in (0, _WHEEL_NBYTES):
+        reason = f"{about.st_size} bytes instead of {_WHEEL_NBYTES}: no broker starts with it"
+        yield Judgement("timer-file", str(wheel), min(about.st_size, _WHEEL_NBYTES), reason)
+    about = _stat(log)
+    if about is not None and not stat.S_ISDIR(about.st_mode):
+        reason = f"{kind_name(about.st_mode)} in the place of a folder: no timed message is kept"
+        yield Judgement("odd-file", str(log), 0, reason)
+    elif about is not None:
+        yield from _judge_log_folder(log, dialect, flushed)
+
+
+def _judge_log_folder(folder: Path, dialect: Dialect, flushed: int | None) -> Iterator[Judgement]:
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError as error:
+        yield Judgement("unreadable", str(folder), 0, error.strerror or str(error))
+        return
+    files = []
+    for name in names:
+        start = formats.file_name_to_offset(name)
+        if start is None:
+            yield from judge_entry(folder / name, "the timer's log", "timer log file", dialect)
+            continue
+        about = _stat(folder / name)
+        if about is not None and stat.S_ISREG(about.st_mode):
+            files.append((start, folder / name, about.st_size))
+    if files and not files[-1][2]:
+        files.pop()  # made, and never written
+    if not files:
+        return
+    size = _likely_size([(start, nbytes) for start, _, nbytes in files], flushed)
+    for _, path, nbytes in files:
+        if nbytes != size:
+            reason = f"{nbytes} bytes instead of {size}: no broker starts with it"
+            yield Judgement("timer-file", str(path), min(nbytes, size), reason)
+    if len(files) == 1 and files[0][2] == size != _LOG_FILE_NBYTES:
+        reason = (
+            f"{size} bytes: a broker starts with it only where its mappedFileSizeTimerLog is that "
+            f"(it is {_LOG_FILE_NBYTES} unless set)"
+        )
+        yield Judgement("timer-file", str(files[0][1]), 0, reason, is_finding=False)
+
+
+def _likely_size(files: list[tuple[int, int]], flushed: int | None) -> int:
+    """The size that most lengths, and distances between names, agree with."""
+    votes = Counter(nbytes for _, nbytes in files)
+    votes += Counter(after - before for (before, _), (after, _) in itertools.pairwise(files))
+    (size, _), *_ = votes.most_common(1)
+    if len(files) > 1:
+        return size
+    (start, nbytes), *_ = files
+    is_cut = flushed is not None and start <= flushed and flushed - start > nbytes
+    is_likely = nbytes and any(nbytes % one == 0 for one in _LIKELY_MULTIPLES)
+    return size if is_likely and not is_cut and start % nbytes == 0 else _LOG_FILE_NBYTES
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:
+        return None
 
 
 def _units_beyond(path: Path, root: Path, log_end: int) -> int:

@@ -57,8 +57,8 @@ class Finding:
         ``doubled-offset`` (claimed by two records), ``queue-file``, ``unit``, ``missing-unit``,
         ``index-file``, ``index-header``, ``index-chain``, ``index-entry``, ``missing-key``,
         ``missing-folder``, ``unreadable`` (may not be read), ``odd-file`` (no regular file),
-        ``foreign-file`` (none of the folder's), ``checkpoint``, ``config-table`` or
-        ``config-offset``.
+        ``foreign-file`` (none of the folder's), ``checkpoint``, ``config-table``,
+        ``config-offset`` or ``timer-file``.
     path : str
         File.
     position : int

@@ -148,6 +148,7 @@ class Surroundings:
         scope.report.notes += [note] if note is not None else []
         self.tables.dialect = self.dialect
         self.tell(scope, self.tables.judge_files())
+        self.tell(scope, self.tables.judge_timer_files())
         if not scope.lost_end:
             self.tell(
                 scope,

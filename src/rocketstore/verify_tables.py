@@ -238,6 +238,14 @@ class BrokerTables:
         if used is not None and isinstance(used.manager, DelayOffsetManager):
             yield from _judge_delays(used.path, used.manager, bounds)
 
+    def judge_timer_files(self) -> Iterator[Judgement]:
+        """Say which of the timer's files keep a broker from starting."""
+        from rocketstore.timer_files import judge_timer_files
+
+        flushed = self._timer_check[1] if isinstance(self._timer_check, tuple) else None
+        if self.dialect is not None:
+            yield from judge_timer_files(self._root, self.dialect, flushed)
+
     def judge_timer(self, bounds: Bounds, log_end: int) -> Iterator[Judgement]:
         """Compare the timer's files with its queue and with the log's end."""
         path = self._folder / _TIMER_CHECK_FILE

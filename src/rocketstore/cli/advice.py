@@ -89,3 +89,10 @@ def advice(path: Path, kinds: Iterable[str]) -> Iterator[Advice]:
             "rocketstore.config_managers while none runs; a broker moves delay offsets itself"
         )
         yield Advice((), why)
+    if "timer-file" in found:
+        why = (
+            "restore timerwheel, timerlog and config/timercheck together from a backup; a broker "
+            "that starts without the three reads its timed messages again, and delivers again "
+            "those whose time has come"
+        )
+        yield Advice((), why)

@@ -62,6 +62,8 @@ class StoreJudgements:
             queue = queues.get(topic, queue_id)
             return None if queue is None else (queue.min_index, queue.max_index)
 
+        self.around.tables.dialect = store.facts.dialect
+        self._take(self.around.tables.judge_timer_files())
         self._note_absent(store)
         start = max(store.min_physical_offset, 0)
         before = find_before_log(start, queues, store.reader.index)
