@@ -22,6 +22,7 @@ from rocketstore.queue_table import QueueTable
 from rocketstore.reader import ReadOnlyParts
 from rocketstore.store_files import StorePaths
 from rocketstore.store_lock import StoreLock
+from rocketstore.store_marks import has_all_queues
 
 #: Kinds of record that are in no queue.
 _UNQUEUED = (formats.SYS_FLAG_TRANSACTION_PREPARED, formats.SYS_FLAG_TRANSACTION_ROLLBACK)
@@ -92,7 +93,7 @@ class ClosedStore:
         )
         cleaner = StoreCleaner(self)
         due, _ = due_segments(self.log, cleaner.ages, rule)
-        if due and parts.facts.valid_state is None:
+        if due and not self._state_is_true():
             self._limit = self._proven_end(due[-1].file.end_offset, config)
             rule = dataclasses.replace(rule, limit_offset=self._limit)
         report = plan(self.log, self.queues, self.index, cleaner.ages, rule)
@@ -114,12 +115,27 @@ class ClosedStore:
             self._limit = min(limit, place) if place > 0 else limit
         return self._limit
 
+    def _state_is_true(self) -> bool:
+        """Return whether a state file tells how far the queues go, and their files are those that
+        it was written for: a queue whose files were deleted since is in it, too."""
+        state, log = self._parts.facts.valid_state, self.log
+        if state is None:
+            return False
+        log_start, last = max(log.min_offset, 0), log.queue.last()
+        end = last.file_from_offset + last.file_size if last is not None else 0
+        for queue in self.queues:
+            queue.recover(min(log.max_offset, max(state.dispatched_offset, log_start)), whole=False)
+        is_true = has_all_queues(state, self.queues, log_start)
+        for queue in self.queues:
+            queue.recover(end, whole=False)
+        return is_true
+
     def _proven_end(self, end: int, config: MessageStoreConfig) -> int:
         """Log offset, at most ``end``, in front of which every message is in its queue, on disk.
 
-        No state file tells it: a broker's own store, or one after a crash, where one queue may lack
-        what another one has. A queue all of whose messages are gone has its next number from its
-        units alone.
+        No state file tells it: a broker's own store, or one after a crash or without some of its
+        queue files, where one queue may lack what another one has. A queue all of whose messages
+        are gone has its next number from its units alone.
         """
         self._sync_queues()
         parts = self._parts

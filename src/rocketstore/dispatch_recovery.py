@@ -15,7 +15,7 @@ from rocketstore.named_queues import has_units_of_other_rules
 from rocketstore.queue_table import QueueTable
 from rocketstore.recovery_report import RecoveryReport
 from rocketstore.status import KernelStatus, RecordStatus
-from rocketstore.store_marks import queue_ends, queues_crc
+from rocketstore.store_marks import has_all_queues
 from rocketstore.store_state import StoreState
 
 #: Lost files that are named one by one.
@@ -96,7 +96,9 @@ class DispatchRecovery:
         self._recover_queues(clear=not compare)
         start = self._minimum
         known = self._known_offset()
-        queues_lost = state is not None and not self._has_all_queues(state)
+        queues_lost = state is not None and not has_all_queues(
+            state, self._queues, self._minimum
+        )
         if queues_lost:
             self._report.notes.append(
                 "queue files are missing or short; the queues are made again from the log"
@@ -244,13 +246,6 @@ class DispatchRecovery:
                 queue.clear_behind()
             if state is None:
                 queue.flushed_index = 0  # who wrote it may not have synced it
-
-    def _has_all_queues(self, state: StoreState) -> bool:
-        """Whether the queues are what they were when everything up to the state's dispatched
-        offset was in them; true where nothing in front of it is in the log any more."""
-        if state.dispatched_offset <= self._minimum:
-            return True
-        return queues_crc(queue_ends(self._queues)) == state.queue_crc
 
     def _drop_queues_without_head(self, *, compare: bool) -> None:
         """A queue whose first files are gone begins anew, unless its messages have all expired: its

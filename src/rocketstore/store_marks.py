@@ -30,6 +30,14 @@ def queue_ends(queues: Iterable[ConsumeQueue]) -> list[tuple[str, int, int, int]
     return [(q.topic, q.queue_id, max(q.queue.min_offset, 0), q.max_index) for q in queues]
 
 
+def has_all_queues(state: StoreState, queues: Iterable[ConsumeQueue], log_start: int) -> bool:
+    """Return whether the queues, with their ends at the state's dispatched offset, are those that
+    held everything before it; true where the log no longer has anything before it."""
+    if state.dispatched_offset <= log_start:
+        return True
+    return queues_crc(queue_ends(queues)) == state.queue_crc
+
+
 @dataclass(frozen=True, slots=True)
 class DispatchSnapshot:
     """What is dispatched at one moment between two records.

@@ -19,7 +19,7 @@ from cleaned_stores import OPTIONS, check, killed_everywhere
 from expired_stores import Was, look, make
 from rocketstore import MessageStoreConfig
 from rocketstore.cleanup import CleanReport
-from rocketstore.closed_cleaning import clean_closed_store
+from rocketstore.closed_cleaning import ClosedStore, clean_closed_store
 from rocketstore.store_files import StorePaths
 
 VERSIONS = ("4.9.8", "5.5.0")
@@ -113,6 +113,53 @@ def test_what_is_not_in_the_queues_stays(
     first = report.min_offset
     assert all(int(path.name) >= first for path in (root / "commitlog").iterdir())
     assert check(root, was, NOW) == first
+
+
+LOST = (
+    *("consumequeue", "batchconsumequeue", "consumequeue/Early", "consumequeue/Single/0"),
+    "batchconsumequeue/BCQ/1",
+)
+
+
+@pytest.mark.parametrize("kind", ["closed", "aborted"])
+@pytest.mark.parametrize("lost", LOST)
+def test_a_state_file_does_not_speak_for_queues_that_are_gone(
+    tmp_path: Path, made: dict[str, tuple[Path, Was]], lost: str, kind: str
+) -> None:
+    """The log is the last that tells a queue's numbers: what tells them stays."""
+    pristine, was = made["5.5.0"]
+    root = shutil.copytree(pristine, tmp_path / "store")
+    change(root, kind)
+    shutil.rmtree(root / lost)
+    report = clean(root)
+    assert "is not in all queues and on disk yet" in report.kept
+    assert check(root, was, NOW) == report.min_offset
+
+
+@pytest.mark.parametrize("end", [0, 1, -1])
+def test_a_queue_s_file_that_is_gone(
+    tmp_path: Path, made: dict[str, tuple[Path, Was]], end: int
+) -> None:
+    pristine, was = made["5.5.0"]
+    root = shutil.copytree(pristine, tmp_path / "store")
+    sorted((root / "consumequeue" / "Early" / "0").iterdir())[end].unlink()
+    report = clean(root)
+    assert check(root, was, NOW) == report.min_offset
+
+
+def test_what_was_put_after_the_state_file_does_not_speak_against_it(
+    tmp_path: Path, made: dict[str, tuple[Path, Was]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a crash the queues go further than the state file says; no record needs a look."""
+    root, crashed = tmp_path / "store", tmp_path / "crashed"
+    shutil.copytree(made["5.5.0"][0], root)
+    with rocketstore.open(root, "r+", clock=lambda: START) as store:
+        for topic in ("Early", "New"):
+            assert store.put(topic, b"x" * 90).ok
+        assert store.wait_dispatched(60)
+        shutil.copytree(root, crashed)
+    monkeypatch.delattr(ClosedStore, "_proven_end")
+    assert clean(crashed).min_offset > 0
 
 
 def test_what_has_not_expired_stays(tmp_path: Path, made: dict[str, tuple[Path, Was]]) -> None:
