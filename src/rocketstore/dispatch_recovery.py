@@ -96,9 +96,7 @@ class DispatchRecovery:
         self._recover_queues(clear=not compare)
         start = self._minimum
         known = self._known_offset()
-        queues_lost = state is not None and not has_all_queues(
-            state, self._queues, self._minimum
-        )
+        queues_lost = state is not None and not has_all_queues(state, self._queues, self._minimum)
         if queues_lost:
             self._report.notes.append(
                 "queue files are missing or short; the queues are made again from the log"

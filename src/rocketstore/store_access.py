@@ -1,4 +1,4 @@
-"""Which files of a store may not be read, are no regular files, or are missing as a whole folder.
+"""Which files and folders of a store may not be read, and what stands in the place of one.
 
 Nothing is opened before its kind is known, so that a FIFO or a device never holds anything up.
 """
@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rocketstore import formats
-from rocketstore.durable_file import READ_ONLY, kind_name
+from rocketstore.durable_file import READ_ONLY, kind_name, no_folder, regular_file_name
+from rocketstore.errors import MappedFileError, UnsafePathError
 from rocketstore.store_files import StorePaths
 
 #: Folders of folders: topics, then queues.
@@ -35,7 +36,7 @@ class StoreAccess:
     unreadable : dict of Path to str
         Files and folders that may not be read, and the system's words for why.
     odd : dict of Path to str
-        Folders, FIFOs, sockets and devices in the place of a file, and what they are.
+        What stands in the place of a file or of one of the store's folders, by path.
     foreign : list of Path
         Entries of folders of segments or queue files that have the name of neither.
     """
@@ -43,20 +44,34 @@ class StoreAccess:
     unreadable: dict[Path, str] = field(default_factory=dict)
     odd: dict[Path, str] = field(default_factory=dict)
     foreign: list[Path] = field(default_factory=list)
+    _odd_folders: set[Path] = field(default_factory=set)
 
     @classmethod
     def of(cls, paths: StorePaths) -> StoreAccess:
         """Look at every file that belongs to the store; none is read."""
         access = cls()
         for folder in _folders(paths):
-            access._look_below(folder, _DEPTHS.get(folder.name, 0), folder.name not in _OTHERS)
+            what = _in_a_folder_s_place(folder)
+            if what:
+                access.odd[folder] = what
+                access._odd_folders.add(folder)
+            else:
+                access._look_below(folder, _DEPTHS.get(folder.name, 0), folder.name not in _OTHERS)
         for path in (paths.checkpoint, paths.state):
             access._look_at(path)
-        for path in (paths.abort, paths.root / formats.LOCK_FILE):  # never opened for a look
-            mode = _mode(path)
-            if mode is not None and not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
-                access.odd[path] = kind_name(mode)
+        # Neither of these is ever opened for a look. A link in the place of abort is replaced.
+        for path, what in (
+            (paths.abort, _in_abort_s_place(paths.abort)),
+            (paths.root / formats.LOCK_FILE, _in_the_lock_s_place(paths.root)),
+        ):
+            if what:
+                access.odd[path] = what
         return access
+
+    def odd_in_words(self, path: Path) -> str:
+        """Say what stands at ``path``, one of ``odd``, and what belongs there."""
+        place = "folder" if path in self._odd_folders else "file"
+        return f"{self.odd[path]} in the place of a {place}"
 
     @property
     def closed(self) -> dict[Path, str]:
@@ -108,7 +123,7 @@ class StoreAccess:
             mode = os.stat(path).st_mode
         except FileNotFoundError:
             if path.is_symlink() and _is_a_file_s_place(path):
-                self.odd[path] = f"a symbolic link to {os.path.realpath(path)}, which is not there,"
+                self.odd[path] = _dead_link(path)
             return True  # or deleted meanwhile
         except OSError as error:
             if error.errno == errno.ELOOP:
@@ -140,11 +155,44 @@ def _folders(paths: StorePaths) -> list[Path]:
     ]
 
 
-def _mode(path: Path) -> int | None:
+def _dead_link(path: Path) -> str:
+    return f"a symbolic link to {os.path.realpath(path)}, which is not there,"
+
+
+def _in_a_folder_s_place(path: Path) -> str:
+    """Say what stands in the place of one of the store's folders; empty where one does, nothing, or
+    what may not be looked at."""
     try:
-        return os.lstat(path).st_mode
+        return no_folder(path) or (_dead_link(path) if _is_dead_link(path) else "")
+    except OSError:
+        return ""
+
+
+def _is_dead_link(path: Path) -> bool:
+    return path.is_symlink() and not path.exists()
+
+
+def _in_abort_s_place(path: Path) -> str:
+    try:
+        mode = os.lstat(path).st_mode
     except FileNotFoundError:
-        return None
+        return ""
+    return "" if stat.S_ISREG(mode) or stat.S_ISLNK(mode) else kind_name(mode)
+
+
+def _in_the_lock_s_place(root: Path) -> str:
+    """Say what keeps a writer from locking the store; empty where nothing does."""
+    path = root / formats.LOCK_FILE
+    try:
+        regular_file_name(path, root)
+    except FileNotFoundError:
+        return _dead_link(path) if path.is_symlink() else ""
+    except UnsafePathError:
+        return f"a symbolic link to {os.path.realpath(path)}, outside the store,"
+    except MappedFileError:
+        mode = os.lstat(os.path.realpath(path)).st_mode
+        return "a symbolic link to itself" if stat.S_ISLNK(mode) else kind_name(mode)
+    return ""
 
 
 def _is_a_file_s_place(path: Path) -> bool:

@@ -56,7 +56,7 @@ class Finding:
         ``log-file``, ``record``, ``misnamed-segment``, ``foreign-segment``, ``queue-offset``,
         ``doubled-offset`` (claimed by two records), ``queue-file``, ``unit``, ``missing-unit``,
         ``index-file``, ``index-header``, ``index-chain``, ``index-entry``, ``missing-key``,
-        ``missing-folder``, ``unreadable`` (may not be read), ``odd-file`` (no regular file),
+        ``missing-folder``, ``unreadable`` (may not be read), ``odd-file`` (no file, no folder),
         ``foreign-file`` (none of the folder's), ``checkpoint``, ``config-table``,
         ``config-offset`` or ``timer-file``.
     path : str

@@ -54,10 +54,13 @@ class Surroundings:
         self.paths = paths
         self.dialect = Dialect.for_version(DEFAULT_VERSION)
         self.access = StoreAccess.of(paths)
-        self.tables = BrokerTables(paths.root)
+        config = paths.root / formats.CONFIG_DIR
+        self.tables = BrokerTables(paths.root, is_there=config not in self.access.odd)
         self.checkpoint = CheckpointFile.read(paths.checkpoint, paths.abort, paths.root)
         self.absent = frozenset(
-            name for name in DERIVED_FOLDERS if not os.path.lexists(paths.root / name)
+            name
+            for name in DERIVED_FOLDERS
+            if paths.root / name in self.access.odd or not os.path.lexists(paths.root / name)
         )
         self.deleted_topics: dict[str, int] = {}
         self._known_topics = known_topics(paths.root)
@@ -95,7 +98,7 @@ class Surroundings:
                 f"{stop - start} bytes of the log, from log offset {start}, could not be looked at"
             )
             if path in self.access.odd:
-                reason = f"{self.access.odd[path]} in the place of a file: {lost}"
+                reason = f"{self.access.odd_in_words(path)}: {lost}"
                 scope.report.add("odd-file", path, 0, start, reason)
             else:
                 reason = f"{self.access.unreadable[path]}: {lost}"
@@ -104,10 +107,8 @@ class Surroundings:
         for path in sorted(set(self.access.unreadable) - segments):
             reason = f"{self.access.unreadable[path]}: it could not be looked at"
             scope.report.add("unreadable", path, 0, None, reason)
-        for path, what in sorted(self.access.odd.items()):
-            if path in segments:
-                continue
-            scope.report.add("odd-file", path, 0, None, f"{what} in the place of a file")
+        for path in sorted(set(self.access.odd) - segments):
+            scope.report.add("odd-file", path, 0, None, self.access.odd_in_words(path))
         for path, reason in self._begun_nowhere(scope.log.segment_size):
             scope.report.add("foreign-file", path, 0, None, reason)
         self.tell(scope, judge_foreign(self.paths, self.access.foreign, self.dialect))

@@ -160,6 +160,8 @@ class BrokerTables:
     ----------
     root : Path
         The store's root.
+    is_there : bool
+        Whether nothing else stands in the place of their folder.
 
     Attributes
     ----------
@@ -167,8 +169,9 @@ class BrokerTables:
         Whose broker reads them; until that is known, a table is broken that none reads.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, is_there: bool = True) -> None:
         self.dialect: Dialect | None = None
+        self._is_there = is_there
         self._root = root
         self._folder = root / formats.CONFIG_DIR
         names = self._names()
@@ -176,7 +179,8 @@ class BrokerTables:
         for name in (*_BY_NAME, *names):
             if name not in self._files:
                 self._files[name] = self._read(name), self._read(name + BACKUP_SUFFIX)
-        self._timer_check = _timer_check(self._folder / _TIMER_CHECK_FILE, root)
+        timer = self._folder / _TIMER_CHECK_FILE
+        self._timer_check = _timer_check(timer, root) if is_there else None
 
     def _names(self) -> list[str]:
         """Further tables that lie there, of other versions or of plugins."""
@@ -188,6 +192,8 @@ class BrokerTables:
 
     def _read(self, name: str) -> TableFile:
         path = self._folder / name
+        if not self._is_there:
+            return TableFile(path, "missing")
         try:
             content = config_files.read_bytes(path, self._root)
         except CorruptionError as error:

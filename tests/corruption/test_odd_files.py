@@ -70,12 +70,22 @@ def link_to_itself(path: Path) -> None:
     path.symlink_to(path.name)
 
 
+def some_file(path: Path) -> None:
+    path.write_bytes(b"notes")
+
+
+def link_to_a_file(path: Path) -> None:
+    some_file(path.with_name("notes"))
+    path.symlink_to("notes")
+
+
 KINDS = (folder, fifo, socket_file, device, dead_link, link_to_itself)
+NO_FOLDERS = (some_file, link_to_a_file, *KINDS[1:])
 Kind = Callable[[Path], None]
 
 
 def put_in_place(root: Path, path: Path, kind: Kind) -> None:
-    path.unlink(missing_ok=True)
+    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     kind(path)
 
 
@@ -181,3 +191,45 @@ def test_a_folder_that_may_not_be_looked_into(
         assert as_nobody(ask, root, template) == [MESSAGES, 3, True]
     finally:
         (root / name).chmod(0o755)
+
+
+FOLDERS = ("consumequeue", "batchconsumequeue", "consumequeue_ext", "index", "config")
+
+
+@pytest.mark.parametrize("aborted", [True, False])
+@pytest.mark.parametrize("kind", [some_file, dead_link])
+@pytest.mark.parametrize("name", FOLDERS)
+def test_in_a_folder_s_place(name: str, kind: Kind, aborted: bool, root: Path) -> None:
+    """A mere note beside ``abort``, which told of a folder that was made again from the log; the
+    way on that was named otherwise, ``recover``, refused the store."""
+    (root / "abort").touch() if aborted else (root / "abort").unlink(missing_ok=True)
+    put_in_place(root, root / name, kind)
+    answer = run("verify", root)
+    *rows, summary = map(json.loads, answer.stdout.splitlines())
+    assert answer.exit_code == 1
+    odd = [row for row in rows if row["kind"] == "odd-file"]
+    assert [row["path"] for row in odd] == [str(root / name)]
+    assert odd[0]["reason"].endswith("in the place of a folder")
+    assert {row["kind"] for row in rows} <= {"odd-file", "missing-folder"}
+    assert summary["next"][0]["command"] == []
+    assert "move away" in summary["next"][0]["why"]
+    assert summary["units"] > 0 or name == "consumequeue"
+    if name != "config":
+        assert run("put", root, "T", "x").exit_code == run("recover", root).exit_code == 3
+    (root / name).unlink()
+    assert run("recover", root).exit_code == 0
+    assert run("verify", root).exit_code == 0
+
+
+@pytest.mark.parametrize("kind", [*NO_FOLDERS, folder])
+def test_whatever_keeps_a_writer_out_is_a_finding(kind: Kind, template: Path, root: Path) -> None:
+    refused = []
+    for name in (*FOLDERS, "abort", "checkpoint", "lock", "rocketstore.state", "quarantine"):
+        shutil.rmtree(root)
+        shutil.copytree(template, root)
+        put_in_place(root, root / name, kind)
+        found = run("verify", root).exit_code
+        if run("put", root, "T", "x").exit_code != 0:
+            refused.append(name)
+            assert found == 1, name
+    assert len(refused) >= 4 or kind in (some_file, link_to_a_file, folder)

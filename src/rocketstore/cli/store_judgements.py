@@ -42,9 +42,7 @@ class StoreJudgements:
         self.notes: list[str] = []
         access = self.around.access
         self.unreadable = [f"{path}: {why}" for path, why in sorted(access.unreadable.items())]
-        self.unreadable += [
-            f"{path}: {what} in the place of a file" for path, what in sorted(access.odd.items())
-        ]
+        self.unreadable += [f"{path}: {access.odd_in_words(path)}" for path in sorted(access.odd)]
         self._take(self.around.tables.judge_files())
 
     def _take(self, judgements: Any) -> None:
