@@ -109,6 +109,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             *("verify_segments", "verify_notes", "topic_numbers"),
             "store_access",
             "deleted_topics",
+            "lost_queues",
             "salvage_notes",
             "timer_files",
         ),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from rocketstore.batch_consume_queue import BatchConsumeQueue
 from rocketstore.commit_log import CommitLog
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dialect import Dialect
 from rocketstore.dispatch import COMPARED_NBYTES, CommitLogDispatcher
+from rocketstore.durable_file import make_directories
 from rocketstore.index_recovery import EarlyIndexCheck, IndexPosition, IndexRecovery
 from rocketstore.index_service import IndexService
 from rocketstore.named_queues import has_units_of_other_rules
@@ -18,7 +22,11 @@ from rocketstore.status import KernelStatus, RecordStatus
 from rocketstore.store_marks import has_all_queues
 from rocketstore.store_state import StoreState
 
-#: Lost files that are named one by one.
+if TYPE_CHECKING:
+    from rocketstore.lost_queues import LostQueue
+
+_log = logging.getLogger(__name__)
+#: Lost files, or queues, that are named one by one.
 _MOST_NAMED = 100
 #: What a place is where dispatch may begin.
 _STARTS = (
@@ -69,6 +77,8 @@ class DispatchRecovery:
         index_check: EarlyIndexCheck | None = None,
     ) -> None:
         self.dispatcher: CommitLogDispatcher | None = None
+        #: Queues that nobody can make again, found by ``run``.
+        self.lost: list[LostQueue] = []
         self._index_check = index_check
         self._give_up_state = give_up_state
         self._log = log
@@ -97,6 +107,7 @@ class DispatchRecovery:
         start = self._minimum
         known = self._known_offset()
         queues_lost = state is not None and not has_all_queues(state, self._queues, self._minimum)
+        told = self._find_told_queues(queues_lost=queues_lost)
         if queues_lost:
             self._report.notes.append(
                 "queue files are missing or short; the queues are made again from the log"
@@ -119,6 +130,7 @@ class DispatchRecovery:
         elif dispatcher.notes.gaps and start > self._minimum:
             # A queue lost units that lie in front of the start: make all of them again.
             dispatcher = self._dispatch_again(dispatcher)
+        self._note_lost_queues(told)
         for queue in self._queues:
             queue.correct_min_index(
                 self._minimum, keep_when_empty=self._dialect.empty_queue_keeps_min
@@ -160,6 +172,51 @@ class DispatchRecovery:
         back = [topic for topic in made if is_unlisted(topic, known)]
         note = deleted_topics_note(back, "their queues were made again")
         self._report.notes += [note] if note is not None else []
+
+    def _find_told_queues(self, *, queues_lost: bool) -> list[LostQueue]:
+        """Return the queues whose files were there and are gone, as tables of offsets tell them.
+
+        An empty folder of each is made before anything else changes: where the log has no message
+        of it any more, it alone tells the next opening of the loss.
+        """
+        table, batch = self._queues.table, self._queues.batch_topics
+        empty = {key for key, queue in table.items() if queue.max_index == 0}
+        has_none = self._state is None and all(topic in batch for topic, _ in table)
+        if self._minimum == 0 or not (empty or has_none or queues_lost):
+            return []
+        from rocketstore.deleted_topics import known_topics
+        from rocketstore.lost_queues import find_lost_queues, read_told_ends
+
+        root = self._queues.directory.parent
+        told = [
+            one
+            for one in find_lost_queues(
+                read_told_ends(root), self._has_messages, known_topics(root), batch, self._end
+            )
+            if queues_lost or one[:2] in empty or (has_none and one.topic not in batch)
+        ]
+        for one in told:
+            is_batch = one.topic in batch
+            folder = self._queues.batch_directory if is_batch else self._queues.directory
+            with contextlib.suppress(FileExistsError, NotADirectoryError):  # moved away later
+                make_directories(folder / one.topic / str(one.queue_id), root)
+        return told
+
+    def _has_messages(self, topic: str, queue_id: int) -> bool:
+        queue = self._queues.get(topic, queue_id)
+        return queue is not None and queue.max_index > 0
+
+    def _note_lost_queues(self, told: list[LostQueue]) -> None:
+        """Name the queues that the log did not give back."""
+        self.lost = [one for one in told if not self._has_messages(*one[:2])]
+        for one in self.lost:
+            self._queues.get_or_create(one.topic, one.queue_id)
+        for one in self.lost[:_MOST_NAMED]:
+            text = f"{one}; its next message gets this number"
+            _log.warning("%s", text)
+            self._report.notes.append(text)
+        if len(self.lost) > _MOST_NAMED:
+            self._report.notes.append(f"{len(self.lost) - _MOST_NAMED} more queues have none left")
 
     def _fill_expired(self) -> None:
         for queue in self._queues:

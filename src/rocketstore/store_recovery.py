@@ -32,6 +32,8 @@ QUEUE_KINDS = frozenset(("queue-file", "unit", "missing-unit"))
 INDEX_KINDS = frozenset(("index-file", "index-header", "index-chain", "index-entry", "missing-key"))
 #: Those, and what an opening for writing mends anyway.
 MENDED_KINDS = QUEUE_KINDS | INDEX_KINDS | {"missing-folder", "checkpoint"}
+#: Those that it tells of and that nothing mends.
+_LOST_KINDS = frozenset(("lost-queue",))
 
 
 @dataclass
@@ -50,7 +52,7 @@ class RecoverReport:
     finding_counts : dict
         All of them, by kind.
     left : dict
-        By kind, what is still wrong; nothing with ``what_if``.
+        By kind, what is still wrong: with ``what_if`` only what cannot be mended.
     behind_nbytes : int
         Bytes of the log that were not in the queues and the index yet.
     moved : list of str
@@ -136,10 +138,11 @@ def recover(
     for one in found.findings:
         if one.kind == "log-file":
             raise MappedFileError(f"{one.path} has {one.reason}; salvage is the way on")
-    report.findings = [one for one in found.findings if one.kind in MENDED_KINDS]
+    report.findings = [one for one in found.findings if one.kind in MENDED_KINDS | _LOST_KINDS]
     report.finding_counts = _mendable(found)
     if not what_if:
         _mend(paths, settings, progress, report)
+    report.left |= {kind: n for kind, n in found.finding_counts.items() if kind in _LOST_KINDS}
     report.duration_s = time.monotonic() - began
     return report
 

@@ -58,7 +58,7 @@ class Finding:
         ``index-file``, ``index-header``, ``index-chain``, ``index-entry``, ``missing-key``,
         ``missing-folder``, ``unreadable`` (may not be read), ``odd-file`` (no file, no folder),
         ``foreign-file`` (none of the folder's), ``checkpoint``, ``config-table``,
-        ``config-offset`` or ``timer-file``.
+        ``config-offset``, ``timer-file`` or ``lost-queue`` (only the tables of offsets tell of it).
     path : str
         File.
     position : int
@@ -401,7 +401,7 @@ def _look_at_files(
     try:
         if has_none:
             raise none  # nothing tells that there was a log
-        around.dialect = files.facts.dialect
+        around.take_facts(files.facts)
         dispatched = dispatched_offset(files, around)
         indexed = indexed_offset(files, dispatched, around)
         if paths.has_writer():

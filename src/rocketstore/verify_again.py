@@ -26,6 +26,7 @@ _GROWING = frozenset(
         *("log-file", "record", "queue-file", "unit", "missing-unit"),
         *("index-file", "index-header", "index-chain", "index-entry", "missing-key"),
         *("checkpoint", "config-table", "config-offset", "missing-folder"),
+        "lost-queue",
     }
 )
 

@@ -664,6 +664,7 @@ class QueuesCheck:
                     self._scope.report.notes.append(told)
             for name, _, _ in named_queues(message, _LIGHT_NAMES):
                 if is_folder_name(name):
+                    self._scope.counts["light_names"] += 1
                     key = (name.encode("utf-8", "surrogateescape"), 0)
                     self._named.setdefault(key, []).append(message.physical_offset)
 

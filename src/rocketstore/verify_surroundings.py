@@ -12,6 +12,7 @@ from rocketstore import formats
 from rocketstore.consume_queue import ConsumeQueue
 from rocketstore.deleted_topics import deleted_topics_note, is_unlisted, known_topics
 from rocketstore.dialect import DEFAULT_VERSION, Dialect
+from rocketstore.lost_queues import LostQueue, find_lost_queues
 from rocketstore.store_access import StoreAccess
 from rocketstore.verify_checkpoint import CheckpointFile
 from rocketstore.verify_foreign import judge_foreign
@@ -63,7 +64,17 @@ class Surroundings:
             if paths.root / name in self.access.odd or not os.path.lexists(paths.root / name)
         )
         self.deleted_topics: dict[str, int] = {}
+        #: Queues that had messages when a state file was written that is true; 0 without one.
+        self.queue_count = 0
+        #: Records name light queues, which are not among those that are counted.
+        self.has_light_queues = False
         self._known_topics = known_topics(paths.root)
+
+    def take_facts(self, facts: StoreFacts) -> None:
+        """Take what was found when the store's files were opened."""
+        state = facts.valid_state
+        self.dialect = facts.dialect
+        self.queue_count = 0 if state is None else state.queue_count
 
     def was_there(self, folder: str, facts: StoreFacts) -> bool:
         """Whether a folder that is missing must have been there: after an orderly stop, or where
@@ -85,6 +96,68 @@ class Surroundings:
             return False
         folders = (self.paths.consume_queue, self.paths.batch_consume_queue)
         return not any(os.path.lexists(folder / topic) for folder in folders)
+
+    # --- queues that are gone -----------------------------------------------------------------
+
+    def lost_queues(
+        self, queues: QueueTable, ends: QueueEnds, log_start: int, log_end: int
+    ) -> list[LostQueue]:
+        """Return the queues that only the tables of offsets tell of."""
+        if log_start <= 0:
+            return []
+        known = _with_messages(queues, ends)
+        return find_lost_queues(
+            self.tables.told_ends(),
+            lambda *key: key in known or self._is_hidden(*key),
+            self._known_topics,
+            queues.batch_topics,
+            log_end,
+        )
+
+    def judge_lost_queues(
+        self, lost: list[LostQueue], queues: QueueTable, ends: QueueEnds
+    ) -> Iterator[Judgement]:
+        """Judge what ``lost_queues`` found.
+
+        Each is a finding where something else shows that it was lost, too. Otherwise its broker may
+        have deleted it (``cleanExpiredCQ``), or never had it, as a slave that began with the
+        newest segment.
+        """
+        lacking = self.queue_count - len(_with_messages(queues, ends))
+        has_none = formats.CONSUME_QUEUE_DIR in self.absent
+        for one in lost:
+            folder = self._folder_of(one.topic, queues) / one.topic / str(one.queue_id)
+            if has_none or lacking > 0 or queues.get(one.topic, one.queue_id) is not None:
+                reason = (
+                    f"{one}: it is lost. The next message that is put here gets this number; a "
+                    "broker begins at 0, and does not deliver what it numbers below"
+                )
+                yield Judgement("lost-queue", str(folder), 0, reason)
+            else:
+                reason = f"{one}: a broker begins at 0, and does not deliver what it numbers below"
+                yield Judgement("lost-queue", str(folder), 0, reason, is_finding=False)
+        if lacking > len(lost) and not self.has_light_queues:
+            reason = (
+                f"{self.queue_count} queues had messages when {self.paths.state.name} was written; "
+                f"{lacking - len(lost)} have none now, in their files or in the log, and no table "
+                "names them: their next message gets queue offset 0"
+            )
+            path = str(self.paths.consume_queue)
+            yield Judgement("lost-queue", path, 0, reason, is_finding=has_none)
+
+    def _folder_of(self, topic: str, queues: QueueTable) -> Path:
+        is_batch = topic in queues.batch_topics
+        return self.paths.batch_consume_queue if is_batch else self.paths.consume_queue
+
+    def _is_hidden(self, topic: str, queue_id: int) -> bool:
+        """Whether a queue's files are there that could not be looked at."""
+        folders = [
+            folder / topic / str(queue_id)
+            for folder in (self.paths.consume_queue, self.paths.batch_consume_queue)
+        ]
+        return any(self.access.hides(folder) for folder in folders) or any(
+            path.parent in folders for path in self.access.closed
+        )
 
     # --- telling ------------------------------------------------------------------------------
 
@@ -159,7 +232,11 @@ class Surroundings:
             )
             self.tell(scope, self.tables.judge_timer(_bounds(scope, queues, ends), scope.stop))
         if queues is not None and not scope.lost_end:
-            self.tell(scope, self.tables.judge_offsets(_bounds(scope, queues, ends)))
+            self.has_light_queues = scope.counts.pop("light_names", 0) > 0
+            lost = self.lost_queues(queues, ends, scope.start, scope.stop)
+            self.tell(scope, self.judge_lost_queues(lost, queues, ends))
+            gone = {(one.topic, one.queue_id) for one in lost}
+            self.tell(scope, self.tables.judge_offsets(_bounds(scope, queues, ends), gone))
 
     def _report_absent(self, scope: VerifyScope) -> None:
         for name in DERIVED_FOLDERS:
@@ -182,6 +259,11 @@ class Surroundings:
                 scope.report.add(one.kind, one.path, one.position, None, one.reason)
             else:
                 scope.report.notes.append(f"{one.path}: {one.reason}")
+
+
+def _with_messages(queues: QueueTable, ends: QueueEnds) -> set[tuple[str, int]]:
+    """The queues of which the files or the log have a message."""
+    return {(queue.topic, queue.queue_id) for queue in queues if queue.max_index > 0} | set(ends)
 
 
 def _bounds(scope: VerifyScope, queues: QueueTable | None, ends: QueueEnds) -> Bounds:

@@ -8,7 +8,7 @@ Source: ``common/ConfigManager.java``, ``broker/BrokerController.java``.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,8 +16,6 @@ from typing import Any, NamedTuple
 from rocketstore import config_files, formats, json_dialect, table_types
 from rocketstore.config_files import BACKUP_SUFFIX, ContentError
 from rocketstore.config_managers import (
-    LMQ_PREFIX,
-    TOPIC_GROUP_SEPARATOR,
     ConfigManager,
     ConsumerFilterManager,
     ConsumerOffsetManager,
@@ -28,6 +26,7 @@ from rocketstore.config_managers import (
 )
 from rocketstore.dialect import Dialect
 from rocketstore.errors import CorruptionError, MappedFileError, UnsafePathError
+from rocketstore.lost_queues import ToldEnd, committed_offsets, told_ends
 
 #: Lowest and next queue offset of a queue, ``None`` for one that is not there.
 Bounds = Callable[[str, int], tuple[int, int] | None]
@@ -233,16 +232,23 @@ class BrokerTables:
 
     # --- against the queues -------------------------------------------------------------------
 
-    def judge_offsets(self, bounds: Bounds) -> Iterator[Judgement]:
-        """Compare consumer and delay offsets with the queues."""
+    def judge_offsets(
+        self, bounds: Bounds, gone: Container[tuple[str, int]] = ()
+    ) -> Iterator[Judgement]:
+        """Compare consumer and delay offsets with the queues, but for those that are ``gone``."""
         for name in (config_files.CONSUMER_OFFSETS_FILE, config_files.LMQ_CONSUMER_OFFSETS_FILE):
             used = self._used(name)
             manager = used.manager if used is not None else None
             if used is not None and isinstance(manager, ConsumerOffsetManager):
-                yield from _judge_consumers(used.path, manager, bounds)
+                yield from _judge_consumers(used.path, manager, bounds, gone)
         used = self._used(config_files.DELAY_OFFSETS_FILE)
         if used is not None and isinstance(used.manager, DelayOffsetManager):
-            yield from _judge_delays(used.path, used.manager, bounds)
+            yield from _judge_delays(used.path, used.manager, bounds, gone)
+
+    def told_ends(self) -> dict[tuple[str, int], ToldEnd]:
+        """Return how far consumers and delayed delivery have come, by queue."""
+        used = [file for file in map(self._used, self._files) if file is not None]
+        return told_ends([file.manager for file in used if file.manager is not None])
 
     def judge_timer_files(self) -> Iterator[Judgement]:
         """Say which of the timer's files keep a broker from starting."""
@@ -347,11 +353,14 @@ def _stops(table: _Table | None) -> str:
 
 
 def _judge_consumers(
-    path: Path, manager: ConsumerOffsetManager, bounds: Bounds
+    path: Path,
+    manager: ConsumerOffsetManager,
+    bounds: Bounds,
+    gone: Container[tuple[str, int]],
 ) -> Iterator[Judgement]:
     below = 0
-    for topic, group, queue_id, offset in _committed(manager):
-        found = bounds(topic, queue_id)
+    for topic, group, queue_id, offset in committed_offsets(manager):
+        found = None if (topic, queue_id) in gone else bounds(topic, queue_id)
         what = f"group {group}, {topic} queue {queue_id}: offset {offset}"
         if offset < 0:
             yield Judgement("config-offset", str(path), 0, f"{what} is negative")
@@ -368,22 +377,12 @@ def _judge_consumers(
         yield Judgement("config-offset", str(path), 0, reason, is_finding=False)
 
 
-def _committed(manager: ConsumerOffsetManager) -> Iterator[tuple[str, str, int, int]]:
-    """Topic, group, queue id and offset of every entry."""
-    tables = (manager.offset_table, manager.pull_offset_table)
-    for key, offsets in (item for table in tables for item in table.items()):
-        topic, separator, group = key.partition(TOPIC_GROUP_SEPARATOR)
-        if separator:
-            yield from ((topic, group, queue_id, offsets[queue_id]) for queue_id in offsets)
-    if isinstance(manager, LmqConsumerOffsetManager):
-        for key, offset in manager.lmq_offset_table.items():
-            topic, separator, group = key.partition(TOPIC_GROUP_SEPARATOR)
-            if separator and topic.startswith(LMQ_PREFIX):
-                yield topic, group, 0, offset
-
-
-def _judge_delays(path: Path, manager: DelayOffsetManager, bounds: Bounds) -> Iterator[Judgement]:
+def _judge_delays(
+    path: Path, manager: DelayOffsetManager, bounds: Bounds, gone: Container[tuple[str, int]]
+) -> Iterator[Judgement]:
     for level, offset in manager.offset_table.items():
+        if (formats.TOPIC_SCHEDULE, level - 1) in gone:
+            continue
         low, high = bounds(formats.TOPIC_SCHEDULE, level - 1) or (0, 0)
         if 0 <= offset <= high:
             continue  # below the lowest one, a broker begins there

@@ -245,6 +245,8 @@ class StoreWriter:
         self.log.appender.set_batch_topics(self.queues.batch_topics)
         for queue in self.queues:
             self.log.appender.set_next_queue_offset(queue.topic, queue.queue_id, queue.max_index)
+        for lost in recovery.lost:
+            self.log.appender.set_next_queue_offset(lost.topic, lost.queue_id, lost.next_offset)
         is_told = state is not None and self.facts.are_told_by(state)
         if not is_told or not self.paths.state.exists():
             self._sync_and_mark(DispatchSnapshot.take(self.dispatcher), end, clean=False)

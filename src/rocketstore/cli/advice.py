@@ -51,6 +51,13 @@ def advice(path: Path, kinds: Iterable[str]) -> Iterator[Advice]:
             "move anything else out of that folder before a broker starts"
         )
         yield Advice((), why)
+    if "lost-queue" in found:
+        why = (
+            "put the folders of the queues that are gone back from a backup before anything is put "
+            "into them; without one, reset their groups' offsets once a broker runs (mqadmin "
+            "resetOffsetByTime), as it numbers from 0"
+        )
+        yield Advice((), why)
     if "misnamed-segment" in found:
         why = (
             "give each misnamed segment the name that its finding says (the first one holds the "

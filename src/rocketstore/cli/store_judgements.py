@@ -69,9 +69,22 @@ class StoreJudgements:
         if not any(one.stop >= end for one in report.damaged):
             newest, start = report.newest_store_timestamp, max(store.min_physical_offset, 0)
             self._take(self.around.checkpoint.judge(newest, start, end, None))
-            self._take(self.around.tables.judge_offsets(bounds))
+            gone = self._take_lost_queues(store, start, end)
+            self._take(self.around.tables.judge_offsets(bounds, gone))
             self._take(self.around.tables.judge_timer(bounds, end))
         self._note_salvages(store)
+
+    def _take_lost_queues(
+        self, store: rocketstore.DefaultMessageStore, start: int, end: int
+    ) -> set[tuple[str, int]]:
+        """Judge the queues that only tables tell of; return them."""
+        if rocksdb_queues(self.around.paths.root) is not None:
+            return set()
+        queues = store.reader.queues
+        self.around.take_facts(store.facts)
+        lost = self.around.lost_queues(queues, {}, start, end)
+        self._take(self.around.judge_lost_queues(lost, queues, {}))
+        return {(one.topic, one.queue_id) for one in lost}
 
     def _note_absent(self, store: rocketstore.DefaultMessageStore) -> None:
         root = self.around.paths.root
