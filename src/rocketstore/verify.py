@@ -58,7 +58,8 @@ class Finding:
         ``index-file``, ``index-header``, ``index-chain``, ``index-entry``, ``missing-key``,
         ``missing-folder``, ``unreadable`` (may not be read), ``odd-file`` (no file, no folder),
         ``foreign-file`` (none of the folder's), ``checkpoint``, ``config-table``,
-        ``config-offset``, ``timer-file`` or ``lost-queue`` (only the tables of offsets tell of it).
+        ``config-offset``, ``timer-file``, ``lost-queue`` (only the tables of offsets tell of it) or
+        ``queue-type`` (not that of its topic).
     path : str
         File.
     position : int
@@ -420,9 +421,11 @@ def _look_at_files(
             progress=progress,
             max_findings=max_findings,
         )
-        # What is wrong with the tables was judged with all of them.
-        topics = str(config_path(paths.root, TOPICS_FILE))
-        report.notes += [note for note in files.report.notes if not note.startswith(topics)]
+        # What is wrong with the tables was judged with all of them, and so were queues' types.
+        topics, told = str(config_path(paths.root, TOPICS_FILE)), around.queue_types.contradictions
+        report.notes += [
+            note for note in files.report.notes if not note.startswith(topics) and note not in told
+        ]
         return report
     finally:
         files.close()

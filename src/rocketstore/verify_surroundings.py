@@ -13,6 +13,8 @@ from rocketstore.consume_queue import ConsumeQueue
 from rocketstore.deleted_topics import deleted_topics_note, is_unlisted, known_topics
 from rocketstore.dialect import DEFAULT_VERSION, Dialect
 from rocketstore.lost_queues import LostQueue, find_lost_queues
+from rocketstore.queue_folders import is_queue_id
+from rocketstore.queue_table import BATCH_QUEUE_TYPE, QUEUE_TYPE_ATTRIBUTE, QueueTypes
 from rocketstore.store_access import StoreAccess
 from rocketstore.verify_checkpoint import CheckpointFile
 from rocketstore.verify_foreign import judge_foreign
@@ -49,11 +51,14 @@ class Surroundings:
     ----------
     dialect : Dialect
         Of the brokers that start on it; the newest until the store is opened and says so.
+    queue_types : QueueTypes
+        Of its topics, and what contradicts itself there.
     """
 
     def __init__(self, paths: StorePaths) -> None:
         self.paths = paths
         self.dialect = Dialect.for_version(DEFAULT_VERSION)
+        self.queue_types = QueueTypes(frozenset(), [])
         self.access = StoreAccess.of(paths)
         config = paths.root / formats.CONFIG_DIR
         self.tables = BrokerTables(paths.root, is_there=config not in self.access.odd)
@@ -73,7 +78,7 @@ class Surroundings:
     def take_facts(self, facts: StoreFacts) -> None:
         """Take what was found when the store's files were opened."""
         state = facts.valid_state
-        self.dialect = facts.dialect
+        self.dialect, self.queue_types = facts.dialect, facts.queue_types
         self.queue_count = 0 if state is None else state.queue_count
 
     def was_there(self, folder: str, facts: StoreFacts) -> bool:
@@ -192,11 +197,7 @@ class Surroundings:
 
     def _begun_nowhere(self, size: int) -> Iterator[tuple[Path, str]]:
         """Segments that begin at no multiple of the log's segment size, and why they are told."""
-        try:
-            names = sorted(os.listdir(self.paths.commit_log))
-        except OSError:
-            return
-        for name in names:
+        for name in sorted(_names(self.paths.commit_log)):
             start = formats.file_name_to_offset(name)
             path = self.paths.commit_log / name
             is_odd = start is not None and start % size and start < 2**63 - size
@@ -223,6 +224,7 @@ class Surroundings:
         self.tables.dialect = self.dialect
         self.tell(scope, self.tables.judge_files())
         self.tell(scope, self.tables.judge_timer_files())
+        self.tell(scope, self._judge_queue_types())
         if not scope.lost_end:
             self.tell(
                 scope,
@@ -237,6 +239,26 @@ class Surroundings:
             self.tell(scope, self.judge_lost_queues(lost, queues, ends))
             gone = {(one.topic, one.queue_id) for one in lost}
             self.tell(scope, self.tables.judge_offsets(_bounds(scope, queues, ends), gone))
+
+    def _judge_queue_types(self) -> Iterator[Judgement]:
+        """Topics whose queues are of another type than their table says, or of both."""
+        folder = self.paths.batch_consume_queue
+        for words in self.queue_types.contradictions:
+            reason = f"{words}: no broker of 5.x starts with it, and nothing is written here"
+            yield Judgement("queue-type", str(folder), 0, reason)
+        listed = self.tables.topics()
+        if listed is None or self.dialect.loads_folders:
+            return
+        for topic in sorted(self.queue_types.batch):
+            entry = listed.get(topic)
+            if entry is not None and QUEUE_TYPE_ATTRIBUTE in entry.attributes:
+                continue
+            if any(is_queue_id(name) for name in _names(folder / topic)):
+                reason = (
+                    f"topic {topic} has queues here, and topics.json does not say that it has the "
+                    f"queue type {BATCH_QUEUE_TYPE}: no broker of 5.x starts with it"
+                )
+                yield Judgement("queue-type", str(folder / topic), 0, reason)
 
     def _report_absent(self, scope: VerifyScope) -> None:
         for name in DERIVED_FOLDERS:
@@ -264,6 +286,13 @@ class Surroundings:
 def _with_messages(queues: QueueTable, ends: QueueEnds) -> set[tuple[str, int]]:
     """The queues of which the files or the log have a message."""
     return {(queue.topic, queue.queue_id) for queue in queues if queue.max_index > 0} | set(ends)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def _bounds(scope: VerifyScope, queues: QueueTable | None, ends: QueueEnds) -> Bounds:

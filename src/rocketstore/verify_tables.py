@@ -8,7 +8,7 @@ Source: ``common/ConfigManager.java``, ``broker/BrokerController.java``.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ from rocketstore.config_managers import (
     DelayOffsetManager,
     LmqConsumerOffsetManager,
     SubscriptionGroupManager,
+    TopicConfig,
     TopicConfigManager,
 )
 from rocketstore.dialect import Dialect
@@ -222,6 +223,12 @@ class BrokerTables:
         if file.state in ("good", "void"):
             return file
         return backup if backup.state == "good" else None
+
+    def topics(self) -> Mapping[str, TopicConfig] | None:
+        """The topics that a broker knows, ``None`` where there is no table that is read."""
+        used = self._used(config_files.TOPICS_FILE)
+        manager = used.manager if used is not None else None
+        return manager.topic_config_table if isinstance(manager, TopicConfigManager) else None
 
     # --- the files ----------------------------------------------------------------------------
 

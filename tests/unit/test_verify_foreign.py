@@ -171,3 +171,47 @@ def test_what_no_broker_loads(unpacked: Unpack) -> None:
     one_byte("readme")(place(root, "batchconsumequeue"))
     assert not check(root, "5.3.3").ok
     assert "foreign-file" not in check(root, "4.9.8").finding_counts
+
+
+# --- types of queues --------------------------------------------------------------------------
+
+
+def types_told(root: Path, version: str = "5.3.3", **types: str) -> list[str]:
+    """What is said of queues' types where ``topics.json`` names these; without any, there is
+    none."""
+    (root / "config").mkdir(exist_ok=True)
+    topics = root / "config" / "topics.json"
+    table = {
+        name: {"attributes": {"queue.type": kind} if kind else {}} for name, kind in types.items()
+    }
+    topics.write_text(json.dumps({"topicConfigTable": table}))
+    if not types:
+        topics.unlink()
+    return [one.reason for one in check(root, version).findings if one.kind == "queue-type"]
+
+
+def test_queues_of_another_type_than_the_table_says(unpacked: Unpack) -> None:
+    root = unpacked("inner-5.3.3")
+    assert types_told(root) == []
+    assert types_told(root, BCQ="BatchCQ", T="", TopicA="SimpleCQ") == []
+    for table in ({"T": ""}, {"BCQ": ""}):
+        (reason,) = types_told(root, **table)
+        assert "topics.json does not say" in reason
+        assert types_told(root, "4.9.8", **table) == []
+    (reason,) = types_told(root, BCQ="SimpleCQ")
+    assert "BCQ has the queue type SimpleCQ" in reason
+    (reason,) = types_told(root, BCQ="BatchCQ", T="BatchCQ")
+    assert "T has the queue type BatchCQ" in reason
+
+
+def test_queues_of_both_types(unpacked: Unpack) -> None:
+    """It was a note of a sound store, which no writer opens."""
+    root = unpacked("inner-5.3.3")
+    shutil.copytree(root / "consumequeue" / "T", root / "consumequeue" / "BCQ")
+    (reason,) = types_told(root)
+    assert "BCQ has queues of both types" in reason
+    document = json.loads(run("verify", root, "--json", code=1).stdout)
+    assert document["findingCounts"]["queue-type"] == 1
+    assert not any("both types" in note for note in document["notes"])
+    assert [one for one in document["next"] if "queue.type" in one["why"]]
+    run("put", root, "T", "x", code=2)

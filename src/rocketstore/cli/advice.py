@@ -103,3 +103,9 @@ def advice(path: Path, kinds: Iterable[str]) -> Iterator[Advice]:
             "those whose time has come"
         )
         yield Advice((), why)
+    if "queue-type" in found:
+        why = (
+            "set the topic's queue.type in topics.json to that of its queues, or remove the queues "
+            "of the wrong type: rocketstore recover makes those of the right one from the log"
+        )
+        yield Advice((), why)
