@@ -51,6 +51,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         *("disk_room", "disk_space"),
         *("message", "durable_file", "mapped_file", "mapped_file_queue", "unique_key"),
+        "linked_files",
         *("memory_lock", "transient_store_pool", "log_warm_up", "mapping_cache"),
         *("store_checkpoint", "store_kinds", "store_lock", "store_place", "store_state"),
         *("json_dialect", "config_files", "config_tables", "table_types", "bloom_filter"),

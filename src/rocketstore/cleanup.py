@@ -15,7 +15,7 @@ from typing import NamedTuple
 from rocketstore import formats, kernels
 from rocketstore.batch_consume_queue import BatchConsumeQueue
 from rocketstore.commit_log import PASSING_ERRORS, CommitLog
-from rocketstore.consume_queue import ConsumeQueue
+from rocketstore.consume_queue import ConsumeQueue, find_unit
 from rocketstore.consume_queue_ext import is_ext_address
 from rocketstore.errors import MappedFileError
 from rocketstore.index_file import IndexFile
@@ -315,7 +315,7 @@ def expired_queue_files(queue: ConsumeQueue, log_min_offset: int) -> list[Mapped
 
 def _holds_from(file: MappedFile, used: int, offset: int) -> bool:
     """Whether a ConsumeQueue's file has a unit of a message at or behind ``offset``."""
-    return bool(kernels.consume_queue.find_unit(file.mapping, 0, used, offset) < used)
+    return find_unit(file, used, offset) < used
 
 
 def _layout(queue: ConsumeQueue) -> formats.Layout:

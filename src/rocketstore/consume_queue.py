@@ -18,7 +18,7 @@ from rocketstore.durable_file import (
     open_regular_file,
     sync_directory,
 )
-from rocketstore.mapped_file import MappedFile, MemoryFile
+from rocketstore.mapped_file import MappedFile, MemoryFile, name_cut_file
 from rocketstore.mapped_file_queue import DirectoryListing, MappedFileQueue, list_directory
 from rocketstore.mapping_cache import QUEUE_MAPPINGS
 from rocketstore.overlay_file import overlay_file
@@ -32,15 +32,33 @@ ALLOCATE_AHEAD_NBYTES = 64 * 1024
 MOST_AHEAD_NBYTES = 1024 * 1024
 
 
-def load_unit(buffer: Any, position: int) -> tuple[int, int, int]:
+def load_unit(file: MappedFile | MemoryFile, position: int) -> tuple[int, int, int]:
     """Physical offset, size and tags code of one unit, read by a kernel that is guarded: the file
     may be cut by others.
 
-    Raises ``MappedFileError`` when it is.
+    Raises ``OSError``, which names it, when it is.
     """
+    try:
+        return _load(file.mapping, position)
+    except OSError as error:
+        name_cut_file(error, [file])
+        raise
+
+
+def _load(buffer: Any, position: int) -> tuple[int, int, int]:
     place, size, code = array("q", (0,)), array("i", (0,)), array("q", (0,))
     kernels.consume_queue.read_units(buffer, position, position + UNIT_NBYTES, place, size, code)
     return place[0], size[0], code[0]
+
+
+def find_unit(file: MappedFile | MemoryFile, stop: int, offset: int) -> int:
+    """Position of a file's first unit before ``stop`` that names ``offset`` or a place behind it,
+    ``stop`` without one. Raises as ``load_unit``."""
+    try:
+        return int(kernels.consume_queue.find_unit(file.mapping, 0, stop, offset))
+    except OSError as error:
+        name_cut_file(error, [file])
+        raise
 
 
 def _units_of(file: MappedFile | MemoryFile, count: int) -> Any:
@@ -125,7 +143,7 @@ class ConsumeQueue:
         """
         for file in self._all_files():
             stop = self._readable(file)
-            position = kernels.consume_queue.find_unit(file.mapping, 0, stop, log_min_offset)
+            position = find_unit(file, stop, log_min_offset)
             if position < stop:
                 self.min_index = (file.file_from_offset + position) // UNIT_NBYTES
                 return
@@ -178,19 +196,19 @@ class ConsumeQueue:
         if file is None:
             return -1
         position = index * UNIT_NBYTES - file.file_from_offset
-        return load_unit(file.mapping, position)[0]
+        return load_unit(file, position)[0]
 
     def first_place(self, file: MappedFile, log_min_offset: int) -> int:
         """Log offset of the first record that ``file`` names and the log still has; -1 without
         one."""
         stop = self._readable(file)
         if stop and log_min_offset <= 0:
-            place, size, _ = load_unit(file.mapping, 0)
+            place, size, _ = load_unit(file, 0)
             if place == 0 and size != formats.FILLER_UNIT_SIZE:
                 return 0
         # Fillers name the log's first byte.
-        position = kernels.consume_queue.find_unit(file.mapping, 0, stop, max(log_min_offset, 1))
-        return load_unit(file.mapping, position)[0] if position < stop else -1
+        position = find_unit(file, stop, max(log_min_offset, 1))
+        return load_unit(file, position)[0] if position < stop else -1
 
     def unit(self, index: int) -> tuple[int, int, int] | None:
         """Return (physical offset, size, tags code) of one unit; ``None`` for a filler or no
@@ -201,7 +219,11 @@ class ConsumeQueue:
         buffer, position, stop = found
         if position + UNIT_NBYTES > stop:
             return None
-        physical_offset, size, tags_code = load_unit(buffer, position)
+        try:
+            physical_offset, size, tags_code = _load(buffer, position)
+        except OSError as error:
+            name_cut_file(error, self._all_files())
+            raise
         if size == formats.FILLER_UNIT_SIZE and physical_offset == 0:
             return None
         return physical_offset, size, tags_code
@@ -223,13 +245,13 @@ class ConsumeQueue:
         position = index * UNIT_NBYTES - file.file_from_offset
         if position + UNIT_NBYTES > file.file_size:
             return False
-        return load_unit(file.mapping, position)[:2] == (physical_offset, size)
+        return load_unit(file, position)[:2] == (physical_offset, size)
 
     def index_of(self, physical_offset: int) -> int | None:
         """Queue offset of the unit that names ``physical_offset``, ``None`` when none does."""
         for file in self._all_files():
             stop = self._readable(file)
-            position = kernels.consume_queue.find_unit(file.mapping, 0, stop, physical_offset)
+            position = find_unit(file, stop, physical_offset)
             if position < stop:
                 index = (file.file_from_offset + position) // UNIT_NBYTES
                 return index if self.start_of(index) == physical_offset else None
@@ -411,7 +433,7 @@ class ConsumeQueue:
         count, last = 0, -1
         for file in files:
             used = file.file_size - file.file_size % UNIT_NBYTES
-            end = kernels.consume_queue.find_unit(file.mapping, 0, used, log_min_offset)
+            end = find_unit(file, used, log_min_offset)
             content = file.read(0, end)
             units = numpy.frombuffer(content[:end], formats.CONSUME_QUEUE_UNIT.dtype)
             if end == used:  # what lies behind the last unit is no hole
@@ -600,6 +622,8 @@ class ConsumeQueueTable:
         #: The same that is still there: loading changes nothing.
         self._in_the_way: list[Path] = []
         self._is_loading = False
+        #: Queue files that are symbolic links or have hard links.
+        self.linked: list[Path] = []
         #: Bytes of an ext file, 0 when the store keeps none.
         self.ext_file_size = 0
         self._ext_directory = directory
@@ -642,6 +666,7 @@ class ConsumeQueueTable:
     def _fit(self, listing: DirectoryListing, file_size: int) -> DirectoryListing:
         """Take what is no file of this size and place off the listing."""
         self.skipped += [*listing.foreign, *listing.unreadable]
+        self.linked += listing.linked
         fit = []
         for offset, path, size in listing.files:
             is_long = size > file_size and not self._writable  # its beginning can be read

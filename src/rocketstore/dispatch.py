@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import logging
 from collections import OrderedDict
@@ -16,7 +17,7 @@ from rocketstore.consume_queue_ext import EXT_UNIT_NBYTES
 from rocketstore.index_file import IndexFile
 from rocketstore.index_recovery import IndexPosition
 from rocketstore.index_service import IndexService
-from rocketstore.mapped_file import MappedFile
+from rocketstore.mapped_file import MappedFile, MemoryFile, name_cut_file
 from rocketstore.message import StoredMessage
 from rocketstore.named_queues import next_of_queue, odd_names
 from rocketstore.queue_offset_rule import (
@@ -230,6 +231,31 @@ class CommitLogDispatcher:
             if left == 0:
                 return RecordStatus.OK
         return RecordStatus.END
+
+    def error(self, status: int) -> Exception:
+        """Build the error for what stopped dispatch: damage of the log, or a file that is
+        written."""
+        place = self._reput_offset
+        if status != RecordStatus.FAULT or self.log.check(place)[0] == RecordStatus.FAULT:
+            return self.log.corruption(place, status)
+        words = "a queue or index file was shortened, or its disk failed, while it was written"
+        error = OSError(errno.EFAULT, words)
+        try:
+            self.name_cut_file(error)
+        except OSError as replaced:
+            return replaced
+        return error
+
+    def name_cut_file(self, error: OSError) -> None:
+        """Have an error without a file's name name the queue or index file that was cut; see
+        ``name_cut_file``."""
+        files: list[MappedFile | MemoryFile] = []
+        if self.index is not None:
+            files += [one.file for one in self.index.files]
+        for queue in self.queues:
+            files += queue.queue.files
+            files += () if queue.ext is None else queue.ext.queue.files
+        name_cut_file(error, files)
 
     def skip_to(self, offset: int) -> None:
         """Go on at ``offset`` (behind a damaged stretch)."""

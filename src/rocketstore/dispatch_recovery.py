@@ -362,7 +362,7 @@ class DispatchRecovery:
         )
         status = dispatcher.dispatch_until(self._end)
         if status != RecordStatus.END:
-            raise self._log.corruption(dispatcher.reput_offset, status)
+            raise dispatcher.error(status)
         return dispatcher
 
     def _dispatch_again(self, dispatcher: CommitLogDispatcher) -> CommitLogDispatcher:

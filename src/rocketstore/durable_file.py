@@ -10,7 +10,7 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rocketstore.errors import MappedFileError, StoreFullError, UnsafePathError
 
@@ -272,11 +272,32 @@ def remove_leftovers(root: Path) -> None:
 
 def open_regular_file(path: Path, flags: int, root: Path) -> int:
     """Open a store's file, refusing what ``regular_file_name`` refuses."""
-    fd = os.open(regular_file_name(path, root), flags | NO_FOLLOW)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
+    return _open_named(regular_file_name(path, root), path, flags)[0]
+
+
+def _open_named(name: str, path: Path, flags: int) -> tuple[int, os.stat_result]:
+    fd = os.open(name, flags | NO_FOLLOW)
+    about = os.fstat(fd)
+    if not stat.S_ISREG(about.st_mode):
         os.close(fd)
         raise MappedFileError(f"{path} is not a regular file")
-    return fd
+    return fd, about
+
+
+class LookedAt(NamedTuple):
+    """What a look at a store's file tells: its bytes, and whether it is a symbolic link or has hard
+    links, so that another name may lead to it."""
+
+    nbytes: int
+    is_linked: bool
+
+
+def look_at_file(path: Path, root: Path) -> LookedAt:
+    """Look at a store's file, refusing what ``open_regular_file`` refuses for reading."""
+    name = regular_file_name(path, root)
+    fd, about = _open_named(name, path, READ_ONLY)
+    os.close(fd)
+    return LookedAt(about.st_size, about.st_nlink > 1 or name != str(path))
 
 
 def regular_file_name(path: Path, root: Path) -> str:

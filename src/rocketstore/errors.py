@@ -51,7 +51,8 @@ class ConfigError(RocketStoreError, ValueError):
 
 
 class UnsafePathError(RocketStoreError):
-    """A file of the store is a link that leaves its root; nothing was touched."""
+    """A file of the store is a link that leaves its root, or has hard links elsewhere where it
+    would be written; nothing was touched."""
 
 
 class DecodeError(RocketStoreError, ValueError):

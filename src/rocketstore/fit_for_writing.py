@@ -11,13 +11,15 @@ from pathlib import Path
 from rocketstore import formats
 from rocketstore.commit_log import check_put_switches
 from rocketstore.config import MessageStoreConfig
-from rocketstore.durable_file import regular_file_name
+from rocketstore.durable_file import READ_ONLY, naming, open_regular_file
 from rocketstore.index_service import IndexService
+from rocketstore.linked_files import refuse_hard_linked_files, refuse_shared_files
 from rocketstore.mapped_file_queue import DirectoryListing, MappedFileQueue
 from rocketstore.queue_table import QueueTable, refuse_contradictions
 from rocketstore.rocksdb_queues import refuse_rocksdb_queues
 from rocketstore.store_arguments import now_ms
 from rocketstore.store_files import StoreFacts, StorePaths, examine
+from rocketstore.store_lock import refuse_odd_lock
 
 
 def examine_for_writing(paths: StorePaths, config: MessageStoreConfig) -> StoreFacts:
@@ -63,6 +65,51 @@ def load_queues(facts: StoreFacts) -> QueueTable:
     return queues
 
 
+def refuse_linked(facts: StoreFacts, index: IndexService, queues: QueueTable) -> None:
+    """Raise for files that are one file, and for queue and index files with hard links elsewhere:
+    any of them may be written, in any place.
+
+    Raises
+    ------
+    MappedFileError
+        Two files of the store are one, by a link.
+    UnsafePathError
+        A queue or index file has another name that is none of the store's.
+    """
+    if not (facts.listing.linked or index.linked or queues.linked):
+        return
+    derived = list(_files_of(index, queues))
+    log = (path for _, path, _ in facts.listing.files)
+    refuse_shared_files([*log, *derived, *index.unusable, *queues.unfit])
+    refuse_hard_linked_files(derived, _roots(facts))
+
+
+def refuse_linked_end(facts: StoreFacts, end: int) -> None:
+    """Raise ``UnsafePathError`` when the segment in which the log ends at ``end``, or one behind
+    it, has hard links elsewhere. Those before it are never written."""
+    if facts.listing.linked:
+        size = facts.commit_log_file_size
+        written = [path for start, path, _ in facts.listing.files if start + size > end]
+        refuse_hard_linked_files(written, _roots(facts))
+
+
+def _roots(facts: StoreFacts) -> tuple[Path, Path]:
+    return facts.paths.root, facts.paths.log_root
+
+
+def _newest_with_content(facts: StoreFacts) -> int:
+    """Log offset of the newest segment that does not begin with zeros; 0 without one."""
+    for start, path, _ in reversed(facts.listing.files):
+        fd = open_regular_file(path, READ_ONLY, facts.paths.log_root)
+        try:
+            with naming(path):
+                if os.pread(fd, formats.RECORD_HEAD.nbytes, 0).strip(b"\0"):
+                    return start
+        finally:
+            os.close(fd)
+    return 0
+
+
 def take_unused_segments(listing: DirectoryListing) -> list[Path]:
     """Take segments of 0 bytes off the end of ``listing``; return their paths.
 
@@ -92,13 +139,11 @@ def refuse_unfit(paths: StorePaths, config: MessageStoreConfig, *, log_files: bo
     Raises
     ------
     ConfigError, MappedFileError, UnsafePathError
-        As ``examine`` and ``load``.
+        As ``examine``, ``load`` and ``refuse_linked``; also for ``lock``.
     PermissionError
         A file or folder that is written may not be.
     """
-    lock = paths.root / formats.LOCK_FILE
-    if os.path.lexists(lock):
-        regular_file_name(lock, paths.root)
+    refuse_odd_lock(paths.root / formats.LOCK_FILE, paths.root)
     facts = examine_for_writing(paths, config)
     if log_files:
         take_unused_segments(facts.listing)
@@ -108,6 +153,9 @@ def refuse_unfit(paths: StorePaths, config: MessageStoreConfig, *, log_files: bo
         contextlib.closing(load_index(facts, config, now_ms)) as index,
         contextlib.closing(load_queues(facts)) as queues,
     ):
+        refuse_linked(facts, index, queues)
+        if facts.listing.linked:
+            refuse_linked_end(facts, _newest_with_content(facts))
         for path in (*_written(facts), *_files_of(index, queues)):
             _refuse_read_only(path)
 
@@ -127,8 +175,10 @@ def _files_of(index: IndexService, queues: QueueTable) -> Iterator[Path]:
     for file in index.files:
         yield file.path
     for queue in queues:
-        for mapped in queue.queue.files:
-            yield mapped.path
+        rows = [queue.queue] if queue.ext is None else [queue.queue, queue.ext.queue]
+        for row in rows:
+            for mapped in row.files:
+                yield mapped.path
 
 
 def _refuse_read_only(path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from rocketstore import formats, kernels
 from rocketstore.errors import CorruptIndexError
-from rocketstore.mapped_file import MappedFile, MemoryFile
+from rocketstore.mapped_file import MappedFile, MemoryFile, name_cut_file
 
 #: The most seconds that an entry can hold.
 MAX_SECONDS = 2**31 - 1
@@ -57,7 +57,11 @@ class IndexFile:
     @property
     def header(self) -> IndexHeader:
         """The header as it is now."""
-        return IndexHeader(*kernels.index_file.read_header(self.buffer))
+        try:
+            return IndexHeader(*kernels.index_file.read_header(self.buffer))
+        except OSError as error:
+            name_cut_file(error, [self.file])
+            raise
 
     @property
     def entry_count(self) -> int:
@@ -95,6 +99,30 @@ class IndexFile:
         if len(content) < layout.nbytes:
             raise CorruptIndexError(file.path, position, "the file was cut while it was in use")
         return layout.struct.unpack(content)
+
+    def select_offsets(
+        self, text: bytes, max_count: int, begin: int, end: int
+    ) -> tuple[list[int], int]:
+        """Return hits of ``topic#key`` as RocketMQ does, and a status; see the kernel."""
+        try:
+            found: tuple[list[int], int] = kernels.index_file.select_offsets(
+                self.buffer, self.slots, self.entries, text, max_count, begin, end
+            )
+        except OSError as error:
+            name_cut_file(error, [self.file])
+            raise
+        return found
+
+    def walk_key(self, text: bytes, begin: int, end: int) -> tuple[list[int], int]:
+        """Return all hits of ``topic#key``, and a status; see the kernel."""
+        try:
+            found: tuple[list[int], int] = kernels.index_file.walk_key(
+                self.buffer, self.slots, self.entries, text, begin, end
+            )
+        except OSError as error:
+            name_cut_file(error, [self.file])
+            raise
+        return found
 
     def looks_whole(self) -> bool:
         """Whether first and last entry are those that the header names, and the last one is found

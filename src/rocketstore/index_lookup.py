@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rocketstore import kernels
 from rocketstore.index_service import IndexService
+from rocketstore.mapped_file import name_cut_file
+from rocketstore.status import RecordStatus
 
 if TYPE_CHECKING:
     import numpy
@@ -32,10 +35,14 @@ def lookup_many(
         while start < len(hashes):
             out_rows = numpy.empty(capacity, numpy.int64)
             out_offsets = numpy.empty(capacity, numpy.int64)
-            hits, following, _ = kernels.index_file.lookup(
+            hits, following, status = kernels.index_file.lookup(
                 file.buffer, file.slots, file.entries, hashes, 0, _MAX_TIMESTAMP,
                 out_rows, out_offsets, start,
             )  # fmt: skip
+            if status == RecordStatus.FAULT:
+                error = OSError(errno.EFAULT, "the mapped file was shortened")
+                name_cut_file(error, [file.file])
+                raise error
             rows.append(out_rows[:hits])
             offsets.append(out_offsets[:hits])
             if following == start:

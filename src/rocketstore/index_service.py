@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 from rocketstore import formats, kernels
 from rocketstore.durable_file import (
-    READ_ONLY,
     list_folder,
+    look_at_file,
     make_directories,
-    open_regular_file,
     sync_directory,
 )
 from rocketstore.errors import ConfigError, MappedFileError
@@ -85,6 +84,8 @@ class IndexService:
         self.files: tuple[IndexFile, ...] = ()
         self.skipped: list[Path] = []
         self.unusable: list[Path] = []
+        #: Files that are symbolic links or have hard links.
+        self.linked: list[Path] = []
         #: The newest file while it is empty: a broker has just made it, or was killed then.
         self.begun: Path | None = None
         self.moved_names: list[str] = []
@@ -105,7 +106,13 @@ class IndexService:
         ``unusable``, and for a reader an empty last one to ``begun``.
         """
         files = []
-        found = index_paths(self.directory, self._root, self.skipped, tolerant=self._in_memory)
+        found = index_paths(
+            self.directory,
+            self._root,
+            self.skipped,
+            tolerant=self._in_memory,
+            linked=self.linked,
+        )
         if self._in_memory and found and not found[-1][1]:
             self.begun = found.pop()[0]
         for path, nbytes in found:
@@ -257,9 +264,7 @@ class IndexService:
             if number == 0:
                 newest = (header.end_timestamp, header.end_physical_offset)
             if file.is_time_matched(begin, end):
-                found, status = kernels.index_file.select_offsets(
-                    file.buffer, file.slots, file.entries, text, max_count - len(hits), begin, end
-                )
+                found, status = file.select_offsets(text, max_count - len(hits), begin, end)
                 hits += found
                 self.bad_chains += status == KernelStatus.BAD_CHAIN
             if header.begin_timestamp < begin or len(hits) >= max_count:
@@ -272,9 +277,7 @@ class IndexService:
         text = f"{topic}#{key}".encode("utf-8", "replace")
         hits: set[int] = set()
         for file in self.files:
-            found, status = kernels.index_file.walk_key(
-                file.buffer, file.slots, file.entries, text, begin, end
-            )
+            found, status = file.walk_key(text, begin, end)
             hits.update(found)
             self.bad_chains += status == KernelStatus.BAD_CHAIN
         return sorted(hits)
@@ -304,9 +307,15 @@ def new_file_nbytes(slots: int, entries: int) -> int:
 
 
 def index_paths(
-    directory: Path, root: Path, skipped: list[Path], *, tolerant: bool = False
+    directory: Path,
+    root: Path,
+    skipped: list[Path],
+    *,
+    tolerant: bool = False,
+    linked: list[Path] | None = None,
 ) -> list[tuple[Path, int]]:
-    """Return (path, bytes) of the index files in order of name; other entries go to ``skipped``.
+    """Return (path, bytes) of the index files in order of name; other entries go to ``skipped``,
+    those that are symbolic links or have hard links to ``linked`` as well.
 
     With ``tolerant`` also those that may not be read, and what is no regular file.
     """
@@ -324,16 +333,15 @@ def index_paths(
             skipped.append(path)
             continue
         try:
-            fd = open_regular_file(path, READ_ONLY, root)
+            nbytes, is_linked = look_at_file(path, root)
         except (PermissionError, FileNotFoundError, MappedFileError):
             if not tolerant:
                 raise
             skipped.append(path)
             continue
-        try:
-            paths.append((path, os.fstat(fd).st_size))
-        finally:
-            os.close(fd)
+        paths.append((path, nbytes))
+        if is_linked and linked is not None:
+            linked.append(path)
     return paths
 
 

@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +222,13 @@ class MappedFile:
             if not self._deleted:  # by this store's cleaner meanwhile
                 raise
 
+    def is_cut(self) -> bool:
+        """Whether what stands under its name now is too short."""
+        try:
+            return os.stat(self._name).st_size < self.file_size
+        except FileNotFoundError:
+            return False
+
     def is_in_place(self) -> bool:
         """Whether the file stands under its name, whole."""
         try:
@@ -400,6 +407,22 @@ class MappedFile:
 
     def __repr__(self) -> str:
         return f"MappedFile({str(self.path)!r}, {self.file_from_offset}, {self.file_size})"
+
+
+def name_cut_file(error: OSError, files: Iterable[MappedFile | MemoryFile]) -> None:
+    """Have the error of a kernel, which knows memory only, name which of ``files`` was cut, or the
+    only one of them.
+
+    Raises ``ReplacedFileError`` instead when the store writes that file.
+    """
+    if error.errno != errno.EFAULT or error.filename is not None:
+        return
+    on_disk = [file for file in files if isinstance(file, MappedFile)]
+    for file in on_disk:
+        file.check_name()
+        if len(on_disk) == 1 or file.is_cut():
+            error.filename = str(file.path)
+            return
 
 
 class MemoryFile:

@@ -15,12 +15,14 @@ from pathlib import Path
 from rocketstore import formats, kernels
 from rocketstore.durable_file import (
     READ_ONLY,
+    look_at_file,
     make_directories,
     open_regular_file,
     refuse_link_out,
     sync_directory,
 )
 from rocketstore.errors import ConfigError, MappedFileError
+from rocketstore.linked_files import refuse_shared_files
 from rocketstore.lock_order import LockRank
 from rocketstore.mapped_file import MappedFile
 from rocketstore.mapping_cache import MappingCache
@@ -42,11 +44,14 @@ class DirectoryListing:
     unreadable : dict of Path to str
         Files that may not be read or are no regular files, or the directory itself (only when
         those are tolerated), and why, to stand behind their names.
+    linked : list of Path
+        Files that are symbolic links or have hard links.
     """
 
     files: list[tuple[int, Path, int]] = field(default_factory=list)
     foreign: list[Path] = field(default_factory=list)
     unreadable: dict[Path, str] = field(default_factory=dict)
+    linked: list[Path] = field(default_factory=list)
 
     def refuse_unreadable(self) -> None:
         """Raise ``PermissionError`` or ``MappedFileError`` for the first file that cannot be
@@ -95,7 +100,7 @@ def list_directory(
             listing.foreign.append(path)
             continue
         try:
-            fd = open_regular_file(path, READ_ONLY, root)
+            nbytes, is_linked = look_at_file(path, root)
         except FileNotFoundError:
             if not os.path.lexists(path):
                 # Its writer has deleted it, and maybe those in front: without them there is no gap.
@@ -120,10 +125,9 @@ def list_directory(
                 raise
             listing.unreadable[path] = str(error).removeprefix(f"{path} ")
             continue
-        try:
-            listing.files.append((offset, path, os.fstat(fd).st_size))
-        finally:
-            os.close(fd)
+        listing.files.append((offset, path, nbytes))
+        if is_linked:
+            listing.linked.append(path)
     return listing
 
 
@@ -261,16 +265,10 @@ class MappedFileQueue:
                 f"the files of {self.directory} have {sizes.pop()} bytes, not {self.file_size}; "
                 "configure that file size, or leave it to be detected"
             )
+        if listing.linked:
+            refuse_shared_files(path for _, path, _ in listing.files)
         expected = listing.files[0][0] if listing.files else 0
-        seen: dict[tuple[int, int], Path] = {}
         for offset, path, size in listing.files:
-            about = os.stat(path)
-            other = seen.setdefault((about.st_dev, about.st_ino), path)
-            if other is not path:
-                raise MappedFileError(
-                    f"{path} and {other} are one file, by a link; what is written to one would "
-                    "be written over the other"
-                )
             check_place(offset, path, self.file_size)
             if offset != expected:
                 raise MappedFileError(

@@ -18,6 +18,7 @@ from rocketstore.get_batch_message import BatchSelection
 from rocketstore.get_message import BatchLimits, Selection, bounds_status
 from rocketstore.index_service import IndexService
 from rocketstore.log_scan import LogScan, find_next_record
+from rocketstore.mapped_file import name_cut_file
 from rocketstore.message import StoredMessage
 from rocketstore.queue_table import QueueTable
 from rocketstore.results import (
@@ -93,7 +94,11 @@ class StoreReader:
                 message_filter = None
         kind = BatchSelection if isinstance(queue, BatchConsumeQueue) else Selection
         selection = kind(self.log, queue, self._limits, max_count, codes)
-        status, next_offset = selection.run(offset, message_filter)
+        try:
+            status, next_offset = selection.run(offset, message_filter)
+        except OSError as error:
+            name_cut_file(error, queue.files())
+            raise
         return GetMessageResult(status, next_offset, first, end, selection.messages)
 
     def _get_at_once(

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rocketstore import formats
-from rocketstore.durable_file import READ_ONLY, kind_name, no_folder, regular_file_name
-from rocketstore.errors import MappedFileError, UnsafePathError
+from rocketstore.durable_file import READ_ONLY, kind_name, no_folder
+from rocketstore.linked_files import shared_files
 from rocketstore.store_files import StorePaths
+from rocketstore.store_lock import odd_lock
 
 #: Folders of folders: topics, then queues.
 _DEPTHS = {
@@ -39,12 +40,19 @@ class StoreAccess:
         What stands in the place of a file or of one of the store's folders, by path.
     foreign : list of Path
         Entries of folders of segments or queue files that have the name of neither.
+    linked : list of Path
+        Files of log, queues and index that are symbolic links or have hard links.
+    shared : dict of Path to Path
+        Those that are one file with another one of them, and that one.
     """
 
     unreadable: dict[Path, str] = field(default_factory=dict)
     odd: dict[Path, str] = field(default_factory=dict)
     foreign: list[Path] = field(default_factory=list)
+    linked: list[Path] = field(default_factory=list)
+    shared: dict[Path, Path] = field(default_factory=dict)
     _odd_folders: set[Path] = field(default_factory=set)
+    _files: list[Path] = field(default_factory=list)
 
     @classmethod
     def of(cls, paths: StorePaths) -> StoreAccess:
@@ -59,13 +67,14 @@ class StoreAccess:
                 access._look_below(folder, _DEPTHS.get(folder.name, 0), folder.name not in _OTHERS)
         for path in (paths.checkpoint, paths.state):
             access._look_at(path)
-        # Neither of these is ever opened for a look. A link in the place of abort is replaced.
-        for path, what in (
-            (paths.abort, _in_abort_s_place(paths.abort)),
-            (paths.root / formats.LOCK_FILE, _in_the_lock_s_place(paths.root)),
-        ):
+        # Neither is opened for a look, but a lock with hard links. A link in the place of abort is
+        # replaced.
+        lock = paths.root / formats.LOCK_FILE
+        for path, what in ((paths.abort, _in_abort_s_place(paths.abort)), (lock, odd_lock(lock))):
             if what:
                 access.odd[path] = what
+        if access.linked:
+            access.shared = dict(shared_files(access._files))
         return access
 
     def odd_in_words(self, path: Path) -> str:
@@ -120,7 +129,7 @@ class StoreAccess:
     def _look_at(self, path: Path) -> bool:
         """Look at one file; False when its folder may not be searched."""
         try:
-            mode = os.stat(path).st_mode
+            about = os.stat(path)
         except FileNotFoundError:
             if path.is_symlink() and _is_a_file_s_place(path):
                 self.odd[path] = _dead_link(path)
@@ -131,10 +140,14 @@ class StoreAccess:
                 return True
             self.unreadable[path.parent] = error.strerror or str(error)
             return False
-        if not stat.S_ISREG(mode):
+        if not stat.S_ISREG(about.st_mode):
             if _is_a_file_s_place(path):
-                self.odd[path] = kind_name(mode)
+                self.odd[path] = kind_name(about.st_mode)
             return True
+        if _is_written_in_place(path):
+            self._files.append(path)
+            if about.st_nlink > 1 or path.is_symlink():
+                self.linked.append(path)
         try:
             os.close(os.open(path, READ_ONLY))
         except FileNotFoundError:
@@ -180,25 +193,15 @@ def _in_abort_s_place(path: Path) -> str:
     return "" if stat.S_ISREG(mode) or stat.S_ISLNK(mode) else kind_name(mode)
 
 
-def _in_the_lock_s_place(root: Path) -> str:
-    """Say what keeps a writer from locking the store; empty where nothing does."""
-    path = root / formats.LOCK_FILE
-    try:
-        regular_file_name(path, root)
-    except FileNotFoundError:
-        return _dead_link(path) if path.is_symlink() else ""
-    except UnsafePathError:
-        return f"a symbolic link to {os.path.realpath(path)}, outside the store,"
-    except MappedFileError:
-        mode = os.lstat(os.path.realpath(path)).st_mode
-        return "a symbolic link to itself" if stat.S_ISLNK(mode) else kind_name(mode)
-    return ""
-
-
 def _is_a_file_s_place(path: Path) -> bool:
     """Whether a file of the store bears this name, so that nothing else may stand there."""
     if path.parent.name == formats.CONFIG_DIR:
         return path.suffix in (".json", ".bak") or path.name in ("timercheck", "timermetrics")
     if path.name in (formats.CHECKPOINT_FILE, formats.STATE_FILE):
         return True
+    return _is_written_in_place(path)
+
+
+def _is_written_in_place(path: Path) -> bool:
+    """Whether a file of log, queues or index bears this name: writers replace all others."""
     return formats.is_index_name(path.name) or formats.file_name_to_offset(path.name) is not None

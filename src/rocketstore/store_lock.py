@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import struct
 import sys
 from pathlib import Path
@@ -14,16 +15,20 @@ from rocketstore.durable_file import (
     NO_FOLLOW,
     READ_ONLY,
     READ_WRITE,
+    kind_name,
     naming,
     open_regular_file,
+    refuse_link_out,
     refuse_replaced,
     reporting_full_disk,
 )
-from rocketstore.errors import StoreLockedError
+from rocketstore.errors import MappedFileError, StoreLockedError
 from rocketstore.lock_order import LockRank
 
 #: What a file system answers that knows no locks on folders, as those on a network.
 _NO_FOLDER_LOCKS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+#: RocketMQ writes four bytes; a longer file than this is another one.
+_MOST_NBYTES = 4096
 _registry_lock = kernels.locks.OrderedLock(LockRank.LEAF)
 #: Locks that are held or about to be, by device and inode of the store.
 _locks: dict[tuple[int, int], StoreLock] = {}  # guarded by: _registry_lock
@@ -52,8 +57,8 @@ class StoreLock:
         #: Descriptors of locked folders by path.
         self._folders: dict[Path, int] = {}
         self._is_new = False
-        stat = os.stat(root)
-        self._key = (stat.st_dev, stat.st_ino)
+        about = os.stat(root)
+        self._key = (about.st_dev, about.st_ino)
         with _registry_lock:
             if self._key in _locks:
                 raise StoreLockedError(f"{root} is open for writing in this process already")
@@ -108,6 +113,7 @@ class StoreLock:
             os.close(fd)  # another writer that refused the store removed its new file meanwhile
 
     def _open(self, root: Path) -> int:
+        refuse_odd_lock(self.path, root)
         try:
             return open_regular_file(self.path, READ_WRITE, root)
         except FileNotFoundError:
@@ -166,6 +172,43 @@ class StoreLock:
         if fd >= 0:
             os.close(fd)
         self._let_folders_go()
+
+
+def odd_lock(path: Path) -> str:
+    """What stands in the place of ``lock`` and is not to be written, with its article; empty where
+    nothing is wrong. Only a file with other names is opened for that."""
+    try:
+        about = os.lstat(path)
+    except FileNotFoundError:
+        return ""
+    if stat.S_ISLNK(about.st_mode):
+        return f"a symbolic link to {os.path.realpath(path)}"
+    if not stat.S_ISREG(about.st_mode):
+        return kind_name(about.st_mode)
+    if about.st_size > _MOST_NBYTES:
+        return f"a file of {about.st_size} bytes"
+    if about.st_nlink > 1 and path.read_bytes() != formats.LOCK_CONTENT:
+        return "another file by a hard link"
+    return ""
+
+
+def refuse_odd_lock(path: Path, root: Path) -> None:
+    """Raise for a ``lock`` that a writer would write through to another file.
+
+    Raises
+    ------
+    UnsafePathError
+        It is a link that leads out of ``root``.
+    MappedFileError
+        It is any other link, or too long for a lock file, or no regular file.
+    """
+    refuse_link_out(path, root)
+    what = odd_lock(path)
+    if what:
+        raise MappedFileError(
+            f"{path} is {what}, not a regular file that holds the lock only; move it away, and a "
+            "new one is made"
+        )
 
 
 def is_held(path: Path) -> bool | None:

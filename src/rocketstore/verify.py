@@ -56,7 +56,8 @@ class Finding:
         ``log-file``, ``record``, ``misnamed-segment``, ``foreign-segment``, ``queue-offset``,
         ``doubled-offset`` (claimed by two records), ``queue-file``, ``unit``, ``missing-unit``,
         ``index-file``, ``index-header``, ``index-chain``, ``index-entry``, ``missing-key``,
-        ``missing-folder``, ``unreadable`` (may not be read), ``odd-file`` (no file, no folder),
+        ``missing-folder``, ``unreadable`` (may not be read), ``odd-file`` (no file or
+        folder, or one file with another),
         ``foreign-file`` (none of the folder's), ``checkpoint``, ``config-table``,
         ``config-offset``, ``timer-file``, ``lost-queue`` (only the tables of offsets tell of it) or
         ``queue-type`` (not that of its topic).

@@ -12,6 +12,7 @@ from rocketstore import formats
 from rocketstore.consume_queue import ConsumeQueue
 from rocketstore.deleted_topics import deleted_topics_note, is_unlisted, known_topics
 from rocketstore.dialect import DEFAULT_VERSION, Dialect
+from rocketstore.linked_files import hard_links_note
 from rocketstore.lost_queues import LostQueue, find_lost_queues
 from rocketstore.queue_folders import is_queue_id
 from rocketstore.queue_table import BATCH_QUEUE_TYPE, QUEUE_TYPE_ATTRIBUTE, QueueTypes
@@ -21,6 +22,7 @@ from rocketstore.verify_foreign import judge_foreign
 from rocketstore.verify_tables import Bounds, BrokerTables, Judgement
 
 if TYPE_CHECKING:
+    from rocketstore.commit_log import CommitLog
     from rocketstore.queue_table import QueueTable
     from rocketstore.store_files import StoreFacts, StorePaths
     from rocketstore.verify import VerifyScope
@@ -187,6 +189,10 @@ class Surroundings:
             scope.report.add("unreadable", path, 0, None, reason)
         for path in sorted(set(self.access.odd) - segments):
             scope.report.add("odd-file", path, 0, None, self.access.odd_in_words(path))
+        for path, other in sorted(self.access.shared.items()):
+            scope.report.add("odd-file", path, 0, None, one_file(other))
+        note = self.hard_links_note(scope.log, scope.stop)
+        scope.report.notes += [note] if note is not None else []
         for path, reason in self._begun_nowhere(scope.log.segment_size):
             scope.report.add("foreign-file", path, 0, None, reason)
         self.tell(scope, judge_foreign(self.paths, self.access.foreign, self.dialect))
@@ -194,6 +200,16 @@ class Surroundings:
         if starts:
             scope.start = min(starts)
             scope.stop = max(scope.stop, scope.start)
+
+    def hard_links_note(self, log: CommitLog, end: int) -> str | None:
+        """Say which files with hard links opening for writing refuses, in a log that ends at
+        ``end``; ``None``: none."""
+        told = {*self.access.shared.keys(), *self.access.shared.values()}
+        linked = frozenset(self.access.linked) - told
+        if not linked:
+            return None
+        full = frozenset(file.path for file in log.queue.files if file.end_offset <= end)
+        return hard_links_note(sorted(linked - full), (self.paths.root, self.paths.log_root))
 
     def _begun_nowhere(self, size: int) -> Iterator[tuple[Path, str]]:
         """Segments that begin at no multiple of the log's segment size, and why they are told."""
@@ -293,6 +309,11 @@ def _names(folder: Path) -> list[str]:
         return os.listdir(folder)
     except OSError:
         return []
+
+
+def one_file(other: Path) -> str:
+    """Say of a file that it is ``other`` as well."""
+    return f"it is one file with {other}, by a link: what is written to one is written to both"
 
 
 def _bounds(scope: VerifyScope, queues: QueueTable | None, ends: QueueEnds) -> Bounds:

@@ -36,6 +36,8 @@ from rocketstore.fit_for_writing import (
     examine_for_writing,
     load_index,
     load_queues,
+    refuse_linked,
+    refuse_linked_end,
     take_unused_segments,
 )
 from rocketstore.index_recovery import EarlyIndexCheck
@@ -142,6 +144,7 @@ class StoreWriter:
         self.report = report = recovery.report
         if report.damaged:
             raise report.damaged[0].refusal()
+        refuse_linked_end(facts, report.log_end)
         for directory in {self.paths.root, self.paths.log_root}:
             remove_leftovers(directory)
         end = report.log_end
@@ -164,6 +167,7 @@ class StoreWriter:
         """Load the queues' files. What is refused of them is refused before the log is cut."""
         self.queues = load_queues(facts)
         self._undo.note_queues(self.queues)
+        refuse_linked(facts, self.index, self.queues)
 
     def _load_log(self, facts: StoreFacts) -> CommitLog:
         """The log as it is found; its segments are mapped once, for the check and for all that

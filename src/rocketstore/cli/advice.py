@@ -44,7 +44,11 @@ def advice(path: Path, kinds: Iterable[str]) -> Iterator[Advice]:
         why = "let this user read the files that are named, or run this as their owner; then verify"
         yield Advice((), why)
     if "odd-file" in found:
-        yield Advice((), "move away what stands in the place of a file or folder; then verify")
+        why = (
+            "move away what stands in the place of a file or folder, or is another file by a link; "
+            "then verify"
+        )
+        yield Advice((), why)
     if "foreign-file" in found:
         why = (
             "a segment or queue file that was renamed or compressed belongs back under its name; "

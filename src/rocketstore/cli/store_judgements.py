@@ -12,7 +12,7 @@ from rocketstore.lost_messages import SalvageTraces, find_traces
 from rocketstore.salvage_notes import salvage_notes
 from rocketstore.store_files import StorePaths
 from rocketstore.store_kinds import LEFT_ALONE, StorePart, rocksdb_queues
-from rocketstore.verify_surroundings import DERIVED_FOLDERS, Surroundings
+from rocketstore.verify_surroundings import DERIVED_FOLDERS, Surroundings, one_file
 from rocketstore.verify_tables import Judgement
 
 if TYPE_CHECKING:
@@ -43,6 +43,9 @@ class StoreJudgements:
         access = self.around.access
         self.unreadable = [f"{path}: {why}" for path, why in sorted(access.unreadable.items())]
         self.unreadable += [f"{path}: {access.odd_in_words(path)}" for path in sorted(access.odd)]
+        self.findings += [
+            f"{path}: {one_file(other)}" for path, other in sorted(access.shared.items())
+        ]
         self._take(self.around.tables.judge_files())
 
     def _take(self, judgements: Any) -> None:
@@ -62,6 +65,8 @@ class StoreJudgements:
 
         self.around.tables.dialect = store.facts.dialect
         self._take(self.around.tables.judge_timer_files())
+        note = self.around.hard_links_note(store.reader.log, end)
+        self.notes += [note] if note is not None else []
         self._note_absent(store)
         start = max(store.min_physical_offset, 0)
         before = find_before_log(start, queues, store.reader.index)

@@ -81,6 +81,7 @@ class ReputMessageService(ServiceThread):
             self._obstacle = None
         except OSError as error:
             if not isinstance(error, StoreFullError) and error.errno not in PASSING_ERRORS:
+                self.dispatcher.name_cut_file(error)
                 raise
             # Nothing is lost: the same record is tried again once there is room, memory, or a
             # descriptor (D-7, D-15).
@@ -92,7 +93,7 @@ class ReputMessageService(ServiceThread):
         finally:
             self._announce()
         if status not in (RecordStatus.OK, RecordStatus.END):
-            raise self._log.corruption(self.dispatcher.reput_offset, status)
+            raise self.dispatcher.error(status)
         return self.dispatcher.reput_offset > start
 
     def stop(self) -> None:
