@@ -62,7 +62,7 @@ def clean_closed_store(
             ReadOnlyParts(paths, config, derive="none", as_files=True, clock=clock, progress=None)
         ) as parts:
             if parts.report.damaged:
-                raise parts.report.damaged[0].error()
+                raise parts.report.damaged[0].refusal()
             store = ClosedStore(parts)
             return store.clean(config, clock())
     finally:

@@ -96,6 +96,8 @@ class CommitLog:
         self.record_flags = record_flags
         #: Damaged places that recovery found, by physical offset.
         self.damage: dict[int, RecordStatus] = {}
+        #: What is known of some of them beyond their status.
+        self.reasons: dict[int, str] = {}
         #: Why a segment that is there gives nothing, by the offset of its first byte.
         self.absent: dict[int, str] = {}
         self._end_offset = end_offset
@@ -281,6 +283,7 @@ class CommitLog:
         """Build the error for the damaged place ``offset``."""
         path, position, reason = self.place(offset)
         reason = f"log offset {offset}: {reason}" if reason else describe(status, offset)
+        reason = self.reasons.get(offset, reason)
         return CorruptMessageError(path, position, reason)
 
     def place(self, offset: int) -> tuple[Path, int, str | None]:

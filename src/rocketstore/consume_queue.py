@@ -192,11 +192,16 @@ class ConsumeQueue:
     def start_of(self, index: int) -> int:
         """Physical offset that stands in unit ``index``, whether it is good or not; -1 without a
         file."""
+        return self.raw_unit(index)[0]
+
+    def raw_unit(self, index: int) -> tuple[int, int, int]:
+        """Physical offset, size and tags code as the files hold them, wherever the queue ends; -1,
+        0 and 0 without a file."""
         file = self.queue.find_mapped_file_by_offset(index * UNIT_NBYTES)
-        if file is None:
-            return -1
-        position = index * UNIT_NBYTES - file.file_from_offset
-        return load_unit(file, position)[0]
+        position = index * UNIT_NBYTES - (0 if file is None else file.file_from_offset)
+        if file is None or position + UNIT_NBYTES > file.file_size:
+            return -1, 0, 0
+        return load_unit(file, position)
 
     def first_place(self, file: MappedFile, log_min_offset: int) -> int:
         """Log offset of the first record that ``file`` names and the log still has; -1 without
@@ -239,13 +244,7 @@ class ConsumeQueue:
     def holds(self, index: int, physical_offset: int, size: int) -> bool:
         """Whether the files hold a record's unit in the place of unit ``index``, wherever the
         queue ends."""
-        file = self.queue.find_mapped_file_by_offset(index * UNIT_NBYTES)
-        if file is None:
-            return False
-        position = index * UNIT_NBYTES - file.file_from_offset
-        if position + UNIT_NBYTES > file.file_size:
-            return False
-        return load_unit(file, position)[:2] == (physical_offset, size)
+        return self.raw_unit(index)[:2] == (physical_offset, size)
 
     def index_of(self, physical_offset: int) -> int | None:
         """Queue offset of the unit that names ``physical_offset``, ``None`` when none does."""

@@ -108,7 +108,7 @@ class OrderlyStop:
                 last = values[3] if values[5] > 1 else -1
         return last
 
-    def _is_newer(self, newest: int) -> bool:
+    def is_newer(self, newest: int) -> bool:
         """Whether both times of the checkpoint are those of later records. One alone may be wrong;
         RocketMQ 5.5 may keep no time of queues."""
         checkpoint = self._facts.checkpoint
@@ -120,7 +120,7 @@ class OrderlyStop:
     def names(self, end: int, newest: int) -> bool:
         """Whether anything names a place behind ``end``, up to where records with store times up to
         ``newest`` are good, or what stands there names itself the last one that was synced."""
-        is_named = max(self._furthest, self._last_key + 1) > end or self._is_newer(newest)
+        is_named = max(self._furthest, self._last_key + 1) > end or self.is_newer(newest)
         return is_named or self._is_last_synced(end)
 
     def _is_last_synced(self, offset: int) -> bool:
@@ -154,12 +154,12 @@ class OrderlyStop:
     def claim(self, end: int, newest: int) -> EndClaim | None:
         """What names a place behind ``end``, the end of the last good record."""
         claim = self._claim_of_units(end) or self._claim_of_keys(end)
-        if claim is not None or not self._is_newer(newest):
+        if claim is not None or not self.is_newer(newest):
             return claim
         if any(place == end for _, place in self._ends.values()) or self._has_expired(end):
             return None  # the queues know of nothing behind: all of the log may have expired
         path = self._facts.paths.checkpoint
-        files_end = _files_end(self._log)
+        files_end = end_of_files(self._log)
         stop = files_end if end < files_end else files_end + self._log.segment_size
         return EndClaim(stop, f"{path} holds the time of later messages")
 
@@ -197,7 +197,7 @@ class OrderlyStop:
 
     def _is_near(self, place: int, count: int) -> bool:
         """Whether so many messages can have filled the log up to ``place``."""
-        return place <= _files_end(self._log) + self._log.segment_size * (count + 1)
+        return place <= end_of_files(self._log) + self._log.segment_size * (count + 1)
 
     def _next_in_log(self, end: int) -> dict[tuple[str, int], int]:
         ends: dict[tuple[str, int], int] = {}
@@ -228,12 +228,12 @@ class OrderlyStop:
             # A later time is explained where the log's last records are damaged.
             newest = report.newest_store_timestamp if start == end else LAST_TIME
             claim = self.claim(start, newest)
-        if (claim is not None or report.damaged) and not self._still_holds():
+        if (claim is not None or report.damaged) and not self.still_holds():
             why = "the store was opened for writing while it was read; look again"
             raise RecordGoneError(log.queue.directory, 0, why)
         if claim is None:
             return
-        files_end, last = _files_end(log), report.damaged[-1] if report.damaged else None
+        files_end, last = end_of_files(log), report.damaged[-1] if report.damaged else None
         if last is not None and last.stop == start < claim.stop and start % log.segment_size:
             # The last file is short: what is lost of it is one stretch with what is damaged.
             start = min(log.roll_next_file(start), claim.stop)
@@ -255,14 +255,15 @@ class OrderlyStop:
             report.damaged.append(DamagedRange(str(path), position, start, stop, reason))
             start = stop
 
-    def _still_holds(self) -> bool:
+    def still_holds(self) -> bool:
         """Whether nobody opened the store for writing since it was looked at."""
         paths = self._facts.paths
-        if os.path.lexists(paths.abort):
+        if os.path.lexists(paths.abort) != self._facts.aborted:
             return False
         return signed_crc(read_bytes(paths.checkpoint, paths.root)) == self._facts.checkpoint_crc
 
 
-def _files_end(log: CommitLog) -> int:
+def end_of_files(log: CommitLog) -> int:
+    """Log offset where the last file of a log ends."""
     last = log.queue.last()
     return last.file_from_offset + last.file_size if last is not None else 0

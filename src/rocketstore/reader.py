@@ -306,7 +306,13 @@ class ReadOnlyParts:
         return end - max(scan.offset, dispatched)
 
     def _recover(self, start: int) -> RecoveryReport:
-        recovery, _ = recover_log(self.log, self.facts, self._progress, position=start)
+        recovery, _ = recover_log(
+            self.log,
+            self.facts,
+            self._progress,
+            queues=self.queues,
+            position=start,
+        )
         report = recovery.report
         report.clean = not self.facts.aborted
         report.notes += [*self.facts.notes, *self._odd_segments]
@@ -435,6 +441,9 @@ class ReadOnlyParts:
         if old is None:
             return
         try:
+            for damage in self.report.damaged[:1]:
+                if damage.is_another_log and not any(d.is_another_log for d in old.report.damaged):
+                    raise damage.refusal()
             refuse_another_log(old.log, self.log)
         except BaseException:
             self.close()

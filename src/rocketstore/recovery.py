@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rocketstore import formats
+from rocketstore.another_log import note_another_log
 from rocketstore.commit_log import CommitLog, describe
 from rocketstore.errors import CorruptionError
-from rocketstore.log_end import EndClaim, OrderlyStop
+from rocketstore.log_end import EndClaim, OrderlyStop, end_of_files
 from rocketstore.log_scan import LogScan, RecordBatch, find_next_record, has_content
 from rocketstore.misnamed_segments import claimed_start, renaming_in_words
 from rocketstore.odd_delays import odd_batches, odd_delays
@@ -32,6 +33,7 @@ from rocketstore.status import RecordFlags, RecordStatus
 if TYPE_CHECKING:
     import numpy
 
+    from rocketstore.consume_queue import ConsumeQueue
     from rocketstore.store_files import StoreFacts
     from rocketstore.store_state import StoreState
 
@@ -130,13 +132,13 @@ class LogRecovery:
         self._progress = progress
         self._stop_at_damage = stop_at_damage
         self._orderly = orderly
-        self._limit = self._files_end()
+        self._limit = end_of_files(log)
         self._reset()
 
     def _reset(self) -> None:
         self.report = RecoveryReport(scanned_from=self._start)
         self.misnamed: list[CorruptionError] = []
-        self.log.damage = {}
+        self.log.damage, self.log.reasons = {}, {}
         self._end = self._start
         self._last_timestamp: int | None = None
         self._newest_timestamp = 0
@@ -151,10 +153,6 @@ class LogRecovery:
         self._claimed: dict[int, int | None] = {}
         self._ordered: deque[RecordBatch] = deque()
         self._crc_seen: dict[int, set[int]] = {}
-
-    def _files_end(self) -> int:
-        last = self.log.queue.last()
-        return last.file_from_offset + last.file_size if last is not None else 0
 
     def run(self) -> RecoveryReport:
         """Scan; return the report. The log's end is moved to behind the last good record."""
@@ -561,15 +559,34 @@ def recover_log(
     facts: StoreFacts,
     progress: Progress | None,
     *,
+    queues: Iterable[ConsumeQueue] = (),
     position: int | None = None,
     for_writing: bool = False,
 ) -> tuple[LogRecovery, StoreState | None]:
     """Find the log's end; return the recovery that ran and the state file as far as it is true.
 
+    ``queues`` (their files, loaded) tell a log that is another store's. ``for_writing``: damage will
+    be refused, and nobody else reads by the log's mappings yet.
+    """
+    recovery, state = _find_end(log, facts, progress, position, for_writing=for_writing)
+    note_another_log(log, facts, recovery.report, queues)
+    return recovery, state
+
+
+def _find_end(
+    log: CommitLog,
+    facts: StoreFacts,
+    progress: Progress | None,
+    position: int | None,
+    *,
+    for_writing: bool,
+) -> tuple[LogRecovery, StoreState | None]:
+    """Find the log's end, by the log and the marks.
+
     After a crash a state file that claims more than the log has is void (a broker cut the log since
     then); then, as without one, all of the log is checked, or in a read-only open what lies behind
     ``position`` and a stretch in front of it. After an orderly stop the end of the log is missing
-    then. ``for_writing``: damage will be refused, and nobody else reads by the log's mappings yet.
+    then.
     """
     orderly = None if facts.aborted else OrderlyStop(facts, log)
 

@@ -17,7 +17,8 @@ _RECORD = ("a record", "records")
 @dataclass(frozen=True, slots=True)
 class DamagedRange:
     """A stretch of the log that is no record. Offsets are physical; ``stop`` is the next good
-    record; ``claimed_start`` is where a segment under a wrong name belongs."""
+    record; ``claimed_start`` is where a segment under a wrong name belongs. ``is_another_log``: the
+    whole log is another store's."""
 
     path: str
     position: int
@@ -25,6 +26,7 @@ class DamagedRange:
     stop: int
     reason: str
     claimed_start: int | None = None
+    is_another_log: bool = False
 
     def __str__(self) -> str:
         return f"{self.path} at position {self.position}: {self.reason}"
@@ -35,6 +37,8 @@ class DamagedRange:
 
     def refusal(self) -> RocketStoreError:
         """The error that opening for writing raises."""
+        if self.is_another_log:
+            return MappedFileError(self.reason)
         if os.path.lexists(self.path):
             return self.error()
         return MappedFileError(

@@ -67,7 +67,8 @@ def find_losses(
     for that.
     """
     directory, size = log.queue.directory, log.segment_size
-    report, damaged = _check_over_holes(log, facts, holes(listed, directory, size), progress)
+    lacking = holes(listed, directory, size)
+    report, damaged = _check_over_holes(log, facts, lacking, progress, queues)
     first = listed[0][0] if listed else 0
     if listed and log.min_offset > first:
         path = directory / formats.offset_to_file_name(first)
@@ -122,11 +123,17 @@ def holes(listed: Listed, directory: Path, size: int) -> list[Hole]:
 
 
 def _check_over_holes(
-    log: CommitLog, facts: StoreFacts, lacking: list[Hole], progress: Progress | None
+    log: CommitLog,
+    facts: StoreFacts,
+    lacking: list[Hole],
+    progress: Progress | None,
+    queues: Sequence[ConsumeQueue],
 ) -> tuple[RecoveryReport, list[DamagedRange]]:
     """Recover the log; where that stops in front of a hole, once more behind it."""
-    recovery, state = recover_log(log, facts, progress, position=0)
+    recovery, state = recover_log(log, facts, progress, queues=queues, position=0)
     _refuse_misnamed(recovery)
+    if recovery.report.damaged and recovery.report.damaged[0].is_another_log:
+        raise recovery.report.damaged[0].refusal()
     report, damage = recovery.report, dict(log.damage)
     damaged = list(report.damaged)
     physic, inclusive = facts.checkpoint.physic_timestamp, not facts.aborted

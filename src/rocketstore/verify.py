@@ -53,7 +53,8 @@ class Finding:
     Attributes
     ----------
     kind : str
-        ``log-file``, ``record``, ``misnamed-segment``, ``foreign-segment``, ``queue-offset``,
+        ``log-file``, ``record``, ``misnamed-segment``, ``foreign-segment``, ``another-log`` (all of it is
+        another store's), ``queue-offset``,
         ``doubled-offset`` (claimed by two records), ``queue-file``, ``unit``, ``missing-unit``,
         ``index-file``, ``index-header``, ``index-chain``, ``index-entry``, ``missing-key``,
         ``missing-folder``, ``unreadable`` (may not be read), ``odd-file`` (no file or
@@ -536,6 +537,7 @@ def verify_parts(
         around.begin(scope)
     report.log_start, report.log_end = scope.start, scope.stop
     check_segments(scope)
+    damaged = note_another_log(scope, damaged)
     note_lost_end(scope, damaged)
     note_misnamed(scope, damaged)
     check = _StoreCheck(scope, queues, index, delay_ms, progress, queues_in_files=queues_in_files)
@@ -555,6 +557,14 @@ def verify_parts(
     write_notes(report, scope.counts)
     report.duration_s = time.monotonic() - began
     return report
+
+
+def note_another_log(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> Sequence[DamagedRange]:
+    """Report a log that is another store's; return the other damage."""
+    for one in damaged:
+        if one.is_another_log:
+            scope.report.add("another-log", scope.log.queue.directory, 0, None, one.reason)
+    return [one for one in damaged if not one.is_another_log]
 
 
 def note_lost_end(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> None:

@@ -185,7 +185,9 @@ class StoreWriter:
         if facts.aborted:
             known = facts.valid_state
             drop_cached_pages(log, known.flushed_offset if known is not None else 0)
-        recovery, state = recover_log(log, facts, self._progress, for_writing=True)
+        recovery, state = recover_log(
+            log, facts, self._progress, queues=self.queues, for_writing=True
+        )
         report = recovery.report
         report.clean = not facts.aborted
         report.notes += facts.notes

@@ -62,7 +62,13 @@ def advice(path: Path, kinds: Iterable[str]) -> Iterator[Advice]:
             "resetOffsetByTime), as it numbers from 0"
         )
         yield Advice((), why)
-    if "misnamed-segment" in found:
+    if "another-log" in found:
+        why = (
+            "mount or put back the log that belongs to this store, and look again; no command "
+            "writes to it before"
+        )
+        yield Advice((), why)
+    elif "misnamed-segment" in found:
         why = (
             "give each misnamed segment the name that its finding says (the first one holds the "
             "commands), and look again; no command does it"

@@ -94,9 +94,17 @@ def get(
         if pull.passed and not quiet:
             complain(pull.explain_passed())
         if not found:
+            refuse_another_log(store, on_corruption)
             if not quiet:
                 complain(pull.explain())
             raise typer.Exit(int(ExitCode.FINDINGS))
+
+
+def refuse_another_log(store: DefaultMessageStore, on_corruption: OnCorruption) -> None:
+    """Raise where nothing was found in a store whose log is another one's."""
+    for damage in store.recovery_report.damaged:
+        if damage.is_another_log and on_corruption == OnCorruption.FAIL:
+            raise damage.refusal()
 
 
 class Pull:

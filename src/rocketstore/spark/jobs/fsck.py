@@ -40,6 +40,7 @@ from rocketstore.verify import (
     dispatched_offset,
     indexed_offset,
     no_clock,
+    note_another_log,
     note_foreign,
     note_lost_end,
     note_misnamed,
@@ -304,8 +305,9 @@ class _Check:
             report.log_start, report.log_end = scope.start, scope.stop
             dispatched = dispatched_offset(files, around)
             check_segments(scope)
-            note_lost_end(scope, files.report.damaged)
-            note_misnamed(scope, files.report.damaged)
+            damaged = note_another_log(scope, files.report.damaged)
+            note_lost_end(scope, damaged)
+            note_misnamed(scope, damaged)
             self._hidden = scope.hidden
             splits = self._splits()
             index = None
@@ -327,8 +329,8 @@ class _Check:
                 comparison.run(sums, units, splits, self._how)
                 self._of_queue = comparison.of_finding
             scope.told.update(one.offset for one in report.findings if one.offset is not None)
-            note_unseen_damage(scope, files.report.damaged)
-            note_tail(scope, files.report.damaged)
+            note_unseen_damage(scope, damaged)
+            note_tail(scope, damaged)
             note_foreign(scope)
             if keys is not None:
                 self._take_index(keys)
