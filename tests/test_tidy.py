@@ -89,7 +89,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
             "store_files",
             "store_sizes",
             "segment_size",
-            *("log_end", "another_log"),
+            *("log_end", "another_log", "crash_losses"),
             "store_recovery",
             "opening_undo",
             "fit_for_writing",

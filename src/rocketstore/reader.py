@@ -311,6 +311,7 @@ class ReadOnlyParts:
             self.facts,
             self._progress,
             queues=self.queues,
+            index=self.index,
             position=start,
         )
         report = recovery.report

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rocketstore import formats
 from rocketstore.another_log import note_another_log
 from rocketstore.commit_log import CommitLog, describe
+from rocketstore.crash_losses import CrashLosses
 from rocketstore.errors import CorruptionError
 from rocketstore.log_end import EndClaim, OrderlyStop, end_of_files
 from rocketstore.log_scan import LogScan, RecordBatch, find_next_record, has_content
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     import numpy
 
     from rocketstore.consume_queue import ConsumeQueue
+    from rocketstore.index_service import IndexService
     from rocketstore.store_files import StoreFacts
     from rocketstore.store_state import StoreState
 
@@ -113,6 +115,8 @@ class LogRecovery:
         Nothing but zeros lies behind the log's end.
     misnamed : list of CorruptionError
         Segments whose records belong elsewhere.
+    losses : CrashLosses or None
+        Whatever names log files that are gone, though no damage tells of them.
     """
 
     def __init__(
@@ -127,6 +131,7 @@ class LogRecovery:
     ) -> None:
         self.log = log
         self.torn_reason = "nothing good follows"
+        self.losses: CrashLosses | None = None
         self._start = start
         self._mark = mark
         self._progress = progress
@@ -560,16 +565,21 @@ def recover_log(
     progress: Progress | None,
     *,
     queues: Iterable[ConsumeQueue] = (),
+    index: IndexService | None = None,
     position: int | None = None,
     for_writing: bool = False,
 ) -> tuple[LogRecovery, StoreState | None]:
     """Find the log's end; return the recovery that ran and the state file as far as it is true.
 
-    ``queues`` (their files, loaded) tell a log that is another store's. ``for_writing``: damage will
-    be refused, and nobody else reads by the log's mappings yet.
+    ``queues`` (their files, loaded) tell a log that is another store's, and with ``index`` which
+    files of it are gone after a crash. ``for_writing``: damage will be refused, and nobody else
+    reads by the log's mappings yet.
     """
     recovery, state = _find_end(log, facts, progress, position, for_writing=for_writing)
     note_another_log(log, facts, recovery.report, queues)
+    losses = CrashLosses(log, queues, index)
+    if losses.note(facts, recovery.report):
+        recovery.losses = losses
     return recovery, state
 
 

@@ -145,6 +145,8 @@ class StoreWriter:
         if report.damaged:
             raise report.damaged[0].refusal()
         refuse_linked_end(facts, report.log_end)
+        if recovery.losses is not None:
+            recovery.losses.keep(self.paths.root, report, self.clock)
         for directory in {self.paths.root, self.paths.log_root}:
             remove_leftovers(directory)
         end = report.log_end
@@ -186,7 +188,7 @@ class StoreWriter:
             known = facts.valid_state
             drop_cached_pages(log, known.flushed_offset if known is not None else 0)
         recovery, state = recover_log(
-            log, facts, self._progress, queues=self.queues, for_writing=True
+            log, facts, self._progress, queues=self.queues, index=self.index, for_writing=True
         )
         report = recovery.report
         report.clean = not facts.aborted
