@@ -53,8 +53,8 @@ class Finding:
     Attributes
     ----------
     kind : str
-        ``log-file``, ``record``, ``misnamed-segment``, ``foreign-segment``, ``another-log`` (all of it is
-        another store's), ``queue-offset``,
+        ``log-file``, ``record``, ``misnamed-segment``, ``foreign-segment``, ``another-log``
+        (all of it is another store's), ``queue-offset``,
         ``doubled-offset`` (claimed by two records), ``queue-file``, ``unit``, ``missing-unit``,
         ``index-file``, ``index-header``, ``index-chain``, ``index-entry``, ``missing-key``,
         ``missing-folder``, ``unreadable`` (may not be read), ``odd-file`` (no file or
