@@ -241,6 +241,7 @@ class Surroundings:
         self.tell(scope, self.tables.judge_files())
         self.tell(scope, self.tables.judge_timer_files())
         self.tell(scope, self._judge_queue_types())
+        self.tell(scope, self.judge_no_tables())
         if not scope.lost_end:
             self.tell(
                 scope,
@@ -255,6 +256,20 @@ class Surroundings:
             self.tell(scope, self.judge_lost_queues(lost, queues, ends))
             gone = {(one.topic, one.queue_id) for one in lost}
             self.tell(scope, self.tables.judge_offsets(_bounds(scope, queues, ends), gone))
+
+    def judge_no_tables(self) -> Iterator[Judgement]:
+        """Groups whose offsets are nowhere, as the whole folder of the tables is gone."""
+        folder = self.paths.root / formats.CONFIG_DIR
+        if os.path.lexists(folder):
+            return
+        names = _names(self.paths.consume_queue)
+        count = sum(name.startswith(formats.TOPIC_RETRY_PREFIX) for name in names)
+        if count:
+            reason = (
+                f"the folder is missing, and there are retry topics of consumer groups ({count}): "
+                "on a broker the offsets of all groups start anew, and topics are created anew"
+            )
+            yield Judgement("config-table", str(folder), 0, reason, is_finding=False)
 
     def _judge_queue_types(self) -> Iterator[Judgement]:
         """Topics whose queues are of another type than their table says, or of both."""

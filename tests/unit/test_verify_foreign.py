@@ -215,3 +215,19 @@ def test_queues_of_both_types(unpacked: Unpack) -> None:
     assert not any("both types" in note for note in document["notes"])
     assert [one for one in document["next"] if "queue.type" in one["why"]]
     run("put", root, "T", "x", code=2)
+
+
+def test_all_tables_are_gone(unpacked: Unpack, tmp_path: Path) -> None:
+    """Retry topics tell that there were groups; a store that no broker had has no tables."""
+    root = unpacked("plain-5.3.3")
+    report = check(root, "5.3.3")
+    assert report.ok
+    (note,) = [note for note in report.notes if "the offsets of all groups start anew" in note]
+    assert note.startswith(str(root / "config"))
+    assert note in json.loads(run("info", root, "-f", "json").stdout)["notes"]
+    (root / "config").mkdir()
+    assert note not in check(root, "5.3.3").notes
+    (root / "config").rmdir()
+    for path in (root / "consumequeue").glob("%RETRY%*"):
+        path.rename(tmp_path / path.name)
+    assert note not in check(root, "5.3.3").notes

@@ -67,6 +67,7 @@ class StoreJudgements:
         self._take(self.around.tables.judge_timer_files())
         note = self.around.hard_links_note(store.reader.log, end)
         self.notes += [note] if note is not None else []
+        self._take(self.around.judge_no_tables())
         self._note_absent(store)
         start = max(store.min_physical_offset, 0)
         before = find_before_log(start, queues, store.reader.index)
