@@ -101,6 +101,7 @@ class IndexRecovery:
         check: EarlyIndexCheck | None = None,
     ) -> None:
         self.notes: list[str] = []
+        self._damaged: list[IndexFile] = []
         #: One that was begun before.
         self._begun_check = check
         #: Called before files are dropped that a state file vouches for: those made in their place
@@ -206,9 +207,11 @@ class IndexRecovery:
             return
         if not self._index.writable:
             self.notes += [
-                f'{file.path} is damaged; its keys are all found after opening with derive="full"'
+                f"{file.path} is damaged; find reads the log for its keys, and query_message finds "
+                'them after opening with derive="full"'
                 for file in bad
             ]
+            self._damaged = bad
             return
         names = ", ".join([*(file.path.name for file in bad), *gone])
         self._give_up_all(f"index files are damaged ({names}); the index is made again")
@@ -234,6 +237,27 @@ class IndexRecovery:
             if message is not None:
                 stop = message.physical_offset + message.store_size
             start = max(start, stop)
+
+    def gaps(self, log_min: int) -> tuple[tuple[int, int], ...]:
+        """Return the ranges of the log in front of the last file's end whose records are in no
+        whole file, as after ``run`` in mode "r".
+
+        Records without keys lie there where no file is missing or damaged. Nothing is read but what
+        ``run`` has looked at.
+        """
+        found: list[tuple[int, int]] = []
+        start = log_min
+        for file in self._index.files:
+            if file in self._damaged or file.entry_count <= 0:
+                continue
+            first = file.entry(1)[1]
+            if first > start:
+                message = self._message(start) if found or start > log_min else None
+                behind = start if message is None else start + message.store_size
+                if behind < first:
+                    found.append((behind, first))
+            start = max(start, file.header.end_physical_offset)
+        return tuple(found)
 
     def _has_keys(self, start: int, stop: int) -> bool:
         """Whether a record in ``start`` .. ``stop`` has keys."""

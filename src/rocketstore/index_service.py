@@ -88,6 +88,9 @@ class IndexService:
         self.linked: list[Path] = []
         #: The newest file while it is empty: a broker has just made it, or was killed then.
         self.begun: Path | None = None
+        #: Ranges of the log whose keys no file of these has, ascending: a file is missing or
+        #: damaged. Of a reader only.
+        self.gaps: tuple[tuple[int, int], ...] = ()
         self.moved_names: list[str] = []
         self.bad_chains = 0
         self._root = root
@@ -271,16 +274,21 @@ class IndexService:
                 break
         return IndexHits(hits, *newest)
 
-    def find_offsets(self, topic: str, key: str, begin: int, end: int) -> list[int]:
-        """Return all hits of the key's hash whose entry may lie in ``begin`` .. ``end``,
-        ascending."""
+    def find_offsets(
+        self, topic: str, key: str, begin: int, end: int
+    ) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return all hits of the key's hash whose entry may lie in ``begin`` .. ``end``, ascending,
+        and the ranges of the log of files in which the hash's chain is broken."""
         text = f"{topic}#{key}".encode("utf-8", "replace")
         hits: set[int] = set()
+        broken = []
         for file in self.files:
             found, status = file.walk_key(text, begin, end)
             hits.update(found)
-            self.bad_chains += status == KernelStatus.BAD_CHAIN
-        return sorted(hits)
+            if status == KernelStatus.BAD_CHAIN:
+                self.bad_chains += 1
+                broken.append((file.header.begin_physical_offset, file.header.end_physical_offset))
+        return sorted(hits), broken
 
     def close(self) -> None:
         """Close every file."""

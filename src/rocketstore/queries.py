@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from rocketstore import formats, kernels
@@ -224,10 +224,16 @@ class StoreReader:
     ) -> Iterator[StoredMessage]:
         """Messages that really carry the key, by ascending offset (D-3, D-4, D-5 mended).
 
+        Ranges of the log that no index file covers are read.
+
         ``on_corruption``: what happens at a hit whose record cannot be read, as in ``scan``; and at
         the end of a log that ended later once, because the index is read no further either.
         """
-        for offset in self.index.find_offsets(topic, key, begin, end):
+        offsets: Iterable[int]
+        offsets, broken = self.index.find_offsets(topic, key, begin, end)
+        if self.index.gaps or broken:
+            offsets = self._with_gaps(offsets, broken, topic, on_corruption)
+        for offset in offsets:
             try:
                 message = self._look_below_end(offset)
             except CorruptMessageError:
@@ -246,6 +252,52 @@ class StoreReader:
             if carries:
                 yield message
         self.finish_scan(self.log.max_offset, None, on_corruption)
+
+    def _with_gaps(
+        self, hits: list[int], broken: list[tuple[int, int]], topic: str, on_corruption: str
+    ) -> Iterator[int]:
+        """The hits of the index, and the records of the topic in ranges that it does not cover,
+        ascending. ``broken``: offsets of the first and the last record of more such ranges."""
+        # A header that names other places is damaged itself: what its file covered is a gap anyway.
+        ranges = (
+            (first, last + max(self.log.check(last)[1], 1))
+            for first, last in broken
+            if 0 <= first <= last < self.log.max_offset
+        )
+        position = 0
+        for gap in sorted({*self.index.gaps, *ranges}):
+            yield from (hit for hit in hits if position <= hit < gap[0])
+            start = max(position, gap[0])
+            if start < gap[1]:
+                try:
+                    yield from self._read_gap(gap, start, topic, on_corruption)
+                except CorruptMessageError:
+                    if on_corruption == "fail":
+                        raise
+                    return
+            position = max(start, gap[1])
+        yield from (hit for hit in hits if position <= hit)
+
+    def _read_gap(
+        self, gap: tuple[int, int], start: int, topic: str, on_corruption: str
+    ) -> Iterator[int]:
+        """Records with keys in a range of the log, from ``start`` on. A range without any, as
+        between whole index files, is not read again.
+
+        With ``fail`` and ``stop`` a damaged place raises ``CorruptMessageError``.
+        """
+        has_keys = start > gap[0]
+        policy = "skip" if on_corruption == "skip" else "fail"
+        start, stop = max(start, self.log.min_offset), min(gap[1], self.log.max_offset)
+        for message in self.scan(start, stop, policy):
+            kind = message.sys_flag & formats.SYS_FLAG_TRANSACTION_MASK
+            is_indexed = kind != formats.SYS_FLAG_TRANSACTION_ROLLBACK
+            if is_indexed and (message.unique_key or message.keys):
+                has_keys = True
+                if message.topic == topic:
+                    yield message.physical_offset
+        if not has_keys and policy == "fail":
+            self.index.gaps = tuple(one for one in self.index.gaps if one != gap)
 
     # --- log order ----------------------------------------------------------------------------
 

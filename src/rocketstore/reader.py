@@ -360,8 +360,10 @@ class ReadOnlyParts:
         )
         if may_index and not wants_index and end > self._minimum:
             self.report.notes.append(
-                'there is no index file; keys are found after opening with derive="full"'
+                "there is no index file; find reads the log for a key, and query_message finds it "
+                'after opening with derive="full"'
             )
+            self.index.gaps = ((self._minimum, end),)
         indexed = IndexPosition(end, 0)
         if wants_index:
             recovery = IndexRecovery(
@@ -369,6 +371,7 @@ class ReadOnlyParts:
             )
             indexed = recovery.run(self._minimum, end)
             self.report.notes += recovery.notes
+            self.index.gaps = recovery.gaps(self._minimum)
             state = self.facts.valid_state
             if state is not None and not self.index.files and self._has_no_keys_yet():
                 indexed = IndexPosition(min(max(self._minimum, state.indexed_offset), end), 0)
