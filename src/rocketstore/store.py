@@ -524,7 +524,8 @@ class DefaultMessageStore(AsyncPutMethods, LogOrderMethods, StoreMaintenance):
     ) -> Iterator[StoredMessage]:
         """Find messages exactly, uncapped, by ascending log offset.
 
-        With ``topic`` and a key the index answers, otherwise the log is read through.
+        With ``topic`` and a key the index answers, and the log where no whole index file covers it;
+        otherwise the log is read through.
 
         Parameters
         ----------
