@@ -14,7 +14,7 @@ from rocketstore.durable_file import sync_directory
 from rocketstore.errors import StoreClosedError
 from rocketstore.index_file import IndexFile, entry_seconds
 from rocketstore.index_service import IndexService
-from rocketstore.log_scan import LogScan, data_ranges
+from rocketstore.log_scan import LogScan, data_ranges, find_next_record
 from rocketstore.mapped_file import MappedFile
 from rocketstore.message import StoredMessage
 from rocketstore.status import KernelStatus, RecordFlags, RecordStatus
@@ -171,7 +171,7 @@ class IndexRecovery:
 
     def _is_of_another_log(self, file: IndexFile, count: int, log_min: int, limit: int) -> bool:
         """Whether the first or the last of ``count`` entries is none of its record's keys, as in a
-        file of another store; a record that the log has no more says nothing.
+        file of another store; a record that the log has no more, or lost, says nothing.
 
         A file that begins with zeros, its first page not yet on disk, has an entry of offset 0,
         which may be such a record.
@@ -183,6 +183,8 @@ class IndexRecovery:
             if not log_min <= offset < limit:
                 continue
             message = self._message(offset)
+            if message is None and self._log.is_lost(offset):
+                continue
             texts = () if message is None else record_keys(message, index_tags=True)
             if key_hash not in map(kernels.index_file.key_hash, texts):
                 return True
@@ -252,12 +254,21 @@ class IndexRecovery:
                 continue
             first = file.entry(1)[1]
             if first > start:
-                message = self._message(start) if found or start > log_min else None
-                behind = start if message is None else start + message.store_size
+                is_covered = bool(found) or start > log_min  # the record at ``start`` has its keys
+                behind = self._end_of_record(start, first) if is_covered else start
                 if behind < first:
                     found.append((behind, first))
             start = max(start, file.header.end_physical_offset)
         return tuple(found)
+
+    def _end_of_record(self, offset: int, most: int) -> int:
+        """Where the record at ``offset`` ends, or the next good one begins where it cannot be read;
+        ``most`` where there is none."""
+        message = self._message(offset)
+        if message is not None:
+            return offset + message.store_size
+        found = find_next_record(self._log, offset + 1)
+        return most if found is None else found
 
     def _has_keys(self, start: int, stop: int) -> bool:
         """Whether a record in ``start`` .. ``stop`` has keys."""
