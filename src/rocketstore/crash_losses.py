@@ -79,7 +79,9 @@ class CrashLosses:
         state = facts.valid_state
         if state is not None:
             return state.flushed_offset > self._files_end + self._log.segment_size
-        return OrderlyStop(facts, self._log).is_newer(report.newest_store_timestamp)
+        # A broker's times are not exact to a record: beside a torn one they may be its own.
+        is_whole = report.log_end >= self._files_end
+        return is_whole and OrderlyStop(facts, self._log).is_newer(report.newest_store_timestamp)
 
     def _tell(self, report: RecoveryReport, behind: PointersBehind) -> None:
         reason = (

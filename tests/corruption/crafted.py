@@ -345,4 +345,4 @@ def quarantined(root: Path) -> bytes:
     directory = root / formats.QUARANTINE_DIR
     if not directory.exists():
         return b""
-    return b"".join(path.read_bytes() for path in sorted(directory.iterdir()))
+    return b"".join(path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file())
