@@ -41,6 +41,8 @@ CHANGES: list[tuple[str, str, dict[str, tuple[Any, Any]]]] = [
             "light_offsets": (LightOffsets.ANY_NAME, LightOffsets.QUEUED),
             "light_offsets_count_on": (False, True),
             "light_limit": (True, False),
+            "loads_folders": (True, False),
+            "has_timer": (False, True),
         },
     ),
     (
@@ -75,6 +77,7 @@ CHANGES: list[tuple[str, str, dict[str, tuple[Any, Any]]]] = [
             "batch_properties": (JOINED, DROPPED),
             "index_tags": (False, True),
             "max_dispatch_lag_files": (None, 9),
+            "fastjson_2": (False, True),
         },
     ),
     (

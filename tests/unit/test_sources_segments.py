@@ -148,16 +148,16 @@ def test_segments_that_expire_while_they_are_listed(
     """A segment that its broker deleted between the listing of the folder and the look at the file
     was an error without a word of why, for a stream that had long read it, too.
     """
-    opened = mapped_file_queue.open_regular_file
+    look = mapped_file_queue.look_at_file
     left = list(range(gone))
 
-    def opened_late(path: Path, *arguments: Any) -> int:
+    def late(path: Path, *arguments: Any) -> Any:
         if path == segment(root, gone - 1):
             while left:
                 segment(root, left.pop(0)).unlink()
-        return opened(path, *arguments)
+        return look(path, *arguments)
 
-    monkeypatch.setattr(mapped_file_queue, "open_regular_file", opened_late)
+    monkeypatch.setattr(mapped_file_queue, "look_at_file", late)
     log = list_log(root)
     assert log.min_offset == gone * SEGMENT
     assert log.holes == ()

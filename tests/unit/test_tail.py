@@ -126,8 +126,8 @@ def test_a_log_that_was_cut_and_written_anew(root: Path, reader: Any, tmp_path: 
     write(shorter, b"instead 1 " * 7, b"instead 2 " * 3, b"instead 3 " * 9)
 
     def replace() -> None:
-        for path in sorted((shorter / "commitlog").iterdir()):
-            (root / "commitlog" / path.name).write_bytes(path.read_bytes())
+        for path in sorted(path for path in shorter.rglob("*") if path.is_file()):
+            (root / path.relative_to(shorter)).write_bytes(path.read_bytes())
 
     bodies, events = follow(reader, nothing, replace, nothing, start=0)
     assert bodies[:6] == [b"one", b"two", b"three", b"lost 1", b"lost 2" * 20, b"lost 3"]
