@@ -29,10 +29,10 @@ IN_WHEEL = (
     "pyspark_rocketstore.py",
 )
 #: Long tests that how the package was installed makes no difference to; the checkout's own run has
-#: them. The others call every module and kernel.
+#: them. What is left is what the wheels of all systems are tested with.
 CHECKOUT_ONLY = (
-    *("interop", "docs", "fuzz", "leaks", "spark"),
-    *("corruption", "crash", "concurrency", "property"),
+    *("interop", "docs", "fuzz", "leaks", "spark", "property/test_store_machine.py"),
+    *("corruption", "crash", "concurrency"),
 )
 #: Three processes, as ``make test`` runs them.
 PARALLEL = ("-n", "3", "--dist", "loadgroup")

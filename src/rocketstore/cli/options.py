@@ -86,7 +86,7 @@ def check_words(given: Any) -> Any:
     """Refuse an empty text, or one among several, as the callback of an option: a script's unset
     variable must not mean everything."""
     if given is not None and "" in (given if isinstance(given, list) else [given]):
-        raise typer.BadParameter("the text is empty; leave the option out to allow everything")
+        raise typer.BadParameter("the text is empty; leave the option out if none is meant")
     return given
 
 
