@@ -16,6 +16,7 @@ import pytest
 
 import rocketstore
 from rocketstore.errors import ServiceFailedError
+from rocketstore.failure_words import is_lack_of_memory
 from rocketstore.services.service_thread import ServiceThread
 
 OPTIONS: dict[str, Any] = {
@@ -232,3 +233,40 @@ def test_a_put_for_which_there_was_no_thread_is_not_made_later(
             assert [bytes(m.body[:1]) for m in store.scan()] == [b"y"]
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        SystemError("error return without exception set"),
+        SystemError("<built-in function x> returned NULL without setting an exception"),
+        RuntimeError("can't allocate lock"),
+        TypeError("expected str, bytes or os.PathLike object, not PosixPath"),
+    ],
+    ids=repr,
+)
+def test_a_service_tries_again_where_the_interpreter_renames_the_lack(error: Exception) -> None:
+    """CPython loses the ``MemoryError`` on its own: ``os.stat(path)``, locks, generators."""
+    tries = []
+
+    class Once(ServiceThread):
+        def run_once(self) -> bool:
+            tries.append(len(tries))
+            if len(tries) == 1:
+                raise error
+            return False
+
+    failures: list[BaseException] = []
+    service = Once("once", 0.001, failures.append)
+    service.start()
+    while len(tries) < 2 and not failures:
+        time.sleep(0.001)
+    service.shutdown()
+    assert not failures
+    assert service.failure is None
+
+
+@pytest.mark.parametrize("error", [TypeError("expected str"), SystemError("x"), RuntimeError("y")])
+def test_other_errors_of_these_types_end_a_service(error: Exception) -> None:
+    assert not is_lack_of_memory(error)

@@ -14,7 +14,7 @@ import rocketstore
 from corruption import crafted
 from corruption.crafted import Crafted
 from golden import golden_stores
-from rocketstore.store_checkpoint import StoreCheckpoint
+from rocketstore.store_checkpoint import StoreCheckpoint, signed_crc
 from rocketstore.store_state import StoreState
 
 VALUES = (1_700_000_000_001, 1_700_000_000_002, 1_700_000_000_003, 4, 5, 6)
@@ -207,6 +207,16 @@ LARGER: dict[str, Any] = {
 }
 
 
+def written_together(root: Path) -> tuple[int, StoreCheckpoint]:
+    """The flushed offset of the state file, and the checkpoint that was written right behind it:
+    services write both while a test reads one after the other."""
+    while True:
+        state = StoreState.read(root / "rocketstore.state", root)
+        content = (root / "checkpoint").read_bytes()
+        if state is not None and state.checkpoint_crc == signed_crc(content):
+            return state.flushed_offset, StoreCheckpoint.from_bytes(content)
+
+
 @pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.0"])
 @pytest.mark.parametrize(
     "options",
@@ -237,9 +247,7 @@ def test_no_time_and_no_place_is_ahead_of_the_disk(
         try:
             for _ in range(12):
                 store.flush()
-                state = StoreState.read(root / "rocketstore.state", root)
-                assert state is not None
-                marks.append((state.flushed_offset, read(root)))
+                marks.append(written_together(root))
         finally:
             stop.set()
             putter.join(120)

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from rocketstore.errors import ServiceFailedError
-from rocketstore.failure_words import told
+from rocketstore.failure_words import is_lack_of_memory, told
 from rocketstore.lock_order import ReentrantLock
 from rocketstore.services.waiting import Bell
 
@@ -155,12 +155,9 @@ class ServiceThread:
             # failed. So a lack of memory ends nothing; this takes none.
             try:
                 self._turn()
-            except MemoryError:
-                self._lacks_memory = True
             # Also a SystemExit of somebody's callback, which ends a thread without a word.
             except BaseException as error:  # noqa: BLE001 - kept, told to the store, raised later
-                # The interpreter says so where a type's constructor overlooked the lack.
-                if isinstance(error, SystemError) and isinstance(error.__cause__, MemoryError):
+                if is_lack_of_memory(error):
                     self._lacks_memory = True
                     continue
                 self._fail(error)
