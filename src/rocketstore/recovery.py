@@ -525,8 +525,10 @@ class LogRecovery:
 
     def _note_unseen_holes(self, end: int) -> None:
         """Report the missing segments that lie outside of the stretch that was checked."""
+        known = [(damage.start, damage.stop) for damage in self.report.damaged]
         for start, stop in self.log.holes:
-            if stop <= self._start or start >= end:
+            is_known = any(a <= start < b for a, b in known)
+            if (stop <= self._start or start >= end) and not is_known:
                 self._note_damage(_OddPlace(start, stop, RecordStatus.EMPTY))
         self.report.damaged.sort(key=lambda damage: damage.start)
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from rocketstore import formats
 from rocketstore.commit_log import CommitLog
 from rocketstore.consume_queue import ConsumeQueue
+from rocketstore.errors import MappedFileError
 from rocketstore.index_service import IndexService
 from rocketstore.log_scan import data_ranges
 from rocketstore.lost_messages import PointersBehind, pointers_behind
@@ -20,6 +21,8 @@ from rocketstore.recovery_report import DamagedRange, RecoveryReport
 from rocketstore.store_files import StoreFacts
 
 Listed = Sequence[tuple[int, Path, int]]
+#: So many missing segments in a row are filled with placeholders.
+_MOST_MISSING = 4096
 #: So many segments in a row may hold no record that a queue or a key names.
 _UNNAMED_SEGMENTS = 2
 
@@ -66,9 +69,8 @@ def find_losses(
     whatever else tells of them. Behind the newest file an orderly stop (no ``abort``) is needed
     for that.
     """
-    directory, size = log.queue.directory, log.segment_size
-    lacking = holes(listed, directory, size)
-    report, damaged = _check_over_holes(log, facts, lacking, progress, queues)
+    directory = log.queue.directory
+    report, damaged = _check_over_holes(log, facts, listed, progress, queues)
     first = listed[0][0] if listed else 0
     if listed and log.min_offset > first:
         path = directory / formats.offset_to_file_name(first)
@@ -108,10 +110,22 @@ def _with_room(log: CommitLog, damage: DamagedRange) -> DamagedRange:
 
 
 def holes(listed: Listed, directory: Path, size: int) -> list[Hole]:
-    """Return what lacks in a row of files (start, path, bytes) in front of the last one."""
+    """Return what lacks in a row of files (start, path, bytes) in front of the last one.
+
+    Raises
+    ------
+    MappedFileError
+        So many files lack in a row that a name must be wrong.
+    """
     found: list[Hole] = []
     expected: int | None = None
     for number, (start, path, nbytes) in enumerate(listed):
+        lacking = 0 if expected is None else (start - expected) // size
+        if lacking > _MOST_MISSING:
+            raise MappedFileError(
+                f"{path} begins {lacking} segments behind the file in front, and no more than "
+                f"{_MOST_MISSING} are filled: does it bear its own name? Move it away"
+            )
         for base in range(start if expected is None else expected, start, size):
             missing = directory / formats.offset_to_file_name(base)
             found.append(Hole(missing, base, base + size, "the segment is missing"))
@@ -125,7 +139,7 @@ def holes(listed: Listed, directory: Path, size: int) -> list[Hole]:
 def _check_over_holes(
     log: CommitLog,
     facts: StoreFacts,
-    lacking: list[Hole],
+    listed: Listed,
     progress: Progress | None,
     queues: Sequence[ConsumeQueue],
 ) -> tuple[RecoveryReport, list[DamagedRange]]:
@@ -134,6 +148,7 @@ def _check_over_holes(
     _refuse_misnamed(recovery)
     if recovery.report.damaged and recovery.report.damaged[0].is_another_log:
         raise recovery.report.damaged[0].refusal()
+    lacking = holes(listed, log.queue.directory, log.segment_size)
     report, damage = recovery.report, dict(log.damage)
     damaged = list(report.damaged)
     physic, inclusive = facts.checkpoint.physic_timestamp, not facts.aborted

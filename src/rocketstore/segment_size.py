@@ -150,9 +150,22 @@ class _Limits:
 
     def all_sizes(self) -> list[int]:
         """The sizes that fit, ascending; empty where no name tells anything."""
-        number = self.divided
-        low = [one for one in range(1, math.isqrt(number) + 1) if not number % one]
-        return sorted(size for size in {*low, *(number // one for one in low)} if self.fit(size))
+        return sorted(size for size in _divisors(self.divided, self._most) if self.fit(size))
+
+
+def _divisors(number: int, most: int) -> set[int]:
+    """The divisors of ``number`` that are at most ``most``, but for those with a prime factor
+    above 2**16 that shares the number with another one: a name may be of any height."""
+    found = {1}
+    factor = 2
+    while number > 1 and factor <= 1 << 16:
+        own = found
+        while not number % factor:
+            number //= factor
+            own = {one * factor for one in own if one * factor <= most}
+            found = found | own
+        factor += 1
+    return found | {one * number for one in found if one * number <= most}
 
 
 def _candidates(
