@@ -549,7 +549,7 @@ OFFSET_NAME_DIGITS = 20
 INDEX_NAME_DIGITS = 17
 
 
-#: Where the last file of a queue may start: it has up to 2**31 - 1 bytes, and ends within a ``long``.
+#: Where a queue's last file may start: it has up to 2**31 - 1 bytes, and its end is a ``long``.
 LAST_FILE_FROM_OFFSET = 2**63 - 2**31
 
 
