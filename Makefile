@@ -110,7 +110,8 @@ sanitize: develop  ## run the tests on native modules built with ASan and UBSan,
 
 interop: develop  ## run the real RocketMQ beside the library; writes docs/compatibility.md
 	@rm -rf build/interop/results
-	@$(RUN) -m pytest -n $(PROCESSES) --dist loadgroup tests/interop $(PYTEST_ARGS)
+	@ROCKETSTORE_CONFIG_SEEDS=$${ROCKETSTORE_CONFIG_SEEDS:-20} \
+	    $(RUN) -m pytest -n $(PROCESSES) --dist loadgroup tests/interop $(PYTEST_ARGS)
 	@$(RUN) tools/gen_compatibility.py
 
 interop-soak: develop  ## the same on further random stores for MINUTES (FIRST_SEED=... repeats)

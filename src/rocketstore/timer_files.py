@@ -74,6 +74,15 @@ def judge_timer_files(root: Path, dialect: Dialect, flushed: int | None) -> Iter
     if not dialect.has_timer:
         return
     wheel, log = root / TIMER_WHEEL_FILE, root / TIMER_LOG_DIR
+    for judgements in (_judge_wheel(wheel), _judge_log(log, dialect, flushed)):
+        try:
+            yield from judgements
+        except OSError as error:  # a link to itself, or what may not be looked at
+            path = str(error.filename or root)
+            yield Judgement("unreadable", path, 0, error.strerror or str(error))
+
+
+def _judge_wheel(wheel: Path) -> Iterator[Judgement]:
     about = _stat(wheel)
     if about is not None and not stat.S_ISREG(about.st_mode):
         reason = f"{kind_name(about.st_mode)} in the place of a file: no broker starts with it"
@@ -81,6 +90,9 @@ def judge_timer_files(root: Path, dialect: Dialect, flushed: int | None) -> Iter
     elif about is not None and about.st_size not in (0, _WHEEL_NBYTES):
         reason = f"{about.st_size} bytes instead of {_WHEEL_NBYTES}: no broker starts with it"
         yield Judgement("timer-file", str(wheel), min(about.st_size, _WHEEL_NBYTES), reason)
+
+
+def _judge_log(log: Path, dialect: Dialect, flushed: int | None) -> Iterator[Judgement]:
     about = _stat(log)
     if about is not None and not stat.S_ISDIR(about.st_mode):
         reason = f"{kind_name(about.st_mode)} in the place of a folder: no timed message is kept"
@@ -90,13 +102,8 @@ def judge_timer_files(root: Path, dialect: Dialect, flushed: int | None) -> Iter
 
 
 def _judge_log_folder(folder: Path, dialect: Dialect, flushed: int | None) -> Iterator[Judgement]:
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError as error:
-        yield Judgement("unreadable", str(folder), 0, error.strerror or str(error))
-        return
     files = []
-    for name in names:
+    for name in sorted(os.listdir(folder)):
         start = formats.file_name_to_offset(name)
         if start is None:
             yield from judge_entry(folder / name, "the timer's log", "timer log file", dialect)
@@ -137,7 +144,7 @@ def _likely_size(files: list[tuple[int, int]], flushed: int | None) -> int:
 def _stat(path: Path) -> os.stat_result | None:
     try:
         return os.stat(path)
-    except OSError:
+    except FileNotFoundError:
         return None
 
 

@@ -110,6 +110,13 @@ def test_what_is_no_file_of_its_log(tmp_path: Path, name: str) -> None:
     assert (one.kind, one.path) == ("foreign-file", str(tmp_path / "timerlog" / name))
 
 
+@pytest.mark.parametrize("name", ["timerwheel", "timerlog"])
+def test_a_link_to_itself_is_not_taken_for_nothing(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).symlink_to(tmp_path / name)
+    (one,) = found(tmp_path)
+    assert (one.kind, one.path) == ("unreadable", str(tmp_path / name))
+
+
 def test_commands_name_it_and_what_to_do(tmp_path: Path) -> None:
     root = golden_stores.unpack("plain-5.3.3", tmp_path)
     sized(root / "timerwheel", WHEEL)

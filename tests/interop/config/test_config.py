@@ -34,8 +34,8 @@ from rocketstore.errors import CorruptionError
 require_java()
 pytestmark = pytest.mark.xdist_group("config")
 
-#: Each version has tables of its own from a seed; the variable asks for more of them.
-SEEDS = range(int(os.environ.get("ROCKETSTORE_CONFIG_SEEDS", "20")))
+#: Each version has tables of its own from a seed; `make interop` asks for more of them.
+SEEDS = range(int(os.environ.get("ROCKETSTORE_CONFIG_SEEDS", "6")))
 #: Tables that held, by version, direction and kind.
 HELD: Counter[tuple[str, str, str]] = Counter()
 tables = pytest.mark.parametrize("table", MANAGERS)
