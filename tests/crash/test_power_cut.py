@@ -1,6 +1,6 @@
 """States that a power cut may leave: nothing confirmed is lost, nothing is invented.
 
-``make powercut`` judges any number of them, this 20,000.
+``make powercut`` judges any number of them, this 6,000.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rocketstore import durable_file
 from rocketstore.commit_log import WritableCommitLog
 
 SEED = 20261122
-STATES = 20_000
+STATES = 6_000
 
 
 @pytest.mark.timeout(900)
