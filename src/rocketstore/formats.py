@@ -549,14 +549,10 @@ OFFSET_NAME_DIGITS = 20
 INDEX_NAME_DIGITS = 17
 
 
-#: Where a queue's last file may start: it has up to 2**31 - 1 bytes, and its end is a ``long``.
-LAST_FILE_FROM_OFFSET = 2**63 - 2**31
-
-
 def offset_to_file_name(offset: int) -> str:
     """Return the name of the mapped-queue file that starts at ``offset`` (20 digits)."""
-    if not 0 <= offset <= LAST_FILE_FROM_OFFSET:
-        raise ValueError(f"offset {offset} is outside 0 .. 2**63 - 2**31")
+    if not 0 <= offset < 2**63:
+        raise ValueError(f"offset {offset} is outside 0 .. 2**63 - 1")
     return f"{offset:0{OFFSET_NAME_DIGITS}d}"
 
 
@@ -565,7 +561,7 @@ def file_name_to_offset(name: str) -> int | None:
     if len(name) != OFFSET_NAME_DIGITS or not (name.isascii() and name.isdigit()):
         return None
     offset = int(name)
-    return offset if offset <= LAST_FILE_FROM_OFFSET else None
+    return offset if offset < 2**63 else None
 
 
 #: In every time zone in the year 9999; a later year has more digits.

@@ -278,13 +278,16 @@ class _Look(NamedTuple):
 
 
 def _look_at_end(path: Path, start: int, nbytes: int, root: Path) -> _Look:
+    limit = min(start + _LARGEST_LOG_FILE_NBYTES, 2**63 - 1)
+    if start + nbytes > limit:  # no record's offset can be that far
+        return _Look(None, False, False)
     file = MappedFile(path, start, nbytes, root)
     try:
         rows = bytearray(_ROWS * formats.PARSED_RECORD.nbytes)
         position, code = 0, int(RecordStatus.OK)
         while code == RecordStatus.OK and position < nbytes:
             count, position, code = kernels.message.scan_records(
-                file.mapping, position, nbytes, start, start + _LARGEST_LOG_FILE_NBYTES, 0, rows, ()
+                file.mapping, position, nbytes, start, limit, 0, rows, ()
             )
             if code == RecordStatus.OK and not count:
                 break

@@ -253,16 +253,16 @@ def check_body(record: bytes, head: dict[str, int]) -> None:
     assert zlib.crc32(body) & 0x7FFFFFFF == head["body_crc"]
 
 
-@given(st.integers(0, 2**63 - 2**31))
+@given(st.integers(0, 2**63 - 1))
 def test_file_names_round_trip(offset: int) -> None:
     name = formats.offset_to_file_name(offset)
     assert len(name) == 20
     assert formats.file_name_to_offset(name) == offset
 
 
-@pytest.mark.parametrize("offset", [-1, 2**63 - 2**31 + 1, 2**63])
+@pytest.mark.parametrize("offset", [-1, 2**63])
 def test_offsets_without_a_name_are_refused(offset: int) -> None:
-    with pytest.raises(ValueError, match=r"outside 0 \.\. 2\*\*63 - 2\*\*31"):
+    with pytest.raises(ValueError, match=r"outside 0 \.\. 2\*\*63 - 1"):
         formats.offset_to_file_name(offset)
 
 
@@ -277,7 +277,6 @@ def test_offsets_without_a_name_are_refused(offset: int) -> None:
         " " + "0" * 19,
         "٠" * 20,
         "9" * 20,
-        "09223372036854775807",
         "0" * 19 + "x",
     ],
 )
