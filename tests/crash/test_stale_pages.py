@@ -6,8 +6,7 @@ import ctypes
 import mmap
 import os
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,6 @@ from rocketstore.store_state import StoreState
 
 SEGMENT_NBYTES = 1 << 20
 PAGE_NBYTES = mmap.PAGESIZE
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """On a disk also where pytest's own folders lie in memory, from which no page is dropped."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
-        yield Path(name)
 
 
 def write_and_stop(root: Path) -> None:
@@ -65,12 +57,12 @@ def open_to_write(root: Path) -> None:
     ("reopen", "module"), [(open_to_write, "writer"), (rocketstore.salvage, "salvage_damage")]
 )
 def test_the_page_of_the_durable_mark_is_dropped_too(
-    reopen: Callable[[Path], object], module: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    reopen: Callable[[Path], object], module: str, disk_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Systems drop whole pages only: from the mark on, the page that holds it stayed, and with it
     records whose sync had failed; they were taken for durable, and became a damage below the mark
     with the next power cut. Salvage dropped none at all."""
-    root = folder / "s"
+    root = disk_path / "s"
     write_and_stop(root)
     state = StoreState.read(root / "rocketstore.state", root)
     assert state is not None
@@ -85,7 +77,7 @@ def test_the_page_of_the_durable_mark_is_dropped_too(
         if advice == os.POSIX_FADV_DONTNEED and os.path.samestat(os.fstat(fd), os.stat(segment)):
             dropped.append(not present(segment, state.flushed_offset))
 
-    copy = shutil.copy(segment, folder / "copy")
+    copy = shutil.copy(segment, disk_path / "copy")
     with copy.open("r+b") as file:
         os.fsync(file.fileno())
         advise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -488,10 +488,10 @@ def test_rebuild_refuses_before_it_changes_anything() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="files have holes only on POSIX systems")
-def test_rebuild_keeps_a_sparse_file_sparse(tmp_path: Path) -> None:
+def test_rebuild_keeps_a_sparse_file_sparse(disk_path: Path) -> None:
     import mmap
 
-    path = tmp_path / "index"
+    path = disk_path / "index"
     nbytes = formats.index_file_nbytes(1000, 400_000)
     with path.open("w+b") as stream:
         stream.truncate(nbytes)
