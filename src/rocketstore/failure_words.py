@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 def told(error: BaseException | None) -> str:
     """What another error says of ``error``: its type, and its own words where it has any."""
@@ -9,13 +11,13 @@ def told(error: BaseException | None) -> str:
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
-#: What CPython raises where its own code met a failed allocation and lost the ``MemoryError``: type
-#: and a part of its words, none of which a caller's mistake can give.
+#: What CPython and Cython raise where their own code met a failed allocation and lost the
+#: ``MemoryError``: type and words, none of which a caller's mistake can give.
 _DISGUISES = (
-    (RuntimeError, "can't allocate lock"),
-    (SystemError, "error return without exception set"),
-    (SystemError, "without setting an exception"),
-    (TypeError, "os.PathLike object, not PosixPath"),
+    (RuntimeError, re.compile("can't allocate lock")),
+    (SystemError, re.compile("error return without exception set|without setting an exception")),
+    (TypeError, re.compile("os.PathLike object, not PosixPath")),
+    (TypeError, re.compile(r"rocketstore\._native\.\S+ takes .* positional argument")),
 )
 
 
@@ -26,4 +28,4 @@ def is_lack_of_memory(error: BaseException) -> bool:
     if isinstance(error, SystemError) and isinstance(error.__cause__, MemoryError):
         return True  # a type's constructor overlooked it
     words = str(error)
-    return any(isinstance(error, kind) and part in words for kind, part in _DISGUISES)
+    return any(isinstance(error, kind) and form.search(words) for kind, form in _DISGUISES)

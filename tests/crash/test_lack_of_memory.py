@@ -243,6 +243,7 @@ def test_a_put_for_which_there_was_no_thread_is_not_made_later(
         SystemError("<built-in function x> returned NULL without setting an exception"),
         RuntimeError("can't allocate lock"),
         TypeError("expected str, bytes or os.PathLike object, not PosixPath"),
+        TypeError("rocketstore._native.reput.f() takes 0 positional arguments but 1 was given"),
     ],
     ids=repr,
 )
@@ -267,6 +268,32 @@ def test_a_service_tries_again_where_the_interpreter_renames_the_lack(error: Exc
     assert service.failure is None
 
 
-@pytest.mark.parametrize("error", [TypeError("expected str"), SystemError("x"), RuntimeError("y")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        TypeError("expected str"),
+        TypeError("listener() takes 0 positional arguments but 1 was given"),
+        SystemError("x"),
+        RuntimeError("y"),
+    ],
+)
 def test_other_errors_of_these_types_end_a_service(error: Exception) -> None:
     assert not is_lack_of_memory(error)
+
+
+def test_a_service_that_got_no_thread_is_stopped_like_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python gives none once the main thread has ended (3.12), nor a system at its limit: what was
+    told then was "cannot join thread before it is started"."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    failures: list[BaseException] = []
+    service = ServiceThread("idle", 0.001, failures.append)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="at interpreter shutdown"):
+            service.start()
+    service.shutdown()
+    assert not service.is_running
+    assert not failures

@@ -324,6 +324,7 @@ def test_the_second_one_s_messages_stay_where_the_root_was_exchanged(tmp_path: P
     root = tmp_path / "s"
     first = rocketstore.open(root, "x", flush_disk_type="SYNC_FLUSH", **OPTIONS)
     assert first.put("T", b"first").ok
+    assert first.wait_dispatched(60)
     first.flush()
     copy_folder_over(root)
     assert second_program(root) == "True"

@@ -50,8 +50,11 @@ def write(number: int, plan: dict[str, Any]) -> None:
 def main() -> None:
     """Write all stores of the plan beside one another."""
     plans = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    for number, plan in enumerate(plans):
-        threading.Thread(target=write, args=(number, plan)).start()
+    writing = [threading.Thread(target=write, args=row) for row in enumerate(plans)]
+    for thread in writing:
+        thread.start()
+    for thread in writing:  # from Python 3.12 on no thread begins once the main one has ended
+        thread.join()
 
 
 if __name__ == "__main__":

@@ -111,6 +111,7 @@ class ServiceThread:
         try:
             self._thread.start()
         except RuntimeError:
+            self._thread = None
             self._running = False
             self._ended.release()
             raise
