@@ -111,6 +111,7 @@ sanitize: develop  ## run the tests on native modules built with ASan and UBSan,
 interop: develop  ## run the real RocketMQ beside the library; writes docs/compatibility.md
 	@rm -rf build/interop/results
 	@ROCKETSTORE_CONFIG_SEEDS=$${ROCKETSTORE_CONFIG_SEEDS:-20} \
+	    ROCKETSTORE_INTEROP_SEEDS=$${ROCKETSTORE_INTEROP_SEEDS:-0:20} \
 	    $(RUN) -m pytest -n $(PROCESSES) --dist loadgroup tests/interop $(PYTEST_ARGS)
 	@$(RUN) tools/gen_compatibility.py
 
