@@ -12,8 +12,8 @@ from interop.harness import VERSIONS
 
 maven.require_java()
 
-#: Each feature once at the least; ``make interop`` runs 20 seeds, ``ROCKETSTORE_INTEROP_SEEDS=5:25``
-#: others.
+#: Each feature once at the least. ``make interop`` runs 20 seeds,
+#: ``ROCKETSTORE_INTEROP_SEEDS=5:25`` others.
 FIRST, BEHIND = map(int, os.environ.get("ROCKETSTORE_INTEROP_SEEDS", "0:10").split(":"))
 
 
