@@ -5,6 +5,7 @@ Usage: ``python tools/gen_format_pages.py [--check]``, as ``tools/gen_formats.py
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from pathlib import Path
@@ -242,8 +243,9 @@ def record_section() -> str:
 
 def habits() -> dict[str, str]:
     """Each property of a dialect that depends on the version, with its documentation."""
-    text = (dialect.Dialect.__doc__ or "").partition("Attributes")[2]
-    found = re.findall(r"^    (\w+) : (.+)\n((?:        .+\n)*)", text, re.MULTILINE)
+    # Python 3.13 takes the indentation away itself.
+    text = inspect.cleandoc(dialect.Dialect.__doc__ or "").partition("Attributes")[2] + "\n"
+    found = re.findall(r"^(\w+) : (.+)\n((?:    .+\n)*)", text, re.MULTILINE)
     docs = {name: " ".join(doc.split()) or kind for name, kind, doc in found if name != "version"}
     enum = dialect.BatchProperties
     return {n: (enum.__doc__ or "") if doc == enum.__name__ else doc for n, doc in docs.items()}

