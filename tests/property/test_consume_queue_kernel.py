@@ -117,7 +117,7 @@ true_or_any_unit = st.one_of(st.sampled_from(UNITS), unit)
     min_offset=st.sampled_from([0, 0, BASE, BASE + 200, 2**63 - 1, -(2**63)]),
     codes=st.one_of(st.none(), st.lists(tags, max_size=3)),
     limits=st.tuples(small, sizes, st.sampled_from([0, BASE + 300, 2**63 - 1]), small, sizes),
-    selected=st.tuples(st.integers(0, 10), st.integers(0, 500)),
+    selected=st.tuples(st.integers(0, 500), st.integers(0, 10)),  # bytes, messages
     topic=st.sampled_from([b"T", b"T", b"T", b"", b"U", b"TT"]),
     flags=st.sampled_from([0, int(RecordFlags.CHECK_BODY_CRC)]),
     room=st.integers(0, 8),
@@ -149,7 +149,7 @@ def test_select_agrees_and_names_only_real_records(
     table = [*formats.SELECTED_MESSAGE.struct.iter_unpack(out)][:rows]
     assert nbytes == sum(row[3] for row in table)
     if rows > 1:
-        assert selected[0] + rows <= max(limits[0], limits[3], 1)
+        assert selected[1] + rows <= max(limits[0], limits[3], 1)
     for at, queue_offset, code, size, _ in table:
         unit_number = queue_offset - first
         assert units[unit_number] == (BASE + at, size, code)
