@@ -14,7 +14,7 @@ from rocketstore.deleted_topics import deleted_topics_note, is_unlisted, known_t
 from rocketstore.dialect import DEFAULT_VERSION, Dialect
 from rocketstore.linked_files import hard_links_note
 from rocketstore.lost_queues import LostQueue, find_lost_queues
-from rocketstore.queue_folders import is_queue_id
+from rocketstore.queue_folders import is_queue_id, queue_directories
 from rocketstore.queue_table import BATCH_QUEUE_TYPE, QUEUE_TYPE_ATTRIBUTE, QueueTypes
 from rocketstore.store_access import StoreAccess
 from rocketstore.verify_checkpoint import CheckpointFile
@@ -85,7 +85,8 @@ class Surroundings:
 
     def was_there(self, folder: str, facts: StoreFacts) -> bool:
         """Whether a folder that is missing must have been there: after an orderly stop, or where
-        checkpoint or state file say so."""
+        checkpoint or state file say so. That records were dispatched proves no queue: half messages
+        go into none, and batches into those of the other folder."""
         if not self.checkpoint.aborted:
             return True
         state = facts.valid_state
@@ -93,9 +94,14 @@ class Surroundings:
             return self.checkpoint.content.index_timestamp > 0 or (
                 state is not None and state.index_file_count > 0
             )
-        return self.checkpoint.content.logics_timestamp > 0 or (
-            state is not None and state.dispatched_offset > 0
-        )
+        others = self._queues_with_files(self.paths.batch_consume_queue)
+        if state is not None:
+            return state.queue_count > others
+        return self.checkpoint.content.logics_timestamp > 0 and not others
+
+    def _queues_with_files(self, folder: Path) -> int:
+        found = queue_directories(folder, self.paths.root, [], tolerant=True)
+        return sum(bool(_names(queue)) for _, queue in found)
 
     def is_deleted_topic(self, topic: str) -> bool:
         """Whether a topic has neither a folder nor a row in ``topics.json``, though others have."""

@@ -24,7 +24,7 @@ import pytest
 import rocketstore
 from command_line import lines, run
 from golden import golden_stores
-from rocketstore import MessageStoreConfig
+from rocketstore import Message, MessageStoreConfig, formats
 from rocketstore.verify import VerifyReport, verify_files
 
 CONFIG = MessageStoreConfig()
@@ -718,3 +718,55 @@ def test_a_segment_that_begins_nowhere(root: Path, offset: int, nbytes: int) -> 
     assert [(one.kind, one.path) for one in findings] == [("foreign-file", os.fspath(path))]
     assert f"no multiple of {SEGMENT}" in findings[0].reason
     run("put", root, "A", "x", code=3)
+
+
+HALF, ROLLBACK = formats.SYS_FLAG_TRANSACTION_PREPARED, formats.SYS_FLAG_TRANSACTION_ROLLBACK
+BATCHES = {"topic_attributes": {"B": {"queue.type": "BatchCQ"}}, "broker_version": "5.3.3"}
+#: What was dispatched before, none of which needs the folder ``consumequeue``.
+WITHOUT_QUEUES: dict[str, tuple[dict[str, Any], list[Message]]] = {
+    "nothing": ({}, []),
+    "a half message": ({}, [Message("T", b"x", sys_flag=HALF)]),
+    "a half message of 4.9": (
+        {"broker_version": "4.9.8"},
+        [Message("T", b"", sys_flag=HALF)],
+    ),
+    "a rolled back message": ({}, [Message("T", b"x", sys_flag=ROLLBACK)]),
+    "half messages with keys": ({}, [Message("T", b"x", keys="k", sys_flag=HALF)] * 3),
+    "a batch queue": (BATCHES, [Message("B", b"x")]),
+    "batch queues": (BATCHES, [Message("B", b"x", queue_id=i) for i in range(3)]),
+}
+
+
+@pytest.mark.parametrize("before", WITHOUT_QUEUES)
+def test_a_folder_that_no_record_needed_is_not_missing(tmp_path: Path, before: str) -> None:
+    """After a kill, the first message of a queue may not be dispatched yet; a store that had
+    nothing but half messages, or batch queues, was said to lack the folder of the others."""
+    options, messages = WITHOUT_QUEUES[before]
+    root, killed = tmp_path / "store", tmp_path / "killed"
+    with rocketstore.open(root, "x", **OPTIONS, **options) as store:
+        for message in messages:
+            assert store.put_message(message).ok
+    assert not (root / "consumequeue").exists()
+    with rocketstore.open(root, "r+", start=False, **options) as store:
+        assert store.put("T", b"new").ok
+        shutil.copytree(root, killed, ignore=shutil.ignore_patterns("lock"))
+    assert (killed / "abort").exists()
+    report = verify_files(killed, MessageStoreConfig(**options))
+    assert report.ok, report.findings
+    with rocketstore.open(killed, "r+", **options) as store:
+        assert store.max_offset_in_queue("T", 0) == 1
+        assert store.verify().ok
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_a_folder_of_a_killed_store_that_is_gone_is_missing(tmp_path: Path, batches: bool) -> None:
+    root, killed = tmp_path / "store", tmp_path / "killed"
+    with rocketstore.open(root, "x", **OPTIONS, **BATCHES) as store:
+        for topic in "TB" if batches else "T":
+            assert store.put(topic, b"x").ok
+        assert store.wait_dispatched()
+        store.flush()
+        shutil.copytree(root, killed, ignore=shutil.ignore_patterns("lock"))
+    shutil.rmtree(killed / "consumequeue")
+    report = verify_files(killed, MessageStoreConfig(**BATCHES))
+    assert report.finding_counts == {"missing-folder": 1}
