@@ -65,7 +65,7 @@ soak: develop  ## mixed load with cleanup for MINUTES=30 (SEED=...); figures and
 
 many-queues: develop  ## write, read and reopen a store of QUEUES=70000 queues; seconds and mappings
 	@rm -rf build/many-queues
-	@$(RUN) tests/many_queues_program.py build/many-queues $(or $(QUEUES),70000) default default default
+	@$(RUN) tests/support/many_queues_program.py build/many-queues $(or $(QUEUES),70000) default default default
 	@rm -rf build/many-queues
 
 leaks: develop  ## open and close a store of 100 segments 10,000 times, and look for what is left
@@ -118,8 +118,9 @@ interop: develop  ## run the real RocketMQ beside the library; writes docs/compa
 interop-soak: develop  ## the same on further random stores for MINUTES (FIRST_SEED=... repeats)
 	@$(RUN) tests/interop/run.py --minutes $(or $(MINUTES),30) --first-seed $(or $(FIRST_SEED),1000)
 
-gen:  ## write what is generated from formats.py, status.py and dialect.py
-	@$(FIND_PYTHON) "$$python" tools/gen_formats.py && "$$python" tools/gen_format_pages.py
+gen:  ## write what is generated from formats.py, status.py, dialect.py and the table of rooms
+	@$(FIND_PYTHON) "$$python" tools/gen_formats.py && "$$python" tools/gen_format_pages.py && \
+	    "$$python" tools/gen_architecture.py
 
 spark-matrix: develop  ## test with PySpark 4.3, 4.2, 4.1, and the scan with 3.5 (VERSIONS="4.1.*")
 	@$(RUN) tools/spark_matrix.py $(VERSIONS)

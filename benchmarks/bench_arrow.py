@@ -20,10 +20,10 @@ import pyarrow as pa
 import pytest
 
 import rocketstore
-from kernel_bodies import Bodies
-from record_factory import make_record
-from rocketstore.message_columns import CORE, FULL, KAFKA
+from rocketstore.display.columns import CORE, FULL, KAFKA
 from rocketstore.status import RecordFlags, RecordStatus
+from support.kernel_bodies import Bodies
+from support.record_factory import make_record
 
 BODIES = pytest.mark.parametrize("body", ["native", "reference"])
 COLUMNS: dict[str, list[str]] = {

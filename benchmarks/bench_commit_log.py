@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from kernel_bodies import NATIVE, REFERENCE, Bodies
 from rocketstore.status import RecordFlags, RecordStatus
+from support.kernel_bodies import NATIVE, REFERENCE, Bodies
 
 SEGMENT_NBYTES = 64 * 1024 * 1024
 VERSION = "5.3.3"

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from kernel_bodies import REFERENCE, Bodies
 from rocketstore import formats
 from rocketstore.status import RecordFlags, RecordStatus
+from support.kernel_bodies import REFERENCE, Bodies
 
 UNIT_NBYTES = formats.CONSUME_QUEUE_UNIT.nbytes
 COUNTS = {"native": 300_000, "reference": 3_000}

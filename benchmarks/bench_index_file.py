@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from kernel_bodies import NATIVE, Bodies
 from rocketstore import formats
 from rocketstore.status import KernelStatus
+from support.kernel_bodies import NATIVE, Bodies
 
 SLOTS, ENTRIES = 5_000_000, 20_000_000
 COUNTS = {"native": 1_000_000, "reference": 5_000}

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 import rocketstore
-from index_checking import check_index
-from kernel_bodies import Bodies
 from rocketstore.sources.segments import list_log
 from rocketstore.sources.splits import plan_splits
 from rocketstore.sources.walk import log_end, walk
 from rocketstore.spark.jobs.index import build_index
+from support.index_checking import check_index
+from support.kernel_bodies import Bodies
 
 ROWS = {"native": 200_000, "reference": 2_000}
 

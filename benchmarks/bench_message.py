@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from kernel_bodies import Bodies
-from record_factory import make_record
 from rocketstore import formats
 from rocketstore.status import RecordFlags, RecordStatus
+from support.kernel_bodies import Bodies
+from support.record_factory import make_record
 
 BODIES = pytest.mark.parametrize("body", ["native", "reference"])
 SIZES: dict[str, Callable[[random.Random], int]] = {

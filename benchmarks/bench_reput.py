@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from kernel_bodies import Bodies
-from reput_store import record
 from rocketstore import formats
 from rocketstore.status import RecordStatus
+from support.kernel_bodies import Bodies
+from support.reput_store import record
 
 MESSAGE_COUNT = 50_000
 SLOTS, ENTRIES = 5_000_000, 20_000_000

@@ -38,8 +38,8 @@ from rocketstore.spark import (
     scan,
     stats,
 )
-from rocketstore.spark.stage import DEFAULT_QUEUES, encoder_settings, write_stage
-from rocketstore.spark.worker import begin_task
+from rocketstore.spark.base.worker import begin_task
+from rocketstore.spark.sink.stage import DEFAULT_QUEUES, encoder_settings, write_stage
 
 COLUMNS = "topic,queueId,queueOffset,physicalOffset,tags,keys,body,storeTimestamp"
 #: Rows a second that the design asks for.

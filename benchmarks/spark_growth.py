@@ -26,8 +26,8 @@ from spark_figures import make_store
 
 from rocketstore.sources import list_log, plan_splits
 from rocketstore.spark import local_session
+from rocketstore.spark.base.shipping import shipped_function
 from rocketstore.spark.jobs.stats import question, work
-from rocketstore.spark.shipping import shipped_function
 
 ROWS_A_GIB = 3_400_000
 _DDL = "topic string, queueId int, count bigint, bytes bigint"

@@ -153,7 +153,7 @@ class Rows:
         return self._asked("message of scan()", COUNT, work)
 
     def recovery_scan(self) -> dict[str, Any]:
-        from rocketstore.log_scan import LogScan
+        from rocketstore.log.scan import LogScan
         from rocketstore.status import RecordFlags
 
         def work(store: Any) -> None:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from kernel_seeds import load, number
 
-from rocketstore.message_columns import COLUMNS, arrow_schema
+from rocketstore.display.columns import COLUMNS, arrow_schema
 from rocketstore.status import RecordStatus
 
 if TYPE_CHECKING:
     from kernel_cases import Runner
 
-    from kernel_bodies import Bodies
+    from support.kernel_bodies import Bodies
 
 _MOST_CALLS = 300
 

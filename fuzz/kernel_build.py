@@ -18,7 +18,9 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "src" / "_native"
 BUILD = ROOT / "build" / "fuzz-kernels"
 PACKAGE = "rocketstore._native"
-MODULES = tuple(sorted(path.stem for path in SOURCES.glob("*.pyx")))
+FOLDERS = tuple(sorted(path for path in SOURCES.iterdir() if path.is_dir()))
+PYX = {path.stem: path for path in sorted(SOURCES.glob("*/*.pyx"))}
+MODULES = tuple(sorted(PYX))
 _DIRECTIVES = ("boundscheck=False", "wraparound=False", "initializedcheck=False", "cdivision=True")
 _FLAGS = (
     *("-std=c11", "-g", "-O1", "-fPIC", "-shared", "-fno-omit-frame-pointer"),
@@ -60,7 +62,7 @@ def build(
 ) -> Path:
     """Compile what is older than its sources; return the folder of the modules."""
     # The headers and declarations concern every module.
-    newest = max(path.stat().st_mtime for path in SOURCES.iterdir())
+    newest = max(path.stat().st_mtime for path in SOURCES.glob("*/*"))
     library = directory / "lib"
     library.mkdir(parents=True, exist_ok=True)
     for name in modules:
@@ -76,13 +78,13 @@ def _compile(compiler: str, name: str, directory: Path, target: Path, sanitizer:
     c_file = directory / f"{name}.c"
     cython = [sys.executable, "-m", "cython", "-3", f"--module-name={PACKAGE}.{name}"]
     cython += [word for directive in _DIRECTIVES for word in ("-X", directive)]
-    cython += ["-I", str(SOURCES), "-o", str(c_file), str(SOURCES / f"{name}.pyx")]
+    cython += [*(f"-I{folder}" for folder in FOLDERS), "-o", str(c_file), str(PYX[name])]
     subprocess.run(cython, check=True)
     flags = [
         *_FLAGS,
         *SANITIZERS[sanitizer],
         f"-isystem{sysconfig.get_path('include')}",
-        f"-I{SOURCES}",
+        *(f"-I{folder}" for folder in FOLDERS),
     ]
     if platform.machine().lower() in ("x86_64", "amd64"):
         flags.append("-march=x86-64-v2")

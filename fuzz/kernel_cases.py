@@ -25,8 +25,8 @@ from rocketstore import formats
 from rocketstore.status import KernelStatus, RecordStatus
 
 load()
-from kernel_bodies import Bodies  # noqa: E402 - load() makes the tests' helpers importable
-from reput_store import NEEDS_QUEUE, MemoryStore  # noqa: E402
+from support.kernel_bodies import Bodies  # noqa: E402 - load() makes the tests' helpers importable
+from support.reput_store import NEEDS_QUEUE, MemoryStore  # noqa: E402
 
 UNIT = formats.CONSUME_QUEUE_UNIT.nbytes
 BATCH_UNIT = formats.BATCH_QUEUE_UNIT.nbytes

@@ -81,7 +81,8 @@ def build(engine: Engine, target: str, arch: str, directory: Path) -> Path:
     command = [
         *(engine.compiler, *_FLAGS, *([f"-march={arch}"] if arch else [])),
         *_sanitizer_flags(engine.has_library),
-        *(f"-I{ROOT / 'src' / '_native'}", *sources, "-o", str(program)),
+        *(f"-I{folder}" for folder in sorted((ROOT / "src" / "_native").iterdir())),
+        *(*sources, "-o", str(program)),
     ]
     subprocess.run(command, check=True)
     return program

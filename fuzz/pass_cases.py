@@ -15,7 +15,7 @@ from rocketstore.status import RecordStatus
 if TYPE_CHECKING:
     from kernel_cases import Runner
 
-    from kernel_bodies import Bodies
+    from support.kernel_bodies import Bodies
 
 _ENTRY = formats.INDEX_ENTRY
 _MOST_CALLS = 300

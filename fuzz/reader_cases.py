@@ -14,11 +14,13 @@ from typing import Any
 import numpy
 from kernel_seeds import load, mutate, mutate_fields, number
 
-from rocketstore import config_files, config_managers, formats, json_dialect
-from rocketstore.consume_queue_ext import ConsumeQueueExt
+from rocketstore import config_managers, formats
+from rocketstore.config_managers import files as config_files
+from rocketstore.config_managers import json_dialect
+from rocketstore.directory.checkpoint import StoreCheckpoint, signed_crc
+from rocketstore.directory.state import StoreState
 from rocketstore.errors import RocketStoreError
-from rocketstore.store_checkpoint import StoreCheckpoint, signed_crc
-from rocketstore.store_state import StoreState
+from rocketstore.queues.consume_queue_ext import ConsumeQueueExt
 
 _DOCUMENTED = (RocketStoreError, OSError, ValueError)
 _MANAGERS: tuple[type[config_managers.ConfigManager], ...] = (

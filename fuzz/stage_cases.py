@@ -10,7 +10,7 @@ from kernel_seeds import load, mutate, number
 if TYPE_CHECKING:
     from kernel_cases import Runner
 
-    from kernel_bodies import Bodies
+    from support.kernel_bodies import Bodies
 
 load()
 _SIZE = 1 << 16

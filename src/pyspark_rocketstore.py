@@ -45,7 +45,7 @@ class DefaultSource(DataSource):
         return _source(self).streamWriter(schema, overwrite)
 
     def __reduce__(self) -> Any:
-        from rocketstore.spark.shipping import shipped
+        from rocketstore.spark.base.shipping import shipped
 
         return shipped(__name__, "DefaultSource", (dict(self.options),))
 

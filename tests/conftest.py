@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-import lost_processes
-from kernel_bodies import Bodies
+from support import lost_processes
+from support.kernel_bodies import Bodies
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell lets what it starts in the background ignore interrupts, which tests send.
@@ -99,15 +99,15 @@ def kernels(request: pytest.FixtureRequest) -> Bodies:
 def index_check(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways in which the newest index file may be checked when a store is opened."""
     least = 1 if "beside" in request.param else 1 << 31
-    monkeypatch.setattr("rocketstore.index_recovery.WORTH_A_THREAD", least)
+    monkeypatch.setattr("rocketstore.recovery.index.WORTH_A_THREAD", least)
 
 
 @pytest.fixture(autouse=True)
 def _half_full_disks(monkeypatch: pytest.MonkeyPatch) -> None:
     """How full this machine's disk is decides no test; one that is about that asks otherwise."""
-    from half_full_disk import half_full
+    from support.half_full_disk import half_full
 
-    monkeypatch.setattr("rocketstore.disk_space.disk_space", half_full)
+    monkeypatch.setattr("rocketstore.files.disk_space.disk_space", half_full)
 
 
 @pytest.fixture(autouse=True)

@@ -1,15 +1,13 @@
-"""Rules of the sources that no other tool checks: layers, twins, sizes, words out of place."""
+"""Rules of the sources that no other tool checks: twins, sizes, words out of place."""
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from mapped_calls import UNSAFE, unsafe_calls
+from support.mapped_calls import UNSAFE, unsafe_calls
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "rocketstore"
@@ -32,94 +30,6 @@ TEXT_FOLDERS = (
 GENERATED = {"rs_formats.h", "rs_formats.pxd", "rs_status.h", "rs_status.pxd", "formats.md"}
 #: What a line must not hold. Spelled in pieces, so that this file passes its own test.
 FOREIGN = re.compile("TO" + "DO|FIX" + "ME|(?<![a-z.])/(wor" + "k|roo" + "t|tmp/[gh])/[a-z.]")
-
-#: Layers from the bottom; a module imports from its own layer and those below.
-LAYERS: tuple[tuple[str, ...], ...] = (
-    (
-        "formats",
-        "errors",
-        "status",
-        "config",
-        "dialect",
-        *("command_start", "failure_words"),
-        "lock_order",
-        "repr_html",
-        "message_columns",
-        "record_filters",
-    ),
-    ("_native", "_reference", "kernels"),
-    (
-        *("disk_room", "disk_space"),
-        *("message", "durable_file", "mapped_file", "mapped_file_queue", "unique_key"),
-        "linked_files",
-        *("memory_lock", "transient_store_pool", "log_warm_up", "mapping_cache"),
-        *("store_checkpoint", "store_kinds", "store_lock", "store_place", "store_state"),
-        *("json_dialect", "config_files", "config_tables", "table_types", "bloom_filter"),
-    ),
-    (
-        *("commit_log", "consume_queue", "consume_queue_ext", "dispatch", "queue_folders"),
-        *("batch_consume_queue", "queue_table", "queue_offset_rule", "named_queues"),
-        *("index_file", "index_lookup", "index_recovery", "index_service", "log_scan"),
-        "index_geometry",
-        *("queue_continuity", "cleanup", "cleaner", "overlay_file", "lost_messages", "before_log"),
-        "unread_units",
-        "queue_records",
-        "lost_log",
-    ),
-    ("services",),
-    ("arrow", "sources"),
-    (
-        *(
-            "recovery",
-            "recovery_report",
-            "log_cut",
-            "log_salvage",
-            "odd_delays",
-            "salvage_plan",
-            "salvage_damage",
-        ),
-        *(
-            "async_puts",
-            "store",
-            "store_arguments",
-            "store_cleaning",
-            "closed_cleaning",
-            "store_maintenance",
-            "store_scanning",
-            "store_files",
-            "store_sizes",
-            "segment_size",
-            *("log_end", "another_log", "crash_losses"),
-            "store_recovery",
-            "opening_undo",
-            "fit_for_writing",
-            "misnamed_segments",
-            "store_marks",
-            "dispatch_recovery",
-            "reader",
-            "writer",
-        ),
-        *("get_batch_message", "rocksdb_queues", "verify_batch_queues"),
-        *("get_message", "queries", "results", "filter", "verify", "verify_index", "verify_queues"),
-        *(
-            "verify_again",
-            "verify_checkpoint",
-            "verify_foreign",
-            "verify_surroundings",
-            "verify_tables",
-            *("verify_segments", "verify_notes", "topic_numbers"),
-            "store_access",
-            "deleted_topics",
-            "lost_queues",
-            "salvage_notes",
-            "timer_files",
-        ),
-        *("transaction", "consumer", "config_managers", "statistics"),
-        *("conditions", "tail", "queue_view"),
-    ),
-    ("testing", "cli", "spark"),
-)
-LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 
 def text_files() -> list[Path]:
@@ -151,83 +61,14 @@ def package_modules() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
-def top_module(dotted: str) -> str:
-    """``mapped_file`` for ``rocketstore.mapped_file`` and what is in it; ``""`` for the package."""
-    parts = dotted.split(".")
-    return parts[1] if parts[0] == "rocketstore" and len(parts) > 1 else ""
-
-
-def imports(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and dotted name of everything imported from the package, anywhere in the file."""
-    package = ["rocketstore", *path.relative_to(PACKAGE).parent.parts]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            base = [*base, *(node.module.split(".") if node.module else [])]
-            names = [".".join([*base, alias.name]) for alias in node.names]
-        else:
-            continue
-        for name in names:
-            if name.startswith("rocketstore."):
-                yield node.lineno, name
-
-
-def layer_faults(path: Path) -> list[str]:
-    """Imports of ``path`` that point upward, across the twins, or to a module without a layer."""
-    own = top_module(".".join(["rocketstore", *path.relative_to(PACKAGE).with_suffix("").parts]))
-    if own not in LEVEL and own != "__init__":
-        return [f"{named(path)}: give {own} a layer in LAYERS"]
-    level = LEVEL.get(own, len(LAYERS))
-    faults = []
-    for line, name in imports(path):
-        other = top_module(name)
-        if {own, other} == {"_native", "_reference"}:
-            faults.append(f"{named(path)}:{line} imports its twin {name}")
-        elif LEVEL.get(other, -1) > level:
-            faults.append(f"{named(path)}:{line} imports {name} from a higher layer")
-    return faults
-
-
-def test_imports_point_downward() -> None:
-    faults = [fault for path in package_modules() for fault in layer_faults(path)]
-    assert not faults, "\n".join(faults)
-
-
-def test_a_module_has_one_layer() -> None:
-    assert len(LEVEL) == sum(map(len, LAYERS))
-
-
-@pytest.mark.parametrize(
-    ("name", "source", "fault"),
-    [
-        ("formats.py", "from rocketstore.store import open\n", "higher layer"),
-        ("formats.py", "def f():\n    import rocketstore.cli.main\n", "higher layer"),
-        ("services/flush.py", "from ..reader import Reader\n", "higher layer"),
-        ("_reference/message.py", "from rocketstore._native import message\n", "twin"),
-        ("strange.py", "", "give strange a layer"),
-    ],
-)
-def test_the_layer_rule_finds_faults(
-    name: str, source: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(globals(), "ROOT", tmp_path)
-    monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
-    path = tmp_path / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(source)
-    assert [fault in found for found in layer_faults(path)] == [True]
-
-
 def test_native_sources_do_not_import_the_reference() -> None:
-    for path in sorted(NATIVE.glob("*.p[yx]*")):
+    for path in sorted(NATIVE.rglob("*.p[yx]*")):
         for number, line in enumerate(lines(path), start=1):
             assert not re.search(r"\b(c?import)\b.*_reference", line), f"{named(path)}:{number}"
 
 
 def test_every_kernel_has_stub_and_twin() -> None:
-    kernels = {path.stem for path in NATIVE.glob("*.pyx")}
+    kernels = {path.stem for path in NATIVE.rglob("*.pyx")}
     assert kernels
     stubs = {path.stem for path in (PACKAGE / "_native").glob("*.pyi")}
     twins = {path.stem for path in (PACKAGE / "_reference").glob("*.py")}
@@ -267,7 +108,7 @@ def test_no_leftover_words_and_no_machine_paths() -> None:
 
 
 def test_pxd_files_hold_no_classes() -> None:
-    for path in sorted(NATIVE.glob("*.pxd")):
+    for path in sorted(NATIVE.rglob("*.pxd")):
         for number, line in enumerate(lines(path), start=1):
             assert not re.match(r"\s*cdef (public |final )?class\b", line), (
                 f"{named(path)}:{number}"
@@ -276,7 +117,7 @@ def test_pxd_files_hold_no_classes() -> None:
 
 def test_native_sources_use_no_deprecated_words() -> None:
     words = re.compile(r"^\s*(DEF|IF|include)\s|cimport numpy")
-    for path in sorted([*NATIVE.glob("*.pyx"), *NATIVE.glob("*.pxd")]):
+    for path in sorted([*NATIVE.rglob("*.pyx"), *NATIVE.rglob("*.pxd")]):
         for number, line in enumerate(lines(path), start=1):
             assert not words.search(line), f"{named(path)}:{number} {line}"
 
@@ -290,7 +131,7 @@ def test_nothing_is_searched_in_a_mapping() -> None:
         if path.suffix == ".py"
         for line, method in unsafe_calls(path.read_text(encoding="utf-8"))
     ]
-    for path in sorted(NATIVE.glob("*.p[yx]*")):
+    for path in sorted(NATIVE.rglob("*.p[yx]*")):
         faults += [
             f"{named(path)}:{number} imports mmap: there the searches are not looked for"
             for number, line in enumerate(lines(path), start=1)

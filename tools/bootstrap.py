@@ -133,7 +133,7 @@ def ensure_editable(python: Path, stamps: Stamps) -> None:
 
 def native_inputs() -> list[Path]:
     """Every file that the native modules are built from."""
-    return [ROOT / "setup.py", *sorted(p for p in (ROOT / "src/_native").iterdir() if p.is_file())]
+    return [ROOT / "setup.py", *sorted(p for p in (ROOT / "src/_native").rglob("*") if p.is_file())]
 
 
 def built_modules() -> list[str]:

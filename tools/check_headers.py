@@ -1,4 +1,4 @@
-"""Compile every ``src/_native/rs_*.h`` on its own with all warnings as errors.
+"""Compile every ``src/_native/*/rs_*.h`` on its own with all warnings as errors.
 
 A header that needs another one must include it itself, and must bear being included twice. Usage:
 ``python tools/check_headers.py``.
@@ -36,8 +36,9 @@ def main() -> int:
         return 1
     compiler = shlex.split(environment.get("CC") or sysconfig.get_config_var("CC"))
     flags = [*shlex.split(environment.get("CFLAGS", "")), *FLAGS]
-    include = [f"-I{NATIVE}", f"-I{sysconfig.get_path('include')}"]
-    headers = sorted(NATIVE.glob("rs_*.h"))
+    folders = sorted(path for path in NATIVE.iterdir() if path.is_dir())
+    include = [*(f"-I{folder}" for folder in folders), f"-I{sysconfig.get_path('include')}"]
+    headers = sorted(NATIVE.glob("*/rs_*.h"))
     failed = []
     for header in headers:
         source = f'#include "{header.name}"\n#include "{header.name}"\n'

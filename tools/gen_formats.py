@@ -131,7 +131,7 @@ def status_pxd() -> str:
 
 
 def outputs() -> dict[Path, str]:
-    native = ROOT / "src" / "_native"
+    native = ROOT / "src" / "_native" / "base"
     return {
         native / "rs_formats.h": formats_header(),
         native / "rs_formats.pxd": formats_pxd(),

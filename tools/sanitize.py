@@ -29,19 +29,32 @@ SUITES = {
         "tests/crash/test_failures.py",
     ),
     kernel_build.THREAD: (
-        *("tests/concurrency", "tests/unit/test_async_puts.py", "tests/unit/test_store.py"),
-        *("tests/unit/test_tail.py", "tests/unit/test_commit_log_kernel.py"),
-        *("tests/unit/test_group_commit.py", "tests/unit/test_cleanup.py"),
-        *("tests/unit/test_reading_while_written.py", "tests/unit/test_reput_kernel.py"),
-        *("tests/unit/test_mapping.py", "tests/unit/test_mapping_cache.py"),
-        *("tests/unit/test_mapped_file_queue.py", "tests/unit/test_transient_store_pool.py"),
-        *("tests/unit/test_store_checkpoint.py", "tests/unit/test_arrow_decoder.py"),
-        *("tests/unit/test_sources_walk.py", "tests/unit/test_sources_odd_logs.py"),
+        *(
+            "tests/concurrency",
+            "tests/unit/flush/test_async_appends.py",
+            "tests/unit/store/test_default_message_store.py",
+        ),
+        *("tests/unit/query/test_tail.py", "tests/unit/kernels/test_commit_log.py"),
+        *("tests/unit/flush/test_group_commit.py", "tests/unit/cleaning/test_cleaner.py"),
+        *(
+            "tests/unit/query/test_store_reader_while_written.py",
+            "tests/unit/kernels/test_reput.py",
+        ),
+        *("tests/unit/kernels/test_mapping.py", "tests/unit/files/test_mapping_cache.py"),
+        *(
+            "tests/unit/files/test_mapped_file_queue.py",
+            "tests/unit/log/test_transient_store_pool.py",
+        ),
+        *("tests/unit/directory/test_checkpoint.py", "tests/unit/kernels/test_arrow_decoder.py"),
+        *("tests/unit/sources/test_walk.py", "tests/unit/sources/test_walk_odd_logs.py"),
     ),
 }
 #: In continuous integration: appending and checking records.
 SHORT = {
-    kernel_build.ADDRESS: ("tests/unit/test_commit_log_kernel.py", "tests/unit/test_message.py"),
+    kernel_build.ADDRESS: (
+        "tests/unit/kernels/test_commit_log.py",
+        "tests/unit/kernels/test_message.py",
+    ),
     kernel_build.THREAD: ("tests/concurrency/test_appender.py",),
 }
 #: Tests that cannot pass, as the sanitizer itself changes what they look at; long ones of Python
@@ -50,12 +63,12 @@ LEFT_OUT = {
     # The library makes locking memory do nothing, and ends `dd`, whose own call of aligned_alloc it
     # refuses (a command of that page).
     kernel_build.ADDRESS: (
-        "tests/unit/test_mapping.py::test_locking_is_counted_by_the_system",
-        "tests/unit/test_log_warm_up.py::test_a_store_warms_its_segments_up_behind_the_puts",
-        "tests/unit/test_examples.py::test_pages_show_what_their_commands_write"
+        "tests/unit/kernels/test_mapping.py::test_locking_is_counted_by_the_system",
+        "tests/unit/log/test_warm_up.py::test_a_store_warms_its_segments_up_behind_the_puts",
+        "tests/docs/test_page_outputs.py::test_pages_show_what_their_commands_write"
         "[docs/command-line-care.md]",
-        "tests/unit/test_cli_text.py::test_escaped_text_holds_nothing_a_terminal_acts_on",
-        "tests/unit/test_json_dialect.py::test_work_and_memory_are_bounded",
+        "tests/unit/cli/test_text.py::test_escaped_text_holds_nothing_a_terminal_acts_on",
+        "tests/unit/config_managers/test_json_dialect.py::test_work_and_memory_are_bounded",
         "tests/property/test_store_machine.py::test_store_machine_on_the_other_body",
     ),
     # Locking memory does nothing here, too; a signal raised in a handler waits for its end, so that
@@ -64,10 +77,10 @@ LEFT_OUT = {
     # (F09); one copies whole segments, also what is being written, and looks at what was published
     # only.
     kernel_build.THREAD: (
-        "tests/unit/test_mapping.py::test_locking_is_counted_by_the_system",
-        "tests/unit/test_mapping.py::test_a_lock_that_is_not_permitted_is_an_error",
-        "tests/unit/test_mapping.py::test_a_handler_installed_later",
-        "tests/unit/test_mapping_cache.py::test_a_store_of_more_queues_than_may_be_mapped",
+        "tests/unit/kernels/test_mapping.py::test_locking_is_counted_by_the_system",
+        "tests/unit/kernels/test_mapping.py::test_a_lock_that_is_not_permitted_is_an_error",
+        "tests/unit/kernels/test_mapping.py::test_a_handler_installed_later",
+        "tests/unit/files/test_mapping_cache.py::test_a_store_of_more_queues_than_may_be_mapped",
         "tests/concurrency/test_appender.py::test_a_body_that_changes_meanwhile",
         "tests/concurrency/test_appender.py::test_a_follower_sees_a_batch_at_once",
     ),

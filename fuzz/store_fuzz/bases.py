@@ -15,8 +15,8 @@ from typing import Any
 
 import rocketstore
 from rocketstore import Message, MessageBatch
-from rocketstore.store_checkpoint import StoreCheckpoint
-from rocketstore.store_state import StoreState
+from rocketstore.directory.checkpoint import StoreCheckpoint
+from rocketstore.directory.state import StoreState
 from store_fuzz import records
 from store_fuzz.records import Original
 from store_fuzz.tree import Tree, read_tree

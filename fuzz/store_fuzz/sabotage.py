@@ -51,7 +51,7 @@ class Sabotage:
         options = {**self._options, **_CLEANING}
         before = self._segments()
         with (
-            mock.patch("rocketstore.services.clean.FIRST_LOOK_S", 0.01),
+            mock.patch("rocketstore.cleaning.clean_service.FIRST_LOOK_S", 0.01),
             rocketstore.open(self._root, "r+", clock=lambda: newest + ahead[0], **options),
         ):
             time.sleep(0.08)

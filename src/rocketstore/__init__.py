@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rocketstore import kernels
 from rocketstore.config import MessageStoreConfig
 from rocketstore.errors import (
     ConfigError,
@@ -24,25 +23,29 @@ from rocketstore.errors import (
     UnsafePathError,
 )
 from rocketstore.filter import MessageFilter, TagFilter
-from rocketstore.message import Message, MessageBatch, StoredMessage
-from rocketstore.results import GetMessageResult, QueryMessageResult
+from rocketstore.message import (
+    Message,
+    MessageBatch,
+    PutManyResult,
+    PutMessageResult,
+    StoredMessage,
+)
+from rocketstore.query.results import GetMessageResult, QueryMessageResult
 from rocketstore.status import (
     AppendMessageStatus,
     FlushDiskType,
     GetMessageStatus,
     PutMessageStatus,
 )
-from rocketstore.store import DefaultMessageStore, open
+from rocketstore.store.default_message_store import DefaultMessageStore, open
+from rocketstore.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from rocketstore.cleanup import CleanedFile, CleanReport
-    from rocketstore.log_salvage import SalvageReport, salvage
-    from rocketstore.recovery_report import RecoveryReport
-    from rocketstore.store_recovery import RecoverReport, recover
+    from rocketstore.cleaning.plan import CleanedFile, CleanReport
+    from rocketstore.recovery.report import RecoveryReport
+    from rocketstore.repair.recover import RecoverReport, recover
+    from rocketstore.repair.salvage import SalvageReport, salvage
 
-PutMessageResult = kernels.commit_log.PutMessageResult
-PutManyResult = kernels.commit_log.PutManyResult
-__version__ = "0.1.0"
 
 __all__ = [
     "AppendMessageStatus",
@@ -89,19 +92,24 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import what only few callers name on first use, so that importing the package stays quick."""
     if name == "RecoveryReport":
-        from rocketstore.recovery_report import RecoveryReport
+        from rocketstore.recovery.report import RecoveryReport
 
         return RecoveryReport
     if name in ("SalvageReport", "salvage"):
-        from rocketstore import log_salvage
+        from rocketstore.repair import salvage as log_salvage
 
         return getattr(log_salvage, name)
     if name in ("RecoverReport", "recover"):
-        from rocketstore import store_recovery
+        from rocketstore.repair import recover as store_recovery
 
         return getattr(store_recovery, name)
     if name in ("CleanReport", "CleanedFile"):
-        from rocketstore import cleanup
+        from rocketstore.cleaning import plan as cleanup
 
         return getattr(cleanup, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names, and no module that they are made of."""
+    return sorted([*__all__, "__version__", "config_managers", "formats", "kernels", "sources"])

@@ -96,3 +96,9 @@ class CorruptConsumeQueueError(CorruptionError):
 
 class CorruptIndexError(CorruptionError):
     """An index file is damaged."""
+
+
+def told(error: BaseException | None) -> str:
+    """What another error says of ``error``: its type, and its own words where it has any."""
+    words = str(error)
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__

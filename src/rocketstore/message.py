@@ -4,12 +4,59 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from rocketstore import kernels
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 Message = kernels.message.Message
 StoredMessage = kernels.message.StoredMessage
+PutMessageResult = kernels.commit_log.PutMessageResult
+PutManyResult = kernels.commit_log.PutManyResult
+
+
+class PutOptions(TypedDict, total=False):
+    """What ``put`` takes by name, beside what it takes by place."""
+
+    properties: Mapping[str, str] | None
+    flag: int
+    sys_flag: int
+    born_timestamp: int | None
+    born_host: str | None
+    store_host: str | None
+    reconsume_times: int
+    prepared_transaction_offset: int
+    delay_level: int
+    wait_store_msg_ok: bool
+    unique_key: str | bool | None
+
+
+class PutCall(Protocol):
+    """The type of ``DefaultMessageStore.put``."""
+
+    def __call__(
+        self,
+        topic: str,
+        body: Buffer,
+        queue_id: int = 0,
+        tags: str | None = None,
+        keys: str | Iterable[str] | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_timestamp: int | None = None,
+        born_host: str | None = None,
+        store_host: str | None = None,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+        delay_level: int = 0,
+        wait_store_msg_ok: bool = True,
+        unique_key: str | bool | None = None,
+    ) -> PutMessageResult:
+        """Store one message."""
 
 
 class MessageBatch:
@@ -38,7 +85,7 @@ class MessageBatch:
 
     def __init__(
         self,
-        messages: Iterable[Any],
+        messages: Iterable[Message],
         *,
         topic: str,
         queue_id: int = 0,

@@ -271,7 +271,7 @@ def main() -> int:
     seed = arguments.seed if arguments.seed is not None else random.randrange(1 << 30)
     print(f"soak: {arguments.minutes} minutes, SEED={seed}", file=sys.stderr)
     sys.path.append(str(Path(__file__).parents[1]))
-    import half_full_disk
+    from support import half_full_disk
 
     half_full_disk.pretend()  # on a full one puts are refused
     with tempfile.TemporaryDirectory(prefix="soak-") as directory:

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from appenders import Log, batch, message
-from kernel_bodies import NATIVE, Bodies
 from rocketstore.errors import StoreClosedError
 from rocketstore.status import RecordFlags, RecordStatus
-from syncs import LONG_S
+from support.appenders import Log, batch, message
+from support.kernel_bodies import NATIVE, Bodies
+from support.syncs import LONG_S
 
 THREADS = 4
 

@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 
 import rocketstore
-from kernel_bodies import Bodies
 from rocketstore.errors import ReentrantCallError, RocketStoreError
 from rocketstore.lock_order import LockRank
+from support.kernel_bodies import Bodies
 
 OPTIONS: dict[str, Any] = {
     "mapped_file_size_commit_log": 64 * 1024,

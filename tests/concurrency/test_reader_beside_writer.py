@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 import rocketstore
-from own_process import run_python
 from rocketstore import CorruptMessageError
 from rocketstore.message import StoredMessage
-from syncs import LONG_S
+from support.own_process import run_python
+from support.syncs import LONG_S
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from kernel_bodies import NATIVE, REFERENCE
-from reput_store import UNIT_NBYTES, encode_log
 from rocketstore import formats
 from rocketstore.status import RecordStatus
-from syncs import LONG_S
+from support.kernel_bodies import NATIVE, REFERENCE
+from support.reput_store import UNIT_NBYTES, encode_log
+from support.syncs import LONG_S
 
 COUNT = 8000
 ENTRIES = 4 * COUNT

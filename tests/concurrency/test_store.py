@@ -12,7 +12,7 @@ import pytest
 import rocketstore
 from rocketstore import GetMessageStatus, PutMessageStatus, StoreClosedError
 from rocketstore.testing import check_invariants
-from syncs import LONG_S
+from support.syncs import LONG_S
 
 OPTIONS: dict[str, Any] = {
     "mapped_file_size_commit_log": 64 * 1024,

@@ -22,7 +22,7 @@ from typing import Any
 
 import rocketstore
 from rocketstore import GetMessageStatus, Message, StoredMessage
-from rocketstore.tail import LogTail
+from rocketstore.query.tail import LogTail
 
 OPTIONS: dict[str, Any] = {
     "mapped_file_size_commit_log": 256 * 1024,

@@ -13,8 +13,8 @@ from typing import Any
 
 import rocketstore
 from rocketstore import CorruptMessageError, GetMessageStatus, formats
-from rocketstore.store_checkpoint import StoreCheckpoint, signed_crc
-from rocketstore.store_state import StoreState
+from rocketstore.directory.checkpoint import StoreCheckpoint, signed_crc
+from rocketstore.directory.state import StoreState
 
 SEGMENT = 16 * 1024
 OPTIONS: dict[str, Any] = {

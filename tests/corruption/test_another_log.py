@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import rocketstore
-from command_line import run
 from corruption.crafted import OPTIONS, SEGMENT, Clock, snapshot
 from golden import golden_stores
 from rocketstore import MappedFileError
-from rocketstore.verify import verify_files
+from rocketstore.store.verifying import verify_files
+from support.command_line import run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
 # ``put`` on a store whose log had been taken for another one's wrote into that, gave out queue

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from command_line import run
 from golden import golden_stores
 from rocketstore import MessageStoreConfig
-from rocketstore.verify import verify_files
+from rocketstore.store.verifying import verify_files
+from support.command_line import run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
 # The first segment of a store was deleted: verify and info had no word about it, as the messages of

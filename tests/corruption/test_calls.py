@@ -26,8 +26,8 @@ from rocketstore import (
     StoreClosedError,
     StoreLockedError,
     kernels,
-    queries,
 )
+from rocketstore.query import store_reader as queries
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
 REJECTED = (ValueError, TypeError)

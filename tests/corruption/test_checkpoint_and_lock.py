@@ -21,13 +21,14 @@ import rocketstore
 from corruption import crafted
 from corruption.crafted import Crafted, Record, snapshot
 from golden import golden_stores
-from own_process import run_python
-from rocketstore import StoreLockedError, store_lock
+from rocketstore import StoreLockedError
 from rocketstore.config import MessageStoreConfig
-from rocketstore.store_checkpoint import StoreCheckpoint
-from rocketstore.store_lock import StoreLock
-from rocketstore.store_state import StoreState
-from rocketstore.verify import verify_files
+from rocketstore.directory import lock as store_lock
+from rocketstore.directory.checkpoint import StoreCheckpoint
+from rocketstore.directory.lock import StoreLock
+from rocketstore.directory.state import StoreState
+from rocketstore.store.verifying import verify_files
+from support.own_process import run_python
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
 

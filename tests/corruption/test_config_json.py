@@ -12,9 +12,7 @@ import pytest
 
 import rocketstore
 from corruption.crafted import snapshot
-from directory import files_below
-from rocketstore import CorruptionError, MappedFileError, UnsafePathError, config_files
-from rocketstore.config_files import read_config_file, topic_attributes, write_config_file
+from rocketstore import CorruptionError, MappedFileError, UnsafePathError
 from rocketstore.config_managers import (
     ConfigManager,
     ConsumerFilterManager,
@@ -24,6 +22,9 @@ from rocketstore.config_managers import (
     SubscriptionGroupManager,
     TopicConfigManager,
 )
+from rocketstore.config_managers import files as config_files
+from rocketstore.config_managers.files import read_config_file, topic_attributes, write_config_file
+from support.directory import files_below
 
 GOOD = b'{"offsetTable":{"T@g":{0:12,1:9\n\t\t}}}'
 BAD: dict[str, tuple[bytes, int]] = {

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 import rocketstore
-from directory import files_below
 from golden import golden_stores
 from rocketstore import TagFilter, formats
-from rocketstore.mapped_file import MappedFile
+from rocketstore.files.mapped_file import MappedFile
+from support.directory import files_below
 
 UNIT = formats.CONSUME_QUEUE_UNIT
 NAMES = ("plain-5.3.3", "ext-4.9.8", "lmq-5.3.3")

@@ -11,7 +11,7 @@ import pytest
 import rocketstore
 from rocketstore.errors import MappedFileError, RocketStoreError
 from rocketstore.formats import offset_to_file_name
-from rocketstore.segment_size import _divisors
+from rocketstore.survey.segment_size import _divisors
 
 SIZE = 65536
 FAR = [SIZE * 5000, 2**47, 2**62, 2**63 - 2**31]

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 import rocketstore
-from command_line import run
 from corruption.crafted import OPTIONS, SEGMENT, Clock, snapshot
 from golden import golden_stores
 from rocketstore import MappedFileError, MessageStoreConfig, formats
-from rocketstore.crash_losses import CrashLosses
-from rocketstore.reader import ReadOnlyParts
-from rocketstore.store_files import StorePaths
+from rocketstore.directory.paths import StorePaths
+from rocketstore.recovery.crash_losses import CrashLosses
+from rocketstore.store.read_only import ReadOnlyParts
+from support.command_line import run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
 # All log files but the first were gone after a crash. ``put`` said nothing, gave out queue offsets

@@ -11,8 +11,9 @@ import pytest
 import rocketstore
 from golden import golden_stores
 from rocketstore import MessageStoreConfig, formats
-from rocketstore.cli.advice import advice
-from rocketstore.verify import VerifyReport, verify_files
+from rocketstore.cli.commands.advice import advice
+from rocketstore.store.verifying import verify_files
+from rocketstore.verify.report import VerifyReport
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
 # A segment came from another store's backup. Verify told of hundreds of missing records and advised

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import rocketstore
-from directory import files_below
+from support.directory import files_below
 
 SEGMENT_NBYTES = 16 * 1024
 

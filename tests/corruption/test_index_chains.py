@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kernel_bodies import NATIVE, both
 from rocketstore import formats
 from rocketstore.status import KernelStatus, RecordStatus
+from support.kernel_bodies import NATIVE, both
 
 SLOTS, ENTRIES = 4, 64
 STORED = 1_700_000_000_000

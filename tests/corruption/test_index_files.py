@@ -15,7 +15,7 @@ from corruption import crafted
 from corruption.crafted import Crafted, snapshot
 from golden import golden_stores
 from rocketstore import formats
-from rocketstore.store_checkpoint import StoreCheckpoint
+from rocketstore.directory.checkpoint import StoreCheckpoint
 
 pytestmark = pytest.mark.usefixtures("index_check")
 

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 import rocketstore
-from command_line import lines, run
 from corruption.crafted import Clock
 from golden import golden_stores
-from rocketstore import formats, reader
+from rocketstore import formats
+from rocketstore.store import read_only as reader
+from support.command_line import lines, run
 
 SMALL = {
     "mapped_file_size_commit_log": 65_536,

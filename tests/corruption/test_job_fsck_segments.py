@@ -16,8 +16,8 @@ from corruption.crafted import Crafted
 from corruption.test_misnamed_segments import templates
 from golden import golden_stores
 from rocketstore import MessageStoreConfig
-from rocketstore.spark.jobs.fsck import FsckReport, check_store
-from rocketstore.verify import verify_files
+from rocketstore.spark.jobs.fsck.job import FsckReport, check_store
+from rocketstore.store.verifying import verify_files
 
 __all__ = ["templates"]
 

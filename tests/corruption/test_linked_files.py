@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import rocketstore
-from command_line import run
 from corruption.crafted import Crafted, snapshot
 from rocketstore import MappedFileError, StoreLockedError, UnsafePathError
+from support.command_line import run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
 

@@ -13,8 +13,8 @@ import pytest
 import rocketstore
 from golden import golden_stores
 from rocketstore import MessageStoreConfig
-from rocketstore.lost_messages import find_traces
-from rocketstore.verify import verify_files
+from rocketstore.store.verifying import verify_files
+from rocketstore.survey.salvage_traces import find_traces
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
 # The lost end of a log was planned twice, in overlapping ranges: the second was written over the

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import rocketstore
-from command_line import lines, run
-from rocketstore.dispatch import CommitLogDispatcher
-from rocketstore.verify import VerifyReport
+from rocketstore.dispatch.dispatcher import CommitLogDispatcher
+from rocketstore.verify.report import VerifyReport
+from support.command_line import lines, run
 
 OPTIONS: dict[str, Any] = {
     "mapped_file_size_commit_log": 16384,

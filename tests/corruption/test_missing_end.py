@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import rocketstore
-from command_line import run
 from corruption.crafted import Crafted, snapshot
 from golden import golden_stores
 from rocketstore import CorruptionError, MappedFileError, RocketStoreError, formats
-from rocketstore.store_checkpoint import StoreCheckpoint
+from rocketstore.directory.checkpoint import StoreCheckpoint
+from support.command_line import run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
 # The newest segment of a store that was closed in order was deleted: the state file "was not

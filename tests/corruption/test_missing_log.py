@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import rocketstore
-from command_line import run
 from corruption.crafted import SEGMENT, snapshot
 from golden import golden_stores
 from rocketstore import ConfigError, MappedFileError, formats
+from support.command_line import run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
 # ``put STORE TOPIC hello`` on a broker's store whose storePathCommitLog was on another disk began

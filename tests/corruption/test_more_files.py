@@ -19,7 +19,7 @@ from corruption import crafted
 from corruption.crafted import SEGMENT, Crafted, Record, body_crc, snapshot
 from corruption.record_checks import GEOMETRY, of_kind, rebuild_queues
 from rocketstore import CorruptionError, MappedFileError, RocketStoreError, formats
-from rocketstore.store_state import StoreState
+from rocketstore.directory.state import StoreState
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
 

@@ -11,8 +11,8 @@ import pytest
 
 import rocketstore
 from corruption.crafted import snapshot
-from record_factory import make_record
 from rocketstore import CorruptionError, formats
+from support.record_factory import make_record
 
 SEGMENT = 4096
 

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 import rocketstore
-from command_line import CliRunner, Result
 from golden import golden_stores
 from rocketstore.cli.app import app
 from rocketstore.sources.segments import list_log
+from support.command_line import CliRunner, Result
 
 MESSAGES = 294
 

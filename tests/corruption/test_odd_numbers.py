@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 import rocketstore
-from kernel_bodies import Bodies
-from record_factory import make_log, make_record
 from rocketstore import formats
 from rocketstore.status import MultiDispatch, RecordStatus
 from rocketstore.testing import check_invariants
+from support.kernel_bodies import Bodies
+from support.record_factory import make_log, make_record
 
 SEGMENT = 65536
 OPTIONS: dict[str, Any] = {

@@ -18,7 +18,7 @@ from corruption.record_checks import (
     with_properties,
 )
 from rocketstore import CorruptionError, PutMessageStatus, formats
-from rocketstore.store_checkpoint import StoreCheckpoint
+from rocketstore.directory.checkpoint import StoreCheckpoint
 
 
 @pytest.mark.parametrize("rebuild", [True, False])

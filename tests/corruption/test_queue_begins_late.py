@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import rocketstore
-from directory import files_below
-from record_factory import make_log
 from rocketstore import formats
+from support.directory import files_below
+from support.record_factory import make_log
 
 COUNT, PER_FILE = 30, 10
 OPTIONS: dict[str, Any] = {
@@ -255,7 +255,7 @@ def write_log(root: Path, records: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize("first", [1, 7, 1000, 2**20 + 3, 2**40])
 def test_the_job_that_makes_queues_and_the_check_agree(tmp_path: Path, first: int) -> None:
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    from rocketstore.spark.jobs.fsck import check_store
+    from rocketstore.spark.jobs.fsck.job import check_store
     from rocketstore.spark.jobs.queue_units import build_queues
 
     root = tmp_path / "s"

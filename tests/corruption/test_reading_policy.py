@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 
 import rocketstore
-from command_line import lines, run
 from rocketstore.arrow import to_parquet
-from rocketstore.cli.get import Pull
+from rocketstore.cli.commands.get import Pull
 from rocketstore.errors import CorruptionError, MappedFileError
+from rocketstore.spark.base.options import parse_read
 from rocketstore.spark.jobs.stats import stats_table
-from rocketstore.spark.options import parse_read
-from rocketstore.spark.reading import plan, read_partition
-from rocketstore.spark.stream_plan import StreamPlan
+from rocketstore.spark.reading.reader import plan, read_partition
+from rocketstore.spark.stream.plan import StreamPlan
+from support.command_line import lines, run
 
 SEGMENT = 16384
 COUNT = 400

@@ -19,8 +19,8 @@ import rocketstore
 from corruption import crafted
 from corruption.crafted import SEGMENT, Crafted, Record, snapshot
 from golden import golden_stores
-from own_process import run_python
 from rocketstore import ConfigError, MappedFileError, RocketStoreError, UnsafePathError
+from support.own_process import run_python
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
 

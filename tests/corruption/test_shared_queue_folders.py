@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import rocketstore
-from command_line import run
 from corruption.crafted import snapshot
 from rocketstore import MappedFileError
+from support.command_line import run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
 

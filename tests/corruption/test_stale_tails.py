@@ -13,8 +13,8 @@ import pytest
 
 import rocketstore
 from rocketstore.errors import CorruptionError
-from rocketstore.spark.options import parse_read
-from rocketstore.spark.reading import plan, read_partition
+from rocketstore.spark.base.options import parse_read
+from rocketstore.spark.reading.reader import plan, read_partition
 
 SEGMENT = 64 * 1024
 

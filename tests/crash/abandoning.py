@@ -18,6 +18,6 @@ def abandon(store: rocketstore.DefaultMessageStore) -> None:
         with contextlib.suppress(ServiceFailedError):
             service.shutdown()
     writer._closed = writer._released = True
-    writer._release_parts()
+    writer._parts.close()
     writer._lock.release()
     store._closed = True

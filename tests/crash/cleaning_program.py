@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import rocketstore
-from rocketstore.closed_cleaning import clean_closed_store
-from rocketstore.store_files import StorePaths
+from rocketstore.directory.paths import StorePaths
+from rocketstore.store.closed_cleaning import clean_closed_store
 
 
 class Killer:

@@ -11,9 +11,9 @@ import random
 import sys
 from typing import Any
 
-import half_full_disk
 import rocketstore
-from rocketstore.services import clean
+from rocketstore.cleaning import clean_service as clean
+from support import half_full_disk
 
 OPTIONS: dict[str, Any] = {
     "mapped_file_size_commit_log": 16 * 1024,

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import rocketstore
-import rocketstore.verify
+import rocketstore.verify.check
 from crash.campaigns import Ticker, finish, scratch_folder
 from crash.writer import OPTIONS, Writer
 from interop.maven import lacks_java

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from rocketstore.mapped_file import MappedFile
+from rocketstore.files.mapped_file import MappedFile
 
 PAGE_NBYTES = 4096
 SECTOR_NBYTES = 512

@@ -24,7 +24,7 @@ from crash.campaigns import Ticker, expect_damage, finish, scratch_folder
 from crash.power_cut import write_image
 from crash.power_cut_judge import Expectation, judge, judge_thoroughly
 from crash.power_cut_life import MODES, History, Life, State
-from rocketstore import index_recovery
+from rocketstore.recovery import index as index_recovery
 
 LIVES = 4
 #: States drawn at a chosen moment, on average.

@@ -16,7 +16,7 @@ from crash.abandoning import abandon
 from crash.power_cut import write_image
 from crash.power_cut_life import MODES, TOPICS, History, State
 from rocketstore import StoredMessage, TagFilter, formats
-from rocketstore.store_checkpoint import StoreCheckpoint
+from rocketstore.directory.checkpoint import StoreCheckpoint
 from rocketstore.testing import check_invariants
 from rocketstore.testing.plain_files import java_hash
 

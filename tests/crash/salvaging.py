@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import rocketstore
 from rocketstore import formats
 from rocketstore.testing import check_invariants
-from rocketstore.verify import Finding
+from rocketstore.verify.report import Finding
 
 SEGMENT_NBYTES = 8192
 OPTIONS: dict[str, Any] = {

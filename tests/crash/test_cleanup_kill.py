@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 import rocketstore
-from cleaned_stores import OPTIONS, check, killed_everywhere
-from expired_stores import look, make
 from rocketstore.testing import check_invariants
-from syncs import LONG_S
+from support.cleaned_stores import OPTIONS, check, killed_everywhere
+from support.expired_stores import look, make
+from support.syncs import LONG_S
 
 PROGRAM = Path(__file__).with_name("cleaning_program.py")
 VERSIONS = ("4.9.8", "5.5.0")
@@ -34,7 +34,7 @@ def test_a_cleanup_killed_anywhere(
     """Of a short log every unit is compared when a store is opened; of a long one the state file
     is believed, which a kill may leave behind the files."""
     if not compares:
-        monkeypatch.setattr("rocketstore.dispatch_recovery.COMPARED_NBYTES", 0)
+        monkeypatch.setattr("rocketstore.store.dispatch_recovery.COMPARED_NBYTES", 0)
     pristine, folder = tmp_path / "pristine", tmp_path / "killed"
     make(pristine, version, clock=lambda: START)
     was = look(pristine, version, OPTIONS)

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 import rocketstore
-from cleaned_stores import OPTIONS, check, killed_everywhere
-from expired_stores import Was, look, make
 from rocketstore import MessageStoreConfig
-from rocketstore.cleanup import CleanReport
-from rocketstore.closed_cleaning import ClosedStore, clean_closed_store
-from rocketstore.store_files import StorePaths
+from rocketstore.cleaning.plan import CleanReport
+from rocketstore.directory.paths import StorePaths
+from rocketstore.store.closed_cleaning import ClosedStore, clean_closed_store
+from support.cleaned_stores import OPTIONS, check, killed_everywhere
+from support.expired_stores import Was, look, make
 
 VERSIONS = ("4.9.8", "5.5.0")
 START = 1_709_294_400_000
@@ -196,7 +196,7 @@ def test_killed_anywhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without ``abort`` the next opening takes it for an orderly stop, which must be true."""
-    monkeypatch.setattr("rocketstore.dispatch_recovery.COMPARED_NBYTES", 0)
+    monkeypatch.setattr("rocketstore.store.dispatch_recovery.COMPARED_NBYTES", 0)
     former, was = made[version]
     pristine, folder = shutil.copytree(former, tmp_path / "pristine"), tmp_path / "killed"
     change(pristine, kind)

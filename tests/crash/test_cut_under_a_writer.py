@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import rocketstore
-from command_line import make_store
 from rocketstore import DefaultMessageStore, ServiceFailedError, kernels
+from support.command_line import make_store
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there"),

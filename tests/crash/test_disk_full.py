@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 import rocketstore
-from command_line import lines, make_store, run
 from golden import golden_stores
 from rocketstore import Message, MessageBatch, StoreFullError
 from rocketstore.testing import check_invariants
+from support.command_line import lines, make_store, run
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mounts a tmpfs")
 

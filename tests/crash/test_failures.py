@@ -20,15 +20,16 @@ import pytest
 
 import rocketstore
 from crash.killing import Acknowledged, KillMoment, check_store, run_and_kill
-from own_process import run_python
-from rocketstore import durable_file, kernels
+from rocketstore import kernels
+from rocketstore.directory.checkpoint import signed_crc
+from rocketstore.directory.state import StoreState
 from rocketstore.errors import ServiceFailedError, StoreFullError
-from rocketstore.mapped_file import MappedFile
+from rocketstore.files import durable as durable_file
+from rocketstore.files.mapped_file import MappedFile
 from rocketstore.services.service_thread import ServiceThread
-from rocketstore.store_checkpoint import signed_crc
-from rocketstore.store_state import StoreState
 from rocketstore.testing import check_invariants
-from syncs import LONG_S, HeldSyncs
+from support.own_process import run_python
+from support.syncs import LONG_S, HeldSyncs
 
 OPTIONS: dict[str, Any] = {
     "mapped_file_size_commit_log": 16 * 1024,
@@ -87,7 +88,7 @@ def full_disk(applies: Callable[[Path], bool]) -> Iterator[list[Path]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(durable_file, "reserve_blocks", refuse)
-        patch.setattr("rocketstore.mapped_file.reserve_blocks", refuse)
+        patch.setattr("rocketstore.files.mapped_file.reserve_blocks", refuse)
         yield asked
 
 
@@ -165,7 +166,7 @@ def test_no_room_for_the_marks_is_no_failure(
             raise StoreFullError(errno.ENOSPC, f"no room for {path}")
 
         with monkeypatch.context() as patch:
-            patch.setattr("rocketstore.store_state.write_file", refuse)
+            patch.setattr("rocketstore.directory.state.write_file", refuse)
             with pytest.raises(StoreFullError):
                 store.flush()
         put_some(store, 10, 10)

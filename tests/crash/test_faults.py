@@ -53,7 +53,7 @@ def test_no_fault_breaks_a_promise(body: str, runs: int) -> None:
 )  # fmt: skip
 def test_a_defect_is_seen(defect: str, seen: str) -> None:
     prelude = (
-        "from rocketstore.mapped_file import MappedFile\n"
+        "from rocketstore.files.mapped_file import MappedFile\n"
         "flush = MappedFile.flush\n"
         f"def defective(file, position):\n    {defect}\n"
         "MappedFile.flush = defective\n"

@@ -14,9 +14,9 @@ import pytest
 
 import rocketstore
 from crash.abandoning import abandon
-from rocketstore import mapped_file
-from rocketstore.mapped_file import MappedFile
-from rocketstore.store_state import StoreState
+from rocketstore.directory.state import StoreState
+from rocketstore.files import mapped_file
+from rocketstore.files.mapped_file import MappedFile
 from rocketstore.testing import check_invariants
 
 COUNT = 60

@@ -11,14 +11,14 @@ if not sys.platform.startswith("linux"):
     pytest.skip("the library that lets calls fail is for Linux", allow_module_level=True)
 
 from crash.faults import library
-from own_process import run_python
+from support.own_process import run_python
 
 PROGRAM = """
 import contextlib, errno, sys
 sys.path.insert(0, sys.argv[2])
 import rocketstore
 from crash.faults.library import ONCE, Faults
-from rocketstore import mapped_file
+from rocketstore.files import mapped_file
 
 @contextlib.contextmanager
 def interrupted(path):

@@ -16,8 +16,7 @@ import pytest
 
 import rocketstore
 from rocketstore.errors import ServiceFailedError
-from rocketstore.failure_words import is_lack_of_memory
-from rocketstore.services.service_thread import ServiceThread
+from rocketstore.services.service_thread import ServiceThread, is_lack_of_memory
 
 OPTIONS: dict[str, Any] = {
     "mapped_file_size_commit_log": 64 * 1024,
@@ -145,7 +144,7 @@ def test_each_service_tries_again(
     options: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rocketstore.services.clean.FIRST_LOOK_S", 0.01)
+    monkeypatch.setattr("rocketstore.cleaning.clean_service.FIRST_LOOK_S", 0.01)
     if "clean" in part:
         options = {**options, "clean_resource_interval": 20}
     with store_that_lacks(tmp_path / "s", part, method, **options):

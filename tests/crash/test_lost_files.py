@@ -10,8 +10,8 @@ import pytest
 
 import rocketstore
 from crash.test_failures import check_all, put_some
-from directory import files_below
 from rocketstore import MappedFileError
+from support.directory import files_below
 
 OPTIONS: dict[str, Any] = {
     "mapped_file_size_commit_log": 8 * 1024,

@@ -21,14 +21,14 @@ import rocketstore
 from corruption.crafted import snapshot
 from crash.test_failures import OPTIONS, check_all, full_disk, no_room_for, put_some
 from golden import golden_stores
-from own_process import run_python
 from rocketstore import StoreFullError, kernels
-from rocketstore.cleaner import StoreCleaner
-from rocketstore.mapped_file_queue import MappedFileQueue
-from rocketstore.services.async_appends import AsyncAppends
-from rocketstore.services.group_commit import GroupCommitService
+from rocketstore.cleaning.cleaner import StoreCleaner
+from rocketstore.files.mapped_file_queue import MappedFileQueue
+from rocketstore.flush.async_appends import AsyncAppends
+from rocketstore.flush.group_commit import GroupCommitService
 from rocketstore.services.service_thread import ServiceThread
-from syncs import LONG_S
+from support.own_process import run_python
+from support.syncs import LONG_S
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
 
@@ -184,7 +184,7 @@ def test_g06_marks_are_written_behind_it(tmp_path: Path, monkeypatch: pytest.Mon
 
     with rocketstore.open(tmp_path / "s", "x", **OPTIONS, **often) as store:
         with monkeypatch.context() as patch:
-            patch.setattr("rocketstore.store_state.write_file", refuse)
+            patch.setattr("rocketstore.directory.state.write_file", refuse)
             put_some(store, 10)
             with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
                 store.flush()
@@ -200,7 +200,7 @@ def test_g06_marks_are_written_behind_it(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_g06_cleaning_goes_on_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No descriptor at one look: the cleaning service ended, and with it all writing."""
-    monkeypatch.setattr("rocketstore.services.clean.FIRST_LOOK_S", 0.0)
+    monkeypatch.setattr("rocketstore.cleaning.clean_service.FIRST_LOOK_S", 0.0)
     looks: list[str] = []
     options: dict[str, Any] = {
         **OPTIONS,

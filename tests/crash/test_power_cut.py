@@ -16,8 +16,8 @@ if not sys.platform.startswith("linux"):
 
 from crash import power_cut_campaign as campaign
 from crash.power_cut_life import MODES
-from rocketstore import durable_file
-from rocketstore.commit_log import WritableCommitLog
+from rocketstore.files import durable as durable_file
+from rocketstore.log.writable_commit_log import WritableCommitLog
 
 SEED = 20261122
 STATES = 6_000

@@ -16,7 +16,7 @@ if not sys.platform.startswith("linux"):
 from conftest import IMPOSSIBLE
 from crash import real_power_cut
 from crash.real_file_system import KINDS, ImpossibleError
-from rocketstore.mapped_file import MappedFile
+from rocketstore.files.mapped_file import MappedFile
 
 CUTS = 10
 SEED = 20261122

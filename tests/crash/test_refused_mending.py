@@ -21,10 +21,10 @@ import pytest
 
 import rocketstore
 from golden import golden_stores
-from rocketstore import fit_for_writing
-from rocketstore.closed_cleaning import clean_closed_store
 from rocketstore.config import MessageStoreConfig
-from rocketstore.store_files import StorePaths
+from rocketstore.directory.paths import StorePaths
+from rocketstore.store import fit_for_writing
+from rocketstore.store.closed_cleaning import clean_closed_store
 
 Damage = Callable[[Path], dict[str, Any]]
 

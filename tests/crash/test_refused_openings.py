@@ -19,9 +19,9 @@ import pytest
 import rocketstore
 from crash.salvaging import tree
 from golden import golden_stores
-from rocketstore import durable_file
-from rocketstore.disk_space import DiskSpace
-from rocketstore.mapped_file import MappedFile
+from rocketstore.files import durable as durable_file
+from rocketstore.files.disk_space import DiskSpace
+from rocketstore.files.mapped_file import MappedFile
 
 
 def no_index(root: Path) -> None:
@@ -127,12 +127,12 @@ def test_a_salvage_without_room_changes_nothing(
     before = found(root)
     if damaged:
         monkeypatch.setattr(
-            "rocketstore.log_salvage._Salvage._write",
+            "rocketstore.repair.salvage._Salvage._write",
             lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left on device")),
         )
     else:
         monkeypatch.setattr(
-            "rocketstore.disk_room.disk_space",
+            "rocketstore.files.disk_room.disk_space",
             lambda path: DiskSpace(1 << 20, 1 << 20, 4096),
         )
     with pytest.raises(rocketstore.StoreFullError, match="no room for"):
@@ -218,7 +218,7 @@ def test_what_a_full_disk_refuses_leaves_no_name_and_no_byte(
 ) -> None:
     """A salvage stopped half-way, its message about ``lock``; what was refused left a new ``lock``,
     and a log whose end was cut."""
-    monkeypatch.setattr("rocketstore.disk_room.disk_space", real_disk_space)
+    monkeypatch.setattr("rocketstore.files.disk_room.disk_space", real_disk_space)
     with small_disk(tmp_path / "disk", kib=4000) as place:
         root = golden_stores.unpack("plain-5.3.3", place)
         damage(root)

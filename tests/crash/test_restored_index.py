@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import rocketstore
-from rocketstore import dispatch_recovery
+from rocketstore.store import dispatch_recovery
 from rocketstore.testing import check_invariants
 
 pytestmark = pytest.mark.usefixtures("index_check")

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import rocketstore
-from rocketstore.recovery import recover_log
-from rocketstore.store_state import StoreState
+from rocketstore.directory.state import StoreState
+from rocketstore.recovery.recover_log import recover_log
 
 SEGMENT_NBYTES = 1 << 20
 PAGE_NBYTES = mmap.PAGESIZE

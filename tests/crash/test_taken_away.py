@@ -380,7 +380,7 @@ def test_a_file_system_without_locks_on_folders(
     def refuse(fd: int) -> None:
         raise OSError(9, os.strerror(9))
 
-    monkeypatch.setattr("rocketstore.store_lock._lock_folder", refuse)
+    monkeypatch.setattr("rocketstore.directory.lock._lock_folder", refuse)
     with rocketstore.open(tmp_path / "s", "x", **OPTIONS) as store:
         assert store.put("T", b"one").ok
         assert second_program(tmp_path / "s") == "StoreLockedError"

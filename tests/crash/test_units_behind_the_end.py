@@ -59,7 +59,7 @@ def test_files_filled_since_the_last_marks_are_no_missing_ones(
     """A queue's end is looked for in its last three files. Where a killed writer had filled so many
     since its last marks, none of it was found, the queue was emptied, and with it all queues were
     made again from the log's beginning, which fails where an old part of the log is damaged."""
-    monkeypatch.setattr("rocketstore.dispatch_recovery.COMPARED_NBYTES", 0)
+    monkeypatch.setattr("rocketstore.store.dispatch_recovery.COMPARED_NBYTES", 0)
     root = tmp_path / "store"
     options: dict[str, Any] = {
         "mapped_file_size_consume_queue": 400,

@@ -18,7 +18,7 @@ import kernel_cases
 import kernel_fuzz
 import reader_cases
 
-from kernel_bodies import Bodies
+from support.kernel_bodies import Bodies
 
 SEED = 20261122
 CASES = {name: 400 for name in kernel_cases.targets()}

@@ -138,7 +138,7 @@ def test_a_promise_of_a_kind_that_is_broken_is_a_finding(
     hole, gone = (
         Case(base.name, 3, (KINDS[kind](log_names(base)),)) for kind in ("hole", "no log")
     )
-    monkeypatch.setattr("rocketstore.verify.VerifyReport.ok", True)
+    monkeypatch.setattr("rocketstore.verify.report.VerifyReport.ok", True)
     finding = cases.try_case(base, hole, directory / "content")
     assert finding is not None
     assert "verify says ok" in finding.kind
@@ -191,11 +191,13 @@ def test_what_was_never_written_is_a_finding(
     """A library that does not look at the body's CRC delivers the damaged body."""
     case = Case(base.name, 1, (flip(base),))
     assert cases.try_case(base, case, directory / "good") is None
-    import rocketstore.commit_log
+    import rocketstore.log.commit_log
 
-    real = rocketstore.commit_log.record_flags
-    monkeypatch.setattr("rocketstore.reader.record_flags", lambda config: real(config) & ~1)
-    monkeypatch.setattr("rocketstore.commit_log.record_flags", lambda config: real(config) & ~1)
+    real = rocketstore.log.commit_log.record_flags
+    monkeypatch.setattr(
+        "rocketstore.store.read_only.record_flags", lambda config: real(config) & ~1
+    )
+    monkeypatch.setattr("rocketstore.log.commit_log.record_flags", lambda config: real(config) & ~1)
     finding = cases.try_case(base, case, directory / "bad")
     assert finding is not None
     assert "never written" in finding.kind

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import rocketstore
-from directory import files_below
 from golden import golden_stores
 from rocketstore import TagFilter
+from support.directory import files_below
 
 #: (store, topic, key): hits that RocketMQ 5.3.3 owes to the entry it doubles after a crash (D-4).
 DOUBLED_KEYS = {("crash-5.3.3", "%RETRY%grp", "key-186")}

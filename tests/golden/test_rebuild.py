@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import rocketstore
-from directory import files_below
 from golden import golden_stores
+from support.directory import files_below
 
 #: Of inner-5.3.3, in the recorded configuration.
 BATCH_QUEUE_NBYTES = 736

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from golden import golden_stores
-from kernel_bodies import Bodies
-from reput_store import UNIT_NBYTES, MemoryStore
 from rocketstore import formats
 from rocketstore.dialect import Dialect
 from rocketstore.status import RecordStatus
+from support.kernel_bodies import Bodies
+from support.reput_store import UNIT_NBYTES, MemoryStore
 
 WHOLE_STORES = golden_stores.names("plain-", "crash-", "crc-")
 LAGGING_STORES = golden_stores.names("lag-")

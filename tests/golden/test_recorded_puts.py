@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from appenders import Log, message
-from kernel_bodies import Bodies
+from support.appenders import Log, message
+from support.kernel_bodies import Bodies
 
 RECORDS = Path(__file__).with_name("light-puts.ndjson.xz")
 with lzma.open(RECORDS, "rt", encoding="utf-8") as _lines:

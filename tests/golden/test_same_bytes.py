@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import rocketstore
-from directory import files_below
 from golden import golden_stores
 from rocketstore import Message, MessageBatch, MessageStoreConfig, formats
 from rocketstore._reference import put_arguments
+from support.directory import files_below
 
 #: Sizes and switches of the recorded configuration that are options of ours.
 REPLAYED = (

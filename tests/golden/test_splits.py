@@ -10,7 +10,7 @@ import rocketstore
 from golden.golden_stores import NAMES, geometry, unpack
 from rocketstore.sources import list_log
 from rocketstore.sources.walk import log_end
-from split_walks import read_log
+from support.split_walks import read_log
 
 
 @pytest.mark.parametrize("name", NAMES)

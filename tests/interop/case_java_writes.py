@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import rocketstore
-from directory import files_below
 from interop import ours
 from interop.asking import Question, Written, make_questions
 from interop.cases import (
@@ -28,6 +27,7 @@ from interop.comparing import shown
 from interop.harness import Driver
 from interop.index_files import is_named_twice, parsed
 from interop.workload import Job, Op, for_java
+from support.directory import files_below
 
 #: Stores that one halt leaves as crash images.
 STORES_PER_HALT = 5

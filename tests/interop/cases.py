@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import rocketstore
-from directory import files_below
 from interop import ours
 from interop.asking import Question
 from interop.comparing import Comparison, compare
 from interop.harness import Driver, line_of
 from interop.workload import Job
+from support.directory import files_below
 
 #: Parts of a store that hold messages and what is made of them.
 PARTS = ("commitlog", "consumequeue", "batchconsumequeue", "consumequeue_ext", "index")

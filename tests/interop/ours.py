@@ -14,7 +14,7 @@ from golden.test_answers import Respondent
 from interop.expiry import first_kept
 from interop.workload import Job, Op
 from rocketstore import Message, MessageBatch, MessageStoreConfig, formats
-from rocketstore.cleanup import Retention
+from rocketstore.cleaning.plan import Retention
 from rocketstore.dialect import Dialect
 
 STORE_HOST = "10.9.8.7:10911"

@@ -15,8 +15,8 @@ from interop.cases import copy
 from interop.comparing import compare
 from interop.harness import VERSIONS, Driver
 from interop.workload import FEATURES, Job
-from own_process import run_python
 from rocketstore import Message
+from support.own_process import run_python
 
 maven.require_java()
 

@@ -21,9 +21,9 @@ from interop.comparing import compare
 from interop.harness import VERSIONS, Driver
 from interop.workload import FEATURES, Job
 from rocketstore import MessageStoreConfig
-from rocketstore.spark import stage
-from rocketstore.spark.bulk_loading import write_store
-from rocketstore.spark.sink import StagedWriter
+from rocketstore.spark.jobs.bulk_loading import write_store
+from rocketstore.spark.sink import stage
+from rocketstore.spark.sink.writer import StagedWriter
 
 maven.require_java()
 

@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appenders import Log, Pair, batch, message
-from kernel_bodies import NATIVE
 from rocketstore import formats
 from rocketstore.status import PutMessageStatus, RecordFlags, RecordStatus
+from support.appenders import Log, Pair, batch, message
+from support.kernel_bodies import NATIVE
 
 VERSIONS = st.sampled_from(
     ("4.9.0", "4.9.2", "4.9.3", "4.9.8", "5.0.0", "5.1.0", "5.1.4", "5.2.0", "5.3.3", "5.5.0")

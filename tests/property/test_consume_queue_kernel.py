@@ -7,9 +7,9 @@ from array import array
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel_bodies import REFERENCE, both
 from rocketstore import formats
 from rocketstore.status import KernelStatus, RecordFlags, RecordStatus
+from support.kernel_bodies import REFERENCE, both
 
 UNIT = formats.CONSUME_QUEUE_UNIT.struct
 int64 = st.one_of(st.integers(-3, 600), st.integers(-(2**63), 2**63 - 1))

@@ -7,9 +7,9 @@ from array import array
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from kernel_bodies import NATIVE, both
 from rocketstore import formats
 from rocketstore.status import KernelStatus
+from support.kernel_bodies import NATIVE, both
 
 STORED = 1_700_000_000_000
 any_int64 = st.integers(-(2**63), 2**63 - 1)

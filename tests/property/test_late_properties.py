@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appenders import Log, Pair, message, stored
-from kernel_bodies import NATIVE
 from rocketstore import formats
 from rocketstore.dialect import Dialect
+from support.appenders import Log, Pair, message, stored
+from support.kernel_bodies import NATIVE
 
 VERSIONS = ("4.9.3", "4.9.8", "5.0.0", "5.1.1", "5.1.4", "5.2.0", "5.3.1", "5.3.3", "5.5.0")
 INNER = formats.SYS_FLAG_INNER_BATCH

@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kernel_bodies import NATIVE, REFERENCE, both
-from record_factory import V4, V6, make_log, make_record, rows_of
 from rocketstore import formats
 from rocketstore.status import RecordStatus
+from support.kernel_bodies import NATIVE, REFERENCE, both
+from support.record_factory import V4, V6, make_log, make_record, rows_of
 
 ROW_NBYTES = formats.PARSED_RECORD.nbytes
 FLAGS = st.integers(0, 31)

@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kernel_bodies import NATIVE, REFERENCE, Bodies
-from reput_store import MemoryStore, record
 from rocketstore import formats
 from rocketstore.status import KernelStatus
+from support.kernel_bodies import NATIVE, REFERENCE, Bodies
+from support.reput_store import MemoryStore, record
 
 BODIES = (NATIVE, REFERENCE)
 PHYSICAL_OFFSET_AT = formats.RECORD_HEAD.at("physical_offset")

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-import random_stores
-from message_table import scanned
+from support import random_stores
+from support.message_table import scanned
 
 
 @pytest.fixture(scope="session")

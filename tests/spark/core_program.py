@@ -25,7 +25,7 @@ SETTINGS = {
 
 
 def session(mode: str) -> Any:
-    from rocketstore.spark.local import java_environment, local_session
+    from rocketstore.spark.base.local import java_environment, local_session
 
     if mode == "cluster":
         more = {
@@ -120,7 +120,7 @@ def jobs(spark: Any, root: str, damaged: str, folder: Path) -> dict[str, Any]:
 
 def is_watched(spark: Any, folder: Path) -> bool:
     """Whether a stage is told of while it runs: its last task waits for that."""
-    from rocketstore.spark.watching import watched
+    from rocketstore.spark.base.watching import watched
 
     flag = str(folder / "seen")
 

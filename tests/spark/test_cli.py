@@ -12,12 +12,13 @@ import pyarrow.dataset
 import pytest
 
 import rocketstore
-from command_line import lines, run
 from golden import golden_stores
-from rocketstore.cli import demo_spark, spark_session
-from rocketstore.cli import spark as spark_commands
+from rocketstore.cli.demo import spark as demo_spark
+from rocketstore.cli.spark import app as spark_commands
+from rocketstore.cli.spark import session as spark_session
 from rocketstore.errors import RocketStoreError, StoreLockedError
-from rocketstore.spark import watching
+from rocketstore.spark.base import watching
+from support.command_line import lines, run
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -15,14 +15,14 @@ import pyarrow.compute as pc
 import pyarrow.dataset
 import pytest
 
-import random_stores
 import rocketstore
-from directory import files_below
-from message_table import scanned
 from rocketstore.arrow.columns import resolve
-from rocketstore.spark.jobs.fsck import check_store
+from rocketstore.spark.jobs.fsck.job import check_store
 from rocketstore.spark.jobs.index import build_index
 from rocketstore.spark.jobs.stats import stats_table
+from support import random_stores
+from support.directory import files_below
+from support.message_table import scanned
 
 pytestmark = pytest.mark.xdist_group("spark-apart")
 

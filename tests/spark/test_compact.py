@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import rocketstore
-from command_line import lines, run
 from rocketstore.sources import list_log
 from rocketstore.spark import compact
 from rocketstore.spark.jobs.compact import gather
+from support.command_line import lines, run
 
 pytestmark = pytest.mark.xdist_group("spark")
 

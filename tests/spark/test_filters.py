@@ -20,10 +20,10 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-import random_stores
-from rocketstore.spark.filters import narrowed
-from rocketstore.spark.options import ReadOptions
+from rocketstore.spark.base.options import ReadOptions
+from rocketstore.spark.reading.filters import narrowed
 from rocketstore.spark.source import RocketStoreSourceWithFilters
+from support import random_stores
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import rocketstore
-from directory import files_below
 from golden import golden_stores
 from rocketstore.errors import CorruptMessageError
 from rocketstore.spark import fsck, rebuild_consume_queues, stats
-from rocketstore.spark.jobs.fsck import check_store
+from rocketstore.spark.jobs.fsck.job import check_store
+from support.directory import files_below
 
 pytestmark = pytest.mark.xdist_group("spark")
 

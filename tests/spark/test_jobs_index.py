@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 import rocketstore
-from directory import files_below
-from index_checking import check_index
 from rocketstore.errors import CorruptMessageError
 from rocketstore.sources.segments import list_log
 from rocketstore.sources.splits import plan_splits
 from rocketstore.sources.walk import log_end
 from rocketstore.spark import rebuild_index
-from rocketstore.spark.jobs.fsck_index import IndexFindings
+from rocketstore.spark.jobs.fsck.index import IndexFindings
+from support.directory import files_below
+from support.index_checking import check_index
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rocketstore.errors import ConfigError, RocketStoreError
-from rocketstore.spark import local
+from rocketstore.spark.base import local
 
 #: What Spark's own scripts call, beside Java.
 PROGRAMS = ("bash", "sh", "env", "dirname", "ps", "cat", "head", "rm", "tr", "uname")

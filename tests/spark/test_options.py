@@ -21,18 +21,18 @@ from pyspark.sql.types import (
     StructType,
 )
 
-import random_stores
 import rocketstore
 from golden import golden_stores
-from message_table import ALL, scanned
-from own_process import run_python
 from rocketstore.errors import ConfigError, CorruptMessageError, MappedFileError
-from rocketstore.spark.options import parse_read
-from rocketstore.spark.scanning import _read
-from rocketstore.spark.schema import resolve_schema, spark_schema
-from rocketstore.spark.shipping import shipped_function
+from rocketstore.spark.base.options import parse_read
+from rocketstore.spark.base.schema import resolve_schema, spark_schema
+from rocketstore.spark.base.shipping import shipped_function
+from rocketstore.spark.reading.scanning import _read
 from rocketstore.spark.source import RocketStoreSource
 from spark.read_locally import batches, source_of, table
+from support import random_stores
+from support.message_table import ALL, scanned
+from support.own_process import run_python
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -12,10 +12,10 @@ import pytest
 from moto.server import ThreadedMotoServer
 from pyspark.errors import PySparkException
 
-import random_stores
-from message_table import scanned
 from rocketstore.arrow.columns import resolve
 from rocketstore.spark import scan
+from support import random_stores
+from support.message_table import scanned
 
 pytestmark = pytest.mark.xdist_group("spark")
 

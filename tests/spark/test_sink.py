@@ -13,9 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import rocketstore
-import staging
 from rocketstore import formats
-from rocketstore.spark.sink import StagedStreamWriter
+from rocketstore.spark.sink.writer import StagedStreamWriter
+from support import staging
 
 pytestmark = pytest.mark.xdist_group("spark")
 UTC = datetime.UTC

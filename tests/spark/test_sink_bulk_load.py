@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 import rocketstore
-import staging
 from rocketstore.spark import bulk_load
+from support import staging
 
 pytestmark = pytest.mark.xdist_group("spark")
 CONFIG = rocketstore.MessageStoreConfig(

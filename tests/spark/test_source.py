@@ -12,13 +12,13 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as sf
 
-import random_stores
 import rocketstore
 from golden import golden_stores
-from message_table import ALL, scanned
 from rocketstore.arrow.columns import resolve
 from rocketstore.errors import ConfigError, MappedFileError
 from rocketstore.spark import register, scan
+from support import random_stores
+from support.message_table import ALL, scanned
 
 pytestmark = pytest.mark.xdist_group("spark")
 

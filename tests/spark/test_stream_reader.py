@@ -13,10 +13,10 @@ import pytest
 from pyspark import cloudpickle
 
 from rocketstore.errors import ConfigError, DecodeError, MappedFileError, RocketStoreError
-from rocketstore.spark import streaming
-from rocketstore.spark.options import parse_read
-from rocketstore.spark.schema import spark_schema
-from stream_store import grow, rows_of, segments
+from rocketstore.spark.base.options import parse_read
+from rocketstore.spark.base.schema import spark_schema
+from rocketstore.spark.stream import stream_reader as streaming
+from support.stream_store import grow, rows_of, segments
 
 SCHEMA = spark_schema(["physicalOffset", "body"])
 #: What Spark asks for when it sets no limit; PySpark 4.1 sets none ever.

@@ -14,14 +14,14 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 import rocketstore
-from rocketstore.spark.streaming import LIMITS
-from stream_faults import READER_STEPS, ended, faulty_source, limited, run_available
-from stream_store import SEGMENT_NBYTES, Row, grow, rows_of, segments
+from rocketstore.spark.stream.stream_reader import LIMITS
+from support.stream_faults import READER_STEPS, ended, faulty_source, limited, run_available
+from support.stream_store import SEGMENT_NBYTES, Row, grow, rows_of, segments
 
 pytestmark = pytest.mark.xdist_group("spark-streams")
 
 WAIT_S = 300
-PROGRAMS = Path(__file__).parents[1]
+PROGRAMS = Path(__file__).parents[1] / "support"
 
 
 @pytest.fixture
@@ -151,6 +151,12 @@ def test_a_function_for_each_batch_that_dies(spark: Any, store: Path, tmp_path: 
     assert [offset for batch in sorted(taken) for offset in taken[batch]] == places(rows_of(store))
 
 
+def environment() -> dict[str, str]:
+    """Where the programs find the package and their helpers."""
+    folders = (Path(rocketstore.__file__).parents[1], PROGRAMS.parent)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
+
+
 def test_everything_is_killed(spark: Any, store: Path, tmp_path: Path) -> None:
     """JVM, driver and workers die at once, in the midst of a task."""
     out, checkpoint, tokens = tmp_path / "out", tmp_path / "checkpoint", tmp_path / "tokens"
@@ -158,7 +164,7 @@ def test_everything_is_killed(spark: Any, store: Path, tmp_path: Path) -> None:
     (tokens / "in-read").write_text("everything")
     killed = subprocess.run(
         [sys.executable, PROGRAMS / "stream_faults.py", store, out, checkpoint, tokens],
-        env={**os.environ, "PYTHONPATH": str(Path(rocketstore.__file__).parents[1])},
+        env=environment(),
         start_new_session=True,
         capture_output=True,
         text=True,
@@ -192,7 +198,7 @@ def test_a_live_writer_that_rolls_and_deletes(spark: Any, tmp_path: Path) -> Non
     deleted = 0
     writer = subprocess.Popen(
         [sys.executable, PROGRAMS / "stream_writer.py", root, str(count)],
-        env={**os.environ, "PYTHONPATH": str(Path(rocketstore.__file__).parents[1])},
+        env=environment(),
     )
 
     def all_is_read() -> bool:

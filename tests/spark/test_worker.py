@@ -11,10 +11,11 @@ import pytest
 from pyspark import TaskContext
 
 from golden import golden_stores
-from rocketstore.spark import scan, stats, worker
-from rocketstore.spark.options import ReadOptions
-from rocketstore.spark.reading import plan, read_partition
-from rocketstore.spark.worker import begin_task
+from rocketstore.spark import scan, stats
+from rocketstore.spark.base import worker
+from rocketstore.spark.base.options import ReadOptions
+from rocketstore.spark.base.worker import begin_task
+from rocketstore.spark.reading.reader import plan, read_partition
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -1,7 +1,7 @@
 """Records of the log as Arrow record batches, by the Arrow PyCapsule interface.
 
 The native body needs no Arrow library; the reference builds its batches with pyarrow. Columns are
-those of ``rocketstore.message_columns.COLUMNS``.
+those of ``rocketstore.display.columns.COLUMNS``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import final
 
 from typing_extensions import Buffer
 
-from rocketstore.message_columns import ExportsArray, ExportsSchema
+from rocketstore.display.columns import ExportsArray, ExportsSchema
 
 @final
 class BatchDecoder:

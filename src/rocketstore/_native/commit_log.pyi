@@ -3,6 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, final
 
+from typing_extensions import Buffer
+
+from rocketstore._native.message import Message
 from rocketstore._native.put_result import PutManyResult as PutManyResult
 from rocketstore._native.put_result import PutMessageResult as PutMessageResult
 
@@ -118,7 +121,7 @@ class Appender:
     def put(
         self,
         topic: str,
-        body: Any,
+        body: Buffer,
         queue_id: int = 0,
         tags: str | None = None,
         keys: str | Iterable[str] | None = None,
@@ -142,13 +145,13 @@ class Appender:
         same name twice is a ``ValueError``. Limits answer a status, wrong types and characters
         raise; either way nothing is appended. A born timestamp or host not given is the store's.
         ``_wait`` is called in place of the appender's ``wait``, for this put alone."""
-    def put_message(self, message: object) -> PutMessageResult:
+    def put_message(self, message: Message) -> PutMessageResult:
         """Append one message, given as an object with ``Message``'s attributes."""
-    def put_messages(self, batch: object) -> PutMessageResult:
+    def put_messages(self, batch: Any) -> PutMessageResult:
         """Append a batch (attributes of ``MessageBatch``) to one queue: consecutive, in one
         segment, all or nothing; followers of the log see all its records at once."""
     def put_many(
-        self, messages: Iterable[object], *, _wait: Callable[[int], int] | None = None
+        self, messages: Iterable[Message], *, _wait: Callable[[int], int] | None = None
     ) -> PutManyResult:
         """Append messages, one mutex hold per chunk of 512 messages or 4 MiB. A refused message
         stops no other. A wrong type raises before anything of its chunk is appended; the chunks
@@ -157,8 +160,8 @@ class Appender:
     def put_columns(
         self,
         topic: str,
-        offsets: Any,
-        data: Any,
+        offsets: Buffer,
+        data: Buffer,
         *,
         queue_id: int = 0,
         tags: str | None = None,

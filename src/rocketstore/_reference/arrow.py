@@ -13,7 +13,7 @@ from rocketstore._reference import java_text
 from rocketstore._reference.arguments import Buffer, check_int64
 from rocketstore._reference.message import StoredMessage
 from rocketstore._reference.record_check import Row, check, pairs, record_buffer
-from rocketstore.message_columns import COLUMNS, LOG_APPEND_TIME, arrow_schema
+from rocketstore.display.columns import COLUMNS, LOG_APPEND_TIME, arrow_schema
 from rocketstore.record_filters import check_batch_limits, record_filters
 from rocketstore.status import RecordStatus
 

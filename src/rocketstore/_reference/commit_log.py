@@ -24,8 +24,8 @@ from rocketstore.errors import (
     ForkedStoreError,
     ServiceFailedError,
     StoreClosedError,
+    told,
 )
-from rocketstore.failure_words import told
 from rocketstore.lock_order import LockRank
 from rocketstore.status import AppendMessageStatus, PutMessageStatus, RecordFlags
 

@@ -335,7 +335,7 @@ class Message:
         )
 
     def _repr_html_(self) -> str:
-        from rocketstore.repr_html import message_html
+        from rocketstore.display.html import message_html
 
         return message_html(self)
 

@@ -105,6 +105,15 @@ def _property_crc(record: bytes) -> bytes:
     return (formats.PROPERTY_CRC32 + _NAME_VALUE + digits + _PAIR).encode()
 
 
+def _with_host_flags(sys_flag: int, born: bytes, store: bytes) -> int:
+    sys_flag &= ~(formats.SYS_FLAG_BORN_HOST_V6 | formats.SYS_FLAG_STORE_HOST_V6)
+    if len(born) == formats.HOST_V6.nbytes:
+        sys_flag |= formats.SYS_FLAG_BORN_HOST_V6
+    if len(store) == formats.HOST_V6.nbytes:
+        sys_flag |= formats.SYS_FLAG_STORE_HOST_V6
+    return sys_flag
+
+
 def encode_record(
     topic: str,
     body: Buffer,
@@ -143,11 +152,6 @@ def encode_record(
         stored += _PAIR.encode()
     crc_nbytes = formats.PROPERTY_CRC32_NBYTES if property_crc else 0
     nbytes = len(stored) + crc_nbytes
-    sys_flag &= ~(formats.SYS_FLAG_BORN_HOST_V6 | formats.SYS_FLAG_STORE_HOST_V6)
-    if len(born) == formats.HOST_V6.nbytes:
-        sys_flag |= formats.SYS_FLAG_BORN_HOST_V6
-    if len(store) == formats.HOST_V6.nbytes:
-        sys_flag |= formats.SYS_FLAG_STORE_HOST_V6
     total = (
         formats.RECORD_HEAD.nbytes
         + len(born)
@@ -169,7 +173,7 @@ def encode_record(
         flag,
         queue_offset,
         physical_offset,
-        sys_flag,
+        _with_host_flags(sys_flag, born, store),
         born_timestamp,
     )
     tail = formats.RECORD_TAIL.struct.pack(

@@ -1,4 +1,7 @@
-"""Messages as Arrow tables; needs pyarrow (``pip install "rocketstore[arrow]"``)."""
+"""Messages as Arrow tables and Parquet files.
+
+Needs pyarrow (``pip install "rocketstore[arrow]"``).
+"""
 
 from __future__ import annotations
 

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocketstore.arrow.columns import arrow_schema, resolve
-from rocketstore.arrow.log_reading import ArrowScan
 from rocketstore.arrow.reading import read_batches
-from rocketstore.durable_file import (
+from rocketstore.files.durable import (
     TEMPORARY_PREFIX,
     reporting_full_disk,
     sync_descriptor,
     sync_directory,
 )
+from rocketstore.query.arrow_scan import ArrowScan
 from rocketstore.sources import Split
 from rocketstore.sources.policy import list_to_read, plan_reading
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rocketstore import kernels
-from rocketstore.arrow.columns import resolve
-from rocketstore.queue_records import QueueRecords, check_record_word
+from rocketstore.display.columns import resolve
+from rocketstore.query.queue_records import QueueRecords, check_record_word
 from rocketstore.sources.splits import Split
 from rocketstore.sources.walk import OnDamage, walk
 

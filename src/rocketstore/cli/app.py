@@ -9,10 +9,9 @@ from typing import Annotated, TextIO
 
 import typer
 
-from rocketstore.cli import (
+from rocketstore.cli.commands import (
     clean,
     completion,
-    demo,
     find,
     get,
     info,
@@ -22,11 +21,10 @@ from rocketstore.cli import (
     salvage,
     scan,
     show,
-    spark,
     tail,
     verify,
 )
-from rocketstore.cli.outcome import (
+from rocketstore.cli.common.outcome import (
     DEBUG_VARIABLE,
     ExitCode,
     complain,
@@ -34,8 +32,10 @@ from rocketstore.cli.outcome import (
     reporting,
     words_of,
 )
-from rocketstore.cli.streams import drop, prepare_streams
-from rocketstore.cli.text import escape
+from rocketstore.cli.common.streams import drop, prepare_streams
+from rocketstore.cli.common.text import escape
+from rocketstore.cli.demo import command as demo
+from rocketstore.cli.spark import app as spark
 
 _HELP = """Read, write and check RocketMQ store directories.
 
@@ -88,7 +88,8 @@ app.add_typer(spark.app)
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from rocketstore import __version__, kernels
+        from rocketstore import kernels
+        from rocketstore.version import __version__
 
         typer.echo(f"rocketstore {__version__} ({kernels.name} kernels)")
         raise typer.Exit

@@ -1,4 +1,4 @@
-"""Message filters: what a consumer subscribes to."""
+"""What a consumer subscribes to."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Threads of a running store."""
+"""Threads that run a step again and again, and ways to wake and wait."""

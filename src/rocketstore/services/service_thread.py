@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator
 
-from rocketstore.errors import ServiceFailedError
-from rocketstore.failure_words import is_lack_of_memory, told
+from rocketstore.errors import ServiceFailedError, told
 from rocketstore.lock_order import ReentrantLock
 from rocketstore.services.waiting import Bell
 
@@ -20,6 +20,13 @@ _SHORTEST_PAUSE_S = 0.001
 _SHORT_OF_MEMORY_S = 0.05
 #: By how much an idle service's next pause is longer.
 _GROWTH = 1.1
+#: What CPython raises where its own code met a failed allocation and lost the ``MemoryError``: type
+#: and words, none of which a caller's mistake can give.
+_DISGUISES = (
+    (RuntimeError, re.compile("can't allocate lock")),
+    (SystemError, re.compile("error return without exception set|without setting an exception")),
+    (TypeError, re.compile("os.PathLike(?: object)?, not PosixPath")),
+)
 
 
 class ServiceThread:
@@ -189,3 +196,13 @@ class ServiceThread:
             except MemoryError:  # whatever comes of it, the store must hear of the failure
                 self._bell.wait(_SHORT_OF_MEMORY_S)
         _log.error("%s failed: %s", self.name, told(error), exc_info=error)
+
+
+def is_lack_of_memory(error: BaseException) -> bool:
+    """Whether an allocation failed, also where the interpreter calls it something else."""
+    if isinstance(error, MemoryError):
+        return True
+    if isinstance(error, SystemError) and isinstance(error.__cause__, MemoryError):
+        return True  # a type's constructor overlooked it
+    words = str(error)
+    return any(isinstance(error, kind) and form.search(words) for kind, form in _DISGUISES)

@@ -1,5 +1,7 @@
-"""A store's log as a row of byte ranges that many workers read: listing its segments, opening them
-on local disks and remote storage, planning splits, walking one split."""
+"""A log as byte ranges for many workers, on disks and object stores.
+
+Listing its segments, opening them, planning splits, walking one split.
+"""
 
 from rocketstore.sources.files import open_input
 from rocketstore.sources.segments import LogFiles, Segment, list_log

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from rocketstore import formats
-from rocketstore.durable_file import READ_ONLY, open_regular_file
 from rocketstore.errors import ConfigError, MappedFileError
+from rocketstore.files.durable import READ_ONLY, open_regular_file
 
 #: Remote files are read ahead in ranges of so many bytes, by one thread.
 RANGE_NBYTES = 8 << 20

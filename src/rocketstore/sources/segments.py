@@ -11,20 +11,20 @@ from typing import Any, NamedTuple
 
 from rocketstore import formats
 from rocketstore.config import DEFAULT_COMMIT_LOG_FILE_SIZE
-from rocketstore.durable_file import no_folder, refuse_link_out
-from rocketstore.errors import MappedFileError, UnsafePathError
-from rocketstore.lost_log import PlacesBelow, refuse_lost_log
-from rocketstore.mapped_file_queue import check_place, list_directory, shown_file_size
-from rocketstore.sources.files import RemoteEntry, RemoteFiles, local_path, remote_files
-from rocketstore.store_checkpoint import StoreCheckpoint, read_bytes, signed_crc
-from rocketstore.store_kinds import (
+from rocketstore.directory.checkpoint import StoreCheckpoint, read_bytes, signed_crc
+from rocketstore.directory.parts import (
     dledger_refusal,
     is_dledger_head,
     is_dledger_name,
     refuse_dledger,
 )
-from rocketstore.store_place import check_root
-from rocketstore.store_state import StoreState
+from rocketstore.directory.place import check_root
+from rocketstore.directory.state import StoreState
+from rocketstore.errors import MappedFileError, UnsafePathError
+from rocketstore.files.durable import no_folder, refuse_link_out
+from rocketstore.files.mapped_file_queue import check_place, list_directory, shown_file_size
+from rocketstore.sources.files import RemoteEntry, RemoteFiles, local_path, remote_files
+from rocketstore.survey.lost_log import PlacesBelow, refuse_lost_log
 
 #: Bytes of a segment's beginning that tell whether it is a DLedger log's.
 _HEAD_NBYTES = 64

@@ -6,10 +6,10 @@ from __future__ import annotations
 import dataclasses
 from collections import deque
 
-from rocketstore.commit_log import CommitLog
-from rocketstore.log_scan import LogScan, RecordBatch
-from rocketstore.mapped_file_queue import DirectoryListing, MappedFileQueue
-from rocketstore.queue_continuity import Behind, QueueEnds, goes_on_behind
+from rocketstore.files.mapped_file_queue import DirectoryListing, MappedFileQueue
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.continuity import Behind, QueueEnds, goes_on_behind
+from rocketstore.log.scan import LogScan, RecordBatch
 from rocketstore.sources.files import folder_of_links, local_path
 from rocketstore.sources.splits import Split
 from rocketstore.status import RecordStatus

@@ -7,8 +7,8 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, Protocol
 
 from rocketstore import formats, kernels
-from rocketstore.commit_log import describe
 from rocketstore.errors import CorruptMessageError
+from rocketstore.log.commit_log import describe
 from rocketstore.sources.files import local_path
 from rocketstore.sources.segments import LogFiles
 from rocketstore.sources.splits import Split, tail_offset

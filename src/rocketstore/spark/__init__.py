@@ -11,20 +11,20 @@ from typing import Any
 
 #: Every public name, and the module of this package that holds it.
 _PUBLIC = {
-    "fsck": "jobs.fsck",
-    "FsckReport": "jobs.fsck",
-    "bulk_load": "bulk_loading",
+    "fsck": "jobs.fsck.job",
+    "FsckReport": "jobs.fsck.job",
+    "bulk_load": "jobs.bulk_loading",
     "compact": "jobs.compact",
     "export_parquet": "jobs.export",
     "replay": "jobs.replay",
-    "local_session": "local",
+    "local_session": "base.local",
     "register": "source",
-    "LoadReport": "bulk_loading",
+    "LoadReport": "jobs.bulk_loading",
     "RocketStoreSource": "source",
     "RocketStoreSourceWithFilters": "source",
     "rebuild_consume_queues": "jobs.queue_units",
     "rebuild_index": "jobs.index",
-    "scan": "scanning",
+    "scan": "reading.scanning",
     "stats": "jobs.stats",
 }
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from rocketstore.arrow.columns import resolve
+from rocketstore.display.columns import resolve
 from rocketstore.errors import ConfigError
-from rocketstore.spark.filters import narrowed
-from rocketstore.spark.options import ReadOptions, parse_read
-from rocketstore.spark.reading import of_plain, plan, queue_ranges, read_partition, to_plain
-from rocketstore.spark.schema import resolve_schema, spark_schema
-from rocketstore.spark.shipping import Shipped, shipped
+from rocketstore.spark.base.options import ReadOptions, parse_read
+from rocketstore.spark.base.schema import resolve_schema, spark_schema
+from rocketstore.spark.base.shipping import Shipped, shipped
+from rocketstore.spark.reading.filters import narrowed
+from rocketstore.spark.reading.reader import of_plain, plan, queue_ranges, read_partition, to_plain
 
 if TYPE_CHECKING:
     import pyarrow
@@ -89,19 +89,19 @@ class RocketStoreSource(DataSource):
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802
         """Return the reader of a stream."""
-        from rocketstore.spark.streaming import LogStreamReader
+        from rocketstore.spark.stream.stream_reader import LogStreamReader
 
         return LogStreamReader(parse_read(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """Return the writer of a batch."""
-        from rocketstore.spark.sink import StagedWriter
+        from rocketstore.spark.sink.writer import StagedWriter
 
         return StagedWriter(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802
         """Return the writer of a stream."""
-        from rocketstore.spark.sink import StagedStreamWriter
+        from rocketstore.spark.sink.writer import StagedStreamWriter
 
         return StagedStreamWriter(self.options, schema, overwrite)
 

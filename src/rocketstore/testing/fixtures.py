@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-import rocketstore
+from rocketstore.arguments import Mode
 from rocketstore.config import MessageStoreConfig
+from rocketstore.store.default_message_store import DefaultMessageStore
+from rocketstore.store.default_message_store import open as open_store
 from rocketstore.testing.invariants import check_invariants
 
 #: Small files, so that a test's store rolls and takes little room.
@@ -26,25 +28,23 @@ SMALL_FILES: dict[str, Any] = {
 
 
 @pytest.fixture
-def rocket_store(tmp_path: Path) -> Iterator[Callable[..., rocketstore.DefaultMessageStore]]:
+def rocket_store(tmp_path: Path) -> Iterator[Callable[..., DefaultMessageStore]]:
     """Open stores that are closed, and checked, when the test ends.
 
     ``rocket_store(name="store", mode="a", **options)`` opens ``tmp_path / name`` with small files;
     ``options`` are those of ``rocketstore.open``. When the test has ended, all are closed and every
     store that was written is given to ``check_invariants``.
     """
-    opened: list[tuple[rocketstore.DefaultMessageStore, dict[str, Any]]] = []
+    opened: list[tuple[DefaultMessageStore, dict[str, Any]]] = []
 
-    def open_store(
-        name: str = "store", mode: str = "a", **options: Any
-    ) -> rocketstore.DefaultMessageStore:
+    def open_named(name: str = "store", mode: Mode = "a", **options: Any) -> DefaultMessageStore:
         root = tmp_path / name
         sizes = {} if root.exists() or "config" in options else SMALL_FILES
-        store = rocketstore.open(root, mode, **{**sizes, **options})
+        store = open_store(root, mode, **{**sizes, **options})
         opened.append((store, options))
         return store
 
-    yield open_store
+    yield open_named
     for store, _ in opened:
         store.close()
     written = {store.path: options for store, options in opened if store.mode != "r"}

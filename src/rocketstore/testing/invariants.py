@@ -10,11 +10,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import rocketstore
-from rocketstore import formats
+from rocketstore import formats, kernels
+from rocketstore.arguments import Derive
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dialect import Dialect
-from rocketstore.store_files import StoreFacts
+from rocketstore.message import StoredMessage
+from rocketstore.store.default_message_store import open as open_store
+from rocketstore.survey.facts import StoreFacts
 from rocketstore.testing import plain_files
 from rocketstore.testing.plain_log import PlainLog, PlainRecord, read_log
 from rocketstore.testing.reopening import changes_by_opening
@@ -291,8 +293,8 @@ class _Check:
 
     def bounds(self, *, dispatched: bool) -> None:
         """Invariant 4: what the store answers as min and max of each queue."""
-        derive = "none" if dispatched else "tail"
-        with rocketstore.open(self.root, config=self.config, derive=derive) as store:
+        derive: Derive = "none" if dispatched else "tail"
+        with open_store(self.root, config=self.config, derive=derive) as store:
             self._facts = store.facts
             for (topic, queue_id), wanted in self._bounds.items():
                 low = store.min_offset_in_queue(topic, queue_id)
@@ -307,7 +309,7 @@ class _Check:
         """Invariant 5."""
         self.report.checked.add(5)
         if self._facts is None:
-            with rocketstore.open(self.root, config=self.config, derive="none") as store:
+            with open_store(self.root, config=self.config, derive="none") as store:
                 self._facts = store.facts
         geometry, dialect = self._facts.index.by_nbytes, self._facts.dialect
         reached: set[tuple[int, int]] = set()
@@ -348,7 +350,7 @@ class _Check:
         for item in promised:
             if isinstance(item, Acknowledged):
                 self._promised(item)
-            elif isinstance(item, rocketstore.StoredMessage):
+            elif isinstance(item, StoredMessage):
                 words = tuple((item.keys or "").split())
                 self._promised(
                     Acknowledged(
@@ -360,7 +362,7 @@ class _Check:
                         words,
                     )
                 )
-            elif isinstance(item, rocketstore.PutMessageResult):
+            elif isinstance(item, kernels.commit_log.PutMessageResult):
                 if item.ok:
                     self._result(item)
             else:
@@ -389,7 +391,7 @@ class _Check:
                 what = f"{name} was acknowledged as {wanted!r:.80} and is {there!r:.80}"
                 self.report.add(6, self._log_folder, item.physical_offset, what)
 
-    def _result(self, result: rocketstore.PutMessageResult) -> None:
+    def _result(self, result: kernels.commit_log.PutMessageResult) -> None:
         """Every record of one put: a batch has several, back to back."""
         offset, first = result.physical_offset, result.queue_offset
         assert offset is not None

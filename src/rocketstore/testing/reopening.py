@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import rocketstore
 from rocketstore import formats
 from rocketstore.config import MessageStoreConfig
+from rocketstore.store.default_message_store import open as open_store
 
 _DERIVED_FOLDERS = ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index")
 
@@ -38,7 +38,7 @@ def changes_by_opening(
             log_copy = Path(scratch) / "log"
             _copy_tree(log_folder, log_copy)
             config = config.replace(store_path_commit_log=str(log_copy))
-        rocketstore.open(copy, "r+", config=config, start=False).close()
+        open_store(copy, "r+", config=config, start=False).close()
         found = list(_compare(log_folder, log_copy, log_end))
         for name in _DERIVED_FOLDERS:
             found += _compare(root / name, copy / name, None)

@@ -12,7 +12,6 @@ from typing import Any
 
 from interop import maven
 from interop.harness import JVM_FLAGS, VERSIONS, Driver, line_of
-from rocketstore.bloom_filter import BloomFilter
 from rocketstore.config_managers import (
     BloomFilterData,
     ConfigManager,
@@ -27,6 +26,7 @@ from rocketstore.config_managers import (
     TopicConfig,
     TopicConfigManager,
 )
+from rocketstore.filter.bloom_filter import BloomFilter
 
 HERE = Path(__file__).resolve().parent
 INTEROP = HERE.parent

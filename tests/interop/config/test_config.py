@@ -27,9 +27,9 @@ from interop.config.tables import (
 )
 from interop.harness import VERSIONS, line_of
 from interop.maven import require_java
-from rocketstore.bloom_filter import BloomFilter
 from rocketstore.config_managers import ConfigManager, ConsumerFilterManager, ConsumerOffsetManager
 from rocketstore.errors import CorruptionError
+from rocketstore.filter.bloom_filter import BloomFilter
 
 require_java()
 pytestmark = pytest.mark.xdist_group("config")

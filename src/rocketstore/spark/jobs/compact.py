@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from rocketstore import formats
 from rocketstore.sources import LogFiles, Split, plan_splits
 from rocketstore.sources.policy import plan_reading
-from rocketstore.spark.apart import check_apart
+from rocketstore.spark.base.apart import check_apart
+from rocketstore.spark.base.shipping import shipped_function
 from rocketstore.spark.jobs.replay import READ, as_written
-from rocketstore.spark.listing import list_to_read
-from rocketstore.spark.shipping import shipped_function
+from rocketstore.spark.reading.listing import list_to_read
 
 if TYPE_CHECKING:
     import pyarrow
@@ -92,15 +92,13 @@ def compact(
     """
     import pyspark.sql.functions as sf
 
-    from rocketstore.spark.bulk_loading import bulk_load
-    from rocketstore.spark.schema import spark_schema
+    from rocketstore.spark.base.schema import spark_schema
+    from rocketstore.spark.jobs.bulk_loading import bulk_load
 
     check_apart(path, out)
     if key not in KEYS:
         raise ValueError(f"key is {key!r}; it must be one of {', '.join(KEYS)}")
-    names = [topics] if isinstance(topics, str) else list(topics)
-    if not names:
-        raise ValueError("no topic is given")
+    names = _topic_names(topics)
     log = list_to_read(
         path, on_corruption, storage_options=dict(storage_options) if storage_options else None
     )
@@ -137,21 +135,31 @@ def compact(
         gather = shipped_function(gather_rows, zlib.compress(pickle.dumps(log)), reading)
         kept = ordered.mapInArrow(gather, spark_schema(READ))
         bulk_load(as_written(kept, unpack=unpack), out)
-        rows = (
-            survivors.groupBy("topic")
-            .agg(
-                sf.sum("messages").alias("messages"),
-                sf.count("key").alias("keys"),
-                sf.expr("count_if(key IS NOT NULL AND place % 2 = 1)").alias("tombstones"),
-                sf.expr("count_if(key IS NULL AND place >= 0)").alias("unkeyed"),
-                sf.expr("count_if(place >= 0 AND place % 2 = 0)").alias("kept"),
-            )
-            .orderBy("topic")
-            .collect()
-        )
+        rows = _counted(survivors)
     finally:
         survivors.unpersist()
     return spark.createDataFrame([tuple(row) for row in rows], _SUMMARY_DDL)
+
+
+def _topic_names(topics: str | Iterable[str]) -> list[str]:
+    names = [topics] if isinstance(topics, str) else list(topics)
+    if not names:
+        raise ValueError("no topic is given")
+    return names
+
+
+def _counted(survivors: DataFrame) -> list[Any]:
+    """A row for each topic, as ``compact`` returns them."""
+    import pyspark.sql.functions as sf
+
+    counts = survivors.groupBy("topic").agg(
+        sf.sum("messages").alias("messages"),
+        sf.count("key").alias("keys"),
+        sf.expr("count_if(key IS NOT NULL AND place % 2 = 1)").alias("tombstones"),
+        sf.expr("count_if(key IS NULL AND place >= 0)").alias("unkeyed"),
+        sf.expr("count_if(place >= 0 AND place % 2 = 0)").alias("kept"),
+    )
+    return counts.orderBy("topic").collect()
 
 
 def latest_of_splits(

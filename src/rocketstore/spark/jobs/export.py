@@ -17,14 +17,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rocketstore.arrow.columns import resolve
+from rocketstore.display.columns import resolve
 from rocketstore.sources import Split
 from rocketstore.sources.policy import plan_reading
-from rocketstore.spark.apart import check_apart
+from rocketstore.spark.base.apart import check_apart
+from rocketstore.spark.base.options import CORRUPTION_POLICIES
 from rocketstore.spark.jobs.folders import Folder, open_folder
 from rocketstore.spark.jobs.tasks import run_tasks
-from rocketstore.spark.listing import list_to_read
-from rocketstore.spark.options import CORRUPTION_POLICIES
+from rocketstore.spark.reading.listing import list_to_read
 
 if TYPE_CHECKING:
     import pyarrow

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from rocketstore.durable_file import make_directories, sync_directory
+from rocketstore.files.durable import make_directories, sync_directory
 from rocketstore.sources.files import local_path
-from rocketstore.spark.local import require
+from rocketstore.spark.base.local import require
 
 
 class Folder(Protocol):

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rocketstore import formats, kernels
 from rocketstore.config import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, MessageStoreConfig
 from rocketstore.dialect import DEFAULT_VERSION, Dialect
+from rocketstore.directory.paths import StorePaths
 from rocketstore.errors import MappedFileError
-from rocketstore.index_file import IndexFile
-from rocketstore.index_service import next_index_name
-from rocketstore.mapped_file import MappedFile
+from rocketstore.files.mapped_file import MappedFile
+from rocketstore.index.index_file import IndexFile
+from rocketstore.index.index_service import next_index_name
 from rocketstore.sources.files import local_path
 from rocketstore.sources.policy import plan_reading
 from rocketstore.sources.segments import LogFiles
@@ -25,8 +26,8 @@ from rocketstore.sources.walk import walk
 from rocketstore.spark.jobs.outputs import new_directory
 from rocketstore.spark.jobs.progress import Progress, Told
 from rocketstore.spark.jobs.tasks import run_tasks
-from rocketstore.spark.listing import list_to_read
-from rocketstore.store_files import StorePaths, examine
+from rocketstore.spark.reading.listing import list_to_read
+from rocketstore.survey.facts import examine
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rocketstore.durable_file import sync_directory
 from rocketstore.errors import ConfigError
+from rocketstore.files.durable import sync_directory
 from rocketstore.sources.files import local_path
 
 

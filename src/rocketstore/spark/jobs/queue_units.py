@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rocketstore import formats, kernels
 from rocketstore.config import DEFAULT_CONSUME_QUEUE_FILE_SIZE, MessageStoreConfig
 from rocketstore.dialect import DEFAULT_VERSION, Dialect
-from rocketstore.durable_file import begin_writing, sync_directory
+from rocketstore.directory.paths import StorePaths
 from rocketstore.errors import MappedFileError
+from rocketstore.files.durable import begin_writing, sync_directory
 from rocketstore.sources.policy import plan_reading
 from rocketstore.sources.segments import LogFiles
 from rocketstore.sources.splits import DEFAULT_SPLIT_BYTES, Split
@@ -32,8 +33,8 @@ from rocketstore.spark.jobs.queues import (
     plan_files,
 )
 from rocketstore.spark.jobs.tasks import run_tasks
-from rocketstore.spark.listing import list_to_read
-from rocketstore.store_files import StorePaths, examine
+from rocketstore.spark.reading.listing import list_to_read
+from rocketstore.survey.facts import examine
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rocketstore import formats
-from rocketstore.queue_offset_rule import (
+from rocketstore.dispatch.queue_offset_rule import (
     MAX_LOOK_AHEAD_NBYTES,
     NEXT_NBYTES,
     Claim,

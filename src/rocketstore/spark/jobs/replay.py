@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from rocketstore import formats
 from rocketstore.errors import DecodeError
-from rocketstore.spark.scanning import scan
-from rocketstore.spark.shipping import shipped_function
+from rocketstore.spark.base.shipping import shipped_function
+from rocketstore.spark.reading.scanning import scan
 
 if TYPE_CHECKING:
     import pyarrow

@@ -14,7 +14,7 @@ from rocketstore.sources.policy import plan_reading
 from rocketstore.sources.splits import DEFAULT_SPLIT_BYTES, Split
 from rocketstore.sources.walk import walk
 from rocketstore.spark.jobs.choices import check_corruption, nearest
-from rocketstore.spark.listing import list_to_read
+from rocketstore.spark.reading.listing import list_to_read
 
 if TYPE_CHECKING:
     import pyarrow
@@ -155,7 +155,7 @@ def stats(
     """
     from pyspark.sql import functions as f
 
-    from rocketstore.spark.shipping import shipped_function
+    from rocketstore.spark.base.shipping import shipped_function
 
     options = dict(storage_options) if storage_options else None
     asked = question(

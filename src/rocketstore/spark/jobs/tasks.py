@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from rocketstore.errors import RocketStoreError
-from rocketstore.spark.worker import begin_task
+from rocketstore.spark.base.worker import begin_task
 
 if TYPE_CHECKING:
     import pyarrow
@@ -62,7 +62,7 @@ def run_tasks(
     if spark is None:
         yield from map(function, items)
         return
-    from rocketstore.spark.shipping import shipped_function
+    from rocketstore.spark.base.shipping import shipped_function
 
     packed = [pickle.dumps(item) for item in items]
     if not packed:
@@ -83,7 +83,7 @@ def _watched(
 ) -> contextlib.AbstractContextManager[None]:
     if watch is None:
         return contextlib.nullcontext()
-    from rocketstore.spark.watching import watched
+    from rocketstore.spark.base.watching import watched
 
     def look(stages: Sequence[tuple[int, int, int]]) -> None:
         # Another query's stage may run, too; with as many tasks it would be a rare guest.

@@ -1,0 +1,1 @@
+"""What has expired, and deleting it."""

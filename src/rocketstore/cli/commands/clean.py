@@ -1,0 +1,199 @@
+"""``rocketstore clean``: delete what has expired, or say what would go."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from rocketstore.cleaning.plan import CleanedFile, CleanReport
+from rocketstore.cli.common.opening import check_is_store, quieten
+from rocketstore.cli.common.options import (
+    CommitLogOption,
+    ConfigOption,
+    FormatOption,
+    QuietOption,
+    StorePath,
+    configures,
+    store_config,
+)
+from rocketstore.cli.common.outcome import ExitCode, answering, complain, words_of
+from rocketstore.cli.common.output import Format, chosen, print_report, print_rows, print_text
+from rocketstore.cli.common.progress import progress_bar
+from rocketstore.cli.common.quantities import counted, format_size, format_time, now_ms
+from rocketstore.config import MessageStoreConfig
+from rocketstore.directory.paths import StorePaths
+from rocketstore.errors import StoreFullError
+from rocketstore.store.closed_cleaning import clean_closed_store
+from rocketstore.store.default_message_store import DefaultMessageStore
+from rocketstore.store.default_message_store import open as open_store
+from rocketstore.store.fit_for_writing import refuse_unfit
+
+#: Times a store is looked at whose files are deleted at the same time.
+_LOOKS_BESIDE_A_WRITER = 10
+
+
+def clean(
+    path: StorePath,
+    what_if: Annotated[
+        bool, typer.Option("--what-if", help="Only say what would go; change nothing.")
+    ] = False,
+    hours: Annotated[
+        int | None,
+        typer.Option(
+            "--hours",
+            min=0,
+            callback=configures("file_reserved_time"),
+            help="Keep messages for so many hours [default: 72, or the file's].",
+        ),
+    ] = None,
+    commit_log: CommitLogOption = None,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Delete the files that hold expired messages only. Stop the broker first.
+
+    Log files go whose newest message is older than fileReservedTime, the oldest first, and files of
+    queues and index that held nothing else; where the disk is nearly full, log files of any age
+    (cleanFileForciblyEnable), at most deleteFileBatchMax of them. The newest log file always stays.
+    With --what-if a broker may be running, and nothing is changed; what cleaning would refuse is
+    refused all the same. Exit status 1 when a file could not be deleted.
+
+    \b
+    Examples:
+      rocketstore clean /data/store --what-if
+      rocketstore clean /data/store --hours 48
+      rocketstore clean /data/store --config broker.conf --what-if --format ndjson | jq .path
+    """
+    if quiet:
+        quieten()
+    settings = store_config(config, commit_log)
+    check_is_store(path, config=settings)
+    settings = settings.replace(clean_resource_enable=False)
+    if hours is not None:
+        settings = settings.replace(file_reserved_time=hours)
+    ask = _what_if if what_if else _clean
+    report = ask(path, settings, quiet=quiet)
+    done = f"{counted(len(report.files), 'file')} {'would go' if what_if else 'deleted'}"
+    with answering(done):
+        _print(report, chosen(form))
+    if report.failures:
+        raise typer.Exit(int(ExitCode.FINDINGS))
+
+
+def _opened(
+    path: Path, settings: MessageStoreConfig, *, quiet: bool, mode: Literal["r", "r+"] = "r+"
+) -> DefaultMessageStore:
+    with progress_bar(quiet=quiet) as progress:
+        return open_store(path, mode, config=settings, progress=progress)
+
+
+def _what_if(path: Path, settings: MessageStoreConfig, *, quiet: bool) -> CleanReport:
+    """Say what would go; refuse what cleaning would refuse, apart from a store that is in use."""
+    for _ in range(_LOOKS_BESIDE_A_WRITER):
+        try:
+            refuse_unfit(StorePaths.of(path, settings), settings, log_files=True)
+            break
+        except FileNotFoundError as error:
+            missing = error  # whoever writes the store deletes files meanwhile
+    else:
+        raise missing
+    with _opened(path, settings, quiet=quiet, mode="r") as store:
+        if store.recovery_report.damaged:
+            raise store.recovery_report.damaged[0].refusal()
+        return store.clean_expired(what_if=True)
+
+
+def _clean(path: Path, settings: MessageStoreConfig, *, quiet: bool) -> CleanReport:
+    """Clean the store; where there is no room to open it, without that."""
+    try:
+        store = _opened(path, settings, quiet=quiet)
+    except StoreFullError as error:
+        report = clean_closed_store(StorePaths.of(path, settings), settings, clock=now_ms)
+        if report.files:
+            _settle(path, settings, quiet=quiet)
+        elif not quiet:
+            complain(f"nothing expired; writing needs room: {words_of(error)}")
+        return report
+    with contextlib.ExitStack() as closing:
+        closing.callback(_close, store)
+        return store.clean_expired()
+
+
+def _close(store: DefaultMessageStore) -> None:
+    """Close a store that was cleaned; what was deleted is to be told of all the same."""
+    try:
+        store.close()
+    except StoreFullError as error:
+        complain(f"the store's last marks had no room, so that the next opening takes longer: "
+                 f"{words_of(error)}")  # fmt: skip
+
+
+def _settle(path: Path, settings: MessageStoreConfig, *, quiet: bool) -> None:
+    """Have the store written in order with the room that came, if it is enough by now."""
+    try:
+        _opened(path, settings, quiet=quiet).close()
+    except StoreFullError as error:
+        if not quiet:
+            complain(f"writing to the store needs more room: {words_of(error)}")
+
+
+#: Names of a file's values.
+FILE_NAMES = (
+    *("kind", "path", "bytes", "allocatedBytes"),
+    *("oldestStoreTimestamp", "newestStoreTimestamp", "reason", "explanation"),
+)
+
+
+def _file(file: CleanedFile) -> dict[str, Any]:
+    values = (
+        *(file.kind, file.path, file.nbytes, file.allocated_nbytes),
+        *(file.oldest_store_timestamp, file.newest_store_timestamp),
+        *(file.reason.value, file.explanation),
+    )
+    return dict(zip(FILE_NAMES, values, strict=True))
+
+
+def _summary(report: CleanReport) -> dict[str, Any]:
+    return {
+        "kind": "summary",
+        "whatIf": report.what_if,
+        "files": len(report.files),
+        "allocatedBytes": report.nbytes,
+        "logStart": report.min_offset,
+        "kept": report.kept,
+        "usedRatio": report.used_ratio,
+        "failures": report.failures,
+    }
+
+
+def _print(report: CleanReport, form: Format) -> None:
+    files = [_file(one) for one in report.files]
+    if not print_report(_summary(report), "files", files, FILE_NAMES, form):
+        _print_table(report)
+
+
+def _print_table(report: CleanReport) -> None:
+    if report.files:
+        rows = [
+            (one.kind, one.path, format_size(one.allocated_nbytes), _time(one), one.explanation)
+            for one in report.files
+        ]
+        headings = ("kind", "file", "on disk", "newest message", "why")
+        print_rows(headings, rows, right=("on disk",), shrink=("why", "file"))
+        print_text()
+    did = "would go" if report.what_if else "deleted"
+    print_text(
+        f"{counted(len(report.files), 'file')} {did}, {format_size(report.nbytes)}; the log "
+        f"begins at {max(report.min_offset, 0)}: {report.kept}."
+    )
+    for failure in report.failures:
+        print_text(f"Could not be deleted: {failure}.", style="bold red")
+
+
+def _time(file: CleanedFile) -> str:
+    newest = file.newest_store_timestamp
+    return "" if newest is None else format_time(newest)

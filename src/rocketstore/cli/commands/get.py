@@ -1,0 +1,234 @@
+"""``rocketstore get``: messages of one queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from rocketstore.cli.commands.scan import OnCorruption, OnCorruptionOption
+from rocketstore.cli.common.opening import reading
+from rocketstore.cli.common.options import (
+    CommitLogOption,
+    ConfigOption,
+    FormatOption,
+    QuietOption,
+    StorePath,
+    TagsOption,
+    check_time,
+    complete_topics,
+    store_config,
+)
+from rocketstore.cli.common.outcome import ExitCode, complain
+from rocketstore.cli.common.output import chosen
+from rocketstore.cli.common.quantities import parse_time
+from rocketstore.cli.common.records import print_records
+from rocketstore.errors import CorruptMessageError
+from rocketstore.filter import TagFilter
+from rocketstore.message import StoredMessage
+from rocketstore.query.results import GetMessageResult
+from rocketstore.query.unread_units import UnreadUnit, UnreadUnits
+from rocketstore.status import GetMessageStatus
+from rocketstore.store.default_message_store import DefaultMessageStore
+
+_GROUP = "rocketstore"
+_PASSED_OVER = (
+    GetMessageStatus.NO_MATCHED_MESSAGE,
+    GetMessageStatus.MESSAGE_WAS_REMOVING,
+    GetMessageStatus.OFFSET_FOUND_NULL,
+)
+
+
+def get(
+    path: StorePath,
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="Topic.", autocompletion=complete_topics)
+    ],
+    queue_id: Annotated[int, typer.Argument(metavar="QUEUE", min=0, help="Queue id.")],
+    offset: Annotated[
+        int | None,
+        typer.Option(
+            "--offset", "-o", min=0, help="First queue offset [default: the queue's first]."
+        ),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(
+            "--time",
+            "-t",
+            metavar="TIME",
+            callback=check_time,
+            help="First message stored at or after TIME.",
+        ),
+    ] = None,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Messages at most.")] = 32,
+    tags: TagsOption = None,
+    on_corruption: OnCorruptionOption = OnCorruption.FAIL,
+    commit_log: CommitLogOption = None,
+    config: ConfigOption = None,
+    form: FormatOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Read messages of one queue, as a consumer would.
+
+    \b
+    Examples:
+      rocketstore get /data/store TopicA 0
+      rocketstore get /data/store TopicA 0 --offset 1200 --count 5
+      rocketstore get /data/store TopicA 0 --time -2h --tags "TagA || TagB"
+      rocketstore get /data/store TopicA 0 --format ndjson --on-corruption skip
+    """
+    if offset is not None and time is not None:
+        raise typer.BadParameter("give --offset or --time, not both")
+    timestamp = None if time is None else parse_time(time)
+    with reading(path, quiet=quiet, config=store_config(config, commit_log)) as store:
+        if timestamp is not None:
+            offset = store.get_offset_in_queue_by_time(topic, queue_id, timestamp, boundary="lower")
+        elif offset is None:
+            offset = store.min_offset_in_queue(topic, queue_id)
+        pull = Pull(store, topic, queue_id, offset, tags, on_corruption.value)
+        found = print_records(pull.messages(count), chosen(form))
+        if pull.passed and not quiet:
+            complain(pull.explain_passed())
+        if not found:
+            refuse_another_log(store, on_corruption)
+            if not quiet:
+                complain(pull.explain())
+            raise typer.Exit(int(ExitCode.FINDINGS))
+
+
+def refuse_another_log(store: DefaultMessageStore, on_corruption: OnCorruption) -> None:
+    """Raise where nothing was found in a store whose log is another one's."""
+    for damage in store.recovery_report.damaged:
+        if damage.is_another_log and on_corruption == OnCorruption.FAIL:
+            raise damage.refusal()
+
+
+class Pull:
+    """Repeats ``get_message`` until enough messages have come.
+
+    A pull, as a broker's, passes over units whose records are gone. Here those whose records should
+    be there are met as damage is: ``on_corruption`` says what happens then.
+
+    Attributes
+    ----------
+    passed : list of UnreadUnit
+        Messages that were passed over (``skip``), or in front of which it ended (``stop``).
+    """
+
+    def __init__(
+        self,
+        store: DefaultMessageStore,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        tags: str | None,
+        on_corruption: str = "fail",
+    ) -> None:
+        self._store = store
+        self._topic = topic
+        self._queue_id = queue_id
+        self._offset = offset
+        self._filter = None if tags is None else TagFilter(tags, exact=True)
+        self._status = GetMessageStatus.NO_MATCHED_MESSAGE
+        self._on_corruption = on_corruption
+        self.passed: list[UnreadUnit] = []
+
+    def messages(self, count: int) -> Iterator[StoredMessage]:
+        """Yield up to ``count`` messages.
+
+        Raises ``CorruptionError`` with ``fail`` where a message cannot be read.
+        """
+        while count > 0:
+            try:
+                result = self._store.get_message(
+                    _GROUP, self._topic, self._queue_id, self._offset, count, filter=self._filter
+                )
+            except CorruptMessageError as error:
+                if not self._meet_damage(error):
+                    return
+                continue
+            self._status = result.status
+            for one in self._in_order(result):
+                if isinstance(one, UnreadUnit):
+                    if not self._may_pass(one):
+                        return
+                else:
+                    yield one
+                    count -= 1
+                    if count == 0:
+                        return  # what a pull passes over behind it is not asked for
+            ended = result.status != GetMessageStatus.FOUND and result.status not in _PASSED_OVER
+            if result.next_begin_offset >= result.max_offset and count > 0:
+                self._meet_end()
+            if ended or result.next_begin_offset <= self._offset:
+                return
+            self._offset = result.next_begin_offset
+            if self._offset >= result.max_offset:
+                return
+
+    def _meet_end(self) -> None:
+        """Where the log's end is missing, more messages were here than the queue shows."""
+        unread = self._unread()
+        for one in () if unread is None else unread.behind_end():
+            self._may_pass(one)
+
+    def _unread(self) -> UnreadUnits | None:
+        return self._store.reader.unread_units(self._topic, self._queue_id, self._filter)
+
+    def _meet_damage(self, error: CorruptMessageError) -> bool:
+        """Go on behind the damaged message that the pull would return first, if that may be."""
+        unread = self._unread()
+        end = self._store.max_offset_in_queue(self._topic, self._queue_id)
+        first = None if unread is None else next(unread.between(self._offset, end), None)
+        if first is None or self._on_corruption == "fail":
+            raise error
+        self._offset = first.queue_offset + 1
+        return self._may_pass(first) and self._offset < end
+
+    def _in_order(self, result: GetMessageResult) -> Iterator[StoredMessage | UnreadUnit]:
+        """The messages, and between them what should be there and cannot be read."""
+        messages, following = list(result.messages), result.next_begin_offset
+        unread = None
+        if following - self._offset > len(messages):
+            unread = self._unread()
+        if unread is None:
+            yield from messages
+            return
+        read = {message.physical_offset for message in messages}
+        missing = list(unread.between(self._offset, min(following, result.max_offset), read))
+        for message in messages:
+            while missing and missing[0].physical_offset < message.physical_offset:
+                yield missing.pop(0)
+            yield message
+        yield from missing
+
+    def _may_pass(self, unread: UnreadUnit) -> bool:
+        """Whether to go on behind a message that cannot be read. Raises with ``fail``."""
+        if self._on_corruption == "fail":
+            raise unread.error
+        self.passed.append(unread)
+        return self._on_corruption == "skip"
+
+    def explain_passed(self) -> str:
+        """Say what was passed over."""
+        first = self.passed[0]
+        if self._on_corruption == "stop":
+            return f"stopped at queue offset {first.queue_offset}: {first.error}"
+        count = len(self.passed)
+        what = "a message" if count == 1 else f"{count} messages"
+        return f"passed over {what} that cannot be read, first: {first.error}"
+
+    def explain(self) -> str:
+        """Say why nothing came."""
+        queues = self._store.queues(self._topic)
+        if not queues:
+            return f"there is no topic {self._topic!r} here; `rocketstore info` lists the topics"
+        if self._queue_id not in queues:
+            which = ", ".join(map(str, queues))
+            return f"topic {self._topic!r} has no queue {self._queue_id}, but {which}"
+        first = self._store.min_offset_in_queue(self._topic, self._queue_id)
+        end = self._store.max_offset_in_queue(self._topic, self._queue_id)
+        held = f"holds the offsets {first} to {end - 1}" if end > first else "is empty"
+        return f"no message ({self._status.name}): the queue {held}"

@@ -1,0 +1,80 @@
+"""Reading a log through, with progress, and with a place to go on from when it is interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rocketstore.arguments import OnCorruption, Records
+from rocketstore.cli.common.progress import Progress
+from rocketstore.message import StoredMessage
+from rocketstore.query.conditions import Conditions
+from rocketstore.query.queue_records import is_packed
+from rocketstore.store.default_message_store import DefaultMessageStore
+
+_RECORDS_BETWEEN_REPORTS = 2000
+
+
+class LogWalk:
+    """Iterates over the messages of a stretch of the log that meet the conditions.
+
+    Parameters
+    ----------
+    store : DefaultMessageStore
+    conditions : Conditions
+    start, stop : int, optional
+        Physical offsets, as ``scan`` takes them.
+    limit : int, optional
+        Messages at most.
+    on_corruption : {"fail", "skip", "stop"}
+    records : {"log", "queues"}
+    progress : callable, optional
+
+    Attributes
+    ----------
+    position : int
+        A walk that starts here goes on behind the last message that was taken and dealt with.
+    """
+
+    def __init__(
+        self,
+        store: DefaultMessageStore,
+        conditions: Conditions,
+        *,
+        start: int | None = None,
+        stop: int | None = None,
+        limit: int | None = None,
+        on_corruption: OnCorruption = "fail",
+        records: Records = "log",
+        progress: Progress | None = None,
+    ) -> None:
+        first = max(store.min_physical_offset, 0)
+        end = store.max_physical_offset
+        self._begin = self.position = first if start is None else max(start, first)
+        self._total = (end if stop is None else min(stop, end)) - self._begin
+        self._limit = limit
+        self._progress = progress
+        self._conditions = conditions
+        self._messages = store.scan(
+            start=start, stop=stop, on_corruption=on_corruption, records=records
+        )
+        self._is_packed = is_packed if records == "queues" else lambda flags: False
+
+    def __iter__(self) -> Iterator[StoredMessage]:
+        match = self._conditions.match
+        until_report = count = 0
+        for message in self._messages:
+            self.position = message.physical_offset
+            matched = match(message)
+            if matched:
+                yield message
+            if not self._is_packed(message.sys_flag):  # else more of its batch may follow
+                self.position += message.store_size
+            if matched:
+                count += 1
+                if count == self._limit:
+                    return
+            if self._progress is not None:
+                until_report -= 1
+                if until_report < 0:
+                    self._progress("reading the log", self.position - self._begin, self._total)
+                    until_report = _RECORDS_BETWEEN_REPORTS

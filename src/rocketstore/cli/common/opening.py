@@ -1,0 +1,90 @@
+"""Opening a store for a command: read-only, with progress, with a word about what was odd."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rocketstore import formats
+from rocketstore.cli.common.outcome import ExitCode, fail
+from rocketstore.cli.common.progress import progress_bar
+from rocketstore.config import MessageStoreConfig
+from rocketstore.directory.parts import is_store, store_parts
+from rocketstore.store.default_message_store import DefaultMessageStore
+from rocketstore.store.default_message_store import open as open_store
+
+_FOLDERS = (
+    formats.COMMIT_LOG_DIR,
+    formats.CONSUME_QUEUE_DIR,
+    formats.BATCH_QUEUE_DIR,
+    formats.INDEX_DIR,
+    formats.CONFIG_DIR,
+)
+
+
+#: A topic's queue folder lies so far below the root; entries of a folder that are looked into.
+_DEPTH = 4
+_MOST_ENTRIES = 1000
+
+
+def quieten() -> None:
+    """Let only errors of the library's log through from now on."""
+    logging.getLogger("rocketstore").setLevel(logging.ERROR)
+
+
+def check_is_store(path: Path, *, hint: str = "", config: MessageStoreConfig | None = None) -> None:
+    """End the command when the directory ``path`` is no store; opening it would show an empty one.
+
+    What is no directory is left to opening, and so is a log that ``config`` places elsewhere.
+    """
+    if not path.exists():
+        raise fail(ExitCode.CANNOT_READ, f"there is no store {path}")
+    if not path.is_dir() or is_store(store_parts(path)):
+        return
+    if config is not None and config.store_path_commit_log:
+        return
+    hint = _where_the_store_is(path) or hint
+    raise fail(
+        ExitCode.CANNOT_READ, f"{path} is no store: it has no folder {formats.COMMIT_LOG_DIR}{hint}"
+    )
+
+
+def _where_the_store_is(path: Path) -> str:
+    """Words about a store above or below the directory ``path``, empty when none is seen."""
+    place = path.resolve()
+    for folder, root in zip((place, *place.parents), place.parents[:_DEPTH], strict=False):
+        if folder.name in _FOLDERS and _is_store(root):
+            inside = "it is the folder" if folder == place else "it lies in the folder"
+            return f"; {inside} {folder.name} of the store {root}"
+    below = []
+    with contextlib.suppress(OSError):
+        below = [entry for entry in sorted(path.iterdir())[:_MOST_ENTRIES] if _is_store(entry)]
+    if not below:
+        return ""
+    named = ", ".join(str(entry) for entry in below[:3])
+    return f"; there is a store in {named}" + (" and others" if len(below) > 3 else "")
+
+
+def _is_store(path: Path) -> bool:
+    """Whether a path can be looked at, and is a store."""
+    try:
+        return path.is_dir() and is_store(store_parts(path))
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def reading(
+    path: Path, *, quiet: bool, config: MessageStoreConfig | None = None, **options: Any
+) -> Iterator[DefaultMessageStore]:
+    """Open the store at ``path`` with mode ``"r"``; damage that was found is named on stderr."""
+    if quiet:
+        quieten()
+    check_is_store(path, config=config)
+    with progress_bar(quiet=quiet) as progress:
+        store = open_store(path, "r", config=config, progress=progress, **options)
+    with store:
+        yield store

@@ -1,0 +1,232 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rocketstore import formats
+from rocketstore.cli.common.output import Format
+from rocketstore.cli.common.quantities import parse_size, parse_span, parse_time
+from rocketstore.config import MessageStoreConfig
+from rocketstore.dialect import Dialect
+from rocketstore.errors import ConfigError
+
+
+def complete_topics(context: typer.Context, incomplete: str) -> list[str]:
+    """Topics of the store that the command line names already, for the shell's completion."""
+    # With a word missing behind it the path may not have been taken for a parameter yet.
+    root = context.params.get("path") or next(iter(context.args), None)
+    if not isinstance(root, str | os.PathLike):
+        return []
+    names: set[str] = set()
+    for part in (formats.CONSUME_QUEUE_DIR, formats.BATCH_QUEUE_DIR):
+        with contextlib.suppress(OSError):
+            names.update(os.listdir(Path(root) / part))
+    return sorted(name for name in names if name.startswith(incomplete) and name.isprintable())
+
+
+def check_path_word(text: str) -> str:
+    """Refuse what names no file: a script's unset variable must not mean the current folder.
+
+    Raises ``typer.BadParameter``.
+    """
+    if not text:
+        raise typer.BadParameter('the path is empty; "." is the current folder')
+    if "\0" in text:
+        raise typer.BadParameter(f"{text!r} holds a NUL character, which no path can")
+    return text
+
+
+def path(text: str) -> Path:
+    """Return the path that a word on the command line names (help shows this function's name)."""
+    return Path(check_path_word(text))
+
+
+def optional_path_word(text: str | None) -> str | None:
+    """``check_path_word`` as the callback of an option."""
+    return None if text is None else check_path_word(text)
+
+
+def configures(
+    name: str, convert: Callable[[Any], Any] = lambda value: value
+) -> Callable[[Any], Any]:
+    """Return the callback of an option that becomes the field ``name`` of the configuration.
+
+    What the field refuses is wrong usage then, and the option's name stands in front of it.
+    """
+
+    def check(value: Any) -> Any:
+        if value is not None:
+            try:
+                MessageStoreConfig(**{name: convert(value)})
+            except ConfigError as error:
+                raise typer.BadParameter(str(error)) from None
+        return value
+
+    return check
+
+
+def check_version(text: str | None) -> str | None:
+    """Refuse what is no RocketMQ version that is known, as the callback of an option."""
+    if text is not None:
+        try:
+            Dialect.for_version(text)
+        except ConfigError as error:
+            words = str(error).partition("; allow_newer")[0]  # an argument in Python only
+            raise typer.BadParameter(words) from None
+    return text
+
+
+def check_words(given: Any) -> Any:
+    """Refuse an empty text, or one among several, as the callback of an option: a script's unset
+    variable must not mean everything."""
+    if given is not None and "" in (given if isinstance(given, list) else [given]):
+        raise typer.BadParameter("the text is empty; leave the option out if none is meant")
+    return given
+
+
+def check_tags(text: str | None) -> str | None:
+    """Refuse an expression that names no tag, as the callback of an option."""
+    if text is not None and not text.replace("||", "").strip():
+        raise typer.BadParameter(f'{text!r} names no tag; "*" allows every tag')
+    return text
+
+
+def check_time(text: str | None) -> str | None:
+    """Refuse what is no time, as the callback of an option."""
+    if text is not None:
+        parse_time(text)
+    return text
+
+
+def check_span(text: str | None) -> str | None:
+    """Refuse what is no span of time, as the callback of an option."""
+    if text is not None:
+        parse_span(text)
+    return text
+
+
+def check_size(text: str) -> str:
+    """Refuse what is no size, as the callback of an option."""
+    parse_size(text)
+    return text
+
+
+def store_config(file: Path | None = None, commit_log: str | None = None) -> MessageStoreConfig:
+    """Return what ``--config`` and ``--commit-log`` say of a store.
+
+    Raises ``typer.BadParameter`` when the file is no configuration, ``OSError`` when it cannot be
+    read.
+    """
+    settings = MessageStoreConfig()
+    if file is not None:
+        try:
+            settings = MessageStoreConfig.from_properties(file)
+        except ValueError as error:
+            raise typer.BadParameter(f"{file}: {error}", param_hint="'--config'") from None
+    if commit_log is not None:
+        settings = settings.replace(store_path_commit_log=commit_log)
+    return settings
+
+
+StorePath = Annotated[
+    Path,
+    typer.Argument(
+        metavar="PATH", parser=path, help='The store: the directory that holds "commitlog".'
+    ),
+]
+WhatIfOption = Annotated[
+    bool, typer.Option("--what-if", help="Only say what would be done; change nothing.")
+]
+IndexOption = Annotated[
+    bool, typer.Option("--index/--no-index", help="Whether the broker keeps an index.")
+]
+CommitLogOption = Annotated[
+    str | None,
+    typer.Option(
+        "--commit-log",
+        metavar="DIR",
+        callback=optional_path_word,
+        help="The log's folder where it is not PATH/commitlog (a broker's storePathCommitLog).",
+    ),
+]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        parser=path,
+        help="A broker's configuration file: the log's folder, sizes, times.",
+    ),
+]
+FormatOption = Annotated[
+    Format | None,
+    typer.Option(
+        "--format",
+        "-f",
+        show_default=False,
+        envvar="ROCKETSTORE_FORMAT",
+        help="Form of the answer [default: table on a terminal, ndjson in a pipe].",
+    ),
+]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="No progress and no remarks on stderr.")
+]
+TagsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--tags", metavar="EXPR", callback=check_tags, help='Only these tags: "A" or "A || B".'
+    ),
+]
+TopicsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic",
+        "-t",
+        callback=check_words,
+        help="Only this topic; may be given several times.",
+        autocompletion=complete_topics,
+    ),
+]
+KeyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--key", "-k", callback=check_words, help="One of the message's keys, as a whole."
+    ),
+]
+UniqueKeyOption = Annotated[
+    str | None,
+    typer.Option("--unique-key", "-u", callback=check_words, help="The message's unique key."),
+]
+BodyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--body-contains",
+        "-b",
+        metavar="TEXT",
+        callback=check_words,
+        help="The body as it is stored holds this text (UTF-8).",
+    ),
+]
+LimitOption = Annotated[
+    int | None, typer.Option("--limit", "-n", min=1, help="Messages at most [default: all].")
+]
+BeginOption = Annotated[
+    str | None,
+    typer.Option(
+        "--begin",
+        metavar="TIME",
+        callback=check_time,
+        help="Stored at or after: epoch ms, ISO 8601, or -2h (two hours ago).",
+    ),
+]
+EndOption = Annotated[
+    str | None,
+    typer.Option("--end", metavar="TIME", callback=check_time, help="Stored before this time."),
+]

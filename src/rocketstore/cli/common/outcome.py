@@ -1,0 +1,152 @@
+"""Exit codes, and how errors become a short message and one of them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+from typing import Any
+
+import typer
+
+from rocketstore.cli.common.streams import OUTPUT_NAME, drop
+from rocketstore.cli.common.text import escape
+from rocketstore.errors import ConfigError, RocketStoreError, StoreLockedError, UnsafePathError
+
+
+class ExitCode(IntEnum):
+    """What the exit status of every command means."""
+
+    FINE = 0
+    #: Findings, no hit, a put that was answered with another status than PUT_OK.
+    FINDINGS = 1
+    #: Words on the command line, or settings that contradict the files.
+    USAGE = 2
+    #: Missing, damaged, no permission, no room, of wrong size or kind.
+    CANNOT_READ = 3
+    #: In use, or links that leave the store.
+    UNSAFE = 4
+    UNEXPECTED = 70
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+#: The exit code of each refusal, the same in every command; the first class that fits counts.
+_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
+    (UnsafePathError, ExitCode.UNSAFE),
+    (StoreLockedError, ExitCode.UNSAFE),
+    (ConfigError, ExitCode.USAGE),
+    (RocketStoreError, ExitCode.CANNOT_READ),
+    (OSError, ExitCode.CANNOT_READ),
+    (MemoryError, ExitCode.CANNOT_READ),
+)
+
+
+def exit_code_of(error: BaseException) -> ExitCode:
+    """Return the exit code of a command that ends with ``error``."""
+    fitting = (code for kind, code in _CODES if isinstance(error, kind))
+    return next(fitting, ExitCode.UNEXPECTED)
+
+
+DEBUG_VARIABLE = "ROCKETSTORE_DEBUG"
+
+
+def wants_traceback() -> bool:
+    """Whether errors are shown with their traceback (``--debug`` or ROCKETSTORE_DEBUG)."""
+    return os.environ.get(DEBUG_VARIABLE, "") not in ("", "0")
+
+
+def complain(text: str) -> None:
+    """Write one message for the user to stderr."""
+    typer.echo(f"rocketstore: {escape(text)}", err=True)
+
+
+def fail(code: ExitCode, text: str) -> typer.Exit:
+    """Say ``text`` on stderr and return the exit to raise."""
+    complain(text)
+    return typer.Exit(int(code))
+
+
+def reporting(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a command: every error becomes a message and an exit code, a closed pipe a quiet end."""
+
+    @functools.wraps(command)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with exit_codes():
+            return command(*args, **kwargs)
+
+    return wrapper
+
+
+@contextlib.contextmanager
+def exit_codes() -> Iterator[None]:
+    """Translate whatever a command raises."""
+    try:
+        try:
+            yield
+        except typer.Exit:
+            sys.stdout.flush()
+            raise
+        sys.stdout.flush()
+    except (typer.Exit, typer.BadParameter):
+        raise
+    except KeyboardInterrupt:
+        raise fail(ExitCode.INTERRUPTED, "interrupted") from None
+    except BrokenPipeError:
+        drop(sys.stdout)
+        raise typer.Exit(int(ExitCode.FINE)) from None
+    except Exception as error:  # the edge of the process: nothing may pass it unsaid
+        if getattr(error, "filename", None) == OUTPUT_NAME:
+            drop(sys.stdout)
+        raise _explain(exit_code_of(error), error) from error
+
+
+@contextlib.contextmanager
+def answering(done: str) -> Iterator[None]:
+    """Write the answer of a command that changed something, in the block.
+
+    Where it cannot be written the message begins with ``done``: who tries again must know.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        drop(sys.stdout)
+        raise _explain(
+            exit_code_of(error), error, f"{done}, but the answer could not be written: "
+        ) from error
+
+
+def words_of(error: BaseException) -> str:
+    """Say an error in one sentence: the file's name in front, no number."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    if isinstance(error, FileNotFoundError) and _is_folder_gone():
+        return "the current folder was deleted, so that no path can be told from it"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__
+
+
+def _is_folder_gone() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
+def _explain(code: ExitCode, error: Exception, head: str = "") -> typer.Exit:
+    if wants_traceback():
+        import traceback
+
+        typer.echo(escape("".join(traceback.format_exception(error)), keep="\n"), err=True)
+    text = words_of(error)
+    if code == ExitCode.UNEXPECTED:
+        text = f"unexpected {type(error).__name__}: {text} (--debug shows where)"
+    return fail(code, head + text)

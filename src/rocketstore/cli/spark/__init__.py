@@ -1,0 +1,1 @@
+"""``rocketstore spark``: the Spark jobs as commands."""

@@ -1,0 +1,587 @@
+"""``rocketstore spark``: the heavy work on a store, as Spark jobs here or on a cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rocketstore.cli.common.options import (
+    BeginOption,
+    EndOption,
+    FormatOption,
+    QuietOption,
+    check_path_word,
+    check_span,
+    check_words,
+)
+from rocketstore.cli.common.outcome import ExitCode, reporting
+from rocketstore.cli.common.output import (
+    Format,
+    chosen,
+    print_document,
+    print_fields,
+    print_line,
+    print_text,
+)
+from rocketstore.cli.common.quantities import parse_size, parse_span, parse_time
+from rocketstore.cli.spark.answers import print_frame
+from rocketstore.cli.spark.options import (
+    BrokerOption,
+    ConfOption,
+    Corruption,
+    CorruptionOption,
+    KeysOption,
+    MasterOption,
+    SourcePath,
+    SplitOption,
+    StorageOption,
+    TagsOption,
+    TopicsOption,
+    UnpackOption,
+)
+from rocketstore.cli.spark.session import pairs, spark_session
+from rocketstore.spark.base.apart import check_apart
+from rocketstore.spark.base.local import require
+
+_HELP = """Count, check, rebuild, export, replay, compact and load stores with Spark.
+
+PATH is a store or its commitlog: a directory that the driver and all executors see, or a URI
+such as s3://bucket/store. Without --master Spark runs on all cores of this machine; no Java need be
+installed. --master names a cluster (spark://host:7077, yarn, local[4]) or Spark Connect
+(sc://host). Under spark-submit its own choice holds.
+
+Needs pip install "rocketstore[spark]".
+
+\b
+Examples:
+  rocketstore spark stats /data/store --by topic
+  rocketstore spark fsck /data/store --master spark://head:7077
+  rocketstore spark export /data/store /lake/messages --columns core --compression zstd
+  rocketstore spark replay /data/store /data/new --key order-17 --to-topic Orders
+"""
+
+app = typer.Typer(
+    name="spark",
+    help=_HELP,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+_SPLIT = "256MiB"
+
+
+def stats(
+    path: SourcePath,
+    by: Annotated[
+        str,
+        typer.Option(
+            "--by",
+            metavar="NAMES",
+            help="Count for each value of topic, queueId, tags and bodySize; commas between them.",
+        ),
+    ] = "topic,queueId",
+    bucket: Annotated[
+        str | None,
+        typer.Option(
+            "--bucket",
+            metavar="TIME",
+            callback=check_span,
+            help="And for each span of storeTimestamp: 1h.",
+        ),
+    ] = None,
+    measures: Annotated[
+        str,
+        typer.Option(
+            "--measures",
+            metavar="NAMES",
+            help="Among count, bytes, bodyBytes, minStoreTimestamp, maxStoreTimestamp, "
+            "minQueueOffset, maxQueueOffset.",
+        ),
+    ] = "count,bytes",
+    split_size: SplitOption = _SPLIT,
+    corruption: CorruptionOption = Corruption.FAIL,
+    storage: StorageOption = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+    form: FormatOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Count messages and bytes by topic, queue, tag, body size and time.
+
+    \b
+    Examples:
+      rocketstore spark stats /data/store
+      rocketstore spark stats /data/store --by topic,tags --bucket 1h --format csv
+      rocketstore spark stats s3://backup/store --by topic --master spark://head:7077
+    """
+    from rocketstore.spark import stats as run
+
+    with spark_session(master, conf, quiet=quiet) as spark:
+        frame = run(
+            spark,
+            path,
+            by=_names(by),
+            bucket=None if bucket is None else parse_span(bucket),
+            measures=_names(measures),
+            split_bytes=parse_size(split_size),
+            on_corruption=corruption.value,
+            storage_options=pairs(storage),
+        )
+        groups = [name for name in frame.columns if name not in _names(measures)]
+        print_frame(frame.orderBy(*groups) if groups else frame, form)
+
+
+def fsck(
+    path: SourcePath,
+    level: Annotated[
+        str, typer.Option("--level", help="structure: lengths, offsets; crc: bodies too.")
+    ] = "crc",
+    queues: Annotated[
+        bool, typer.Option("--queues/--no-queues", help="Compare the log with the queues.")
+    ] = True,
+    index: Annotated[
+        bool, typer.Option("--index/--no-index", help="Compare the log with the index.")
+    ] = True,
+    split_size: SplitOption = _SPLIT,
+    storage: StorageOption = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+    form: FormatOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Check every record of the log, and the queues and the index against it. Changes nothing.
+
+    Each finding names its file and position. Exit status 1 when there is any. In NDJSON the last
+    line, of kind "summary", holds the counts.
+
+    \b
+    Examples:
+      rocketstore spark fsck /data/store
+      rocketstore spark fsck /data/store --level structure --no-index
+      rocketstore spark fsck s3://backup/store --master spark://head:7077
+      rocketstore spark fsck /data/store --format ndjson | jq -r .path
+    """
+    from rocketstore.spark import fsck as run
+
+    wanted = (("consumequeue", queues), ("index", index))
+    with spark_session(master, conf, quiet=quiet) as spark:
+        report = run(
+            spark,
+            path,
+            level=level,
+            # Without a choice, what can be compared: of a remote store that is not its queues.
+            cross_check=None
+            if queues and index
+            else tuple(name for name, asked in wanted if asked),
+            split_bytes=parse_size(split_size),
+            storage_options=pairs(storage),
+        )
+        print_frame(report.findings, form)
+        summary = {"ok": report.ok, "findingCounts": dict(report.finding_counts), **report.summary}
+    if chosen(form) is Format.NDJSON:
+        print_line({"kind": "summary", **summary})
+    elif chosen(form) is Format.TABLE:
+        print_fields((name, value) for name, value in summary.items())
+        for note in report.notes:
+            print_text(f"Note: {note}.")
+    if not report.ok:
+        raise typer.Exit(int(ExitCode.FINDINGS))
+
+
+def rebuild_queues(
+    path: SourcePath,
+    out: Annotated[
+        str,
+        typer.Argument(
+            callback=check_path_word, help="The new consumequeue directory: absent or empty."
+        ),
+    ],
+    broker_version: BrokerOption = None,
+    split_size: SplitOption = _SPLIT,
+    storage: StorageOption = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+    form: FormatOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Build the consume queues anew from the log, as the store itself writes them.
+
+    The store is left as it is: stop the broker, put OUT in the place of its consumequeue, and start
+    it again.
+
+    \b
+    Example:
+      rocketstore spark rebuild-queues /data/store /data/consumequeue.new
+    """
+    from rocketstore.spark import rebuild_consume_queues as run
+
+    with spark_session(master, conf, quiet=quiet) as spark:
+        frame = run(
+            spark,
+            path,
+            out,
+            broker_version=broker_version,
+            split_bytes=parse_size(split_size),
+            storage_options=pairs(storage),
+        )
+        print_frame(frame, form)
+
+
+def rebuild_index(
+    path: SourcePath,
+    out: Annotated[
+        str,
+        typer.Argument(callback=check_path_word, help="The new index directory: absent or empty."),
+    ],
+    slots: Annotated[
+        int | None,
+        typer.Option("--max-hash-slot-num", min=1, help="Hash slots [default: the store's]."),
+    ] = None,
+    entries: Annotated[
+        int | None,
+        typer.Option("--max-index-num", min=2, help="Entries of a file [default: the store's]."),
+    ] = None,
+    broker_version: BrokerOption = None,
+    split_size: SplitOption = _SPLIT,
+    storage: StorageOption = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+    form: FormatOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Build the index files anew from the log, as the store itself writes them.
+
+    The store is left as it is: stop the broker, put OUT in the place of its index, and start it
+    again.
+
+    \b
+    Example:
+      rocketstore spark rebuild-index /data/store /data/index.new
+    """
+    from rocketstore.spark import rebuild_index as run
+
+    with spark_session(master, conf, quiet=quiet) as spark:
+        frame = run(
+            spark,
+            path,
+            out,
+            max_hash_slot_num=slots,
+            max_index_num=entries,
+            broker_version=broker_version,
+            split_bytes=parse_size(split_size),
+            storage_options=pairs(storage),
+        )
+        print_frame(frame, form)
+
+
+def export(
+    path: SourcePath,
+    destination: Annotated[
+        str,
+        typer.Argument(
+            callback=check_path_word, help="A directory that is absent or empty, or a URI."
+        ),
+    ],
+    columns: Annotated[
+        str, typer.Option("--columns", help="core, full, kafka, or names with commas between them.")
+    ] = "core",
+    partition_by: Annotated[
+        str,
+        typer.Option(
+            "--partition-by",
+            metavar="NAMES",
+            help="A directory for each topic, queueId or date; commas between them, or empty.",
+        ),
+    ] = "topic",
+    compression: Annotated[
+        str, typer.Option("--compression", help="snappy, zstd, gzip, lz4, brotli or none.")
+    ] = "snappy",
+    topics: TopicsOption = None,
+    tags: TagsOption = None,
+    keys: KeysOption = None,
+    begin: BeginOption = None,
+    end: EndOption = None,
+    split_size: SplitOption = _SPLIT,
+    corruption: CorruptionOption = Corruption.FAIL,
+    storage: StorageOption = None,
+    destination_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--destination-option",
+            metavar="NAME=VALUE",
+            help="As --storage-option, for DESTINATION; may be repeated.",
+        ),
+    ] = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+    form: FormatOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Write messages to Parquet files: one for each split and topic.
+
+    The files appear when all of them are written.
+
+    \b
+    Examples:
+      rocketstore spark export /data/store /lake/messages
+      rocketstore spark export /data/store /lake/orders --topic Orders --begin -24h
+      rocketstore spark export /data/store s3://lake/all --partition-by topic,date --columns full
+    """
+    from rocketstore.spark import export_parquet
+
+    check_apart(path, destination)
+    with spark_session(master, conf, quiet=quiet) as spark:
+        frame = export_parquet(
+            spark,
+            path,
+            destination,
+            columns=_columns(columns),
+            partition_by=_names(partition_by),
+            compression=compression,
+            topics=topics,
+            tags=tags,
+            keys=keys,
+            begin=_time(begin),
+            end=_time(end),
+            split_bytes=parse_size(split_size),
+            on_corruption=corruption.value,
+            storage_options=pairs(storage),
+            destination_options=pairs(destination_option),
+        )
+        print_frame(frame, form)
+
+
+def replay(
+    path: SourcePath,
+    out: Annotated[
+        str,
+        typer.Argument(
+            callback=check_path_word, help="The store to write to; made when it is absent."
+        ),
+    ],
+    to_topic: Annotated[
+        str | None,
+        typer.Option(
+            "--to-topic",
+            metavar="TOPIC",
+            callback=check_words,
+            help="Where all go [default: their own].",
+        ),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            "--where",
+            metavar="SQL",
+            callback=check_words,
+            help="A further condition, in Spark's SQL.",
+        ),
+    ] = None,
+    topics: TopicsOption = None,
+    tags: TagsOption = None,
+    keys: KeysOption = None,
+    begin: BeginOption = None,
+    end: EndOption = None,
+    once: Annotated[
+        str | None,
+        typer.Option(
+            "--once",
+            metavar="NAME",
+            help="A name for this replay: given again, nothing is written twice.",
+        ),
+    ] = None,
+    unpack: UnpackOption = True,
+    split_size: SplitOption = _SPLIT,
+    corruption: CorruptionOption = Corruption.FAIL,
+    storage: StorageOption = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+    form: FormatOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Write messages of a store once more, chosen by key, tag, topic, time or SQL.
+
+    They go behind what OUT holds. Whoever uses that store must have closed it.
+
+    \b
+    Examples:
+      rocketstore spark replay /backup/store /data/store --key order-17 --key order-18
+      rocketstore spark replay /backup/store /data/new --begin -2h --end -1h
+      rocketstore spark replay /backup/store /data/new --topic Orders --to-topic Again \\
+          --where "bodySize > 1000"
+    """
+    require("pyspark")
+    import pyspark.sql.functions as sf
+    from pyspark.sql import Observation
+
+    from rocketstore.spark import replay as run
+
+    seen = Observation()
+    check_apart(path, out)
+    with spark_session(master, conf, quiet=quiet) as spark:
+        frame = run(
+            spark,
+            path,
+            where=where,
+            topic=to_topic,
+            topics=topics,
+            tags=tags,
+            keys=keys,
+            begin=_time(begin),
+            end=_time(end),
+            unpack=unpack,
+            split_bytes=parse_size(split_size),
+            on_corruption=corruption.value,
+            storage_options=pairs(storage),
+        )
+        counted = frame.observe(seen, sf.count(sf.lit(1)).alias("messages"))
+        writer = counted.write.format("rocketstore").mode("append")
+        if once is not None:
+            writer = writer.option("txnAppId", f"replay {once}").option("txnVersion", "1")
+        writer.save(out)
+        messages = seen.get["messages"]
+    document = {"path": path, "out": out, "messages": messages}
+    if not print_document(document, chosen(form)):
+        print_fields(document.items())
+
+
+def compact(
+    path: SourcePath,
+    out: Annotated[
+        str, typer.Argument(callback=check_path_word, help="The store to make; absent or empty.")
+    ],
+    topics: Annotated[
+        list[str],
+        typer.Option("--topic", "-t", callback=check_words, help="A topic; may be repeated."),
+    ],
+    key: Annotated[
+        str, typer.Option("--by", help="keys (all of KEYS as one key) or uniqKey.")
+    ] = "keys",
+    keep_unkeyed: Annotated[
+        bool,
+        typer.Option("--keep-unkeyed/--drop-unkeyed", help="What becomes of messages without one."),
+    ] = True,
+    unpack: UnpackOption = True,
+    split_size: SplitOption = _SPLIT,
+    corruption: CorruptionOption = Corruption.FAIL,
+    storage: StorageOption = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+    form: FormatOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Write the latest message of each key to a new store.
+
+    A key whose latest message has an empty body is left out.
+
+    \b
+    Example:
+      rocketstore spark compact /data/store /data/prices --topic Prices
+    """
+    from rocketstore.spark import compact as run
+
+    check_apart(path, out)
+    with spark_session(master, conf, quiet=quiet) as spark:
+        frame = run(
+            spark,
+            path,
+            out,
+            key=key,
+            topics=topics,
+            keep_unkeyed=keep_unkeyed,
+            unpack=unpack,
+            split_bytes=parse_size(split_size),
+            on_corruption=corruption.value,
+            storage_options=pairs(storage),
+        )
+        print_frame(frame, form)
+
+
+def load(
+    source: Annotated[
+        str,
+        typer.Argument(
+            callback=check_path_word,
+            help="What Spark reads: a file, a directory, a pattern, or a URI.",
+        ),
+    ],
+    path: Annotated[
+        str, typer.Argument(callback=check_path_word, help="The store to make; absent or empty.")
+    ],
+    from_: Annotated[
+        str,
+        typer.Option("--from", metavar="FORMAT", help="A format that Spark reads: parquet, json."),
+    ] = "parquet",
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            "--topic", "-t", callback=check_words, help="Where all go [default: the column topic]."
+        ),
+    ] = None,
+    queues: Annotated[
+        int, typer.Option("--queues", min=1, help="Queues of a topic, without a column queueId.")
+    ] = 4,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+    form: FormatOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Make a store out of rows that Spark reads.
+
+    Columns: body; if you like topic, queueId, tags, keys, properties, flag, bornTimestamp,
+    delayLevel. Others are an error.
+
+    \b
+    Examples:
+      rocketstore spark load /lake/orders /data/store --topic Orders --queues 8
+      rocketstore spark load /lake/messages.json /data/store --from json
+    """
+    from rocketstore.spark import bulk_load
+
+    check_apart(source, path)
+    with spark_session(master, conf, quiet=quiet) as spark:
+        frame = spark.read.format(from_).load(source)
+        report = bulk_load(frame, path, topic=topic, queues=queues)
+    document = {
+        "path": str(report.path),
+        "rows": report.rows,
+        "bytes": report.nbytes,
+        "segments": report.segments,
+    }
+    if not print_document(document, chosen(form)):
+        print_fields(document.items())
+
+
+for _name, _command in (
+    ("stats", stats),
+    ("fsck", fsck),
+    ("rebuild-queues", rebuild_queues),
+    ("rebuild-index", rebuild_index),
+    ("export", export),
+    ("replay", replay),
+    ("compact", compact),
+    ("load", load),
+):
+    app.command(_name, no_args_is_help=True)(reporting(_command))
+
+
+# --- values -----------------------------------------------------------------------------------
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _columns(text: str) -> str | list[str]:
+    names = list(_names(text))
+    return names[0] if len(names) == 1 else names
+
+
+def _time(text: str | None) -> int | None:
+    return None if text is None else parse_time(text)
+
+
+# --- answers ----------------------------------------------------------------------------------

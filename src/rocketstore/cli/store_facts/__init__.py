@@ -1,0 +1,1 @@
+"""What ``info`` and ``ls`` say of a directory."""

@@ -1,0 +1,1 @@
+"""What else lies in a store's directory: paths, lock, checkpoint, state, foreign parts."""

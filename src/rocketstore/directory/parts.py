@@ -1,0 +1,311 @@
+"""What else lies in a store's directory: parts of other kinds of store, named; a log that is none.
+
+A broker keeps more below its root than a message store: timer wheels, compacted topics, tables,
+RocksDB databases, marks of a controller. They are told by their names, and left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+from rocketstore import formats
+from rocketstore.directory.paths import StorePaths
+from rocketstore.errors import MappedFileError
+from rocketstore.files.durable import READ_ONLY, TEMPORARY_PREFIX, no_folder
+
+READ_AND_WRITTEN = "read and written"
+READ_ONLY_PART = "read, never written"
+DERIVED = "not read: the queues are made from the log, for reading only"
+LEFT_ALONE = "left alone"
+IN_A_QUEUE_S_PLACE = "left alone until a queue needs its place, then moved to quarantine"
+REMOVED = "removed when the store is opened for writing"
+REFUSED = "refused: the messages are in it, not in commitlog"
+
+
+class StorePart(NamedTuple):
+    """One entry of a store's root.
+
+    Attributes
+    ----------
+    name : str
+        Its path below the root, with ``/``.
+    kind : str
+        A short stable word, such as ``"timerWheel"``; ``"foreign"`` for what is no part of a
+        store.
+    what : str
+        What it is, for people.
+    treatment : str
+        What is done with it.
+    """
+
+    name: str
+    kind: str
+    what: str
+    treatment: str
+
+
+#: Names below the root (regular expressions), and what they are.
+_PARTS: tuple[tuple[str, str, str, str], ...] = (
+    (formats.COMMIT_LOG_DIR, "commitLog", "the log of all messages", READ_AND_WRITTEN),
+    (formats.CONSUME_QUEUE_DIR, "consumeQueue", "consume queues", READ_AND_WRITTEN),
+    (
+        "consumequeue_ext",
+        "consumeQueueExt",
+        "consume queue extensions (enableConsumeQueueExt)",
+        READ_AND_WRITTEN,
+    ),
+    (
+        "batchconsumequeue",
+        "batchConsumeQueue",
+        "batch consume queues (queue.type=BatchCQ)",
+        READ_AND_WRITTEN,
+    ),
+    (formats.INDEX_DIR, "index", "index of keys", READ_AND_WRITTEN),
+    (formats.CHECKPOINT_FILE, "checkpoint", "times of what is on disk", READ_AND_WRITTEN),
+    (formats.ABORT_FILE, "abort", "mark of a store in use or not closed", READ_AND_WRITTEN),
+    (r"abort\.bak", "abort", "what 5.x leaves of an abort file", LEFT_ALONE),
+    (formats.LOCK_FILE, "lock", "lock of the one who writes", READ_AND_WRITTEN),
+    (re.escape(formats.STATE_FILE), "state", "rocketstore's own marks", READ_AND_WRITTEN),
+    (
+        formats.QUARANTINE_DIR,
+        "quarantine",
+        "records that recovery cut off and kept aside",
+        READ_AND_WRITTEN,
+    ),
+    (re.escape(formats.SPARK_DIR), "spark", "stages and ledger of the Spark sink", LEFT_ALONE),
+    (
+        "config",
+        "config",
+        "the broker's tables (topics, consumer offsets, subscriptions)",
+        "read for topics' queue types; rocketstore.config_managers.managers reads and writes them",
+    ),
+    ("consumequeue_rocksdb", "rocksdbQueue", "consume queues in RocksDB", DERIVED),
+    ("rocksdbstore", "rocksdbStore", "RocksDB files of 5.4 and later", LEFT_ALONE),
+    ("kvStore", "popStore", "RocksDB files of POP consumption", LEFT_ALONE),
+    ("compaction", "compaction", "compacted topics", LEFT_ALONE),
+    ("timerwheel", "timerWheel", "timer wheel", LEFT_ALONE),
+    (r"timerwheel\.\d+(\.tmp)?", "timerWheel", "snapshot of the timer wheel", LEFT_ALONE),
+    ("timerlog", "timerLog", "timer log", LEFT_ALONE),
+    (r"epochFileCheckpoint(\.bak)?", "controller", "epochs of controller mode", LEFT_ALONE),
+    ("brokerIdentity(-temp)?", "controller", "broker identity of controller mode", LEFT_ALONE),
+    ("transaction", "transaction", "transaction tables of old versions", LEFT_ALONE),
+)
+#: Kinds of part of which one makes a directory a store.
+_SIGNS = frozenset(
+    (
+        *("commitLog", "consumeQueue", "batchConsumeQueue", "rocksdbQueue", "dledger"),
+        *("checkpoint", "state"),
+    )
+)
+_DLEDGER_DIR = "(?s:dledger-.+)"
+#: Regular files that only a RocksDB database has.
+_ROCKSDB_FILE = r"CURRENT|MANIFEST-\d{6,}|\d{6,}\.sst"
+_ROCKSDB_CURRENT = b"MANIFEST-"
+#: What a DLedger entry begins with: magic, size, index, term, its own position.
+_DLEDGER_HEAD = struct.Struct(">iiqqq")
+_DLEDGER_MAGIC = 1
+_DLEDGER_HEADER_NBYTES = 48
+
+
+def store_parts(root: Path) -> list[StorePart]:
+    """Name every entry of a store's root, and RocksDB queues in the folder of queue files.
+
+    Parameters
+    ----------
+    root : Path
+
+    Returns
+    -------
+    list of StorePart
+        By name.
+
+    Raises
+    ------
+    OSError
+        When ``root`` cannot be listed.
+    """
+    parts = [_part(root, name) for name in sorted(os.listdir(root))]
+    queues = rocksdb_queues(root)
+    if queues is not None and queues.directory.name == formats.CONSUME_QUEUE_DIR:
+        what = "consume queues in RocksDB"
+        what += ", beside queue files" if queues.beside_files else ""
+        parts = [part for part in parts if part.name != queues.directory.name]
+        parts.append(StorePart(queues.directory.name, "rocksdbQueue", what, DERIVED))
+    return sorted(parts)
+
+
+def is_store(parts: list[StorePart]) -> bool:
+    """Whether a directory with these parts is a store."""
+    return not _SIGNS.isdisjoint(part.kind for part in parts)
+
+
+def _part(root: Path, name: str) -> StorePart:
+    for pattern, kind, what, treatment in _PARTS:
+        if re.fullmatch(pattern, name):
+            return StorePart(name, kind, what, treatment)
+    if re.fullmatch(_DLEDGER_DIR, name):
+        what = "a DLedger commit log, which replaces commitlog"
+        if _has_segments(root / name / "data"):
+            return StorePart(name, "dledger", what, REFUSED)
+        return StorePart(name, "dledger", f"{what}, without a message", LEFT_ALONE)
+    if name.startswith(TEMPORARY_PREFIX):
+        return StorePart(name, "temporary", "half a file of a writer that was killed", REMOVED)
+    return StorePart(name, "foreign", "no part of a store", LEFT_ALONE)
+
+
+# --- RocksDB ----------------------------------------------------------------------------------
+
+
+class RocksdbQueues(NamedTuple):
+    """Consume queues in a RocksDB database.
+
+    Attributes
+    ----------
+    directory : Path
+        The database.
+    beside_files : bool
+        Folders of topics lie in ``consumequeue`` too: both were written
+        (rocksdbCQDoubleWriteEnable), or one was used after the other.
+    """
+
+    directory: Path
+    beside_files: bool
+
+
+def rocksdb_queues(root: Path) -> RocksdbQueues | None:
+    """Return where the store keeps consume queues in RocksDB, ``None`` when it does not.
+
+    A database is told by its CURRENT, a manifest or a table, whichever is left of them. Nothing
+    but names and the beginning of CURRENT is read.
+    """
+    folder = root / formats.CONSUME_QUEUE_DIR
+    for directory in (root / "consumequeue_rocksdb", folder):
+        if _is_rocksdb(directory):
+            return RocksdbQueues(directory, _has_folder(folder))
+    return None
+
+
+def _is_rocksdb(directory: Path) -> bool:
+    if no_folder(directory):
+        return False
+    try:
+        with os.scandir(directory) as entries:
+            return any(
+                re.fullmatch(_ROCKSDB_FILE, entry.name)
+                and entry.is_file(follow_symlinks=False)
+                and (
+                    entry.name != "CURRENT"
+                    or _beginning(Path(entry.path), len(_ROCKSDB_CURRENT)) == _ROCKSDB_CURRENT
+                )
+                for entry in entries
+            )
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return False
+
+
+def _has_folder(directory: Path) -> bool:
+    if no_folder(directory):
+        return False
+    try:
+        with os.scandir(directory) as entries:
+            return any(entry.is_dir(follow_symlinks=False) for entry in entries)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return False
+
+
+# --- DLedger ----------------------------------------------------------------------------------
+
+
+def refuse_dledger(root: Path, commit_log: Path) -> None:
+    """Raise ``MappedFileError`` when the messages are in a DLedger log.
+
+    Parameters
+    ----------
+    root : Path
+        The store's root; a DLedger log lies in ``dledger-<id>/data`` below it, or ``root`` is one
+        itself.
+    commit_log : Path
+        Where the log is to be read; refused when its first file holds DLedger entries.
+    """
+    try:
+        names = sorted(name for name in os.listdir(root) if re.fullmatch(_DLEDGER_DIR, name))
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        names = []
+    for directory in (*(root / name / "data" for name in names), root / "data", commit_log):
+        named = directory.parent.name in names
+        if _has_segments(directory) if named else _holds_dledger_entries(directory):
+            raise dledger_refusal(directory)
+
+
+def _segments(directory: Path) -> list[str]:
+    try:
+        names = os.listdir(directory)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return []
+    return sorted(name for name in names if formats.file_name_to_offset(name) is not None)
+
+
+def _has_segments(directory: Path) -> bool:
+    return bool(_segments(directory))
+
+
+def _holds_dledger_entries(directory: Path) -> bool:
+    """Whether the first segment begins with a DLedger entry that names its own position."""
+    for name in _segments(directory)[:1]:
+        head = _beginning(directory / name, _DLEDGER_HEAD.size)
+        return is_dledger_head(head, formats.file_name_to_offset(name))
+    return False
+
+
+def is_dledger_head(head: bytes, start: int | None) -> bool:
+    """Whether a segment's first bytes are a DLedger entry that names its own position ``start``."""
+    if len(head) < _DLEDGER_HEAD.size:
+        return False
+    magic, size, index, term, position = _DLEDGER_HEAD.unpack_from(head)
+    if magic == _DLEDGER_MAGIC and size >= _DLEDGER_HEADER_NBYTES and position == start:
+        return bool(index >= 0 and term >= 0)
+    return False
+
+
+def dledger_refusal(directory: str | os.PathLike[str]) -> MappedFileError:
+    """The error for a folder that is a DLedger log."""
+    return MappedFileError(
+        f"{os.fspath(directory)} is a DLedger log (enableDLegerCommitLog): its records are wrapped "
+        "in DLedger entries, which rocketstore neither reads nor writes; with DLedger the "
+        f"messages are there and not in {formats.COMMIT_LOG_DIR}"
+    )
+
+
+def is_dledger_name(name: str) -> bool:
+    """Whether a folder of this name in a store's root belongs to DLedger."""
+    return re.fullmatch(_DLEDGER_DIR, name) is not None
+
+
+def _beginning(path: Path, nbytes: int) -> bytes:
+    """The first bytes of a regular file; nothing of what is none, is gone, or may not be read."""
+    if path.is_symlink() or not path.is_file():
+        return b""
+    try:
+        fd = os.open(path, READ_ONLY)
+    except (FileNotFoundError, PermissionError):
+        return b""
+    try:
+        return os.read(fd, nbytes)
+    finally:
+        os.close(fd)
+
+
+def refuse_rocksdb_queues(paths: StorePaths) -> None:
+    """Raise ``MappedFileError`` when queues are in RocksDB: units written to files only would be
+    missing there."""
+    found = rocksdb_queues(paths.root)
+    if found is not None:
+        raise MappedFileError(
+            f"{found.directory} is a RocksDB database: this store keeps its consume queues in "
+            'RocksDB, which rocketstore does not write; open it with mode "r", which makes the '
+            "queues from the log in memory"
+        )

@@ -1,0 +1,146 @@
+"""The paths of a store below its root."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocketstore import formats
+from rocketstore.config import MessageStoreConfig
+from rocketstore.directory.lock import is_held
+from rocketstore.errors import ConfigError, MappedFileError, UnsafePathError
+from rocketstore.files.durable import no_folder, refuse_link_out
+
+#: Between the folders of a broker's storePathCommitLog that names several (5.0 and later).
+_FOLDER_LIST_SEPARATOR = ","
+
+
+@dataclass(frozen=True)
+class StorePaths:
+    """Paths of a store below ``root``.
+
+    Raises ``UnsafePathError`` (from ``check``) when a folder is a link that leaves the root.
+    """
+
+    root: Path
+    commit_log: Path
+    consume_queue: Path
+    batch_consume_queue: Path
+    consume_queue_ext: Path
+    index: Path
+    checkpoint: Path
+    abort: Path
+    state: Path
+
+    def has_writer(self) -> bool:
+        """Return whether a process may be writing the store: it holds the lock, or ``abort`` is
+        there where the system does not tell who holds one."""
+        held = is_held(self.root / formats.LOCK_FILE)
+        return os.path.lexists(self.abort) if held is None else held
+
+    @classmethod
+    def of(cls, root: Path, config: MessageStoreConfig) -> StorePaths:
+        """Paths under ``root``, the log where ``config`` says."""
+        log = config.store_path_commit_log
+        if log:
+            _refuse_several_folders(log)
+        return cls(
+            root=root,
+            commit_log=Path(log) if log else root / formats.COMMIT_LOG_DIR,
+            consume_queue=root / formats.CONSUME_QUEUE_DIR,
+            batch_consume_queue=root / formats.BATCH_QUEUE_DIR,
+            consume_queue_ext=root / formats.CONSUME_QUEUE_EXT_DIR,
+            index=root / formats.INDEX_DIR,
+            checkpoint=root / formats.CHECKPOINT_FILE,
+            abort=root / formats.ABORT_FILE,
+            state=root / formats.STATE_FILE,
+        )
+
+    def absolute(self) -> StorePaths:
+        """The same, whatever the process's folder will be: who writes asks again and again whether
+        its files stand under their names."""
+        names = (field.name for field in dataclasses.fields(self))
+        return StorePaths(**{name: Path(os.path.abspath(getattr(self, name))) for name in names})
+
+    def folders_that_are_none(self) -> list[str]:
+        """Say what stands in the place of folders that can be made again from the log."""
+        folders = (self.consume_queue, self.consume_queue_ext, self.batch_consume_queue, self.index)
+        kinds = [(folder, no_folder(folder)) for folder in folders]
+        return [
+            f"{folder} is {kind}, not a folder; what belongs into it is made from the log"
+            for folder, kind in kinds
+            if kind
+        ]
+
+    @property
+    def log_root(self) -> Path:
+        """The folder that links among the log's segments must not leave."""
+        inside = self.commit_log.parent == self.root
+        return self.root if inside else self.commit_log
+
+    def refuse_named_nothing(self) -> None:
+        """Raise ``MappedFileError`` when ``store_path_commit_log`` names a folder that is not
+        there."""
+        if self.commit_log == self.root / formats.COMMIT_LOG_DIR or self.commit_log.is_dir():
+            return
+        raise MappedFileError(
+            f"there is no folder {self.commit_log}, which store_path_commit_log (--commit-log) "
+            "names; is its disk not mounted? Mode 'a' makes it for a store without a message"
+        )
+
+    def check(self, *, tolerant: bool) -> None:
+        """Refuse folders that are links out of the root (give ``store_path_commit_log``
+        instead), or to nothing, or no folders; ``tolerant``: only the log must be there."""
+        if tolerant:
+            self.refuse_named_nothing()
+        folders = [
+            self.consume_queue,
+            self.consume_queue_ext,
+            self.batch_consume_queue,
+            self.index,
+        ]
+        if self.log_root == self.root:
+            folders.append(self.commit_log)
+        for folder in folders:
+            try:
+                refuse_link_out(folder, self.root)
+            except UnsafePathError as error:
+                raise UnsafePathError(f"{error}{self._advice(folder)}") from None
+            kind = no_folder(folder)
+            if kind and not tolerant:
+                raise MappedFileError(f"{folder} is {kind}, not a folder")
+            if not folder.is_symlink():
+                continue
+            needed = folder == self.commit_log or not tolerant
+            target = Path(os.path.realpath(folder))
+            if needed and not target.exists():
+                raise MappedFileError(
+                    f"{folder} is a symbolic link to {target}, which does not exist"
+                    f"{self._advice(folder)}"
+                )
+
+    def _advice(self, folder: Path) -> str:
+        """What to do about a folder that is a link which is not followed."""
+        if folder != self.commit_log:
+            return ""
+        target = Path(os.path.realpath(folder))
+        if target.is_dir():
+            return f"; if the log lies there, say so: --commit-log {target} (store_path_commit_log)"
+        where = "" if target.is_relative_to(os.path.realpath(self.root)) else ", and no such folder"
+        return (
+            f"{where}; is its disk not mounted? Where the log lies elsewhere, name its folder: "
+            "--commit-log (store_path_commit_log)"
+        )
+
+
+def _refuse_several_folders(log: str) -> None:
+    """RocketMQ spreads a log over the folders of a list; such a list is no folder's name."""
+    if _FOLDER_LIST_SEPARATOR in log and not Path(log).is_dir():
+        count = len(log.split(_FOLDER_LIST_SEPARATOR))
+        raise ConfigError(
+            f"store_path_commit_log {log!r} names several folders ({count}): a log that RocketMQ "
+            "spreads over several disks can be neither read nor written here. Put links to all "
+            "segments into one folder, each name once, and name that folder, to read it"
+        )

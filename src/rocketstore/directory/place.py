@@ -1,0 +1,89 @@
+"""Where a store is opened: platform, directory, file system."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import sys
+import warnings
+from pathlib import Path
+
+from rocketstore import formats
+from rocketstore.directory.parts import is_store, refuse_dledger, store_parts
+from rocketstore.errors import RocketStoreError, UnsafePathError
+
+_NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "fuse", "9p", "afs")
+
+
+def check_platform(mode: str) -> None:
+    """Refuse what no store can be opened on: 32 bits, and writing on Windows."""
+    if struct.calcsize("P") < 8:
+        raise RocketStoreError("rocketstore needs a 64-bit Python")
+    if sys.platform == "win32" and mode != "r":
+        raise io.UnsupportedOperation('on Windows a store can be opened with mode "r" only')
+
+
+def check_root(root: Path, mode: str) -> None:
+    """Refuse a root that does not fit the mode; warn of file systems on a network.
+
+    Raises ``FileExistsError``, ``FileNotFoundError`` or ``NotADirectoryError``; ``UnsafePathError``
+    when a store would be made in the middle of other files.
+    """
+    if mode == "x" and os.path.lexists(root):
+        raise FileExistsError(f"{root} exists; open it with mode 'r+' or 'a'")
+    if not root.exists():
+        if mode in ("r", "r+"):
+            raise FileNotFoundError(f"there is no store {root}; mode 'a' would create one")
+    elif not root.is_dir():
+        raise NotADirectoryError(f"{root} is a file; a store is a directory")
+    else:
+        _refuse_other_directory(root, mode)
+    if mode != "r":
+        _warn_of_network_file_system(root)
+
+
+def refuse_vanished(root: Path) -> None:
+    """Raise ``FileNotFoundError`` when the root of an open store is not there any more."""
+    if not root.is_dir():
+        raise FileNotFoundError(f"the store {root} is gone: it was moved, deleted or unmounted")
+
+
+def _refuse_other_directory(root: Path, mode: str) -> None:
+    """Refuse a directory that holds files, none of which is a store's."""
+    parts = store_parts(root)
+    if is_store(parts) or all(part.kind != "foreign" for part in parts):
+        return
+    refuse_dledger(root, root / formats.COMMIT_LOG_DIR)
+    if mode == "a":
+        raise UnsafePathError(
+            f"{root} is no store and not empty; a new one needs an empty directory or a new path"
+        )
+    raise FileNotFoundError(
+        f"{root} is no store: it has no folder {formats.COMMIT_LOG_DIR}, but {parts[0].name}"
+    )
+
+
+def _warn_of_network_file_system(root: Path) -> None:
+    kind = file_system_of(root)
+    if kind.startswith(_NETWORK_FILE_SYSTEMS):
+        warnings.warn(
+            f"{root} is on {kind}: locks and syncs may not hold there; use a local disk",
+            stacklevel=4,
+        )
+
+
+def file_system_of(path: Path) -> str:
+    """Return the kind of file system ``path`` is on as Linux names it, ``""`` where unknown."""
+    try:
+        with open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
+            mounts = [line.split()[1:3] for line in file]
+    except OSError:
+        return ""
+    real = os.path.realpath(path)
+    best = ("", "")
+    for point, kind in mounts:
+        inside = real == point or real.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best[0]):
+            best = (point, kind)
+    return best[1]

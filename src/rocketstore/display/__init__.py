@@ -1,0 +1,1 @@
+"""How messages and stores look: columns and presets, HTML in notebooks."""

@@ -1,0 +1,1 @@
+"""Files on disk and their mappings: created whole, mapped, synced, rolled, deleted."""

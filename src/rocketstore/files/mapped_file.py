@@ -1,0 +1,462 @@
+"""One file of a mapped-file queue: created whole, mapped on first use, flushed by range."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rocketstore import kernels
+from rocketstore.errors import MappedFileError, StoreClosedError
+from rocketstore.files.durable import (
+    READ_ONLY,
+    READ_WRITE,
+    ReplacedFileError,
+    create_sized_file,
+    naming,
+    open_regular_file,
+    refuse_replaced,
+    reporting_full_disk,
+    reserve_blocks,
+    sync_descriptor,
+)
+from rocketstore.files.mapping_cache import MappingCache
+from rocketstore.lock_order import LockRank
+
+#: Where syncing a mapping leaves the bytes in the disk's own memory.
+_SYNCS_DESCRIPTOR = sys.platform == "darwin"
+
+
+class MappedFile:
+    """A file of fixed size that starts at ``file_from_offset`` of its queue.
+
+    Parameters
+    ----------
+    path : Path
+    file_from_offset : int
+        Queue offset of byte 0, in bytes.
+    file_size : int
+        Bytes that are mapped.
+    root : Path
+        The store's root; links that leave it are refused.
+    writable : bool
+        Map for writing. A read-only file is never changed.
+    private : bool
+        Writes stay in this process's memory (used to complete derived files without touching disk).
+    cache : MappingCache, optional
+        Bounds how many such files are mapped; not for private ones, whose bytes would be lost.
+
+    Notes
+    -----
+    Threading: ``mapping`` may be taken by any thread; the positions belong to their single writers.
+    Source: RocketMQ ``store/logfile/DefaultMappedFile.java``.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        file_from_offset: int,
+        file_size: int,
+        root: Path,
+        *,
+        writable: bool = False,
+        private: bool = False,
+        cache: MappingCache | None = None,
+    ) -> None:
+        self.path = path
+        self._name = str(path)
+        self._path_bytes = os.fsencode(path)
+        self.file_from_offset = file_from_offset
+        self.file_size = file_size
+        self.writable = writable
+        self.wrote_position = file_size
+        self.flushed_position = file_size
+        self.allocated_position = 0
+        self.root = root
+        self.private = private
+        self.was_used = False
+        self._cache = cache
+        self._mapping: Any = None  # guarded by: _lock
+        self._view: memoryview | None = None  # guarded by: _lock
+        self._fd: int | None = None  # guarded by: _lock
+        #: Device and inode of a file that is written, from when it was opened first.
+        self._identity: tuple[int, int] | None = None  # guarded by: _lock
+        self._closed = False
+        self._deleted = False  # guarded by: _lock
+        self._lock = kernels.locks.OrderedLock(LockRank.FILE)
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        file_from_offset: int,
+        file_size: int,
+        root: Path,
+        *,
+        allocated: int,
+        cache: MappingCache | None = None,
+    ) -> MappedFile:
+        """Create a file of zeros with blocks for its first ``allocated`` bytes, durable by name.
+
+        Raises ``StoreFullError`` without room, ``FileExistsError`` when the name is taken.
+        """
+        allocated = min(allocated, file_size)
+        identity = create_sized_file(path, file_size, allocated, root)
+        file = cls(path, file_from_offset, file_size, root, writable=True, cache=cache)
+        file.wrote_position = file.flushed_position = 0
+        file.allocated_position = allocated
+        file._identity = identity
+        return file
+
+    @property
+    def end_offset(self) -> int:
+        """Queue offset behind the file's last byte."""
+        return self.file_from_offset + self.file_size
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every byte has been written."""
+        return self.wrote_position >= self.file_size
+
+    @property
+    def mapping(self) -> Any:
+        """The mapping (a buffer of ``file_size`` bytes), made on first use.
+
+        Raises ``StoreClosedError`` after ``close``, ``MappedFileError`` when the file got shorter.
+        """
+        mapping = self._mapping
+        if mapping is None:
+            with self._lock:
+                mapping = self._mapping
+                if mapping is None:
+                    mapping = self._mapping = self._map()
+            cache = self._cache
+            if cache is not None:
+                cache.add(self)
+                if self._cache is None:  # left meanwhile
+                    cache.discard(self)
+        self.was_used = True
+        return mapping
+
+    @property
+    def view(self) -> memoryview:
+        """The mapping as a view that keeps it mapped as long as it is held, also past ``close``."""
+        view = self._view
+        if view is None:
+            mapping = self.mapping
+            with self._lock:
+                if self._closed:
+                    raise StoreClosedError(f"{self.path} is closed")
+                view = memoryview(mapping)
+                if self._mapping is mapping:  # else it was released meanwhile
+                    self._view = view
+        return view
+
+    def _map(self) -> Any:
+        if self._closed:
+            raise StoreClosedError(f"{self.path} is closed")
+        fd = self._descriptor()
+        try:
+            size = os.fstat(fd).st_size
+            if size < self.file_size:
+                raise MappedFileError(
+                    f"{self.path} has {size} bytes, fewer than the {self.file_size} it must have"
+                )
+            shared = self._is_shared
+            with naming(self.path):
+                if self.private:
+                    return kernels.mapping.Mapping(fd, self.file_size, True, True)
+                return kernels.mapping.Mapping(fd, self.file_size, shared)
+        finally:
+            if fd != self._fd:
+                os.close(fd)
+
+    def _descriptor(self) -> int:
+        if self._fd is not None:
+            return self._fd
+        if not self._is_shared:
+            return open_regular_file(self.path, READ_ONLY, self.root)
+        try:
+            fd = open_regular_file(self.path, READ_WRITE, self.root)
+        except FileNotFoundError:
+            self.check_name()
+            raise
+        try:
+            self._identify(os.fstat(fd))
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether what is written goes to the disk."""
+        return self.writable and not self.private
+
+    def _identify(self, about: os.stat_result) -> None:
+        """Note which file this is, or raise ``ReplacedFileError`` when it is another one now."""
+        identity = about.st_dev, about.st_ino
+        if self._identity is None:
+            self._identity = identity
+        elif self._identity != identity:
+            refuse_replaced(self._name, self._identity)
+            raise OSError(errno.ESTALE, "the file was replaced for a moment; try again", self._name)
+
+    def check_name(self) -> None:
+        """Raise ``ReplacedFileError`` when a file that is written does not stand under its name any
+        more, or was cut: nobody would find what is synced in it. Nothing for a deleted one."""
+        if self._deleted or not self._is_shared:
+            return
+        identity = self._identity
+        if identity is not None:
+            device, inode = identity
+            if kernels.mapping.is_named(self._path_bytes, device, inode, self.file_size):
+                return
+        try:
+            refuse_replaced(self._name, self._identity, self.file_size)
+        except ReplacedFileError:
+            if not self._deleted:  # by this store's cleaner meanwhile
+                raise
+
+    def is_cut(self) -> bool:
+        """Whether what stands under its name now is too short."""
+        try:
+            return os.stat(self._name).st_size < self.file_size
+        except FileNotFoundError:
+            return False
+
+    def is_in_place(self) -> bool:
+        """Whether the file stands under its name, whole."""
+        try:
+            self.check_name()
+        except ReplacedFileError:
+            return False
+        return True
+
+    def keep_descriptor(self) -> None:
+        """Hold one descriptor from now to ``release_descriptor`` or ``close``, so that no write
+        error of the file is missed."""
+        with self._lock:
+            if self._fd is None:
+                self._fd = self._descriptor()
+
+    def release_descriptor(self) -> None:
+        """Hold no descriptor any more: nothing will be written."""
+        with self._lock:
+            fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+    def release_mapping(self) -> None:
+        """Drop the mapping; it is made again on the next use. Whoever has it, or a view of it, goes
+        on using it."""
+        with self._lock:
+            if not self._deleted:  # else it could not be made again
+                self._mapping = self._view = None
+
+    def leave_cache(self) -> None:
+        """Stay mapped as long as anybody has the file, and no longer."""
+        cache, self._cache = self._cache, None
+        if cache is not None:
+            cache.discard(self)
+
+    def allocate(self, position: int, *, used: int) -> int:
+        """Make sure that blocks exist up to ``position``; return the allocated position.
+
+        ``used``: bytes in front of this position may hold data. Where blocks cannot be reserved,
+        zeros are written, but never in front of it. Raises ``StoreFullError`` without room.
+        """
+        position = min(position, self.file_size)
+        with self._lock:
+            if position > self.allocated_position:
+                fd = self._descriptor()
+                try:
+                    start = self.allocated_position
+                    reserve_blocks(fd, start, position - start, self.path, used=used)
+                finally:
+                    if fd != self._fd:
+                        os.close(fd)
+                self.allocated_position = position
+            return self.allocated_position
+
+    def write(self, position: int, content: memoryview) -> None:
+        """Write ``content`` at ``position`` through the descriptor (see ``keep_descriptor``), not
+        through the mapping. Raises ``StoreFullError`` without room; a part of it may be written
+        then."""
+        assert self._fd is not None
+        with reporting_full_disk(self.path):
+            while len(content):
+                count = os.pwrite(self._fd, content, position)
+                position += count
+                content = content[count:]
+
+    def flush(self, position: int) -> None:
+        """Sync the bytes from the flushed position to ``position``.
+
+        Raises ``OSError``; the flushed position then stays, and the error is final for the caller:
+        the same pages may read as clean afterwards without being on disk. ``ReplacedFileError``
+        when the file has lost its name, or was cut.
+        """
+        start = self.flushed_position
+        if position <= start:
+            return
+        mapping = self.mapping
+        with naming(self.path):
+            mapping.sync(start, position - start)
+            if _SYNCS_DESCRIPTOR:
+                self.keep_descriptor()
+                assert self._fd is not None
+                sync_descriptor(self._fd)
+        if self._fd is not None:
+            # A file system that is shut down during a sync may call it a success and never write
+            # its journal. From then on every read fails: believe no sync that none follows.
+            self.read(start, 1)
+        self.check_name()
+        self.flushed_position = position
+
+    def read(self, position: int, nbytes: int) -> bytes:
+        """Read bytes with ``pread``, never through the mapping; short at the file's end.
+
+        Of a deleted file only the mapping is left.
+        """
+        with self._lock, naming(self.path):
+            if self._fd is not None:  # kept, and closed under the lock only
+                return os.pread(self._fd, nbytes, position)
+        if not self._deleted:
+            try:
+                return self._read_anew(position, nbytes)
+            except FileNotFoundError:
+                if not self._deleted:
+                    self.check_name()
+                    raise
+        return bytes(self.view[position : position + nbytes])
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Callable[[int, int], bytes]]:
+        """Open once for many calls of ``read``."""
+        try:
+            fd = open_regular_file(self.path, READ_ONLY, self.root)
+        except FileNotFoundError:
+            yield self.read
+            return
+        try:
+            with naming(self.path):
+                yield lambda position, nbytes: os.pread(fd, nbytes, position)
+        finally:
+            os.close(fd)
+
+    def _read_anew(self, position: int, nbytes: int) -> bytes:
+        fd = open_regular_file(self.path, READ_ONLY, self.root)
+        try:
+            if self._is_shared:
+                self._identify(os.fstat(fd))
+            with naming(self.path):
+                return os.pread(fd, nbytes, position)
+        finally:
+            os.close(fd)
+
+    def close(self) -> None:
+        """Close; the pages are unmapped when the last one who has the mapping or a view of it lets
+        go: a call on another thread may be about to read. Idempotent."""
+        with self._lock:
+            self._closed = True
+            self._mapping = self._view = None
+            fd, self._fd = self._fd, None
+        if self._cache is not None:
+            self._cache.discard(self)
+        if fd is not None:
+            os.close(fd)
+
+    def destroy(self) -> None:
+        """Close and delete the file; views of it stay valid (the space is freed with the last).
+
+        Raises ``ReplacedFileError``, and deletes nothing, when another file has its name.
+        """
+        self.close()
+        refuse_replaced(self._name, self._identity, may_be_gone=True)
+        self.path.unlink(missing_ok=True)
+
+    def delete(self) -> None:
+        """Delete the file under its readers: it stays mapped, and readable, for whoever holds it.
+
+        Raises ``OSError`` when it cannot be deleted; it is then as before.
+        """
+        mapping = None
+        # What cannot be mapped now (too short, no memory) could not be read before either.
+        with contextlib.suppress(OSError, MappedFileError):
+            mapping = self.mapping
+        with self._lock:
+            refuse_replaced(self._name, self._identity, may_be_gone=True)
+            self._deleted = True  # first: whoever meets the missing name asks for it
+            try:
+                self.path.unlink(missing_ok=True)
+            except OSError:
+                self._deleted = False
+                raise
+            if self._mapping is None:  # released meanwhile
+                self._mapping = mapping
+            fd, self._fd = self._fd, None
+        if self._cache is not None:
+            self._cache.discard(self)
+        if fd is not None:
+            os.close(fd)
+
+    def __repr__(self) -> str:
+        return f"MappedFile({str(self.path)!r}, {self.file_from_offset}, {self.file_size})"
+
+
+def name_cut_file(error: OSError, files: Iterable[MappedFile | MemoryFile]) -> None:
+    """Have the error of a kernel, which knows memory only, name which of ``files`` was cut, or the
+    only one of them.
+
+    Raises ``ReplacedFileError`` instead when the store writes that file.
+    """
+    if error.errno != errno.EFAULT or error.filename is not None:
+        return
+    on_disk = [file for file in files if isinstance(file, MappedFile)]
+    for file in on_disk:
+        file.check_name()
+        if len(on_disk) == 1 or file.is_cut():
+            error.filename = str(file.path)
+            return
+
+
+class MemoryFile:
+    """A file of zeros that exists in memory only; stands in for a derived file that is not on
+    disk."""
+
+    def __init__(self, name: Path, file_from_offset: int, file_size: int) -> None:
+        self.path = name
+        self.file_from_offset = file_from_offset
+        self.file_size = file_size
+        self.wrote_position = 0
+        self._mapping: Any = kernels.mapping.Mapping(-1, file_size, True, True)
+
+    @property
+    def mapping(self) -> Any:
+        """The memory. Raises ``StoreClosedError`` after ``close``."""
+        mapping = self._mapping
+        if mapping is None:
+            raise StoreClosedError(f"{self.path} is closed")
+        return mapping
+
+    @property
+    def end_offset(self) -> int:
+        """Queue offset behind the file's last byte."""
+        return self.file_from_offset + self.file_size
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every byte has been written."""
+        return self.wrote_position >= self.file_size
+
+    def release_mapping(self) -> None:
+        """Keep it: there is no disk to read it back from."""
+
+    def close(self) -> None:
+        """Close; the memory is freed when the last one who has it lets go of it."""
+        self._mapping = None

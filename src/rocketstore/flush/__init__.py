@@ -1,0 +1,1 @@
+"""How the log reaches the disk, and who waits for it."""

@@ -1,0 +1,133 @@
+"""Appends for event loops: on the loop's thread, or on one of their own where they might wait."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from rocketstore import kernels
+from rocketstore.errors import StoreClosedError
+from rocketstore.flush.flush import FlushedLog
+from rocketstore.flush.group_commit import GroupCommitService
+from rocketstore.lock_order import LockRank
+from rocketstore.log.writable_commit_log import WritableCommitLog
+
+#: A record is at most so much longer than its body: topic, properties and the fixed part.
+_MOST_BESIDE_BODY_NBYTES = 128 * 1024
+
+_Result = TypeVar("_Result")
+
+
+class AsyncAppends:
+    """Appends on the loop's thread, and on a thread of its own what might have to wait for room.
+
+    Notes
+    -----
+    Threading: any number of loops, each on its thread. The puts of one loop are appended in the
+    order of the calls.
+    """
+
+    def __init__(
+        self,
+        log: WritableCommitLog,
+        flushed: FlushedLog,
+        group_commit: GroupCommitService | None,
+    ) -> None:
+        self._log = log
+        self._flushed = flushed
+        self._group_commit = group_commit
+        self._lock = kernels.locks.OrderedLock(LockRank.WAITING)
+        self._closed = False  # guarded by: _lock
+        self._executor: ThreadPoolExecutor | None = None  # guarded by: _lock
+        #: Calls of each loop that the executor has.
+        self._away: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
+
+    def may_put_here(self, body: object) -> bool:
+        """Whether a message with ``body`` may be appended on this loop's thread: there is room for
+        it, and none in front of it is with the other thread."""
+        service = self._group_commit
+        if service is not None and not service.is_running:
+            return False
+        return self._has_room(body) and not self._away.get(asyncio.get_running_loop())
+
+    def put_here(
+        self, put: Callable[..., _Result]
+    ) -> tuple[_Result, asyncio.Future[_Result] | None]:
+        """Append by calling ``put``; return its result, and the future of it when it is not yet on
+        disk."""
+        service = self._group_commit
+        if service is None:
+            return put(), None
+        result, end_offset = service.put_deferred(put)
+        if end_offset <= self._flushed.offset:
+            return result, None
+        return result, service.wait_on_loop(asyncio.get_running_loop(), end_offset, result)
+
+    async def put_away(self, put: Callable[..., _Result]) -> _Result:
+        """Append by calling ``put`` on another thread; wait for the disk."""
+        loop = asyncio.get_running_loop()
+        service = self._group_commit
+        if service is None:
+            return await self._run(loop, put)
+        result, end_offset = await self._run(loop, partial(service.put_deferred, put))
+        if end_offset <= self._flushed.offset:
+            return result
+        waiting = service.wait_on_loop(loop, end_offset, result)
+        if not service.is_running:
+            # Whoever closes the store meanwhile syncs what was put, and completes who waits.
+            with contextlib.suppress(StoreClosedError):
+                await self._run(loop, service.step_by_hand)
+        return await waiting
+
+    def _has_room(self, body: object) -> bool:
+        """Whether a record with ``body`` surely needs no new segment and no new blocks."""
+        try:
+            nbytes = memoryview(body).nbytes  # type: ignore[arg-type]
+        except TypeError:
+            nbytes = 0  # the put raises
+        last = self._log.queue.last()
+        if last is None or last.file_from_offset != self._log.appender.base_offset:
+            return False
+        room = last.allocated_position - self._log.appender.write_position
+        return room >= nbytes + _MOST_BESIDE_BODY_NBYTES
+
+    async def _run(self, loop: asyncio.AbstractEventLoop, call: Callable[[], _Result]) -> _Result:
+        self._away[loop] = self._away.get(loop, 0) + 1
+        running: Future[_Result] | None = None
+        try:
+            with self._lock:
+                if self._closed:
+                    raise StoreClosedError("the store is closed")
+                if self._executor is None:
+                    self._executor = ThreadPoolExecutor(1, "rocketstore-aput")
+                try:
+                    running = self._executor.submit(call)
+                except RuntimeError:  # no thread: it must not run later, with the next one's thread
+                    self._executor.shutdown(wait=False, cancel_futures=True)
+                    self._executor = None
+                    raise
+            return await asyncio.wrap_future(running, loop=loop)
+        finally:
+            if running is None or running.done():
+                self._is_back(loop)
+            else:  # cancelled, which does not end it: what comes later still waits for its turn
+                running.add_done_callback(partial(self._call_back, loop))
+
+    def _is_back(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._away[loop] -= 1
+
+    def _call_back(self, loop: asyncio.AbstractEventLoop, _: Future[Any]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(self._is_back, loop)
+
+    def close(self) -> None:
+        """Append what is with the executor, then refuse."""
+        with self._lock:
+            self._closed = True
+        if self._executor is not None:
+            self._executor.shutdown()

@@ -1,0 +1,177 @@
+"""Flushing: the log for sync and async stores, and queues, index, checkpoint and state."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+
+from rocketstore import kernels
+from rocketstore.config import MessageStoreConfig
+from rocketstore.errors import ServiceFailedError, StoreFullError, told
+from rocketstore.files.durable import NO_DESCRIPTORS
+from rocketstore.flush.loop_waiters import LoopWaiters
+from rocketstore.lock_order import LockRank
+from rocketstore.log.writable_commit_log import WritableCommitLog
+from rocketstore.services.service_thread import ServiceThread
+from rocketstore.services.waiting import WaitingRoom
+
+_PAGE_NBYTES = 4096
+
+
+class FlushedLog:
+    """What of the log is on disk; one flusher at a time.
+
+    Attributes
+    ----------
+    physic_timestamp : int
+        Store time of the newest record known to be on disk.
+    waiting, loops
+        Threads and event loops that wait for it.
+    """
+
+    def __init__(
+        self,
+        log: WritableCommitLog,
+        physic_timestamp: int,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self.physic_timestamp = physic_timestamp
+        self.waiting = WaitingRoom()
+        self.loops = LoopWaiters()
+        self._log = log
+        self._on_failure = on_failure
+        self._error: OSError | None = None  # guarded by: _lock
+        self._lock = kernels.locks.OrderedLock(LockRank.FLUSH)
+
+    @property
+    def offset(self) -> int:
+        """The log is on disk up to here."""
+        return self._log.queue.flushed_where
+
+    @property
+    def waiter_count(self) -> int:
+        """How many puts wait."""
+        return len(self.waiting) + len(self.loops)
+
+    def flush(self) -> int:
+        """Commit and sync all that was put until now; return the flushed offset.
+
+        Raises
+        ------
+        StoreFullError
+            A commit found no room; the next call tries again.
+        OSError
+            The first time a sync fails.
+        ServiceFailedError
+            Ever after: the system may take pages that it could not write for clean, so that the
+            next sync of them would succeed without their being on disk.
+        """
+        try:
+            with self._lock:
+                flushed = self._flush()
+        except StoreFullError:
+            raise
+        except OSError as error:
+            self._on_failure(error)
+            raise
+        self.let_go()
+        return flushed
+
+    def let_go(self) -> None:
+        """Let those go whose place is on disk."""
+        flushed = self.offset
+        self.waiting.wake(flushed)
+        self.loops.reached(flushed)
+
+    def _flush(self) -> int:
+        if self._error is not None:
+            raise ServiceFailedError(
+                f"syncing the log failed: {told(self._error)}"
+            ) from self._error
+        # The time is read first, so it never runs ahead of the bytes that are synced.
+        timestamp = self._log.appender.last_store_timestamp
+        try:
+            flushed = self._log.flush()
+        except StoreFullError:
+            raise
+        except OSError as error:
+            self._error = error
+            raise
+        self.physic_timestamp = max(self.physic_timestamp, timestamp)
+        return flushed
+
+
+class FlushRealTimeService(ServiceThread):
+    """ASYNC_FLUSH: sync when enough pages are dirty, and all of them every thorough interval."""
+
+    def __init__(
+        self,
+        flushed: FlushedLog,
+        log: Callable[[], WritableCommitLog],
+        config: MessageStoreConfig,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        super().__init__("flush-log", config.flush_interval_commit_log / 1000, on_failure)
+        self._flushed = flushed
+        self._log = log
+        self._least_nbytes = config.flush_commit_log_least_pages * _PAGE_NBYTES
+        self._thorough_s = config.flush_commit_log_thorough_interval / 1000
+        self._last_thorough = time.monotonic()
+
+    def run_once(self) -> bool:
+        """Sync when there is enough; never True, so that the interval is kept."""
+        dirty = self._log().max_offset - self._flushed.offset
+        due = time.monotonic() >= self._last_thorough + self._thorough_s
+        if dirty > 0 and (due or dirty >= self._least_nbytes):
+            with contextlib.suppress(StoreFullError):  # of a commit, which is tried again
+                self._flushed.flush()
+        if due:
+            self._last_thorough = time.monotonic()
+        return False
+
+    def drain(self) -> None:
+        """Sync everything."""
+        with self._step_lock:
+            self._flushed.flush()
+
+
+class FlushConsumeQueueService(ServiceThread):
+    """Syncs queues and index; a thorough flush also writes checkpoint and state.
+
+    Parameters
+    ----------
+    flush_queues : callable
+        ``flush_queues(least_pages)`` syncs queues that have so many dirty pages.
+    flush_thoroughly : callable
+        Syncs everything and writes checkpoint and state.
+    """
+
+    def __init__(
+        self,
+        flush_queues: Callable[[int], None],
+        flush_thoroughly: Callable[[], None],
+        config: MessageStoreConfig,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        super().__init__("flush-queues", config.flush_interval_consume_queue / 1000, on_failure)
+        self._flush_queues = flush_queues
+        self._flush_thoroughly = flush_thoroughly
+        self._least_pages = config.flush_consume_queue_least_pages
+        self._thorough_s = config.flush_consume_queue_thorough_interval / 1000
+        self._last_thorough = time.monotonic()
+
+    def run_once(self) -> bool:
+        """Sync what is due; never True, so that the interval is kept."""
+        try:
+            if time.monotonic() >= self._last_thorough + self._thorough_s:
+                self._last_thorough = time.monotonic()
+                self._flush_thoroughly()
+            else:
+                self._flush_queues(self._least_pages)
+        except StoreFullError:
+            pass  # the old marks stay; tried again later
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTORS:
+                raise
+        return False

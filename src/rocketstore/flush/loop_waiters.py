@@ -1,0 +1,159 @@
+"""Futures of event loops that wait for the log to be on disk: any number without a thread each."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rocketstore import kernels
+from rocketstore.errors import ServiceFailedError, told
+from rocketstore.lock_order import LockRank
+from rocketstore.status import PutMessageStatus
+
+if TYPE_CHECKING:
+    import asyncio
+
+
+class Waiter(NamedTuple):
+    """One put that waits: until the log is on disk up to ``offset``, at most until ``deadline``."""
+
+    offset: int
+    deadline: float
+    future: asyncio.Future[Any]
+    result: Any
+
+
+class LoopLine:
+    """The puts of one event loop that wait, in the order of their places.
+
+    Notes
+    -----
+    Threading: ``add`` and completions on the loop's thread; ``reached`` and ``fail`` on any.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        late_status: PutMessageStatus = PutMessageStatus.FLUSH_DISK_TIMEOUT,
+    ) -> None:
+        self.loop = loop
+        self._late_status = late_status
+        self._lock = kernels.locks.OrderedLock(LockRank.WAITING)
+        self._waiters: deque[Waiter] = deque()  # guarded by: _lock
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiters)
+
+    def add(self, offset: int, timeout_s: float, result: Any) -> asyncio.Future[Any]:
+        """Return a future that becomes ``result`` once the log is on disk up to ``offset``.
+
+        After ``timeout_s`` it becomes ``result.with_flush_status(late_status)``.
+        """
+        future = self.loop.create_future()
+        waiter = Waiter(offset, self.loop.time() + timeout_s, future, result)
+        with self._lock:
+            self._waiters.append(waiter)
+        if self._timer is None:
+            self._timer = self.loop.call_at(waiter.deadline, self._expire)
+        return future
+
+    def reached(self, offset: int) -> None:
+        """Complete all that wait for a place up to ``offset``, by one call into the loop."""
+        if not self._waiters:
+            return
+        with self._lock:
+            ready = list(itertools.takewhile(lambda one: one.offset <= offset, self._waiters))
+            if ready:
+                self._call(_complete, ready)  # they stay in line until that is done
+                for _ in ready:
+                    self._waiters.popleft()
+
+    def fail(self, error: BaseException) -> None:
+        """Let all that wait raise ``ServiceFailedError``."""
+        with self._lock:
+            waiters = list(self._waiters)
+            if waiters:
+                self._call(_fail, waiters, error)
+            self._waiters.clear()
+
+    def _call(self, *call: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody awaits these futures
+            self.loop.call_soon_threadsafe(*call)
+
+    def _expire(self) -> None:
+        now = self.loop.time()
+        late: list[Waiter] = []
+        with self._lock:
+            while self._waiters and self._waiters[0].deadline <= now:
+                late.append(self._waiters.popleft())
+            waiting = self._waiters[0] if self._waiters else None
+        self._timer = None
+        if waiting is not None:
+            self._timer = self.loop.call_at(waiting.deadline, self._expire)
+        for waiter in late:
+            if not waiter.future.done():
+                waiter.future.set_result(waiter.result.with_flush_status(self._late_status))
+
+
+def _complete(waiters: list[Waiter]) -> None:
+    for waiter in waiters:
+        if not waiter.future.done():  # not cancelled
+            waiter.future.set_result(waiter.result)
+
+
+def _fail(waiters: list[Waiter], error: BaseException) -> None:
+    for waiter in waiters:
+        if not waiter.future.done():
+            failure = ServiceFailedError(
+                f"syncing the log failed ({told(error)}); the message may not be on disk"
+            )
+            failure.__cause__ = error
+            waiter.future.set_exception(failure)
+
+
+class LoopWaiters:
+    """The lines of all event loops that put.
+
+    Attributes
+    ----------
+    late_status : PutMessageStatus
+        What is answered when it takes too long; set before the first put.
+
+    Notes
+    -----
+    Threading: any thread.
+    """
+
+    def __init__(self) -> None:
+        self.late_status = PutMessageStatus.FLUSH_DISK_TIMEOUT
+        self._lock = kernels.locks.OrderedLock(LockRank.WAITING)
+        self._lines: tuple[LoopLine, ...] = ()  # replaced as a whole under _lock
+
+    def __len__(self) -> int:
+        """How many puts wait."""
+        return sum(map(len, self._lines))
+
+    def line(self, loop: asyncio.AbstractEventLoop) -> LoopLine:
+        """The line of ``loop``; those of closed loops are forgotten."""
+        for line in self._lines:
+            if line.loop is loop:
+                return line
+        with self._lock:
+            open_lines = tuple(line for line in self._lines if not line.loop.is_closed())
+            line = LoopLine(loop, self.late_status)
+            self._lines = (*open_lines, line)
+        return line
+
+    def reached(self, offset: int) -> None:
+        """The log is on disk up to ``offset``."""
+        for line in self._lines:
+            line.reached(offset)
+
+    def fail(self, error: BaseException) -> None:
+        """The log will never be on disk further than it is."""
+        for line in self._lines:
+            line.fail(error)

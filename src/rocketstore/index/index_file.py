@@ -1,0 +1,151 @@
+"""One index file: geometry, header and lookups over the kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rocketstore import formats, kernels
+from rocketstore.errors import CorruptIndexError
+from rocketstore.files.mapped_file import MappedFile, MemoryFile, name_cut_file
+
+#: The most seconds that an entry can hold.
+MAX_SECONDS = 2**31 - 1
+
+
+class IndexHeader(NamedTuple):
+    """Values of an index file's header; ``index_count`` is 1 in a file without entries."""
+
+    begin_timestamp: int
+    end_timestamp: int
+    begin_physical_offset: int
+    end_physical_offset: int
+    hash_slot_count: int
+    index_count: int
+
+
+class IndexFile:
+    """A hash index over ``topic#key``.
+
+    Parameters
+    ----------
+    file : MappedFile or MemoryFile
+    slots, entries : int
+        Geometry; the file holds ``entries - 1`` keys.
+
+    Notes
+    -----
+    Threading: one writer (the dispatcher); readers see a key no later than the dispatcher's
+    ``indexed_offset``. Source: RocketMQ ``store/index/IndexFile.java``.
+    """
+
+    def __init__(self, file: MappedFile | MemoryFile, slots: int, entries: int) -> None:
+        self.file = file
+        self.slots = slots
+        self.entries = entries
+
+    @property
+    def path(self) -> Path:
+        """Where it lies."""
+        return self.file.path
+
+    @property
+    def buffer(self) -> Any:
+        """The whole file."""
+        return self.file.mapping
+
+    @property
+    def header(self) -> IndexHeader:
+        """The header as it is now."""
+        try:
+            return IndexHeader(*kernels.index_file.read_header(self.buffer))
+        except OSError as error:
+            name_cut_file(error, [self.file])
+            raise
+
+    @property
+    def entry_count(self) -> int:
+        """Keys in the file."""
+        return self.header.index_count - 1
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for another key."""
+        return self.header.index_count >= self.entries
+
+    def is_time_matched(self, begin: int, end: int) -> bool:
+        """Whether the file's times overlap ``begin`` .. ``end`` (RocketMQ's test)."""
+        header = self.header
+        first, last = header.begin_timestamp, header.end_timestamp
+        return (begin < first and end > last) or first <= begin <= last or first <= end <= last
+
+    def entry(self, number: int) -> tuple[int, int, int, int]:
+        """Return (key hash, physical offset, seconds, previous number) of entry ``number``."""
+        position = formats.index_file_nbytes(self.slots, number)
+        values = self._load(formats.INDEX_ENTRY, position)
+        return values[0], values[1], values[2], values[3]
+
+    def slot(self, number: int) -> int:
+        """Return the newest entry number of a slot."""
+        position = formats.INDEX_HEADER.nbytes + number * formats.INDEX_SLOT.nbytes
+        return self._load(formats.INDEX_SLOT, position)[0]
+
+    def _load(self, layout: formats.Layout, position: int) -> tuple[int, ...]:
+        """Read a few numbers, of a file on disk without its mapping: others may cut it."""
+        file = self.file
+        if not isinstance(file, MappedFile) or file.private:
+            return layout.struct.unpack_from(self.buffer, position)
+        content = file.read(position, layout.nbytes)
+        if len(content) < layout.nbytes:
+            raise CorruptIndexError(file.path, position, "the file was cut while it was in use")
+        return layout.struct.unpack(content)
+
+    def select_offsets(
+        self, text: bytes, max_count: int, begin: int, end: int
+    ) -> tuple[list[int], int]:
+        """Return hits of ``topic#key`` as RocketMQ does, and a status; see the kernel."""
+        try:
+            found: tuple[list[int], int] = kernels.index_file.select_offsets(
+                self.buffer, self.slots, self.entries, text, max_count, begin, end
+            )
+        except OSError as error:
+            name_cut_file(error, [self.file])
+            raise
+        return found
+
+    def walk_key(self, text: bytes, begin: int, end: int) -> tuple[list[int], int]:
+        """Return all hits of ``topic#key``, and a status; see the kernel."""
+        try:
+            found: tuple[list[int], int] = kernels.index_file.walk_key(
+                self.buffer, self.slots, self.entries, text, begin, end
+            )
+        except OSError as error:
+            name_cut_file(error, [self.file])
+            raise
+        return found
+
+    def looks_whole(self) -> bool:
+        """Whether first and last entry are those that the header names, and the last one is found
+        through its slot: a look at four places, whatever the size."""
+        header = self.header
+        last = header.index_count - 1
+        if not 1 <= last < self.entries:
+            return False
+        key_hash, physical_offset, *_ = self.entry(last)
+        return (
+            physical_offset == header.end_physical_offset
+            and self.entry(1)[1] == header.begin_physical_offset
+            and key_hash >= 0
+            and self.slot(key_hash % self.slots) == last
+        )
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+
+def entry_seconds(begin_timestamp: int, store_timestamp: int) -> int:
+    """Return the seconds that stand in the entry of a record, in a file that begins at
+    ``begin_timestamp`` (both in ms)."""
+    difference = store_timestamp - begin_timestamp
+    return 0 if begin_timestamp <= 0 else min(max(difference, 0) // 1000, MAX_SECONDS)

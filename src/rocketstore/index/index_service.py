@@ -1,0 +1,358 @@
+"""The index files of a store: loading, rolling, lookups across files, flushing."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rocketstore.files.mapped_file import name_cut_file
+from rocketstore.index.geometry import index_paths
+from rocketstore.status import RecordStatus
+
+if TYPE_CHECKING:
+    import numpy
+
+import datetime
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rocketstore import formats, kernels
+from rocketstore.files.durable import make_directories, sync_directory
+from rocketstore.files.mapped_file import MappedFile, MemoryFile
+from rocketstore.index.index_file import IndexFile
+from rocketstore.status import KernelStatus
+
+#: Blocks are reserved this far ahead of the newest entry; slots are reserved whole.
+ALLOCATE_AHEAD_NBYTES = 16 * 1024 * 1024
+_MAX_TIMESTAMP = 2**63 - 1
+
+
+class IndexHits(NamedTuple):
+    """Answer of ``query_offset``: physical offsets newest first, and the newest file's end
+    values."""
+
+    offsets: list[int]
+    last_update_timestamp: int
+    last_update_physical_offset: int
+
+
+class IndexService:
+    """All index files, oldest first.
+
+    Parameters
+    ----------
+    directory : Path
+        ``index``.
+    slots, entries : int
+        Geometry of new files.
+    root : Path
+        The store's root.
+    writable : bool
+        Whether files on disk may be written.
+    in_memory : bool
+        New keys go to a private copy of the last file and to memory files.
+    zone : tzinfo or None
+        Time zone of file names.
+    clock : callable
+        Epoch ms, for names.
+
+    Notes
+    -----
+    Threading: the list is replaced, never changed in place; ``roll`` belongs to the dispatching
+    thread. Source: RocketMQ ``store/index/IndexService.java``.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        slots: int,
+        entries: int,
+        root: Path,
+        *,
+        writable: bool,
+        in_memory: bool = False,
+        zone: datetime.tzinfo | None = None,
+        clock: Callable[[], int],
+    ) -> None:
+        self.directory = directory
+        self.slots = slots
+        self.entries = entries
+        self.files: tuple[IndexFile, ...] = ()
+        self.skipped: list[Path] = []
+        self.unusable: list[Path] = []
+        #: Files that are symbolic links or have hard links.
+        self.linked: list[Path] = []
+        #: The newest file while it is empty: a broker has just made it, or was killed then.
+        self.begun: Path | None = None
+        #: Ranges of the log whose keys no file of these has, ascending: a file is missing or
+        #: damaged. Of a reader only.
+        self.gaps: tuple[tuple[int, int], ...] = ()
+        self.moved_names: list[str] = []
+        self.bad_chains = 0
+        self._root = root
+        self._writable = writable
+        self._in_memory = in_memory
+        self._zone = zone
+        self._clock = clock
+        self._flushed_counts: dict[Path, int] = {}
+
+    # --- loading ------------------------------------------------------------------------------
+
+    def load(self, geometry: Callable[[Path, int], tuple[int, int] | None]) -> None:
+        """Open the files; ``geometry(path, nbytes)`` tells each one's (slots, entries) or ``None``.
+
+        Files whose name is no timestamp go to ``skipped``, those without a usable geometry to
+        ``unusable``, and for a reader an empty last one to ``begun``.
+        """
+        files = []
+        found = index_paths(
+            self.directory,
+            self._root,
+            self.skipped,
+            tolerant=self._in_memory,
+            linked=self.linked,
+        )
+        if self._in_memory and found and not found[-1][1]:
+            self.begun = found.pop()[0]
+        for path, nbytes in found:
+            pair = geometry(path, nbytes)
+            if pair is None or formats.index_file_nbytes(*pair) != nbytes:
+                self.unusable.append(path)
+                continue
+            files.append(
+                IndexFile(MappedFile(path, 0, nbytes, self._root, writable=self._writable), *pair)
+            )
+        self.files = tuple(files)
+
+    def move_unusable_aside(self) -> list[Path]:
+        """Move the files whose geometry nothing tells out of the way; return where they are now.
+
+        They hold no key that could be read, and a broker would take them for its own.
+        """
+        moved = []
+        for path in self.unusable:
+            directory = self._root / formats.QUARANTINE_DIR
+            make_directories(directory, self._root)
+            name, number = f"index-{path.name}", 1
+            target = directory / name
+            while os.path.lexists(target):
+                number += 1
+                target = directory / f"{name}~{number}"
+            os.rename(path, target)
+            sync_directory(directory)
+            sync_directory(path.parent)
+            moved.append(target)
+            self.moved_names.append(path.name)
+        self.unusable = []
+        return moved
+
+    @property
+    def writable(self) -> bool:
+        """Whether files on disk are written."""
+        return self._writable
+
+    def remove(self, gone: list[IndexFile]) -> None:
+        """Forget files (theirs is the caller's affair)."""
+        names = {id(file) for file in gone}
+        self.files = tuple(file for file in self.files if id(file) not in names)
+
+    # --- appending ----------------------------------------------------------------------------
+
+    def last_for_append(self) -> IndexFile | None:
+        """Return the newest file made ready for new keys, ``None`` when there is none."""
+        last = self.files[-1] if self.files else None
+        if last is None or not isinstance(last.file, MappedFile):
+            return last
+        if self._in_memory and not last.file.private:
+            disk = last.file
+            private = MappedFile(
+                disk.path, 0, disk.file_size, self._root, writable=True, private=True
+            )
+            last = IndexFile(private, last.slots, last.entries)
+            self.files = (*self.files[:-1], last)
+        elif not self._in_memory:
+            self._reserve(last)
+        return last
+
+    def roll(self) -> IndexFile:
+        """Create the next file, its header preset from the last one's end.
+
+        Raises ``StoreFullError`` without room.
+        """
+        previous = self.files[-1].header if self.files else None
+        nbytes = formats.index_file_nbytes(self.slots, self.entries)
+        path = self.directory / self._next_name()
+        file: MappedFile | MemoryFile
+        if self._in_memory:
+            file = MemoryFile(path, 0, nbytes)
+        else:
+            make_directories(self.directory, self._root)
+            reserved = new_file_nbytes(self.slots, self.entries)
+            file = MappedFile.create(path, 0, nbytes, self._root, allocated=reserved)
+        index_file = IndexFile(file, self.slots, self.entries)
+        if previous is not None:
+            try:
+                kernels.index_file.init_header(
+                    file.mapping, previous.end_timestamp, previous.end_physical_offset
+                )
+            except OSError:
+                # The next try may come in the same millisecond, with the same name.
+                file.close()
+                path.unlink(missing_ok=True)
+                raise
+        self.files = (*self.files, index_file)
+        return index_file
+
+    def _next_name(self) -> str:
+        last = self.files[-1].path.name if self.files else ""
+        return next_index_name(self._clock(), last, self._zone)
+
+    def _reserve(self, index_file: IndexFile) -> None:
+        file = index_file.file
+        if isinstance(file, MappedFile) and file.writable and not file.private:
+            used = formats.index_file_nbytes(index_file.slots, index_file.header.index_count)
+            wanted = used + ALLOCATE_AHEAD_NBYTES // 2
+            if file.allocated_position < min(wanted, file.file_size):
+                file.allocate(used + ALLOCATE_AHEAD_NBYTES, used=used)
+
+    def entries_with_room(self, index_file: IndexFile) -> int:
+        """Entries of a file made ready for new keys that have disk blocks, as its geometry counts
+        them."""
+        file = index_file.file
+        if not isinstance(file, MappedFile) or file.private:
+            return index_file.entries
+        start = formats.index_file_nbytes(index_file.slots, 0)
+        room = (file.allocated_position - start) // formats.INDEX_ENTRY.nbytes
+        return min(index_file.entries, room)
+
+    def count_files(self, offset: int) -> int:
+        """Files that hold a key of a record in front of ``offset``."""
+        return sum(file.entry_count > 0 and file.entry(1)[1] < offset for file in self.files)
+
+    def flush(self, flushed_offset: int) -> int:
+        """Sync all entries; return the end time of the newest file that is full and on disk, with
+        all its records below ``flushed_offset`` of the log (0: none).
+
+        Raises ``OSError``; the error is final. Dispatch may go on meanwhile: of a file that it has
+        filled with records beyond ``flushed_offset``, the time is not told yet.
+        """
+        full_timestamp = 0
+        for index_file in self.files:
+            file, header = index_file.file, index_file.header
+            if isinstance(file, MemoryFile):
+                continue
+            if self._flushed_counts.get(file.path) != header.index_count:
+                file.flushed_position = 0
+                file.flush(formats.index_file_nbytes(index_file.slots, header.index_count))
+                self._flushed_counts[file.path] = header.index_count
+            is_full = header.index_count >= index_file.entries
+            if is_full and header.end_physical_offset < flushed_offset:
+                full_timestamp = header.end_timestamp
+        return full_timestamp
+
+    # --- lookups ------------------------------------------------------------------------------
+
+    def query_offset(self, topic: str, key: str, max_count: int, begin: int, end: int) -> IndexHits:
+        """Return hits as RocketMQ does: newest file first, hash matches only, seconds (D-3,
+        D-5)."""
+        text = f"{topic}#{key}".encode("utf-8", "replace")
+        hits: list[int] = []
+        newest = (0, 0)
+        for number, file in enumerate(reversed(self.files)):
+            header = file.header
+            if number == 0:
+                newest = (header.end_timestamp, header.end_physical_offset)
+            if file.is_time_matched(begin, end):
+                found, status = file.select_offsets(text, max_count - len(hits), begin, end)
+                hits += found
+                self.bad_chains += status == KernelStatus.BAD_CHAIN
+            if header.begin_timestamp < begin or len(hits) >= max_count:
+                break
+        return IndexHits(hits, *newest)
+
+    def find_offsets(
+        self, topic: str, key: str, begin: int, end: int
+    ) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return all hits of the key's hash whose entry may lie in ``begin`` .. ``end``, ascending,
+        and the ranges of the log of files in which the hash's chain is broken."""
+        text = f"{topic}#{key}".encode("utf-8", "replace")
+        hits: set[int] = set()
+        broken = []
+        for file in self.files:
+            found, status = file.walk_key(text, begin, end)
+            hits.update(found)
+            if status == KernelStatus.BAD_CHAIN:
+                self.bad_chains += 1
+                broken.append((file.header.begin_physical_offset, file.header.end_physical_offset))
+        return sorted(hits), broken
+
+    def close(self) -> None:
+        """Close every file."""
+        for file in self.files:
+            file.close()
+
+
+def next_index_name(timestamp: int, last: str, zone: datetime.tzinfo | None) -> str:
+    """Return the name of an index file made at ``timestamp`` (epoch ms), behind the file named
+    ``last`` (empty: there is none)."""
+    name = formats.timestamp_to_index_name(timestamp, zone)
+    while name <= last:  # one clock step, one DST change, or two files in a millisecond (D-40)
+        former, timestamp = name, timestamp + 1
+        name = formats.timestamp_to_index_name(timestamp, zone)
+        if name <= last and (name == former or int(last) - int(name) > 1000):
+            name = f"{int(last) + 1:0{formats.INDEX_NAME_DIGITS}d}"
+    return name
+
+
+def new_file_nbytes(slots: int, entries: int) -> int:
+    """Bytes of disk that a new index file of this geometry takes."""
+    reserved = formats.index_file_nbytes(slots, 0) + ALLOCATE_AHEAD_NBYTES
+    return min(reserved, formats.index_file_nbytes(slots, entries))
+
+
+def lookup_many(
+    index: IndexService, topic: str, keys: Sequence[str]
+) -> tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]:
+    """Return (physical offsets, row splits) of the hash hits of ``topic#key`` for every key."""
+    import numpy
+
+    if isinstance(keys, str):
+        raise TypeError("keys must be a sequence of str, not str")
+    texts = [f"{topic}#{key}".encode("utf-8", "replace") for key in keys]
+    hashes = numpy.array([kernels.index_file.key_hash(text) for text in texts], numpy.int32)
+    rows: list[Any] = []
+    offsets: list[Any] = []
+    for file in index.files:
+        capacity = max(1024, 2 * len(keys))
+        start = 0
+        while start < len(hashes):
+            out_rows = numpy.empty(capacity, numpy.int64)
+            out_offsets = numpy.empty(capacity, numpy.int64)
+            hits, following, status = kernels.index_file.lookup(
+                file.buffer, file.slots, file.entries, hashes, 0, _MAX_TIMESTAMP,
+                out_rows, out_offsets, start,
+            )  # fmt: skip
+            if status == RecordStatus.FAULT:
+                error = OSError(errno.EFAULT, "the mapped file was shortened")
+                name_cut_file(error, [file.file])
+                raise error
+            rows.append(out_rows[:hits])
+            offsets.append(out_offsets[:hits])
+            if following == start:
+                capacity *= 2
+            start = following
+    all_rows = numpy.concatenate(rows) if rows else numpy.empty(0, numpy.int64)
+    all_offsets = numpy.concatenate(offsets) if offsets else numpy.empty(0, numpy.int64)
+    order = numpy.lexsort((all_offsets, all_rows))
+    splits = numpy.searchsorted(all_rows[order], numpy.arange(len(keys) + 1))
+    return all_offsets[order], splits.astype(numpy.int64)
+
+
+class IndexPosition(NamedTuple):
+    """Where indexing goes on: the record at ``offset``, of whose keys ``keys`` are put already."""
+
+    offset: int
+    keys: int

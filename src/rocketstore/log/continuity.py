@@ -1,0 +1,289 @@
+"""What queue offsets and store times say about records around a damaged place."""
+
+from __future__ import annotations
+
+import bisect
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rocketstore import formats
+from rocketstore.inner_batch import inner_batch
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.scan import (
+    CAPACITY,
+    NO_UNIT,
+    OF_A_QUEUE,
+    LogScan,
+    RecordBatch,
+    find_next_record,
+)
+from rocketstore.status import RecordStatus
+
+if TYPE_CHECKING:
+    import numpy
+
+#: Records looked at behind damage to tell a stale tail from durable messages.
+PROBE_COUNT = 256
+#: Damage between which they may lie.
+_PROBE_STRETCHES = 8
+#: Epoch ms (in the year 2248) behind which no message was stored.
+LAST_TIME = 2**43
+#: Repeated queue offsets that are listed.
+MAX_LISTED = 1000
+
+
+class QueuePlace(NamedTuple):
+    """A record's place in its queue and in the log."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    width: int
+
+    @property
+    def next_queue_offset(self) -> int:
+        """Queue offset of the queue's next record (an inner batch takes several)."""
+        return self.queue_offset + self.width
+
+
+def queue_places(batch: RecordBatch) -> Iterator[QueuePlace]:
+    """Yield the places of those records of a batch that have a queue unit."""
+    columns = batch.columns
+    names = ("status", "sys_flag", "position", "queue_id", "queue_offset", "physical_offset")
+    lists = (columns[name].tolist() for name in names)
+    for status, sys_flag, position, queue_id, queue_offset, offset in zip(*lists, strict=True):
+        if status not in OF_A_QUEUE or sys_flag & formats.SYS_FLAG_TRANSACTION_MASK in NO_UNIT:
+            continue
+        message = batch.window.message(position)
+        batched = inner_batch(message) if sys_flag & formats.SYS_FLAG_INNER_BATCH else None
+        width = 1 if batched is None else batched[1]
+        yield QueuePlace(message.topic, queue_id, queue_offset, offset, width)
+
+
+class QueueEnds:
+    """Next queue offset of each queue, as the records seen so far tell it."""
+
+    def __init__(self) -> None:
+        self._ends: dict[tuple[str, int], int] = {}
+
+    def take(self, batch: RecordBatch) -> None:
+        """Follow a batch."""
+        for place in queue_places(batch):
+            self._ends[place.topic, place.queue_id] = place.next_queue_offset
+
+    def fit(self, places: Iterable[QueuePlace], room: int) -> bool:
+        """Whether records can go on where the queues stand.
+
+        Each queue says where it goes on: its queue offsets were not used before, and of those in
+        between no more are missing, over all queues, than ``room`` records. More records have to be
+        in queues that say so than in others: a number of one record may be damaged itself.
+        """
+        told: dict[tuple[str, int], list[int]] = {}
+        width: dict[tuple[str, int], int] = {}
+        for place in places:
+            key = (place.topic, place.queue_id)
+            if key in self._ends:
+                taken = width.get(key, 0)
+                told.setdefault(key, []).append(place.queue_offset - taken - self._ends[key])
+                width[key] = taken + place.width
+        votes = sorted((_usual(missing), len(missing)) for missing in told.values())
+        good = bad = 0
+        for missing, count in votes:
+            if 0 <= missing <= room:
+                room -= missing
+                good += count
+            else:
+                bad += count
+        return good >= bad
+
+
+def _usual(numbers: Sequence[int]) -> int:
+    """The number that most have; of several that many have, the lowest that is not negative."""
+    counts = Counter(numbers)
+    most = max(counts.values())
+    frequent = [number for number, count in counts.items() if count == most]
+    return min(frequent, key=lambda number: (number < 0, number))
+
+
+class Behind(NamedTuple):
+    """What is known in front of a damaged stretch, to judge the records behind it.
+
+    ``last_timestamp``: of the record in front. ``mark``: a time (epoch ms) of which all records in
+    front of it were on disk, 0 without one. ``lost_nbytes``: of all damaged stretches up to here.
+    """
+
+    ends: QueueEnds
+    last_timestamp: int | None
+    mark: int
+    lost_nbytes: int
+
+
+def goes_on_behind(log: CommitLog, behind: int, limit: int, known: Behind) -> bool:
+    """Whether the records at ``behind`` were written after those in front of a damaged stretch.
+
+    They are if not all of them are older than the record in front, and if they lie in time in front
+    of the mark, or the queue offsets that are missing fit into what was damaged: a queue's last
+    record may lie in front of an earlier one. Otherwise they are what an earlier life of the log
+    left there. Where damage follows soon, what lies behind that is looked at as well.
+    """
+    room = known.lost_nbytes // formats.RECORD_MIN_NBYTES + 1
+    places: list[QueuePlace] = []
+    seen, is_newer = 0, False
+    for stretch, batch in enumerate(good_batches(log, behind, limit, PROBE_COUNT)):
+        times = batch.columns["store_timestamp"]
+        if known.last_timestamp is not None:
+            newer = (times >= known.last_timestamp) & (times < LAST_TIME)
+            is_newer |= bool(newer.any())
+            if (newer & (times < known.mark)).any():
+                return True
+        else:
+            is_newer = True
+        places += queue_places(batch)
+        seen += batch.count
+        if is_newer and known.ends.fit(places, room):
+            return True
+        if seen >= PROBE_COUNT or stretch >= _PROBE_STRETCHES:
+            break
+    return False
+
+
+def good_batches(
+    log: CommitLog, start: int, stop: int, capacity: int = CAPACITY
+) -> Iterator[RecordBatch]:
+    """Yield the records from ``start`` to ``stop``, going on behind damage; at most ``capacity`` at
+    a time."""
+    while start < stop:
+        scan = LogScan(log, start, stop, log.record_flags, capacity=capacity)
+        yield from scan
+        if scan.status == RecordStatus.END:
+            return
+        behind = find_next_record(log, scan.offset + 1)
+        if behind is None:
+            return
+        start = behind
+
+
+def displaced(log: CommitLog, ghosts: Sequence[int], start: int, stop: int) -> set[int]:
+    """Return those of the ghosts (ascending) between whose neighbours a queue lacks a record.
+
+    There a real record stood: the ghost was written over it, or its own offset was damaged.
+    """
+    # Gaps are intervals of ghosts; they are counted up and down at their ends, so that many gaps
+    # over many ghosts cost no more than their sum.
+    depth = [0] * (len(ghosts) + 1)
+    ends: dict[tuple[str, int], tuple[int, int]] = {}
+    for batch in good_batches(log, start, stop):
+        for place in queue_places(batch):
+            key = (place.topic, place.queue_id)
+            expected, last_place = ends.get(key, (place.queue_offset, start))
+            if place.queue_offset > expected:
+                depth[bisect.bisect_left(ghosts, last_place)] += 1
+                depth[bisect.bisect_left(ghosts, place.physical_offset)] -= 1
+            ends[key] = (place.next_queue_offset, place.physical_offset)
+    found, level = set(), 0
+    for ghost, change in zip(ghosts, depth, strict=False):
+        level += change
+        if level > 0:
+            found.add(ghost)
+    return found
+
+
+class QueueOrder(NamedTuple):
+    """Where queue offsets do not count up one by one in log order.
+
+    ``gaps``: (topic, queue id, first missing queue offset, next queue offset). ``repeated``:
+    records whose queue offset is not above those of their queue in front of them.
+    """
+
+    gaps: list[tuple[str, int, int, int]]
+    repeated: list[QueuePlace]
+
+
+def queue_order(batches: Iterable[RecordBatch]) -> QueueOrder:
+    """Look at records in log order; at most ``MAX_LISTED`` of each are told."""
+    order = QueueOrder([], [])
+    ends: dict[tuple[str, int], int] = {}
+    before_gap: dict[tuple[str, int], int] = {}
+    for batch in batches:
+        if _counts_on(batch, ends):
+            continue
+        for place in queue_places(batch):
+            key = (place.topic, place.queue_id)
+            expected = ends.get(key, place.queue_offset)
+            if place.queue_offset < expected:
+                # It may go on where the queue was before the gap: then the number behind the gap
+                # is wrong, not this one.
+                if place.queue_offset < before_gap.pop(key, expected):
+                    order.repeated.append(place)
+                    continue
+            elif place.queue_offset > expected:
+                order.gaps.append((*key, expected, place.queue_offset))
+                before_gap[key] = expected
+            ends[key] = place.next_queue_offset
+        if max(len(order.gaps), len(order.repeated)) >= MAX_LISTED:
+            break
+    return QueueOrder(order.gaps[:MAX_LISTED], order.repeated[:MAX_LISTED])
+
+
+def _counts_on(batch: RecordBatch, ends: dict[tuple[str, int], int]) -> bool:
+    """Whether each queue's offsets in the batch count up one by one from where it ended.
+
+    ``ends`` is then moved on; otherwise it stays, and the records are looked at one by one.
+    """
+    import numpy
+
+    columns = batch.columns
+    sys_flags, statuses = columns["sys_flag"], columns["status"]
+    chosen = numpy.arange(batch.count)
+    if sys_flags.any() or statuses.any():
+        has_unit = numpy.logical_or.reduce([statuses == wanted for wanted in OF_A_QUEUE])
+        for transaction in NO_UNIT:
+            has_unit &= sys_flags & formats.SYS_FLAG_TRANSACTION_MASK != transaction
+        chosen = has_unit.nonzero()[0]
+        if (sys_flags[chosen] & formats.SYS_FLAG_INNER_BATCH).any():
+            return False
+    lengths = columns["topic_nbytes"][chosen]
+    following: dict[tuple[str, int], int] = {}
+    for nbytes in set(lengths.tolist()):
+        rows = chosen[lengths == nbytes]
+        queues = _queue_words(batch, rows, nbytes)
+        # Stable: log order within a queue.
+        order = queues[:, 0].argsort(kind="stable") if nbytes <= 4 else numpy.lexsort(queues.T)
+        rows, queues = rows[order], queues[order]
+        offsets = columns["queue_offset"][rows]
+        changes = (queues[1:] != queues[:-1]).any(axis=1)
+        if ((offsets[1:] - offsets[:-1] != 1) & ~changes).any():
+            return False
+        starts = [0, *(changes.nonzero()[0] + 1).tolist()]
+        stops = [*starts[1:], len(rows)]
+        for start, stop in zip(starts, stops, strict=True):
+            key = _queue_of(batch, int(rows[start]))
+            if offsets[start] != ends.get(key, offsets[start]):
+                return False
+            following[key] = int(offsets[stop - 1]) + 1
+    ends.update(following)
+    return True
+
+
+def _queue_of(batch: RecordBatch, number: int) -> tuple[str, int]:
+    """Topic and queue id of one record of a batch."""
+    row = batch.row(number)
+    return batch.window.message(row["position"]).topic, row["queue_id"]
+
+
+def _queue_words(
+    batch: RecordBatch, rows: numpy.ndarray[Any, Any], nbytes: int
+) -> numpy.ndarray[Any, Any]:
+    """Topics of ``nbytes`` bytes with their queue ids as words, one line for each of the rows:
+    equal where the queue is the same."""
+    import numpy
+
+    columns, log = batch.columns, numpy.frombuffer(batch.window.buffer, "u1")
+    places = columns["position"][rows].astype("i8") + columns["topic_at"][rows]
+    words = numpy.zeros((len(rows), -(-(nbytes + 4) // 8)), "u8")
+    names = words.view("u1")
+    names[:, :nbytes] = log[places[:, None] + numpy.arange(nbytes)]
+    names[:, nbytes : nbytes + 4] = columns["queue_id"][rows][:, None].view("u1")
+    return words

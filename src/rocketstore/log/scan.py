@@ -1,0 +1,200 @@
+"""Walking the log record by record in batches, across segments, and looking behind damage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rocketstore import formats, kernels
+from rocketstore.files.raw import data_ranges
+from rocketstore.log.commit_log import CommitLog, LogWindow
+from rocketstore.status import RecordFlags, RecordStatus
+
+if TYPE_CHECKING:
+    import numpy
+
+_ROW = formats.PARSED_RECORD
+CAPACITY = 1024
+#: Transaction types of records without a queue unit, and the statuses of records with one.
+NO_UNIT = (formats.SYS_FLAG_TRANSACTION_PREPARED, formats.SYS_FLAG_TRANSACTION_ROLLBACK)
+OF_A_QUEUE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES)
+#: Longer than any record a broker of the default limits stores.
+_LONGEST_RECORD_NBYTES = 16 * 1024 * 1024
+_NEAR_NBYTES = 16 * 1024
+#: So few that the memory for them is at hand, and stays in the processor's cache.
+_ZEROS = bytes(1 << 16)
+_POSITION_AT = _ROW.at("position") // 4
+_STATUS_AT = _ROW.at("status") // 4
+_ROW_INTS = _ROW.nbytes // 4
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBatch:
+    """Consecutive records of one segment.
+
+    ``rows`` holds ``count`` rows of ``formats.PARSED_RECORD`` and is reused by the next batch (see
+    ``LogScan.leave_rows``).
+    """
+
+    window: LogWindow
+    rows: bytearray
+    count: int
+
+    @property
+    def filled(self) -> memoryview:
+        """The bytes of the rows that are filled."""
+        return memoryview(self.rows)[: self.count * _ROW.nbytes]
+
+    @property
+    def columns(self) -> numpy.ndarray[Any, Any]:
+        """The rows as a structured array, shape (count,)."""
+        import numpy
+
+        return numpy.frombuffer(self.rows, _ROW.dtype, self.count)
+
+    def places(self) -> Iterator[tuple[int, int]]:
+        """Yield (position, status) of every row."""
+        ints = memoryview(self.rows).cast("i")
+        for at in range(0, self.count * _ROW_INTS, _ROW_INTS):
+            yield ints[at + _POSITION_AT], ints[at + _STATUS_AT]
+
+    def last(self) -> dict[str, int]:
+        """The last row by field name."""
+        return self.row(self.count - 1)
+
+    def row(self, number: int) -> dict[str, int]:
+        """One row by field name."""
+        values = _ROW.struct.unpack_from(self.rows, number * _ROW.nbytes)
+        return dict(zip((field.name for field in _ROW.fields), values, strict=True))
+
+
+class LogScan:
+    """Iterates over the batches from ``start`` until ``stop`` or the first place without a record.
+
+    Parameters
+    ----------
+    log : CommitLog
+    start, stop : int
+        Physical offsets; ``start`` is a record's or a segment's first byte.
+    flags : int
+        ``RecordFlags``. With CHECK_BODY_CRC those that hold in a segment anyway are added.
+    delay_ms : tuple of int
+        For the tags code of delayed records.
+
+    Attributes
+    ----------
+    offset : int
+        Where the scan stands.
+    status : RecordStatus
+        What stands there, once the iteration is over: END at ``stop``, else why it went no further.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        start: int,
+        stop: int,
+        flags: int,
+        delay_ms: tuple[int, ...] = (),
+        capacity: int = CAPACITY,
+    ) -> None:
+        self.offset = start
+        self.status = RecordStatus.END
+        self._log = log
+        self._stop = stop
+        self._flags = flags
+        self._delay_ms = delay_ms
+        self._capacity = capacity
+        self._rows = bytearray(capacity * _ROW.nbytes)
+
+    def leave_rows(self, other: RecordBatch | None) -> None:
+        """Leave the batch at hand to the caller for good; the next one's rows go where ``other``
+        has its own, which is then no more."""
+        self._rows = bytearray(self._capacity * _ROW.nbytes) if other is None else other.rows
+
+    def __iter__(self) -> Iterator[RecordBatch]:
+        flags = self._flags
+        while self.offset < self._stop:
+            window = self._log.window(self.offset, self._stop)
+            if window is None:
+                self.status = RecordStatus.EMPTY  # the segment is missing
+                return
+            count, position, code = kernels.message.scan_records(
+                window.buffer,
+                self.offset - window.base_offset,
+                window.stop,
+                window.base_offset,
+                window.segment_end,
+                flags | (window.flags if flags & RecordFlags.CHECK_BODY_CRC else 0),
+                self._rows,
+                self._delay_ms,
+            )
+            self.offset = window.base_offset + position
+            self.status = RecordStatus(code)
+            if count:
+                yield RecordBatch(window, self._rows, count)
+            if self.status == RecordStatus.BLANK:
+                self.offset = window.segment_end
+            elif self.status == RecordStatus.END and self.offset < self._stop:
+                if self.offset < window.segment_end:
+                    self.status = RecordStatus.INCOMPLETE  # the segment's file is too short
+                    return
+            elif self.status != RecordStatus.OK and self.offset < window.segment_end:
+                return
+        self.status = RecordStatus.END
+
+
+def find_next_record(log: CommitLog, offset: int) -> int | None:
+    """Return the first offset at or behind ``offset`` where a good record lies at its own
+    offset."""
+    near = _find_near(log, offset)
+    if near is not None:
+        return near
+    for file in log.queue.files:
+        if file.end_offset <= offset:
+            continue
+        base = file.file_from_offset
+        for start, stop in data_ranges(file, max(0, offset - base)):
+            # A record may reach into the hole behind it: a sparse copy has no blocks for zeros.
+            position = kernels.message.find_record(
+                file.mapping,
+                start,
+                min(stop + _LONGEST_RECORD_NBYTES, file.file_size),
+                base,
+                base + log.segment_size,
+            )
+            if position >= 0:
+                return base + int(position)
+    return None
+
+
+def _find_near(log: CommitLog, offset: int) -> int | None:
+    """Look just behind ``offset``, without asking the file system where there is anything: in a log
+    with many damaged records the next good one is mostly there."""
+    window = log.window(offset, offset + _NEAR_NBYTES)
+    if window is None or offset - window.base_offset > window.stop:
+        return None
+    position = kernels.message.find_record(
+        window.buffer,
+        offset - window.base_offset,
+        window.stop,
+        window.base_offset,
+        window.segment_end,
+    )
+    return window.base_offset + int(position) if position >= 0 else None
+
+
+def has_content(log: CommitLog, offset: int) -> bool:
+    """Whether any byte at or behind ``offset`` is not zero."""
+    for file in log.queue.files:
+        if file.end_offset <= offset:
+            continue
+        with file.reading() as read:
+            for start, stop in data_ranges(file, max(0, offset - file.file_from_offset)):
+                for at in range(start, stop, len(_ZEROS)):
+                    chunk = read(at, min(len(_ZEROS), stop - at))
+                    # Two bytes objects are compared at memory speed, views of them are not.
+                    if chunk != (_ZEROS if len(chunk) == len(_ZEROS) else bytes(len(chunk))):
+                        return True
+    return False

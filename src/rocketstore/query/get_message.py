@@ -1,0 +1,304 @@
+"""``getMessage``: statuses, batch limits and filters over one queue."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rocketstore import formats, kernels
+from rocketstore.config import MessageStoreConfig
+from rocketstore.errors import CorruptMessageError
+from rocketstore.log.commit_log import CommitLog, LogWindow
+from rocketstore.query.results import MessageList
+from rocketstore.queues.consume_queue import UNIT_NBYTES, ConsumeQueue
+from rocketstore.queues.consume_queue_ext import CqExtUnit, is_ext_address
+from rocketstore.status import GetMessageStatus, KernelStatus, RecordStatus
+
+if TYPE_CHECKING:
+    from rocketstore.filter import MessageFilter
+
+_ROW_NBYTES = formats.SELECTED_MESSAGE.nbytes
+#: Messages one kernel call selects at the most.
+_MAX_ROOM = 1024
+
+
+class BatchLimits(NamedTuple):
+    """Limits of one ``get_message`` call; see ``MessageStoreConfig``."""
+
+    memory_nbytes: int
+    memory_count: int
+    disk_nbytes: int
+    disk_count: int
+    filter_nbytes: int
+    memory_window_nbytes: int
+
+    @classmethod
+    def of(cls, config: MessageStoreConfig) -> BatchLimits:
+        """Limits of a configuration on this machine."""
+        import os
+
+        try:
+            ram = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        except (AttributeError, ValueError, OSError):
+            ram = 8 << 30
+        return cls(
+            config.max_transfer_bytes_on_message_in_memory,
+            config.max_transfer_count_on_message_in_memory,
+            config.max_transfer_bytes_on_message_in_disk,
+            config.max_transfer_count_on_message_in_disk,
+            config.max_filter_message_size,
+            int(ram * config.access_message_in_memory_max_ratio / 100),
+        )
+
+
+def bounds_status(
+    offset: int, min_offset: int, max_offset: int
+) -> tuple[GetMessageStatus, int] | None:
+    """Status and next offset for an ``offset`` outside the queue, ``None`` inside."""
+    if min_offset <= offset < max_offset:
+        return None
+    if max_offset == 0:
+        return GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0
+    if offset < min_offset:
+        return GetMessageStatus.OFFSET_TOO_SMALL, min_offset
+    if offset == max_offset:
+        return GetMessageStatus.OFFSET_OVERFLOW_ONE, offset
+    return GetMessageStatus.OFFSET_OVERFLOW_BADLY, max_offset
+
+
+class Selection:
+    """One run of the getMessage loop over the units of one queue file.
+
+    Parameters
+    ----------
+    log : CommitLog
+    queue : ConsumeQueue
+    limits : BatchLimits
+    max_count : int
+        Messages asked for.
+    tags_codes : bytes or None
+        int64 codes that pass, ``None`` for all.
+    """
+
+    __slots__ = (
+        "_codes",
+        "_columns",
+        "_limits",
+        "_log",
+        "_max_count",
+        "_queue",
+        "_reason",
+        "messages",
+    )
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queue: ConsumeQueue,
+        limits: BatchLimits,
+        max_count: int,
+        tags_codes: bytes | None,
+    ) -> None:
+        self.messages = MessageList()
+        self._log = log
+        self._queue = queue
+        self._limits = limits
+        self._max_count = max_count
+        self._codes = tags_codes
+        self._reason = GetMessageStatus.NO_MATCHED_MESSAGE
+        self._columns = array("q", (0,)), array("i", (0,)), array("q", (0,))
+
+    def run(
+        self, offset: int, message_filter: MessageFilter | None
+    ) -> tuple[GetMessageStatus, int]:
+        """Collect messages from queue offset ``offset``; return status and next offset.
+
+        ``message_filter`` is asked for every message that passes the tags codes.
+        Raises ``CorruptMessageError`` when the first message that would be returned is damaged.
+        """
+        found = self._queue.units_from(offset)
+        if found is None:
+            per_file = self._queue.units_per_file
+            return GetMessageStatus.OFFSET_FOUND_NULL, offset + per_file - offset % per_file
+        units, start, stop = found
+        examined = max(self._limits.filter_nbytes, self._max_count * UNIT_NBYTES)
+        if self._queue.pull_looks_no_further:
+            examined = max(self._max_count, 1) * UNIT_NBYTES
+        if stop - start > examined:
+            stop = start + -(-examined // UNIT_NBYTES) * UNIT_NBYTES
+        if message_filter is None:
+            if self._codes is not None and self._queue.ext is not None:
+                units = self._queue.ext.resolve(units, start, stop)
+                start, stop = 0, len(units)
+            reached = self._collect(units, start, stop, offset)
+        else:
+            reached = self._collect_filtered(units, start, stop, offset, message_filter)
+        status = GetMessageStatus.FOUND if self.messages else self._reason
+        return status, offset + (reached - start) // UNIT_NBYTES
+
+    def _unit(self, units: Any, position: int) -> tuple[int, int, int]:
+        """Physical offset, size and tags code of one unit, read by a kernel that is guarded: the
+        file may be cut by others.
+
+        Raises ``MappedFileError`` when it is.
+        """
+        place, size, code = self._columns
+        kernels.consume_queue.read_units(units, position, position + UNIT_NBYTES, place, size, code)
+        return place[0], size[0], code[0]
+
+    def _collect(self, units: Any, position: int, stop: int, index: int) -> int:
+        """Follow units, one log segment after the other; return the position reached."""
+        log, limits, queue, messages = self._log, self._limits, self._queue, self.messages
+        max_count, nbytes = self._max_count, 0
+        memory_count = max_count if max_count < limits.memory_count else limits.memory_count
+        disk_count = max_count if max_count < limits.disk_count else limits.disk_count
+        room = min(max(memory_count, disk_count, 1), _MAX_ROOM)
+        while position < stop:
+            physical_offset, size, _ = self._unit(units, position)
+            window = log.window(physical_offset)
+            if window is None or size == formats.FILLER_UNIT_SIZE:
+                if size != formats.FILLER_UNIT_SIZE and messages:
+                    place = physical_offset, size
+                    if len(messages) >= max_count or self._is_full(len(messages), nbytes, *place):
+                        break  # the next pull begins there
+                passed = self._pass_over(units, position, stop)
+                index += (passed - position) // UNIT_NBYTES
+                position = passed
+                continue
+            upto = stop if not log.damage else self._next_known_damage(units, position, stop)
+            if upto == position:
+                if messages:
+                    break
+                raise log.corruption(physical_offset, log.damage[physical_offset])
+            rows = bytearray(room * _ROW_NBYTES)
+            reached, count, added, status, reason = kernels.consume_queue.select_messages(
+                units, position, upto, index,
+                window.buffer, window.stop, window.base_offset, window.segment_end, log.min_offset,
+                queue.topic_bytes, queue.queue_id, self._codes,
+                memory_count, limits.memory_nbytes,
+                log.max_offset - limits.memory_window_nbytes, disk_count, limits.disk_nbytes,
+                nbytes, len(messages), window.flags, rows,
+            )  # fmt: skip
+            if count:
+                messages.add(window, rows, count)
+                nbytes += added
+            elif reason:
+                self._reason = GetMessageStatus(reason)
+            index += (reached - position) // UNIT_NBYTES
+            position = reached
+            if status == KernelStatus.LIMIT or status == RecordStatus.OK:
+                break
+            if status == RecordStatus.INCOMPLETE and self._has_grown(window, units, position):
+                continue
+            if status != RecordStatus.END and status != KernelStatus.OTHER_SEGMENT:
+                if messages:
+                    break
+                self._meet_damage(units, position, status)
+                position += UNIT_NBYTES
+                index += 1
+        return position
+
+    def _has_grown(self, window: LogWindow, units: Any, position: int) -> bool:
+        """Whether the unit's record lies behind what ``window`` showed, and the log shows
+        more by now: a window is kept from one reading to the next."""
+        now = self._log.window(self._unit(units, position)[0])
+        if now is None or now.base_offset != window.base_offset:
+            return False
+        return now.stop > window.stop
+
+    def _pass_over(self, units: Any, position: int, stop: int) -> int:
+        """Pass over a filler, or all units whose records lie in a segment that is gone.
+
+        What has another tag is passed over for that, before its record is looked for.
+        """
+        physical_offset, size, tags_code = self._unit(units, position)
+        position += UNIT_NBYTES
+        if not self._may_match(tags_code):
+            self._reason = GetMessageStatus.NO_MATCHED_MESSAGE
+            return position
+        self._reason = GetMessageStatus.MESSAGE_WAS_REMOVING
+        if size == formats.FILLER_UNIT_SIZE or physical_offset < 0:
+            return position
+        next_file = self._log.roll_next_file(physical_offset)
+        while position < stop and self._unit(units, position)[0] < next_file:
+            position += UNIT_NBYTES
+        return position
+
+    def _may_match(self, tags_code: int) -> bool:
+        codes = self._codes
+        if codes is None or tags_code <= formats.MAX_EXT_ADDRESS:
+            return True
+        return tags_code in memoryview(codes).cast("B").cast("q")
+
+    def _next_known_damage(self, units: Any, position: int, stop: int) -> int:
+        """Position of the next unit that names a damaged place, ``stop`` without one.
+
+        Recovery knows of damage that a record alone does not show: ghosts in place of messages,
+        records whose last bytes were zeroed with the next one's head.
+        """
+        while position < stop and self._unit(units, position)[0] not in self._log.damage:
+            position += UNIT_NBYTES
+        return position
+
+    def _meet_damage(self, units: Any, position: int, status: int) -> None:
+        """A damaged record raises; a unit that names no such record is passed over."""
+        wrong_unit = status >= KernelStatus.FULL or status == RecordStatus.INCOMPLETE
+        if wrong_unit:
+            self._reason = GetMessageStatus.MESSAGE_WAS_REMOVING
+            return
+        raise self._log.corruption(self._unit(units, position)[0], status)
+
+    def _collect_filtered(
+        self, units: Any, position: int, stop: int, index: int, message_filter: MessageFilter
+    ) -> int:
+        """The same, asking a filter in Python about one unit and one message at a time."""
+        kept, nbytes, gone_below = MessageList(), 0, -1
+        while position < stop and len(kept) < self._max_count:
+            physical_offset, size, tags_code = self._unit(units, position)
+            if kept and self._is_full(len(kept), nbytes, physical_offset, size):
+                break
+            if physical_offset < gone_below:
+                pass  # in a segment that was found gone; the filter is not asked again
+            elif not message_filter.is_matched_by_consume_queue(*self._ext_of(tags_code)):
+                self._reason = GetMessageStatus.NO_MATCHED_MESSAGE
+            else:
+                self.messages = MessageList()
+                try:
+                    self._collect(units, position, position + UNIT_NBYTES, index)
+                except CorruptMessageError:
+                    if kept:
+                        break  # the next pull begins there
+                    raise
+                if self.messages:
+                    message = self.messages[0]
+                    if not message_filter.is_matched_by_commit_log(message):
+                        self._reason = GetMessageStatus.NO_MATCHED_MESSAGE
+                    else:
+                        kept.extend(self.messages)
+                        nbytes += message.store_size
+                elif self._log.window(physical_offset) is None:
+                    gone_below = self._log.roll_next_file(physical_offset)
+            position += UNIT_NBYTES
+            index += 1
+        self.messages = kept
+        return position
+
+    def _ext_of(self, tags_code: int) -> tuple[int | None, CqExtUnit | None]:
+        """Tags code and ext unit of a unit; a code that cannot be found out is ``None``."""
+        if not is_ext_address(tags_code):
+            return tags_code, None
+        ext = self._queue.ext
+        found = ext.unit(tags_code) if ext is not None else None
+        return (None, None) if found is None else (found.tags_code, found)
+
+    def _is_full(self, count: int, nbytes: int, physical_offset: int, size: int) -> bool:
+        """RocketMQ's ``isTheBatchFull`` for the next unit, whether its message will match or
+        not."""
+        limits = self._limits
+        on_disk = physical_offset < self._log.max_offset - limits.memory_window_nbytes
+        most_count, most_nbytes = (
+            (limits.disk_count, limits.disk_nbytes)
+            if on_disk
+            else (limits.memory_count, limits.memory_nbytes)
+        )
+        return count >= most_count or nbytes + size > most_nbytes

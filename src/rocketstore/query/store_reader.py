@@ -1,0 +1,392 @@
+"""Every question a store answers: over a log, its queues and its index, in all modes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from rocketstore import formats, kernels
+from rocketstore.config import MessageStoreConfig
+from rocketstore.dialect import Dialect
+from rocketstore.errors import CorruptMessageError
+from rocketstore.files.mapped_file import name_cut_file
+from rocketstore.filter import TagFilter
+from rocketstore.index.index_service import IndexService
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.scan import LogScan, find_next_record
+from rocketstore.message import StoredMessage
+from rocketstore.query.get_batch_message import BatchSelection
+from rocketstore.query.get_message import BatchLimits, Selection, bounds_status
+from rocketstore.query.results import GetMessageResult, MessageList, QueryMessageResult
+from rocketstore.query.time_search import TimeSearch
+from rocketstore.queues.batch_consume_queue import BatchConsumeQueue
+from rocketstore.queues.consume_queue import UNIT_NBYTES, ConsumeQueue
+from rocketstore.queues.queue_table import QueueTable
+from rocketstore.status import GetMessageStatus, KernelStatus, RecordStatus
+
+if TYPE_CHECKING:
+    from rocketstore.filter import MessageFilter
+    from rocketstore.query.unread_units import UnreadUnits
+
+_QUERY_ROUNDS = 3
+_ROW_NBYTES = formats.SELECTED_MESSAGE.nbytes
+_FOUND = GetMessageStatus.FOUND
+#: Statuses with which a batch is whole: its count reached, its limits reached, the queue's end.
+_PLAIN_ENDS = frozenset(map(int, (RecordStatus.OK, RecordStatus.END, KernelStatus.LIMIT)))
+_select_messages = kernels.consume_queue.select_messages
+
+
+class StoreReader:
+    """Answers over opened parts; opening and closing them is the store's affair.
+
+    Notes
+    -----
+    Threading: any number of threads. No call creates a queue or a file (D-36).
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: QueueTable,
+        index: IndexService,
+        config: MessageStoreConfig,
+        dialect: Dialect,
+    ) -> None:
+        self.log = log
+        self.queues = queues
+        self.index = index
+        self.dialect = dialect
+        self._limits = BatchLimits.of(config)
+        self._max_hits = config.max_msgs_num_batch
+
+    # --- queues -------------------------------------------------------------------------------
+
+    def get_message(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_count: int,
+        message_filter: MessageFilter | None,
+    ) -> GetMessageResult:
+        """See ``DefaultMessageStore.get_message``."""
+        queue = self.queues.table.get((topic, queue_id))
+        if queue is None:
+            status = GetMessageStatus.NO_MESSAGE_IN_QUEUE
+            return GetMessageResult(status, 0, 0, 0, ())
+        first, end = queue.min_index, queue.max_index
+        if message_filter is None and first <= offset < end and not self.log.damage:
+            result = self._get_at_once(queue, offset, max_count, first, end)
+            if result is not None:
+                return result
+        outside = bounds_status(offset, first, end)
+        if outside is not None:
+            return GetMessageResult(*outside, first, end, ())
+        codes = None
+        if message_filter is not None and isinstance(message_filter, TagFilter):
+            codes = message_filter.tags_codes
+            if codes is None or not message_filter.exact:
+                message_filter = None
+        kind = BatchSelection if isinstance(queue, BatchConsumeQueue) else Selection
+        selection = kind(self.log, queue, self._limits, max_count, codes)
+        try:
+            status, next_offset = selection.run(offset, message_filter)
+        except OSError as error:
+            name_cut_file(error, queue.files())
+            raise
+        return GetMessageResult(status, next_offset, first, end, selection.messages)
+
+    def _get_at_once(
+        self, queue: ConsumeQueue, offset: int, max_count: int, first: int, end: int
+    ) -> GetMessageResult | None:
+        """Answer with one kernel call where the last call's queue file and segment serve again.
+
+        ``None`` when they do not, or when anything but plain messages came: then the loop of
+        ``Selection`` answers from the start.
+        """
+        log, limits = self.log, self._limits
+        file, window = queue.recent, log.recent
+        if file is None or window is None:
+            return None
+        units_file, file_first, file_end = file
+        if not file_first <= offset < file_end or max_count > limits.memory_count:
+            return None
+        try:
+            units = units_file.mapping
+        except FileNotFoundError:  # the store's writer deleted it while it was not mapped here
+            return None
+        start = (offset - file_first) * UNIT_NBYTES
+        stop = ((end if end < file_end else file_end) - file_first) * UNIT_NBYTES
+        rows = bytearray(max_count * _ROW_NBYTES)
+        disk_count = limits.disk_count
+        reached, count, _, status, _ = _select_messages(
+            units, start, stop, offset,
+            window.buffer, window.stop, window.base_offset, window.segment_end, log.min_offset,
+            queue.topic_bytes, queue.queue_id, None,
+            max_count, limits.memory_nbytes,
+            log.max_offset - limits.memory_window_nbytes,
+            max_count if max_count < disk_count else disk_count, limits.disk_nbytes,
+            0, 0, window.flags, rows,
+        )  # fmt: skip
+        if not count or status not in _PLAIN_ENDS:
+            return None
+        messages = MessageList()
+        messages.add(window, rows, count)
+        following = offset + (reached - start) // UNIT_NBYTES
+        return GetMessageResult(_FOUND, following, first, end, messages)
+
+    def unread_units(
+        self, topic: str, queue_id: int, message_filter: MessageFilter | None = None
+    ) -> UnreadUnits | None:
+        """Where a queue's messages cannot be read; ``None`` for an unknown queue."""
+        from rocketstore.query.unread_units import UnreadUnits
+
+        queue = self.queues.get(topic, queue_id)
+        if queue is None:
+            return None
+        codes = None
+        if isinstance(message_filter, TagFilter) and message_filter.tags_codes is not None:
+            codes = frozenset(memoryview(message_filter.tags_codes).cast("B").cast("q"))
+        return UnreadUnits(self.log, queue, codes)
+
+    def store_timestamp_of(self, queue: ConsumeQueue, index: int) -> int:
+        """Store time of one unit's message, -1 when it is gone."""
+        unit = queue.unit(index)
+        if unit is None or unit[0] < self.log.min_offset:
+            return -1
+        _, message = self.log.record_at(unit[0])
+        return -1 if message is None else message.store_timestamp
+
+    def get_offset_in_queue_by_time(
+        self, topic: str, queue_id: int, timestamp: int, boundary: str | None
+    ) -> int:
+        """See ``DefaultMessageStore.get_offset_in_queue_by_time``."""
+        queue = self.queues.get(topic, queue_id)
+        if queue is None:
+            return 0
+        if boundary is None and isinstance(queue, BatchConsumeQueue):
+            offset = queue.offset_by_time(timestamp)
+            clamped = self.dialect.clamp_offset_by_time
+            return max(offset, queue.min_index) if clamped else offset
+        search = TimeSearch(
+            self.log, queue, lambda index: self.store_timestamp_of(queue, index), self.dialect
+        )
+        if boundary is None and self.dialect.offset_by_mtime:
+            return search.by_modification_time(timestamp)
+        return search.by_message_time(timestamp, boundary or "lower")
+
+    # --- keys ---------------------------------------------------------------------------------
+
+    def query_message(
+        self, topic: str, key: str, max_count: int, begin: int, end: int
+    ) -> QueryMessageResult:
+        """See ``DefaultMessageStore.query_message``."""
+        max_count = min(max_count, self._max_hits)
+        last, index_end = end, (0, 0)
+        for _ in range(_QUERY_ROUNDS):
+            hits = self.index.query_offset(topic, key, max_count, begin, last)
+            if not hits.offsets:
+                break
+            index_end = (hits[1], hits[2])  # told also when no record can be read any more
+            messages = []
+            for number, offset in enumerate(sorted(hits.offsets)):
+                message = self._readable(offset)
+                if message is None:
+                    continue
+                if number == 0:
+                    last = message.store_timestamp
+                messages.append(message)
+            if messages:
+                return QueryMessageResult(messages, *index_end)
+            if last < begin:
+                break
+        return QueryMessageResult([], *index_end)
+
+    def _readable(self, offset: int) -> StoredMessage | None:
+        """The record at an index hit, ``None`` when it is gone or damaged."""
+        try:
+            return self.log.look_message_by_offset(offset)
+        except CorruptMessageError:
+            return None
+
+    def find_by_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        unique: bool,
+        begin: int,
+        end: int,
+        on_corruption: str = "fail",
+    ) -> Iterator[StoredMessage]:
+        """Messages that really carry the key, by ascending offset (D-3, D-4, D-5 mended).
+
+        Ranges of the log that no index file covers are read.
+
+        ``on_corruption``: what happens at a hit whose record cannot be read, as in ``scan``; and at
+        the end of a log that ended later once, because the index is read no further either.
+        """
+        offsets: Iterable[int]
+        offsets, broken = self.index.find_offsets(topic, key, begin, end)
+        if self.index.gaps or broken:
+            offsets = self._with_gaps(offsets, broken, topic, on_corruption)
+        for offset in offsets:
+            try:
+                message = self._look_below_end(offset)
+            except CorruptMessageError:
+                if on_corruption == "fail":
+                    raise
+                if on_corruption == "stop":
+                    return
+                continue
+            if message is None or message.topic != topic:
+                continue
+            if unique:
+                carries = message.unique_key == key
+            else:
+                keys = message.keys
+                carries = keys is not None and key in keys.split(formats.KEY_SEPARATOR)
+            if carries:
+                yield message
+        self.finish_scan(self.log.max_offset, None, on_corruption)
+
+    def _with_gaps(
+        self, hits: list[int], broken: list[tuple[int, int]], topic: str, on_corruption: str
+    ) -> Iterator[int]:
+        """The hits of the index, and the records of the topic in ranges that it does not cover,
+        ascending. ``broken``: offsets of the first and the last record of more such ranges."""
+        # A header that names other places is damaged itself: what its file covered is a gap anyway.
+        ranges = (
+            (first, last + max(self.log.check(last)[1], 1))
+            for first, last in broken
+            if 0 <= first <= last < self.log.max_offset
+        )
+        position = 0
+        for gap in sorted({*self.index.gaps, *ranges}):
+            yield from (hit for hit in hits if position <= hit < gap[0])
+            start = max(position, gap[0])
+            if start < gap[1]:
+                try:
+                    yield from self._read_gap(gap, start, topic, on_corruption)
+                except CorruptMessageError:
+                    if on_corruption == "fail":
+                        raise
+                    return
+            position = max(start, gap[1])
+        yield from (hit for hit in hits if position <= hit)
+
+    def _read_gap(
+        self, gap: tuple[int, int], start: int, topic: str, on_corruption: str
+    ) -> Iterator[int]:
+        """Records with keys in a range of the log, from ``start`` on. A range without any, as
+        between whole index files, is not read again.
+
+        With ``fail`` and ``stop`` a damaged place raises ``CorruptMessageError``.
+        """
+        has_keys = start > gap[0]
+        policy = "skip" if on_corruption == "skip" else "fail"
+        start, stop = max(start, self.log.min_offset), min(gap[1], self.log.max_offset)
+        for message in self.scan(start, stop, policy):
+            kind = message.sys_flag & formats.SYS_FLAG_TRANSACTION_MASK
+            is_indexed = kind != formats.SYS_FLAG_TRANSACTION_ROLLBACK
+            if is_indexed and (message.unique_key or message.keys):
+                has_keys = True
+                if message.topic == topic:
+                    yield message.physical_offset
+        if not has_keys and policy == "fail":
+            self.index.gaps = tuple(one for one in self.index.gaps if one != gap)
+
+    # --- log order ----------------------------------------------------------------------------
+
+    def scan(
+        self, start: int, stop: int, on_corruption: str, flags: int | None = None
+    ) -> Iterator[StoredMessage]:
+        """Messages in log order from ``start`` to ``stop``.
+
+        ``on_corruption``: ``fail`` raises at a damaged place, ``skip`` goes on behind it, ``stop``
+        ends.
+        """
+        if flags is None:
+            flags = self.log.record_flags
+        while start < stop:
+            walk = LogScan(self.log, start, stop, flags)
+            for batch in walk:
+                window = batch.window
+                for position, status in batch.places():
+                    if status and window.base_offset + position in self.log.damage:
+                        # Recovery knows that this record is not what it seems.
+                        if on_corruption == "stop":
+                            return
+                        if on_corruption == "fail":
+                            offset = window.base_offset + position
+                            raise self.log.corruption(offset, self.log.damage[offset])
+                    elif status != RecordStatus.GHOST:
+                        try:
+                            message = StoredMessage(
+                                window.buffer, position, window.base_offset, window.segment_end
+                            )
+                        except ValueError as error:
+                            if on_corruption == "skip":
+                                continue
+                            if on_corruption == "stop":
+                                return
+                            raise window.gone(position) from error
+                        yield message
+            if walk.status == RecordStatus.END or walk.offset >= stop:
+                return
+            if walk.offset < self.log.min_offset:
+                start = self.log.min_offset  # deleted while the scan was on its way
+                continue
+            if on_corruption == "stop":
+                return
+            if walk.status == RecordStatus.INCOMPLETE and stop < self.log.max_offset:
+                return  # the record reaches beyond ``stop``
+            if on_corruption == "fail":
+                raise self.log.corruption(walk.offset, walk.status)
+            behind = find_next_record(self.log, walk.offset + 1)
+            if behind is None:
+                return
+            start = behind
+
+    def scan_range(self, start: int | None, stop: int | None) -> tuple[int, int]:
+        """The offsets from which and up to which a scan reads (see ``finish_scan``)."""
+        for name, value in (("start", start), ("stop", stop)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+                raise TypeError(f"{name} must be int, not {type(value).__name__}")
+        first = max(self.log.min_offset, 0)
+        if start is not None and start > first:
+            self.check_scan_start(start)
+            first = start
+        return first, self.log.max_offset if stop is None else min(stop, self.log.max_offset)
+
+    def finish_scan(self, last: int, stop: int | None, on_corruption: str) -> None:
+        """With ``fail``, raise ``CorruptMessageError`` when the log ends at ``last`` because what
+        was durable behind it is damaged or missing, and the scan was to go on to ``stop``."""
+        if on_corruption != "fail" or not self.log.damage:
+            return
+        behind = min((at for at in self.log.damage if at >= last), default=None)
+        if behind is not None and (stop is None or behind < stop):
+            raise self.log.corruption(behind, self.log.damage[behind])
+
+    def check_scan_start(self, offset: int) -> None:
+        """Raise ``ValueError`` when a scan cannot begin at ``offset``, because it lies inside a
+        record."""
+        if offset >= self.log.max_offset or offset in self.log.damage:
+            return
+        status, _ = self.log.check(offset)
+        is_none = status >= RecordStatus.FIRST_DAMAGE or status == RecordStatus.INCOMPLETE
+        if is_none and not self.log.claims(offset):
+            raise ValueError(f"no record begins at log offset {offset}")
+
+    def look_message_by_offset(self, offset: int) -> StoredMessage | None:
+        """See ``DefaultMessageStore.look_message_by_offset``."""
+        if offset == 0 and self.log.min_offset > 0:
+            offset = self.log.min_offset  # RocketMQ answers the first record for 0
+        return self._look_below_end(offset)
+
+    def _look_below_end(self, offset: int) -> StoredMessage | None:
+        if 0 <= offset < self.log.max_offset:
+            return self.log.look_message_by_offset(offset)
+        if self.log.is_lost(offset):
+            raise self.log.corruption(offset, RecordStatus.EMPTY)
+        return None

@@ -1,0 +1,294 @@
+"""ConsumeQueueExt: what a queue's units have no room for, at addresses that the units carry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rocketstore import formats
+from rocketstore.files.mapped_file import MappedFile, MemoryFile
+from rocketstore.files.mapped_file_queue import MappedFileQueue, overlay_file
+
+if TYPE_CHECKING:
+    import numpy
+
+EXT_UNIT_NBYTES = formats.CONSUME_QUEUE_EXT_UNIT.nbytes
+_UNIT = formats.CONSUME_QUEUE_EXT_UNIT.struct
+#: Blocks are reserved this far ahead of the newest unit.
+_ALLOCATE_AHEAD_NBYTES = 64 * 1024
+#: Bytes of ext files read at one time.
+_READ_NBYTES = 1 << 20
+
+
+class CqExtUnit(NamedTuple):
+    """One ext unit.
+
+    Attributes
+    ----------
+    tags_code : int
+        Hash of the message's tag, or when it is due.
+    store_timestamp : int
+        Epoch ms.
+    bit_map : bytes
+        Which filters the message passes, empty when nobody said.
+    """
+
+    tags_code: int
+    store_timestamp: int
+    bit_map: bytes
+
+    @property
+    def nbytes(self) -> int:
+        """Length in the file."""
+        return EXT_UNIT_NBYTES + len(self.bit_map)
+
+
+def is_ext_address(tags_code: int) -> bool:
+    """Whether a unit's tags code is the address of an ext unit."""
+    return tags_code <= formats.MAX_EXT_ADDRESS
+
+
+class ConsumeQueueExt:
+    """The ext units of one (topic, queue id).
+
+    Parameters
+    ----------
+    queue : MappedFileQueue
+        Its files, loaded.
+    in_memory : bool
+        New units go to private copies and memory files; the disk stays as it is.
+
+    Attributes
+    ----------
+    recovered_offset : int
+        Offset behind the last good unit on disk that the queue refers to.
+
+    Notes
+    -----
+    Threading: readers need no lock; ``room_for_append``, ``cut`` and ``flush`` belong to the
+    dispatching thread. Source: RocketMQ ``store/ConsumeQueueExt.java``.
+    """
+
+    def __init__(self, queue: MappedFileQueue, *, in_memory: bool = False) -> None:
+        self.queue = queue
+        self.recovered_offset = 0
+        self.flushed_offset = 0
+        self._in_memory = in_memory
+        self._next_offset: Callable[[], int] | None = None
+        self._overlay: dict[int, MappedFile | MemoryFile] = {}
+
+    @property
+    def max_offset(self) -> int:
+        """Offset of the next unit."""
+        if self._next_offset is not None:
+            offset = self._next_offset()
+            if offset >= 0:
+                return offset
+        return self.recovered_offset
+
+    def list_again(self) -> None:
+        """Take over the files that another process made since they were listed."""
+        self.queue.load_new()
+
+    def follow(self, next_offset: Callable[[], int]) -> None:
+        """Take the end from the dispatcher from now on; it answers -1 while it does not know."""
+        self._next_offset = next_offset
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def _file_at(self, offset: int) -> MappedFile | MemoryFile | None:
+        file = self._overlay.get(offset - offset % self.queue.file_size)
+        return file if file is not None else self.queue.find_mapped_file_by_offset(offset)
+
+    def _read(self, offset: int, nbytes: int) -> bytes:
+        """Bytes of the file at ``offset``; short at its end, none without a file."""
+        file = self._file_at(offset)
+        if file is None:
+            return b""
+        position = offset - file.file_from_offset
+        nbytes = min(nbytes, file.file_size - position)
+        if isinstance(file, MemoryFile) or file.private:
+            return bytes(memoryview(file.mapping)[position : position + nbytes])
+        return file.read(position, nbytes)
+
+    def unit(self, address: int) -> CqExtUnit | None:
+        """Return the unit at ``address``, ``None`` when no good one is there, as when the store's
+        writer deleted the file."""
+        try:
+            return self._unit(address)
+        except FileNotFoundError:
+            return None
+
+    def _unit(self, address: int) -> CqExtUnit | None:
+        offset = address - formats.EXT_ADDRESS_BASE
+        if not 0 <= offset < 2**63 - EXT_UNIT_NBYTES:
+            return None
+        head = self._read(offset, EXT_UNIT_NBYTES)
+        if len(head) < EXT_UNIT_NBYTES:
+            return None
+        size, tags_code, store_timestamp, bit_map_size = _UNIT.unpack(head)
+        if bit_map_size < 0 or size != EXT_UNIT_NBYTES + bit_map_size:
+            return None
+        bit_map = self._read(offset + EXT_UNIT_NBYTES, bit_map_size) if bit_map_size else b""
+        return (
+            CqExtUnit(tags_code, store_timestamp, bit_map) if len(bit_map) == bit_map_size else None
+        )
+
+    def heads(
+        self, addresses: numpy.ndarray[Any, Any], *, tolerant: bool = False
+    ) -> numpy.ndarray[Any, Any]:
+        """Return the heads of the units at ``addresses`` (int64, shape (n,)), in their order.
+
+        Returns
+        -------
+        structured array of ``formats.CONSUME_QUEUE_EXT_UNIT``, shape (n,)
+            ``size`` is 0 where no good unit is, with ``tolerant`` also in files that were deleted.
+
+        Raises
+        ------
+        FileNotFoundError
+            Without ``tolerant``.
+        """
+        import numpy
+
+        layout = formats.CONSUME_QUEUE_EXT_UNIT
+        found = numpy.zeros(len(addresses), layout.dtype)
+        offsets = addresses.astype("i8") ^ numpy.int64(formats.EXT_ADDRESS_BASE)
+        order = numpy.argsort(offsets, kind="stable")
+        offsets = offsets[order]
+        done = int(numpy.searchsorted(offsets, 0))
+        while done < len(offsets):
+            start = int(offsets[done])
+            stop = int(numpy.searchsorted(offsets, start + _READ_NBYTES))
+            try:
+                content = self._read(start, _READ_NBYTES + EXT_UNIT_NBYTES)
+            except FileNotFoundError:
+                if not tolerant:
+                    raise
+                content = b""
+            places = offsets[done:stop] - start
+            inside = places + EXT_UNIT_NBYTES <= len(content)
+            window = numpy.frombuffer(content, "u1")
+            rows = places[inside][:, None] + numpy.arange(layout.nbytes)
+            taken = numpy.ascontiguousarray(window[rows]).view(layout.dtype).reshape(-1)
+            found[order[done:stop][inside]] = taken
+            # A file ends before the stretch does: what lies in the next one is read from there.
+            behind = int((~inside).argmax()) if not inside.all() else len(inside)
+            done += max(behind, 1)
+        sizes, bit_maps = found["size"].astype("i4"), found["bit_map_size"].astype("i4")
+        good = (bit_maps >= 0) & (sizes == EXT_UNIT_NBYTES + bit_maps)
+        found["size"] = numpy.where(good, found["size"], 0)
+        return found
+
+    def resolve(self, units: Any, position: int, stop: int) -> bytearray:
+        """Return the queue units from ``position`` to ``stop`` of a buffer with the tags codes of
+        their ext units; where there is none, with the address, as it matches every filter."""
+        import numpy
+
+        copy = bytearray(memoryview(units)[position:stop])
+        columns = numpy.frombuffer(copy, formats.CONSUME_QUEUE_UNIT.dtype)
+        codes = columns["tags_code"].astype("i8")
+        which = numpy.flatnonzero(codes <= formats.MAX_EXT_ADDRESS)
+        if len(which):
+            heads = self.heads(codes[which], tolerant=True)
+            good = heads["size"] > 0
+            codes[which[good]] = heads["tags_code"][good]
+            columns["tags_code"] = codes
+        return copy
+
+    # --- loading ------------------------------------------------------------------------------
+
+    def first_bad(self, codes: numpy.ndarray[Any, Any]) -> int:
+        """Number of the first of ``codes`` (int64, in queue order) that is an address without a
+        good unit, or one not above the address in front of it; their count when all are good.
+
+        ``recovered_offset`` moves to the end of the last good unit.
+        """
+        import numpy
+
+        which = numpy.flatnonzero(codes <= formats.MAX_EXT_ADDRESS)
+        if not len(which):
+            return len(codes)
+        heads = self.heads(codes[which])
+        offsets = codes[which] ^ numpy.int64(formats.EXT_ADDRESS_BASE)
+        ends = offsets + heads["size"].astype("i8")
+        good = heads["size"] > 0
+        good &= offsets >= numpy.concatenate(([self.recovered_offset], ends[:-1]))
+        # A unit and the mark behind it lie in one file.
+        size = self.queue.file_size
+        good &= offsets % size + heads["size"] <= size - formats.EXT_END_NBYTES
+        bad = len(which) if good.all() else int((~good).argmax())
+        if bad:
+            self.recovered_offset = int(ends[bad - 1])
+        return int(which[bad]) if bad < len(which) else len(codes)
+
+    def cut(self) -> None:
+        """Write zeros over whatever lies behind the last good unit, and delete the files behind
+        it."""
+        from rocketstore.files.raw import data_ranges
+
+        end = self.recovered_offset
+        self.flushed_offset = min(self.flushed_offset, end)
+        self.queue.destroy_behind(end, keep_first=end > 0)
+        last = self.queue.last()
+        if last is None:
+            return
+        position = end - last.file_from_offset
+        for start, stop in data_ranges(last, position):
+            if last.read(start, stop - start).strip(b"\0"):
+                memoryview(last.mapping)[start:stop] = bytes(stop - start)
+                last.flushed_position = start
+                last.flush(stop)
+        last.wrote_position = last.flushed_position = position
+
+    # --- appending ----------------------------------------------------------------------------
+
+    def room_for_append(self, offset: int) -> tuple[Any, int]:
+        """Return (buffer, offset of its first byte) for the unit at ``offset``: as much of its file
+        as has disk blocks.
+
+        Raises ``StoreFullError`` without room.
+        """
+        size = self.queue.file_size
+        start = offset - offset % size
+        if self._in_memory:
+            return self._memory_file(start).mapping, start
+        file = self.queue.find_mapped_file_by_offset(offset)
+        if file is None:
+            file = self.queue.create_file(start, allocated=_ALLOCATE_AHEAD_NBYTES)
+        position = offset - start
+        need = position + formats.MAX_EXT_UNIT_NBYTES + formats.EXT_END_NBYTES
+        if min(need, size) > file.allocated_position:
+            file.allocate(need + _ALLOCATE_AHEAD_NBYTES, used=position)
+        if file.allocated_position >= size:
+            return file.mapping, start
+        return memoryview(file.mapping)[: file.allocated_position], start
+
+    def _memory_file(self, start: int) -> MappedFile | MemoryFile:
+        file = self._overlay.get(start)
+        if file is None:
+            file = self._overlay[start] = overlay_file(self.queue, start)
+        return file
+
+    def flush(self, end: int) -> None:
+        """Sync everything below offset ``end``. Raises ``OSError``; the error is final."""
+        for file in self.queue.files:
+            if file.end_offset <= self.flushed_offset:
+                continue
+            if file.file_from_offset >= end:
+                break
+            # The end mark of a full file lies behind its last unit.
+            position = min(end - file.file_from_offset, file.file_size)
+            file.flushed_position = max(0, self.flushed_offset - file.file_from_offset)
+            file.flush(position)
+            file.wrote_position = position
+        self.flushed_offset = max(self.flushed_offset, end)
+
+    def close(self) -> None:
+        """Close all files."""
+        for file in self._overlay.values():
+            file.close()
+        self.queue.close()
+
+    def __repr__(self) -> str:
+        return f"ConsumeQueueExt({str(self.queue.directory)!r}, {self.max_offset})"

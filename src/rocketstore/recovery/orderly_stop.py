@@ -1,0 +1,270 @@
+"""What must be at the log's end after an orderly stop: an end that is missing is told from none."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from rocketstore import formats
+from rocketstore.directory.checkpoint import read_bytes, signed_crc
+from rocketstore.index.geometry import index_paths
+from rocketstore.log.commit_log import CommitLog, RecordGoneError
+from rocketstore.log.continuity import LAST_TIME, good_batches, queue_places
+from rocketstore.log.damage import DamagedRange
+from rocketstore.queues.queue_table import QueueTable
+from rocketstore.recovery.report import RecoveryReport
+from rocketstore.status import RecordStatus
+from rocketstore.survey.pointers import pointers_behind
+
+if TYPE_CHECKING:
+    from rocketstore.survey.facts import StoreFacts
+
+#: Units of records anywhere in the log are read.
+_ANYWHERE = 2**62
+#: So many missing segments are reported file by file, the others as one range.
+_MOST_NAMED = 100
+_HEAD_FIELDS = [field.name for field in formats.RECORD_HEAD.fields]
+#: A record up to behind its store time.
+_HEAD_NBYTES = formats.RECORD_HEAD.nbytes + formats.HOST_V6.nbytes + formats.RECORD_STORED.nbytes
+
+
+class EndClaim(NamedTuple):
+    """Something on disk that names a place behind the log's end.
+
+    Attributes
+    ----------
+    stop : int
+        The log reached at least so far.
+    words : str
+        What says so.
+    """
+
+    stop: int
+    words: str
+
+
+class OrderlyStop:
+    """What queues, index and checkpoint say about a log whose last writer stopped in order.
+
+    Everything that they name was on disk then, so nothing is torn. Nothing is read before it is
+    asked for.
+    """
+
+    def __init__(self, facts: StoreFacts, log: CommitLog) -> None:
+        self._facts = facts
+        self._log = log
+        #: Units that each queue's files have room for.
+        self._unit_counts: dict[tuple[str, int], int] = {}
+
+    # --- what is known ------------------------------------------------------------------------
+
+    @cached_property
+    def _ends(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """Next queue offset and end in the log of each queue, as its newest units have them."""
+        queues = self._load_queues()
+        try:
+            for queue in queues:
+                queue.recover(_ANYWHERE, whole=False)
+                nbytes = sum(file.file_size for file in queue.queue.files)
+                unit_nbytes = formats.CONSUME_QUEUE_UNIT.nbytes  # those of batch queues are larger
+                self._unit_counts[queue.topic, queue.queue_id] = nbytes // unit_nbytes
+            return {
+                (queue.topic, queue.queue_id): (queue.recovered_index, queue.recovered_end)
+                for queue in queues
+                if queue.recovered_end >= 0
+            }
+        finally:
+            queues.close()
+
+    def _load_queues(self) -> QueueTable:
+        facts, paths = self._facts, self._facts.paths
+        queues = QueueTable(
+            paths.consume_queue,
+            facts.consume_queue_file_size,
+            paths.root,
+            writable=False,
+            in_memory=True,  # what may not be read, or is no file, tells nothing
+            batch_directory=paths.batch_consume_queue,
+            batch_file_size=facts.batch_queue_file_size,
+            batch_topics=facts.queue_types.batch,
+        )
+        queues.load()
+        return queues
+
+    @property
+    def _furthest(self) -> int:
+        return max((place for _, place in self._ends.values()), default=-1)
+
+    @cached_property
+    def _last_key(self) -> int:
+        """Log offset of the record that the newest index entry names, -1 without one."""
+        header, last = formats.INDEX_HEADER, -1
+        paths = self._facts.paths
+        for path, nbytes in index_paths(paths.index, paths.root, [], tolerant=True)[-1:]:
+            if nbytes >= header.nbytes:
+                with path.open("rb", buffering=0) as file:
+                    values = header.struct.unpack(file.read(header.nbytes))
+                last = values[3] if values[5] > 1 else -1
+        return last
+
+    def is_newer(self, newest: int) -> bool:
+        """Whether both times of the checkpoint are those of later records. One alone may be wrong;
+        RocketMQ 5.5 may keep no time of queues."""
+        checkpoint = self._facts.checkpoint
+        times = checkpoint.physic_timestamp, checkpoint.logics_timestamp or LAST_TIME - 1
+        return newest < min(times) and max(times) < LAST_TIME
+
+    # --- what follows -------------------------------------------------------------------------
+
+    def names(self, end: int, newest: int) -> bool:
+        """Whether anything names a place behind ``end``, up to where records with store times up to
+        ``newest`` are good, or what stands there names itself the last one that was synced."""
+        is_named = max(self._furthest, self._last_key + 1) > end or self.is_newer(newest)
+        return is_named or self._is_last_synced(end)
+
+    def _is_last_synced(self, offset: int) -> bool:
+        """Whether the broken record at ``offset`` has the time that the checkpoint has of the log.
+
+        Half messages and rollbacks have no queue, so that no unit names one, nor does the time of
+        the queues count it.
+        """
+        file = self._log.queue.find_mapped_file_by_offset(offset)
+        if file is None:
+            return False
+        position = offset - file.file_from_offset
+        content = file.read(position, min(_HEAD_NBYTES, file.file_size - position))
+        head, stored = formats.RECORD_HEAD.struct, formats.RECORD_STORED.struct
+        if len(content) < _HEAD_NBYTES:
+            return False
+        values: dict[str, int] = dict(zip(_HEAD_FIELDS, head.unpack_from(content), strict=True))
+        is_v6 = values["sys_flag"] & formats.SYS_FLAG_BORN_HOST_V6
+        host = formats.HOST_V6 if is_v6 else formats.HOST_V4
+        (timestamp,) = stored.unpack_from(content, head.size + host.nbytes)
+        if values["physical_offset"] != offset or timestamp <= 0:
+            return False
+        return bool(timestamp == self._facts.checkpoint.physic_timestamp)
+
+    def is_whole(self, end: int, newest: int) -> bool:
+        """Whether nothing is named behind ``end`` although there are units, or nothing tells at
+        all: then what stands there is of an earlier life of the log."""
+        tells = self._furthest >= 0 or self._facts.checkpoint.physic_timestamp <= 0
+        return tells and not self.names(end, newest)
+
+    def claim(self, end: int, newest: int) -> EndClaim | None:
+        """What names a place behind ``end``, the end of the last good record."""
+        claim = self._claim_of_units(end) or self._claim_of_keys(end)
+        if claim is not None or not self.is_newer(newest):
+            return claim
+        if any(place == end for _, place in self._ends.values()) or self._has_expired(end):
+            return None  # the queues know of nothing behind: all of the log may have expired
+        path = self._facts.paths.checkpoint
+        files_end = end_of_files(self._log)
+        stop = files_end if end < files_end else files_end + self._log.segment_size
+        return EndClaim(stop, f"{path} holds the time of later messages")
+
+    def _has_expired(self, end: int) -> bool:
+        """Whether the log begins at ``end`` behind messages that it had once: they stood up to the
+        segment in front, which has expired, and the times are theirs."""
+        known = max(self._furthest, self._last_key + 1)
+        return max(self._log.min_offset, 0) == end and end - self._log.segment_size < known <= end
+
+    def _claim_of_units(self, end: int) -> EndClaim | None:
+        behind = {key: ends for key, ends in self._ends.items() if ends[1] > end}
+        if not behind:
+            return None
+        known = self._next_in_log(end)
+        # A unit of a message that the log has is a wrong one, not that of a lost message.
+        real = {key: ends for key, ends in behind.items() if ends[0] > known.get(key, 0)}
+        # What a batch queue's unit says may be garbage; the number of units is not.
+        count = sum(
+            min(index - known.get(key, 0), self._unit_counts[key])
+            for key, (index, _) in real.items()
+        )
+        furthest = max((place for _, place in real.values()), default=0)
+        if not real or not self._is_near(furthest, count):
+            return None
+        return EndClaim(furthest, "units of queues name later messages")
+
+    def _gone(self, end: int) -> str:
+        """How many messages behind ``end`` units tell of, in words."""
+        queues = self._load_queues()
+        try:
+            pointers = pointers_behind(end, queues)
+        finally:
+            queues.close()
+        return f"; {pointers}" if pointers else ""
+
+    def _is_near(self, place: int, count: int) -> bool:
+        """Whether so many messages can have filled the log up to ``place``."""
+        return place <= end_of_files(self._log) + self._log.segment_size * (count + 1)
+
+    def _next_in_log(self, end: int) -> dict[tuple[str, int], int]:
+        ends: dict[tuple[str, int], int] = {}
+        for batch in good_batches(self._log, max(self._log.min_offset, 0), end):
+            for place in queue_places(batch):
+                ends[place.topic, place.queue_id] = place.next_queue_offset
+        return ends
+
+    def _claim_of_keys(self, end: int) -> EndClaim | None:
+        if self._last_key < end or self._ends or not self._is_near(self._last_key, 1):
+            return None
+        path = self._facts.paths.index
+        stop = self._log.roll_next_file(self._last_key)
+        return EndClaim(stop, f"{path} holds keys of later messages")
+
+    # --- telling it -----------------------------------------------------------------------------
+
+    def note_missing_end(self, report: RecoveryReport, claim: EndClaim | None = None) -> None:
+        """Add to the report what lies between the log's end and where it reached once: a range for
+        each file that is missing, and for the end of the last one that is there.
+
+        Without ``claim``, queues, index and checkpoint are asked. Raises ``RecordGoneError`` when a
+        writer has opened the store in the meantime: what was found is its doing.
+        """
+        log, end = self._log, report.log_end
+        start = max(end, max((damage.stop for damage in report.damaged), default=end))
+        if claim is None:
+            # A later time is explained where the log's last records are damaged.
+            newest = report.newest_store_timestamp if start == end else LAST_TIME
+            claim = self.claim(start, newest)
+        if (claim is not None or report.damaged) and not self.still_holds():
+            why = "the store was opened for writing while it was read; look again"
+            raise RecordGoneError(log.queue.directory, 0, why)
+        if claim is None:
+            return
+        files_end, last = end_of_files(log), report.damaged[-1] if report.damaged else None
+        if last is not None and last.stop == start < claim.stop and start % log.segment_size:
+            # The last file is short: what is lost of it is one stretch with what is damaged.
+            start = min(log.roll_next_file(start), claim.stop)
+            report.damaged[-1] = dataclasses.replace(last, stop=start)
+        gone = self._gone(start) if start < claim.stop else ""
+        most = start + _MOST_NAMED * log.segment_size
+        while start < claim.stop:
+            stop = min(log.roll_next_file(start), claim.stop) if start < most else claim.stop
+            position = start % log.segment_size
+            path = log.queue.directory / formats.offset_to_file_name(start - position)
+            what = "its end is lost" if start < files_end else "the segment is missing"
+            if start >= files_end and os.path.lexists(path):
+                what = f"the file has {os.stat(path).st_size} bytes instead of {log.segment_size}"
+            reason = (
+                f"{what}: the log reached up to {claim.stop} ({claim.words}), but ends at {end}"
+            )
+            reason += gone
+            log.damage.setdefault(start, RecordStatus.EMPTY)
+            report.damaged.append(DamagedRange(str(path), position, start, stop, reason))
+            start = stop
+
+    def still_holds(self) -> bool:
+        """Whether nobody opened the store for writing since it was looked at."""
+        paths = self._facts.paths
+        if os.path.lexists(paths.abort) != self._facts.aborted:
+            return False
+        return signed_crc(read_bytes(paths.checkpoint, paths.root)) == self._facts.checkpoint_crc
+
+
+def end_of_files(log: CommitLog) -> int:
+    """Log offset where the last file of a log ends."""
+    last = log.queue.last()
+    return last.file_from_offset + last.file_size if last is not None else 0

@@ -1,0 +1,1 @@
+"""Making a broken store whole, on demand."""

@@ -1,0 +1,204 @@
+"""Mending queues, index and checkpoint without adding a message, on explicit demand."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Unpack
+
+from rocketstore import formats
+from rocketstore.arguments import Progress, StoreOptions
+from rocketstore.config import MessageStoreConfig
+from rocketstore.directory.lock import StoreLock
+from rocketstore.directory.paths import StorePaths
+from rocketstore.directory.place import check_platform, check_root
+from rocketstore.directory.state import StoreState
+from rocketstore.errors import MappedFileError
+from rocketstore.files.durable import sync_directory
+from rocketstore.recovery.report import RecoveryReport
+from rocketstore.recovery.truncate import quarantine_path
+from rocketstore.store.arguments import check_settings, merge, now_ms
+from rocketstore.store.default_message_store import open as open_store
+from rocketstore.store.fit_for_writing import refuse_unfit
+from rocketstore.store.marks import queues_crc
+from rocketstore.store.verifying import verify_files
+from rocketstore.verify.report import Finding, VerifyReport
+
+#: Kinds of findings that are mended by making queues or the index again.
+QUEUE_KINDS = frozenset(("queue-file", "unit", "missing-unit"))
+INDEX_KINDS = frozenset(("index-file", "index-header", "index-chain", "index-entry", "missing-key"))
+#: Those, and what an opening for writing mends anyway.
+MENDED_KINDS = QUEUE_KINDS | INDEX_KINDS | {"missing-folder", "checkpoint"}
+#: Those that it tells of and that nothing mends.
+_LOST_KINDS = frozenset(("lost-queue",))
+
+
+@dataclass
+class RecoverReport:
+    """What ``recover`` found and mended, or would mend.
+
+    Attributes
+    ----------
+    path : str
+    what_if : bool
+        Nothing was changed.
+    recovery : RecoveryReport
+        Of the opening for writing; with ``what_if`` what the check of the log found.
+    findings : list of Finding
+        What was wrong with queues, index and checkpoint: the first 1,000.
+    finding_counts : dict
+        All of them, by kind.
+    left : dict
+        By kind, what is still wrong: with ``what_if`` only what cannot be mended.
+    behind_nbytes : int
+        Bytes of the log that were not in the queues and the index yet.
+    moved : list of str
+        What was moved into quarantine.
+    duration_s : float
+    """
+
+    path: str
+    what_if: bool
+    recovery: RecoveryReport
+    findings: list[Finding] = field(default_factory=list)
+    finding_counts: dict[str, int] = field(default_factory=dict)
+    left: dict[str, int] = field(default_factory=dict)
+    behind_nbytes: int = 0
+    moved: list[str] = field(default_factory=list)
+    duration_s: float = 0.0
+
+    @property
+    def was_needed(self) -> bool:
+        """Whether anything had to be mended; the marks are written anew in any case."""
+        unclean = not self.recovery.clean or bool(self.recovery.cut)
+        return unclean or bool(self.finding_counts) or self.behind_nbytes > 0
+
+
+def recover(
+    path: str | os.PathLike[str],
+    *,
+    what_if: bool = False,
+    config: MessageStoreConfig | None = None,
+    progress: Progress | None = None,
+    **options: Unpack[StoreOptions],
+) -> RecoverReport:
+    """Make queues, index and checkpoint of a store fit its log, without adding a message.
+
+    It does what opening for writing does, and closes the store in good order: a torn end is cut,
+    what the queues and the index lack is made from the log, all is synced. Then everything is
+    compared with the log, which opening a long one does not do, and what still differs is made
+    again as a whole.
+
+    Parameters
+    ----------
+    path : path
+        The store's root.
+    what_if : bool
+        Only say what would be done; takes no lock, changes nothing.
+    config : MessageStoreConfig, optional
+    progress : callable, optional
+        ``progress(what, done, total)``.
+    **options
+        Fields of ``MessageStoreConfig``.
+
+    Returns
+    -------
+    RecoverReport
+
+    Raises
+    ------
+    StoreLockedError
+        Somebody writes the store.
+    CorruptionError, MappedFileError
+        The log is damaged, or files of it are missing: ``salvage`` is the way on.
+    ConfigError, UnsafePathError, StoreFullError
+        What ``open`` raises too.
+
+    Notes
+    -----
+    A kill at any moment leaves a store that the next opening completes.
+    """
+    settings = merge(config, options)
+    check_platform("r+")
+    check_settings(settings)
+    root = Path(path)
+    check_root(root, "r+")
+    paths = StorePaths.of(root, settings)
+    refuse_unfit(paths, settings)
+    began = time.monotonic()
+    with open_store(root, "r", config=settings, derive="none") as store:
+        report = RecoverReport(str(root), what_if, store.recovery_report)
+        report.behind_nbytes = store.dispatch_behind_nbytes
+    if report.recovery.damaged:
+        raise report.recovery.damaged[0].refusal()
+    found = verify_files(root, settings, level="structure", progress=progress)
+    for one in found.findings:
+        if one.kind == "log-file":
+            raise MappedFileError(f"{one.path} has {one.reason}; salvage is the way on")
+    report.findings = [one for one in found.findings if one.kind in MENDED_KINDS | _LOST_KINDS]
+    report.finding_counts = _mendable(found)
+    if not what_if:
+        _mend(paths, settings, progress, report)
+    report.left |= {kind: n for kind, n in found.finding_counts.items() if kind in _LOST_KINDS}
+    report.duration_s = time.monotonic() - began
+    return report
+
+
+def _mend(
+    paths: StorePaths, config: MessageStoreConfig, progress: Progress | None, report: RecoverReport
+) -> None:
+    """Open for writing and close; then make again as a whole what is still wrong."""
+    report.recovery = _open_and_close(paths, config, progress)
+    if not report.finding_counts:
+        return
+    left = _mendable(verify_files(paths.root, config, level="structure", progress=progress))
+    if left.keys() & (QUEUE_KINDS | INDEX_KINDS):
+        report.moved += _forget_derived(paths, left)
+        again = _open_and_close(paths, config, progress)
+        report.recovery.notes += [n for n in again.notes if n not in report.recovery.notes]
+        report.recovery.rebuilt_units += again.rebuilt_units
+        left = _mendable(verify_files(paths.root, config, level="structure", progress=progress))
+    report.left = left
+
+
+def _open_and_close(
+    paths: StorePaths, config: MessageStoreConfig, progress: Progress | None
+) -> RecoveryReport:
+    with open_store(paths.root, "r+", config=config, start=False, progress=progress) as store:
+        return store.recovery_report
+
+
+def _mendable(report: VerifyReport) -> dict[str, int]:
+    return {kind: n for kind, n in report.finding_counts.items() if kind in MENDED_KINDS}
+
+
+def _forget_derived(paths: StorePaths, left: Mapping[str, int]) -> list[str]:
+    """Have the next opening make again what is wrong; return what was moved aside.
+
+    The state file says so. It keeps the durable mark and all sizes.
+    """
+    lock = StoreLock(paths.root)
+    try:
+        state = StoreState.read(paths.state, paths.root)
+        assert state is not None  # closing wrote it
+        if left.keys() & QUEUE_KINDS:
+            empty = queues_crc(())
+            state = dataclasses.replace(
+                state, dispatched_offset=0, queue_count=0, queue_crc=empty, clean=False
+            )
+        if left.keys() & INDEX_KINDS:
+            state = dataclasses.replace(state, indexed_offset=0, index_file_count=0, clean=False)
+        state.write(paths.state)
+        if not left.keys() & INDEX_KINDS or not paths.index.is_dir() or paths.index.is_symlink():
+            return []
+        target = quarantine_path(paths.root, f"{now_ms()}-{formats.INDEX_DIR}")
+        os.rename(paths.index, target)
+        sync_directory(target.parent)
+        sync_directory(paths.root)
+        return [str(target)]
+    finally:
+        lock.release()

@@ -1,0 +1,574 @@
+"""Making a store that refuses to be opened for writing whole again, on explicit demand."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import logging
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Unpack
+
+from rocketstore import formats
+from rocketstore.arguments import Progress, StoreOptions
+from rocketstore.config import MessageStoreConfig
+from rocketstore.directory.checkpoint import read_bytes
+from rocketstore.directory.lock import StoreLock
+from rocketstore.directory.paths import StorePaths
+from rocketstore.directory.place import check_platform, check_root
+from rocketstore.directory.state import StoreState
+from rocketstore.errors import MappedFileError, StoreFullError
+from rocketstore.files.disk_room import RoomNeeded, allocated_nbytes
+from rocketstore.files.durable import (
+    READ_ONLY,
+    READ_WRITE,
+    TEMPORARY_PREFIX,
+    open_regular_file,
+    remove_leftovers,
+    reporting_full_disk,
+    sync_descriptor,
+    sync_directory,
+    write_file,
+)
+from rocketstore.files.mapped_file import MappedFile
+from rocketstore.files.mapped_file_queue import check_place, list_directory
+from rocketstore.files.raw import data_ranges
+from rocketstore.index.geometry import index_paths
+from rocketstore.index.index_service import new_file_nbytes
+from rocketstore.log.damage import DamagedRange
+from rocketstore.recovery.report import RecoveryReport
+from rocketstore.recovery.truncate import drop_file_pages, quarantine_path
+from rocketstore.repair.salvage_damage import find_losses
+from rocketstore.repair.salvage_plan import (
+    LostOfTopic,
+    LostPlace,
+    Placeholder,
+    SalvagePlan,
+    Stretch,
+    make_plan,
+)
+from rocketstore.store.arguments import check_settings, merge, now_ms
+from rocketstore.store.default_message_store import open as open_store
+from rocketstore.store.fit_for_writing import refuse_unfit
+from rocketstore.store.marks import queues_crc
+from rocketstore.store.read_only import ReadOnlyParts
+from rocketstore.survey.pointers import PointersBehind
+
+_log = logging.getLogger(__name__)
+_STEP_NBYTES = 1 << 20
+#: Times a store is examined whose files are deleted at the same time.
+_EXAMINING_TRIES = 10
+_NO_LINK = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
+
+
+@dataclass(frozen=True, slots=True)
+class SalvagedSegment:
+    """A segment that was written anew, ``start`` .. ``stop`` in log offsets.
+
+    ``reason`` says why; ``quarantined`` is where the old file is kept, ``None`` when there was
+    none, or when nothing was changed (``what_if``).
+    """
+
+    path: str
+    start: int
+    reason: str
+    quarantined: str | None
+    stop: int = 0
+
+
+@dataclass
+class SalvageReport:
+    """What ``salvage`` found and did, or would do.
+
+    Attributes
+    ----------
+    path : str
+    what_if : bool
+        Nothing was changed.
+    damaged : list of DamagedRange
+        The stretches that are lost; everything else of the log is kept.
+    segments : list of SalvagedSegment
+        Files written anew.
+    placeholders : list of Placeholder
+        Empty messages that keep the queue offsets of lost ones.
+    gaps : list of (topic, queue id, first lost queue offset, next queue offset)
+        Queue offsets of lost messages without a placeholder.
+    lost : list of LostOfTopic
+        The messages of both by topic, most first, and when they were stored.
+    behind : PointersBehind
+        What names records behind the log's last good one.
+    moved : list of str
+        What else was moved into quarantine.
+    recovery : RecoveryReport
+        Of the opening for writing that ends a salvage; with ``what_if`` what the check of the log
+        found.
+    duration_s : float
+    """
+
+    path: str
+    what_if: bool
+    recovery: RecoveryReport
+    damaged: list[DamagedRange] = field(default_factory=list)
+    segments: list[SalvagedSegment] = field(default_factory=list)
+    placeholders: list[Placeholder] = field(default_factory=list)
+    gaps: list[tuple[str, int, int, int]] = field(default_factory=list)
+    lost: list[LostOfTopic] = field(default_factory=list)
+    behind: PointersBehind = field(default_factory=lambda: PointersBehind(0))
+    moved: list[str] = field(default_factory=list)
+    duration_s: float = 0.0
+
+    @property
+    def was_needed(self) -> bool:
+        """Whether anything had to be salvaged; otherwise opening for writing would have done."""
+        return bool(self.segments)
+
+    @property
+    def lost_count(self) -> int:
+        """Messages that are lost, as far as queue offsets, units and keys tell of them."""
+        return max(sum(one.count for one in self.lost), self.behind.message_count)
+
+    @property
+    def lost_nbytes(self) -> int:
+        """Bytes of the log that are lost."""
+        return sum(damage.stop - damage.start for damage in self.damaged)
+
+
+def salvage(
+    path: str | os.PathLike[str],
+    *,
+    what_if: bool = False,
+    placeholders: bool = True,
+    config: MessageStoreConfig | None = None,
+    progress: Progress | None = None,
+    **options: Unpack[StoreOptions],
+) -> SalvageReport:
+    """Make a store whose log is damaged below its durable mark fit for writing again.
+
+    Every segment with a damaged stretch is written anew beside the old one, and put in its place;
+    the old file is kept as it was under ``quarantine``. Good records in front of and behind the
+    damage stay where they are, with their log offsets and queue offsets. The damaged stretch is
+    filled with records that are in no queue, so that a broker can follow the log; a missing or
+    short segment is completed. Then the store is opened for writing and closed, which makes queues
+    and index fit the log.
+
+    Parameters
+    ----------
+    path : path
+        The store's root.
+    what_if : bool
+        Only say what would be done, or raise what would be raised; takes no lock, changes nothing.
+    placeholders : bool
+        Put an empty message with the property ``ROCKETSTORE_LOST`` in place of each lost one whose
+        queue offset is known, except in the broker's own topics, batch queues and light queues.
+        Consumers see it. Without it, RocketMQ numbers later messages of the queue anew when it
+        makes the queue from the log, and passes over others when it reads across the gap.
+    config : MessageStoreConfig, optional
+    progress : callable, optional
+        ``progress(what, done, total)``.
+    **options
+        Fields of ``MessageStoreConfig``.
+
+    Returns
+    -------
+    SalvageReport
+
+    Raises
+    ------
+    StoreLockedError
+        Somebody writes the store.
+    ConfigError, MappedFileError, UnsafePathError
+        What ``open`` raises too, for what is no damage of the log.
+    StoreFullError
+        A new segment finds no room. The store is as it was, up to segments that are done.
+
+    Notes
+    -----
+    A kill or power cut at any moment leaves each segment old or new; calling it again finishes.
+    """
+    settings = merge(config, options)
+    check_platform("r+")
+    check_settings(settings)
+    root = Path(path)
+    check_root(root, "r+")
+    began = time.monotonic()
+    job = _Salvage(root, settings, progress, placeholders=placeholders)
+    with contextlib.nullcontext() if what_if else _locked(root, job.log_folder):
+        if not what_if:
+            job.forget_stale_pages()
+            report = job.examine()
+        else:
+            report = job.examine_beside_a_writer()
+        report.what_if = what_if
+        if what_if:
+            job.ask_for_room(report)
+        else:
+            job.mend(report)
+    if not what_if:
+        with (
+            _telling_what_is_done(report),
+            open_store(root, "r+", config=settings, start=False, progress=progress) as store,
+        ):
+            report.recovery = store.recovery_report
+    report.duration_s = time.monotonic() - began
+    return report
+
+
+@contextlib.contextmanager
+def _telling_what_is_done(report: SalvageReport) -> Iterator[None]:
+    """Say of a lack of room for queues and index that the log is whole by now."""
+    try:
+        yield
+    except StoreFullError as error:
+        if not report.was_needed:
+            raise
+        raise StoreFullError(
+            error.errno,
+            f"the log is whole again ({len(report.segments)} files were written anew), but queues "
+            f"and index could not be made to fit it: {error.strerror}; rocketstore recover goes on",
+        ) from error
+
+
+@contextlib.contextmanager
+def _locked(root: Path, log_folder: Path) -> Iterator[None]:
+    lock = StoreLock(root)
+    try:
+        if log_folder.is_dir():
+            lock.hold_folder(log_folder)
+        yield
+    finally:
+        lock.release()
+
+
+class _Salvage:
+    """One run over one store."""
+
+    def __init__(
+        self,
+        root: Path,
+        config: MessageStoreConfig,
+        progress: Progress | None,
+        *,
+        placeholders: bool,
+    ) -> None:
+        self._paths = StorePaths.of(root, config)
+        self._config = config
+        self._progress = progress
+        self._placeholders = placeholders
+        self._plan = SalvagePlan()
+        self._listed: list[tuple[int, Path, int]] = []
+        self._size = 0
+        self._old_state = b""
+
+    # --- finding out --------------------------------------------------------------------------
+
+    @property
+    def log_folder(self) -> Path:
+        """The folder of the log."""
+        return self._paths.commit_log
+
+    def forget_stale_pages(self) -> None:
+        """Have the log read from its disk: after an I/O error the system may hold pages that never
+        got there, and call them clean. Before anything is mapped, as mapped pages stay."""
+        if self._paths.abort.exists():
+            for _, path, _ in list_directory(self._paths.commit_log, self._paths.log_root).files:
+                drop_file_pages(path, 0)
+
+    def examine(self) -> SalvageReport:
+        """Check all of the log and say what there is to do."""
+        refuse_unfit(self._paths, self._config)
+        parts = ReadOnlyParts(self._paths, self._config, derive="none", clock=now_ms, progress=None)
+        try:
+            self._facts = facts = parts.facts
+            self._size = parts.log.segment_size
+            self._listed = self._list_segments()
+            losses = find_losses(
+                parts.log, facts, self._listed, self._progress, list(parts.queues), parts.index
+            )
+            damaged = losses.damaged
+            # Units tell of messages that lay behind the end that is left.
+            end = max([parts.log.max_offset, *(damage.stop for damage in damaged)])
+            for queue in parts.queues:
+                queue.recover(end, whole=False)
+            self._plan = make_plan(
+                parts.log, parts.queues, damaged, placeholders=self._placeholders
+            )
+        finally:
+            parts.close()
+        report = SalvageReport(str(self._paths.root), True, losses.report, damaged)
+        report.gaps = _as_gaps(self._plan.unplaced)
+        report.lost = sorted(self._plan.lost.values(), key=lambda one: (-one.count, one.topic))
+        report.behind = losses.behind
+        for base, reason in self._reasons(damaged).items():
+            path = self._paths.commit_log / formats.offset_to_file_name(base)
+            report.segments.append(
+                SalvagedSegment(str(path), base, reason, None, base + self._size)
+            )
+            for stretch in self._plan.stretches.get(base, ()):
+                report.placeholders += stretch.records()[1]
+        return report
+
+    def _list_segments(self) -> list[tuple[int, Path, int]]:
+        """Start, path and bytes of the log's files, empty ones included."""
+        files = list_directory(self._paths.commit_log, self._paths.log_root).files
+        for start, path, _ in files:
+            check_place(start, path, self._size)
+        return files
+
+    def _reasons(self, damaged: Sequence[DamagedRange]) -> dict[int, str]:
+        """Why each segment has to be written anew, by its first log offset."""
+        reasons: dict[int, str] = {}
+        for start, _, nbytes in self._listed:
+            is_unused = nbytes == 0 and start == self._listed[-1][0]
+            if nbytes != self._size and not is_unused:
+                reasons[start] = f"it has {nbytes} bytes instead of {self._size}"
+        known = {start for start, _, _ in self._listed}
+        for base, stretches in self._plan.stretches.items():
+            if base not in known:
+                reasons[base] = "it is missing"
+                continue
+            first = stretches[0].start
+            reason = next(one.reason for one in damaged if one.start <= first < one.stop)
+            reasons.setdefault(base, reason)
+        return dict(sorted(reasons.items()))
+
+    def examine_beside_a_writer(self) -> SalvageReport:
+        """The same without the lock: once more when whoever writes the store deleted a file."""
+        for _ in range(_EXAMINING_TRIES - 1):
+            with contextlib.suppress(FileNotFoundError):
+                return self.examine()
+        return self.examine()
+
+    # --- doing --------------------------------------------------------------------------------
+
+    def mend(self, report: SalvageReport) -> None:
+        """Do what ``examine`` planned. Each step is durable before the next one begins."""
+        for directory in {self._paths.root, self._paths.log_root}:
+            remove_leftovers(directory)
+        if not report.segments:
+            return
+        self.ask_for_room(report)
+        had_quarantine = os.path.lexists(self._paths.root / formats.QUARANTINE_DIR)
+        self._old_state = read_bytes(self._paths.state, self._paths.root)
+        renewed: list[SalvagedSegment] = []
+        try:
+            self._forget_derived(report)
+            for segment in report.segments:
+                renewed.append(self._renew(segment))
+        except BaseException:
+            if not renewed:
+                self._take_back(report, had_quarantine=had_quarantine)
+            raise
+        report.segments = renewed
+
+    def ask_for_room(self, report: SalvageReport) -> None:
+        """Raise ``StoreFullError`` before anything is changed when what will be written cannot
+        have room: new segments, as a file's old blocks stay in quarantine, then the index."""
+        if not report.segments:
+            return
+        room = RoomNeeded(f"{len(report.segments)} new log files and what is made from the log")
+        known = {start: path for start, path, _ in self._listed}
+        for segment in report.segments:
+            stretches = self._plan.stretches.get(segment.start, [])
+            filled = sum(sum(map(len, stretch.records()[0])) for stretch in stretches)
+            path = known.get(segment.start)
+            kept = 0 if path is None else min(allocated_nbytes(path), self._size)
+            room.add(self._paths.log_root, [min(filled + kept, self._size)])
+            if path is not None and not _may_link(path, self._paths.root):
+                room.add(self._paths.root, [kept])
+        room.add(self._paths.root, self._index_nbytes())
+        room.add_marks(self._paths.root)
+        room.refuse_lack()
+
+    def _index_nbytes(self) -> Iterator[int]:
+        """Bytes of disk that each file of the index occupies that will be made again."""
+        if not self._config.message_index_enable:
+            return
+        paths = index_paths(self._paths.index, self._paths.root, [])
+        for path, _ in paths:
+            yield allocated_nbytes(path)
+        if not paths and self._facts.checkpoint.index_timestamp > 0:  # there were keys
+            yield new_file_nbytes(*self._facts.index.pair)
+
+    def _take_back(self, report: SalvageReport, *, had_quarantine: bool) -> None:
+        """Put back what ``_forget_derived`` changed: no segment was written anew."""
+        with contextlib.suppress(OSError):
+            for moved in report.moved:
+                os.rename(moved, self._paths.index)
+            report.moved.clear()
+            if self._old_state:
+                write_file(self._paths.state, self._old_state)
+            else:
+                self._paths.state.unlink(missing_ok=True)
+            if not had_quarantine:
+                (self._paths.root / formats.QUARANTINE_DIR).rmdir()
+            sync_directory(self._paths.root)
+
+    def _forget_derived(self, report: SalvageReport) -> None:
+        """Have keys and units made again: they may name what is lost.
+
+        The state file says so. It keeps the durable mark and all sizes, so that after a kill
+        between two segments no damage looks torn, and no file gets another size.
+        """
+        self._write_state(max([report.recovery.log_end, *(one.stop for one in report.damaged)]))
+        index = self._paths.index
+        is_folder = index.is_dir() and not index.is_symlink()
+        if self._config.message_index_enable and is_folder and os.listdir(index):
+            target = quarantine_path(self._paths.root, f"{now_ms()}-{formats.INDEX_DIR}")
+            os.rename(index, target)
+            sync_directory(target.parent)
+            sync_directory(self._paths.root)
+            report.moved.append(str(target))
+
+    def _write_state(self, log_end: int) -> None:
+        """``log_end`` is where the log will end; shorter by then, its end is known to be lost."""
+        facts, state = self._facts, self._facts.valid_state
+        if state is None:
+            # What was found good, or durable by what follows, is durable now.
+            for _, path, _ in self._listed:
+                sync_file(path, self._paths.log_root)
+        flushed = log_end if state is None else state.flushed_offset
+        StoreState(
+            flushed_offset=flushed,
+            dispatched_offset=0,
+            indexed_offset=0,
+            log_end_offset=max(flushed, log_end),
+            commit_log_file_size=facts.commit_log_file_size,
+            consume_queue_file_size=facts.consume_queue_file_size,
+            hash_slot_num=facts.index.pair[0],
+            index_num=facts.index.pair[1],
+            clean=False,
+            queue_count=0,
+            queue_crc=queues_crc(()),
+            index_file_count=0,
+            checkpoint_crc=facts.checkpoint_crc,
+            broker_version=facts.dialect.name,
+            timezone=self._config.timezone or ("" if state is None else state.timezone),
+        ).write(self._paths.state)
+
+    def _renew(self, segment: SalvagedSegment) -> SalvagedSegment:
+        """Write a segment anew, keep the old file, put the new one in its place."""
+        path = Path(segment.path)
+        temporary = self._paths.log_root / f"{TEMPORARY_PREFIX}{os.getpid()}-{os.urandom(6).hex()}"
+        old = None
+        if any(start == segment.start for start, _, _ in self._listed):
+            old = MappedFile(path, segment.start, self._nbytes(segment), self._paths.log_root)
+        try:
+            with reporting_full_disk(path):
+                fd = os.open(temporary, READ_WRITE | os.O_CREAT | os.O_EXCL, 0o644)
+                try:
+                    self._write(fd, segment.start, old)
+                    sync_descriptor(fd)
+                    nbytes = os.fstat(fd).st_size
+                finally:
+                    os.close(fd)
+                if nbytes != self._size:
+                    raise MappedFileError(
+                        f"the new {path} would have {nbytes} bytes instead of {self._size}; the "
+                        "old one stays in its place"
+                    )
+                kept = None if old is None else self._keep(path)
+                os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        finally:
+            if old is not None:
+                old.close()
+        sync_directory(path.parent)
+        where = "there was no file" if kept is None else f"the old file is {kept}"
+        _log.warning("wrote %s anew (%s); %s", path, segment.reason, where)
+        return dataclasses.replace(segment, quarantined=kept)
+
+    def _nbytes(self, segment: SalvagedSegment) -> int:
+        (nbytes,) = (nbytes for start, _, nbytes in self._listed if start == segment.start)
+        return min(nbytes, self._size)
+
+    def _write(self, fd: int, base: int, old: MappedFile | None) -> None:
+        """Copy what is good, and fill what is not (it is never read: its disk may be broken)."""
+        os.ftruncate(fd, self._size)
+        position = 0
+        stretches = self._plan.stretches.get(base, [])
+        for stretch in stretches:
+            if old is not None:
+                _copy(old, fd, position, stretch.start - base)
+            self._fill(fd, base, stretch)
+            position = stretch.stop - base
+        if old is not None:
+            _copy(old, fd, position, old.file_size)
+
+    @staticmethod
+    def _fill(fd: int, base: int, stretch: Stretch) -> None:
+        position = stretch.start - base
+        for record in stretch.records()[0]:
+            view = memoryview(record)
+            while view:
+                written = os.pwrite(fd, view, position)
+                view, position = view[written:], position + written
+
+    def _keep(self, path: Path) -> str:
+        """Give the old file a second name under quarantine, or copy it where that cannot be."""
+        root = self._paths.root
+        for other in (root / formats.QUARANTINE_DIR).glob(f"*-{path.name}"):
+            if other.samefile(path):
+                return str(other)  # a salvage was killed right behind this
+        target = quarantine_path(root, f"{now_ms()}-{path.name}")
+        try:
+            os.link(os.path.realpath(path), target)
+        except OSError as error:
+            if error.errno not in _NO_LINK:
+                raise
+            write_file(target, _pieces(path, self._paths.log_root))
+        sync_directory(target.parent)
+        return str(target)
+
+
+def _may_link(path: Path, root: Path) -> bool:
+    """Whether a file may get a second name in ``root``: both are on one disk."""
+    return os.stat(path).st_dev == os.stat(root).st_dev
+
+
+def sync_file(path: Path, root: Path) -> None:
+    """Sync one file's data."""
+    fd = open_regular_file(path, READ_ONLY, root)
+    try:
+        sync_descriptor(fd)
+    finally:
+        os.close(fd)
+
+
+def _as_gaps(places: Sequence[LostPlace]) -> list[tuple[str, int, int, int]]:
+    """Put lost queue offsets that follow each other into one gap."""
+    gaps: list[tuple[str, int, int, int]] = []
+    for topic, queue_id, number, *_ in sorted(places):
+        if gaps and gaps[-1][:2] == (topic, queue_id) and gaps[-1][3] == number:
+            gaps[-1] = (topic, queue_id, gaps[-1][2], number + 1)
+        else:
+            gaps.append((topic, queue_id, number, number + 1))
+    return gaps
+
+
+def _copy(old: MappedFile, fd: int, position: int, stop: int) -> None:
+    """Copy ``position`` .. ``stop`` of a file; holes stay holes."""
+    for start, end in data_ranges(old, position):
+        for at in range(start, min(end, stop), _STEP_NBYTES):
+            chunk = old.read(at, min(_STEP_NBYTES, end - at, stop - at))
+            done = 0
+            while done < len(chunk):
+                done += os.pwrite(fd, chunk[done:], at + done)
+        if end >= stop:
+            return
+
+
+def _pieces(path: Path, root: Path) -> Iterator[bytes]:
+    fd = open_regular_file(path, READ_ONLY, root)
+    try:
+        position = 0
+        while chunk := os.pread(fd, _STEP_NBYTES, position):
+            yield chunk
+            position += len(chunk)
+    finally:
+        os.close(fd)

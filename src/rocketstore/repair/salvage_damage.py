@@ -1,0 +1,276 @@
+"""What of a log is lost: damage between good records, holes in the row of its files, and an end
+that is missing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from rocketstore import formats
+from rocketstore.arguments import Progress
+from rocketstore.errors import MappedFileError
+from rocketstore.files.raw import data_ranges
+from rocketstore.index.index_service import IndexService
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.continuity import good_batches
+from rocketstore.log.damage import DamagedRange
+from rocketstore.queues.consume_queue import ConsumeQueue
+from rocketstore.recovery.durable_mark import DurableMark
+from rocketstore.recovery.log_recovery import LogRecovery
+from rocketstore.recovery.recover_log import recover_log
+from rocketstore.recovery.report import RecoveryReport
+from rocketstore.survey.facts import StoreFacts
+from rocketstore.survey.pointers import PointersBehind, pointers_behind
+
+Listed = Sequence[tuple[int, Path, int]]
+#: So many missing segments in a row are filled with placeholders.
+_MOST_MISSING = 4096
+#: So many segments in a row may hold no record that a queue or a key names.
+_UNNAMED_SEGMENTS = 2
+
+
+class Hole(NamedTuple):
+    """Bytes of the log that no file has, ``start`` .. ``stop``, in front of a later file."""
+
+    path: Path
+    start: int
+    stop: int
+    reason: str
+
+
+@dataclasses.dataclass
+class LogLosses:
+    """What the check of a whole log found.
+
+    Attributes
+    ----------
+    report : RecoveryReport
+        Of the check; its ``log_end`` is where the last good record ends, or a hole.
+    damaged : list of DamagedRange
+        Ascending; the last one may end behind all files.
+    behind : PointersBehind
+        What names records behind the last good one.
+    """
+
+    report: RecoveryReport
+    damaged: list[DamagedRange]
+    behind: PointersBehind
+
+
+def find_losses(
+    log: CommitLog,
+    facts: StoreFacts,
+    listed: Listed,
+    progress: Progress | None,
+    queues: Sequence[ConsumeQueue],
+    index: IndexService,
+) -> LogLosses:
+    """Check all of a log, whose files need not be in a row.
+
+    Where a later file was made, an earlier one had been written or set up: its bytes are lost,
+    whatever else tells of them. Behind the newest file an orderly stop (no ``abort``) is needed
+    for that.
+    """
+    directory = log.queue.directory
+    report, damaged = _check_over_holes(log, facts, listed, progress, queues)
+    first = listed[0][0] if listed else 0
+    if listed and log.min_offset > first:
+        path = directory / formats.offset_to_file_name(first)
+        reason = "the file is empty although later ones follow"
+        damaged.insert(0, DamagedRange(str(path), 0, first, log.min_offset, reason))
+    behind = pointers_behind(report.log_end, queues, index)
+    _add_lost_end(log, facts, report, damaged, behind)
+    _add_lack_of_room(log, report.log_end, damaged)
+    return LogLosses(report, [_with_room(log, one) for one in damaged], behind)
+
+
+def _add_lack_of_room(log: CommitLog, end: int, damaged: list[DamagedRange]) -> None:
+    """Add what is left of the newest segment where it is too short for an end-of-segment marker."""
+    room = log.roll_next_file(end) - end
+    is_known = bool(damaged) and damaged[-1].stop > end
+    if room < formats.BLANK.nbytes and not is_known:
+        base = end + room - log.segment_size
+        path = log.queue.directory / formats.offset_to_file_name(base)
+        reason = "no broker and no writer can go on behind the last record"
+        damaged.append(DamagedRange(str(path), end - base, end, end + room, reason))
+
+
+def _with_room(log: CommitLog, damage: DamagedRange) -> DamagedRange:
+    """The range; where it leaves no room for the end-of-segment marker, without which no reader
+    goes on, with the record in front of it."""
+    end = log.roll_next_file(damage.start)
+    if damage.stop < end or end - damage.start >= formats.BLANK.nbytes:
+        return damage
+    base, start = end - log.segment_size, damage.start
+    for batch in good_batches(log, base, damage.start):
+        start = batch.last()["physical_offset"]
+    reason = (
+        f"{damage.reason}; the record at log offset {start} ends {end - damage.start} bytes before "
+        f"its segment does, where {formats.BLANK.nbytes} are needed for the marker"
+    )
+    return dataclasses.replace(damage, position=start - base, start=start, reason=reason)
+
+
+def holes(listed: Listed, directory: Path, size: int) -> list[Hole]:
+    """Return what lacks in a row of files (start, path, bytes) in front of the last one.
+
+    Raises
+    ------
+    MappedFileError
+        So many files lack in a row that a name must be wrong.
+    """
+    found: list[Hole] = []
+    expected: int | None = None
+    for number, (start, path, nbytes) in enumerate(listed):
+        lacking = 0 if expected is None else (start - expected) // size
+        if lacking > _MOST_MISSING:
+            raise MappedFileError(
+                f"{path} begins {lacking} segments behind the file in front, and no more than "
+                f"{_MOST_MISSING} are filled: does it bear its own name? Move it away"
+            )
+        for base in range(start if expected is None else expected, start, size):
+            missing = directory / formats.offset_to_file_name(base)
+            found.append(Hole(missing, base, base + size, "the segment is missing"))
+        if nbytes < size and number < len(listed) - 1 and (nbytes or expected is not None):
+            reason = f"the file has {nbytes} bytes instead of {size}"
+            found.append(Hole(path, start + nbytes, start + size, reason))
+        expected = start + size
+    return found
+
+
+def _check_over_holes(
+    log: CommitLog,
+    facts: StoreFacts,
+    listed: Listed,
+    progress: Progress | None,
+    queues: Sequence[ConsumeQueue],
+) -> tuple[RecoveryReport, list[DamagedRange]]:
+    """Recover the log; where that stops in front of a hole, once more behind it."""
+    recovery, state = recover_log(log, facts, progress, queues=queues, position=0)
+    _refuse_misnamed(recovery)
+    if recovery.report.damaged and recovery.report.damaged[0].is_another_log:
+        raise recovery.report.damaged[0].refusal()
+    lacking = holes(listed, log.queue.directory, log.segment_size)
+    report, damage = recovery.report, dict(log.damage)
+    damaged = list(report.damaged)
+    physic, inclusive = facts.checkpoint.physic_timestamp, not facts.aborted
+    mark = DurableMark(None, physic, inclusive=inclusive)
+    if state is not None:
+        mark = DurableMark(state.flushed_offset)
+    for number, hole in enumerate(lacking):
+        end = report.log_end
+        is_last = number + 1 == len(lacking) or lacking[number + 1].start > hole.stop
+        if hole.stop <= end:
+            continue
+        seen = [one for one in damaged if one.start < end or one.stop > hole.stop]
+        damaged = [*seen, *_lost_in(log, end, hole)]
+        if not is_last:
+            report.log_end = hole.stop
+            continue
+        recovery = LogRecovery(log, hole.stop, mark, progress)
+        rest = recovery.run()
+        _refuse_misnamed(recovery)
+        damage.update(log.damage)
+        damaged += [one for one in rest.damaged if one.start >= hole.stop]
+        _join(report, rest)
+    log.damage = damage
+    log.move_end(report.log_end)
+    return report, damaged
+
+
+def _refuse_misnamed(recovery: LogRecovery) -> None:
+    """Raise ``CorruptionError`` for a segment under a wrong name: a name gives back what filling it
+    would lose."""
+    if recovery.misnamed:
+        raise recovery.misnamed[0]
+
+
+def _lost_in(log: CommitLog, end: int, hole: Hole) -> list[DamagedRange]:
+    """The hole, and what lies between the log's end and the hole."""
+    found = []
+    if end < hole.start:
+        file = log.queue.find_mapped_file_by_offset(end)
+        base = end - end % log.segment_size
+        path = (
+            log.queue.directory / formats.offset_to_file_name(base) if file is None else file.path
+        )
+        reason = f"no good record follows, and behind it {hole.path.name} is lost: {hole.reason}"
+        found.append(DamagedRange(str(path), end - base, end, hole.start, reason))
+    start = max(end, hole.start)
+    base = hole.start - hole.start % log.segment_size
+    found.append(DamagedRange(str(hole.path), start - base, start, hole.stop, hole.reason))
+    return found
+
+
+def _join(report: RecoveryReport, rest: RecoveryReport) -> None:
+    """Add what the check behind a hole found."""
+    report.log_end = rest.log_end
+    report.scanned_count += rest.scanned_count
+    report.newest_store_timestamp = max(report.newest_store_timestamp, rest.newest_store_timestamp)
+    for name in ("ghosts", "nul_properties", "unsafe_topics", "gaps", "repeated", "notes"):
+        getattr(report, name).extend(getattr(rest, name))
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+def _add_lost_end(
+    log: CommitLog,
+    facts: StoreFacts,
+    report: RecoveryReport,
+    damaged: list[DamagedRange],
+    behind: PointersBehind,
+) -> None:
+    """Say how far the log had come where its end is lost, so that no offset is given out twice."""
+    last = log.queue.last()
+    files_end = last.end_offset if last is not None else 0
+    # What recovery knows to be missing of the end begins where good records end, in a file or not.
+    is_end = bool(damaged) and (
+        damaged[-1].stop >= files_end or damaged[-1].start >= report.log_end
+    )
+    at_end = damaged.pop() if is_end else None
+    end = report.log_end if at_end is None else at_end.start
+    reached, reason = end, ""
+    if not facts.aborted:
+        reached, reason = _reach(log, facts, behind, end)
+    if at_end is not None:
+        # Behind the last good record only what is written there tells how far the log went.
+        stop = at_end.stop if at_end.stop > files_end else _content_end(log)
+        state = facts.valid_state
+        flushed = 0 if state is None else state.flushed_offset
+        reached, reason = max(reached, stop, flushed, end + 1), at_end.reason
+    if reached <= end:
+        return
+    base = end - end % log.segment_size
+    path = log.queue.directory / formats.offset_to_file_name(base)
+    damaged.append(DamagedRange(str(path), end - base, end, reached, reason))
+
+
+def _reach(log: CommitLog, facts: StoreFacts, behind: PointersBehind, end: int) -> tuple[int, str]:
+    """Up to where the log had come before an orderly stop, and what says so."""
+    reached, reason = end, ""
+    state = facts.valid_state
+    if state is not None and state.flushed_offset > end:
+        reached = state.flushed_offset
+        reason = f"the log was flushed up to {reached}, but ends at {end}: its end is missing"
+    named = behind.reach(_UNNAMED_SEGMENTS * log.segment_size)
+    if named > reached:
+        reached = named
+        reason = f"queues or index name records up to {named}, but the log ends at {end}: its end "
+        reason += "is missing"
+    return reached, reason
+
+
+def _content_end(log: CommitLog) -> int:
+    """Log offset behind the last byte that is not zero."""
+    for file in reversed(log.queue.files):
+        for start, stop in reversed(list(data_ranges(file, 0))):
+            while stop > start:
+                at = max(start, stop - (1 << 20))
+                chunk = file.read(at, stop - at).rstrip(b"\0")
+                if chunk:
+                    return file.file_from_offset + at + len(chunk)
+                stop = at
+    return max(log.min_offset, 0)

@@ -1,0 +1,1 @@
+"""What all of Spark's parts share: sessions, options, schema, shipping."""

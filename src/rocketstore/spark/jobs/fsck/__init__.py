@@ -1,0 +1,1 @@
+"""``fsck``: checking a store with many tasks."""

@@ -1,0 +1,1 @@
+"""Reading a log with Spark: listing, splits, filters, scans."""

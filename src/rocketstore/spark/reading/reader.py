@@ -1,0 +1,245 @@
+"""What every reader of Spark does: plan the parts of a log, and read one of them in a task."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rocketstore import formats
+from rocketstore.arrow.reading import read_batches
+from rocketstore.errors import ConfigError, MappedFileError
+from rocketstore.sources.files import local_path
+from rocketstore.sources.policy import plan_reading
+from rocketstore.sources.segments import LogFiles
+from rocketstore.sources.splits import Split, plan_splits
+from rocketstore.spark.base.options import EARLIEST, LATEST, Offsets, ReadOptions
+from rocketstore.spark.base.worker import begin_task
+from rocketstore.spark.reading.listing import list_to_read
+from rocketstore.spark.reading.queue_names import check_queue_names
+from rocketstore.store.default_message_store import open as open_store
+
+if TYPE_CHECKING:
+    import pyarrow
+
+#: How much of a segment is read to learn how long its messages are.
+_SAMPLE_NBYTES = 1 << 20
+#: Queue offsets to read, half open, by (topic, queue id); None: open.
+QueueRanges = dict[tuple[str, int], tuple[int | None, int | None]]
+
+
+# --- in the driver ----------------------------------------------------------------------------
+
+
+def plan(options: ReadOptions, bounds: ReadOptions | None = None) -> list[Split]:
+    """Return the parts of the log for a batch query, in log order.
+
+    Parameters
+    ----------
+    options : ReadOptions
+        As the user gave them; what they ask for must be there.
+    bounds : ReadOptions, optional
+        The same, narrowed by what else is known of the query.
+
+    Raises
+    ------
+    ConfigError
+        When offsets ask for what a batch cannot give.
+    FileNotFoundError, MappedFileError
+        When the path is no store, or messages that were asked for are gone (failOnDataLoss).
+    CorruptMessageError
+        With onCorruption=fail, when a segment is missing.
+    """
+    ranges = queue_ranges(options)
+    log = list_to_read(options.path, options.on_corruption, storage_options=options.storage_options)
+    check_queue_names(options)
+    if options.fail_on_data_loss:
+        _refuse_lost_offsets(options, log, ranges)
+    bounds = bounds or options
+    if () in (bounds.topics, bounds.tags, bounds.keys):
+        return []
+    return plan_reading(
+        log,
+        options.on_corruption,
+        check_crc=options.check_crc,
+        split_bytes=partition_bytes(options, log),
+        min_partitions=options.min_partitions,
+        begin=bounds.starting_timestamp,
+        end=bounds.ending_timestamp,
+        start=bounds.starting_physical_offset,
+        stop=bounds.ending_physical_offset,
+    )
+
+
+def queue_ranges(options: ReadOptions) -> QueueRanges:
+    """Return the queue offsets that startingOffsets and endingOffsets of a batch query mean.
+
+    Timestamps take precedence over offsets, as they do in Kafka's source.
+
+    Raises
+    ------
+    ConfigError
+        When a batch is to begin at the latest or to end at the earliest offset.
+    """
+    starting = None if options.starting_timestamp is not None else options.starting_offsets
+    ending = None if options.ending_timestamp is not None else options.ending_offsets
+    if starting == "latest" or LATEST in _values(starting):
+        raise ConfigError("startingOffsets: a batch query cannot begin at the latest offset (-1)")
+    if ending == "earliest" or EARLIEST in _values(ending):
+        raise ConfigError("endingOffsets: a batch query cannot end at the earliest offset (-2)")
+    ranges: QueueRanges = {}
+    for topic, queues in _by_topic(starting).items():
+        for queue_id, offset in queues.items():
+            ranges[topic, queue_id] = (None if offset == EARLIEST else offset, None)
+    for topic, queues in _by_topic(ending).items():
+        for queue_id, offset in queues.items():
+            first = ranges.get((topic, queue_id), (None, None))[0]
+            ranges[topic, queue_id] = (first, None if offset == LATEST else offset)
+    return {queue: bounds for queue, bounds in ranges.items() if bounds != (None, None)}
+
+
+def _by_topic(offsets: Offsets | None) -> dict[str, dict[int, int]]:
+    return offsets if isinstance(offsets, dict) else {}
+
+
+def _values(offsets: Offsets | None) -> set[int]:
+    return {value for queues in _by_topic(offsets).values() for value in queues.values()}
+
+
+def partition_bytes(options: ReadOptions, log: LogFiles) -> int:
+    """Return how much of the log one task reads at most: maxPartitionBytes, or less where
+    maxRecordsPerPartition asks for it.
+
+    The latter goes by the average length of the messages at the beginning of the first and of the
+    last segment.
+    """
+    if options.max_records_per_partition is None or not log.segments:
+        return options.max_partition_bytes
+    wanted = options.max_records_per_partition * _average_size(options, log)
+    return max(1, min(options.max_partition_bytes, wanted))
+
+
+def _average_size(options: ReadOptions, log: LogFiles) -> int:
+    """Return about how many bytes a message takes in the log, at least 1."""
+    plain = ReadOptions(
+        options.path, options.storage_options, on_corruption="stop", check_crc=False
+    )
+    rows = nbytes = 0
+    for base in {log.segments[0].base_offset, log.segments[-1].base_offset}:
+        for split in plan_splits(log, start=base, stop=base + _SAMPLE_NBYTES):
+            for batch in read_partition(plain, ["storeSize"], split):
+                rows += batch.num_rows
+                nbytes += sum(batch.column(0).to_pylist())
+    return max(1, nbytes // rows) if rows else 1
+
+
+def _refuse_lost_offsets(options: ReadOptions, log: LogFiles, ranges: QueueRanges) -> None:
+    """Raise ``MappedFileError`` when the beginning that was asked for is no longer in the log.
+
+    Queue offsets are looked up in the consume queues; of a log without them, or on remote storage,
+    nothing is known before it is read, and nothing refused.
+    """
+    begin = log.segments[0].base_offset if log.segments else 0
+    asked = options.starting_physical_offset
+    hint = "older messages were deleted (failOnDataLoss=false reads what is left)"
+    if asked is not None and asked < begin:
+        raise MappedFileError(
+            f"{options.path}: startingPhysicalOffset is {asked}, but the log begins at {begin}; "
+            f"{hint}"
+        )
+    wanted = {queue: first for queue, (first, _) in ranges.items() if first}
+    root = local_path(options.path)
+    if root is not None and root.name == formats.COMMIT_LOG_DIR:
+        root = root.parent
+    if not wanted or root is None or not (root / formats.CONSUME_QUEUE_DIR).is_dir():
+        return
+    with open_store(os.fspath(root), derive="none") as store:
+        for (topic, queue_id), first in wanted.items():
+            if queue_id not in store.queues(topic):
+                continue
+            smallest = store.min_offset_in_queue(topic, queue_id)
+            if first < smallest:
+                raise MappedFileError(
+                    f"{options.path}: startingOffsets asks for {first} of queue {queue_id} of "
+                    f"{topic!r}, which begins at {smallest}; {hint}"
+                )
+
+
+# --- between driver and executors --------------------------------------------------------------
+
+
+def to_plain(split: Split) -> tuple[Any, ...]:
+    """Return a split as a tuple: executors unpickle it without any class of rocketstore."""
+    return tuple(getattr(split, field.name) for field in dataclasses.fields(split))
+
+
+def of_plain(values: tuple[Any, ...]) -> Split:
+    """Return the split of ``to_plain``."""
+    return Split(*values)
+
+
+# --- in a task --------------------------------------------------------------------------------
+
+
+def read_partition(
+    options: ReadOptions,
+    names: Sequence[str],
+    split: Split,
+    *,
+    start_offsets: Mapping[tuple[str, int], tuple[int | None, int | None]] | None = None,
+) -> Iterator[pyarrow.RecordBatch]:
+    """Yield the messages of one split as record batches, none of them empty.
+
+    Parameters
+    ----------
+    options : ReadOptions
+        Its filters, limits of a batch, and what to do about damage.
+    names : sequence of str
+        The columns, in order.
+    split : Split
+    start_offsets : mapping of (str, int) to (int or None, int or None), optional
+        Queue offsets to read, half open, by (topic, queue id); other queues whole.
+
+    Raises
+    ------
+    CorruptMessageError
+        At a damaged place, with ``on_corruption="fail"``.
+    """
+    begin_task()
+    pattern = options.topic_pattern
+    decoded = list(names)
+    if pattern is not None and "topic" not in decoded:
+        decoded.append("topic")
+    batches = read_batches(
+        split,
+        decoded,
+        **options.filters(),
+        start_offsets=start_offsets or None,
+        batch_rows=options.batch_rows,
+        batch_bytes=options.batch_bytes,
+        on_corruption=options.on_corruption,
+        check_crc=options.check_crc,
+        storage_options=options.storage_options,
+        records=options.records,
+    )
+    if pattern is None:
+        yield from batches
+        return
+    for batch in batches:
+        kept = _with_topics_like(batch, pattern)
+        if kept.num_rows:
+            yield kept.select(list(names))
+
+
+def _with_topics_like(batch: pyarrow.RecordBatch, pattern: str) -> pyarrow.RecordBatch:
+    import pyarrow as pa
+    import pyarrow.compute
+
+    column = batch.column("topic")
+    topics = column.unique().to_pylist()
+    taken = [topic for topic in topics if re.fullmatch(pattern, topic)]
+    if len(taken) == len(topics):
+        return batch
+    return batch.filter(pyarrow.compute.is_in(column, pa.array(taken, pa.string())))

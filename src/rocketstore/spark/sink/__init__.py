@@ -1,0 +1,1 @@
+"""Writing to a store from Spark: staged by tasks, committed once."""

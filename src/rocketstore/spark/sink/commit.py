@@ -1,0 +1,298 @@
+"""Commit: the rows of a batch, staged by many tasks, are appended by one process, each once.
+
+The order of steps is: take the store's lock; write the intent (where the log ends, which files);
+append; sync; write that it is done; delete the stage. A process may die between any two of them.
+Whoever comes back with the same batch finds the intent, compares the log with the stage from the
+noted offset on, and appends what is missing; nothing of the log is ever cut, as others may have
+appended behind it. Nothing here needs Spark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rocketstore import formats, kernels
+from rocketstore.config import MessageStoreConfig
+from rocketstore.errors import ConfigError, RocketStoreError, ServiceFailedError
+from rocketstore.files.durable import sync_directory
+from rocketstore.message import StoredMessage
+from rocketstore.spark.sink.ledger import STAGE_DIR, Entry, Intent, Ledger, Part
+from rocketstore.spark.sink.stage import (
+    StagedFile,
+    last_written,
+    read_pieces,
+    read_records,
+    remove_stage,
+)
+from rocketstore.status import PutMessageStatus
+
+Step = Callable[[str], None]
+#: The steps that ``on_step`` is told, each before it is done; "piece" comes again and again.
+STEPS = ("open", "intent", "piece", "sync", "done", "close", "clean")
+#: What is appended goes to the disk at once, beside the appending: there is little left to sync.
+FLUSH_INTERVAL_MS = 50
+#: A stage that no intent needs is left over when nothing was written to it for so long.
+LEFT_STAGE_S = 7 * 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class CommitReport:
+    """What a commit did.
+
+    Attributes
+    ----------
+    rows : int
+        Messages of the batch.
+    appended : int
+        Of them, those that this commit appended; fewer where an earlier one had died.
+    start, end : int or None
+        Physical offsets of the log between which it appended; None: nothing was to be done.
+    """
+
+    rows: int
+    appended: int
+    start: int | None = None
+    end: int | None = None
+
+
+def _say_nothing(_: str) -> None:
+    """Tell nobody."""
+
+
+def commit(
+    root: Path,
+    files: Iterable[StagedFile],
+    *,
+    app: str,
+    version: int = 0,
+    once: bool = False,
+    stage: str,
+    broker_version: str | None = None,
+    config: MessageStoreConfig | None = None,
+    clock: Callable[[], int] | None = None,
+    on_step: Step = _say_nothing,
+) -> CommitReport:
+    """Append the files' rows to the store at ``root``, in the order of their partitions.
+
+    Parameters
+    ----------
+    root : Path
+        Of the store; it is made when there is none.
+    files : iterable of StagedFile
+    app, version : str, int
+        The batch: a version that is not above the last one that was done is left out.
+    once : bool
+        The batch is not part of a transaction; ``app`` is unique to it.
+    stage : str
+        Folder of the files; deleted in the end.
+    broker_version : str, optional
+        The RocketMQ version for which the rows were staged.
+    config, clock
+        See ``rocketstore.open``.
+    on_step : callable, optional
+        Told the next of ``STEPS``, for tests.
+
+    Returns
+    -------
+    CommitReport
+
+    Raises
+    ------
+    StoreLockedError
+        When another process writes the store.
+    DecodeError
+        When a file is not as it was staged.
+    RocketStoreError, OSError
+        When the log cannot be appended to. What was appended is taken up by the next commit.
+    """
+    from rocketstore.store.default_message_store import open as open_store
+
+    ledger = Ledger(root)
+    ordered = tuple(sorted((f for f in files if f.rows), key=lambda file: file.partition))
+    rows = sum(file.rows for file in ordered)
+    known = ledger.read(app)
+    is_done = known.done is not None and version <= known.done
+    if is_done or (not ordered and known.intent is None):
+        abort(root, stage)
+        return CommitReport(rows, 0)
+    for file in ordered:
+        for _ in read_pieces(file):
+            pass
+    on_step("open")
+    if root.is_dir() and not (root / formats.COMMIT_LOG_DIR).exists():
+        _sync_ways(root)
+    config = config if config is not None else MessageStoreConfig()
+    config = config.replace(flush_interval_commit_log=FLUSH_INTERVAL_MS)
+    with open_store(root, "a", config=config, clock=clock) as store:
+        batch = _Commit(store, ledger, on_step)
+        if broker_version is not None and store.broker_version != broker_version:
+            raise ConfigError(
+                f"the rows were staged for RocketMQ {broker_version}, but the store {root} is "
+                f"written as {store.broker_version}; write the batch again"
+            )
+        ledger.close_parts(app, store.max_physical_offset)
+        _forget_dead_writes(ledger, app)
+        _remove_left_stages(ledger, stage)
+        entry = batch.finish_earlier(app)
+        if ordered and (entry.done is None or version > entry.done):
+            sync_directory(Path(stage))
+            sync_directory(Path(stage).parent)
+            entry = Entry(app, entry.done, Intent(version, ordered, ()), stage, once)
+            batch.run(entry, 0)
+        on_step("close")
+    on_step("clean")
+    remove_stage(stage)
+    return CommitReport(rows, batch.appended, batch.start, batch.end)
+
+
+def abort(root: Path, stage: str) -> bool:
+    """Delete a stage unless a commit has begun with it; tell whether it was deleted."""
+    if Ledger(root).is_pending(stage):
+        return False
+    remove_stage(stage)
+    # A store that was refused is left as it was found; a folder with anything in it stays.
+    for folder in (root / formats.SPARK_DIR / STAGE_DIR, root / formats.SPARK_DIR):
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+    return True
+
+
+def _forget_dead_writes(ledger: Ledger, but: str) -> None:
+    """Delete what died writes left behind that were no part of a transaction: nobody comes back."""
+    for entry in list(ledger.entries()):
+        if entry.once and entry.app != but:
+            if entry.stage is not None:
+                remove_stage(entry.stage)
+            ledger.remove(entry.app)
+
+
+def _remove_left_stages(ledger: Ledger, but: str) -> None:
+    """Delete stages in the store that belong to writers which died in front of their intent.
+
+    Of a writer that lives after all, the commit misses its files and appends nothing. Stages
+    elsewhere are left alone: another store's intent may need them.
+    """
+    folder = ledger.root / formats.SPARK_DIR / STAGE_DIR
+    needed = {Path(but).name}
+    for entry in ledger.entries():
+        if entry.intent is not None and entry.stage is not None:
+            needed.add(Path(entry.stage).name)
+    oldest = time.time() - LEFT_STAGE_S
+    for stage in folder.iterdir() if folder.is_dir() else ():
+        if stage.name not in needed and last_written(stage) < oldest:
+            remove_stage(str(stage))
+
+
+def _sync_ways(root: Path) -> None:
+    """Make the folders durable that lead to a new store: tasks that staged in it made them."""
+    device = root.stat().st_dev
+    for folder in root.parents:
+        if folder.stat().st_dev != device:
+            break
+        try:
+            sync_directory(folder)
+        except PermissionError:
+            break  # nobody who may not read it made anything in it
+
+
+class _Commit:
+    """The steps of one commit, under the store's lock."""
+
+    def __init__(self, store: Any, ledger: Ledger, on_step: Step) -> None:
+        self.store = store
+        self.ledger = ledger
+        self.appended = 0
+        self.start: int | None = None
+        self.end: int | None = None
+        self._on_step = on_step
+
+    def finish_earlier(self, app: str) -> Entry:
+        """Append what is missing of a batch whose commit died; the entry is without intent then."""
+        entry = self.ledger.read(app)
+        if entry.intent is not None:
+            entry = self.run(entry, self._count_present(entry.intent))
+        if entry.stage is not None:
+            remove_stage(entry.stage)
+        return entry
+
+    def run(self, entry: Entry, row: int) -> Entry:
+        """Append the intent's rows from ``row`` on, and make them done."""
+        intent = entry.intent
+        assert intent is not None
+        store = self.store
+        if row < intent.rows:
+            part = Part(store.max_physical_offset, row)
+            parts = (*intent.parts, part)
+            self._on_step("intent")
+            self.ledger.write(replace(entry, intent=replace(intent, parts=parts)))
+            self.start = part.start if self.start is None else self.start
+            self._append(intent.files, row)
+            self.end = store.max_physical_offset
+        self._on_step("sync")
+        store.flush()
+        self._on_step("done")
+        done = replace(entry, done=intent.version, intent=None)
+        if entry.once:
+            self.ledger.remove(entry.app)
+        else:
+            self.ledger.write(done)
+        return done
+
+    def _append(self, files: tuple[StagedFile, ...], row: int) -> None:
+        put_staged = self.store.reader.log.appender.put_staged
+        first, skip = 0, 0
+        if row:
+            first, skip, _ = next(read_records(files, row))
+        for file in files[first:]:
+            for position, piece in read_pieces(file, last=True):
+                if position + len(piece) <= skip:
+                    continue
+                self._on_step("piece")
+                inside = max(0, skip - position)
+                result = put_staged(piece[inside:], position + inside)
+                if not result.ok:
+                    bad = next(status for status in result.statuses if status)
+                    raise ServiceFailedError(
+                        f"the store {self.store.path} refused staged records: "
+                        f"{PutMessageStatus(bad).name}"
+                    )
+                self.appended += len(result)
+            skip = 0
+
+    def _count_present(self, intent: Intent) -> int:
+        """Rows of the batch that the log has, from the first on."""
+        row = 0
+        for number, part in enumerate(intent.parts):
+            row = part.row
+            stop = part.stop
+            if stop is None and number + 1 < len(intent.parts):
+                stop = intent.parts[number + 1].start
+            row += self._count_from(intent.files, part, stop)
+        return row
+
+    def _count_from(self, files: tuple[StagedFile, ...], part: Part, stop: int | None) -> int:
+        store = self.store
+        end = store.max_physical_offset
+        if part.start < max(store.min_physical_offset, 0):
+            raise RocketStoreError(
+                f"the log of {store.path} begins at {store.min_physical_offset} now: whether the "
+                f"batch whose commit began at {part.start} is in it cannot be seen any more; "
+                f"delete its file in {self.ledger.directory} when it is"
+            )
+        stored = store.reader.scan(part.start, end if stop is None else min(stop, end), "stop")
+        return _count_equal(files, part.row, stored)
+
+
+def _count_equal(files: tuple[StagedFile, ...], row: int, stored: Iterable[StoredMessage]) -> int:
+    matches = kernels.staged_records.matches
+    count = 0
+    for (_, _, ours), theirs in zip(read_records(files, row), stored, strict=False):
+        if not matches(ours, theirs.raw):
+            break
+        count += 1
+    return count

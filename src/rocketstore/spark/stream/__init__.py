@@ -1,0 +1,1 @@
+"""Streams over a log."""

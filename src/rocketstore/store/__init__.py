@@ -1,0 +1,1 @@
+"""An open store: taking a directory over, its parts and services, the front door."""

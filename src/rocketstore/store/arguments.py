@@ -1,0 +1,60 @@
+"""Checks of what is given to ``open`` and to a store's methods."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rocketstore import kernels
+from rocketstore.config import MessageStoreConfig
+from rocketstore.dialect import Dialect
+from rocketstore.errors import ConfigError
+from rocketstore.query.results import MAX_TIMESTAMP
+
+CORRUPTION_WORDS = ("fail", "skip", "stop")
+
+
+def now_ms() -> int:
+    """The system's clock, epoch ms."""
+    return time.time_ns() // 1_000_000
+
+
+def check_int(name: str, value: Any) -> None:
+    """Raise ``TypeError`` unless ``value`` is an int and no bool."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} must be int, not {type(value).__name__}")
+
+
+def check_corruption_word(word: str) -> None:
+    """Raise ``ValueError`` for a word that is no policy of damage."""
+    if word not in CORRUPTION_WORDS:
+        raise ValueError(f"on_corruption {word!r} is none of {CORRUPTION_WORDS}")
+
+
+def check_times(begin: int | None, end: int | None) -> None:
+    """Raise ``TypeError`` unless both are ints or ``None``."""
+    for name, value in (("begin", begin), ("end", end)):
+        if value is not None:
+            check_int(name, value)
+
+
+def clamp(timestamp: int) -> int:
+    """The nearest time that a record can have, epoch ms."""
+    return max(-MAX_TIMESTAMP - 1, min(timestamp, MAX_TIMESTAMP))
+
+
+def merge(config: MessageStoreConfig | None, options: Mapping[str, Any]) -> MessageStoreConfig:
+    """``config`` with ``options`` in it. Raises ``ConfigError`` and its like for wrong ones."""
+    if config is None:
+        return MessageStoreConfig(**options)
+    if not isinstance(config, MessageStoreConfig):
+        raise ConfigError(f"config must be a MessageStoreConfig, not {type(config).__name__}")
+    return config.replace(**options) if options else config
+
+
+def check_settings(config: MessageStoreConfig) -> None:
+    """Refuse, before anything is made, what only opening would find out. Raises ``ValueError``."""
+    kernels.message.parse_host(config.store_host)
+    if config.broker_version is not None:
+        Dialect.for_version(config.broker_version, allow_newer=config.allow_newer)

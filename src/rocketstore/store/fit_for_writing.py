@@ -1,0 +1,189 @@
+"""What opening for writing refuses of a store, apart from damage of its log; nothing is changed."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rocketstore import formats
+from rocketstore.config import MessageStoreConfig
+from rocketstore.directory.lock import refuse_odd_lock
+from rocketstore.directory.parts import refuse_rocksdb_queues
+from rocketstore.directory.paths import StorePaths
+from rocketstore.files.durable import READ_ONLY, naming, open_regular_file
+from rocketstore.files.linked_files import refuse_hard_linked_files, refuse_shared_files
+from rocketstore.files.mapped_file_queue import DirectoryListing, MappedFileQueue
+from rocketstore.index.index_service import IndexService
+from rocketstore.log.writable_commit_log import check_put_switches
+from rocketstore.queues.queue_table import QueueTable
+from rocketstore.queues.queue_types import refuse_contradictions
+from rocketstore.store.arguments import now_ms
+from rocketstore.survey.facts import StoreFacts, examine
+
+
+def examine_for_writing(paths: StorePaths, config: MessageStoreConfig) -> StoreFacts:
+    """Return a store's facts; raise what makes it unfit, as ``examine`` does and more."""
+    refuse_rocksdb_queues(paths)
+    facts = examine(paths, config)
+    refuse_contradictions(facts.queue_types)
+    check_put_switches(config, facts.dialect)
+    return facts
+
+
+def load_index(
+    facts: StoreFacts, config: MessageStoreConfig, clock: Callable[[], int]
+) -> IndexService:
+    """Load the index files of a store that is written."""
+    paths = facts.paths
+    index = IndexService(
+        paths.index, *facts.index.pair, paths.root, writable=True, zone=config.zone, clock=clock
+    )
+    index.load(lambda _, nbytes: facts.index.by_nbytes.get(nbytes))
+    return index
+
+
+def load_queues(facts: StoreFacts) -> QueueTable:
+    """Load the queues' files of a store that is written."""
+    paths = facts.paths
+    queues = QueueTable(
+        paths.consume_queue,
+        facts.consume_queue_file_size,
+        paths.root,
+        writable=True,
+        batch_directory=paths.batch_consume_queue,
+        batch_file_size=facts.batch_queue_file_size,
+        batch_topics=facts.queue_types.batch,
+    )
+    if facts.ext_file_size:
+        queues.use_ext(paths.consume_queue_ext, facts.ext_file_size)
+    try:
+        queues.load()
+    except BaseException:
+        queues.close()
+        raise
+    return queues
+
+
+def refuse_linked(facts: StoreFacts, index: IndexService, queues: QueueTable) -> None:
+    """Raise for files that are one file, and for queue and index files with hard links elsewhere:
+    any of them may be written, in any place.
+
+    Raises
+    ------
+    MappedFileError
+        Two files of the store are one, by a link.
+    UnsafePathError
+        A queue or index file has another name that is none of the store's.
+    """
+    if not (facts.listing.linked or index.linked or queues.linked):
+        return
+    derived = list(_files_of(index, queues))
+    log = (path for _, path, _ in facts.listing.files)
+    refuse_shared_files([*log, *derived, *index.unusable, *queues.unfit])
+    refuse_hard_linked_files(derived, _roots(facts))
+
+
+def refuse_linked_end(facts: StoreFacts, end: int) -> None:
+    """Raise ``UnsafePathError`` when the segment in which the log ends at ``end``, or one behind
+    it, has hard links elsewhere. Those before it are never written."""
+    if facts.listing.linked:
+        size = facts.commit_log_file_size
+        written = [path for start, path, _ in facts.listing.files if start + size > end]
+        refuse_hard_linked_files(written, _roots(facts))
+
+
+def _roots(facts: StoreFacts) -> tuple[Path, Path]:
+    return facts.paths.root, facts.paths.log_root
+
+
+def _newest_with_content(facts: StoreFacts) -> int:
+    """Log offset of the newest segment that does not begin with zeros; 0 without one."""
+    for start, path, _ in reversed(facts.listing.files):
+        fd = open_regular_file(path, READ_ONLY, facts.paths.log_root)
+        try:
+            with naming(path):
+                if os.pread(fd, formats.RECORD_HEAD.nbytes, 0).strip(b"\0"):
+                    return start
+        finally:
+            os.close(fd)
+    return 0
+
+
+def take_unused_segments(listing: DirectoryListing) -> list[Path]:
+    """Take segments of 0 bytes off the end of ``listing``; return their paths.
+
+    A kill between create and extend leaves them: they held nothing. One that is alone and does not
+    begin at 0 stays, because only its name tells where the log goes on.
+    """
+    files, unused = listing.files, []
+    while files and files[-1][2] == 0 and (len(files) > 1 or files[0][0] == 0):
+        unused.append(files.pop()[1])
+    return unused
+
+
+def refuse_unfit(paths: StorePaths, config: MessageStoreConfig, *, log_files: bool = False) -> None:
+    """Raise what an opening for writing would raise, whatever becomes of the log.
+
+    Who mends a log asks before the first change: a store that nobody can open afterwards is left
+    as it was.
+
+    Parameters
+    ----------
+    paths : StorePaths
+    config : MessageStoreConfig
+    log_files : bool
+        Also raise for log files that are missing, misnamed or of a wrong size; what is in them is
+        not looked at.
+
+    Raises
+    ------
+    ConfigError, MappedFileError, UnsafePathError
+        As ``examine``, ``load`` and ``refuse_linked``; also for ``lock``.
+    PermissionError
+        A file or folder that is written may not be.
+    """
+    refuse_odd_lock(paths.root / formats.LOCK_FILE, paths.root)
+    facts = examine_for_writing(paths, config)
+    if log_files:
+        take_unused_segments(facts.listing)
+        size = facts.commit_log_file_size
+        MappedFileQueue(paths.commit_log, size, paths.log_root, writable=False).check(facts.listing)
+    with (
+        contextlib.closing(load_index(facts, config, now_ms)) as index,
+        contextlib.closing(load_queues(facts)) as queues,
+    ):
+        refuse_linked(facts, index, queues)
+        if facts.listing.linked:
+            refuse_linked_end(facts, _newest_with_content(facts))
+        for path in (*_written(facts), *_files_of(index, queues)):
+            _refuse_read_only(path)
+
+
+def _written(facts: StoreFacts) -> Iterator[Path]:
+    """Files and folders that every opening for writing may change, as far as they are there."""
+    paths = facts.paths
+    folders = (paths.consume_queue, paths.batch_consume_queue, paths.consume_queue_ext, paths.index)
+    marks = (paths.abort, paths.state, paths.checkpoint, paths.root / formats.LOCK_FILE)
+    newest = (path for _, path, _ in facts.listing.files[-1:])
+    for path in (paths.root, paths.commit_log, *folders, *marks, *newest):
+        if path.exists():
+            yield path
+
+
+def _files_of(index: IndexService, queues: QueueTable) -> Iterator[Path]:
+    for file in index.files:
+        yield file.path
+    for queue in queues:
+        rows = [queue.queue] if queue.ext is None else [queue.queue, queue.ext.queue]
+        for row in rows:
+            for mapped in row.files:
+                yield mapped.path
+
+
+def _refuse_read_only(path: Path) -> None:
+    as_writer = os.access in os.supports_effective_ids
+    if not os.access(path, os.W_OK, effective_ids=as_writer) and path.exists():
+        raise PermissionError(errno.EACCES, "it may not be written", str(path))

@@ -1,0 +1,289 @@
+"""An open store: its parts, its state and its lifetime."""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rocketstore import kernels
+from rocketstore.config import MessageStoreConfig
+from rocketstore.directory.place import refuse_vanished
+from rocketstore.errors import ForkedStoreError, StoreClosedError
+from rocketstore.lock_order import LockRank
+from rocketstore.store.arguments import now_ms
+
+if TYPE_CHECKING:
+    from rocketstore.arguments import Mode, Progress
+    from rocketstore.dispatch.reput_service import ArrivingListener
+    from rocketstore.flush.async_appends import AsyncAppends
+    from rocketstore.message import PutCall
+    from rocketstore.query.store_reader import StoreReader
+    from rocketstore.recovery.report import RecoveryReport
+    from rocketstore.store.read_only import Gap, ReadOnlyParts
+    from rocketstore.store.writer import StoreWriter
+    from rocketstore.survey.facts import StoreFacts
+
+#: Times a directory is read whose files are deleted at the same time.
+_READING_TRIES = 10
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
+
+class OpenStore:
+    """What the parts of ``DefaultMessageStore`` stand on: the opened parts, and who may use them.
+
+    Attributes
+    ----------
+    path : Path
+        The store's root.
+    mode : str
+    put : callable
+        Puts one message: the appender's own method, so that nothing stands between it and the
+        caller.
+    """
+
+    put: PutCall
+
+    def __init__(
+        self,
+        root: Path,
+        mode: Mode,
+        config: MessageStoreConfig,
+        *,
+        clock: Callable[[], int] | None,
+        arriving_listener: ArrivingListener | None,
+        start: bool,
+        derive: str,
+        progress: Progress | None,
+    ) -> None:
+        self.path = root
+        self.mode: Mode = mode
+        self._config = config
+        self._closed = False
+        self._forks = _forks
+        self._derive = derive
+        self._progress = progress
+        self._clock = clock if clock is not None else now_ms
+        self._opened_at = time.monotonic()
+        self._boot_timestamp = self._clock()
+        self._writer: StoreWriter | None = None
+        self._async_appends: AsyncAppends | None = None
+        self._refresh_lock = kernels.locks.OrderedLock(LockRank.REFRESH)
+        from rocketstore.directory.paths import StorePaths
+
+        self._paths = StorePaths.of(root, config)
+        if mode == "r":
+            self._open_parts()
+            self.put = self._refuse_put
+            return
+        if mode == "r+":
+            self._paths.refuse_named_nothing()
+        self._paths = self._paths.absolute()
+        self._open_writer(clock, arriving_listener, start=start)
+
+    def _open_writer(
+        self,
+        put_clock: Callable[[], int] | None,
+        listener: ArrivingListener | None,
+        *,
+        start: bool,
+    ) -> None:
+        from rocketstore.query.store_reader import StoreReader
+        from rocketstore.store.writer import StoreWriter, create_root
+
+        if not self.path.exists():
+            create_root(self.path)
+        self._writer = writer = StoreWriter(
+            self._paths,
+            self._config,
+            clock=self._clock,
+            put_clock=put_clock,
+            listener=listener,
+            progress=self._progress,
+            start=start,
+        )
+        self._reader = StoreReader(
+            writer.log,
+            writer.queues,
+            writer.index,
+            self._config,
+            writer.dialect,
+        )
+        self.put = writer.log.appender.put
+
+    def _open_parts(self, old: ReadOnlyParts | None = None) -> None:
+        from rocketstore.query.store_reader import StoreReader
+
+        parts = self._read_parts()
+        parts.come_after(old)
+        self._parts = parts
+        self._reader = StoreReader(
+            parts.log,
+            parts.queues,
+            parts.index,
+            self._config,
+            parts.dialect,
+        )
+
+    def _read_parts(self) -> ReadOnlyParts:
+        """Read the directory; once more when its writer deleted a file in the meantime, cut the
+        log's end, or went on between one queue and the next."""
+        from rocketstore.log.commit_log import RecordGoneError
+        from rocketstore.store.read_only import QueuesMovedError, ReadOnlyParts
+
+        tries = 0
+        seen: list[list[Gap]] = []
+
+        def accept_gaps(gaps: list[Gap]) -> bool:
+            """Gaps that are still there are no writer's doing."""
+            seen.append(gaps)
+            return gaps in seen[:-1] or len(seen) >= _READING_TRIES
+
+        while True:
+            try:
+                return ReadOnlyParts(
+                    self._paths,
+                    self._config,
+                    derive=self._derive,
+                    clock=self._clock,
+                    progress=self._progress,
+                    accept_gaps=accept_gaps,
+                )
+            except QueuesMovedError:
+                continue
+            except (FileNotFoundError, RecordGoneError):
+                tries += 1
+                if tries == _READING_TRIES or not self.path.is_dir():
+                    raise
+
+    def _use(self) -> StoreReader:
+        """Every entry passes here."""
+        if self._closed:
+            raise StoreClosedError(f"the store {self.path} is closed")
+        if self._forks != _forks:
+            raise ForkedStoreError(
+                f"the store {self.path} was opened by the parent process; open it here by its path"
+            )
+        return self._reader
+
+    def _writing(self) -> StoreWriter:
+        self._use()
+        if self._writer is None:
+            raise io.UnsupportedOperation(f'the store {self.path} is open with mode "r"')
+        return self._writer
+
+    def _refuse_put(self, *_: Any, **__: Any) -> Any:
+        self._writing()
+
+    def close(self) -> None:
+        """Stop services, sync everything, leave the directory clean. Idempotent.
+
+        Messages and views in use stay valid. Raises ``ServiceFailedError`` when a service had
+        failed; the store is closed all the same and ``abort`` stays.
+        """
+        if self._closed or self._forks != _forks:
+            return
+        if self._writer is not None:
+            self._writer.refuse_interrupted_close()
+        self._closed = True
+        try:
+            if self._async_appends is not None:
+                self._async_appends.close()
+        finally:  # also when an interrupt strikes: nobody could close it any more
+            if self._writer is not None:
+                self._writer.close()
+            else:
+                self._parts.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` was called."""
+        return self._closed
+
+    @property
+    def facts(self) -> StoreFacts:
+        """What the files said when the store was opened: sizes, dialect and why, checkpoint."""
+        return self._writer.facts if self._writer is not None else self._parts.facts
+
+    @property
+    def broker_version(self) -> str:
+        """The RocketMQ version whose bytes are written and whose answers are given."""
+        return self.facts.dialect.name
+
+    @property
+    def recovery_report(self) -> RecoveryReport:
+        """What opening found and did."""
+        return self._writer.report if self._writer is not None else self._parts.report
+
+    @property
+    def min_physical_offset(self) -> int:
+        """Offset of the log's first byte, -1 for an empty log."""
+        return self._use().log.min_offset
+
+    @property
+    def max_physical_offset(self) -> int:
+        """Offset behind the log's last record."""
+        return self._use().log.max_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """The log is known to be on disk up to here."""
+        return self._writing().flushed.offset
+
+    @property
+    def dispatch_behind_nbytes(self) -> int:
+        """Bytes of the log that queues and index do not have yet."""
+        self._use()
+        if self._writer is None:
+            return self._parts.behind_nbytes
+        return max(0, self._writer.log.max_offset - self._writer.dispatcher.reput_offset)
+
+    def runtime_info(self) -> dict[str, str]:
+        """Return RocketMQ's runtime figures that this store keeps, all as text."""
+        reader = self._use()
+        info = {
+            "bootTimestamp": str(self._boot_timestamp),
+            "runtimeMs": str(int((time.monotonic() - self._opened_at) * 1000)),
+            "commitLogMinOffset": str(reader.log.min_offset),
+            "commitLogMaxOffset": str(reader.log.max_offset),
+            "dispatchBehindBytes": str(self.dispatch_behind_nbytes),
+            "brokerVersion": self.broker_version,
+        }
+        if self._writer is not None:
+            appender = self._writer.log.appender
+            info["putMessageTimesTotal"] = str(appender.put_times)
+            info["putMessageSizeTotal"] = str(appender.put_nbytes)
+            info["putMessageFailedTimes"] = str(appender.failed_times)
+        return info
+
+    def refresh(self) -> None:
+        """Mode "r": look at the directory again, so that what was written since is shown.
+
+        Whoever reads meanwhile goes on with what was shown before, and so does the store when it is
+        gone or another is in its place (``FileNotFoundError``, ``MappedFileError``).
+        """
+        self._use()
+        if self._writer is not None:
+            raise io.UnsupportedOperation('refresh() is for mode "r"')
+        with self._refresh_lock:  # what two of them replace would not be let go of
+            old = self._parts
+            refuse_vanished(self.path)
+            self._open_parts(old)
+        old.abandon()
+
+    @property
+    def reader(self) -> StoreReader:
+        """The opened parts: log, queues and index (for tools)."""
+        return self._use()

@@ -1,0 +1,179 @@
+"""Verifying a store: opening its files for the checks, and looking again beside a writer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocketstore import formats
+from rocketstore.arguments import Progress
+from rocketstore.config_managers.files import TOPICS_FILE, config_path
+from rocketstore.directory.parts import refuse_dledger
+from rocketstore.directory.paths import StorePaths
+from rocketstore.store.settling import look_until_settled
+from rocketstore.verify.check import verify_parts
+from rocketstore.verify.report import LEVELS, VerifyReport
+
+if TYPE_CHECKING:
+    from rocketstore.config import MessageStoreConfig
+    from rocketstore.store.open_store import OpenStore
+    from rocketstore.store.read_only import ReadOnlyParts
+    from rocketstore.survey.facts import StoreFacts
+    from rocketstore.verify.beside.surroundings import Surroundings
+
+
+def verify(
+    store: OpenStore,
+    config: MessageStoreConfig,
+    *,
+    level: str = "crc",
+    progress: Progress | None = None,
+    max_findings: int = 1000,
+) -> VerifyReport:
+    """Check an open store's files against each other; see ``verify_parts``.
+
+    In mode ``"r"`` the files are looked at afresh and as they are, nothing derived in memory.
+    """
+    if store.mode == "r":
+        return verify_files(
+            store.path, config, level=level, progress=progress, max_findings=max_findings
+        )
+    paths = StorePaths.of(store.path, config)
+
+    def look() -> VerifyReport:
+        parts, behind = store.reader, store.dispatch_behind_nbytes
+        end = max(parts.log.max_offset, 0) - behind
+        return verify_parts(
+            parts.log,
+            parts.queues,
+            parts.index if config.message_index_enable else None,
+            delay_ms=config.delay_ms,
+            dispatched_offset=end,
+            indexed_offset=end,
+            damaged=store.recovery_report.damaged,
+            around=_surroundings(paths, store.facts),
+            level=level,
+            progress=progress,
+            max_findings=max_findings,
+        )
+
+    return look_until_settled(look, paths)
+
+
+def verify_files(
+    root: Path,
+    config: MessageStoreConfig,
+    *,
+    level: str = "crc",
+    progress: Progress | None = None,
+    max_findings: int = 1000,
+) -> VerifyReport:
+    """Check the files of the store at ``root`` as they lie there; see ``verify_parts``.
+
+    Beside a writer, findings in files that were just changed are looked at again (see
+    ``look_until_settled``).
+
+    Raises ``FileNotFoundError`` when there is no log, unless the state file of a new store tells
+    that there is none yet, and what ``open`` raises.
+    """
+    if level not in LEVELS:
+        raise ValueError(f"level {level!r} is none of {LEVELS}")
+    paths = StorePaths.of(root, config)
+
+    def look() -> VerifyReport:
+        return _look_at_files(paths, config, level, progress, max_findings)
+
+    return look_until_settled(look, paths)
+
+
+def _look_at_files(
+    paths: StorePaths,
+    config: MessageStoreConfig,
+    level: str,
+    progress: Progress | None,
+    max_findings: int,
+) -> VerifyReport:
+    from rocketstore.store.read_only import ReadOnlyParts
+
+    refuse_dledger(paths.root, paths.commit_log)
+    has_none = not paths.commit_log.is_dir() and not paths.state.is_file()
+    none = FileNotFoundError(f"{paths.root} is no store: it has no folder {paths.commit_log.name}")
+    if has_none and not paths.root.is_dir():
+        raise none
+    around = _surroundings(paths)
+    files = ReadOnlyParts(
+        paths, config, derive="none", as_files=True, clock=no_clock, progress=progress
+    )
+    try:
+        if has_none:
+            raise none  # nothing tells that there was a log
+        around.take_facts(files.facts)
+        dispatched = dispatched_offset(files, around)
+        indexed = indexed_offset(files, dispatched, around)
+        if paths.has_writer():
+            files.load_again()  # what is in front of these offsets is there now
+        report = verify_parts(
+            files.log,
+            files.queues,
+            files.index if config.message_index_enable else None,
+            delay_ms=config.delay_ms,
+            dispatched_offset=dispatched,
+            indexed_offset=indexed,
+            damaged=files.report.damaged,
+            around=around,
+            queues_in_files=files.rocksdb is None or files.rocksdb.beside_files,
+            level=level,
+            progress=progress,
+            max_findings=max_findings,
+        )
+        # What is wrong with the tables was judged with all of them, and so were queues' types.
+        topics, told = str(config_path(paths.root, TOPICS_FILE)), around.queue_types.contradictions
+        report.notes += [
+            note for note in files.report.notes if not note.startswith(topics) and note not in told
+        ]
+        return report
+    finally:
+        files.close()
+
+
+def no_clock() -> int:
+    """Stand in for the clock of a store that is only looked at."""
+    raise AssertionError("nothing is written, so nobody asks for the time")
+
+
+def _surroundings(paths: StorePaths, facts: StoreFacts | None = None) -> Surroundings:
+    from rocketstore.verify.beside.surroundings import Surroundings
+
+    around = Surroundings(paths)
+    if facts is not None:
+        around.dialect = facts.dialect
+    return around
+
+
+def dispatched_offset(files: ReadOnlyParts, around: Surroundings) -> int:
+    """Records in front of this offset must have their units.
+
+    After an orderly stop nothing is behind. Otherwise dispatch may be, unless all queues are gone
+    that there were.
+    """
+    end = files.log.max_offset
+    if formats.CONSUME_QUEUE_DIR in around.absent:
+        was_there = around.was_there(formats.CONSUME_QUEUE_DIR, files.facts)
+        return end if was_there else end - files.behind_nbytes
+    return end if not files.facts.aborted else end - files.behind_nbytes
+
+
+def indexed_offset(files: ReadOnlyParts, dispatched: int, around: Surroundings) -> int:
+    """Records in front of this offset must have their keys.
+
+    After a clean stop these are all dispatched ones; otherwise the index may end earlier, and the
+    last record that it knows may have been cut short.
+    """
+    if not files.facts.aborted:
+        return dispatched
+    if formats.INDEX_DIR in around.absent and around.was_there(formats.INDEX_DIR, files.facts):
+        return dispatched
+    newest = files.index.files[-1].header if files.index.files else None
+    if newest is None or newest.index_count <= 1:
+        return max(files.log.min_offset, 0)
+    return min(dispatched, newest.end_physical_offset)

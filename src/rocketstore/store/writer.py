@@ -1,0 +1,448 @@
+"""A store open for writing: taking it over, its services, and leaving it in good order."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from rocketstore import formats, kernels
+from rocketstore.arguments import Progress
+from rocketstore.config import MessageStoreConfig
+from rocketstore.directory.lock import StoreLock
+from rocketstore.directory.paths import StorePaths
+from rocketstore.directory.state import StoreState
+from rocketstore.dispatch.dispatcher import CommitLogDispatcher
+from rocketstore.dispatch.reput_service import (
+    ArrivingListener,
+    ReputMessageService,
+    lag_limit_nbytes,
+)
+from rocketstore.errors import (
+    ReentrantCallError,
+    ServiceFailedError,
+    StoreClosedError,
+    StoreFullError,
+    told,
+)
+from rocketstore.files.durable import (
+    NO_DESCRIPTORS,
+    ReplacedFileError,
+    make_directories,
+    sync_directory,
+    write_file,
+)
+from rocketstore.flush.commit_real_time import CommitRealTimeService
+from rocketstore.flush.flush import FlushConsumeQueueService, FlushedLog, FlushRealTimeService
+from rocketstore.flush.group_commit import GroupCommitService
+from rocketstore.lock_order import LockRank
+from rocketstore.log.allocate import AllocateService
+from rocketstore.log.commit_log import record_flags
+from rocketstore.log.writable_commit_log import WritableCommitLog
+from rocketstore.services.service_thread import ServiceThread
+from rocketstore.services.waiting import refuse_interrupted
+from rocketstore.status import FlushDiskType, PutMessageStatus
+from rocketstore.store.cleaning import StoreCleaning
+from rocketstore.store.dispatch_recovery import DispatchRecovery
+from rocketstore.store.marks import DispatchSnapshot, StoreMarks
+from rocketstore.store.opening_undo import OpeningUndo, is_refusal
+from rocketstore.store.taking_over import TakenOver, TakeOver
+
+_log = logging.getLogger(__name__)
+
+
+class StoreWriter:
+    """Owns lock, log, queues, index and services of a store that is written.
+
+    The order of opening is: lock, examine, scan the log, refuse damage, cut the torn tail, sync
+    (``TakeOver``), write ``abort``, dispatch what is missing, accept puts.
+
+    Attributes
+    ----------
+    paths : StorePaths
+    config : MessageStoreConfig
+    clock : callable
+        Epoch ms.
+    facts : StoreFacts
+    dialect : Dialect
+    report : RecoveryReport
+    log : WritableCommitLog
+    queues : QueueTable
+    index : IndexService
+    flushed : FlushedLog
+        How far the log is on disk.
+    marks : StoreMarks
+        State file and checkpoint.
+    dispatcher : CommitLogDispatcher
+    group_commit : GroupCommitService or None
+        With SYNC_FLUSH.
+    flush_log, reput, flush_queues, allocate : ServiceThread
+    cleaning : StoreCleaning
+    services : list of ServiceThread
+        All that run on threads, in the order in which they are stopped.
+    failure : BaseException or None
+        Why nothing is accepted any more.
+    """
+
+    def __init__(
+        self,
+        paths: StorePaths,
+        config: MessageStoreConfig,
+        *,
+        clock: Callable[[], int],
+        put_clock: Callable[[], int] | None,
+        listener: ArrivingListener | None,
+        progress: Progress | None,
+        start: bool,
+    ) -> None:
+        self.paths = paths
+        self.config = config
+        self.clock = clock
+        self.failure: BaseException | None = None
+        self.group_commit: GroupCommitService | None = None
+        self._closed = False
+        self._released = False  # guarded by: _write_lock
+        self._write_lock = kernels.locks.OrderedLock(LockRank.MARKS)
+        self._lock = StoreLock(paths.root)
+        undo = OpeningUndo(paths)
+        try:
+            with contextlib.ExitStack() as opened:
+                if paths.commit_log.is_dir():
+                    self._lock.hold_folder(paths.commit_log)
+                found = TakeOver(paths, config, clock, progress, undo, opened).run()
+                self.facts = found.facts
+                self.dialect = found.facts.dialect
+                self.queues, self.index = found.queues, found.index
+                self.report = found.report
+                self._write_abort()
+                self._clear_the_way(found)
+                is_sync_master = config.broker_role == "SYNC_MASTER"
+                self._lacks_slave = is_sync_master and self.dialect.sync_master_wants_slave
+                self._max_lag_nbytes = lag_limit_nbytes(
+                    self.dialect.max_dispatch_lag_files, found.segments.file_size
+                )
+                self.log = self._make_log(found, put_clock)
+                opened.callback(self.log.close)
+                self.flushed = self._make_flushed()
+                self.marks = StoreMarks(paths, found.facts, config, self.log, found.state)
+                self.dispatcher = self._dispatch_missing(found)
+                opened.callback(self.dispatcher.close)
+                self._mark_anew(found.state)
+                self._remove_unused(found.unused)
+                self.group_commit, self.flush_log = self._make_flush_service()
+                self.reput = ReputMessageService(
+                    self.dispatcher, self._visible_end, self.log, listener, config.delay_ms,
+                    self.fail,
+                )  # fmt: skip
+                self.flush_queues = FlushConsumeQueueService(
+                    self._flush_queues, self.flush_thoroughly, config, self.fail
+                )
+                self.allocate = AllocateService(self.log, self.fail)
+                self.cleaning = self._make_cleaning()
+                self.services = self._threads()
+                if config.broker_role == "SLAVE":
+                    self.log.appender.refuse(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+                self._lock.mark()
+                self.report.warn(paths.root)
+                self._parts = opened.pop_all()
+        except BaseException as error:
+            if is_refusal(error):
+                undo.run()
+            self._lock.release()
+            raise
+        if start:
+            self._start_services()
+
+    # --- opening ------------------------------------------------------------------------------
+
+    def _write_abort(self) -> None:
+        content = str(os.getpid()).encode() if self.dialect.abort_holds_pid else b""
+        write_file(self.paths.abort, content)
+
+    def _clear_the_way(self, found: TakenOver) -> None:
+        """Move what stands in the way of segments, queues and index files."""
+        found.segments.destroy_behind(self.report.log_end)
+        self.queues.clear_the_way()
+        self.report.skipped += [str(path) for path in self.queues.skipped]
+        self.report.skipped += [str(path) for path in self.index.skipped]
+        self.report.notes += [
+            f"moved to {path}: an index file of a size that says nothing; its keys are made again"
+            for path in self.index.move_unusable_aside()
+        ]
+
+    def _make_log(self, found: TakenOver, put_clock: Callable[[], int] | None) -> WritableCommitLog:
+        config = self.config
+        is_sync = config.flush_disk_type == FlushDiskType.SYNC_FLUSH
+        is_lag_limited = self._max_lag_nbytes is not None
+        return WritableCommitLog(
+            found.segments,
+            self.report.log_end,
+            record_flags(config),
+            config,
+            self.dialect,
+            wait=self._wait if is_sync or self._lacks_slave else None,
+            clock=put_clock,
+            before_roll=self._let_dispatch_catch_up if is_lag_limited else None,
+            on_failure=self.fail,
+            lock=self._lock,
+        )
+
+    def _make_flushed(self) -> FlushedLog:
+        newest = self.report.newest_store_timestamp
+        physic = min(self.facts.checkpoint.physic_timestamp, newest)
+        flushed = FlushedLog(self.log, physic, self.fail)
+        if self._lacks_slave:  # which is what ``_wait`` answers, whatever the disk says
+            flushed.loops.late_status = PutMessageStatus.SLAVE_NOT_AVAILABLE
+        return flushed
+
+    def _dispatch_missing(self, found: TakenOver) -> CommitLogDispatcher:
+        """Give queues and index what they lack; each queue goes on behind its last message."""
+        recovery = DispatchRecovery(
+            self.log, self.queues, self.index, self.config, self.dialect, found.state, self.report,
+            self._give_up_state, found.index_check,
+        )  # fmt: skip
+        try:
+            dispatcher = recovery.run()
+            bits = self.config.bit_map_length_consume_queue_ext
+            dispatcher.max_bit_map_nbytes = -(-bits // 8)
+        except BaseException:
+            if recovery.dispatcher is not None:
+                recovery.dispatcher.close()
+            raise
+        self.log.appender.set_batch_topics(self.queues.batch_topics)
+        for queue in self.queues:
+            self.log.appender.set_next_queue_offset(queue.topic, queue.queue_id, queue.max_index)
+        for lost in recovery.lost:
+            self.log.appender.set_next_queue_offset(lost.topic, lost.queue_id, lost.next_offset)
+        return dispatcher
+
+    def _mark_anew(self, state: StoreState | None) -> None:
+        """Without a true state file, sync everything and write one, so that nothing that is durable
+        now will look torn later, and so that the sizes that files will have are known to whoever
+        opens the store after a kill."""
+        is_told = state is not None and self.facts.are_told_by(state)
+        if not is_told or not self.paths.state.exists():
+            snapshot = DispatchSnapshot.take(self.dispatcher)
+            self._sync_and_mark(snapshot, self.report.log_end, clean=False)
+
+    def _give_up_state(self) -> None:
+        """Delete the state file durably: what is made anew is not on disk yet, and must not be
+        believed after another crash."""
+        self.paths.state.unlink(missing_ok=True)
+        sync_directory(self.paths.root)
+
+    def _remove_unused(self, unused: list[Path]) -> None:
+        for path in unused:
+            _log.warning("removed the empty segment %s", path)
+            path.unlink()
+            self.report.notes.append(f"removed {path}: a segment of 0 bytes at the log's end")
+
+    # --- services -----------------------------------------------------------------------------
+
+    def _make_flush_service(self) -> tuple[GroupCommitService | None, ServiceThread]:
+        """The service that syncs the log, and the same where puts wait for it."""
+        if self.config.flush_disk_type != FlushDiskType.SYNC_FLUSH:
+            return None, FlushRealTimeService(
+                self.flushed, lambda: self.log, self.config, self.fail
+            )
+        service = GroupCommitService(self.flushed, lambda: self.log, self.config, self.fail)
+        if self._lacks_slave:
+            service.synced_status = PutMessageStatus.SLAVE_NOT_AVAILABLE
+        return service, service
+
+    def _make_cleaning(self) -> StoreCleaning:
+        return StoreCleaning(
+            self.log, self.queues, self.index, self.config, self.paths, self.dialect, self.clock,
+            self.flushed, self.dispatcher, self.reput, self,
+        )  # fmt: skip
+
+    def _threads(self) -> list[ServiceThread]:
+        """All services that run on threads, in the order in which they are stopped."""
+        commit: list[ServiceThread] = []
+        if self.log.pool is not None and self.group_commit is None:
+            commit.append(CommitRealTimeService(self.log, self.config, self.fail))
+        own = (self.flush_log, self.reput, self.flush_queues)
+        return [self.allocate, *commit, *own, *self.cleaning.services]
+
+    def _start_services(self) -> None:
+        """Start all; where the system gives no thread, leave the store as it was found.
+
+        The first one has most to do at the beginning, and would keep the others from starting.
+        """
+        try:
+            for service in reversed(self.services):
+                service.start()
+        except BaseException:
+            with contextlib.suppress(OSError, ServiceFailedError):
+                self.close()
+            raise
+
+    def _visible_end(self) -> int:
+        """Dispatch never runs ahead of what SYNC_FLUSH promises."""
+        return self.flushed.offset if self.group_commit is not None else self.log.max_offset
+
+    def _wait(self, end_offset: int) -> int:
+        """Wait for the disk, then for the slave that is not there: its answer wins."""
+        service = self.group_commit
+        status = PutMessageStatus.PUT_OK if service is None else service.wait(end_offset)
+        return PutMessageStatus.SLAVE_NOT_AVAILABLE if self._lacks_slave else status
+
+    def _let_dispatch_catch_up(self) -> None:
+        """A broker of 5.4 and later recovers the last ten files only; dispatch must not lag
+        further."""
+        lag = self._max_lag_nbytes
+        if lag is not None and self.log.max_offset - self.dispatcher.reput_offset > lag:
+            if self.group_commit is not None:
+                self.flushed.flush()
+            self.reput.wait_until(self.log.max_offset - lag, None)
+
+    def wait_dispatched(self, timeout_s: float | None) -> bool:
+        """See ``DefaultMessageStore.wait_dispatched``."""
+        refuse_interrupted()
+        end = self.log.commit()
+        if self.group_commit is not None and self.flushed.offset < end:
+            self.flushed.flush()
+        return self.reput.wait_until(end, timeout_s)
+
+    def fail(self, error: BaseException) -> None:
+        """Stop accepting puts for good: a sync or a service failed."""
+        if self.failure is None:
+            self.failure = error
+            self.log.appender.fail(error)
+            if self.group_commit is not None:
+                self.group_commit.abandon(error)
+
+    # --- flushing -----------------------------------------------------------------------------
+
+    def _flush_queues(self, least_pages: int) -> None:
+        least_units = least_pages * 4096 // formats.CONSUME_QUEUE_UNIT.nbytes
+        with self._write_lock:
+            self._refuse_after_failure()
+            self.log.check_newest_name()  # each second, so that no broker writes beside this store
+            for queue in self.queues:
+                if queue.max_index - queue.flushed_index >= least_units:
+                    queue.flush(queue.max_index)
+
+    def _raise_failure(self) -> NoReturn:
+        raise ServiceFailedError(f"writing has failed: {told(self.failure)}") from self.failure
+
+    def _refuse_after_failure(self) -> None:
+        if self.failure is not None:
+            self._raise_failure()
+        if self._released:
+            raise StoreClosedError(f"the store {self.paths.root} is closed")
+
+    def flush_thoroughly(self, *, clean: bool = False) -> None:
+        """Sync log, queues, index, in this order, then write state and checkpoint.
+
+        Raises ``ReplacedFileError``, which is final, when a file of the store is gone.
+        """
+        try:
+            self._flush_thoroughly(clean=clean)
+        except ReplacedFileError as error:
+            self.fail(error)
+            raise
+
+    def _flush_thoroughly(self, *, clean: bool) -> None:
+        refuse_interrupted()
+        with self.reput.paused():
+            snapshot = DispatchSnapshot.take(self.dispatcher)
+        with self._write_lock:
+            self._refuse_after_failure()
+            flushed = self.flushed.flush()
+            self.log.check_names()
+            clean = clean and snapshot.dispatched_offset >= self.log.max_offset
+            try:
+                self._sync_and_mark(snapshot, flushed, clean=clean)
+            except StoreFullError:
+                raise  # the marks stay where they were, which is true; the next try may have room
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTORS:  # as without room
+                    self.fail(error)
+                raise
+
+    def _sync_and_mark(self, snapshot: DispatchSnapshot, flushed: int, *, clean: bool) -> None:
+        physic_timestamp = self.flushed.physic_timestamp
+        for queue in self.queues:
+            queue.flush(queue.max_index)
+        index_timestamp = self.index.flush(flushed)
+        self.marks.write(snapshot, flushed, physic_timestamp, index_timestamp, clean=clean)
+
+    # --- closing ------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop in good order; ``abort`` stays when anything had failed, or an interrupt struck.
+        Idempotent.
+
+        Raises ``ServiceFailedError`` when a service had failed or could not finish,
+        ``StoreFullError`` when there was no room for the last marks.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._stop_services()
+            if self.failure is not None:
+                raise ServiceFailedError(
+                    f"writing has failed: {told(self.failure)}"
+                ) from self.failure
+            self.flushed.flush()
+            self.reput.drain()
+            self.flush_thoroughly(clean=True)
+            if self.dispatcher.reput_offset >= self.log.max_offset:
+                self.paths.abort.unlink(missing_ok=True)
+                sync_directory(self.paths.root)
+        finally:
+            with self._write_lock:
+                self._released = True
+                try:
+                    self._parts.close()
+                finally:
+                    self._lock.release()
+
+    def refuse_interrupted_close(self) -> None:
+        """Raise ``ReentrantCallError`` where a close would wait for ever: services wait for the
+        steps that their threads take, and those for what this thread was interrupted in."""
+        refuse_interrupted()
+        services = (*self.services, self.cleaning.log_service, self.cleaning.queue_service)
+        if any(service.is_interrupted_here for service in services):
+            raise ReentrantCallError()
+        if self.cleaning.is_cleaning_here:
+            raise ReentrantCallError()
+
+    def _stop_services(self) -> None:
+        """Refuse puts and stop all services, also those behind one that fails; then raise the first
+        failure.
+
+        An interrupt is raised behind that, too: nothing is closed, nor the lock given back, under a
+        service that is about to write.
+        """
+        failures: list[BaseException] = []
+        left = list(self.services)
+        while True:
+            try:
+                self.cleaning.refuse_for_good()
+                for service in left:
+                    service.stop()
+                while left:
+                    try:
+                        left[0].shutdown()
+                    except ServiceFailedError as error:
+                        failures.append(error)
+                    del left[0]
+                break
+            except (KeyboardInterrupt, SystemExit) as interrupt:
+                failures.insert(0, interrupt)
+        if failures:
+            raise failures[0]
+
+
+def create_root(root: Path) -> None:
+    """Create a new store's root directory, durably."""
+    existing = root.parent
+    while not existing.is_dir():
+        existing = existing.parent
+    make_directories(root, existing)

@@ -1,0 +1,141 @@
+"""Queues whose files are gone and whose messages have all expired: the log cannot give them back
+their numbers, the broker's tables of offsets still tell how far they had come.
+
+RocketMQ begins such a queue at 0, and gives a group nothing until the group's offset is passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from rocketstore import formats
+from rocketstore.config_managers.managers import (
+    LMQ_PREFIX,
+    TOPIC_GROUP_SEPARATOR,
+    ConfigManager,
+    ConsumerOffsetManager,
+    DelayOffsetManager,
+    LmqConsumerOffsetManager,
+)
+from rocketstore.errors import CorruptionError, MappedFileError, UnsafePathError
+from rocketstore.queues.directories import is_folder_name
+from rocketstore.survey.deleted_topics import is_unlisted
+
+Key = tuple[str, int]
+
+
+class ToldEnd(NamedTuple):
+    """The highest offset that a table holds for a queue, and whose it is."""
+
+    offset: int
+    owner: str
+
+
+class LostQueue(NamedTuple):
+    """A queue of which neither its files nor the log have a message.
+
+    Attributes
+    ----------
+    topic : str
+    queue_id : int
+    next_offset : int
+        Its next message had this queue offset or a higher one.
+    owner : str
+        Whose offset tells it.
+    """
+
+    topic: str
+    queue_id: int
+    next_offset: int
+    owner: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.topic} queue {self.queue_id} has no message, in its files or in the log, but "
+            f"{self.owner} has come to queue offset {self.next_offset}"
+        )
+
+
+def committed_offsets(manager: ConsumerOffsetManager) -> Iterator[tuple[str, str, int, int]]:
+    """Yield topic, group, queue id and offset of every entry of a table."""
+    tables = (manager.offset_table, manager.pull_offset_table)
+    for key, offsets in (item for table in tables for item in table.items()):
+        topic, separator, group = key.partition(TOPIC_GROUP_SEPARATOR)
+        if separator:
+            yield from ((topic, group, queue_id, offsets[queue_id]) for queue_id in offsets)
+    if isinstance(manager, LmqConsumerOffsetManager):
+        for key, offset in manager.lmq_offset_table.items():
+            topic, separator, group = key.partition(TOPIC_GROUP_SEPARATOR)
+            if separator and topic.startswith(LMQ_PREFIX):
+                yield topic, group, 0, offset
+
+
+def told_ends(managers: Iterable[ConfigManager]) -> dict[Key, ToldEnd]:
+    """Return how far consumers and delayed delivery have come, by queue.
+
+    Light queues are left out: a broker deletes them with their clients.
+    """
+    found: dict[Key, ToldEnd] = {}
+
+    def take(key: Key, end: ToldEnd) -> None:
+        if end.offset > 0 and end > found.get(key, ToldEnd(0, "")):
+            found[key] = end
+
+    for manager in managers:
+        if isinstance(manager, ConsumerOffsetManager):
+            for topic, group, queue_id, offset in committed_offsets(manager):
+                if not topic.startswith(LMQ_PREFIX):
+                    take((topic, queue_id), ToldEnd(offset, f"group {group}"))
+        elif isinstance(manager, DelayOffsetManager):
+            for level, offset in manager.offset_table.items():
+                end = ToldEnd(offset, f"the delivery of delay level {level}")
+                take((formats.TOPIC_SCHEDULE, level - 1), end)
+    return found
+
+
+def read_told_ends(root: Path) -> dict[Key, ToldEnd]:
+    """Do the same with the tables of the store at ``root``, as far as they can be read."""
+    managers: list[ConfigManager] = []
+    for kind in (ConsumerOffsetManager, LmqConsumerOffsetManager, DelayOffsetManager):
+        manager = kind(root)
+        try:
+            manager.load()
+        except (CorruptionError, MappedFileError, UnsafePathError, OSError):
+            continue  # verify names it
+        managers.append(manager)
+    return told_ends(managers)
+
+
+def find_lost_queues(
+    told: Mapping[Key, ToldEnd],
+    has_messages: Callable[[str, int], bool],
+    known_topics: frozenset[str] | None,
+    batch_topics: Iterable[str],
+    log_end: int,
+) -> list[LostQueue]:
+    """Return the queues that tables tell of and that nothing else does.
+
+    Parameters
+    ----------
+    told : mapping
+    has_messages : callable
+        Whether files or log have a message of a queue, or may have one.
+    known_topics : frozenset of str or None
+        The topics of ``topics.json``: a deleted one leaves offsets behind.
+    batch_topics : iterable of str
+    log_end : int
+        A log so long cannot have had messages of any number: what is beyond is not believed.
+    """
+    batch = frozenset(batch_topics)
+    found = []
+    for (topic, queue_id), end in sorted(told.items()):
+        nbytes = formats.BATCH_ITEM_MIN_NBYTES if topic in batch else formats.RECORD_MIN_NBYTES
+        if end.offset > log_end // nbytes or not 0 <= queue_id < 2**31:
+            continue
+        if not is_folder_name(topic) or is_unlisted(topic, known_topics):
+            continue
+        if not has_messages(topic, queue_id):
+            found.append(LostQueue(topic, queue_id, *end))
+    return found

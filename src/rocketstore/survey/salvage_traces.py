@@ -1,0 +1,181 @@
+"""What a salvage left behind, in words: placeholders, fillers, and where the old files are."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from rocketstore import formats
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.scan import LogScan, RecordBatch, find_next_record
+
+#: Topics and files named; of more there is the number.
+_MOST_NAMED = 10
+#: Topic of the records that fill a lost stretch; they have no queue (shortened where there is no
+#: room for it).
+FILLER_TOPIC = "rocketstore_lost"
+#: The property that marks a placeholder, where there is room for it.
+LOST_PROPERTY = "ROCKETSTORE_LOST"
+LOST_MARK = f"{LOST_PROPERTY}{chr(formats.NAME_VALUE_SEPARATOR)}".encode()
+
+
+def salvage_notes(root: Path, traces: SalvageTraces) -> Iterator[str]:
+    """Yield notes about the store at ``root``; none where nothing was ever salvaged."""
+    if traces.placeholders:
+        counts = sorted(traces.placeholders.items(), key=lambda item: -item[1].count)
+        named = _named([f"{topic} {one.count:,}" for topic, one in counts])
+        oldest = min(one.oldest for _, one in counts)
+        newest = max(one.newest for _, one in counts)
+        yield (
+            f"a salvage put {traces.placeholder_count:,} empty placeholders in place of lost "
+            f"messages, which were stored about {_time(oldest)} to {_time(newest)}: {named}"
+        )
+    if traces.fillers:
+        yield (
+            f"a salvage filled {traces.filler_nbytes:,} lost bytes of the log with "
+            f"{traces.fillers:,} records of no queue"
+        )
+    try:
+        files = quarantined_files(root)
+    except OSError as error:
+        yield f"the quarantine folder could not be looked at: {error}"
+        return
+    if files:
+        times = [one.timestamp for one in files if one.timestamp]
+        when = f", put there {_time(min(times))} to {_time(max(times))}" if times else ""
+        named = _named([os.path.relpath(one.path, root) for one in files])
+        yield f"recovery or salvage kept what it took out of the store{when}: {named}"
+
+
+def _named(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _time(timestamp: int) -> str:
+    """An epoch-ms time in UTC, the number where there is none."""
+    try:
+        moment = datetime.datetime.fromtimestamp(timestamp // 1000, datetime.UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@dataclass
+class PlaceholderCount:
+    """Placeholders of one topic, and the earliest and latest store time (epoch ms) beside them."""
+
+    count: int = 0
+    oldest: int = 0
+    newest: int = 0
+
+    def take(self, timestamp: int) -> None:
+        """Count one more."""
+        self.count += 1
+        self.oldest = min(self.oldest or timestamp, timestamp)
+        self.newest = max(self.newest, timestamp)
+
+
+@dataclass
+class SalvageTraces:
+    """Records that a salvage put in place of lost ones.
+
+    Attributes
+    ----------
+    placeholders : dict of str to PlaceholderCount
+        By topic: empty messages with the property ``ROCKETSTORE_LOST``. Where there was no room for
+        the property, a placeholder is not told from an empty message.
+    fillers, filler_nbytes : int
+        Records of no queue that fill what was lost, and their bytes.
+    offsets : array of int
+        Log offsets of all of them.
+    """
+
+    placeholders: dict[str, PlaceholderCount] = field(default_factory=dict)
+    fillers: int = 0
+    filler_nbytes: int = 0
+    offsets: array[int] = field(default_factory=lambda: array("q"), repr=False)
+
+    @property
+    def placeholder_count(self) -> int:
+        """Placeholders of all topics."""
+        return sum(one.count for one in self.placeholders.values())
+
+    def __bool__(self) -> bool:
+        return bool(self.placeholders or self.fillers)
+
+    def take(self, batch: RecordBatch) -> None:
+        """Look through the records of a batch."""
+        columns = batch.columns
+        sys_flags = columns["sys_flag"] & formats.SYS_FLAG_TRANSACTION_MASK
+        rolled_back = sys_flags == formats.SYS_FLAG_TRANSACTION_ROLLBACK
+        rolled_back &= columns["topic_nbytes"] <= len(FILLER_TOPIC)
+        marked = (columns["body_nbytes"] <= 1) & (columns["properties_nbytes"] > len(LOST_MARK))
+        for number in (rolled_back | marked).nonzero()[0].tolist():
+            row = batch.row(number)
+            record = memoryview(batch.window.buffer)[row["position"] :]
+            if rolled_back[number]:
+                topic = bytes(record[row["topic_at"] :][: row["topic_nbytes"]])
+                if FILLER_TOPIC.encode().startswith(topic):
+                    self.fillers += 1
+                    self.filler_nbytes += row["total_size"]
+                    self.offsets.append(row["physical_offset"])
+            elif record[row["properties_at"] :][: len(LOST_MARK)] == LOST_MARK:
+                topic_name = batch.window.message(row["position"]).topic
+                count = self.placeholders.setdefault(topic_name, PlaceholderCount())
+                count.take(row["store_timestamp"])
+                self.offsets.append(row["physical_offset"])
+
+
+def find_traces(log: CommitLog, start: int = 0, stop: int | None = None) -> SalvageTraces:
+    """Look for what a salvage left from ``start`` to ``stop`` (the log's end) of a log whose end is
+    known; damage is skipped."""
+    traces, start = SalvageTraces(), max(log.min_offset, start)
+    stop = log.max_offset if stop is None else min(stop, log.max_offset)
+    while start < stop:
+        scan = LogScan(log, start, stop, 0)
+        for batch in scan:
+            traces.take(batch)
+        behind = find_next_record(log, scan.offset + 1) if scan.offset < stop else None
+        if behind is None:
+            break
+        start = behind
+    return traces
+
+
+class QuarantinedFile(NamedTuple):
+    """A file or folder that was put aside; ``timestamp`` (epoch ms, 0: not told) is when."""
+
+    path: str
+    timestamp: int
+    nbytes: int
+
+
+def quarantined_files(root: Path) -> list[QuarantinedFile]:
+    """Return what lies in the quarantine folder of the store at ``root``, in order of name."""
+    folder, found = root / formats.QUARANTINE_DIR, []
+    try:
+        names = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
+    for name in names:
+        path = folder / name
+        head = name.split("-", 1)[0]
+        told = int(head) if head.isascii() and head.isdigit() and len(head) == 13 else 0
+        found.append(QuarantinedFile(str(path), told, _nbytes_below(path)))
+    return found
+
+
+def _nbytes_below(path: Path) -> int:
+    if not path.is_dir():
+        return path.lstat().st_size
+    return sum(
+        os.lstat(os.path.join(folder, name)).st_size
+        for folder, _, names in os.walk(path)
+        for name in names
+    )

@@ -1,0 +1,1 @@
+"""Every record, unit and entry against each other; changes nothing."""

@@ -1,0 +1,1 @@
+"""What stands beside log, queues and index: tables, checkpoint, timer files, foreign entries."""

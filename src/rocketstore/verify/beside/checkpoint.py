@@ -1,0 +1,160 @@
+"""What the checkpoint's times and offsets mean to a broker that has to recover.
+
+RocketMQ begins to recover after an unclean stop at the newest log file whose first record is not
+later than the lower one of the log's and the queues' time, less three seconds. Source:
+``store/StoreCheckpoint.java``, ``store/CommitLog.java`` ``recoverAbnormally``.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocketstore import formats
+from rocketstore.directory.checkpoint import StoreCheckpoint, read_bytes
+from rocketstore.errors import MappedFileError, UnsafePathError
+from rocketstore.verify.beside.judgement import Judgement
+
+_TIMES = ("physic_timestamp", "logics_timestamp", "index_timestamp")
+_OFFSETS = ("master_flushed_offset", "confirm_physical_offset")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFile:
+    """The checkpoint as it lay there before the log was looked at.
+
+    Attributes
+    ----------
+    path : Path
+    nbytes : int or None
+        Its length; ``None`` when there is none, or it cannot be read.
+    content : StoreCheckpoint
+    aborted : bool
+        ``abort`` is there: the next start recovers by these times.
+    """
+
+    path: Path
+    nbytes: int | None
+    content: StoreCheckpoint
+    aborted: bool
+
+    @classmethod
+    def read(cls, path: Path, abort: Path, root: Path) -> CheckpointFile:
+        """Read what is there; what may not be read counts as missing here."""
+        aborted = os.path.lexists(abort)
+        try:
+            content = read_bytes(path, root)
+            mode = os.stat(path)
+        except (OSError, MappedFileError, UnsafePathError):
+            return cls(path, None, StoreCheckpoint(), aborted)
+        nbytes = mode.st_size if stat.S_ISREG(mode.st_mode) else None
+        return cls(path, nbytes, StoreCheckpoint.from_bytes(content), aborted)
+
+    def judge(
+        self, newest: int, log_start: int, log_end: int, is_record: Callable[[int], bool] | None
+    ) -> Iterator[Judgement]:
+        """Compare it with the log.
+
+        Parameters
+        ----------
+        newest : int
+            Latest store time of the log's records, 0 when there is none: then nothing is judged.
+        log_start, log_end : int
+            The log's bounds.
+        is_record : callable or None
+            Whether a record starts at a log offset; ``None``: that is not asked.
+        """
+        if newest <= 0:
+            return
+        if not os.path.lexists(self.path):
+            reason = f"there is no checkpoint; {self._when()} a broker checks the whole log"
+            yield self._note(0, reason)
+            return
+        if self.nbytes is None:
+            return  # StoreAccess tells why it cannot be read
+        if self.nbytes < formats.CHECKPOINT_FILE_NBYTES:
+            yield self._finding(
+                self.nbytes,
+                f"{self.nbytes} bytes instead of {formats.CHECKPOINT_FILE_NBYTES}; what is missing "
+                f"counts as 0: {self._when()} a broker checks the whole log",
+            )
+        if self.nbytes > formats.CHECKPOINT_FILE_NBYTES:
+            yield self._note(
+                formats.CHECKPOINT_FILE_NBYTES,
+                f"{self.nbytes} bytes, of which {formats.CHECKPOINT_FILE_NBYTES} are read",
+            )
+        yield from self._judge_times(newest)
+        yield from self._judge_offsets(log_start, log_end, is_record)
+
+    def _judge_times(self, newest: int) -> Iterator[Judgement]:
+        times = {name: getattr(self.content, name) for name in _TIMES}
+        for name, value in times.items():
+            if value < 0:
+                yield self._at(name, f"is {value}, and counts as 0 for a broker")
+            elif value > newest:
+                yield self._at(
+                    name,
+                    f"is {value}, {_span(value - newest)} past the newest record's store time "
+                    f"{newest}; {self._future_means(name)}",
+                )
+        lowest = min(times["physic_timestamp"], times["logics_timestamp"])
+        whole = self.nbytes is not None and self.nbytes >= formats.CHECKPOINT_FILE_NBYTES
+        if lowest <= 0 and whole:
+            yield self._note(
+                0,
+                "the time up to which log and queues are known to be on disk is 0; "
+                f"{self._when()} a broker checks the whole log from its first file on",
+            )
+
+    def _future_means(self, name: str) -> str:
+        if name == "index_timestamp":
+            return (
+                f"{self._when()} a broker keeps an index file whose last entries may never have "
+                "reached the disk"
+            )
+        return (
+            f"{self._when()} a broker recovers the newest log file alone, so that queue units and "
+            "keys which records of older files lack are never made"
+        )
+
+    def _judge_offsets(
+        self, log_start: int, log_end: int, is_record: Callable[[int], bool] | None
+    ) -> Iterator[Judgement]:
+        for name in _OFFSETS:
+            value = getattr(self.content, name)
+            if value < 0 or value > log_end:
+                yield self._at(
+                    name, f"is {value}, outside the log, which ends at {log_end}", is_finding=False
+                )
+        place = self.content.logics_physical_offset
+        if place < 0:
+            yield self._at("logics_physical_offset", f"is {place}, outside the log")
+        elif place and place >= log_start and is_record is not None and not is_record(place):
+            yield self._at(
+                "logics_physical_offset",
+                f"is {place}, where no record starts; RocketMQ 5.5 begins to dispatch there",
+            )
+
+    def _when(self) -> str:
+        return "at its next start" if self.aborted else "after an unclean stop"
+
+    def _at(self, name: str, reason: str, *, is_finding: bool = True) -> Judgement:
+        position = formats.CHECKPOINT.at(name)
+        return Judgement("checkpoint", str(self.path), position, f"{name} {reason}", is_finding)
+
+    def _finding(self, position: int, reason: str) -> Judgement:
+        return Judgement("checkpoint", str(self.path), position, reason)
+
+    def _note(self, position: int, reason: str) -> Judgement:
+        return Judgement("checkpoint", str(self.path), position, reason, is_finding=False)
+
+
+def _span(milliseconds: int) -> str:
+    """A span of time in words."""
+    for size, name in ((86_400_000 * 365, "years"), (86_400_000, "days"), (3_600_000, "hours")):
+        if milliseconds >= 2 * size:
+            return f"{milliseconds // size:,} {name}"
+    return f"{milliseconds / 1000:,.1f} s"

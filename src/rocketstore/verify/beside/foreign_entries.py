@@ -1,0 +1,98 @@
+"""Entries of folders of mapped files that are none of these, with which a broker does not start.
+
+RocketMQ loads whatever lies in such a folder. A file of another length stops it, one of the right
+length is taken for a part of the queue or stops it by its name. 4.9 takes folders, and empty files
+at the end, for such files too; 5.x passes over them. Source: ``store/MappedFileQueue.java``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from rocketstore import formats
+from rocketstore.dialect import Dialect
+from rocketstore.directory.paths import StorePaths
+from rocketstore.queues.directories import is_queue_id
+from rocketstore.verify.beside.judgement import Judgement
+
+_NUMBER = re.compile(r"[+-]?[0-9]+")
+
+
+def judge_foreign(
+    paths: StorePaths, foreign: Iterable[Path], dialect: Dialect
+) -> Iterator[Judgement]:
+    """Say which entries of the folders of log, queues and index keep a broker from starting.
+
+    Parameters
+    ----------
+    paths : StorePaths
+    foreign : iterable of Path
+        Entries whose names are no offsets, as ``StoreAccess`` finds them.
+    dialect : Dialect
+        The broker's.
+    """
+    folders = {paths.consume_queue, paths.consume_queue_ext}
+    if not dialect.loads_folders:
+        folders.add(paths.batch_consume_queue)
+    for path in sorted(foreign):
+        if path.parent == paths.commit_log:
+            # None that is empty is passed over here: a kill leaves no such file.
+            if path.is_file() and not path.is_symlink():
+                yield _foreign(path, "the log's folder", "segment", dialect)
+            else:
+                yield from judge_entry(path, "the log's folder", "segment", dialect)
+        elif path.parents[2] in folders and is_queue_id(path.parent.name):
+            yield from judge_entry(path, "a queue's folder", "queue file", dialect)
+    if not dialect.loads_folders:
+        yield from _judge_index(paths.index)
+
+
+def judge_entry(path: Path, place: str, what: str, dialect: Dialect) -> Iterator[Judgement]:
+    """Judge one entry of a folder of mapped files whose name is no offset."""
+    try:
+        about = os.stat(path)
+    except FileNotFoundError:
+        if not path.is_symlink():
+            return  # deleted meanwhile
+        nbytes, is_folder = 0, False  # as Java sees a link to nothing
+    except OSError:
+        return  # told by StoreAccess
+    else:
+        nbytes, is_folder = about.st_size, stat.S_ISDIR(about.st_mode)
+    passed = is_folder or (not nbytes and path.name == max(os.listdir(path.parent)))
+    if dialect.loads_folders or not passed:
+        yield _foreign(path, place, what, dialect)
+
+
+def _foreign(path: Path, place: str, what: str, dialect: Dialect) -> Judgement:
+    kind = "folder" if path.is_dir() else "file"
+    if kind == "folder":
+        means = f"RocketMQ {dialect.name} does not start with it"
+    elif _NUMBER.fullmatch(path.name):
+        means = "a broker takes it for one"
+    else:
+        means = "no broker starts with it"
+    reason = f"a {kind} in {place} whose name is no {what}'s: {means}"
+    return Judgement("foreign-file", str(path), 0, reason)
+
+
+def _judge_index(folder: Path) -> Iterator[Judgement]:
+    """5.x does not start when an index file cannot be opened; a name that is no number is passed
+    over, and whatever bears an index file's name is judged elsewhere."""
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return
+    for name in names:
+        if formats.is_index_name(name) or formats.file_name_to_offset(name) is not None:
+            continue
+        is_number = _NUMBER.fullmatch(name) and -(2**63) <= int(name) < 2**63
+        if is_number and (folder / name).is_dir():
+            reason = "a folder in the index's folder with a number for a name: no broker of "
+            yield Judgement(
+                "foreign-file", str(folder / name), 0, f"{reason}RocketMQ 5 starts with it"
+            )

@@ -1,0 +1,351 @@
+"""``verify``: every record, queue unit and index entry against the log. Changes nothing."""
+
+from __future__ import annotations
+
+import bisect
+import os
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rocketstore import formats
+from rocketstore.arguments import Progress
+from rocketstore.index.index_service import IndexService
+from rocketstore.log.commit_log import CommitLog, describe
+from rocketstore.log.damage import DamagedRange
+from rocketstore.log.scan import LogScan, RecordBatch, find_next_record, has_content
+from rocketstore.queues.queue_table import QueueTable
+from rocketstore.status import RecordFlags, RecordStatus
+from rocketstore.survey.salvage_traces import SalvageTraces, salvage_notes
+from rocketstore.verify.beside.findings import begin_surroundings, finish_surroundings
+from rocketstore.verify.notes import write_notes
+from rocketstore.verify.report import LEVELS, VerifyReport
+from rocketstore.verify.scope import VerifyScope
+
+if TYPE_CHECKING:
+    from rocketstore.files.mapped_file import MappedFile
+    from rocketstore.verify.beside.surroundings import Surroundings
+
+#: Records looked at in one go.
+_BATCH_COUNT = 8192
+
+
+def verify_parts(
+    log: CommitLog,
+    queues: QueueTable,
+    index: IndexService | None,
+    *,
+    queues_in_files: bool = True,
+    delay_ms: tuple[int, ...] = (),
+    dispatched_offset: int | None = None,
+    indexed_offset: int | None = None,
+    damaged: Sequence[DamagedRange] = (),
+    around: Surroundings | None = None,
+    level: str = "crc",
+    progress: Progress | None = None,
+    max_findings: int = 1000,
+) -> VerifyReport:
+    """Check a store's log, queues and index against each other.
+
+    Parameters
+    ----------
+    log, queues, index
+        The opened parts; ``index`` is ``None`` when the store keeps none.
+    queues_in_files : bool
+        Whether the queues have files to be checked.
+    delay_ms : tuple of int
+        Delay levels, for the deliver times of delayed messages.
+    dispatched_offset, indexed_offset : int or None
+        Records from here on may lack their units and keys (``None``: none may).
+    damaged : sequence of DamagedRange
+        What recovery found; ranges behind the log's end become findings too.
+    around : Surroundings, optional
+        Tables, checkpoint and folders, which are judged then too.
+    level : str
+        ``"structure"``: lengths, offsets and references. ``"crc"``: every body's CRC as well.
+    progress : callable or None
+        ``progress(what, done, total)``, in bytes of the log, then in index files.
+    max_findings : int
+        Findings kept; all are counted.
+
+    Returns
+    -------
+    VerifyReport
+
+    Raises
+    ------
+    ValueError
+        For another level.
+
+    Notes
+    -----
+    Memory: bounded by a batch of the log, half a million units and a chunk of each index file; an
+    index file whose entries are out of order is held whole.
+    """
+    if level not in LEVELS:
+        raise ValueError(f"level {level!r} is none of {LEVELS}")
+    began = time.monotonic()
+    report = VerifyReport(level=level, max_findings=max_findings)
+    scope = VerifyScope(log, report, queues.directory.parent)
+    if around is not None:
+        begin_surroundings(around, scope)
+    report.log_start, report.log_end = scope.start, scope.stop
+    check_segments(scope)
+    damaged = note_another_log(scope, damaged)
+    note_lost_end(scope, damaged)
+    note_misnamed(scope, damaged)
+    check = _StoreCheck(scope, queues, index, delay_ms, progress, queues_in_files=queues_in_files)
+    check.run(
+        scope.stop if dispatched_offset is None else dispatched_offset,
+        scope.stop if indexed_offset is None else indexed_offset,
+    )
+    note_unseen_damage(scope, damaged)
+    note_tail(scope, damaged)
+    if around is not None:
+        finish_surroundings(around, scope, queues if queues_in_files else None, check.queue_ends, 0)
+        report.notes += salvage_notes(around.paths.root, check.traces)
+    report.notes += scope.before.notes(scope.start)
+    for name in ("expired_units", "expired_keys"):
+        scope.counts.pop(name, None)  # that note tells of them
+    note_foreign(scope)
+    write_notes(report, scope.counts)
+    report.duration_s = time.monotonic() - began
+    return report
+
+
+def note_another_log(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> Sequence[DamagedRange]:
+    """Report a log that is another store's; return the other damage."""
+    for one in damaged:
+        if one.is_another_log:
+            scope.report.add("another-log", scope.log.queue.directory, 0, None, one.reason)
+    return [one for one in damaged if not one.is_another_log]
+
+
+def note_lost_end(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> None:
+    """Remember what recovery knows to be lost behind the log's end, so that units and keys of it
+    are not told one by one."""
+    size = scope.log.segment_size
+    for one in damaged:
+        if one.start >= scope.stop:
+            # A file that was cut short has lost what lay behind its end, too.
+            scope.note_damage(one.start, max(one.stop, one.start - one.start % size + size))
+
+
+def note_misnamed(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> None:
+    """Report segments under wrong names, and let the walk pass over them: each of their records is
+    whole, and none stands where it says."""
+    for one in damaged:
+        if one.claimed_start is not None and one.start not in scope.hidden:
+            scope.note_damage(one.start, one.stop)
+            scope.hidden[one.start] = one.stop
+            path, position = one.path, one.position
+            scope.report.add("misnamed-segment", path, position, one.start, one.reason)
+
+
+def note_foreign(scope: VerifyScope) -> None:
+    """Report segments that are likely another store's."""
+    foreign = scope.fit.foreign(scope.log)
+    for base, count in foreign:
+        path, position = scope.place(base)
+        reason = (
+            f"it is likely another store's: of the {count:,} units that name it none fits a record"
+        )
+        scope.report.add("foreign-segment", path, position, base, reason)
+    if not foreign:
+        scope.report.notes += scope.fit.notes(scope.log)
+
+
+def check_segments(scope: VerifyScope) -> None:
+    """Report segments of another size than the log's."""
+    size = scope.log.segment_size
+    for file in scope.log.queue.files:
+        nbytes = _nbytes_on_disk(file)
+        if nbytes != size:
+            reason = f"{nbytes} bytes instead of {size}"
+            if nbytes > size:
+                reason += ": what lies behind them belongs to no segment, and no broker starts"
+            position = min(nbytes, size)
+            offset = file.file_from_offset + position
+            scope.report.add("log-file", file.path, position, offset, reason)
+
+
+def _nbytes_on_disk(file: MappedFile) -> int:
+    """The size that its name shows; what is mapped of a file that is too long is a segment."""
+    try:
+        return os.stat(file.path).st_size
+    except FileNotFoundError:  # its writer has deleted it
+        return file.file_size
+
+
+class _StoreCheck:
+    """One walk along the log that hands every batch to the checks of queues and index."""
+
+    def __init__(
+        self,
+        scope: VerifyScope,
+        queues: QueueTable,
+        index: IndexService | None,
+        delay_ms: tuple[int, ...],
+        progress: Progress | None,
+        *,
+        queues_in_files: bool,
+    ) -> None:
+        self._queues_in_files = queues_in_files
+        self._scope = scope
+        self._queues = queues
+        self._index = index
+        self._delay_ms = delay_ms
+        self._progress = progress
+        self._last_timestamp: int | None = None
+        self.traces = SalvageTraces()
+        #: Next queue offset by (topic, queue id), as the records tell it.
+        self.queue_ends: dict[tuple[str, int], int] = {}
+        self._property_crcs: dict[int, tuple[int, list[int]]] = {}
+
+    def run(self, dispatched_offset: int, indexed_offset: int) -> None:
+        """Walk; findings and counts go to the scope's report."""
+        from rocketstore.verify.batch_queues import BatchQueuesCheck
+        from rocketstore.verify.index import IndexCheck
+        from rocketstore.verify.queues import QueuesCheck
+
+        scope = self._scope
+        queues = batch_queues = None
+        if self._queues_in_files:
+            batch_queues = BatchQueuesCheck(scope, self._queues, dispatched_offset)
+            queues = QueuesCheck(scope, self._queues, dispatched_offset, batch_queues.take)
+        index = None
+        if self._index is not None:
+            index = IndexCheck(scope, self._index, self._delay_ms, indexed_offset)
+        offset, flags = scope.start, self._flags()
+        while offset < scope.stop:
+            stop = min([scope.stop, *(start for start in scope.hidden if start > offset)])
+            scan = LogScan(scope.log, offset, stop, flags, self._delay_ms, _BATCH_COUNT)
+            for batch in scan:
+                self._take(batch)
+                if queues is not None:
+                    queues.take(batch)
+                if index is not None:
+                    index.take(batch)
+                self._report("check log", batch.window.base_offset + batch.last()["position"])
+            if scan.offset >= scope.stop:
+                break
+            offset = self._pass_damage(scan.offset, scan.status)
+        self._report("check log", scope.stop)
+        self._judge_property_crcs()
+        if queues is not None and batch_queues is not None:
+            queues.finish()
+            batch_queues.finish()
+            self.queue_ends = {**queues.ends(), **batch_queues.ends()}
+        if index is not None:
+            index.finish(self._progress)
+
+    def _flags(self) -> int:
+        flags = int(RecordFlags.PARSE_PROPERTIES)
+        if self._scope.report.level == "crc":
+            flags |= self._scope.log.record_flags | RecordFlags.REPORT_PROPERTY_CRC
+        return flags
+
+    def _report(self, what: str, offset: int) -> None:
+        if self._progress is not None:
+            start = self._scope.start
+            self._progress(what, offset - start, self._scope.stop - start)
+
+    def _take(self, batch: RecordBatch) -> None:
+        columns, scope = batch.columns, self._scope
+        good = columns["status"] != RecordStatus.GHOST
+        scope.report.records += int(good.sum())
+        scope.report.nbytes += int(columns["total_size"][good].sum(dtype="i8"))
+        if columns["status"].any():
+            for status, name in _ODD_RECORDS:
+                scope.counts[name] += int((columns["status"] == status).sum())
+        times = columns["store_timestamp"][good]
+        if len(times):
+            scope.newest = max(scope.newest, int(times.max()))
+            scope.counts["backward_times"] += int((times[1:] < times[:-1]).sum())
+            if self._last_timestamp is not None and times[0] < self._last_timestamp:
+                scope.counts["backward_times"] += 1
+            self._last_timestamp = int(times[-1])
+        self.traces.take(batch)
+        self._take_property_crcs(batch)
+
+    def _take_property_crcs(self, batch: RecordBatch) -> None:
+        states = batch.columns["property_crc"]
+        if not states.any():
+            return
+        segment = batch.window.base_offset
+        valid, wrong = self._property_crcs.setdefault(segment, (0, []))
+        wrong += batch.columns["physical_offset"][states == 2].tolist()
+        self._property_crcs[segment] = (valid + int((states == 1).sum()), wrong)
+
+    def _judge_property_crcs(self) -> None:
+        """A wrong whole-record CRC counts where other records of the segment carry valid ones."""
+        for valid, wrong in self._property_crcs.values():
+            if not valid:
+                self._scope.counts["foreign_property_crcs"] += len(wrong)
+                continue
+            for offset in wrong:
+                self._add_damage(offset, RecordStatus.BAD_PROPERTY_CRC, "")
+
+    def _pass_damage(self, offset: int, status: RecordStatus) -> int:
+        """Report what stands at ``offset``; return where good records go on."""
+        scope = self._scope
+        if offset in scope.hidden:
+            return min(scope.hidden[offset], scope.stop)  # it was told already
+        missing = scope.log.window(offset, scope.stop) is None
+        behind = find_next_record(scope.log, offset if missing else offset + 1)
+        stop = scope.stop if behind is None else min(behind, scope.stop)
+        stop = min([stop, *(start for start in scope.hidden if start > offset)])
+        scope.note_damage(offset, stop)
+        where = f"; {stop - offset} bytes are lost, " + (
+            "nothing good follows" if behind is None else f"log offset {stop} is good again"
+        )
+        if missing:
+            name = formats.offset_to_file_name(offset - offset % scope.log.segment_size)
+            reason = f"log offset {offset}: the segment {name} is missing" + where
+            scope.report.add("record", scope.log.queue.directory / name, 0, offset, reason)
+            scope.told.add(offset)
+        else:
+            self._add_damage(offset, status, where)
+        return stop
+
+    def _add_damage(self, offset: int, status: RecordStatus, where: str) -> None:
+        path, position = self._scope.place(offset)
+        self._scope.told.add(offset)
+        self._scope.report.add("record", path, position, offset, describe(status, offset) + where)
+
+
+#: Damage to where records lie, which is seen without a look at their bodies.
+_OF_PLACES = (RecordStatus.BAD_PHYSICAL_OFFSET, RecordStatus.GHOST, RecordStatus.EMPTY)
+_ODD_RECORDS = (
+    (RecordStatus.GHOST, "ghosts"),
+    (RecordStatus.NUL_PROPERTIES, "nul_properties"),
+    (RecordStatus.UNSAFE_TOPIC, "unsafe_topics"),
+)
+
+
+def note_unseen_damage(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> None:
+    """Report damage that recovery knows of and that a walk from record to record passes over: each
+    record of a segment under a wrong name is whole."""
+    told = [(at, at + 1) for at in scope.told]
+    stretches = sorted([*told, *scope.damaged(), *scope.hidden.items()])
+    for one in damaged:
+        number = bisect.bisect_left(stretches, (one.stop, 0)) - 1
+        if one.start >= scope.stop or (number >= 0 and stretches[number][1] > one.start):
+            continue
+        if scope.report.level == "crc" or scope.log.damage.get(one.start) in _OF_PLACES:
+            scope.report.add("record", one.path, one.position, one.start, one.reason)
+
+
+def note_tail(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> None:
+    """What lies behind the log's end: damage that recovery knows of, or a torn write."""
+    behind = [one for one in damaged if one.start >= scope.stop]
+    for one in behind:
+        if one.start in scope.hidden:
+            continue  # told already
+        scope.report.add("record", one.path, one.position, one.start, one.reason)
+    if not behind and scope.log.queue.last() is not None and has_content(scope.log, scope.stop):
+        path, position = scope.place(scope.stop)
+        scope.report.notes.append(
+            f"bytes behind the log's end {scope.stop} ({path} at position {position}): a torn "
+            "write, or a writer that has gone on"
+        )

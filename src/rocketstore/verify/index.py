@@ -1,0 +1,493 @@
+"""The part of ``verify`` that compares index entries with the keys of the log's records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from rocketstore import formats, kernels
+from rocketstore.arguments import Progress
+from rocketstore.files.raw import read_bytes
+from rocketstore.index.index_file import MAX_SECONDS, IndexFile
+from rocketstore.index.index_service import IndexService
+from rocketstore.log.scan import RecordBatch
+from rocketstore.status import KernelStatus
+from rocketstore.verify.report import VerifyReport
+from rocketstore.verify.scope import VerifyScope
+
+_ENTRY = formats.INDEX_ENTRY.dtype
+_CHUNK_ENTRIES = 65536
+#: Keys taken from the log in one go, and slots of the scratch file that takes them.
+_SCRATCH_ENTRIES = 32768
+_SCRATCH_SLOTS = 8
+
+Array = np.ndarray[Any, Any]
+
+#: An index entry with where it lies.
+_PLACED = np.dtype(
+    [
+        ("physical_offset", "i8"),
+        ("key_hash", "i4"),
+        ("time_diff", "i4"),
+        ("file", "i4"),
+        ("number", "i4"),
+    ]
+)
+
+
+class FileScope(Protocol):
+    """What is needed to judge an index file by itself."""
+
+    report: VerifyReport
+    root: Path
+    counts: Counter[str]
+
+
+class KeyHashes:
+    """Key hashes of the log's records, made by the dispatch kernel in a scratch index file.
+
+    The kernel puts no unit: every queue is told that it holds everything already.
+    """
+
+    def __init__(self, index_tags: bool, delay_ms: tuple[int, ...]) -> None:
+        self._kernel = kernels.reput.Dispatcher(
+            index_enable=True, index_tags=index_tags, delay_ms=delay_ms
+        )
+        self._scratch = bytearray(formats.index_file_nbytes(_SCRATCH_SLOTS, _SCRATCH_ENTRIES))
+
+    def of(self, batch: RecordBatch) -> tuple[Array, Array]:
+        """Return (physical offsets, key hashes) of all keys of the batch, in log order."""
+        window, last = batch.window, batch.last()
+        position = batch.row(0)["position"]
+        stop = last["position"] + last["total_size"]
+        offsets: list[Array] = []
+        hashes: list[Array] = []
+        self._clear(window.base_offset + position)
+        while position < stop:
+            position, status = self._kernel.dispatch(
+                window.buffer, position, stop, window.base_offset, window.segment_end, batch.count
+            )
+            if status in (KernelStatus.NEED_QUEUE, KernelStatus.QUEUE_GAP):
+                assert self._kernel.stalled is not None
+                topic, queue_id, _ = self._kernel.stalled
+                self._kernel.set_queue(topic, queue_id, None, 0, 0, 2**63 - 1)
+            else:
+                self._drain(offsets, hashes)
+                self._clear(self._kernel.indexed_offset)
+        return np.concatenate(offsets), np.concatenate(hashes)
+
+    def _drain(self, offsets: list[Array], hashes: list[Array]) -> None:
+        count = kernels.index_file.read_header(self._scratch)[5] - 1
+        start = formats.index_file_nbytes(_SCRATCH_SLOTS, 1)
+        entries = np.frombuffer(self._scratch, _ENTRY, count, start)
+        offsets.append(entries["physical_offset"].astype("i8"))
+        hashes.append(entries["key_hash"].astype("i4"))
+
+    def _clear(self, indexed_offset: int) -> None:
+        """Make the scratch file an empty one; a record whose keys were cut short goes on in it."""
+        nbytes = formats.index_file_nbytes(_SCRATCH_SLOTS, 0)
+        self._kernel.set_index(None, _SCRATCH_SLOTS, _SCRATCH_ENTRIES, indexed_offset)
+        self._scratch[:nbytes] = bytes(nbytes)
+        self._kernel.set_index(self._scratch, _SCRATCH_SLOTS, _SCRATCH_ENTRIES, indexed_offset)
+
+    def close(self) -> None:
+        """Release the scratch file."""
+        self._kernel.close()
+
+
+class EntryStream:
+    """The entries of one index file by ascending log offset."""
+
+    def __init__(self, scope: FileScope, file: IndexFile, number: int) -> None:
+        self.index_file = file
+        self.header = file.header
+        self._scope = scope
+        self._file_number = number
+        self.count = min(self.header.index_count, file.entries) - 1
+        self._next = 1
+        self._held: Array = np.empty(0, _PLACED)
+        self._check_order()
+
+    def place(self, number: int) -> tuple[str, int]:
+        """File and position of an entry."""
+        return str(self.index_file.path), formats.index_file_nbytes(self.index_file.slots, number)
+
+    def offset_of(self, number: int) -> int:
+        """Log offset of one entry."""
+        return int(self.read(number, number + 1)["physical_offset"][0])
+
+    def read(self, first: int, stop: int) -> Array:
+        """Entries ``first`` .. ``stop`` as they lie in the file."""
+        count = max(0, stop - first)
+        content = read_bytes(
+            self.index_file.file,
+            self._scope.root,
+            formats.index_file_nbytes(self.index_file.slots, first),
+            count * _ENTRY.itemsize,
+        )
+        return np.frombuffer(content, _ENTRY)
+
+    def _placed(self, first: int, stop: int) -> Array:
+        entries = self.read(first, stop)
+        placed = np.empty(len(entries), _PLACED)
+        for name in ("physical_offset", "key_hash", "time_diff"):
+            placed[name] = entries[name]
+        placed["file"] = self._file_number
+        placed["number"] = np.arange(first, first + len(entries))
+        return placed
+
+    def _check_order(self) -> None:
+        """Offsets must not fall; when they do, the whole file is sorted so that all are judged."""
+        last = -(2**63)
+        for first in range(1, self.count + 1, _CHUNK_ENTRIES):
+            offsets = self.read(first, min(first + _CHUNK_ENTRIES, self.count + 1))
+            offsets = offsets["physical_offset"].astype("i8")
+            falls = np.flatnonzero(offsets < np.concatenate(([last], offsets[:-1])))
+            if len(falls):
+                number = first + int(falls[0])
+                path, position = self.place(number)
+                self._scope.report.add(
+                    "index-entry", path, position, int(offsets[falls[0]]),
+                    f"entry {number}: its log offset is lower than that of the entry in front",
+                )  # fmt: skip
+                everything = self._placed(1, self.count + 1)
+                order = np.argsort(everything["physical_offset"], kind="stable")
+                self._held, self._next = everything[order], self.count + 1
+                return
+            last = int(offsets[-1])
+
+    def below(self, offset: int | None) -> Array:
+        """Take the entries whose log offset is below ``offset`` (``None``: all that are left)."""
+        taken = []
+        while True:
+            if not len(self._held):
+                if self._next > self.count:
+                    break
+                stop = min(self._next + _CHUNK_ENTRIES, self.count + 1)
+                self._held, self._next = self._placed(self._next, stop), stop
+            cut = len(self._held)
+            if offset is not None:
+                cut = int(np.searchsorted(self._held["physical_offset"], offset))
+            taken.append(self._held[:cut])
+            self._held = self._held[cut:]
+            if len(self._held):
+                break
+        return np.concatenate(taken) if taken else np.empty(0, _PLACED)
+
+
+class IndexCheck:
+    """All index files against the log; fed with the log's records in order."""
+
+    def __init__(
+        self,
+        scope: VerifyScope,
+        index: IndexService,
+        delay_ms: tuple[int, ...],
+        indexed_offset: int,
+    ) -> None:
+        self._scope = scope
+        self._indexed_offset = indexed_offset
+        self._streams = [EntryStream(scope, file, n) for n, file in enumerate(index.files)]
+        self._begins = np.array([one.header.begin_timestamp for one in self._streams], "i8")
+        self._keys = KeyHashes(False, delay_ms)
+        self._tag_keys = KeyHashes(True, delay_ms)
+        self._with_tags = False
+        #: Entries of records past the log's end, by file.
+        self._past: dict[int, list[Any]] = {}
+        around = scope.around
+        self._is_unread = around is not None and any(
+            around.paths.index in (path, path.parent) for path in around.access.closed
+        )
+        for path in (*index.skipped, *index.unusable, *filter(None, [index.begun])):
+            told = around is not None and path in around.access.closed
+            if formats.is_index_name(path.name) and not told:
+                scope.report.add("index-file", path, 0, None, "no index file of any known geometry")
+
+    def _below(self, offset: int | None) -> Array:
+        parts = [part for part in (one.below(offset) for one in self._streams) if len(part)]
+        if not parts:
+            return np.empty(0, _PLACED)
+        if len(parts) == 1:
+            return parts[0]
+        entries = np.concatenate(parts)
+        return entries[np.argsort(entries["physical_offset"], kind="stable")]
+
+    # --- entries against records --------------------------------------------------------------
+
+    def take(self, batch: RecordBatch) -> None:
+        """Compare the keys of a batch of records with the entries of the same stretch."""
+        columns = batch.columns
+        first = int(columns["physical_offset"][0])
+        last = batch.last()
+        self._judge_outside(self._below(first))
+        actual = self._below(last["physical_offset"] + last["total_size"])
+        for with_tags in (self._with_tags, not self._with_tags):
+            offsets, hashes = (self._tag_keys if with_tags else self._keys).of(batch)
+            if np.array_equal(offsets, actual["physical_offset"]) and np.array_equal(
+                hashes, actual["key_hash"]
+            ):
+                self._with_tags = with_tags
+                self._scope.report.keys += len(actual)
+                self._check_times(columns, actual)
+                return
+        self._match(batch, actual, first)
+
+    def _match(self, batch: RecordBatch, actual: Array, first: int) -> None:
+        """Compare as sets: what is missing, what is too much, what is there twice."""
+        required = _packed(*self._keys.of(batch), first)
+        allowed = _packed(*self._tag_keys.of(batch), first)
+        found = _packed(actual["physical_offset"], actual["key_hash"], first)
+        known = np.isin(found, allowed)
+        self._scope.report.keys += int(known.sum())
+        self._check_times(batch.columns, actual[known])
+        extra = np.flatnonzero(~known)
+        for number in self._scope.report.shown("index-entry", extra.tolist()):
+            self._add_extra(actual[number], batch)
+        names, counts = np.unique(found[known], return_counts=True)
+        wanted, times = np.unique(allowed, return_counts=True)
+        surplus = counts - times[np.searchsorted(wanted, names)] if len(names) else counts
+        self._scope.counts["doubled_keys"] += int(surplus[surplus > 0].sum())
+        self._add_missing(batch, np.unique(required[~np.isin(required, found)] >> 31) + first)
+
+    def _add_extra(self, entry: Any, batch: RecordBatch) -> None:
+        offset = int(entry["physical_offset"])
+        if offset in batch.columns["physical_offset"]:
+            what = f"no key of the record at log offset {offset} has the hash {entry['key_hash']}"
+        else:
+            what = f"no record starts at log offset {offset}"
+        self._add(entry, what)
+
+    def _add_missing(self, batch: RecordBatch, offsets: Array) -> None:
+        """One finding for each run of records of which a key is in no index file."""
+        behind = offsets >= self._indexed_offset
+        self._scope.counts["behind_keys"] += int(behind.sum())
+        offsets = offsets[~behind]
+        if not len(offsets):
+            return
+        if self._scope.is_absent(formats.INDEX_DIR):
+            self._scope.counts["absent_keys"] += len(offsets)
+            return
+        if self._is_unread:
+            self._scope.counts["unread_keys"] += len(offsets)
+            return
+        numbers = np.searchsorted(batch.columns["physical_offset"], offsets)
+        for run in np.split(offsets, np.flatnonzero(np.diff(numbers) != 1) + 1):
+            start, stop = int(run[0]), int(run[-1])
+            path, position = self._scope.place(start)
+            what = f"a key of the record at log offset {start} is in no index file"
+            if len(run) > 1:
+                what = (
+                    f"keys of {len(run)} records from log offset {start} to {stop} are in no "
+                    "index file"
+                )
+            self._scope.report.add("missing-key", path, position, start, what)
+
+    def _check_times(self, columns: Array, entries: Array) -> None:
+        """An entry's seconds, and the header's times, follow from the records' store times."""
+        if not len(entries):
+            return
+        rows = np.searchsorted(columns["physical_offset"], entries["physical_offset"])
+        times = columns["store_timestamp"][rows]
+        begins = self._begins[entries["file"]]
+        # Entry 1 of a follow-up file was measured from the previous file's end (D-2).
+        wanted = np.clip(np.trunc((times - begins) / 1000), 0, MAX_SECONDS).astype("i8")
+        wanted[begins <= 0] = 0
+        wrong = (entries["time_diff"] != wanted) & (
+            (entries["number"] != 1) | (entries["time_diff"] < 0)
+        )
+        for number in self._scope.report.shown("index-entry", np.flatnonzero(wrong).tolist()):
+            entry = entries[number]
+            self._add(entry, f"{entry['time_diff']} seconds instead of {wanted[number]}")
+        self._check_headers(entries, times)
+
+    def _check_headers(self, entries: Array, times: Array) -> None:
+        for number in np.unique(entries["file"]).tolist():
+            stream = self._streams[number]
+            mine = entries["file"] == number
+            for edge, name in ((1, "begin_timestamp"), (stream.count, "end_timestamp")):
+                hit = np.flatnonzero(mine & (entries["number"] == edge))
+                if len(hit) and times[hit[0]] != getattr(stream.header, name):
+                    self._add_header(stream, name, getattr(stream.header, name), int(times[hit[0]]))
+
+    def _judge_outside(self, entries: Array) -> None:
+        """Entries for places where the log has no record: expired, damaged, newer, or wrong."""
+        if not len(entries):
+            return
+        scope = self._scope
+        offsets = entries["physical_offset"]
+        expired = (offsets >= 0) & (offsets < scope.start)
+        lost = ~expired & scope.is_damaged(offsets)
+        scope.counts["expired_keys"] += int(expired.sum())
+        scope.counts["damaged_keys"] += int(lost.sum())
+        for number in np.unique(entries["file"][expired]).tolist():
+            mine = offsets[expired & (entries["file"] == number)]
+            path = str(self._streams[number].index_file.path)
+            scope.before.take_keys(path, int(mine.min()), int(mine.max()))
+        rest = np.flatnonzero(~expired & ~lost)
+        for number in rest.tolist():
+            offset = int(offsets[number])
+            if offset >= scope.stop and (scope.is_newer(offset) or scope.is_record(offset)):
+                scope.counts["newer_keys"] += 1
+                continue
+            if offset >= scope.stop:
+                self._past.setdefault(int(entries["file"][number]), []).append(entries[number])
+                continue
+            self._add(entries[number], f"no record starts at log offset {offset}")
+
+    def _add(self, entry: Any, what: str) -> None:
+        path, position = self._streams[int(entry["file"])].place(int(entry["number"]))
+        self._scope.report.add(
+            "index-entry",
+            path,
+            position,
+            int(entry["physical_offset"]),
+            f"entry {entry['number']}: {what}",
+        )
+
+    def _add_past(self) -> None:
+        """One finding for each file's entries that name places past the log's end."""
+        for entries in self._past.values():
+            offsets = [int(entry["physical_offset"]) for entry in entries]
+            many = f"{len(entries):,} entries name log offsets {min(offsets)} to {max(offsets)}"
+            one = f"it names log offset {offsets[0]}"
+            what = many if len(entries) > 1 else one
+            self._add(entries[0], f"{what}, past the log's end {self._scope.stop}")
+
+    # --- chains and headers -------------------------------------------------------------------
+
+    def finish(self, progress: Progress | None) -> None:
+        """Judge what is left, then every file's header and chains."""
+        self._judge_outside(self._below(None))
+        self._add_past()
+        self._keys.close()
+        self._tag_keys.close()
+        for number, stream in enumerate(self._streams):
+            check_file(self._scope, stream)
+            if progress is not None:
+                progress("check index", number + 1, len(self._streams))
+        self._scope.report.index_files = len(self._streams)
+
+    def _add_header(self, stream: EntryStream, name: str, found: int, wanted: int) -> None:
+        add_header(self._scope, stream, name, found, wanted)
+
+
+def check_file(scope: FileScope, stream: EntryStream) -> None:
+    """Judge what one index file says of itself: chains, and the header's counts and offsets."""
+    file, header = stream.index_file, stream.header
+    if header.index_count > file.entries:
+        add_header(scope, stream, "index_count", header.index_count, file.entries)
+    used, begun = ChainCheck(scope, stream).run()
+    # Before 4.7.1 every entry was counted, not every slot in use.
+    if header.hash_slot_count not in (*range(used, used + begun + 1), stream.count):
+        add_header(scope, stream, "hash_slot_count", header.hash_slot_count, used)
+    if stream.count:
+        for number, name in (
+            (1, "begin_physical_offset"),
+            (stream.count, "end_physical_offset"),
+        ):
+            wanted = stream.offset_of(number)
+            if getattr(header, name) != wanted:
+                add_header(scope, stream, name, getattr(header, name), wanted)
+
+
+def add_header(scope: FileScope, stream: EntryStream, name: str, found: int, wanted: int) -> None:
+    """Report a field of an index file's header."""
+    scope.report.add(
+        "index-header",
+        stream.index_file.path,
+        formats.INDEX_HEADER.at(name),
+        None,
+        f"{name} is {found} instead of {wanted}",
+    )
+
+
+class ChainCheck:
+    """Whether a lookup reaches every entry of one index file."""
+
+    def __init__(self, scope: FileScope, stream: EntryStream) -> None:
+        self._scope = scope
+        self._stream = stream
+        self._file = stream.index_file
+        #: Slots that begin with the entry behind those that the header counts.
+        self._unfinished: Array = np.zeros(stream.index_file.slots, bool)
+
+    def run(self) -> tuple[int, int]:
+        """Report entries that cannot be reached; return the number of slots in use, and how many
+        more are by an entry that the header does not count yet."""
+        count = self._stream.count
+        slots = self._slots()
+        self._unfinished = slots == count + 1
+        settled = self._as_counted(slots)
+        file = self._file
+        if kernels.index_file.contradictions(file.buffer, file.slots, file.entries):
+            self._locate(settled)
+        used = (settled > 0) & (settled <= count)
+        return int(used.sum()), int((self._unfinished & ~used).sum())
+
+    def _as_counted(self, slots: Array) -> Array:
+        """The slots as they were when the header was read: an entry put since then stands in front
+        of the one that its slot began with."""
+        settled = slots.copy()
+        count = self._stream.count
+        for slot in np.flatnonzero((slots > count) & (slots < self._file.entries)).tolist():
+            number = int(slots[slot])
+            while number > count:
+                previous = int(self._stream.read(number, number + 1)["previous_index"][0])
+                if not 0 <= previous < number:
+                    break
+                number = previous
+            settled[slot] = number if number <= count else slots[slot]
+        return settled
+
+    def _slots(self) -> Array:
+        content = read_bytes(
+            self._file.file,
+            self._scope.root,
+            formats.INDEX_HEADER.nbytes,
+            self._file.slots * formats.INDEX_SLOT.nbytes,
+        )
+        return np.frombuffer(content, formats.INDEX_SLOT.dtype)["index"].astype("i4")
+
+    def _locate(self, slots: Array) -> None:
+        """Compare each chain's links with those that its entries, in order, must have."""
+        entries = self._stream.read(1, self._stream.count + 1)
+        hashes = entries["key_hash"].astype("i4")
+        for number in np.flatnonzero(hashes < 0).tolist():
+            self._add_entry(number + 1, f"its hash {hashes[number]} is negative")
+        own = (hashes % self._file.slots).astype("i4")
+        order = np.argsort(own, kind="stable")
+        same = np.concatenate(([False], own[order][1:] == own[order][:-1]))
+        wanted = np.zeros(len(entries), "i4")
+        wanted[order] = np.where(same, np.concatenate(([0], order[:-1] + 1)), 0)
+        found = entries["previous_index"].astype("i4")
+        wrong = np.flatnonzero(found != wanted)
+        for number in self._scope.report.shown("index-chain", wrong.tolist()):
+            self._add_entry(
+                number + 1, f"its chain goes on at {found[number]} instead of {wanted[number]}"
+            )
+        self._check_heads(slots, own)
+
+    def _check_heads(self, slots: Array, own: Array) -> None:
+        heads = np.zeros(len(slots), "i4")
+        heads[own] = np.arange(1, len(own) + 1)
+        # An entry whose count was not written any more may head a chain already.
+        wrong = np.flatnonzero((slots != heads) & ~self._unfinished)
+        if not len(wrong):
+            self._scope.counts["odd_index_tails"] += 1
+        for slot in self._scope.report.shown("index-chain", wrong.tolist()):
+            position = formats.INDEX_HEADER.nbytes + slot * formats.INDEX_SLOT.nbytes
+            reason = f"slot {slot} begins at entry {slots[slot]} instead of {heads[slot]}"
+            self._scope.report.add("index-chain", self._file.path, position, None, reason)
+
+    def _add_entry(self, number: int, what: str) -> None:
+        path, position = self._stream.place(number)
+        offset = self._stream.offset_of(number)
+        self._scope.report.add("index-chain", path, position, offset, f"entry {number}: {what}")
+
+
+def _packed(offsets: Array, hashes: Array, first: int) -> Array:
+    """One number for (offset, hash); offsets of a batch lie within one segment."""
+    return np.asarray(((offsets.astype("i8") - first) << 31) | hashes.astype("i8"))

@@ -1,0 +1,416 @@
+"""One queue of ``verify``: its units compared with the records of the log."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from rocketstore import formats, kernels
+from rocketstore.dispatch.queue_offset_rule import MAX_QUEUE_OFFSET
+from rocketstore.message import StoredMessage
+from rocketstore.verify.doubled_offsets import DoubledOffsets
+from rocketstore.verify.scope import VerifyScope
+from rocketstore.verify.unit_files import UnitFiles
+
+Array = np.ndarray[Any, Any]
+
+
+class QueueCheck:
+    """One queue: its records come in log order, its units must say the same."""
+
+    def __init__(
+        self,
+        scope: VerifyScope,
+        topic: bytes,
+        queue_id: int,
+        files: UnitFiles,
+        dispatched_offset: int,
+    ) -> None:
+        self._scope = scope
+        self._topic = topic
+        self._queue_id = queue_id
+        self._files = files
+        self._dispatched_offset = dispatched_offset
+        self._cursor: int | None = None
+        self._last_end = 0
+        self._doubled = DoubledOffsets(scope, topic.decode("utf-8", "replace"), queue_id)
+        #: Units that name places past the log's end: number of units, and the first and last.
+        self._past: list[tuple[int, int]] = []
+
+    @property
+    def _name(self) -> str:
+        return f"{self._topic.decode('utf-8', 'replace')} queue {self._queue_id}"
+
+    # --- records in log order -----------------------------------------------------------------
+
+    def take(
+        self, indexes: Array, offsets: Array, sizes: Array, codes: Array, times: Array
+    ) -> None:
+        """Compare records (queue offset, physical offset, size, tags code, store time) with their
+        units."""
+        breaks = np.flatnonzero(np.diff(indexes) != 1) + 1
+        edges = [0, *breaks.tolist(), len(indexes)]
+        columns = (indexes, offsets, sizes, codes, times)
+        for start, stop in itertools.pairwise(edges):
+            self._take_run(*(column[start:stop] for column in columns))
+
+    def _take_run(
+        self, indexes: Array, offsets: Array, sizes: Array, codes: Array, times: Array
+    ) -> None:
+        """Compare records whose queue offsets follow each other."""
+        first, place = int(indexes[0]), int(offsets[0])
+        if not self._may_be(first, offsets, sizes):
+            self._add_record(place, f"queue offset {first} cannot be, {self._cursor or 0} is next")
+            return
+        if self._cursor is None:
+            self._begin(first, place)
+        assert self._cursor is not None
+        repeated = min(self._cursor - first, len(indexes))
+        if repeated > 0:
+            self._doubled.repeat(first, repeated, place)
+            self._take_break(place)
+            if repeated == len(indexes):
+                return
+            columns = (indexes, offsets, sizes, codes, times)
+            indexes, offsets, sizes, codes, times = (column[repeated:] for column in columns)
+        elif first > self._cursor:
+            self._pass_gap(first, place)
+        self._doubled.take(int(indexes[0]), offsets)
+        self._compare(int(indexes[0]), offsets, sizes, codes, times)
+
+    def _take_break(self, place: int) -> None:
+        size = self._scope.log.segment_size
+        self._scope.fit.take_break(self._name, self._last_end, place, size)
+
+    def _may_be(self, first: int, offsets: Array, sizes: Array) -> bool:
+        """Whether a run may begin at queue offset ``first`` (see ``QueueOffsetRule``)."""
+        # Every message in front took at least a shortest record.
+        room = (int(offsets[0]) - self._last_end) // formats.RECORD_MIN_NBYTES
+        if first - (self._cursor or 0) <= room or len(offsets) > 1:
+            return first <= MAX_QUEUE_OFFSET
+        if first > MAX_QUEUE_OFFSET:
+            return False
+        unit = self._files.read(first, first + 1)[0]
+        return bool(unit["physical_offset"] == offsets[0] and unit["size"] == sizes[0])
+
+    def _begin(self, first: int, place: int) -> None:
+        """The first record of the queue that the log still has."""
+        start = self._files.first_index
+        self._cursor = first
+        if start is not None and start < first:
+            self._judge(start, first)
+        if first > 0 and self._scope.start == 0:
+            lost = self._scope.loss_between(self._last_end, place)
+            self._scope.counts[lost or "late_starts"] += first
+
+    def _pass_gap(self, first: int, place: int) -> None:
+        assert self._cursor is not None
+        self._note_gap(self._cursor, first, place)
+        self._judge(self._cursor, first)
+
+    def _note_gap(self, start: int, stop: int, place: int) -> None:
+        lost = self._scope.loss_between(self._last_end, place)
+        if lost:
+            self._scope.counts[lost] += stop - start
+        else:
+            self._take_break(place)
+            self._add_record(
+                place, f"queue offset {stop}, but {start} is next: records are missing"
+            )
+
+    def _add_record(self, offset: int, reason: str) -> None:
+        path, position = self._scope.place(offset)
+        self._scope.report.add("queue-offset", path, position, offset, f"{self._name}: {reason}")
+
+    # --- units against records ----------------------------------------------------------------
+
+    def _compare(
+        self, first: int, offsets: Array, sizes: Array, codes: Array, times: Array
+    ) -> None:
+        stop = first + len(offsets)
+        units = self._files.read(first, stop)
+        same_place = (units["physical_offset"] == offsets) & (units["size"] == sizes)
+        same = same_place & (units["tags_code"] == codes)
+        self._cursor = stop
+        self._last_end = int(offsets[-1]) + int(sizes[-1])
+        count = int(same.sum())
+        self._scope.report.units += count
+        size = self._scope.log.segment_size
+        self._scope.fit.take_units(offsets[same_place], size, right=True)
+        if count == len(same):
+            return
+        empty = (units["physical_offset"] == 0) & (units["size"] == 0)
+        behind = empty & (offsets >= self._dispatched_offset)
+        ext = same_place & ~same & (units["tags_code"] <= formats.MAX_EXT_ADDRESS)
+        self._scope.counts["behind_units"] += int(behind.sum())
+        if ext.any():
+            self._compare_ext(first, np.flatnonzero(ext), units, codes, times)
+        self._add_missing(first, offsets, empty & ~behind)
+        elsewhere = ~same_place & ~empty & (units["size"] != formats.FILLER_UNIT_SIZE)
+        self._scope.fit.take_units(
+            units["physical_offset"][elsewhere].astype("i8"), size, right=False
+        )
+        wrong = np.flatnonzero(~same & ~empty & ~ext).tolist()
+        wrong = [
+            number
+            for number in wrong
+            if same_place[number] or not self._is_of_queue(first + number, units[number])
+        ]
+        for number in self._scope.report.shown("unit", wrong):
+            record = (int(offsets[number]), int(sizes[number]), int(codes[number]))
+            self._add_wrong(first + number, record, tuple(units[number].tolist()))
+
+    def _is_of_queue(self, index: int, unit: Any) -> bool:
+        """Whether a unit names another record that claims the same queue offset, which is told."""
+        record = self._scope.record_at(int(unit["physical_offset"]), int(unit["size"]))
+        return record is not None and self._is_own(record, index)
+
+    def _is_own(self, record: StoredMessage, index: int) -> bool:
+        """Whether a record claims this queue and queue offset."""
+        same = (record.topic.encode(), record.queue_id, record.queue_offset)
+        return same == (self._topic, self._queue_id, index)
+
+    def _compare_ext(
+        self, first: int, numbers: Array, units: Array, codes: Array, times: Array
+    ) -> None:
+        """Compare the ext units of those of ``units`` that carry addresses with their records."""
+        ext = self._files.ext
+        heads = np.zeros(len(numbers), formats.CONSUME_QUEUE_EXT_UNIT.dtype)
+        if ext is not None:
+            addresses = units["tags_code"][numbers].astype("i8")
+            heads = ext.heads(addresses, tolerant=True)
+            if not heads["size"].all():
+                ext.list_again()  # files made since then, before the units that point into them
+                heads = ext.heads(addresses, tolerant=True)
+        found = heads["size"] > 0
+        same = found & (heads["tags_code"] == codes[numbers])
+        same &= heads["store_timestamp"] == times[numbers]
+        self._scope.counts["ext_units"] += int(same.sum())
+        self._scope.report.units += int(same.sum())
+        # One address among other units is a damaged unit.
+        if len(numbers) == len(units) > 1 and self._scope.is_absent(formats.CONSUME_QUEUE_EXT_DIR):
+            self._scope.counts["absent_ext_units"] += int((~same).sum())
+            return
+        for row in self._scope.report.shown("unit", np.flatnonzero(~same).tolist()):
+            number = int(numbers[row])
+            what = "no unit is there"
+            if found[row]:
+                what = (
+                    f"tags code {heads['tags_code'][row]} of store time "
+                    f"{heads['store_timestamp'][row]} instead of {codes[number]} of {times[number]}"
+                )
+            place = int(units["tags_code"][number]) - formats.EXT_ADDRESS_BASE
+            self._add_unit(
+                first + number,
+                int(units["physical_offset"][number]),
+                f"at offset {place} of its ext files: {what}",
+            )
+
+    def _add_missing(self, first: int, offsets: Array, missing: Array) -> None:
+        """One finding for each run of units that were never written."""
+        numbers = np.flatnonzero(missing)
+        if not len(numbers) or self._is_excused(len(numbers)):
+            return
+        if self._files.hidden:
+            unread = self._files.is_hidden(first, len(missing)) & missing
+            self._scope.counts["unread_units"] += int(unread.sum())
+            numbers = np.flatnonzero(missing & ~unread)
+            if not len(numbers):
+                return
+        edges = np.flatnonzero(np.diff(numbers) != 1) + 1
+        for run in np.split(numbers, edges):
+            start, stop = int(run[0]), int(run[-1]) + 1
+            path, position = self._files.place(first + start)
+            which = f"{first + start}" + (f" to {first + stop - 1}" if stop - start > 1 else "")
+            reason = f"{self._name}: no unit for queue offset {which}, whose records are in the log"
+            self._scope.report.add("missing-unit", path, position, int(offsets[start]), reason)
+
+    def _is_excused(self, count: int) -> bool:
+        """Whether ``count`` missing units are told as one: the folder of all queues is gone, or the
+        topic was deleted."""
+        around = self._scope.around
+        if around is None:
+            return False
+        if self._scope.is_absent(formats.CONSUME_QUEUE_DIR):
+            self._scope.counts["absent_units"] += count
+            return True
+        topic = self._topic.decode("utf-8", "surrogateescape")
+        if self._files.first_index is None and around.is_deleted_topic(topic):
+            around.deleted_topics[topic] = around.deleted_topics.get(topic, 0) + count
+            return True
+        return False
+
+    @property
+    def end(self) -> int | None:
+        """The queue offset behind the last record, ``None`` when there was none."""
+        return self._cursor
+
+    def _add_wrong(
+        self, index: int, record: tuple[int, int, int], unit: tuple[int, int, int]
+    ) -> None:
+        names = ("log offset", "size", "tags code")
+        if unit[1] == formats.FILLER_UNIT_SIZE and unit[0] == 0:
+            what = f"a filler, but the record at log offset {record[0]} has this queue offset"
+        else:
+            what = ", ".join(
+                f"{name} {found} instead of {wanted}"
+                for name, found, wanted in zip(names, unit, record, strict=True)
+                if found != wanted
+            )
+        self._add_unit(index, record[0], what)
+
+    def _add_unit(self, index: int, offset: int | None, what: str) -> None:
+        path, position = self._files.place(index)
+        reason = f"{self._name}, unit {index}: {what}"
+        self._scope.report.add("unit", path, position, offset, reason)
+
+    # --- units without a record ---------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Judge the units behind the queue's last record (all of them when there was no record)."""
+        self._doubled.finish()
+        start = self._files.first_index
+        if start is not None:
+            self._judge_behind(start)
+            self._add_past()
+
+    def _judge_behind(self, start: int) -> None:
+        pending: list[tuple[int, Array]] = []
+        for index, units in self._files.written(max(start, self._cursor or 0), None):
+            pending.append((index, units))
+            if _is_written(units).any():
+                for at, earlier in pending[:-1]:
+                    self._judge_units(at, earlier)
+                last = int(np.flatnonzero(_is_written(units))[-1]) + 1
+                self._judge_units(index, units[:last])
+                pending = [(index + last, units[last:])]
+
+    def find_named(self, offsets: list[int]) -> None:
+        """Look for the units of records at these physical offsets (a light queue's), wherever in
+        the queue they stand."""
+        start = self._files.first_index
+        parts = [] if start is None else [units for _, units in self._files.written(start, None)]
+        there = [units["physical_offset"][units["size"] > 0] for units in parts]
+        missing = np.setdiff1d(offsets, np.concatenate(there) if there else [])
+        missing = missing[missing < self._dispatched_offset].tolist()
+        if not missing or self._is_excused(len(missing)):
+            return
+        if self._files.hidden:
+            self._scope.counts["unread_units"] += len(missing)
+            return
+        for offset in self._scope.report.shown("missing-unit", missing):
+            path, position = self._files.place(start or 0)
+            reason = f"{self._name}: no unit for the record at log offset {offset}, which names it"
+            self._scope.report.add("missing-unit", path, position, offset, reason)
+
+    def _judge(self, first: int, stop: int) -> None:
+        for index, units in self._files.written(first, stop):
+            self._judge_units(index, units)
+
+    def _judge_units(self, first: int, units: Array) -> None:
+        """Units that no record of the queue asks for: fillers, expired, or wrong."""
+        scope = self._scope
+        offsets, sizes = units["physical_offset"].astype("i8"), units["size"].astype("i8")
+        written = _is_written(units)
+        filler = written & (sizes == formats.FILLER_UNIT_SIZE) & (offsets == 0)
+        expired = written & ~filler & (offsets >= 0) & (sizes > 0) & (offsets < scope.start)
+        lost = written & ~filler & ~expired & scope.is_damaged(offsets)
+        for name, mask in (
+            ("filler_units", filler),
+            ("expired_units", expired),
+            ("damaged_units", lost),
+        ):
+            scope.counts[name] += int(mask.sum())
+        queue = self._topic.decode("utf-8", "replace"), self._queue_id
+        scope.before.take_units(queue, offsets[expired])
+        self._add_holes(first, ~written)
+        stray = np.flatnonzero(written & ~filler & ~expired & ~lost)
+        known = offsets[stray][offsets[stray] < scope.stop]  # others may be newer than this look
+        scope.fit.take_units(known, scope.log.segment_size, right=False)
+        for number in stray.tolist():
+            self._judge_stray(first + number, tuple(units[number].tolist()))
+
+    def _add_holes(self, first: int, empty: Array) -> None:
+        numbers = np.flatnonzero(empty)
+        if len(numbers):
+            self._add_unit(
+                first + int(numbers[0]), None, f"{len(numbers)} units that were never written"
+            )
+
+    def _judge_stray(self, index: int, unit: tuple[int, int, int]) -> None:
+        offset, size, _ = unit
+        scope = self._scope
+        record = scope.record_at(offset, size)
+        if record is None:
+            if offset >= scope.stop and scope.is_newer(offset):
+                scope.counts["newer_units"] += 1
+                return
+            if offset >= scope.stop:
+                self._past.append((index, offset))
+                return
+            self._add_unit(
+                index, offset, f"no record of {size} bytes starts at log offset {offset}"
+            )
+            return
+        named = self._multi_dispatched_index(record)
+        if named is not None:
+            self._take_multi_dispatched(index, unit, record, named)
+            return
+        if self._is_own(record, index):
+            if offset >= scope.stop:
+                scope.counts["newer_units"] += 1
+            else:
+                scope.report.units += 1  # its record's place among the others is what is odd
+            return
+        self._add_unit(
+            index,
+            offset,
+            f"the record at log offset {offset} is queue offset {record.queue_offset} of "
+            f"{record.topic} queue {record.queue_id}",
+        )
+
+    def _add_past(self) -> None:
+        """One finding for all units that name places past the log's end."""
+        if not self._past:
+            return
+        (first, low), (last, high) = self._past[0], self._past[-1]
+        units = f"unit {first} names log offset {low}"
+        if len(self._past) > 1:
+            offsets = [offset for _, offset in self._past]
+            low, high = min(offsets), max(offsets)
+            units = (
+                f"{len(self._past):,} units from {first} to {last} name log offsets {low} to {high}"
+            )
+        path, position = self._files.place(first)
+        reason = f"{self._name}: {units}, past the log's end {self._scope.stop}"
+        self._scope.report.add("unit", path, position, low, reason)
+
+    def _multi_dispatched_index(self, record: Any) -> str | None:
+        """The queue offset that a record claims in this queue besides its own (light messages)."""
+        names = record.properties.get(formats.PROPERTY_INNER_MULTI_DISPATCH, "").split(",")
+        indexes = record.properties.get(formats.PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
+        topic = self._topic.decode("utf-8", "replace")
+        lmq = topic.startswith(formats.TOPIC_LMQ_PREFIX)
+        if self._queue_id != (0 if lmq else record.queue_id):
+            return None
+        return dict(zip(names, indexes, strict=False)).get(topic)
+
+    def _take_multi_dispatched(
+        self, index: int, unit: tuple[int, int, int], record: Any, named: str
+    ) -> None:
+        offset, _, code = unit
+        if code != kernels.message.string_hash_code((record.tags or "").encode()):
+            self._add_unit(index, offset, f"tags code {code} is not that of its record")
+        elif named != str(index):
+            # RocketMQ appends at the end where a queue offset was left out (D-14).
+            self._scope.counts["shifted_units"] += 1
+        else:
+            self._scope.report.units += 1
+
+
+def _is_written(units: Array) -> Array:
+    written: Array = (units["physical_offset"] != 0) | (units["size"] != 0)
+    written |= units["tags_code"] != 0
+    return written

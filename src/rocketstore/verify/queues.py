@@ -1,0 +1,213 @@
+"""The part of ``verify`` that compares queue units with the log's records."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rocketstore import formats
+from rocketstore.dispatch.named_queues import named_queues, odd_names
+from rocketstore.files.mapped_file_queue import list_directory
+from rocketstore.files.raw import read_bytes
+from rocketstore.inner_batch import inner_batch
+from rocketstore.log.scan import RecordBatch
+from rocketstore.queues.batch_consume_queue import BatchConsumeQueue
+from rocketstore.queues.consume_queue import ConsumeQueue
+from rocketstore.queues.directories import is_folder_name
+from rocketstore.queues.queue_table import QueueTable
+from rocketstore.status import MultiDispatch, RecordStatus
+from rocketstore.verify.queue_check import QueueCheck
+from rocketstore.verify.scope import VerifyScope
+from rocketstore.verify.topic_numbers import TopicNumbers
+from rocketstore.verify.unit_files import UnitFiles
+
+#: Records gathered before they are compared queue by queue.
+_GATHER_COUNT = 1 << 19
+#: A batch with longer records than this on average has its topics read one by one.
+_WHOLE_READ_NBYTES = 16 * 1024
+
+_COLUMNS = ("queue_offset", "physical_offset", "total_size", "tags_code", "store_timestamp")
+_LIGHT_NAMES = int(MultiDispatch.LIGHT)
+#: Odd names that are told one by one.
+_MOST_TOLD = 20
+_NOT_LIGHT = (formats.TOPIC_RETRY_PREFIX, formats.TOPIC_DLQ_PREFIX, formats.TOPIC_SYSTEM_PREFIX)
+
+Array = np.ndarray[Any, Any]
+
+
+class QueuesCheck:
+    """All queues: sorts the log's records by queue and hands them out in large portions."""
+
+    def __init__(
+        self,
+        scope: VerifyScope,
+        queues: QueueTable,
+        dispatched_offset: int,
+        take_batch_records: Callable[[RecordBatch, Array], None],
+    ) -> None:
+        self._scope = scope
+        self._queues = queues
+        self._dispatched_offset = dispatched_offset
+        self._topics = TopicNumbers()
+        self._checks: dict[tuple[bytes, int], QueueCheck] = {}
+        self._gathered: list[tuple[Array, ...]] = []
+        self._gathered_count = 0
+        self._batch_topics = [name.encode() for name in queues.batch_topics]
+        self._take_batch_records = take_batch_records
+        #: Physical offsets of the records that name a light queue, by queue.
+        self._named: dict[tuple[bytes, int], list[int]] = {}
+        self._check_files()
+
+    def plain_queues(self) -> list[ConsumeQueue]:
+        """Those whose files hold plain units."""
+        return [queue for queue in self._queues if not isinstance(queue, BatchConsumeQueue)]
+
+    def _check_files(self) -> None:
+        """Files of another size, or at another place, than the queue's are not read at all."""
+        size = self._queues.file_size
+        for queue in self.plain_queues():
+            for offset, path, nbytes in list_directory(
+                queue.queue.directory,
+                self._queues.directory.parent,
+                tolerate_unreadable=True,
+                tolerate_odd=True,
+            ).files:
+                if nbytes != size or offset % size:
+                    reason = f"{nbytes} bytes from {offset}; files of this queue have {size} bytes"
+                    self._scope.report.add("queue-file", path, 0, None, reason)
+
+    def take(self, batch: RecordBatch) -> None:
+        """Gather the records that have a unit."""
+        columns = batch.columns
+        kind = columns["sys_flag"] & formats.SYS_FLAG_TRANSACTION_MASK
+        queued = (kind == formats.SYS_FLAG_TRANSACTION_NOT) | (
+            kind == formats.SYS_FLAG_TRANSACTION_COMMIT
+        )
+        status = columns["status"]
+        queued &= (status == RecordStatus.OK) | (status == RecordStatus.NUL_PROPERTIES)
+        if not queued.any():
+            return
+        self._take_named(batch, queued & (columns["multi_dispatch_at"] > 0))
+        topics = self._topic_numbers(batch, queued)
+        if self._scope.is_absent(formats.BATCH_QUEUE_DIR):
+            self._learn_batch_topics(batch, queued)
+        if self._batch_topics:
+            plain = ~np.isin(topics, [self._topics.number(name) for name in self._batch_topics])
+            self._take_batch_records(batch, np.flatnonzero(queued)[~plain])
+            queued[queued] = plain
+            topics = topics[plain]
+        self._gathered.append(
+            (
+                (topics << 31) | columns["queue_id"][queued],
+                *(columns[name][queued] for name in _COLUMNS),
+            )
+        )
+        self._gathered_count += len(topics)
+        if self._gathered_count >= _GATHER_COUNT:
+            self._hand_out()
+
+    def _learn_batch_topics(self, batch: RecordBatch, queued: Array) -> None:
+        """Without the folder of batch queues, a topic with inner batches and no other queue had
+        one there."""
+        columns = batch.columns
+        rows = queued & ((columns["sys_flag"] & formats.SYS_FLAG_INNER_BATCH) != 0)
+        for row in np.flatnonzero(rows).tolist():
+            message = batch.window.message(int(columns["position"][row]))
+            topic = message.topic.encode("utf-8", "surrogateescape")
+            if topic in self._batch_topics or inner_batch(message) is None:
+                continue
+            if not (self._queues.directory / message.topic).is_dir():
+                self._batch_topics.append(topic)
+
+    def _take_named(self, batch: RecordBatch, named: Array) -> None:
+        """Note which light queues must have a unit of a record."""
+        for position in batch.columns["position"][named].tolist():
+            message = batch.window.message(position)
+            topic = message.topic
+            if topic.startswith(_NOT_LIGHT) or topic == formats.TOPIC_SCHEDULE:
+                continue
+            for told in odd_names(message, _LIGHT_NAMES):
+                self._scope.counts["odd_names"] += 1
+                if self._scope.counts["odd_names"] <= _MOST_TOLD:
+                    self._scope.report.notes.append(told)
+            for name, _, _ in named_queues(message, _LIGHT_NAMES):
+                if is_folder_name(name):
+                    self._scope.counts["light_names"] += 1
+                    key = (name.encode("utf-8", "surrogateescape"), 0)
+                    self._named.setdefault(key, []).append(message.physical_offset)
+
+    def _topic_numbers(self, batch: RecordBatch, queued: Array) -> Array:
+        columns = batch.columns
+        starts = (columns["position"].astype("i8") + columns["topic_at"])[queued]
+        lengths = columns["topic_nbytes"][queued].astype("i8")
+        last = batch.last()
+        first = batch.row(0)["position"]
+        nbytes = last["position"] + last["total_size"] - first
+        file = batch.window.file
+        if nbytes <= batch.count * _WHOLE_READ_NBYTES:
+            return self._topics.of(
+                read_bytes(file, file.root, first, nbytes), starts - first, lengths
+            )
+        names = (
+            read_bytes(file, file.root, start, length)
+            for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)
+        )
+        return np.array([self._topics.number(name) for name in names], "i8")
+
+    def _hand_out(self) -> None:
+        if not self._gathered:
+            return
+        columns = [np.concatenate(parts) for parts in zip(*self._gathered, strict=True)]
+        self._gathered, self._gathered_count = [], 0
+        order = np.argsort(columns[0], kind="stable")
+        keys, *sorted_columns = (column[order] for column in columns)
+        edges = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), len(keys)]
+        topics = self._topics.names
+        for start, stop in itertools.pairwise(edges):
+            if start == stop:
+                continue
+            key = int(keys[start])
+            if topics[key >> 31] in self._batch_topics:  # gathered before that was known
+                self._scope.counts["absent_batch_units"] += stop - start
+                continue
+            check = self.check_of(topics[key >> 31], key & (2**31 - 1))
+            check.take(*(column[start:stop] for column in sorted_columns))
+
+    def check_of(self, topic: bytes, queue_id: int) -> QueueCheck:
+        """The check of one queue."""
+        check = self._checks.get((topic, queue_id))
+        if check is None:
+            name = topic.decode("utf-8", "surrogateescape")
+            files = UnitFiles(
+                self._queues.get(name, queue_id),
+                self._queues.directory / name / str(queue_id),
+                self._queues.file_size,
+                self._scope.root,
+            )
+            if self._scope.around is not None and self._scope.around.access.closed:
+                files.hide(self._scope.around.access)
+            check = QueueCheck(self._scope, topic, queue_id, files, self._dispatched_offset)
+            self._checks[topic, queue_id] = check
+        return check
+
+    def ends(self) -> dict[tuple[str, int], int]:
+        """Next queue offset by (topic, queue id), as the records tell it."""
+        return {
+            (topic.decode("utf-8", "surrogateescape"), queue_id): check.end
+            for (topic, queue_id), check in self._checks.items()
+            if check.end is not None
+        }
+
+    def finish(self) -> None:
+        """Hand out the rest, and judge what the queues hold besides."""
+        self._hand_out()
+        for queue in self.plain_queues():
+            self.check_of(queue.topic_bytes, queue.queue_id)
+        for key, offsets in self._named.items():
+            self.check_of(*key).find_named(offsets)
+        for check in self._checks.values():
+            check.finish()
+        self._scope.report.queues += len(self._checks)

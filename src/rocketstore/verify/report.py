@@ -1,0 +1,130 @@
+"""What ``verify`` found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+LEVELS = ("structure", "crc")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it must be.
+
+    Attributes
+    ----------
+    kind : str
+        ``log-file``, ``record``, ``misnamed-segment``, ``foreign-segment``, ``another-log``
+        (all of it is another store's), ``queue-offset``,
+        ``doubled-offset`` (claimed by two records), ``queue-file``, ``unit``, ``missing-unit``,
+        ``index-file``, ``index-header``, ``index-chain``, ``index-entry``, ``missing-key``,
+        ``missing-folder``, ``unreadable`` (may not be read), ``odd-file`` (no file or
+        folder, or one file with another),
+        ``foreign-file`` (none of the folder's), ``checkpoint``, ``config-table``,
+        ``config-offset``, ``timer-file``, ``lost-queue`` (only the tables of offsets tell of it) or
+        ``queue-type`` (not that of its topic).
+    path : str
+        File.
+    position : int
+        From the start of the file, in bytes.
+    offset : int or None
+        Commit-log offset it is about.
+    reason : str
+        What was found and what was expected.
+    """
+
+    kind: str
+    path: str
+    position: int
+    offset: int | None
+    reason: str
+
+
+@dataclass
+class VerifyReport:
+    """What ``verify`` looked at and found.
+
+    Attributes
+    ----------
+    level : str
+        ``structure`` or ``crc``.
+    log_start, log_end : int
+        Physical offsets between which records were checked.
+    records, nbytes : int
+        Good records and their bytes.
+    queues, units : int
+        Queues, and units that agree with their record.
+    index_files, keys : int
+        Index files, and entries that agree with their record.
+    findings : list of Finding
+        The first ``max_findings`` of them.
+    finding_counts : dict
+        All of them, by kind.
+    notes : list of str
+        What is odd but allowed, in words.
+    duration_s : float
+    max_findings : int
+        Limit on the length of ``findings``.
+    """
+
+    level: str = "crc"
+    log_start: int = 0
+    log_end: int = 0
+    records: int = 0
+    nbytes: int = 0
+    queues: int = 0
+    units: int = 0
+    index_files: int = 0
+    keys: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    finding_counts: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    duration_s: float = 0.0
+    max_findings: int = 1000
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return not self.finding_counts
+
+    @property
+    def finding_count(self) -> int:
+        """Number of findings, those beyond the limit included."""
+        return sum(self.finding_counts.values())
+
+    def add(
+        self,
+        kind: str,
+        path: str | os.PathLike[str],
+        position: int,
+        offset: int | None,
+        reason: str,
+    ) -> None:
+        """Take a finding; only counted once the limit is reached."""
+        self._count(kind, 1)
+        if len(self.findings) < self.max_findings:
+            self.findings.append(Finding(kind, os.fspath(path), position, offset, reason))
+
+    def keep(self, is_kept: Callable[[Finding], bool]) -> None:
+        """Take back the listed findings that are not to be kept."""
+        for one in [one for one in self.findings if not is_kept(one)]:
+            self.findings.remove(one)
+            self._count(one.kind, -1)
+
+    def _count(self, kind: str, number: int) -> None:
+        self.finding_counts[kind] = self.finding_counts.get(kind, 0) + number
+        if not self.finding_counts[kind]:
+            del self.finding_counts[kind]
+
+    def shown(self, kind: str, numbers: Sequence[int]) -> Sequence[int]:
+        """The leading ``numbers`` that still fit the limit; the rest is counted at once.
+
+        For loops over many findings of a kind, so that a store that is wrong throughout is told so
+        quickly.
+        """
+        room = max(1, self.max_findings - len(self.findings))
+        if len(numbers) > room:
+            self._count(kind, len(numbers) - room)
+        return numbers[:room]

@@ -1,0 +1,119 @@
+"""The units of one queue as they lie in its files."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rocketstore import formats
+from rocketstore.directory.access import StoreAccess
+from rocketstore.files.mapped_file import MappedFile, MemoryFile
+from rocketstore.files.raw import data_ranges, read_bytes
+from rocketstore.queues.consume_queue import UNIT_NBYTES, ConsumeQueue
+from rocketstore.queues.consume_queue_ext import ConsumeQueueExt
+
+_DTYPE = formats.CONSUME_QUEUE_UNIT.dtype
+_CHUNK_UNITS = 65536
+
+Array = np.ndarray[Any, Any]
+
+
+class UnitFiles:
+    """The units of one queue as they lie in its files, whatever the queue makes of them."""
+
+    def __init__(
+        self, queue: ConsumeQueue | None, directory: Path, file_size: int, root: Path
+    ) -> None:
+        files: dict[int, MappedFile | MemoryFile] = {}
+        if queue is not None:
+            files = {file.file_from_offset: file for file in queue.queue.files}
+            files.update({file.file_from_offset: file for file in queue.files()})
+        self._files = [files[start] for start in sorted(files)]
+        self._queue = queue
+        self._directory = directory
+        self._root = root
+        self._per_file = file_size // UNIT_NBYTES
+        #: Ranges of units that lie where nothing may be read.
+        self.hidden: list[tuple[int, int]] = []
+
+    def hide(self, access: StoreAccess) -> None:
+        """Take note of the files that may not be read, or are none."""
+        if access.hides(self._directory):
+            self.hidden.append((0, 2**63 - 1))
+        for path in access.closed:
+            start = formats.file_name_to_offset(path.name)
+            if path.parent == self._directory and start is not None:
+                first = start // UNIT_NBYTES
+                self.hidden.append((first, first + self._per_file))
+
+    def is_hidden(self, first: int, count: int) -> Array:
+        """Which of ``count`` units from ``first`` on may not be read."""
+        numbers = np.arange(first, first + count)
+        hidden = np.zeros(count, bool)
+        for low, high in self.hidden:
+            hidden |= (numbers >= low) & (numbers < high)
+        return hidden
+
+    @functools.cached_property
+    def ext(self) -> ConsumeQueueExt | None:
+        """What the units' addresses mean, ``None`` when the store keeps no ext files."""
+        return self._queue.ext if self._queue is not None else None
+
+    @property
+    def first_index(self) -> int | None:
+        """Queue offset of the first file's first unit."""
+        return self._files[0].file_from_offset // UNIT_NBYTES if self._files else None
+
+    def place(self, index: int) -> tuple[str, int]:
+        """File (where it should be, when there is none) and position of a unit."""
+        start = index - index % self._per_file
+        path = self._directory / formats.offset_to_file_name(start * UNIT_NBYTES)
+        return str(path), (index - start) * UNIT_NBYTES
+
+    def read(self, first: int, stop: int) -> Array:
+        """Units ``first`` .. ``stop``; zeros where there is no file."""
+        units = np.zeros(stop - first, _DTYPE)
+        for file in self._files:
+            base = file.file_from_offset // UNIT_NBYTES
+            low, high = max(first, base), min(stop, base + file.file_size // UNIT_NBYTES)
+            if low < high:
+                content = read_bytes(
+                    file, self._root, (low - base) * UNIT_NBYTES, (high - low) * UNIT_NBYTES
+                )
+                units[low - first : high - first] = np.frombuffer(content, _DTYPE)
+        return units
+
+    def written(self, first: int, stop: int | None) -> Iterator[tuple[int, Array]]:
+        """Yield (queue offset, units) of what the files hold in ``first`` .. ``stop``, in chunks.
+
+        Without ``stop``: to the end of the last file, holes in the file passed over.
+        """
+        for file in self._files:
+            base = file.file_from_offset // UNIT_NBYTES
+            end = base + file.file_size // UNIT_NBYTES
+            low, high = max(first, base), end if stop is None else min(stop, end)
+            if low >= high:
+                continue
+            ranges = [(low, high)] if stop is not None else self._data(file, low, high)
+            for start, last in ranges:
+                for at in range(start, last, _CHUNK_UNITS):
+                    yield at, self.read(at, min(last, at + _CHUNK_UNITS))
+
+    def _data(self, file: MappedFile | MemoryFile, low: int, high: int) -> list[tuple[int, int]]:
+        base = file.file_from_offset // UNIT_NBYTES
+        if isinstance(file, MemoryFile) or file.private:
+            end = self._queue.max_index if self._queue is not None else high
+            return [(low, min(high, end))] if low < end else []
+        found: list[tuple[int, int]] = []
+        for start, stop in data_ranges(file, (low - base) * UNIT_NBYTES):
+            first = max(low, base + start // UNIT_NBYTES)
+            last = min(high, base - (-stop // UNIT_NBYTES))
+            if found and first <= found[-1][1]:
+                found[-1] = (found[-1][0], last)
+            elif first < last:
+                found.append((first, last))
+        return found

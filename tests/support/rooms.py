@@ -1,0 +1,167 @@
+"""The rooms of the package: what each is for, and what it may import.
+
+``test_house.py`` holds the code to this table, and ``docs/architecture.md`` is generated from it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+#: Modules that stand on the ground floor, beside the folders ``display``, ``_native`` and
+#: ``_reference``; a room that imports ``ground`` imports any of them.
+GROUND = frozenset(
+    {
+        *("formats", "errors", "status", "dialect", "config", "record_filters", "arguments"),
+        "version",
+        *("lock_order", "command_start", "kernels", "message", "inner_batch"),
+        *("display", "_native", "_reference"),
+    }
+)
+
+
+class Room(NamedTuple):
+    """What a room is for (the docstring of its package), and the rooms that it may import."""
+
+    charter: str
+    may_import: frozenset[str]
+
+
+def _room(charter: str, may_import: str) -> Room:
+    return Room(charter, frozenset(may_import.split()))
+
+
+#: Lowest first. ``ground`` is no folder: see ``GROUND``.
+ROOMS: dict[str, Room] = {
+    "files": _room(
+        "Files on disk and their mappings: created whole, mapped, synced, rolled, deleted.",
+        "ground",
+    ),
+    "services": _room(
+        "Threads that run a step again and again, and ways to wake and wait.", "ground"
+    ),
+    "filter": _room("What a consumer subscribes to.", "ground"),
+    "log": _room(
+        "The commit log: records by offset, scans, appending, room ahead of the writer.",
+        "ground files services",
+    ),
+    "queues": _room(
+        "Consume queues of every type: units, files, folders, and the table of all.", "ground files"
+    ),
+    "index": _room("Index files: geometry, entries, rolling, lookups.", "ground files"),
+    "directory": _room(
+        "What else lies in a store's directory: paths, lock, checkpoint, state, foreign parts.",
+        "ground files",
+    ),
+    "config_managers": _room(
+        "The broker's tables: topics, consumer groups and offsets, delay offsets, "
+        "consumer filters.",
+        "ground files filter",
+    ),
+    "survey": _room(
+        "What a store's files say about it before it is opened: sizes, version, what is lost.",
+        "ground files log queues index directory config_managers",
+    ),
+    "flush": _room(
+        "How the log reaches the disk, and who waits for it.", "ground files services log"
+    ),
+    "dispatch": _room(
+        "From the log to queues and index.", "ground files services log queues index"
+    ),
+    "recovery": _room(
+        "The log's true end: checking it, truncating a torn write, fitting the index to it.",
+        "ground files log queues index directory survey",
+    ),
+    "cleaning": _room(
+        "What has expired, and deleting it.", "ground files services log queues index"
+    ),
+    "query": _room("The questions that a store answers.", "ground files filter log queues index"),
+    "verify": _room(
+        "Every record, unit and entry against each other; changes nothing.",
+        "ground files log queues index directory config_managers survey dispatch",
+    ),
+    "sources": _room(
+        "A log as byte ranges for many workers, on disks and object stores.",
+        "ground files log directory survey",
+    ),
+    "store": _room(
+        "An open store: taking a directory over, its parts and services, the front door.",
+        "ground files services filter log queues index directory config_managers survey flush "
+        "dispatch recovery cleaning query verify",
+    ),
+    "arrow": _room("Messages as Arrow tables and Parquet files.", "ground files query sources"),
+    "repair": _room(
+        "Making a broken store whole, on demand.",
+        "ground files log queues index directory survey recovery verify store",
+    ),
+    "spark": _room(
+        "RocketMQ store directories in PySpark: a data source, streams, a sink, and jobs.",
+        "ground files log queues index directory survey dispatch query verify sources store arrow",
+    ),
+    "testing": _room(
+        "For tests of programs that use rocketstore: pytest fixtures, and ``check_invariants``.",
+        "ground survey store",
+    ),
+    "cli": _room(
+        "The command line: ``rocketstore COMMAND PATH``.",
+        "ground files filter log queues directory config_managers survey cleaning query verify "
+        "store repair spark",
+    ),
+}
+
+#: Rooms inside ``cli`` and ``spark``, and what each may import of its neighbours.
+INNER_ROOMS: dict[str, dict[str, str]] = {
+    "cli": {
+        "app": "commands common demo spark",
+        "commands": "common store_facts",
+        "demo": "common",
+        "spark": "common",
+        "store_facts": "common",
+        "common": "",
+    },
+    "spark": {
+        "source": "base reading sink stream",
+        "jobs": "base reading sink",
+        "stream": "base reading",
+        "sink": "base",
+        "reading": "base",
+        "base": "",
+    },
+}
+
+#: Folders of ``src/_native``: what each may include and cimport.
+NATIVE_ROOMS: dict[str, str] = {
+    "base": "",
+    "files": "base",
+    "record": "base files",
+    "index": "base files",
+    "log": "base files record",
+    "queues": "base files record",
+    "dispatch": "base files record queues index",
+    "passes": "base files record queues dispatch",
+    "columns": "base files record passes",
+}
+
+#: The most floors that the rooms may make.
+MAX_FLOORS = 9
+
+
+def room_of(module: str) -> str:
+    """Room of ``rocketstore.x.y``; ``ground`` for modules without one, ``""`` for the face."""
+    parts = module.split(".")
+    if len(parts) == 1:
+        return ""
+    return "ground" if parts[1] in GROUND else parts[1]
+
+
+def floors(rooms: dict[str, frozenset[str]]) -> dict[str, int]:
+    """Floor of each room, from 1: one above the highest that it imports."""
+    found: dict[str, int] = {"ground": 1}
+
+    def floor(name: str) -> int:
+        if name not in found:
+            found[name] = 1 + max((floor(other) for other in rooms[name]), default=0)
+        return found[name]
+
+    for name in rooms:
+        floor(name)
+    return found

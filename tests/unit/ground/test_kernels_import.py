@@ -1,0 +1,44 @@
+"""Importing the package loads nothing heavy; what is public is there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import rocketstore
+
+HEAVY = ("numpy", "pandas", "pyarrow", "pyspark", "rich", "typer", "logging.config", "asyncio")
+
+
+def test_import_loads_nothing_heavy() -> None:
+    program = "import sys, rocketstore; print(' '.join(sys.modules))"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.split())
+    assert "rocketstore.store.default_message_store" in loaded
+    assert sorted(loaded & set(HEAVY)) == []
+
+
+def test_every_public_name_is_there() -> None:
+    for name in rocketstore.__all__:
+        assert getattr(rocketstore, name) is not None
+
+
+def test_unknown_body_of_kernels_is_an_error() -> None:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "ROCKETSTORE_KERNELS": "fast",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", "import rocketstore"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "must be 'native' or 'reference'" in done.stderr
