@@ -25,7 +25,7 @@ def _texts(random: Random, some: list[str]) -> list[str]:
 
 
 def _limits(random: Random) -> dict[str, Any]:
-    """Filters and sizes; each is there in one case of twelve."""
+    """Draw filters and sizes; each is present in one case of twelve."""
     topics = _texts(random, ["TopicA", "TopicB", "Mix0", "Mix1", "light"])
     queues = [random.randrange(4) for _ in range(random.randint(0, 3))]
     ranges = {(topic, queue): (random.randrange(9), None) for topic in topics for queue in queues}
@@ -45,7 +45,7 @@ def _limits(random: Random) -> dict[str, Any]:
 
 
 def batches(random: Random, runner: Runner) -> None:
-    """Decode changed records in one window or some."""
+    """Decode changed records in one or more windows."""
     import kernel_cases
 
     base, content = kernel_cases.changed_log(random)
@@ -69,7 +69,7 @@ def batches(random: Random, runner: Runner) -> None:
             rows.append(_shown(pa.record_batch(decoder.take()), names))
             if status != RecordStatus.FULL:
                 return answers, rows
-        raise kernel_cases.FindingError("the decoder does not come to an end")
+        raise kernel_cases.FindingError("the decoder does not end")
 
     runner.both("BatchDecoder", ask)
 
@@ -86,7 +86,7 @@ def _shown(batch: pa.RecordBatch, names: list[str]) -> list[Any]:
 
 
 def cut(random: Random, body: Bodies, mapping: Any, nbytes: int) -> None:
-    """Decode a mapping whose file was shortened; what was decoded before the cut is whole."""
+    """Decode a mapping whose file was truncated; rows decoded before that must be valid."""
     base = random.choice(load().logs)[0]
     decoder = body.arrow.BatchDecoder(list(COLUMNS), batch_rows=random.choice((1, 5, 8192)))
     position = 0

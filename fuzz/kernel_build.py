@@ -1,4 +1,4 @@
-"""Builds the Cython modules with sanitizers, apart from the checkout's own, and loads them."""
+"""Builds the Cython modules with sanitizers, separate from the checkout's own, and loads them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _FLAGS = (
     *("-std=c11", "-g", "-O1", "-fPIC", "-shared", "-fno-omit-frame-pointer"),
     "-fvisibility=hidden",
 )
-#: What the compiler is told, and the library it needs, by sanitizer.
+#: Compiler flags by sanitizer; below, the libraries they need.
 ADDRESS, THREAD = "address", "thread"
 SANITIZERS = {
     ADDRESS: ("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
-    # It says of every fence that it does not follow it; rs_bytes.h has atomics in their place.
+    # It warns that it does not support fences; rs_bytes.h uses atomics instead.
     THREAD: ("-fsanitize=thread", "-Wno-tsan"),
 }
 _LIBRARIES = {ADDRESS: "asan", THREAD: "tsan"}
@@ -38,7 +38,7 @@ _SUPPRESSIONS = Path(__file__).with_name("tsan.supp")
 
 
 class Finder(importlib.abc.MetaPathFinder):
-    """Takes the native modules from ``directory`` instead of the checkout."""
+    """Imports the native modules from ``directory`` instead of the checkout."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -46,7 +46,7 @@ class Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """The module of that name, when it is a native one."""
+        """Return the spec of a native module, ``None`` for other modules."""
         package, _, name = fullname.rpartition(".")
         file = self.directory / f"{name}.so"
         if package != PACKAGE or not file.exists():
@@ -60,8 +60,8 @@ def build(
     sanitizer: str = ADDRESS,
     modules: Sequence[str] = MODULES,
 ) -> Path:
-    """Compile what is older than its sources; return the folder of the modules."""
-    # The headers and declarations concern every module.
+    """Compile the modules that are older than the sources; return their folder."""
+    # Every module depends on all headers and declarations.
     newest = max(path.stat().st_mtime for path in SOURCES.glob("*/*"))
     library = directory / "lib"
     library.mkdir(parents=True, exist_ok=True)
@@ -94,23 +94,23 @@ def _compile(compiler: str, name: str, directory: Path, target: Path, sanitizer:
 
 
 def environment(compiler: str, sanitizer: str = ADDRESS) -> dict[str, str]:
-    """What a child process needs so that it can load the modules."""
-    # Python itself is not built with the sanitizer, whose library must come first then.
+    """Return the environment in which a child process can load the modules."""
+    # Python itself is not built with the sanitizer, so its library must be loaded first.
     name = _LIBRARIES[sanitizer]
     library = _library(compiler, f"lib{name}.so")
     if not Path(library).is_absolute():
         library = _library(compiler, f"libclang_rt.{name}-{platform.machine()}.so")
-    # Packages in C++ throw through the sanitizer, which looks for the real way when it is loaded.
+    # C++ packages throw through the sanitizer, which looks up the real function when it is loaded.
     cxx = _library(compiler, "libstdc++.so.6")
     preload = [library, cxx] if Path(cxx).is_absolute() else [library]
     return {
         **os.environ,
         "LD_PRELOAD": " ".join(preload),
-        # Python's own allocations live as long as the process; no word about them.
+        # Python's own allocations live as long as the process: do not report them as leaks.
         "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1",
         "UBSAN_OPTIONS": "print_stacktrace=1:abort_on_error=1",
         "TSAN_OPTIONS": f"halt_on_error=1:abort_on_error=1:suppressions={_SUPPRESSIONS}",
-        # Every object is an allocation of its own, so that the sanitizer knows where it ends.
+        # Every object gets its own allocation, so that the sanitizer knows where it ends.
         "PYTHONMALLOC": "malloc",
     }
 

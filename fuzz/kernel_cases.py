@@ -1,7 +1,7 @@
-"""One case of the kernels' fuzzer: changed bytes, and every kernel that reads such bytes.
+"""The cases of the kernels' fuzzer: changed bytes, and every kernel that reads such bytes.
 
-A case is a function of its seed alone. It asks the native body, which may be the one built with
-sanitizers, and compares with the reference body where ``Runner.compare`` says so.
+A case depends only on its seed. It calls the native body, which may be built with sanitizers, and
+compares the result with the reference body's if ``Runner.compare`` is true.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ EXT_NBYTES = 400
 
 
 class FindingError(Exception):
-    """Something that must not be; the text says what."""
+    """A broken promise; the text describes it."""
 
 
 class Runner:
-    """Calls kernels, and counts.
+    """Calls kernels and counts the calls.
 
     Parameters
     ----------
     sanitized : bool
-        Buffers of the native body are allocations of their own length.
+        Buffers of the native body are allocated with exactly their length.
     """
 
     def __init__(self, sanitized: bool = False) -> None:
@@ -59,15 +59,16 @@ class Runner:
         self.reference = Bodies("reference")
 
     def buffer(self, body: Bodies, content: bytes | bytearray) -> Any:
-        """A writable copy for ``body``."""
+        """Return a writable copy for ``body``."""
         return exact(content) if self.sanitized and body is self.native else bytearray(content)
 
     def call(
         self, module: str, function: str, *arguments: Any, keep: Callable[[Any], Any] | None = None
     ) -> Any:
-        """Call the kernel with copies of the bytearrays and arrays; return what came out.
+        """Call the kernel with copies of the bytearrays and arrays; return result and buffers.
 
-        ``keep`` makes of (result, buffers behind the call) what the bodies must agree in.
+        ``keep`` turns (result, buffers after the call) into the value in which the bodies must
+        agree.
         """
 
         def ask(body: Bodies) -> tuple[Any, list[bytes]]:
@@ -89,7 +90,7 @@ class Runner:
         ask: Callable[[Bodies], Any],
         keep: Callable[[Any], Any] = lambda outcome: outcome,
     ) -> Any:
-        """Ask the native body, and the reference when it is its turn; they must agree."""
+        """Call the native body, and the reference body if ``compare`` is true; they must agree."""
         self.calls += 1
         native = _outcome(name, ask, self.native)
         if self.compare:
@@ -116,7 +117,7 @@ def _outcome(name: str, ask: Callable[[Bodies], Any], body: Bodies) -> tuple[str
 
 
 def changed_log(random: Random) -> tuple[int, bytes]:
-    """Changed records one behind the other, and the offset of the first byte."""
+    """Return the offset of the first byte, and changed records, one after another."""
     records = load().records
     at = random.randrange(len(records))
     some = records[at : at + random.randint(1, 4)]
@@ -124,7 +125,7 @@ def changed_log(random: Random) -> tuple[int, bytes]:
     parts, offset = [], base
     for _, record in some:
         changed = mutate(random, record, 2)
-        # Without this nearly every change ends at the first comparison.
+        # Otherwise nearly every change fails the first check.
         if random.random() < 0.9:
             changed = kernel_seeds.rebase(changed, offset)
         if random.random() < 0.6:
@@ -140,7 +141,7 @@ def changed_log(random: Random) -> tuple[int, bytes]:
 
 
 def _with_size_and_crc(record: bytes) -> bytes:
-    """The record with its own length and its body's CRC, where it has a body."""
+    """Return the record with the right size, and the right CRC if it has a body."""
     head = formats.RECORD_HEAD
     body_at = formats.RECORD_HEADER_V4_NBYTES
     if len(record) < body_at:
@@ -158,11 +159,14 @@ def _with_size_and_crc(record: bytes) -> bytes:
 
 
 def some_range(random: Random, nbytes: int, step: int = 1, later: float = 0.4) -> tuple[int, int]:
-    """A range within a buffer as a rule, and sometimes none; ``later``: not from its beginning."""
+    """Return a range, usually a valid one of a buffer of ``nbytes``.
+
+    ``later`` is the probability that it does not start at the buffer's beginning.
+    """
     if random.random() < 0.03:
         return number(random), number(random)
     if random.random() < 0.05:
-        # Beyond the end by no more than a row, where a check that is one off still reads.
+        # Past the end by at most a row, where a check that is off by one still reads.
         position = random.choice((0, nbytes - nbytes % step, nbytes + step))
         return position, nbytes + random.choice((1, step - 1, step))
     position = 0 if random.random() >= later else random.randint(0, nbytes // step) * step
@@ -171,7 +175,7 @@ def some_range(random: Random, nbytes: int, step: int = 1, later: float = 0.4) -
 
 
 def record(random: Random, runner: Runner) -> None:
-    """Check, scan, find, and what an object makes of it."""
+    """Check, scan and find records, and read them through an object."""
     base, content = changed_log(random)
     data = bytearray(content)
     position, stop = some_range(random, len(data), later=0.1)
@@ -205,7 +209,7 @@ def _object(
 
 
 def text(random: Random, runner: Runner) -> None:
-    """Properties, hashes, hosts: kernels of plain bytes."""
+    """Call the kernels of plain bytes: properties, hashes, hosts."""
     _, content = random.choice(load().records)
     start = random.randrange(len(content))
     data = bytearray(mutate(random, content[start:], 6))
@@ -231,14 +235,14 @@ def text(random: Random, runner: Runner) -> None:
 
 
 def _columns(random: Random, units: bytes) -> array[int]:
-    """Some tags codes, most of them from the units."""
+    """Draw some tags codes, most of them from the units."""
     codes = [code for _, _, code in formats.CONSUME_QUEUE_UNIT.struct.iter_unpack(units[:200])]
     some = random.choices(codes or [0], k=random.randint(0, 6))
     return array("q", [code if random.random() < 0.8 else number(random) for code in some])
 
 
 def queue(random: Random, runner: Runner) -> None:
-    """Units, and the records that they name."""
+    """Read units, and the records that they point to."""
     found, logs = random.choice(load().queues)
     raw = found.units[: UNIT * random.randint(1, 64)]
     raw = raw if random.random() < 0.3 else mutate_fields(random, raw, UNIT)
@@ -278,13 +282,13 @@ def queue(random: Random, runner: Runner) -> None:
 
 
 def _matches(outcome: tuple[int, list[bytes]]) -> Any:
-    """What filter_units promises of its array, its last buffer."""
+    """Return the part of filter_units' last buffer, its array, that is defined."""
     count, left = outcome
     return count, left[:-1], left[-1][: 8 * count]
 
 
 def batch(random: Random, runner: Runner) -> None:
-    """Units of BatchConsumeQueue."""
+    """Read and put units of BatchConsumeQueue."""
     file = random.choice(load().batch_files)
     raw = mutate_fields(random, file[: BATCH_UNIT * random.randint(1, 16)], BATCH_UNIT)
     data = bytearray(raw + bytes(random.choice((0, 0, 5))))
@@ -306,13 +310,13 @@ def batch(random: Random, runner: Runner) -> None:
 
 
 def index(random: Random, runner: Runner) -> None:
-    """Chains, checks, repairs and puts."""
+    """Read, check, rebuild and extend index files."""
     slots, entries, file = random.choice(load().index_files)
     head = formats.INDEX_HEADER.nbytes
     slot, entry = formats.INDEX_SLOT.nbytes, formats.INDEX_ENTRY.nbytes
     count = max(1, int.from_bytes(file[head - 4 : head], "big"))
     if random.random() < 0.8:
-        # Only what is used: changes in zeros say little.
+        # Keep only the used part: changes in zeros rarely find anything.
         entries = min(entries, count + random.randint(0, 3))
         file = file[: formats.index_file_nbytes(slots, entries)]
     data = bytearray(mutate_fields(random, file, entry, head + slot * slots))
@@ -354,7 +358,7 @@ def _ask_index(random: Random, runner: Runner, data: bytearray, slots: int, entr
 
 
 def _hashes(random: Random, data: bytearray) -> list[int]:
-    """Numbers that stand somewhere in the file, four bytes aligned."""
+    """Return numbers from random places of the file, aligned to four bytes."""
     if len(data) < 8:
         return [number(random)]
     places = [random.randrange(0, len(data) - 4, 4) for _ in range(random.randint(0, 8))]
@@ -362,7 +366,7 @@ def _hashes(random: Random, data: bytearray) -> list[int]:
 
 
 def _hits(outcome: tuple[tuple[int, int, int], list[bytes]]) -> Any:
-    """What lookup promises of its two arrays, its last buffers."""
+    """Return the part of lookup's last two buffers, its arrays, that is defined."""
     result, left = outcome
     return result, left[:-2], [part[: 8 * result[0]] for part in left[-2:]]
 
@@ -371,11 +375,11 @@ def _hits(outcome: tuple[tuple[int, int, int], list[bytes]]) -> Any:
 
 
 class _TooFarError(Exception):
-    """A queue offset that nobody would fill up to."""
+    """A queue offset so large that a test must not pre-fill up to it."""
 
 
 class _Store(MemoryStore):
-    """Files of exact length, and no endless filling."""
+    """A store whose files have exact lengths, and that does not pre-fill without end."""
 
     def __init__(self, runner: Runner, body: Bodies, **options: Any) -> None:
         super().__init__(body, slots=20, entries=30, **options)
@@ -383,7 +387,7 @@ class _Store(MemoryStore):
         self.ext_files: dict[tuple[int, int], Any] = {}
 
     def serve_ext(self) -> None:
-        """Give the stalled queue its ext file."""
+        """Provide the ext file that the stalled queue needs."""
         topic, queue_id, _ = self.dispatcher.stalled
         handle = self.dispatcher.handle(topic, queue_id)
         offset = max(self.dispatcher.ext_offset(handle), 0)
@@ -399,8 +403,8 @@ class _Store(MemoryStore):
         if light and self.dispatcher.next_index(handle) > 0:
             self.dispatcher.set_shifted(handle)
             return
-        there = self.dispatcher.next_index(handle) if handle >= 0 else 0
-        if there and queue_offset - there > _MOST_FILLERS:
+        present = self.dispatcher.next_index(handle) if handle >= 0 else 0
+        if present and queue_offset - present > _MOST_FILLERS:
             raise _TooFarError
         super().serve_queue(status)
 
@@ -414,7 +418,7 @@ class _Store(MemoryStore):
 
 
 def dispatch(random: Random, runner: Runner) -> None:
-    """A log of changed records into queues, ext files and index files."""
+    """Dispatch a log of changed records to queues, ext files and index files."""
     base, content = changed_log(random)
     position, stop = some_range(random, len(content), later=0.1)
     most = random.choice((1, 3, 4096))
@@ -447,7 +451,7 @@ def dispatch(random: Random, runner: Runner) -> None:
 def _dispatch(
     store: _Store, log: Any, base: int, position: int, stop: int, most: int
 ) -> tuple[int, int] | str:
-    """Dispatch with ext files until it ends."""
+    """Dispatch, providing ext files on request, until it ends."""
     try:
         for _ in range(100):
             end = store.dispatch(log, base, position=position, stop=stop, max_count=most)
@@ -460,11 +464,11 @@ def _dispatch(
     return "no end"
 
 
-# --- shortened mappings -------------------------------------------------------------------------
+# --- truncated mappings -------------------------------------------------------------------------
 
 
 def guard(random: Random, runner: Runner) -> None:
-    """A mapped file that is cut while a kernel reads it; only the native body survives that."""
+    """Truncate a mapped file while kernels read it; only the native body survives that."""
     page = os.sysconf("SC_PAGE_SIZE")
     index_file = random.choice(load().index_files)[2]
     units = random.choice(load().queues)[0].units
@@ -502,7 +506,7 @@ def guard(random: Random, runner: Runner) -> None:
         random.shuffle(calls)
         for call in calls:
             runner.calls += 1
-            _outcome("a kernel over a shortened file", lambda _, call=call: call(), native)
+            _outcome("a kernel over a truncated file", lambda _, call=call: call(), native)
         mapping.close()
 
 
@@ -517,11 +521,11 @@ def _dispatched(body: Bodies, mapping: Any, nbytes: int, base: int) -> None:
     status = store.dispatch(mapping, base, stop=nbytes, segment_end=2**31)[1]
     store.dispatcher.close()
     if status not in {*RecordStatus, *KernelStatus, *NEEDS_QUEUE}:
-        raise FindingError(f"dispatch of a shortened file answers {status}")
+        raise FindingError(f"dispatch of a truncated file returns {status}")
 
 
 def targets() -> dict[str, Callable[[Random, Runner], None]]:
-    """All kinds of cases by name, the Python readers with them."""
+    """Return all kinds of cases by name, including those of the Python readers."""
     kernels = (record, text, queue, batch, index, dispatch, guard)
     readers = importlib.import_module("reader_cases").CASES
     return {

@@ -1,8 +1,8 @@
 """Fuzz the Cython kernels with sanitizers, and the readers in Python: ``python
 fuzz/kernel_fuzz.py``.
 
-The modules are built apart (``build/fuzz-kernels``). A child process asks them; the native body's
-answers are compared with the reference body's in one of ``--compare`` cases.
+The modules are built in ``build/fuzz-kernels``. A child process calls them. In one of ``--compare``
+cases, the results of the native body are compared with those of the reference body.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _PROGRESS_NBYTES = 64
 
 
 def case_random(seed: int, target: str, case: int) -> Random:
-    """What a case is made of."""
+    """Return the random generator that determines a case."""
     return Random(f"{seed} {target} {case}")
 
 
 def run_cases(
     target: str, seed: int, first: int, stop: int, compare: int, sanitized: bool, progress: Path
 ) -> int:
-    """Run cases in this process; return how many kernel calls that were. Raises a finding."""
+    """Run cases in this process; return the number of kernel calls. Raises a finding."""
     import kernel_cases
 
     runner = kernel_cases.Runner(sanitized)
@@ -41,7 +41,7 @@ def run_cases(
         note = mmap.mmap(file.fileno(), _PROGRESS_NBYTES)
     for case in range(first, stop):
         note[:8] = case.to_bytes(8, "big")
-        # Whoever hangs dies of this signal, whose default action it is.
+        # A case that hangs is killed by this signal.
         signal.setitimer(signal.ITIMER_PROF, PROCESSOR_SECONDS)
         runner.compare = case % compare == 0
         ask(case_random(seed, target, case), runner)
@@ -61,14 +61,14 @@ def _child(options: argparse.Namespace) -> int:
     sanitized = bool(options.library)
     try:
         run_cases(target, options.seed, first, stop, options.compare, sanitized, options.progress)
-    except Exception:  # noqa: BLE001 - whatever it is, the parent is told
+    except Exception:  # noqa: BLE001 - any error is reported to the parent
         traceback.print_exc()
         return 1
     return 0
 
 
 def _run_target(options: argparse.Namespace, target: str, library: Path | None) -> int:
-    """Run one target's cases; return how many calls that were, -1 for a finding."""
+    """Run one target's cases; return the number of calls, -1 for a finding."""
     import kernel_build
 
     log = kernel_build.BUILD / f"{target}.log"
@@ -93,7 +93,7 @@ def _run_target(options: argparse.Namespace, target: str, library: Path | None) 
         what = _what(done.returncode)
         again = f"--seed {options.seed} --compare 1 --targets {target} --cases {case} {case + 1}"
         print("\n".join(tail), file=sys.stderr)
-        print(f"{target}: case {case} of seed {options.seed} {what}; try it again with\n"
+        print(f"{target}: case {case} of seed {options.seed} {what}; run it again with\n"
               f"python fuzz/kernel_fuzz.py {again}", file=sys.stderr)  # fmt: skip
         return -1
     rate = (stop - first) / max(time.monotonic() - began, 0.001)
@@ -109,8 +109,8 @@ def _what(status: int) -> str:
 
 
 def _coverage(options: argparse.Namespace) -> int:
-    """Readers only, led by coverage. Does not return when atheris ends the process."""
-    import atheris  # type: ignore[import-not-found] - needs no install for anything else
+    """Fuzz a reader, guided by coverage. Does not return if atheris ends the process."""
+    import atheris  # type: ignore[import-not-found] - only needed here
 
     with atheris.instrument_imports(include=["rocketstore"]):
         import reader_cases
@@ -132,10 +132,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--runs", type=int, default=20_000, help="cases of each target")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--targets", nargs="*", default=[])
-    parser.add_argument("--cases", nargs=2, type=int, help="first case, and behind the last")
-    parser.add_argument("--compare", type=int, default=10, help="compare one case in so many")
-    parser.add_argument("--plain", action="store_true", help="the checkout's own modules")
-    parser.add_argument("--coverage", help="a reader (json, tables ...), led by atheris")
+    parser.add_argument("--cases", nargs=2, type=int, help="first case, and the one after the last")
+    parser.add_argument("--compare", type=int, default=10, help="compare one of so many cases")
+    parser.add_argument("--plain", action="store_true", help="use the checkout's own modules")
+    parser.add_argument("--coverage", help="a reader (json, tables ...), guided by atheris")
     parser.add_argument("--compiler", default="gcc" if shutil.which("gcc") else "clang")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--library", help=argparse.SUPPRESS)
@@ -144,7 +144,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Return the exit status: 1 for a finding, 2 when nothing can be run."""
+    """Run the fuzzer; return the exit status: 1 for a finding, 2 if nothing can be run."""
     options = _parser().parse_args(arguments)
     if options.child:
         return _child(options)

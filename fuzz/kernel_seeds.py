@@ -1,4 +1,4 @@
-"""What the kernels' fuzzer starts from, and how it changes it: files that a real RocketMQ wrote."""
+"""The seeds of the kernels' fuzzer, files that a real RocketMQ wrote, and how they are changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests"
 _STORES = ("broker-5.3.3", "ext-4.9.8", "inner-5.3.3", "lmq-5.3.3", "crc-5.3.3", "plain-4.9.8")
 _PHYSICAL_OFFSET_AT = formats.RECORD_HEAD.at("physical_offset")
-#: Numbers at which something changes, and their neighbours.
+#: Numbers at limits; the fuzzer also uses their neighbours.
 _EDGES = (0, 20, 40, 46, 91, 4096, 2**15, 2**16, 2**30, 2**31, 2**32, 2**40, 2**62, 2**63 - 2)
 _INT64 = 2**63 - 1
 
@@ -52,7 +52,7 @@ class Seeds:
 
 @cache
 def load() -> Seeds:
-    """Unpack the stores; the same at every call."""
+    """Unpack the stores, once."""
     for directory in (TESTS, TESTS / "golden"):
         if str(directory) not in sys.path:
             sys.path.insert(0, str(directory))
@@ -114,7 +114,7 @@ def _places(content: bytes) -> list[tuple[int, int]]:
 
 
 def number(random: Random) -> int:
-    """A signed 64-bit number, more often than not one that is near an edge."""
+    """Return a signed 64-bit number, mostly one near an edge."""
     choice = random.random()
     if choice < 0.5:
         value = random.choice(_EDGES) + random.randint(-2, 2)
@@ -176,11 +176,11 @@ def mutate_fields(random: Random, content: bytes, stride: int, start: int = 0) -
 
 
 def rebase(record: bytes, offset: int) -> bytes:
-    """The record at another physical offset."""
+    """Return the record with another physical offset."""
     end = _PHYSICAL_OFFSET_AT + 8
     return record[:_PHYSICAL_OFFSET_AT] + offset.to_bytes(8, "big") + record[end:]
 
 
 def exact(content: bytes | bytearray) -> memoryview:
-    """A writable copy behind whose last byte a sanitizer sees the end."""
+    """Return a writable copy; a sanitizer detects accesses past its last byte."""
     return memoryview(numpy.frombuffer(content, "u1").copy())

@@ -1,8 +1,8 @@
 """Fuzz the native code's C headers with sanitizers: ``python fuzz/native_fuzz.py``.
 
-With clang it is libFuzzer, which is led by coverage; with any other compiler that has
-``-fsanitize=address,undefined`` it is ``native/driver.c``, which changes inputs blindly. Programs,
-corpus and findings lie in ``build/fuzz``.
+With clang it uses libFuzzer, which is guided by coverage. With any other compiler that supports
+``-fsanitize=address,undefined`` it uses ``native/driver.c``, which changes inputs at random.
+Programs, corpus and findings are in ``build/fuzz``.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class FuzzError(Exception):
 
 @dataclass(frozen=True)
 class Engine:
-    """A compiler, and whether it brings libFuzzer."""
+    """A compiler, and whether it has libFuzzer."""
 
     compiler: str
     has_library: bool
 
 
 def find_engine(wanted: str | None = None) -> Engine | None:
-    """The best compiler there is, or the one wanted; ``None`` when none has sanitizers."""
+    """Return the best installed compiler, or the wanted one; ``None`` if none has sanitizers."""
     names = [wanted] if wanted else ["clang", *(f"clang-{n}" for n in range(22, 10, -1)), "gcc"]
     for name in names:
         if shutil.which(name) is None:
@@ -89,7 +89,7 @@ def build(engine: Engine, target: str, arch: str, directory: Path) -> Path:
 
 
 def arches() -> tuple[str, ...]:
-    """What to build for on this machine."""
+    """Return the instruction sets to build for on this machine."""
     return _ARCHES.get(os.uname().machine, ("",))
 
 
@@ -97,7 +97,7 @@ def arches() -> tuple[str, ...]:
 
 
 def make_corpus(target: str, directory: Path) -> Path:
-    """Write inputs taken from the golden stores; return their folder."""
+    """Write inputs from the golden stores; return their folder."""
     folder = directory / f"corpus-{target}"
     folder.mkdir(parents=True, exist_ok=True)
     for number, content in enumerate(_INPUTS[target](), start=1):
@@ -106,7 +106,7 @@ def make_corpus(target: str, directory: Path) -> Path:
 
 
 def _trees() -> list[dict[str, bytes]]:
-    """Files of some golden stores by path."""
+    """Return the files of some golden stores by path."""
     sys.path[:0] = [str(ROOT / "tests" / "golden")]
     import golden_stores
 
@@ -120,7 +120,7 @@ def _trees() -> list[dict[str, bytes]]:
 
 
 def _records() -> list[bytes]:
-    """Records of every 20th place of a log, and stretches of several."""
+    """Return every 20th record of the logs, and every 60th together with its successors."""
     found = []
     for files in _trees():
         for path, content in files.items():
@@ -140,7 +140,7 @@ def _records() -> list[bytes]:
 
 
 def _record_inputs() -> list[bytes]:
-    # Flags, repairs (own offset and CRC), place, room behind and queues to look for.
+    # Flags, repairs (own offset and CRC), offset, space after the log and queues to look for.
     heads = (b"\x1f\x0a\x00\xf1", b"\x11\x0f\x02\xf2", b"\x09\x02\x01\x01")
     return [heads[n % 3] + record for n, record in enumerate(_records())]
 
@@ -168,7 +168,7 @@ _INPUTS = {"record": _record_inputs, "index": _index_inputs, "put": _put_inputs}
 
 
 def run(engine: Engine, program: Path, corpus: Path, runs: int, seed: int, log: Path) -> int:
-    """Run a program; return how many inputs it tried. Raises ``FuzzError`` for a finding."""
+    """Run a program; return the number of inputs tried. Raises ``FuzzError`` for a finding."""
     work = program.parent / f"{program.name}-work"
     work.mkdir(exist_ok=True)
     if engine.has_library:
@@ -179,7 +179,7 @@ def run(engine: Engine, program: Path, corpus: Path, runs: int, seed: int, log: 
         command = [str(program), *options]
     else:
         command = [str(program), str(corpus), str(runs), str(seed)]
-    # A leak counts once the process ends; a stack of a finding needs a name for its lines.
+    # Leaks are reported when the process ends.
     environment = {**os.environ, "ASAN_OPTIONS": "abort_on_error=1:detect_leaks=1"}
     with log.open("w", encoding="utf-8") as output:
         done = subprocess.run(
@@ -194,12 +194,12 @@ def run(engine: Engine, program: Path, corpus: Path, runs: int, seed: int, log: 
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Return the exit status: 1 for a finding, 2 when nothing can be run."""
+    """Run the fuzzers; return the exit status: 1 for a finding, 2 if nothing can be run."""
     parser = argparse.ArgumentParser(prog="native_fuzz", description=__doc__)
     parser.add_argument("--runs", type=int, default=1_000_000, help="inputs of each program")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--targets", nargs="*", default=list(TARGETS))
-    parser.add_argument("--compiler", help="instead of the best there is")
+    parser.add_argument("--compiler", help="instead of the best one installed")
     parser.add_argument("--directory", type=Path, default=BUILD)
     options = parser.parse_args(arguments)
     engine = find_engine(options.compiler)

@@ -1,4 +1,4 @@
-"""Cases for the passes over windows of the log: changed records, any windows, limits and flags."""
+"""Cases for the passes that read windows of the log: changed records, any limits and flags."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 _ENTRY = formats.INDEX_ENTRY
 _MOST_CALLS = 300
-#: The most keys of one record: no pass that keeps keys may be smaller.
+#: The most keys of one record; a pass that keeps keys needs at least this capacity.
 _LEAST_CAPACITY = 16386
 
 
 def consumed(
     random: Random, runner: Runner, name: str, make: Callable[[Bodies], Any], drain: Any
 ) -> None:
-    """Walk changed records with a pass of both bodies; ``drain`` says what it has."""
+    """Feed changed records to a pass of both bodies; ``drain`` returns its content."""
     import kernel_cases
 
     base, content = kernel_cases.changed_log(random)
@@ -36,14 +36,14 @@ def consumed(
     if random.random() < 0.2:
         limit = random.choice((base + random.randrange(len(content) + 2), number(random)))
     flags = random.randrange(32)
-    cut = random.randint(0, max(stop, 0)) if random.random() < 0.5 else stop
+    middle = random.randint(0, max(stop, 0)) if random.random() < 0.5 else stop
 
     def ask(body: Bodies) -> list[Any]:
         walk = make(body)
         window = runner.buffer(body, content)
         found: list[Any] = []
         at = position
-        for upto in (cut, stop):
+        for upto in (middle, stop):
             for _ in range(_MOST_CALLS):
                 status, at = walk.consume(window, at, upto, base, end, limit, flags)
                 found.append((status, at, drain(walk)))
@@ -55,7 +55,7 @@ def consumed(
 
 
 def index_keys(random: Random, runner: Runner) -> None:
-    """The keys of changed records, and changed entries against them."""
+    """Compute the keys of changed records, and match changed entries with keys."""
     counts_only = random.random() < 0.3
     options = {
         "index_tags": random.random() < 0.7,
@@ -65,10 +65,10 @@ def index_keys(random: Random, runner: Runner) -> None:
     }
 
     def drain(keys: Any) -> Any:
-        told = (keys.count, keys.records, keys.next_offset)
+        counts = (keys.count, keys.records, keys.next_offset)
         if counts_only:
-            return *told, keys.take_count()
-        return *told, [column.tolist() for column in keys.take()]
+            return *counts, keys.take_count()
+        return *counts, [column.tolist() for column in keys.take()]
 
     consumed(
         random,
@@ -103,7 +103,7 @@ def _matched(random: Random, runner: Runner) -> None:
 
 
 def queue_units(random: Random, runner: Runner) -> None:
-    """The queue units of changed records."""
+    """Compute the queue units of changed records."""
     options: dict[str, Any] = {
         "delay_ms": tuple(random.randrange(10**6) for _ in range(random.randrange(4))),
         "multi_dispatch": random.randrange(16),
@@ -124,7 +124,7 @@ def queue_units(random: Random, runner: Runner) -> None:
 
 
 def fsck(random: Random, runner: Runner) -> None:
-    """The sums of changed records, and of changed units."""
+    """Compute the sums of changed records, and of changed units."""
     options: dict[str, Any] = {
         "delay_ms": tuple(random.randrange(10**6) for _ in range(random.randrange(4))),
         "report_property_crc": random.random() < 0.5,
@@ -156,7 +156,7 @@ def fsck(random: Random, runner: Runner) -> None:
 
 
 def stats(random: Random, runner: Runner) -> None:
-    """The groups of changed records."""
+    """Compute the groups of changed records."""
     names = ("topic", "queueId", "tags", "bucket", "bodySize")
     by = [name for name in names if random.random() < 0.5]
     width = random.choice((1, 7, 60000, 2**63 - 1))

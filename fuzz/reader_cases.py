@@ -1,4 +1,4 @@
-"""Cases for the readers in Python: checkpoint, state file, the broker's tables, ext units."""
+"""Cases for the Python readers: checkpoint, state file, the broker's tables, ext units."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _require(holds: bool, what: str) -> None:
 
 
 def check_checkpoint(content: bytes) -> None:
-    """What can be read is written as it was read."""
+    """Check that a checkpoint is written as it was read."""
     found = StoreCheckpoint.from_bytes(content)
     nbytes = formats.CHECKPOINT.nbytes
     written = found.to_bytes()
@@ -61,7 +61,7 @@ def check_checkpoint(content: bytes) -> None:
 
 
 def check_state(content: bytes) -> None:
-    """Only a whole state file is taken, and it reads back the same."""
+    """Check that only a complete state file is accepted, and that it reads back the same."""
     found = StoreState.from_bytes(content)
     at = formats.STORE_STATE.at("crc")
     crc = signed_crc(content[:at]).to_bytes(4, "big", signed=True)
@@ -69,14 +69,14 @@ def check_state(content: bytes) -> None:
     _require(found is not None or content != _STATE, "a good state file is refused")
     if found is None:
         return
-    _require(whole and content[at:] == crc, "a bad state file is taken")
+    _require(whole and content[at:] == crc, "a bad state file is accepted")
     if found.timezone.isascii():
         again = StoreState.from_bytes(found.to_bytes())
         _require(again == found, "a state file reads back differently")
 
 
 def check_json(content: bytes) -> None:
-    """Reading ends with a value or the one error; what is written reads back the same."""
+    """Check that reading returns a value or raises one error, and that values read back."""
     try:
         value = json_dialect.loads(content)
     except json_dialect.JsonDialectError as error:
@@ -105,14 +105,14 @@ def _finite(value: Any) -> bool:
 
 
 def _same_in_both(plain: Any, content: bytes) -> bool:
-    # Half a surrogate pair is U+FFFD in the dialect: it can be in no UTF-8 file.
+    # The dialect reads half a surrogate pair as U+FFFD: a UTF-8 file cannot hold it.
     surrogates = any("\ud800" <= letter <= "\udfff" for letter in _texts(plain))
     constants = any(word in content for word in (b"NaN", b"Infinity"))
     return _finite(plain) and not surrogates and not constants
 
 
 def _texts(value: Any) -> str:
-    """All texts within a value, one behind the other."""
+    """Return all texts in a value, joined."""
     if isinstance(value, dict):
         return "".join(key + _texts(item) for key, item in value.items())
     if isinstance(value, list):
@@ -121,12 +121,12 @@ def _texts(value: Any) -> str:
 
 
 def _is_limit(error: json_dialect.JsonDialectError) -> bool:
-    words = ("more than", "characters", "too large", "inside each other")
+    words = ("more than", "characters", "too large")
     return any(word in error.reason for word in words)
 
 
 def check_tables(content: bytes) -> None:
-    """Each table takes the content or says why not; what it took, it writes so that it reads."""
+    """Check that each table accepts the content or raises, and reads back what it writes."""
     for kind in _MANAGERS:
         manager = kind("/nowhere", clock=lambda: 1_700_000_000_000)
         before = manager.encode()
@@ -142,7 +142,7 @@ def check_tables(content: bytes) -> None:
 
 
 def check_files(content: bytes) -> None:
-    """The same through files, with a ``.bak`` made of half the bytes."""
+    """Check the same through files, with a ``.bak`` of half the bytes."""
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         folder = root / formats.CONFIG_DIR
@@ -157,7 +157,7 @@ def check_files(content: bytes) -> None:
         try:
             config_files.topic_attributes(root)
         except RocketStoreError:
-            _require(bool(notes), "nothing is noted of a file that cannot be read")
+            _require(bool(notes), "no note about a file that cannot be read")
 
 
 def _json_input(random: Random) -> bytes:
@@ -183,7 +183,7 @@ def _checkpoint_input(random: Random) -> bytes:
     return mutate(random, random.choice(load().checkpoints)[: random.choice((4096, 48, 60))])
 
 
-#: What is asked of an input, and how one is made.
+#: For each kind of input: how to check it, and how to generate it.
 CHECKS: dict[str, tuple[Callable[[bytes], None], Callable[[Random], bytes]]] = {
     "checkpoint": (check_checkpoint, _checkpoint_input),
     "state": (check_state, _state_input),
@@ -204,7 +204,7 @@ def _case(name: str) -> Callable[[Random, Any], None]:
 
 
 def ask(check: Callable[[bytes], None], content: bytes) -> None:
-    """Check one input; what is not documented becomes a finding."""
+    """Check one input; raise a finding for an undocumented error."""
     from kernel_cases import FindingError
 
     try:
@@ -217,16 +217,16 @@ def ask(check: Callable[[bytes], None], content: bytes) -> None:
 
 
 def ext(random: Random, runner: Any) -> None:
-    """Ext units: one at a time, many at once, and by queue units agree."""
+    """Check that ext units read one at a time and many at once agree."""
     runner.calls += 1
     nbytes = formats.CONSUME_QUEUE_EXT_UNIT.nbytes
     content = mutate_fields(random, random.choice(load().ext_files), nbytes)
     file = SimpleNamespace(file_from_offset=0, file_size=len(content), private=True)
     file.mapping = content
-    behind = SimpleNamespace(**{**vars(file), "file_from_offset": len(content)})
+    second = SimpleNamespace(**{**vars(file), "file_from_offset": len(content)})
     files = SimpleNamespace(file_size=len(content))
     files.find_mapped_file_by_offset = lambda at: (
-        file if at < len(content) else behind if at < 2 * len(content) else None
+        file if at < len(content) else second if at < 2 * len(content) else None
     )
     units = ConsumeQueueExt(files)  # type: ignore[arg-type] - all that reading needs
     offsets = [random.randint(0, 2 * len(content) // nbytes) * nbytes for _ in range(9)]

@@ -1,4 +1,7 @@
-"""Cases for staged records: odd rows become records or errors; changed stages are told or taken."""
+"""Cases for staged records: odd rows become records or errors, changed stages are read or refused.
+
+Both bodies must agree.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def _text(random: Random) -> bytes | None:
 
 
 def _batch(random: Random) -> Any:
-    """A batch of a few rows, a slice now and then."""
+    """Return a batch of a few rows, sometimes a slice."""
     import pyarrow as pa
 
     count = random.randint(0, 6)
@@ -72,7 +75,7 @@ def _batch(random: Random) -> Any:
 
 
 def stage(random: Random, runner: Runner) -> None:
-    """Encode rows; then tally, append and compare what was changed of them."""
+    """Encode rows, change them, then tally, append and compare them."""
     batch = _batch(random)
     options = {
         "topic": random.choice((None, None, "Given", "a b")),
@@ -95,8 +98,8 @@ def stage(random: Random, runner: Runner) -> None:
         return made.rows, pieces, b"", made.position
 
     random_capacity = random.choice((1, 300, 1 << 20))
-    told = runner.both("StageEncoder.encode", encode)
-    content = b"".join(told[1]) + told[2] if told is not None else b""
+    encoded = runner.both("StageEncoder.encode", encode)
+    content = b"".join(encoded[1]) + encoded[2] if encoded is not None else b""
     base = 0
     if random.random() < 0.7:
         content = mutate(random, content)
@@ -115,7 +118,7 @@ def _append(
     with_crc = options["broker_version"] == "5.3.3" and random.random() < 0.4
 
     def no_room(_: int) -> None:
-        """Nothing is made: the put answers UNKNOWN_ERROR."""
+        """Create no file: the put returns UNKNOWN_ERROR."""
 
     def append(body: Bodies) -> Any:
         segment = runner.buffer(body, bytes(_SIZE))
@@ -129,11 +132,11 @@ def _append(
         appender.attach(segment, _SIZE, 0, _SIZE)
         try:
             result = appender.put_staged(runner.buffer(body, content), base)
-            told = [list(result.statuses), list(result.nbytes), list(result.queue_offsets)]
+            columns = [list(result.statuses), list(result.nbytes), list(result.queue_offsets)]
         finally:
             end = appender.write_position
             appender.close()
-        return told, bytes(segment[:end])
+        return columns, bytes(segment[:end])
 
     answer = runner.both("Appender.put_staged", append)
     if answer is None or not answer[0][0]:

@@ -1,8 +1,8 @@
-"""Lets Spark find ``format("rocketstore")`` by itself: it imports every module ``pyspark_*``.
+"""Lets Spark discover ``format("rocketstore")``: Spark imports every module ``pyspark_*``.
 
-A module of that name that raises on import would hide every other Python data source of the
-session, so this one never does, and it loads rocketstore only when the source is used: a broken
-installation then says so itself.
+If such a module raises on import, Spark hides every other Python data source of the session. This
+module therefore never raises, and loads rocketstore only when the source is used. A broken
+installation then raises its own error.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 try:
     from pyspark.sql.datasource import DataSource
 except Exception:  # noqa: BLE001
-    # PySpark before 4.0 has no data sources in Python, and so discovers none.
+    # PySpark before 4.0 has no Python data sources and discovers none.
     DataSource = object
 
 

@@ -40,7 +40,6 @@ GROUND_ORDER = (
 ODD_LENGTHS = {
     "rocketstore._reference.commit_log": "the twin of one kernel",
     "rocketstore._reference.message": "the twin of one kernel",
-    "rocketstore.arguments": "types alone",
     "rocketstore.arrow.columns": "hands on names of a room below",
     "rocketstore.cli.__main__": "Python looks for it by this name",
     "rocketstore.cli.commands.completion": "one command, one file",
@@ -50,6 +49,7 @@ ODD_LENGTHS = {
     "rocketstore.dispatch.notes": "one class, for those who read reports",
     "rocketstore.files.memory_lock": "one system call",
     "rocketstore.filter.message_filter": "one Protocol, public",
+    "rocketstore.recovery.durable_mark": "one subject",
     "rocketstore.spark.base.worker": "runs in every Python worker",
     "rocketstore.spark.jobs.choices": "one subject",
     "rocketstore.version": "one line",

@@ -1,9 +1,9 @@
 """Set up a checkout: virtual environment, packages, compiler, native modules.
 
 Usage: ``python tools/bootstrap.py [--for run|test] [--debug]``; ``make`` calls it. Every step
-leaves a stamp in the environment and is passed over while nothing it depends on has changed, so a
-second run takes a moment. What is missing is installed where that can be done; what cannot be had
-is named in one sentence. Standard library only.
+records a stamp in the environment and is skipped until one of its inputs changes, so that a second
+run is quick. Missing programs are installed if possible; otherwise one sentence names them.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import toolchain
 
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST_PYTHON = (3, 11)
-#: Groups of packages: what a build and a run need, and the extras on top of it for tests.
+#: Extras to install: those that a build and a run need, and those that tests need.
 EXTRAS = {
     "run": ("spark", "demo"),
     "test": ("spark", "demo", "arrow", "remote", "docs", "dev"),
@@ -31,12 +31,12 @@ EXTRAS = {
 
 
 def say(text: str) -> None:
-    """Print one line of progress on stderr, at once."""
+    """Print one line of progress on stderr, without buffering."""
     print(f"setup: {text}", file=sys.stderr, flush=True)
 
 
 def digest(*parts: object) -> str:
-    """Return a short hash of the parts; paths count by their content."""
+    """Return a short hash of the parts; a path is hashed by its content."""
     total = hashlib.sha256()
     for part in parts:
         data = part.read_bytes() if isinstance(part, Path) else repr(part).encode()
@@ -45,18 +45,18 @@ def digest(*parts: object) -> str:
 
 
 class Stamps:
-    """What was done in an environment, by name, kept in a file inside it."""
+    """The steps done in an environment, by name, stored in a file inside it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.done: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
 
     def holds(self, name: str, value: str) -> bool:
-        """Tell whether the step ``name`` was last done for ``value``."""
+        """Return whether the step ``name`` was last done for ``value``."""
         return self.done.get(name) == value
 
     def put(self, name: str, value: str) -> None:
-        """Note that the step ``name`` is done for ``value``."""
+        """Record that the step ``name`` is done for ``value``."""
         self.done[name] = value
         scratch = self.path.with_suffix(".new")
         scratch.write_text(json.dumps(self.done, indent=1))
@@ -64,12 +64,12 @@ class Stamps:
 
 
 def venv_python(directory: Path) -> Path:
-    """Path of the interpreter inside the virtual environment ``directory``."""
+    """Return the path of the interpreter in the virtual environment ``directory``."""
     return directory / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
 def requirements(project: dict, purpose: str) -> list[str]:
-    """Packages named by ``pyproject.toml`` for ``purpose``: build, run-time, and the extras."""
+    """Return the packages of ``pyproject.toml`` for ``purpose``: build, run time and extras."""
     found = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
     for extra in EXTRAS[purpose]:
         found += project["project"]["optional-dependencies"][extra]
@@ -77,7 +77,7 @@ def requirements(project: dict, purpose: str) -> list[str]:
 
 
 def ensure_venv(directory: Path) -> Path:
-    """Make the virtual environment unless a working one is there; return its interpreter."""
+    """Create the virtual environment unless a working one exists; return its interpreter."""
     python = venv_python(directory)
     probe = [str(python), "-m", "pip", "--version"]
     if python.exists() and subprocess.run(probe, capture_output=True).returncode == 0:
@@ -96,7 +96,7 @@ def ensure_venv(directory: Path) -> Path:
 
 
 def pip_install(python: Path, *arguments: str) -> None:
-    """Run pip of the environment; its own output says what went wrong."""
+    """Run the environment's pip; its own output explains a failure."""
     command = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     if subprocess.run([*command, *arguments]).returncode:
         raise toolchain.MissingError(
@@ -106,7 +106,7 @@ def pip_install(python: Path, *arguments: str) -> None:
 
 
 def ensure_packages(python: Path, stamps: Stamps, project: dict, purpose: str) -> None:
-    """Install the packages of ``purpose``; those of "test" contain those of "run"."""
+    """Install the packages of ``purpose``; those of "test" include those of "run"."""
     wanted = requirements(project, purpose)
     for done in ("run", "test")[("run", "test").index(purpose) :]:
         if stamps.holds(f"packages for {done}", digest(requirements(project, done))):
@@ -117,7 +117,7 @@ def ensure_packages(python: Path, stamps: Stamps, project: dict, purpose: str) -
 
 
 def ensure_editable(python: Path, stamps: Stamps) -> None:
-    """Make the environment find ``src`` and the ``rocketstore`` command; builds nothing native."""
+    """Install ``src`` and the ``rocketstore`` command in editable mode, without native modules."""
     value = digest(ROOT / "pyproject.toml", str(ROOT))
     if stamps.holds("editable install", value):
         return
@@ -132,12 +132,12 @@ def ensure_editable(python: Path, stamps: Stamps) -> None:
 
 
 def native_inputs() -> list[Path]:
-    """Every file that the native modules are built from."""
+    """Return every file that the native modules are built from."""
     return [ROOT / "setup.py", *sorted(p for p in (ROOT / "src/_native").rglob("*") if p.is_file())]
 
 
 def built_modules() -> list[str]:
-    """Names of the extension modules lying in the package, for any Python."""
+    """Return the names of the extension modules in the package, for any Python."""
     folder = ROOT / "src/rocketstore/_native"
     return sorted(p.name for p in folder.iterdir() if p.suffix in (".so", ".pyd"))
 
@@ -154,7 +154,7 @@ def ensure_native(python: Path, stamps: Stamps, debug: bool) -> None:
     command = [str(python), "setup.py", "-q", "build_ext", "--inplace", f"-j{os.cpu_count() or 1}"]
     command.append(f"--build-temp=build/temp-{'debug' if debug else 'release'}")
     if not stamps.holds("native mode", mode):
-        # Neither Cython nor setuptools sees that flags or directives changed.
+        # Neither Cython nor setuptools detects changed flags or directives.
         generated = "cython-debug" if debug else "cython"
         shutil.rmtree(ROOT / "build" / generated, ignore_errors=True)
         command.append("--force")
@@ -166,7 +166,7 @@ def ensure_native(python: Path, stamps: Stamps, debug: bool) -> None:
 
 
 def set_up(directory: Path, purpose: str, debug: bool = False) -> Path:
-    """Do all steps; return the environment's interpreter."""
+    """Run all steps; return the environment's interpreter."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     python = ensure_venv(directory)
     stamps = Stamps(directory / "rocketstore-setup.json")

@@ -1,6 +1,6 @@
 """Compile every ``src/_native/*/rs_*.h`` on its own with all warnings as errors.
 
-A header that needs another one must include it itself, and must bear being included twice. Usage:
+A header must include the headers that it needs, and must allow being included twice. Usage:
 ``python tools/check_headers.py``.
 """
 
@@ -17,7 +17,7 @@ import toolchain
 
 NATIVE = bootstrap.ROOT / "src" / "_native"
 WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
-#: A header's functions are called by the modules, so alone they are all unused.
+#: Only the modules call a header's functions, so all are unused here.
 FLAGS = [
     "-std=c11",
     "-D_GNU_SOURCE",  # as Python.h, which every module includes first, defines it
@@ -28,7 +28,7 @@ FLAGS = [
 
 
 def main() -> int:
-    """Compile each header; return how many failed, at most 1."""
+    """Compile each header; return 1 if any failed, else 0."""
     try:
         environment = toolchain.build_environment(Path(sys.executable), bootstrap.say)
     except toolchain.MissingError as missing:

@@ -1,7 +1,7 @@
 """A small store computed from the declared layouts, for ``docs/formats.md`` and its test.
 
-It is written from the layouts alone, without the kernels, so that it can check them. The message is
-one of a store that RocketMQ itself opened and answered from.
+It is computed from the layouts alone, without the kernels, so that it can check them. RocketMQ
+itself opened a store with this message and answered from it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ SEGMENT_NBYTES = 512
 
 @dataclass(frozen=True)
 class Span:
-    """Some bytes and what they say."""
+    """Some bytes and their meaning."""
 
     data: bytes
     note: str
 
 
 def hash_code(text: str) -> int:
-    """Java's ``String.hashCode`` of an ASCII text."""
+    """Return Java's ``String.hashCode`` of an ASCII text."""
     value = 0
     for character in text:
         value = (31 * value + ord(character)) & 0xFFFFFFFF
@@ -45,7 +45,7 @@ def hash_code(text: str) -> int:
 
 
 def fields(layout: formats.Layout, **values: int | bytes) -> list[Span]:
-    """Encode a layout; one span a field, numbers named in its note."""
+    """Encode a layout as one span per field; the note has its name and value."""
     data = layout.struct.pack(*(values[field.name] for field in layout.fields))
     return [
         Span(data[at : at + field.nbytes], f"{field.name} {shown(values[field.name])}")
@@ -54,17 +54,17 @@ def fields(layout: formats.Layout, **values: int | bytes) -> list[Span]:
 
 
 def shown(value: int | bytes) -> str:
-    """A value as the notes print it."""
+    """Return a value as the notes print it."""
     return str(value) if isinstance(value, int) else str(ipaddress.ip_address(value))
 
 
 def host(address: str, port: int) -> list[Span]:
-    """A host with an IPv4 address."""
+    """Encode a host with an IPv4 address."""
     return fields(formats.HOST_V4, address=ipaddress.ip_address(address).packed, port=port)
 
 
 def properties() -> list[Span]:
-    """The stored properties, one span each, as versions from 5.2.0 on write them."""
+    """Encode the properties, one span each, as versions from 5.2.0 on write them."""
     separators = bytes([formats.NAME_VALUE_SEPARATOR]), bytes([formats.PROPERTY_SEPARATOR])
     return [
         Span(name.encode() + separators[0] + value.encode() + separators[1], f"{name} = {value}")
@@ -73,7 +73,7 @@ def properties() -> list[Span]:
 
 
 def record() -> list[Span]:
-    """The whole record at physical offset 0, in version 1."""
+    """Encode the whole record at physical offset 0, in version 1."""
     topic, stored = TOPIC.encode(), properties()
     nbytes = sum(len(span.data) for span in stored)
     head = fields(
@@ -109,32 +109,32 @@ def record() -> list[Span]:
 
 
 def joined(spans: list[Span]) -> bytes:
-    """The bytes of all spans in a row."""
+    """Return the bytes of all spans, joined."""
     return b"".join(span.data for span in spans)
 
 
 def blank() -> list[Span]:
-    """The end of the segment, should the next record not fit."""
+    """Encode the blank that ends the segment if the next record does not fit."""
     left = SEGMENT_NBYTES - len(joined(record()))
     return fields(formats.BLANK, total_size=left, magic=formats.BLANK_MAGIC)
 
 
 def queue_unit() -> list[Span]:
-    """The message's unit in its consume queue."""
+    """Encode the message's unit in its consume queue."""
     tags_code = hash_code(dict(PROPERTIES)[formats.PROPERTY_TAGS])
     size = len(joined(record()))
     return fields(formats.CONSUME_QUEUE_UNIT, physical_offset=0, size=size, tags_code=tags_code)
 
 
 def index_keys() -> list[str]:
-    """What the message is indexed by, in the order of its entries."""
+    """Return the keys by which the message is indexed, in the order of its entries."""
     values = dict(PROPERTIES)
     keys = values[formats.PROPERTY_KEYS].split(formats.KEY_SEPARATOR)
     return [f"{TOPIC}#{key}" for key in (values[formats.PROPERTY_UNIQUE_KEY], *keys)]
 
 
 def index_file() -> list[Span]:
-    """The whole index file after this one message."""
+    """Encode the whole index file with this one message."""
     hashes = [abs(hash_code(key)) for key in index_keys()]
     slots = [0] * HASH_SLOTS
     entries: list[Span] = []
@@ -165,7 +165,7 @@ def index_file() -> list[Span]:
 
 
 def annotated(spans: list[Span], per_line: int = 16) -> list[str]:
-    """Lines ``position: hex  note``; a span longer than a line goes on below."""
+    """Format spans as lines ``position: hex  note``; a long span takes several lines."""
     lines, position = [], 0
     for span in spans:
         note = span.note

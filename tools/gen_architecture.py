@@ -22,7 +22,7 @@ _GROUND_CHARTER = "What the bytes are, the kernels that read and write them, and
 
 
 def _modules(folder: Path) -> str:
-    """Modules of a folder by name, those of folders in it behind their folder's name."""
+    """List the modules of a folder by name; those of inner folders follow the folder's name."""
     names = [f"`{path.stem}`" for path in sorted(folder.glob("*.py")) if path.stem[0] != "_"]
     for inner in sorted(path for path in folder.iterdir() if (path / "__init__.py").exists()):
         names.append(f"`{inner.name}/` ({_modules(inner)})")
@@ -37,7 +37,7 @@ def _by_floor() -> dict[int, list[str]]:
 
 
 def drawing() -> str:
-    """The floors, highest first."""
+    """Draw the floors, highest first."""
     rows = [
         f"{floor}  {'  '.join(names)}" for floor, names in sorted(_by_floor().items(), reverse=True)
     ]
@@ -45,7 +45,7 @@ def drawing() -> str:
 
 
 def rooms() -> str:
-    """A row for each room: what it is for, what it may import, its modules."""
+    """Write a row for each room: what it is for, what it may import, its modules."""
     lines = ["| room | what it is for | may import | modules |", "|---|---|---|---|"]
     ground = ", ".join(f"`{name}`" for name in sorted(GROUND))
     lines.append(f"| `ground` | {_GROUND_CHARTER} | | {ground} |")
@@ -59,7 +59,7 @@ def rooms() -> str:
 
 
 def native() -> str:
-    """A row for each folder of the native sources."""
+    """Write a row for each folder of the native sources."""
     lines = ["| folder | may include from | modules (`.pyx`) |", "|---|---|---|"]
     for name, allowed in NATIVE_ROOMS.items():
         kernels = ", ".join(f"`{path.stem}`" for path in sorted((NATIVE / name).glob("*.pyx")))
@@ -68,7 +68,7 @@ def native() -> str:
 
 
 def outputs() -> dict[Path, str]:
-    """The page with all its tables."""
+    """Return the page with all its tables."""
     text = PAGE.read_text(encoding="utf-8")
     for name, made in {"floors": drawing(), "rooms": rooms(), "native": native()}.items():
         begin, end = BEGIN.format(name), END.format(name)

@@ -1,7 +1,7 @@
 """Write ``docs/compatibility.md`` from the results of the last run of ``make interop``.
 
-Usage: ``python tools/gen_compatibility.py``. The results are files in ``build/interop/results``; a
-case or a version without one is an error, and so is a store that failed.
+Usage: ``python tools/gen_compatibility.py``. The results are files in ``build/interop/results``. A
+case or version without results is an error, and so is a store that failed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ PAGE = ROOT / "docs" / "compatibility.md"
 RESULTS = ROOT / "build" / "interop" / "results"
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src")]
 
-#: Cases with a test of their own, beside those that run on seeds.
+#: Cases with their own test, besides those that run on seeds.
 OTHERS = {
-    "rebuild": "queues and index of a log of 16 files are deleted; rocketstore makes them again, "
+    "rebuild": "queues and index of a log of 16 files are deleted; rocketstore rebuilds them, "
     "RocketMQ opens the store",
-    "spark": "the sink of Spark wrote the store in two transactions, or `bulk_load` made it whole; "
+    "spark": "the Spark sink wrote the store in two transactions, or `bulk_load` created it; "
     "RocketMQ opens it",
     "large": "2,000 queues and 48 MiB of log, written by rocketstore; RocketMQ opens the store",
 }
@@ -30,36 +30,35 @@ HEAD = """\
 
 <!-- Written by tools/gen_compatibility.py from a run of `make interop`; do not edit. -->
 
-These are results of tests that start the real thing: the released `rocketmq-store` jars of each
-version write, read, recover and are killed beside rocketstore, on random stores with small files.
-A cell says how many stores were made and how many answers were compared: single reads, whole
-queues, lookups by key, by time and by log offset, statuses of puts, files. Nothing differed but
-what is named in the cell, and explained below.
+These are results of tests that run the released `rocketmq-store` jars of each version. RocketMQ and
+rocketstore write, read and recover the same random stores with small files, and are killed. A cell
+shows how many stores were created and how many answers were compared: single reads, whole queues,
+lookups by key, by time and by log offset, statuses of puts, and files. The only differences are
+those that a cell names; they are explained below.
 
-`make interop` runs all of it and writes this page; `make interop-soak MINUTES=30` tries further
-random stores.
+`make interop` runs all tests and writes this page; `make interop-soak MINUTES=30` tests more random
+stores.
 """
 CONFIG = """
 ## The broker's tables (`config/*.json`)
 
-Random tables that RocketMQ's managers persisted and `rocketstore.config_managers` read, and the
-other way round: the numbers of both. Every one was equal; cut off and missing files with and
-without their `.bak`, and fields that rocketstore does not know, are tried beside them. RocketMQ
-4.9.8's broker is not published as a library: its managers are stand-ins there, around the real
-entries and the real JSON.
+How many random tables RocketMQ's managers persisted and `rocketstore.config_managers` read, and how
+many in the other direction. All were equal. Truncated and missing files, with and without their
+`.bak`, and fields unknown to rocketstore are tested too. RocketMQ 4.9.8's broker is not published
+as a library: stand-ins replace its managers, with the real entries and the real JSON.
 
-A broker and the stock client of 5.3.3 run in the tests too: the broker serves a directory that
-rocketstore wrote (by queue, key and unique key) and goes on in it, rocketstore reads beside it
-while it rolls, deletes, is killed and recovers, appends when it is stopped, and the consumer goes
-on from its committed offset.
+The tests also run a broker and the stock client of 5.3.3. The broker serves a directory that
+rocketstore wrote (by queue, key and unique key) and continues it. rocketstore reads while the
+broker rolls, deletes, is killed and recovers, and appends when the broker is stopped. The consumer
+continues from its committed offset.
 """
 REPAIR = """\
 ## Repair: a long log that lost its queues
 
-RocketMQ from 5.4.0 on looks at no more than the last ten files of the log
-(`commitLogRecoverMaxNum`) when it makes lost queues and index files again: messages in older files
-are then still in the log, but no consumer gets them; 5.0.0 to 5.3.1 make nothing again after an
-orderly stop. Open such a store once for writing and close it, while no broker runs:
+RocketMQ from 5.4.0 on reads only the last ten files of the log (`commitLogRecoverMaxNum`) when it
+rebuilds lost queues and index files. Messages in older files are then still in the log, but no
+consumer gets them. Versions 5.0.0 to 5.3.1 rebuild nothing after a clean stop. Open such a store
+once for writing and close it, while no broker runs:
 
 ```python
 import rocketstore
@@ -67,14 +66,14 @@ import rocketstore
 rocketstore.open("store", "r+").close()
 ```
 
-That makes queues and index again from the first log file on. The test named `rebuild` deletes
-both, sees 5.4.0 and 5.5.0 lose the older messages, 5.1.4 all of them and the other versions none,
-does this, and then asks RocketMQ for every message by queue and by key.
+This rebuilds queues and index from the first log file on. The test named `rebuild` deletes both:
+5.4.0 and 5.5.0 lose the older messages, 5.1.4 all of them and the other versions none. It then
+opens the store as above and asks RocketMQ for every message by queue and by key.
 """
 
 
 def load() -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """Rows of every case and version."""
+    """Return the rows of every case and version."""
     found = {}
     for path in sorted(RESULTS.glob("*.json")):
         result = json.loads(path.read_text(encoding="utf-8"))
@@ -84,7 +83,7 @@ def load() -> dict[tuple[str, str], list[dict[str, Any]]]:
 
 
 def load_tables() -> dict[str, list[dict[str, Any]]]:
-    """What was read of the broker's tables, by version."""
+    """Return how many of the broker's tables were read, by version."""
     found = {}
     for path in sorted(RESULTS.glob("config-*.json")):
         result = json.loads(path.read_text(encoding="utf-8"))
@@ -93,7 +92,7 @@ def load_tables() -> dict[str, list[dict[str, Any]]]:
 
 
 def config_tables(versions: tuple[str, ...]) -> list[str]:
-    """How many of the broker's tables each side read from the other."""
+    """Write the table of how many of the broker's tables each side read from the other."""
     found = load_tables()
     lacking = [version for version in versions if version not in found]
     if lacking:
@@ -107,7 +106,7 @@ def config_tables(versions: tuple[str, ...]) -> list[str]:
 
 
 def cell(row: dict[str, Any] | None, marks: dict[str, int]) -> str:
-    """What a cell of the table says."""
+    """Return the text of a cell of the table."""
     if row is None:
         return "–"
     if row["failed"]:
@@ -123,7 +122,7 @@ def tables(
     versions: tuple[str, ...],
     marks: dict[str, int],
 ) -> list[str]:
-    """One table for each version: features by cases."""
+    """Write a table for each version: features by cases."""
     lines = []
     for version in versions:
         by_case = {case: {row["feature"]: row for row in results[case, version]} for case in cases}
@@ -139,13 +138,13 @@ def tables(
 def figures(
     results: dict[tuple[str, str], list[dict[str, Any]]], versions: tuple[str, ...]
 ) -> list[str]:
-    """What opening the large store cost."""
+    """Write the table of time and memory for opening the large store."""
     lines = [
         "",
         "## Opening 2,000 queues and 48 MiB of log",
         "",
-        "Time until the store is open, and the most memory that the process had until then, JVM "
-        "and interpreter included, as one run of the test printed them.",
+        "Time until the store is open, and peak memory of the process until then, including the "
+        "JVM or the interpreter, from one run of the test.",
         "",
         '| version | RocketMQ | rocketstore "r" | rocketstore "r+" |',
         "|---|---|---|---|",
@@ -188,7 +187,7 @@ def main() -> None:
     lines += ["", "| column | what is done |", "|---|---|"]
     titles = {**{name: case.title for name, case in CASES.items()}, **OTHERS}
     lines += [f"| {name} | {title} |" for name, title in titles.items()]
-    lines += ["", "| feature | what the store uses beside the usual |", "|---|---|"]
+    lines += ["", "| feature | what the store uses in addition |", "|---|---|"]
     lines += [f"| {name} | {feature.about} |" for name, feature in FEATURES.items()]
     lines += tables(results, cases, VERSIONS, marks)
     lines += ["", "## Known differences", ""]

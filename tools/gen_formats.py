@@ -1,7 +1,7 @@
 """Generate the C headers and the ``.pxd`` files from ``rocketstore.formats`` and ``status``.
 
-Usage: ``python tools/gen_formats.py [--check]``. With ``--check`` nothing is written and the exit
-status is 1 when a generated file differs from what is committed.
+Usage: ``python tools/gen_formats.py [--check]``. With ``--check`` nothing is written, and the exit
+status is 1 if a generated file differs from the committed one.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 if "rocketstore" not in sys.modules:
-    # The package imports the native modules, which are built from what is generated here; so its
-    # ``__init__`` is passed over and only the modules of facts are loaded.
+    # The package imports the native modules, which are built from the files generated here. So
+    # skip its ``__init__`` and load only the modules of facts.
     package = types.ModuleType("rocketstore")
     package.__path__ = [str(ROOT / "src" / "rocketstore")]
     sys.modules["rocketstore"] = package
@@ -141,7 +141,7 @@ def outputs() -> dict[Path, str]:
 
 
 def write_outputs(texts: dict[Path, str], arguments: list[str]) -> int:
-    """Write what differs, or with ``--check`` only name it; return the exit status."""
+    """Write the files that differ, or with ``--check`` only list them; return the exit status."""
     check = "--check" in arguments
     stale = 0
     for path, text in texts.items():
@@ -150,7 +150,7 @@ def write_outputs(texts: dict[Path, str], arguments: list[str]) -> int:
         stale += 1
         name = path.relative_to(ROOT)
         if check:
-            print(f"{name} differs from what the generator makes; run `make gen`")
+            print(f"{name} differs from the generator's output; run `make gen`")
         else:
             path.write_text(text, encoding="utf-8")
             print(f"wrote {name}")

@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""Run the command-line examples of the documentation and write their real output in.
+"""Run the command-line examples of the documentation and update their output.
 
     tools/run_examples.py [--check] [FILE ...]
 
-A block of commands is run when a comment stands in front of it:
+A block of commands is run if a comment precedes it:
 
     <!-- unpack: broker-5.3.3 as store -->      a golden store, for the blocks that follow
     <!-- run -->                                the block that follows
     <!-- run exit=1 -->                         its last command ends with this status
     <!-- run changing -->                       its numbers differ from run to run
     <!-- run loose -->                          only the options it names are compared
-    <!-- run unchecked -->                      it is left out by --check
+    <!-- run unchecked -->                      --check skips it
 
-In such a block lines that begin with ``$ `` are commands, all others are their output, stderr
-included, and are written anew. All blocks of a file are run one after the other in one temporary
-folder, with ``--format table`` as the default and in UTC. ``--check`` writes nothing, and fails
-where the output is another one; times that something took do not count.
+In such a block, lines that begin with ``$ `` are commands. All other lines are their output,
+including stderr, and are rewritten. All blocks of a file run one after another in one temporary
+folder, in UTC and with ``--format table`` as the default. ``--check`` writes nothing and fails if
+the output differs; durations are not compared.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ WIDTH = 100
 _UNPACK = re.compile(r"<!-- unpack: (\S+) as (\S+) -->")
 _RUN = re.compile(r"<!-- run((?: (?:exit=\d+|changing|loose|unchecked))*) -->")
 _FENCE = "```"
-#: What a command line that needs a shell holds.
+#: Characters of a command line that needs a shell.
 _SHELL = re.compile(r"[|<>;&$`*]")
-#: In front of a pipe its answers are those of a pipe.
+#: Before a pipe, the command's default format applies.
 _PROGRAM = """#!/bin/sh
 if [ -p /dev/stdout ]; then unset ROCKETSTORE_FORMAT; fi
 exec "{python}" -m rocketstore.cli "$@"
 """
-#: Figures of how long something took.
+#: Durations in outputs.
 _TOOK = (
     (re.compile(r"in \d+\.\d s \([\d,]+ records/s\)"), "in # s (# records/s)"),
     (re.compile(r'"durationSeconds": [\d.]+'), '"durationSeconds": #'),
@@ -65,7 +65,7 @@ class Block:
 
 
 class ExampleError(Exception):
-    """An example does not do what the page says."""
+    """An example does not behave as the page says."""
 
 
 def blocks_of(lines: list[str], path: str) -> Iterator[Block | tuple[str, str]]:
@@ -91,7 +91,7 @@ def blocks_of(lines: list[str], path: str) -> Iterator[Block | tuple[str, str]]:
 
 
 def settle(text: str, words: frozenset[str]) -> str:
-    """Return the text without what differs from run to run."""
+    """Return the text without the parts that differ from run to run."""
     for pattern, instead in _TOOK:
         text = pattern.sub(instead, text)
     if "loose" in words:
@@ -105,7 +105,7 @@ def settle(text: str, words: frozenset[str]) -> str:
 
 @contextmanager
 def playground() -> Iterator[Path]:
-    """A temporary folder as the current one, in which ``rocketstore`` is a command."""
+    """Change to a temporary folder, with ``rocketstore`` as a command."""
     import rocketstore
 
     before, here = dict(os.environ), Path.cwd()
@@ -148,7 +148,7 @@ def unpack(store: str, name: str) -> None:
 
 
 def run_command(command: str) -> tuple[str, int]:
-    """Run one command line; return what it wrote and its status."""
+    """Run one command line; return its output and exit status."""
     if command.startswith("rocketstore ") and not _SHELL.search(command):
         from typer.testing import CliRunner
 
@@ -156,7 +156,7 @@ def run_command(command: str) -> tuple[str, int]:
 
         result = CliRunner().invoke(app, shlex.split(command)[1:], prog_name="rocketstore")
         return result.output, result.exit_code
-    with tempfile.TemporaryFile() as output:  # no pipe: the answer is for people
+    with tempfile.TemporaryFile() as output:  # not a pipe, so the output is for people
         done = subprocess.run(
             ["bash", "-o", "pipefail", "-c", command],
             stdin=subprocess.DEVNULL,
@@ -184,7 +184,7 @@ def play(lines: list[str], block: Block, path: str) -> list[str]:
 
 
 def renewed(text: str, path: str, *, check: bool = False) -> str:
-    """Return the page with the output of its examples; what says the same stays as it was."""
+    """Return the page with new output of its examples; equivalent output stays unchanged."""
     lines = text.split("\n")
     found = list(blocks_of(lines, path))
     replacements: list[tuple[Block, list[str]]] = []
@@ -205,7 +205,7 @@ def renewed(text: str, path: str, *, check: bool = False) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Renew or check the pages; return the exit status."""
+    """Update or check the pages; return the exit status."""
     parser = argparse.ArgumentParser(description="Run the examples of the documentation.")
     parser.add_argument("--check", action="store_true", help="write nothing; fail on a difference")
     parser.add_argument("files", nargs="*", metavar="FILE", default=FILES)
@@ -225,7 +225,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.check:
             import difflib
 
-            print(f"{name} is not what its commands write; run tools/run_examples.py")
+            print(f"{name} differs from the output of its commands; run tools/run_examples.py")
             print("\n".join(difflib.unified_diff(text.split("\n"), new.split("\n"), lineterm="")))
             failures += 1
         else:

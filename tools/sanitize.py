@@ -1,10 +1,9 @@
 """Run tests on native modules built with a sanitizer: ``python tools/sanitize.py address``.
 
 ``address`` is AddressSanitizer with UBSan, ``thread`` is ThreadSanitizer. The modules are built in
-``build/sanitize-<which>``, and a copy of the package beside them has them in place of the
-checkout's: tests hand its folder on to every Python they start. What follows the name goes to
-pytest, in place of the suites below. A report of a sanitizer ends the process that it is about,
-which fails its test.
+``build/sanitize-<which>``, together with a copy of the package that uses them. Tests pass the
+copy's folder to every Python that they start. Arguments after the name replace the suites below and
+go to pytest. A report of a sanitizer ends its process, which fails the test.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ sys.path.insert(0, str(ROOT / "fuzz"))
 
 import kernel_build  # noqa: E402 - in another folder
 
-#: What runs without arguments: everything that calls the kernels in this process.
+#: Tests to run by default: all that call the kernels in their own process.
 SUITES = {
     kernel_build.ADDRESS: (
         *("tests/unit", "tests/property", "tests/corruption", "tests/concurrency", "tests/golden"),
@@ -49,7 +48,7 @@ SUITES = {
         *("tests/unit/sources/test_walk.py", "tests/unit/sources/test_walk_odd_logs.py"),
     ),
 }
-#: In continuous integration: appending and checking records.
+#: Tests for continuous integration: appending and checking records.
 SHORT = {
     kernel_build.ADDRESS: (
         "tests/unit/kernels/test_commit_log.py",
@@ -57,11 +56,11 @@ SHORT = {
     ),
     kernel_build.THREAD: ("tests/concurrency/test_appender.py",),
 }
-#: Tests that cannot pass, as the sanitizer itself changes what they look at; long ones of Python
-#: alone, from which nothing is learnt.
+#: Tests that cannot pass, because the sanitizer changes what they check, and long tests of Python
+#: code alone.
 LEFT_OUT = {
-    # The library makes locking memory do nothing, and ends `dd`, whose own call of aligned_alloc it
-    # refuses (a command of that page).
+    # The sanitizer makes locking memory do nothing. It also ends `dd` (a command of that page),
+    # whose call of aligned_alloc it rejects.
     kernel_build.ADDRESS: (
         "tests/unit/kernels/test_mapping.py::test_locking_is_counted_by_the_system",
         "tests/unit/log/test_warm_up.py::test_a_store_warms_its_segments_up_behind_the_puts",
@@ -71,11 +70,10 @@ LEFT_OUT = {
         "tests/unit/config_managers/test_json_dialect.py::test_work_and_memory_are_bounded",
         "tests/property/test_store_machine.py::test_store_machine_on_the_other_body",
     ),
-    # Locking memory does nothing here, too; a signal raised in a handler waits for its end, so that
-    # handlers on top of each other call each other for ever; the sanitizer's own mappings count.
-    # The last two race on purpose: a thread changes the caller's own bytes while they are put
-    # (F09); one copies whole segments, also what is being written, and looks at what was published
-    # only.
+    # Locking memory does nothing here, too. A signal raised in a handler waits for the handler's
+    # end, so that stacked handlers call each other forever. The sanitizer's own mappings count.
+    # The last two race on purpose: in one a thread changes the caller's bytes during a put (F09).
+    # The other copies whole segments while they are written, and reads only the published part.
     kernel_build.THREAD: (
         "tests/unit/kernels/test_mapping.py::test_locking_is_counted_by_the_system",
         "tests/unit/kernels/test_mapping.py::test_a_lock_that_is_not_permitted_is_an_error",
@@ -85,13 +83,13 @@ LEFT_OUT = {
         "tests/concurrency/test_appender.py::test_a_follower_sees_a_batch_at_once",
     ),
 }
-#: Runs of the store machine: a quarter of what it does elsewhere, at several times the price.
+#: Runs of the store machine: a quarter of the usual number, as each takes several times as long.
 MACHINE_RUNS = "100"
 SHORT_MODULES = ("commit_log", "record")
 
 
 def prepare(sanitizer: str, compiler: str, *, short: bool) -> dict[str, str]:
-    """Build what is needed; return the environment of the tests."""
+    """Build the modules and the package's copy; return the environment of the tests."""
     directory = ROOT / "build" / f"sanitize-{sanitizer}"
     modules = SHORT_MODULES if short else kernel_build.MODULES
     library = kernel_build.build(compiler, directory, sanitizer, modules)
@@ -99,17 +97,17 @@ def prepare(sanitizer: str, compiler: str, *, short: bool) -> dict[str, str]:
     environment = kernel_build.environment(compiler, sanitizer)
     environment["PYTHONPATH"] = str(source)
     environment.setdefault("ROCKETSTORE_MACHINE_RUNS", MACHINE_RUNS)
-    # pytest keeps what tests print; reports go to files beside the modules.
+    # pytest captures the output of tests, so reports go to files beside the modules.
     for report in directory.glob("report.*"):
         report.unlink()
     for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"):
-        # Tests let SIGBUS end a process on purpose. Where it is none, the test fails all the same.
+        # Tests let SIGBUS end a process on purpose. An unexpected SIGBUS still fails its test.
         environment[name] += f":handle_sigbus=0:log_path={directory / 'report'}"
     return environment
 
 
 def copy_package(directory: Path, library: Path) -> Path:
-    """Put the package and the modules of ``library`` together; return the folder to import from."""
+    """Combine the package and the modules of ``library``; return the folder to import from."""
     source = directory / "src"
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
@@ -122,7 +120,7 @@ def copy_package(directory: Path, library: Path) -> Path:
 
 
 def print_reports(sanitizer: str) -> int:
-    """Show what the sanitizer reported; return how many reports that were."""
+    """Print the sanitizer's reports; return their number."""
     reports = sorted((ROOT / "build" / f"sanitize-{sanitizer}").glob("report.*"))
     for report in reports:
         print(f"--- {report}", report.read_text(encoding="utf-8", errors="replace"), sep="\n")
@@ -130,7 +128,7 @@ def print_reports(sanitizer: str) -> int:
 
 
 def main() -> int:
-    """Return pytest's exit status."""
+    """Run the tests; return pytest's exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("sanitizer", choices=sorted(kernel_build.SANITIZERS))
     parser.add_argument("--short", action="store_true", help="the part that is run every time")
@@ -139,16 +137,16 @@ def main() -> int:
     directory = ROOT / "build" / f"sanitize-{options.sanitizer}"
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # modules and reports of two runs would mingle
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two runs would mix their modules and reports
         return run(options, arguments)
 
 
 def run(options: argparse.Namespace, arguments: list[str]) -> int:
-    """Build, run the tests, show what was reported."""
+    """Build, run the tests, and print the reports."""
     environment = prepare(options.sanitizer, options.compiler, short=options.short)
     suites = (SHORT if options.short else SUITES)[options.sanitizer]
     tests = arguments or [*suites, "-q", "--timeout", "900"]
-    # ThreadSanitizer wants its own places in memory, which randomized addresses may take.
+    # ThreadSanitizer needs fixed memory areas, which randomized addresses may occupy.
     fixed = ["setarch", platform.machine(), "-R"] if shutil.which("setarch") else []
     command = [*fixed, sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider"]
     source = ROOT / "build" / f"sanitize-{options.sanitizer}" / "src"

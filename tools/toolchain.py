@@ -1,4 +1,4 @@
-"""Find a C compiler and Python's headers, or get them: by apt as root, else from the package index.
+"""Find or install a C compiler and Python's headers: by apt as root, or from the package index.
 
 Used by ``bootstrap.py`` and ``wheel_test.py``. Standard library only.
 """
@@ -20,8 +20,8 @@ from pathlib import Path
 Say = Callable[[str], None]
 PROBE = '#include <stdint.h>\n#include <string.h>\nint main(void) { return (int)strlen(""); }\n'
 ZIG_NAME = "zig-cc"
-#: Translates what distutils passes for gcc, and pins the target: Zig builds for this very processor
-#: otherwise, and against the system's C library, whose headers may be missing.
+#: Translates gcc options of distutils and fixes the target. Otherwise Zig builds for the current
+#: processor and against the system's C library, whose headers may be missing.
 ZIG_WRAPPER = """\
 #!/bin/sh
 for argument do
@@ -36,17 +36,17 @@ exec {zig} cc -target {target} "$@"
 
 
 class MissingError(Exception):
-    """Something is needed that cannot be installed from here; the text is one sentence."""
+    """Something needed is missing and cannot be installed; the text is one sentence."""
 
 
 def apt_install(packages: list[str], say: Say) -> bool:
-    """Install Debian packages when this is root on such a system; tell whether that worked."""
+    """Install Debian packages if this runs as root on Debian; return whether that worked."""
     if not hasattr(os, "geteuid") or os.geteuid() != 0 or shutil.which("apt-get") is None:
         return False
     say(f"installing {' '.join(packages)} with apt-get")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *packages]
-    # Package lists may be absent or old: only then are they fetched.
+    # Fetch the package lists only if the first attempt fails: they may be missing or old.
     for command in (install, ["apt-get", "update", "-q"], install):
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         if command is install and done.returncode == 0:
@@ -56,7 +56,7 @@ def apt_install(packages: list[str], say: Say) -> bool:
 
 
 def ensure_ensurepip(say: Say) -> None:
-    """Debian keeps ``ensurepip`` in a package of its own; get it or say what to install."""
+    """Install ``ensurepip``, which is a separate package on Debian, or raise what to install."""
     if importlib.util.find_spec("ensurepip") is not None:
         return
     package = "python{}.{}-venv".format(*sys.version_info[:2])
@@ -69,9 +69,9 @@ def ensure_ensurepip(say: Say) -> None:
 
 
 def ensure_java(say: Say) -> None:
-    """Get a JDK and Maven where that is possible: tests start the real RocketMQ with them.
+    """Install a JDK and Maven if possible: tests start the real RocketMQ with them.
 
-    Without, those tests are skipped and say so.
+    Without them those tests are skipped with a message.
     """
     missing = [name for name in ("java", "javac", "mvn") if shutil.which(name) is None]
     if missing and not apt_install(["default-jdk-headless", "maven"], say):
@@ -79,9 +79,10 @@ def ensure_java(say: Say) -> None:
 
 
 def ensure_file_systems(say: Say) -> None:
-    """Get what makes ext4 and xfs file systems, which tests shut down beneath a writer.
+    """Install the programs that create ext4 and xfs file systems, which tests shut down under a
+    writer.
 
-    Only root can mount them; without, those tests are skipped and say so.
+    Only root can mount them. Without them those tests are skipped with a message.
     """
     programs = {"mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs"}
     missing = [name for name in programs if shutil.which(name) is None]
@@ -91,7 +92,7 @@ def ensure_file_systems(say: Say) -> None:
 
 
 def compiles(compiler: str) -> bool:
-    """Tell whether ``compiler`` turns a C file with two standard headers into a program."""
+    """Return whether ``compiler`` can build a C file with two standard headers."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "probe.c")
         source.write_text(PROBE)
@@ -103,7 +104,7 @@ def compiles(compiler: str) -> bool:
 
 
 def python_facts(python: Path) -> dict[str, str]:
-    """What the interpreter says of its compiler, headers and C library."""
+    """Return the interpreter's compiler, headers and C library."""
     code = (
         "import json, platform, sysconfig, sys; print(json.dumps({"
         "'cc': sysconfig.get_config_var('CC') or '', 'include': sysconfig.get_path('include'),"
@@ -116,12 +117,12 @@ def python_facts(python: Path) -> dict[str, str]:
 
 
 def find_compiler(configured: str) -> str | None:
-    """The first that works of: the one Python was built with, ``cc``, ``gcc``, ``clang``."""
+    """Return the first compiler that works: the one Python was built with, cc, gcc or clang."""
     return next((c for c in (configured, "cc", "gcc", "clang") if c and compiles(c)), None)
 
 
 def zig_target(machine: str, system: str, libc: str) -> str:
-    """Zig's name of the machine, with the C library's own version where that is glibc."""
+    """Return Zig's name of the machine, with the version of glibc if the system uses it."""
     if system == "Darwin":
         return f"{'aarch64' if machine == 'arm64' else machine}-macos"
     name, _, version = libc.partition("-")
@@ -131,7 +132,7 @@ def zig_target(machine: str, system: str, libc: str) -> str:
 
 
 def zig_compiler(python: Path, facts: dict[str, str], say: Say) -> str | None:
-    """Install Zig from the package index and wrap it as a C compiler; None when that fails."""
+    """Install Zig from the package index and wrap it as a C compiler; return None on failure."""
     wrapper = python.parent / ZIG_NAME
     if wrapper.exists() and compiles(shlex.quote(str(wrapper))):
         return str(wrapper)
@@ -148,10 +149,10 @@ def zig_compiler(python: Path, facts: dict[str, str], say: Say) -> str | None:
 
 
 def private_headers(folder: Path, facts: dict[str, str], say: Say) -> list[str] | None:
-    """Unpack Debian's package of Python headers into ``folder``, which needs no root.
+    """Unpack Debian's package of Python headers into ``folder``, which does not need root.
 
-    Returns the include directories, or None when it cannot be had. Only for Debian's own Python:
-    another build's headers may differ.
+    Return the include directories, or None if the package is not available. Only for Debian's own
+    Python: the headers of another build may differ.
     """
     package = f"libpython{facts['version']}-dev"
     base = folder / "usr/include"
@@ -179,7 +180,7 @@ def private_headers(folder: Path, facts: dict[str, str], say: Say) -> list[str] 
 
 
 def headers_sentence(facts: dict[str, str]) -> str:
-    """The one sentence for missing headers, with the command of the system's package manager."""
+    """Return the sentence about missing headers, with the package manager's command."""
     commands = {
         "apt-get": f"sudo apt-get install python{facts['version']}-dev",
         "dnf": "sudo dnf install python3-devel",
@@ -197,7 +198,7 @@ def build_environment(python: Path, say: Say) -> dict[str, str]:
     Raises
     ------
     MissingError
-        When there is no compiler or there are no headers, and they cannot be had.
+        There is no compiler, or no headers, and they cannot be installed.
     """
     environment = dict(os.environ)
     facts = python_facts(python)
@@ -223,6 +224,6 @@ def build_environment(python: Path, say: Say) -> dict[str, str]:
     if compiler != facts["cc"]:
         environment["CC"] = compiler
     if compiler.endswith(ZIG_NAME) and sys.platform == "linux":
-        # What Python was linked with (`-Bsymbolic-functions`...) is unknown to Zig's linker.
+        # Zig's linker does not support Python's link options (`-Bsymbolic-functions`, ...).
         environment.setdefault("LDSHARED", f"{compiler} -shared")
     return environment

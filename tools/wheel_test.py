@@ -1,7 +1,7 @@
-"""Build the sdist, a wheel from it, install that into an empty environment and run the tests there.
+"""Build the sdist and a wheel from it, and run the tests with the wheel in an empty environment.
 
-Usage: ``python tools/wheel_test.py [pytest arguments]``. The tests come from the sdist too, and the
-sources are not on the import path: what is tested is what a user installs.
+Usage: ``python tools/wheel_test.py [pytest arguments]``. The tests come from the sdist too. The
+sources are not on the import path, so that the tests run what a user installs.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ IN_WHEEL = (
     "rocketstore/spark/__init__.py",
     "pyspark_rocketstore.py",
 )
-#: Long tests that how the package was installed makes no difference to; the checkout's own run has
-#: them. What is left is what the wheels of all systems are tested with.
+#: Long tests that do not depend on how the package was installed; they run in the checkout. The
+#: others are run with the wheels of all systems.
 CHECKOUT_ONLY = (
     *("interop", "docs", "fuzz", "leaks", "spark", "property/test_store_machine.py"),
     *("corruption", "crash", "concurrency"),
@@ -40,7 +40,7 @@ NOT_IN_WHEEL = re.compile(r"\.(c|h|pyx|pxd)$|^(tests|tools|docs|src)/")
 
 
 def run(*command: str | Path, quiet: bool = False, **options: Any) -> None:
-    """Run a command, named on stderr; leave with its status when it fails."""
+    """Run a command and print it on stderr; exit with its status if it fails."""
     bootstrap.say(" ".join(Path(part).name for part in map(str, command[:6])))
     output = subprocess.PIPE if quiet else None
     done = subprocess.run(
@@ -53,13 +53,13 @@ def run(*command: str | Path, quiet: bool = False, **options: Any) -> None:
 
 
 def only(folder: Path, pattern: str) -> Path:
-    """The one file in ``folder`` that matches."""
+    """Return the only file in ``folder`` that matches."""
     (found,) = folder.glob(pattern)
     return found
 
 
 def check_contents(wheel: Path) -> None:
-    """Leave with a message when the wheel lacks a file, or carries sources."""
+    """Exit with a message if the wheel lacks a file or contains sources."""
     names = zipfile.ZipFile(wheel).namelist()
     lacking = [name for name in IN_WHEEL if name not in names]
     foreign = [name for name in names if NOT_IN_WHEEL.search(name)]
@@ -71,7 +71,7 @@ def check_contents(wheel: Path) -> None:
 
 
 def build(folder: Path, environment: dict[str, str]) -> tuple[Path, Path]:
-    """Make the sdist from the checkout and the wheel from the sdist; return (sources, wheel)."""
+    """Build the sdist from the checkout and the wheel from the sdist; return (sources, wheel)."""
     make = (sys.executable, "-m", "build", "-o", folder)
     run(*make, "-s", bootstrap.ROOT, quiet=True, env=environment)
     with tarfile.open(only(folder, "*.tar.gz")) as archive:
@@ -86,7 +86,7 @@ def build(folder: Path, environment: dict[str, str]) -> tuple[Path, Path]:
 
 
 def test_requirements(sources: Path) -> list[str]:
-    """The packages of the extras that tests need, from the sdist's own ``pyproject.toml``."""
+    """Return the packages that tests need, from the extras of the sdist's ``pyproject.toml``."""
     project = tomllib.loads((sources / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"]
     return [item for extra in bootstrap.EXTRAS["test"] for item in extras[extra]]

@@ -1,8 +1,8 @@
-/* Runs a fuzz target where the compiler brings no fuzzing engine: inputs of a corpus, changed at
- * random. Knows nothing of coverage.
+/* Runs a fuzz target if the compiler has no fuzzing engine: inputs of a corpus, changed at random,
+ * without regard to coverage.
  *
- * Usage: driver CORPUS COUNT SEED [FILE...]. With files it runs these instead. The input that is
- * being tried lies in `last-input` of the working directory, which outlives a crash. */
+ * Usage: driver CORPUS COUNT SEED [FILE...]. With files it runs only these. The current input is in
+ * `last-input` of the working directory, so that it is available after a crash. */
 #include "fuzz.h"
 
 #include <dirent.h>

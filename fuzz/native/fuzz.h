@@ -1,4 +1,4 @@
-/* What the fuzz targets share: bytes drawn from an input, and checks that stay in every build. */
+/* Shared by the fuzz targets: bytes taken from an input, and checks that are in every build. */
 #ifndef FUZZ_H
 #define FUZZ_H
 #include <stddef.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A promise of the code under test; not kept, it ends the process as a sanitizer's finding does. */
+/* A promise of the code under test. If it is broken, the process aborts, as with a sanitizer. */
 #define DEMAND(condition)                                                      \
     do {                                                                       \
         if (!(condition)) {                                                    \
@@ -21,7 +21,7 @@ typedef struct {
     size_t left;
 } fuzz_input;
 
-/* The next n bytes as a number; zeros behind the input's end. */
+/* The next n bytes as a number; zeros past the input's end. */
 static inline uint64_t fuzz_take(fuzz_input *in, size_t n)
 {
     uint64_t value = 0;
@@ -33,7 +33,7 @@ static inline uint64_t fuzz_take(fuzz_input *in, size_t n)
     return value;
 }
 
-/* A copy of n bytes that ends where its memory does, so that a byte read too far is noticed. */
+/* A copy of n bytes in memory of that size, so that reading past its end is detected. */
 static inline uint8_t *fuzz_copy(const uint8_t *from, size_t n)
 {
     uint8_t *copy = (uint8_t *)malloc(n > 0 ? n : 1);

@@ -1,5 +1,5 @@
-/* An index file of any content that gets more keys: every store stays inside the file, the count
- * never passes the room, and what was put is reached from its slot. */
+/* Puts keys into an index file with any content. Every write must stay inside the file, the count
+ * must not exceed the capacity, and each new entry must be reached from its slot. */
 #include "fuzz.h"
 
 #include "rs_index.h"

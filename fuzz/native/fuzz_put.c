@@ -1,5 +1,5 @@
-/* Fields of a message, anything that fits: what is encoded is a good record with the same parts,
- * up to its whole-record CRC, and its size is the one that was announced. */
+/* Encodes a message with any fields that fit. The result must be a good record with the same parts,
+ * including its whole-record CRC, and with the size computed before. */
 #include "fuzz.h"
 
 #include "rs_encode.h"

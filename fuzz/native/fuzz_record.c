@@ -1,8 +1,8 @@
-/* Bytes of a log, anything at all: check, scan, search, properties, the queues a record names.
+/* Reads any bytes as a log: check, scan, search, properties, and the queues that a record names.
  *
- * Input: four bytes that choose flags, place and repairs, then the log. Repairs make what a random
- * change breaks fit again (size, own offset, length of the properties, the body's CRC), so that
- * more inputs reach what lies behind these checks. */
+ * Input: four bytes that choose flags, offset and repairs, then the log. Repairs correct fields that
+ * a random change breaks (size, own offset, length of the properties, the body's CRC), so that more
+ * inputs reach the code after these checks. */
 #include "fuzz.h"
 
 #include "rs_multi_dispatch.h"

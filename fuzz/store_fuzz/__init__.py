@@ -1,1 +1,1 @@
-"""A fuzzer of whole store directories: damage one, open it, and see that no promise is broken."""
+"""A fuzzer of store directories: damage one, open it, and check that no promise is broken."""

@@ -1,4 +1,4 @@
-"""``python -m store_fuzz``: damage stores for some minutes, or try one case again."""
+"""``python -m store_fuzz``: damage stores for some minutes, or run one case again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from store_fuzz.cases import Case, Finding, make_case, run_here, shrink, try_cas
 
 
 def prepare(names: list[str], directory: Path) -> list[Base]:
-    """Load stores, and find out which checks they pass undamaged."""
+    """Load stores, and determine which checks they pass undamaged."""
     found = []
     for name in names:
         base = bases.load(name, directory / "base")
@@ -35,7 +35,7 @@ def prepare(names: list[str], directory: Path) -> list[Base]:
             weakened = _weaken(base, finding)
             if not weakened:
                 raise SystemExit(f"the undamaged store {name} fails: {finding.detail}")
-            print(f"{name}: {weakened} is not asked for: {finding.detail.splitlines()[-2][:150]}")
+            print(f"{name}: {weakened} is not checked: {finding.detail.splitlines()[-2][:150]}")
         found.append(base)
     return found
 
@@ -66,7 +66,8 @@ def hunt(
     until: Callable[[int], bool],
     ignored: Sequence[str] = (),
 ) -> tuple[int, list[Finding]]:
-    """Try a case for each seed until told to end; one shrunken finding of each kind."""
+    """Try a case for each seed until ``until`` is true; return their number and the findings, one
+    shrunken finding of each kind."""
     count, kinds = 0, {}
     numbers = itertools.count()
     for seed in seeds:
@@ -81,28 +82,26 @@ def hunt(
         if finding.kind not in kinds:
             least = shrink(base, finding, lambda: directory / f"case{next(numbers)}")
             kinds[finding.kind] = least
-            tell(least)
+            report(least)
     return count, list(kinds.values())
 
 
-def tell(finding: Finding) -> None:
-    """Print a finding and how to see it again."""
+def report(finding: Finding) -> None:
+    """Print a finding and how to reproduce it."""
     print(f"\n=== {finding.kind}\n{finding.detail.rstrip()}")
-    print(f"seed {finding.case.seed}; again with:")
+    print(f"seed {finding.case.seed}; reproduce with:")
     print(f"  PYTHONPATH=fuzz:src python -m store_fuzz --case '{finding.case.to_json()}'")
     sys.stdout.flush()
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Return the exit status: 1 when something was found."""
+    """Run the fuzzer; return the exit status: 1 if something was found."""
     parser = argparse.ArgumentParser(prog="store_fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0)
-    parser.add_argument("--count", type=int, help="so many cases instead of minutes")
+    parser.add_argument("--count", type=int, help="number of cases, instead of minutes")
     parser.add_argument("--seed", type=int, help="first seed (default: drawn)")
     parser.add_argument("--bases", nargs="*", help="names of stores (default: all)")
-    parser.add_argument(
-        "--ignore", nargs="*", default=UNSEEN, help="kinds of findings to pass over"
-    )
+    parser.add_argument("--ignore", nargs="*", default=UNSEEN, help="kinds of findings to ignore")
     parser.add_argument("--case", help="one case, as it was printed, without a child process")
     options = parser.parse_args(arguments)
     logging.getLogger("rocketstore").setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""Files that may not be read, also when the fuzzer runs as root."""
+"""Files without read permission, even if the fuzzer runs as root."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-#: CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH: what lets root read whatever the mode of a file says.
+#: CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH: they let root read files regardless of their mode.
 _CAPABILITIES = 1 << 1 | 1 << 2
 _VERSION_3 = 0x20080522
 
 
 def obey_modes() -> None:
-    """From here on this process may read what a file's mode allows its owner, as others may.
+    """Make file modes apply to this process from now on, even if it runs as root.
 
-    Its other rights stay. Raises ``OSError`` where root cannot give up its own.
+    Its other rights stay. Raises ``OSError`` if root cannot give up these rights.
     """
     if os.geteuid() != 0 or sys.platform != "linux":
         return
@@ -32,7 +32,7 @@ def obey_modes() -> None:
 
 @contextlib.contextmanager
 def readable(path: Path | str) -> Iterator[None]:
-    """Let its owner read a file for a moment."""
+    """Make a file readable for its owner within the context."""
     mode = os.lstat(path).st_mode & 0o7777
     if mode & 0o400:
         yield

@@ -1,5 +1,5 @@
-"""The stores that are damaged: those a real RocketMQ wrote, and some written here with every kind
-of put."""
+"""The stores to damage: those that a real RocketMQ wrote, and some written here with every kind of
+put."""
 
 from __future__ import annotations
 
@@ -42,13 +42,12 @@ class Base:
     originals : list of Original
         Its records in log order.
     mark : int
-        Log offset below which everything is known to be durable as long as the marks are not
-        touched.
+        The durable offset, valid as long as state file, checkpoint and ``abort`` are not changed.
     options : dict
         Its geometry, as options of ``open``.
     whole : dict of str to bool
-        Which checks the undamaged store passes (``openable``, ``writable``, ``verified``,
-        ``pulled``, ``found``); the others are not asked of a damaged one.
+        The checks that the undamaged store passes (``openable``, ``writable``, ``verified``,
+        ``pulled``, ``found``). The others are skipped for a damaged one.
     """
 
     name: str
@@ -65,17 +64,17 @@ class Base:
 
     @property
     def end(self) -> int:
-        """Log offset behind the last record."""
+        """Log offset after the last record."""
         return self.originals[-1].end if self.originals else 0
 
 
 def golden_names() -> list[str]:
-    """Names of the stores that RocketMQ wrote."""
+    """Return the names of the stores that RocketMQ wrote."""
     return sorted(path.parent.name for path in _GOLDEN.glob("*/about.json"))
 
 
 def load(name: str, directory: Path) -> Base:
-    """Unpack or write the store ``name``; ``directory`` is for files on the way."""
+    """Unpack or write the store ``name``; ``directory`` is for temporary files."""
     root = _OWN[name](directory) if name in _OWN else _unpack(name, directory)
     tree = read_tree(root)
     originals = list(records.originals(tree))
@@ -84,7 +83,7 @@ def load(name: str, directory: Path) -> Base:
 
 
 def names() -> list[str]:
-    """Names of all stores there are."""
+    """Return the names of all stores."""
     return [*golden_names(), *_OWN]
 
 
@@ -139,7 +138,7 @@ class _Clock:
 
 
 def fill(store: rocketstore.DefaultMessageStore, rng: random.Random, count: int) -> None:
-    """Put about ``count`` messages in every way there is."""
+    """Put about ``count`` messages, using every kind of put."""
     for number in range(count):
         topic = rng.choice(("Orders", "Payments", "%RETRY%" + "g" * 140))
         queue_id, key = rng.randrange(3), f"k{number} common"
@@ -174,7 +173,7 @@ def _closed(directory: Path, version: str, **options: Any) -> Path:
 
 
 def _killed(directory: Path, version: str, **options: Any) -> Path:
-    """As after a kill: a child flushes in the middle, and ends without closing."""
+    """Write a store as after a kill: a child flushes in the middle and ends without closing."""
     root = directory / "store"
     settings = {**_SIZES, "broker_version": version, **options}
     child = os.fork()
@@ -182,7 +181,7 @@ def _killed(directory: Path, version: str, **options: Any) -> Path:
         try:
             store = rocketstore.open(root, "x", clock=_Clock(), start=False, **settings)
             fill(store, random.Random(version), 60)
-            store.reader  # noqa: B018 - the store must not be collected before
+            store.reader  # noqa: B018 - keeps the store alive until here
             store._writer.reput.drain()
             store.flush()
             fill(store, random.Random(version + "!"), 25)
@@ -202,7 +201,7 @@ _OWN = {
 
 
 def working_directory() -> Path:
-    """A new folder in memory where there is such a place, else where temporary files go."""
+    """Create a new folder in memory if possible, else among the temporary files."""
     memory = Path("/dev/shm")
     place = str(memory) if os.access(memory, os.W_OK) else None
     return Path(tempfile.mkdtemp(prefix="rocketstore-fuzz-", dir=place))

@@ -1,4 +1,4 @@
-"""One case: a store, its damage, and the child process in which it is tried."""
+"""A case: a store, its damage, and the child process in which it is tried."""
 
 from __future__ import annotations
 
@@ -21,39 +21,40 @@ from store_fuzz.bases import Base
 from store_fuzz.exercise import Broken, Exercise, Facts
 from store_fuzz.mutations import Chooser, Mutation, apply
 
-#: A child that uses more processor time hangs (a case takes a fraction of a second). Time on the
-#: clock says nothing on a busy machine, so that its limit is far away.
+#: A child that uses more processor time hangs (a case takes a fraction of a second). Elapsed time
+#: means little on a busy machine, so its limit is large.
 CPU_LIMIT_S = 20
 CLOCK_LIMIT_S = 240
-#: Private memory above the baseline, in use. Pages of mapped files are the system's to give back.
+#: Most private memory in use above the baseline. Pages of mapped files do not count: the system can
+#: reclaim them.
 MEMORY_LIMIT_NBYTES = 256 << 20
-#: Private memory that may be reserved: stacks of threads, an index file of the default size.
+#: Most private memory to reserve: stacks of threads, an index file of the default size.
 _RESERVED_NBYTES = 1536 << 20
 _OUTSIDE = "outside"
 
 
 @dataclass(frozen=True)
 class Case:
-    """A store by name, what is done to it, and the seed of what is asked."""
+    """A store's name, its mutations, and the seed of the queries."""
 
     base: str
     seed: int
     mutations: tuple[Mutation, ...]
 
     def to_json(self) -> str:
-        """As one line."""
+        """Return the case as one line."""
         return json.dumps({"base": self.base, "seed": self.seed, "mutations": self.mutations})
 
     @classmethod
     def from_json(cls, text: str) -> Case:
-        """The case of such a line."""
+        """Return the case of such a line."""
         row = json.loads(text)
         return cls(row["base"], row["seed"], tuple(row["mutations"]))
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What went wrong with a case. ``kind`` is the same for other cases of the same fault."""
+    """The failure of a case. Cases with the same fault have the same ``kind``."""
 
     case: Case
     kind: str
@@ -61,7 +62,7 @@ class Finding:
 
 
 def make_case(base: Base, seed: int) -> Case:
-    """The case that belongs to a seed: one to three mutations."""
+    """Return the case of a seed, with one to three mutations."""
     rng = random.Random(seed)
     chooser = Chooser(rng, base.originals, f"../../{_OUTSIDE}/bait")
     tree, chosen = base.tree, []
@@ -73,7 +74,7 @@ def make_case(base: Base, seed: int) -> Case:
 
 
 def run_here(base: Base, case: Case, directory: Path) -> None:
-    """Try a case in this process; raises what is wrong."""
+    """Try a case in this process; raise if it fails."""
     from store_fuzz.tree import write_tree
 
     tree = base.tree
@@ -136,7 +137,7 @@ def _read_all(fd: int, deadline: float) -> tuple[bytes, bool]:
 
 
 def _run_child(base: Base, case: Case, directory: Path, write_end: int) -> None:
-    """Never returns."""
+    """Try a case in the child process and exit; never returns."""
     answer = {"kind": "", "detail": ""}
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -149,7 +150,7 @@ def _run_child(base: Base, case: Case, directory: Path, write_end: int) -> None:
             grown = _private_nbytes("RssAnon:") - before
             if not answer["kind"] and grown > MEMORY_LIMIT_NBYTES:
                 answer = {"kind": "memory", "detail": f"{grown} bytes above the baseline"}
-    except BaseException as error:  # noqa: BLE001 - told to the parent, which decides
+    except BaseException as error:  # noqa: BLE001 - sent to the parent, which decides
         answer = {"kind": f"fuzzer: {type(error).__name__}", "detail": traceback.format_exc()}
     finally:
         os.write(write_end, json.dumps(answer).encode()[:60000])
@@ -164,7 +165,7 @@ def _set_limits() -> None:
 
 
 def _private_nbytes(kind: str) -> int:
-    """A figure of ``/proc/self/status``: private memory in use, or reserved as limits count it."""
+    """Return a figure of ``/proc/self/status``: private memory in use, or reserved."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith(kind))
 
@@ -174,26 +175,26 @@ def _try(base: Base, case: Case, directory: Path) -> dict[str, str]:
         run_here(base, case, directory)
     except Broken as error:
         return {"kind": f"broken: {_general(str(error))}", "detail": traceback.format_exc()}
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+    except Exception as error:  # noqa: BLE001 - any error is a finding
         return {"kind": _raised(error), "detail": traceback.format_exc()}
     return {"kind": "", "detail": ""}
 
 
 def _raised(error: BaseException) -> str:
-    """Type and place of an error: the innermost function of rocketstore it passed."""
+    """Return type and place of an error: the innermost function of rocketstore in its traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     names = [f"{Path(f.filename).name}:{f.name}" for f in frames if "rocketstore" in f.filename]
     return f"{type(error).__name__} in {names[-1] if names else frames[-1].name}"
 
 
 def _general(text: str) -> str:
-    """A message without its numbers and paths."""
+    """Return a message without its numbers and paths."""
     words = [word for word in text.split() if not any(c.isdigit() or c == "/" for c in word)]
     return " ".join(words)[:100]
 
 
 def shrink(base: Base, finding: Finding, new_directory: Any) -> Finding:
-    """The same kind of finding with as few mutations as possible, and these as small."""
+    """Return the same kind of finding with the fewest and smallest mutations possible."""
     best = finding
     smaller = True
     while smaller:
@@ -208,7 +209,7 @@ def shrink(base: Base, finding: Finding, new_directory: Any) -> Finding:
 
 
 def _smaller(mutations: list[Mutation]) -> list[list[Mutation]]:
-    """Simpler lists to try: one mutation less, or one that touches fewer bytes."""
+    """Return simpler lists to try: one mutation less, or one that changes fewer bytes."""
     found = [mutations[:at] + mutations[at + 1 :] for at in range(len(mutations))]
     found = found if len(mutations) > 1 else []
     for at, mutation in enumerate(mutations):

@@ -1,4 +1,4 @@
-"""Everything that is asked of one damaged store, and what must hold. Runs in a child process."""
+"""Runs all queries on one damaged store and checks what must hold, in a child process."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from store_fuzz.records import Original, parse, segments
 from store_fuzz.sabotage import Sabotage
 from store_fuzz.tree import Tree
 
-#: What a damaged store may answer with. A bare ``struct.error``, ``AssertionError`` or
+#: Errors that a damaged store may raise. A bare ``struct.error``, ``AssertionError`` or
 #: ``IndexError`` is a finding.
 ALLOWED = (RocketStoreError, OSError, ValueError)
 _MARKS = ("checkpoint", "rocketstore.state", "abort", "config")
 _DERIVED = ("consumequeue", "index", "checkpoint", "rocketstore.state", "abort")
-#: Findings about what opening for writing leaves alone.
+#: Kinds of findings that opening for writing does not repair.
 _STAYS = ("foreign-file", "odd-file", "timer-file", "queue-type", "config-table")
 _CONTENT_OPS = {
     *("write", "flip", "zero", "noise", "truncate", "extend", "insert", "remove", "copy"),
@@ -40,7 +40,7 @@ _CONTENT_OPS = {
 
 
 class Broken(Exception):  # noqa: N818 - it is the finding, not an error of the fuzzer
-    """A promise that was not kept."""
+    """A broken promise."""
 
 
 def demand(condition: object, what: str) -> None:
@@ -51,11 +51,11 @@ def demand(condition: object, what: str) -> None:
 
 @dataclass
 class Facts:
-    """What is known about a damaged store without asking rocketstore.
+    """What is known about a damaged store without using rocketstore.
 
-    ``intact``: originals whose bytes still lie at their place in a whole segment that may be read.
-    ``forbidden``: those in one that may not. ``first_change``: log offset of the first byte that
-    is not as written. ``promised``: what is wrong, when it is one thing alone.
+    ``intact``: originals that are unchanged at their offset in a complete, readable segment.
+    ``forbidden``: those in a segment without read permission. ``first_change``: log offset of the
+    first changed byte. ``promised``: the promise, if exactly one thing is wrong.
     """
 
     base: Base
@@ -93,8 +93,8 @@ class Facts:
         )
 
     def allows(self, offset: int, raw: bytes) -> bool:
-        """Whether a delivered record is one that was written, or one whose changed bytes lie on
-        disk like this and cannot be told from others."""
+        """Return whether a delivered record was written, or is on disk with changes that no check
+        can detect."""
         if self.written.get(offset) == raw:
             return True
         original = self.base.by_offset.get(offset)
@@ -114,7 +114,7 @@ class Facts:
 
 
 def _at_their_place(base: Base, logs: dict[int, bytes]) -> list[Original]:
-    """Records that lie as written in whole segments."""
+    """Return the records that are unchanged in complete segments."""
     size = base.options["mapped_file_size_commit_log"]
     found = []
     for original in base.originals:
@@ -140,15 +140,15 @@ def _first_change(before: dict[int, bytes], after: dict[int, bytes]) -> int:
 
 
 class Exercise:
-    """One damaged store put through its paces.
+    """All queries and writes on one damaged store.
 
     Parameters
     ----------
     facts : Facts
     root, outside : Path
-        The store; a folder beside it in which nothing may change.
+        The store; a folder beside it that must not change.
     rng : random.Random
-        Chooses what is asked where asking everything would take long.
+        Chooses the queries if running all would take too long.
     """
 
     def __init__(self, facts: Facts, root: Path, outside: Path, rng: random.Random) -> None:
@@ -163,7 +163,7 @@ class Exercise:
         self._taken: dict[int, bytes] = {}
 
     def run(self) -> None:
-        """Do everything; raises ``Broken`` or an error that is not allowed."""
+        """Run everything; raise ``Broken`` or an error that is not allowed."""
         before = trees.fingerprint(self._root)
         outside = trees.fingerprint(self._outside)
         for derive in ("tail", self._rng.choice(("full", "none"))):
@@ -199,7 +199,7 @@ class Exercise:
                 demand(self._scan(store) == raws, "refresh() of an unchanged store shows another")
 
     def _demand_refusal(self, error: Exception) -> None:
-        """What mode ``"r"`` must open, and what it must refuse by name."""
+        """Check that mode ``"r"`` may refuse the store, and that its error names the store."""
         promised = self.facts.promised
         if promised is None or self._contradicted(error):
             return
@@ -209,7 +209,7 @@ class Exercise:
             demand(by_name, f"{promised.wrong.value}, and is refused with: {error!r}")
 
     def _demand_promised(self, store: Any) -> None:
-        """What mode ``"r"`` must say of a store with one thing wrong."""
+        """Check what mode ``"r"`` must report about a store with one thing wrong."""
         promised = self.facts.promised
         if promised is None:
             return
@@ -226,7 +226,7 @@ class Exercise:
             demand(everything is None, f"{promised.wrong.value}, and a scan that is to fail ends")
 
     def _contradicted(self, error: Exception) -> bool:
-        """Whether sizes that were given are refused: a file of another length contradicts them."""
+        """Return whether the given sizes were refused: a file of another size contradicts them."""
         return bool(self._options) and isinstance(error, ConfigError)
 
     def _scan(self, store: Any) -> list[bytes]:
@@ -246,7 +246,7 @@ class Exercise:
         self._taken[offset] = raw
         demand(self.facts.allows(offset, raw), f"delivered at {offset} what was never written")
         parsed = parse(raw, offset)
-        demand(parsed is not None, f"delivered at {offset} what is no good record")
+        demand(parsed is not None, f"delivered at {offset} what is not a good record")
         assert parsed is not None
         demand(message.body == raw[parsed.body], f"another body at {offset}")
         demand(message.store_size == len(raw), f"another size at {offset}")
@@ -254,7 +254,7 @@ class Exercise:
         return raw
 
     def _ask_all(self, store: Any) -> list[bytes]:
-        """Ask everything; return what a scan shows."""
+        """Run all queries; return the records of a scan."""
         self.trace += ", scan"
         raws = self._scan(store)
         self._demand_intact(set(raws))
@@ -282,8 +282,8 @@ class Exercise:
             return None
 
     def _demand_intact(self, raws: set[bytes]) -> None:
-        """Everything in front of the first damage is shown; everything at all, when the marks say
-        that it was durable."""
+        """Check that every record before the first damage is shown, and that all good records are
+        shown if they were durable."""
         facts = self.facts
         for original in facts.intact:
             if original.end <= facts.first_change:
@@ -316,7 +316,7 @@ class Exercise:
             )
 
     def _pull(self, store: Any, topic: str, queue_id: int) -> Iterator[Any]:
-        """Every message of a queue, in order; goes on by one behind what cannot be read."""
+        """Yield every message of a queue, in order; skip messages that cannot be read."""
         offset, last = store.min_offset_in_queue(topic, queue_id), -1
         for _ in range(4000):
             try:
@@ -368,12 +368,12 @@ class Exercise:
         for offset in (*sample, 0, -1, 2**63 - 1, store.max_physical_offset, self.base.end - 1):
             message = self._allowed(lambda offset=offset: store.look_message_by_offset(offset))
             if message is not None:
-                first = offset == 0  # answers the first record there is, as RocketMQ does
+                first = offset == 0  # returns the first existing record, as RocketMQ does
                 demand(first or message.physical_offset == offset, "another record than asked for")
                 self._take(message)
 
     def _complete(self, store: Any) -> None:
-        """The log is whole, so every message is read from its queue and found by its keys."""
+        """Check, for an undamaged log, that queues and keys give every message."""
         self.trace += ", complete"
         wanted: dict[tuple[str, int], list[bytes]] = {}
         for original in self.base.originals:
@@ -410,7 +410,7 @@ class Exercise:
         return finding.kind.startswith("config") or path.split(os.sep)[0] == "config"
 
     def _was_put_there(self, finding: Any) -> bool:
-        """Whether a finding is about an entry that the mutations made, which stays where it is."""
+        """Return whether a finding is about an entry that a mutation created; these stay."""
         path = os.path.relpath(finding.path, self._root)
         return finding.kind in _STAYS and path in self.facts.tree and path not in self.base.tree
 
@@ -422,7 +422,7 @@ class Exercise:
         try:
             store = rocketstore.open(self._root, "r+", **self._options)
         except ALLOWED as error:
-            if not isinstance(error, FileExistsError):  # found out when a folder is to be made
+            if not isinstance(error, FileExistsError):  # detected when a folder is created
                 self._unchanged(before, self._root, f"refused ({error}), but changed")
             asked = facts.must_open and self.base.whole.get("writable", True)
             refused = asked and not self._contradicted(error)
@@ -442,7 +442,7 @@ class Exercise:
         self._demand_kept()
         self.trace = "open r+ again"
         with rocketstore.open(self._root, "r+", **self._options) as again:
-            demand(not again.recovery_report.cut, "a closed store is cut")
+            demand(not again.recovery_report.cut, "a closed store is truncated")
             demand(not again.recovery_report.damaged, "a closed store is damaged")
             raws = set(self._ask_all(again))
             for offset, raw in facts.written.items():
@@ -454,7 +454,7 @@ class Exercise:
             demand(not broken, f"sabotage: {broken}")
 
     def _demand_refusal_of_all(self, before: dict[str, Any]) -> None:
-        """What one writing mode refuses, the others refuse too, or do without loss."""
+        """Check that the other writing modes refuse what one refuses, and change nothing."""
         for mode in ("a", "x"):
             self.trace = f"open {mode}"
             try:
@@ -466,7 +466,7 @@ class Exercise:
                 raise Broken(f"mode r+ refuses what mode {mode} opens")
 
     def _salvage(self, before: dict[str, Any]) -> None:
-        """What writing refuses, ``salvage`` mends without loss, or refuses and leaves alone."""
+        """Check that ``salvage`` repairs without loss, or refuses and changes nothing."""
         self.trace = "salvage"
         self._allowed(lambda: rocketstore.salvage(self._root, what_if=True, **self._options))
         self._unchanged(before, self._root, "salvage(what_if=True) changed")
@@ -478,7 +478,7 @@ class Exercise:
         self._demand_kept(cut_allowed=True)
         self.trace = "open r+ after salvage"
         with rocketstore.open(self._root, "r+", **self._options) as store:
-            # (Placeholders and fillers, which nobody wrote before, lie where the damage was.)
+            # (The scan also has placeholders and fillers in place of the damage.)
             self._demand_intact({bytes(message.raw) for message in store.scan()})
 
     def _use_writer(self, store: Any) -> None:
@@ -505,7 +505,7 @@ class Exercise:
                     raise Broken(f"not rebuilt: {error}") from error
 
     def _demand_kept(self, *, cut_allowed: bool = False) -> None:
-        """Every complete record is still at its place or was kept aside."""
+        """Check that every complete record is still at its offset or in quarantine."""
         size = self.base.options["mapped_file_size_commit_log"]
         aside = b"".join(
             path.read_bytes()
@@ -521,10 +521,10 @@ class Exercise:
                     file.seek(original.offset - start)
                     kept = file.read(len(original.raw))
             where = f"the good record at {original.offset}"
-            demand(kept == original.raw or original.raw in aside, f"{where} was neither kept")
+            demand(kept == original.raw or original.raw in aside, f"{where} was not kept")
             if self.facts.marks_kept and self._log_ends_whole() and not cut_allowed:
                 below = original.end <= self.base.mark
-                demand(not below or kept == original.raw, f"{where} was durable, and is cut")
+                demand(not below or kept == original.raw, f"{where} was durable, and is truncated")
 
     def _log_ends_whole(self) -> bool:
         return bool(self.facts.intact) and self.facts.intact[-1] is self.base.originals[-1]

@@ -1,5 +1,7 @@
-"""Damage as users met it: each kind takes one thing away from a whole store, and something is
-promised for it (see ``promises``)."""
+"""Kinds of damage that users met: each removes or changes one thing of an undamaged store.
+
+``promises`` says what must hold for each.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ _BROKEN_TABLES = (b"", b"{", b"\0" * 64, b"[]", b'{"a":', b"\xff\xfe{}")
 
 
 def draw(rng: random.Random, tree: Tree, originals: list[Original]) -> Mutation | None:
-    """One of the kinds, ``None`` when the store has nothing it could be done to."""
+    """Return a mutation of a random kind, ``None`` if it does not apply to the store."""
     kind: Callable[[random.Random, Tree, list[Original]], Mutation | None] = rng.choice(_KINDS)
     return kind(rng, tree, originals)
 
@@ -27,7 +29,7 @@ def _logs(tree: Tree) -> list[str]:
 
 
 def _log_gone(rng: random.Random, tree: Tree, _: list[Original]) -> Mutation | None:
-    """The folder is not there, is another one, or is empty, as an unmounted disk leaves it."""
+    """Remove, rename or empty the log's folder, as with a disk that is not mounted."""
     return rng.choice(
         (
             {"op": "delete", "path": "commitlog"},
@@ -51,7 +53,7 @@ def _unreadable(rng: random.Random, tree: Tree, _: list[Original]) -> Mutation |
 
 
 def _misnamed(rng: random.Random, tree: Tree, _: list[Original]) -> Mutation | None:
-    """Segments that exchanged names, one under another name, or all of them too high."""
+    """Exchange the names of two segments, rename one, or shift all names."""
     logs = _logs(tree)
     if not logs:
         return None
@@ -70,7 +72,7 @@ def _odd_kind(rng: random.Random, tree: Tree, _: list[Original]) -> Mutation | N
 
 
 def _two_places(rng: random.Random, tree: Tree, originals: list[Original]) -> Mutation | None:
-    """Two stretches of one segment that are no record any more."""
+    """Overwrite parts of two records of one segment."""
     logs = _logs(tree)
     if not logs:
         return None

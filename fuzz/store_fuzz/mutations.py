@@ -1,5 +1,5 @@
-"""Damage to a store's directory: each kind is a JSON object, so that a case can be told and tried
-again."""
+"""Damage to a store's directory; each is a JSON object, so that a case can be printed and
+reproduced."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FORGED = (
 
 
 def apply(tree: Tree, mutation: Mutation) -> Tree:
-    """The tree with one mutation done to it; unchanged where what it names is not there."""
+    """Return the tree with one mutation applied; unchanged if the mutation's path is missing."""
     changed = dict(tree)
     name, path = mutation["op"], mutation["path"]
     entry = tree.get(path)
@@ -133,7 +133,7 @@ def _forbid(tree: Tree, m: Mutation) -> None:
 
 
 def _shift(tree: Tree, m: Mutation) -> None:
-    """Files of a folder that are named after offsets get higher ones."""
+    """Shift the offsets in the names of a folder's files."""
     for name in sorted(_below(tree, m["path"]), reverse=True):
         folder, _, last = name.rpartition("/")
         if folder == m["path"] and last.isdigit():
@@ -216,9 +216,9 @@ class Chooser:
     ----------
     rng : random.Random
     originals : list of Original
-        The log's records: some mutations aim at a field of one.
+        The log's records: some mutations change a field of one.
     outside : str
-        Where a link that leaves the root points to.
+        Target of links that leave the root.
     """
 
     def __init__(self, rng: random.Random, originals: list[Original], outside: str) -> None:
@@ -227,7 +227,7 @@ class Chooser:
         self._outside = outside
 
     def draw(self, tree: Tree) -> Mutation:
-        """One mutation."""
+        """Return one mutation."""
         if self._rng.random() < 0.3:
             met = kinds.draw(self._rng, tree, self._originals)
             if met is not None:
@@ -259,7 +259,7 @@ class Chooser:
         return (value % (1 << 8 * width)).to_bytes(width, "big").hex()
 
     def _aim_at_record(self, tree: Tree) -> Mutation | None:
-        """Damage to one record: a field set, a stretch zeroed, or the place taken by another."""
+        """Damage one record: set a field, zero a range, flip a bit, or copy another one over it."""
         rng = self._rng
         tail = rng.random() < 0.3
         record = rng.choice(self._originals[-4:] if tail else self._originals)
@@ -347,7 +347,7 @@ class Chooser:
         same = [name for name in tree if PurePosixPath(name).parent == PurePosixPath(path).parent]
         other = rng.choice(same) if same and rng.random() < 0.6 else self._choose_file(tree)
         if other.partition("/")[0] != path.partition("/")[0]:
-            other = path  # (a segment that is at the same time the checkpoint is nobody's store)
+            other = path  # (no real store has one file as segment and checkpoint)
         target = rng.choice((other, "../" * path.count("/") + other, path, self._outside, "none"))
         return rng.choice(
             (
@@ -364,7 +364,7 @@ class Chooser:
         )
 
     def _new_name(self, tree: Tree, path: str) -> str:
-        """A name beside ``path``: the next offset, an odd one, another folder's."""
+        """Return a name beside ``path``: the next offset, an odd name, a name of another folder."""
         rng = self._rng
         folder, _, name = path.rpartition("/")
         folder = folder + "/" if folder else ""

@@ -1,5 +1,7 @@
-"""What is promised of a store with exactly one thing wrong, see ``kinds``. More than one may
-contradict each other, so that only the general promises hold there."""
+"""The promises for a store with exactly one thing wrong, see ``kinds``.
+
+With several things wrong, the promises may contradict each other, so only the general ones hold.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from store_fuzz.records import segments
 from store_fuzz.tree import Tree
 
 _MARKS = ("abort", "checkpoint", "rocketstore.state")
-#: A broker reads the older file when the newer one is no table.
+#: A broker reads the older file if the newer one is not a table.
 _BACKUP = ".bak"
 
 
@@ -24,17 +26,17 @@ class Wrong(Enum):
 
     LOG_GONE = "the whole log is missing"
     HOLE = "a segment is missing"
-    END_GONE = "the last segment is missing, after an orderly stop"
-    LOG_FORBIDDEN = "a segment may not be read"
-    DERIVED_FORBIDDEN = "a queue or index file may not be read"
-    MISNAMED = "segments bear wrong names"
-    ODD_MARK = "a folder or FIFO lies in place of a mark"
-    TABLE = "a table of the broker's is none"
+    END_GONE = "the last segment is missing, after a clean stop"
+    LOG_FORBIDDEN = "a segment has no read permission"
+    DERIVED_FORBIDDEN = "a queue or index file has no read permission"
+    MISNAMED = "segments have wrong names"
+    ODD_MARK = "a folder or FIFO is in place of a mark"
+    TABLE = "a table of the broker is corrupt"
 
 
 @dataclass(frozen=True)
 class Promised:
-    """The one thing that is wrong, and the file it is about."""
+    """The one thing that is wrong, and its file."""
 
     wrong: Wrong
     path: str
@@ -63,12 +65,12 @@ class Promised:
 
     @property
     def is_found(self) -> bool:
-        """Whether ``verify`` must not say that all is well."""
+        """Whether ``verify`` must report a finding."""
         return self.wrong is not Wrong.ODD_MARK
 
 
 def promised(base: Base, tree: Tree, mutations: list[Mutation]) -> Promised | None:
-    """What is promised, ``None`` for nothing beyond what always holds."""
+    """Return the promise for a damaged store, ``None`` if only the general ones hold."""
     if len(mutations) != 1 or tree == base.tree or not base.originals:
         return None
     (mutation,) = mutations
@@ -114,7 +116,7 @@ def _without(
 
 
 def is_named(root: Path, path: str, damaged: list[Any]) -> bool:
-    """Whether a report's damage names the file."""
+    """Return whether a report's damage names the file."""
     with contextlib.suppress(ValueError):
         return any(Path(one.path).relative_to(root).as_posix() == path for one in damaged)
     return False

@@ -1,4 +1,4 @@
-"""What was written, read by code of its own: it shares nothing with the kernels that are fuzzed."""
+"""Reads the written records with separate code that shares nothing with the fuzzed kernels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOG = "commitlog/"
 class Original:
     """One record as it was written.
 
-    ``body``, ``topic`` and ``properties`` are where these lie, from the record's start.
+    ``body``, ``topic`` and ``properties`` are their positions from the record's start.
     """
 
     offset: int
@@ -31,7 +31,7 @@ class Original:
 
     @property
     def end(self) -> int:
-        """Log offset behind it."""
+        """Log offset after the record."""
         return self.offset + len(self.raw)
 
     @property
@@ -41,7 +41,7 @@ class Original:
 
     @property
     def is_transient(self) -> bool:
-        """Whether no queue names it: prepared, or rolled back."""
+        """Whether the record is in no queue: prepared, or rolled back."""
         return bool(self.sys_flag & _TRANSACTION_PREPARED_OR_ROLLBACK)
 
     @property
@@ -52,7 +52,7 @@ class Original:
 
     @property
     def queue_offset(self) -> int:
-        """Its place in the queue."""
+        """Its queue offset."""
         return int.from_bytes(self.raw[20:28], "big")
 
     @property
@@ -71,8 +71,8 @@ class Original:
         return []
 
     def is_variant(self, raw: bytes) -> bool:
-        """Whether ``raw`` is this record with changes that no check can see: only fields outside
-        the sizes, the own offset and the body differ."""
+        """Return whether ``raw`` is this record with changes that no check can detect: sizes, own
+        offset and body are equal."""
         if len(raw) != len(self.raw):
             return False
         guarded = [
@@ -84,16 +84,21 @@ class Original:
         return all(raw[part] == self.raw[part] for part in guarded)
 
     def is_without_body(self, raw: bytes) -> bool:
-        """Whether ``raw`` is this record with a body length of 0, whose body reads as the beginning
-        of a topic of just the right length: RocketMQ checks no CRC of an empty body, nor do we."""
+        """Return whether ``raw`` is this record with a body length of 0.
+
+        Its body then reads as the beginning of a topic of the right length. RocketMQ does not check
+        the CRC of an empty body, and neither does rocketstore.
+        """
         length = slice(self.body.start - 4, self.body.start)
         rest = raw[: length.start] + self.raw[length] + raw[length.stop :]
         return raw[length] == bytes(4) and rest == self.raw
 
 
 def parse(raw: bytes, offset: int) -> Original | None:
-    """The complete, CRC-correct record at the start of ``raw`` that names ``offset`` as its
-    place."""
+    """Return the complete record with a correct CRC at the start of ``raw``, or ``None``.
+
+    Its own offset must be ``offset``.
+    """
     if len(raw) < 92:
         return None
     size, magic, crc = struct.unpack_from(">iII", raw)
@@ -118,8 +123,10 @@ def parse(raw: bytes, offset: int) -> Original | None:
 
 
 def segments(tree: Tree, *, forbidden: bool = False) -> dict[int, bytes]:
-    """Content of the regular files named like segments, by their first offset: of those that may
-    be read, or of those that may not."""
+    """Return the content of the regular files with segment names, by first offset.
+
+    With ``forbidden`` those without read permission, otherwise the readable ones.
+    """
     found = {}
     for path, entry in tree.items():
         name = path.removeprefix(_LOG)
@@ -130,7 +137,7 @@ def segments(tree: Tree, *, forbidden: bool = False) -> dict[int, bytes]:
 
 
 def originals(tree: Tree) -> Iterator[Original]:
-    """Every record of an undamaged log, in order."""
+    """Yield every record of an undamaged log, in order."""
     for base, content in sorted(segments(tree).items()):
         at = 0
         while at < len(content):

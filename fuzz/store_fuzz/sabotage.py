@@ -1,4 +1,4 @@
-"""What happens to files while a writer has them open: nothing that it confirmed later is lost."""
+"""Changes files while a writer has them open; messages that it confirms later must not be lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from store_fuzz.records import Original
 
 WAYS = ("lock", "renamed over", "unlinked", "folder", "clock")
 _DAY_MS = 86_400_000
-#: What stands still meanwhile: 24 hours at which files go, looks every few milliseconds.
+#: Cleaning at every hour, with a check every few milliseconds.
 _CLEANING: dict[str, Any] = {
     "clean_resource_enable": True,
     "clean_resource_interval": 10,
@@ -27,7 +27,7 @@ _CLEANING: dict[str, Any] = {
 
 
 class Sabotage:
-    """One way, done to a store that opens for writing."""
+    """One kind of sabotage, on a store that opens for writing."""
 
     def __init__(
         self, root: Path, options: dict[str, int], originals: list[Original], rng: random.Random
@@ -39,13 +39,13 @@ class Sabotage:
         self.lost: list[int] = []
 
     def run(self) -> str:
-        """Do it; return what promise it broke, or nothing."""
+        """Run it; return the broken promise, or an empty text."""
         return self._jump() if self.way == "clock" else self._take()
 
     # --- the clock --------------------------------------------------------------------------------
 
     def _jump(self) -> str:
-        """A message grows no older than a clock says that never jumps."""
+        """Check that a jump of the clock does not expire messages."""
         newest = max((o.store_timestamp for o in self._originals), default=0)
         ahead = [0]
         options = {**self._options, **_CLEANING}
@@ -82,7 +82,7 @@ class Sabotage:
         return self._missing(confirmed)
 
     def _away(self, store: Any) -> Callable[[], Any]:
-        """Take something away; return what lays back what can be."""
+        """Remove something; return a function that restores it if possible."""
         logs = sorted((self._root / "commitlog").iterdir())
         last = [path for path in logs if len(path.name) == 20][-1]
         if self.way == "lock":
@@ -129,10 +129,10 @@ class Sabotage:
 
     def _missing(self, confirmed: dict[int, bytes]) -> str:
         if self.lost:
-            return f"{self.way}: the place {self.lost[0]} was confirmed twice"
+            return f"{self.way}: the offset {self.lost[0]} was confirmed twice"
         store = self._try(lambda: rocketstore.open(self._root, "r", **self._options))
         if store is None:
-            return f"{self.way}: the store does not open any more"
+            return f"{self.way}: the store no longer opens"
         with store:
             shown = {m.physical_offset: bytes(m.body) for m in store.scan(on_corruption="skip")}
         gone = [offset for offset, body in confirmed.items() if shown.get(offset) != body]

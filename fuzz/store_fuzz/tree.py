@@ -1,4 +1,4 @@
-"""A directory held in memory: read it, write it out, compare what lies on disk with it."""
+"""A directory held in memory: read it, write it to disk, and compare it with the disk."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from pathlib import Path
 
 from store_fuzz.access import readable
 
-#: Files above this size are compared by size and times only (a mode that creates default files
-#: makes sparse ones of hundreds of megabytes).
+#: Files above this size are compared by size and time only: files of default sizes are sparse and
+#: have hundreds of megabytes.
 _HASHED_NBYTES = 4 << 20
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry: ``kind`` is ``file``, ``folder``, ``link`` or ``fifo``. ``forbidden`` files may be
-    read by nobody."""
+    """One entry: ``kind`` is ``file``, ``folder``, ``link`` or ``fifo``.
+
+    ``forbidden`` files have no read permission.
+    """
 
     kind: str
     content: bytes = b""
@@ -47,7 +49,7 @@ def read_tree(root: Path) -> Tree:
 
 
 def write_tree(tree: Tree, root: Path) -> None:
-    """Write a tree below ``root``; an entry below something that is no folder is left out."""
+    """Write a tree below ``root``; skip entries below something that is not a folder."""
     root.mkdir(parents=True)
     for relative in sorted(tree):
         entry, path = tree[relative], root / relative
@@ -68,7 +70,7 @@ def write_tree(tree: Tree, root: Path) -> None:
 
 
 def fingerprint(root: Path) -> dict[str, tuple[object, ...]]:
-    """What tells whether anything below ``root`` changed: kinds, modes, contents, link targets."""
+    """Return kind, mode, content and link target of everything below ``root``."""
     found: dict[str, tuple[object, ...]] = {}
     for directory, folders, files in os.walk(root):
         for name in folders + files:
@@ -91,7 +93,7 @@ def _digest(path: str, about: os.stat_result) -> object:
 
 
 def differences(before: dict[str, tuple[object, ...]], after: dict[str, tuple[object, ...]]) -> str:
-    """Name the entries that differ, an empty text when none do."""
+    """List the entries that differ; return an empty text if all are equal."""
     names = sorted(set(before) | set(after))
     changed = [name for name in names if before.get(name) != after.get(name)]
     kinds = [

@@ -90,7 +90,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what only few callers name on first use, so that importing the package stays quick."""
+    """Import rarely used names on first use, so that importing the package stays fast."""
     if name == "RecoveryReport":
         from rocketstore.recovery.report import RecoveryReport
 

@@ -1,4 +1,4 @@
-"""The end of the command ``rocketstore`` when its own package cannot be imported."""
+"""Exit of the command ``rocketstore`` when its own package cannot be imported."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ _USAGE, _UNEXPECTED = 2, 70
 
 
 def end_command(error: Exception) -> None:
-    """Say ``error`` in one sentence and exit, when this process is the command; else do nothing:
-    who imports the package gets the error itself."""
+    """Print ``error`` in one sentence and exit if this process is the command; else do nothing.
+
+    A program that imports the package gets the error itself.
+    """
     if not _is_command() or os.environ.get("ROCKETSTORE_DEBUG", "") not in ("", "0"):
         return
     if sys.stderr is not None:
@@ -22,7 +24,7 @@ def end_command(error: Exception) -> None:
 
 
 def _is_command() -> bool:
-    """Whether the process was started as ``rocketstore`` or ``python -m rocketstore.cli``."""
+    """Return whether ``rocketstore`` or ``python -m rocketstore.cli`` started the process."""
     name = os.path.basename(sys.argv[0]) if sys.argv else ""
     as_module = any(pair == ("-m", "rocketstore.cli") for pair in pairwise(sys.orig_argv))
     return name in ("rocketstore", "rocketstore.exe") or as_module

@@ -26,10 +26,10 @@ DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 
 
 _DELAY_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _BROKER_ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
-#: Java's ``int``, which RocketMQ's options are; one is a ``long``.
+#: Maximum of Java's ``int``, the type of RocketMQ's options; one option is a ``long``.
 INT_MAX = 2**31 - 1
 _LARGEST = {"sync_flush_timeout": 2**63 - 1}
-#: Other spellings that broker files hold.
+#: Alternative spellings in broker files.
 _ALIASES = {
     "mapedFileSizeCommitLog": "mapped_file_size_commit_log",
     "mapedFileSizeConsumeQueue": "mapped_file_size_consume_queue",
@@ -38,7 +38,7 @@ _ALIASES = {
     "warmMappedFileEnable": "warm_maped_file_enable",
     "flushLeastPagesWhenWarmMappedFile": "flush_least_pages_when_warm_maped_file",
 }
-#: A broker's configuration file is shorter.
+#: Largest configuration file that is read; a broker's is shorter.
 _MOST_NBYTES = 16 << 20
 _PROPERTY = re.compile(r"((?:\\.|[^=:\s\\])+)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 _PROPERTY_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
@@ -47,7 +47,7 @@ _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageStoreConfig:
-    """Options of a store; what is ``None`` is detected from the files, else RocketMQ's default.
+    """Options of a store; ``None`` means detected from the files, else RocketMQ's default.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class MessageStoreConfig:
     mapped_file_size_consume_queue : int or None
         Bytes of a queue file, rounded up to a multiple of 20 (default 6,000,000).
     enable_consume_queue_ext : bool or None
-        Keep tags codes, store times and bit maps in ext files (default: where there are any).
+        Keep tags codes, store times and bit maps in ext files (default: if ext files exist).
     mapped_file_size_consume_queue_ext : int or None
         Bytes of an ext file, at least 24 (default 50,331,648).
     bit_map_length_consume_queue_ext : int
@@ -75,27 +75,27 @@ class MessageStoreConfig:
     flush_disk_type : FlushDiskType or str
         ``SYNC_FLUSH`` or ``ASYNC_FLUSH``.
     sync_flush_timeout : int
-        Milliseconds a put waits for its sync before it answers FLUSH_DISK_TIMEOUT.
+        Milliseconds a put waits for its sync before it returns FLUSH_DISK_TIMEOUT.
     flush_interval_commit_log, flush_commit_log_thorough_interval : int
         Milliseconds between flushes of the log, and between those of less than
         ``flush_commit_log_least_pages`` (4 KiB pages).
     transient_store_pool_enable : bool
-        Write records in memory first, and copy them to the files a little later: puts never touch
-        the page cache, and a killed process loses what was not copied yet. Without effect on a
-        slave, and up to 4.9 with ``SYNC_FLUSH``.
+        Write records to memory first and copy them to the files shortly after. Puts never touch
+        the page cache; a killed process loses what was not copied yet. No effect on a slave,
+        nor up to 4.9 with ``SYNC_FLUSH``.
     transient_store_pool_size : int
-        Segments that may be in memory at one time, at least 1.
+        Segments that may be in memory at the same time, at least 1.
     fast_fail_if_no_buffer_in_store_pool : bool
-        Answer CREATE_MAPPED_FILE_FAILED when all of them are; otherwise the put waits until one is
-        in its file.
+        Return CREATE_MAPPED_FILE_FAILED when the pool has no free segment; otherwise the put
+        waits until one was copied to its file.
     commit_interval_commit_log, commit_commit_log_thorough_interval : int
-        Milliseconds between two looks at what is to be copied, at the most, and between copies of
+        Longest interval in milliseconds between checks for data to copy, and between copies of
         less than ``commit_commit_log_least_pages`` (4 KiB pages).
     warm_maped_file_enable : bool
-        Write zeros into all of a new segment in the background, and lock it into memory where that
-        is permitted. The names of these two are RocketMQ's own.
+        Zero a whole new segment in the background, and lock it into memory if permitted. The
+        names of these two options are RocketMQ's own.
     flush_least_pages_when_warm_maped_file : int
-        With ``SYNC_FLUSH``: pages that are synced at a time while that is done.
+        With ``SYNC_FLUSH``: pages that are synced at a time during this warm-up.
     flush_interval_consume_queue, flush_consume_queue_thorough_interval : int
         The same for queues (``flush_consume_queue_least_pages``); a thorough flush also writes
         checkpoint and state.
@@ -104,61 +104,61 @@ class MessageStoreConfig:
     message_delay_level : str
         Delays of levels 1, 2, ... with units s, m, h, d.
     enabled_append_prop_crc, force_verify_prop_crc : bool
-        Write the whole-record CRC property; demand it when records are checked.
+        Write the whole-record CRC property; require it when records are checked.
     enable_lmq, enable_multi_dispatch : bool
-        Light queues: give a message offsets in the queues that its property
-        INNER_MULTI_DISPATCH names, and dispatch it to them. Which switch does which depends on
+        Light queues: assign a message offsets in the queues that its property
+        INNER_MULTI_DISPATCH names, and dispatch it to them. Which option does which depends on
         the version; set both.
     max_lmq_consume_queue_num : int
-        Light queues beyond which 4.9 refuses messages for any of them, and, with
-        ``enable_lmq_quota``, 5.5 those for new ones.
+        Limit of light queues. Above it 4.9 refuses every message for a light queue; 5.5 with
+        ``enable_lmq_quota`` refuses those for new light queues.
     enable_lmq_quota : bool
-        See there.
+        Enforce that limit in 5.5.
     max_transfer_bytes_on_message_in_memory, max_transfer_bytes_on_message_in_disk : int
         Bytes one ``get_message`` may return.
     max_transfer_count_on_message_in_memory, max_transfer_count_on_message_in_disk : int
         Messages one ``get_message`` may return.
     access_message_in_memory_max_ratio : int
-        Percent of RAM behind the log's end that count as "in memory".
+        Part of the log before its end that counts as "in memory", in percent of RAM.
     max_filter_message_size : int
         Bytes of units one ``get_message`` examines.
     max_msgs_num_batch : int
         Cap on the hits of ``query_message``.
     broker_role : str
         ``ASYNC_MASTER``, ``SYNC_MASTER`` or ``SLAVE``. A slave refuses puts. There is no
-        replication: a sync master of 4.9 stores what is put and answers SLAVE_NOT_AVAILABLE, as
-        a broker without a slave does; later lines wait for no slave by default.
+        replication: a sync master of 4.9 stores the message and returns SLAVE_NOT_AVAILABLE, as
+        a broker without a slave does. Later versions do not wait for a slave by default.
     clean_resource_enable : bool
-        Delete what has expired, as a broker does (default: off, on with ``from_properties``).
+        Delete expired files, as a broker does (default: off; on with ``from_properties``).
     clean_resource_interval : int
-        Milliseconds between two looks; the first comes after a minute.
+        Milliseconds between two cleaning runs; the first starts after a minute.
     delete_when : str
-        Local hours ("04", or "04;16") in which segments that are old enough go.
+        Local hours ("04", or "04;16") in which expired segments are deleted.
     file_reserved_time : int
         Hours that a segment is kept after its last message was stored.
     delete_file_batch_max : int
-        Segments deleted at one look.
+        Segments deleted in one run.
     delete_commit_log_files_interval, delete_consume_queue_files_interval : int
-        Milliseconds between two deletions of segments, and behind a queue that lost files.
+        Milliseconds between two segment deletions, and after a queue whose files were deleted.
     redelete_hanged_file_interval : int
-        Milliseconds until a file that could not be deleted is tried again at any hour.
+        Milliseconds until a failed deletion is retried, at any hour.
     disk_max_used_space_ratio : int
-        Percent of the disk in use above which old segments go at any hour (within 10 to 95).
+        Percent of disk usage above which expired segments are deleted at any hour (10 to 95).
     disk_space_clean_forcibly_ratio : int
-        Percent above which segments go whatever their age (from 5.0 on within 30 to 85).
+        Percent above which segments are deleted regardless of age (from 5.0: 30 to 85).
     disk_space_warning_level_ratio : int
-        Percent above which puts answer SERVICE_NOT_AVAILABLE (from 5.0 on within 35 to 90).
+        Percent above which puts return SERVICE_NOT_AVAILABLE (from 5.0: 35 to 90).
     clean_file_forcibly_enable : bool
-        Whether segments may go whatever their age.
+        Whether segments may be deleted regardless of age.
     replicas_per_disk_partition : int
-        Stores that share a disk, from 5.0 on: above 1, what this one uses is compared with its
-        share.
+        Stores that share a disk (from 5.0). Above 1, the usage of this store is compared with
+        its share.
     logical_disk_space_clean_forcibly_threshold : float
-        Part of its share above which segments go whatever their age.
+        Part of its share above which segments are deleted regardless of age.
     broker_version : str or None
-        RocketMQ version whose bytes are written and whose answers are given.
+        RocketMQ version whose file contents and statuses the store reproduces.
     allow_newer : bool
-        Accept a ``broker_version`` newer than the lines this release was judged against.
+        Accept a ``broker_version`` newer than the lines this release was tested against.
     store_host : str
         ``ip:port`` written into records and message ids.
     timezone : str or None
@@ -242,7 +242,7 @@ class MessageStoreConfig:
             )
         self._check_queue_and_index_sizes()
         if self.broker_role not in _BROKER_ROLES:
-            raise ConfigError(f"broker_role {self.broker_role!r} is none of {_BROKER_ROLES}")
+            raise ConfigError(f"broker_role {self.broker_role!r} must be one of {_BROKER_ROLES}")
         for name in ("transient_store_pool_size", "flush_least_pages_when_warm_maped_file"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
@@ -278,7 +278,7 @@ class MessageStoreConfig:
             raise ConfigError(
                 "max_hash_slot_num and max_index_num are given together or not at all"
             )
-        # Entry 0 is never used, so that a file of one entry would hold no key.
+        # Entry 0 is never used, so a file of one entry would hold no key.
         lowest = (("max_hash_slot_num", 1), ("max_index_num", 2))
         for (name, least), value in zip(lowest, pair, strict=True):
             if value is not None and not least <= value < 2**31:
@@ -290,7 +290,7 @@ class MessageStoreConfig:
 
     @property
     def zone(self) -> datetime.tzinfo | None:
-        """The time zone of index file names, ``None`` for the machine's."""
+        """The time zone of index file names; ``None`` for the machine's zone."""
         if self.timezone is None:
             return None
         import zoneinfo
@@ -319,15 +319,15 @@ class MessageStoreConfig:
         ----------
         source : mapping, path or open text file
             ``name = value`` lines with the escapes of Java's properties; ``#`` and ``!`` start
-            comments. Names that are no option of a store (a broker file has many) are passed over.
-            Of slots and entries of the index, one alone is completed by RocketMQ's default.
+            comments. Names that are not store options (a broker file has many) are ignored. If only
+            one of index slots and entries is given, the other gets RocketMQ's default.
             Expired files are deleted (``clean_resource_enable``), as a broker does.
 
         Raises
         ------
         ConfigError
-            When the value of a known option cannot be read, with its name; when the path is that
-            of no regular file, or of one of more than 16 MiB.
+            When the value of a known option is invalid (the error names the option), the path is
+            not a regular file, or the file is larger than 16 MiB.
         OSError
             When the file cannot be read.
         """
@@ -339,29 +339,31 @@ class MessageStoreConfig:
                 options[option] = _parse_value(name, kinds[option], text)
         pair = {"max_hash_slot_num": DEFAULT_HASH_SLOT_NUM, "max_index_num": DEFAULT_INDEX_NUM}
         if pair.keys() & options.keys():
-            options = {**pair, **options}  # to a broker, what is not given is the default
+            options = {**pair, **options}  # a broker uses the default for a missing option
         return cls(**options)
 
 
 @functools.lru_cache(maxsize=64)
 def parse_delay_levels(text: str) -> tuple[int, ...]:
-    """Return the milliseconds of each level of a ``messageDelayLevel`` text; ``ConfigError``
-    else."""
+    """Return the milliseconds of each level of a ``messageDelayLevel`` text.
+
+    Raises ``ConfigError`` for an invalid text.
+    """
     delays = []
     for item in text.split():
         unit = _DELAY_UNITS_MS.get(item[-1])
         if unit is None or not (item[:-1].isascii() and item[:-1].isdigit()):
-            raise ConfigError(f"message_delay_level: {item!r} is no number with s, m, h or d")
+            raise ConfigError(f"message_delay_level: {item!r} is not a number with s, m, h or d")
         delays.append(int(item[:-1]) * unit)
     return tuple(delays)
 
 
 def parse_hours(text: str) -> frozenset[int]:
-    """Return the hours (0 to 23) that a ``deleteWhen`` text names; ``ConfigError`` else."""
+    """Return the hours (0 to 23) in a ``deleteWhen`` text, or raise ``ConfigError``."""
     items = [item.strip() for item in text.split(";") if item.strip()]
     hours = {int(item) for item in items if item.isascii() and item.isdigit() and len(item) <= 2}
     if len(hours) < len(set(items)) or not all(hour < 24 for hour in hours):
-        raise ConfigError(f"delete_when {text[:80]!r} is no list of hours, as '04' or '04;16'")
+        raise ConfigError(f"delete_when {text[:80]!r} is not a list of hours like '04' or '04;16'")
     return frozenset(hours)
 
 
@@ -406,7 +408,7 @@ def _check_topic_attributes(table: Any) -> None:
     )
     if not is_table:
         raise ConfigError(
-            f"topic_attributes is {repr(table)[:80]}; it must be texts by topic and attribute, as "
+            f"topic_attributes is {repr(table)[:80]}; it must map topics to attributes, as in "
             '{"T": {"queue.type": "BatchCQ"}}'
         )
 
@@ -420,13 +422,13 @@ def _parse_value(name: str, kind: Any, value: Any) -> Any:
     wanted = str(kind).split(" ")[0]
     if wanted == "int":
         if not re.fullmatch(r"[+-]?[0-9]{1,20}", text):
-            raise ConfigError(f"{name} = {text[:80]!r} is no whole number")
+            raise ConfigError(f"{name} = {text[:80]!r} is not a whole number")
         return int(text)
     if wanted == "float":
         try:
             return float(text)
         except ValueError:
-            raise ConfigError(f"{name} = {text[:80]!r} is no number") from None
+            raise ConfigError(f"{name} = {text[:80]!r} is not a number") from None
     if wanted == "bool":
         return text.lower() == "true"
     return text
@@ -448,19 +450,21 @@ def _pairs(source: Mapping[str, str] | str | os.PathLike[str] | TextIO) -> dict[
 
 
 def _refuse_odd_file(path: str) -> None:
-    """A FIFO may never answer, a device never end; what a shell hands over as ``<(command)`` has a
-    writer."""
+    """Raise ``ConfigError`` for a file that is not regular or too large to be a configuration.
+
+    Reading a FIFO or a device may never end; the FIFO of a shell's ``<(command)`` has a writer.
+    """
     status = os.stat(path)
     if path.startswith(("/dev/fd/", "/proc/self/fd/")) and stat.S_ISFIFO(status.st_mode):
         return
     if not stat.S_ISREG(status.st_mode):
-        raise ConfigError("it is no regular file")
+        raise ConfigError("it is not a regular file")
     if status.st_size > _MOST_NBYTES:
         raise ConfigError(f"it has {status.st_size:,} bytes, too many for a configuration")
 
 
 def _logical_lines(source: Iterable[str]) -> Iterator[str]:
-    """Lines without comments; a backslash at the end of one joins the next, as in Java."""
+    """Yield lines without comments; a backslash at a line's end joins the next, as in Java."""
     begun = ""
     for line in source:
         line = line.strip(" \t\f\r\n") if not begun else line.strip("\r\n").lstrip(" \t\f")

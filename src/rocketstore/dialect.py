@@ -1,4 +1,4 @@
-"""What differs between RocketMQ 4.9.x and 5.5.x, by thresholds: bytes written and answers given."""
+"""Differences between RocketMQ 4.9.x and 5.5.x by version: bytes written, statuses returned."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ _VERSION = re.compile(r"^[vV]?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?$")
 
 
 class BatchProperties(IntEnum):
-    """What becomes of the properties of a client batch as a whole."""
+    """How the properties of a whole client batch are stored."""
 
     #: Dropped (5.4.0 and later).
     DROPPED = 0
-    #: Behind each message's own, with a separator where one is missing (4.9.3 to 5.3.3).
+    #: Appended to each message's own, with a separator if one is missing (4.9.3 to 5.3.3).
     JOINED = 1
-    #: Behind each message's own as they are (4.8.0 to 4.9.2).
+    #: Appended to each message's own as they are (4.8.0 to 4.9.2).
     FUSED = 2
 
 
 class LightOffsets(IntEnum):
-    """How a put gives offsets in the queues that INNER_MULTI_DISPATCH names."""
+    """How a put assigns offsets in the queues that INNER_MULTI_DISPATCH names."""
 
     #: Not at all (up to 4.9.2).
     NONE = 0
-    #: In queues of any name; PREPARED and ROLLBACK records tell offsets without taking them; WAIT
-    #: is not stored; too long a record is an unknown error (4.9.3 to 4.9.8).
+    #: In queues of any name. PREPARED and ROLLBACK records store offsets without using them up.
+    #: WAIT is not stored. A record that is too long is an unknown error (4.9.3 to 4.9.8).
     ANY_NAME = 1
-    #: In light queues; PREPARED and ROLLBACK records have none; WAIT is not stored (5.0 and 5.1).
+    #: In light queues. PREPARED and ROLLBACK records have none; WAIT is not stored (5.0 and 5.1).
     QUEUED = 2
-    #: In light queues, PREPARED and ROLLBACK records too; WAIT goes last; the record may be no
-    #: longer than the largest body (5.2.0 and later).
+    #: In light queues, also for PREPARED and ROLLBACK records. WAIT is stored last. The record may
+    #: not be longer than the largest body (5.2.0 and later).
     ALL = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The habits of one RocketMQ version.
+    """The behavior of one RocketMQ version.
 
     Attributes
     ----------
     version : tuple of int
         Major, minor, patch.
     trailing_separator : bool
-        A separator stands behind the last property (up to 4.9.0 and from 5.2.0).
+        A separator follows the last property (up to 4.9.0 and from 5.2.0).
     record_version_2 : bool
         Topics of more than 127 characters get a V2 record (5.1.0).
     property_crc : bool
@@ -61,9 +61,9 @@ class Dialect:
     long_retry_topics : bool
         ``%RETRY%`` topics may have 255 bytes (5.1.0).
     record_extra : bool
-        A whole record may be 64 KiB longer than the largest body (4.9.4); earlier just as long.
+        A whole record may be 64 KiB longer than the largest body (4.9.4); before, not longer.
     sync_master_wants_slave : bool
-        A SYNC_MASTER without a slave answers SLAVE_NOT_AVAILABLE (4.9).
+        A SYNC_MASTER without a slave returns SLAVE_NOT_AVAILABLE (4.9).
     abort_holds_pid : bool
         ``abort`` holds the process id (5.0.0).
     checkpoint_nbytes : int
@@ -71,31 +71,31 @@ class Dialect:
     index_tags : bool
         Index files get one entry per tag (5.4.0).
     offset_by_mtime : bool
-        Offset by time goes by file modification times (up to 5.1.0, D-16).
+        Offset by time uses file modification times (up to 5.1.0, D-16).
     clamp_offset_by_time : bool
         Offset by time is clamped to the queue's bounds (5.2.0).
     empty_queue_keeps_min : bool
-        The min offset of a queue whose messages are all expired stays as it was (4.9).
+        The min offset of a queue whose messages are all expired does not change (4.9).
     clamps_disk_ratios : bool
-        The levels of a full disk are options, within limits (5.0.0).
+        The thresholds of disk usage are options, within limits (5.0.0).
     light_offsets : LightOffsets
     light_offsets_by_lmq : bool
-        Their switch is ``enable_lmq`` (5.3.2), earlier ``enable_multi_dispatch``.
+        ``enable_lmq`` switches them on (5.3.2), earlier ``enable_multi_dispatch``.
     light_offsets_count_on : bool
-        A queue named twice by one message gets two offsets, not one twice (5.0.0 to 5.1.0).
+        A queue that a message names twice gets two offsets, not one twice (5.0.0 to 5.1.0).
     light_limit : bool
-        Too many light queues are refused: 4.9 says so without doing it (D-17), 5.0 to 5.4 forgot
-        the limit, 5.5.0 has a quota.
+        The number of light queues is limited: 4.9 has a limit but never enforces it (D-17), 5.0
+        to 5.4 have none, 5.5.0 has a quota.
     pools_with_sync_flush : bool
-        The transient store pool is used with ``SYNC_FLUSH``, too (5.0.0).
+        The transient store pool is also used with ``SYNC_FLUSH`` (5.0.0).
     pull_asks_for_count : bool
-        A pull from queues in RocksDB looks at no more units than messages are wanted (up to
-        5.4).
+        A pull from queues in RocksDB examines at most as many units as messages are requested
+        (up to 5.4).
     loads_folders : bool
-        A folder, or an empty file at the end, among mapped files keeps a broker from starting (up
-        to 4.9); later ones are passed over.
+        A folder among mapped files, or an empty last file, prevents a broker from starting (up
+        to 4.9); later versions ignore it.
     has_timer : bool
-        There are messages for any time (5.0.0).
+        Timer messages with any delivery time are supported (5.0.0).
     fastjson_2 : bool
         Tables are read by fastjson 2 (5.4.0).
     max_dispatch_lag_files : int or None
@@ -195,12 +195,12 @@ class Dialect:
         return self.version < (5, 0, 0) or self.version >= (5, 5, 0)
 
     def multi_dispatch(self, *, any_name: bool) -> MultiDispatch:
-        """Which queues besides its own a record goes into.
+        """Return to which queues besides its own a record is dispatched.
 
-        The offsets that a record carries decide, since it has them only where it was to be
-        dispatched; copies that brokers make for retries and delays keep those of the original, so
-        their topics are left out where these do not get offsets of their own. ``any_name``: queues
-        that are no light ones, too, which 4.9 alone knows.
+        A record carries offsets only if it was to be dispatched, so its offsets decide. Brokers
+        copy records for retries and delays, with the offsets of the original. The topics of such
+        copies are excluded in versions that assign them no offsets of their own. ``any_name``
+        includes queues that are not light queues, which only 4.9 supports.
         """
         flags = MultiDispatch.LIGHT
         if any_name and self.version < (5, 0, 0):
@@ -212,7 +212,7 @@ class Dialect:
         return flags
 
     def gives_light_offsets(self, topic: str) -> bool:
-        """Whether a put gives offsets in light queues to messages of ``topic``."""
+        """Return whether a put assigns messages of ``topic`` offsets in light queues."""
         if self.light_offsets == LightOffsets.NONE:
             return False
         if self.version >= (5, 1, 1) and topic.startswith(formats.TOPIC_RETRY_PREFIX):
@@ -231,7 +231,7 @@ class Dialect:
 
     @property
     def pull_asks_for_count(self) -> bool:
-        """A pull from queues in RocksDB looks at no more units than messages are wanted."""
+        """A pull from RocksDB queues examines at most as many units as messages are requested."""
         return self.version < (5, 5, 0)
 
     @property
@@ -257,19 +257,19 @@ class Dialect:
         Raises
         ------
         ConfigError
-            When it is no version, older than 4.9.0, or newer than 5.5.x without ``allow_newer``.
+            When it is not a version, older than 4.9.0, or newer than 5.5.x without ``allow_newer``.
         """
         match = _VERSION.match(version.strip()) if isinstance(version, str) else None
         if match is None:
-            raise ConfigError(f"broker_version {version!r} is no version like '5.3.3'")
+            raise ConfigError(f"broker_version {version!r} is not a version such as '5.3.3'")
         major, minor, patch = (int(part or 0) for part in match.groups())
         parsed = (major, minor, patch)
         if parsed < OLDEST:
-            raise ConfigError(f"broker_version {version} is older than 4.9.0, the oldest known")
+            raise ConfigError(f"broker_version {version} is older than 4.9.0, the oldest supported")
         if parsed[:2] > NEWEST[:2] and not allow_newer:
             raise ConfigError(
                 f"broker_version {version} is newer than 5.5, the newest line this release was "
-                "judged against; allow_newer=True writes it as 5.5"
+                "tested against; allow_newer=True writes it as 5.5"
             )
         return cls(parsed)
 

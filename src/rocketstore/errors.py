@@ -1,5 +1,4 @@
-"""The exceptions of rocketstore. Each says what to do about it; corruption names file and
-position."""
+"""The exceptions of rocketstore. Each says what to do; corruption names file and position."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ import os
 
 
 class RocketStoreError(Exception):
-    """Base of every error that rocketstore raises on its own account."""
+    """Base class of the errors that rocketstore defines."""
 
 
 class StoreClosedError(RocketStoreError):
@@ -19,8 +18,7 @@ class StoreLockedError(RocketStoreError):
 
 
 class StoreFullError(RocketStoreError, OSError):
-    """The disk has no room for the next blocks; nothing was acknowledged. Puts work again with
-    room."""
+    """The disk is full and nothing was acknowledged. Puts work again once there is space."""
 
 
 class ForkedStoreError(RocketStoreError):
@@ -28,20 +26,22 @@ class ForkedStoreError(RocketStoreError):
 
 
 class ServiceFailedError(RocketStoreError):
-    """A sync or a service failed; nothing is appended any more until the store is reopened."""
+    """A sync or a service failed; the store accepts no puts until it is reopened."""
 
 
 class ReentrantCallError(RocketStoreError):
-    """A signal handler, finalizer or hook called a store while its thread was inside a step of one;
-    call again when it has returned, or from another thread. What was under way goes on."""
+    """A signal handler, finalizer or hook called a store from inside a store operation.
+
+    The interrupted operation continues. Call again after it has returned, or from another thread.
+    """
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(
             *arguments
             or (
-                "a signal handler, finalizer or hook called the store while its own thread was "
-                "inside a step that cannot be left half done; call again when it has returned, or "
-                "from another thread",
+                "a signal handler, finalizer or hook called the store from inside a store "
+                "operation of the same thread; call again after it has returned, or from another "
+                "thread",
             )
         )
 
@@ -51,8 +51,10 @@ class ConfigError(RocketStoreError, ValueError):
 
 
 class UnsafePathError(RocketStoreError):
-    """A file of the store is a link that leaves its root, or has hard links elsewhere where it
-    would be written; nothing was touched."""
+    """A store file is a link that leaves the root, or a file to be written has other hard links.
+
+    Nothing was changed.
+    """
 
 
 class DecodeError(RocketStoreError, ValueError):
@@ -64,14 +66,14 @@ class MappedFileError(RocketStoreError):
 
 
 class CorruptionError(RocketStoreError):
-    """Bytes on disk are damaged.
+    """Bytes on disk are corrupt.
 
     Attributes
     ----------
     path : str
         File.
     position : int
-        First damaged byte, from the start of the file.
+        First corrupt byte, from the start of the file.
     reason : str
         What was found and what was expected.
     """
@@ -87,18 +89,18 @@ class CorruptionError(RocketStoreError):
 
 
 class CorruptMessageError(CorruptionError):
-    """A commit-log record is damaged."""
+    """A commit-log record is corrupt."""
 
 
 class CorruptConsumeQueueError(CorruptionError):
-    """A consume-queue file is damaged."""
+    """A consume-queue file is corrupt."""
 
 
 class CorruptIndexError(CorruptionError):
-    """An index file is damaged."""
+    """An index file is corrupt."""
 
 
-def told(error: BaseException | None) -> str:
-    """What another error says of ``error``: its type, and its own words where it has any."""
+def error_text(error: BaseException | None) -> str:
+    """Return the type and, if any, the message of ``error``, to quote it in another error."""
     words = str(error)
     return f"{type(error).__name__}: {words}" if words else type(error).__name__

@@ -1,9 +1,9 @@
 """Every on-disk record of a RocketMQ message store, declared once.
 
-This module is data. ``struct`` formats for the reference kernels, NumPy dtypes, the C header and
-the ``.pxd`` of the native kernels and the maps in ``docs/formats.md`` all come from it (``make
-gen``), and a test compares them. All integers on disk are big-endian; layouts marked ``native``
-live in memory only.
+This module is data. It is the source (``make gen``) of the ``struct`` formats of the reference
+kernels, the NumPy dtypes, the C header and ``.pxd`` of the native kernels, and the maps in
+``docs/formats.md``; a test compares them. All integers on disk are big-endian; layouts marked
+``native`` live in memory only.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Layout:
             at += field.nbytes
 
     def at(self, name: str) -> int:
-        """Offset of the field ``name`` in bytes. Raises ``KeyError`` for an unknown name."""
+        """Return the offset of the field ``name`` in bytes, or raise ``KeyError``."""
         return self._offsets[name]
 
     @functools.cached_property
@@ -115,7 +115,7 @@ RECORD_HEAD = Layout(
         Field("sys_flag", "i4", "SYS_FLAG_* bits."),
         Field("born_timestamp", "i8", "When the client sent it, epoch ms."),
     ),
-    "The part of a commit-log record in front of the born host.",
+    "The part of a commit-log record before the born host.",
     "store/CommitLog.java",
 )
 HOST_V4 = Layout(
@@ -143,7 +143,7 @@ RECORD_TAIL = Layout(
         Field("prepared_transaction_offset", "i8", "Commit-log offset of the half message, or 0."),
         Field("body_length", "i4", "Length of the body that follows, in bytes."),
     ),
-    "Behind the store host. Then follow body, topic length (1 byte in V1, 2 in V2), topic, "
+    "After the store host. Followed by body, topic length (1 byte in V1, 2 in V2), topic, "
     "properties length (2 bytes), properties.",
     "store/CommitLog.java",
 )
@@ -153,7 +153,7 @@ BLANK = Layout(
         Field("total_size", "i4", "All bytes left in the segment, these 8 included."),
         Field("magic", "i4", "BLANK_MAGIC."),
     ),
-    "Ends every full segment; bytes behind it are arbitrary.",
+    "Ends every full segment; bytes after it are arbitrary.",
     "store/CommitLog.java",
 )
 BATCH_ITEM_HEAD = Layout(
@@ -165,7 +165,7 @@ BATCH_ITEM_HEAD = Layout(
         Field("flag", "i4", "The message's own flag."),
         Field("body_length", "i4", "Then follow body, properties length (2 bytes), properties."),
     ),
-    "One message of a client batch as it travels.",
+    "One message of a client batch as a client sends it.",
     "common/message/MessageDecoder.java",
 )
 
@@ -175,7 +175,7 @@ BLANK_MAGIC = -875286124
 TOPIC_LENGTH_NBYTES_V1 = 1
 TOPIC_LENGTH_NBYTES_V2 = 2
 PROPERTIES_LENGTH_NBYTES = 2
-#: Header of a V1 or V2 record with two IPv4 hosts, up to and with the body length.
+#: Header of a V1 or V2 record with two IPv4 hosts, up to and including the body length.
 RECORD_HEADER_V4_NBYTES = (
     RECORD_HEAD.nbytes + RECORD_STORED.nbytes + RECORD_TAIL.nbytes + 2 * HOST_V4.nbytes
 )
@@ -242,7 +242,7 @@ RECORD_EXTRA_NBYTES = 65536
 MIN_COMMIT_LOG_FILE_NBYTES = 128
 MAX_COMMIT_LOG_FILE_NBYTES = 2**31 - 1
 
-#: The delay of a level that has no time of its own.
+#: Delay of a level without a configured time.
 UNKNOWN_DELAY_MS = 1000
 
 #: A run of NULs this long in the properties is a lost sector, wherever the record lies.
@@ -259,10 +259,10 @@ CONSUME_QUEUE_UNIT = Layout(
         Field("size", "i4", "Length of the stored message, in bytes."),
         Field("tags_code", "i8", "Hash of the tag, deliver time, or consume-queue-ext address."),
     ),
-    "One message of a queue; unit n lies at queue position 20 n.",
+    "One message of a queue; unit n is at queue position 20 n.",
     "store/ConsumeQueue.java",
 )
-#: A unit that only fills the room in front of a queue's first message.
+#: A pre-blank: it only fills the space before a queue's first message.
 FILLER_UNIT_SIZE = 2**31 - 1
 #: A tags code up to here is the address of a consume-queue-ext record (tag hashes have 32 bits).
 MAX_EXT_ADDRESS = -(2**31) - 1
@@ -275,15 +275,15 @@ CONSUME_QUEUE_EXT_UNIT = Layout(
         Field("store_timestamp", "i8", "Store time of the message, epoch ms."),
         Field("bit_map_size", "i2", "Bytes of the bit map that follows, 0 for none."),
     ),
-    "What a queue unit has no room for; its tags code then is EXT_ADDRESS_BASE + the offset of "
-    "this unit in the queue's ext files.",
+    "Data that does not fit a queue unit; the unit's tags code then is EXT_ADDRESS_BASE + the "
+    "offset of this unit in the queue's ext files.",
     "store/ConsumeQueueExt.java",
 )
 #: Address of the first ext unit of a queue.
 EXT_ADDRESS_BASE = -(2**63)
-#: In place of a unit's size: the file ends here.
+#: Instead of a unit's size: the file ends here.
 EXT_END = -1
-#: So many bytes of a file stay free for it.
+#: Bytes reserved for it in every file.
 EXT_END_NBYTES = 4
 MAX_EXT_UNIT_NBYTES = 32767
 
@@ -299,7 +299,7 @@ BATCH_QUEUE_UNIT = Layout(
         Field("compacted_offset", "i4", "Not used by the store: -1."),
         Field("reserved", "i4", "0."),
     ),
-    "One record of a BatchConsumeQueue; units lie in log order, whatever their queue offsets.",
+    "One record of a BatchConsumeQueue; units are in log order, whatever their queue offsets.",
     "store/queue/BatchConsumeQueue.java",
 )
 
@@ -315,7 +315,7 @@ INDEX_HEADER = Layout(
         Field("hash_slot_count", "i4", "Slots in use."),
         Field("index_count", "i4", "Number of the next entry; the first entry is 1."),
     ),
-    "In front of the slots.",
+    "Before the slots.",
     "store/index/IndexHeader.java",
 )
 INDEX_SLOT = Layout(
@@ -335,7 +335,7 @@ INDEX_ENTRY = Layout(
     "One key of one message.",
     "store/index/IndexFile.java",
 )
-#: Between the topic and the key in what an index entry hashes.
+#: Separates topic and key in the text that an index entry hashes.
 INDEX_KEY_SEPARATOR = "#"
 TAG_KEY_INFIX = "T#"
 
@@ -379,7 +379,7 @@ STORE_STATE = Layout(
         Field("former_checkpoint_crc", "i4", "CRC-32 of the checkpoint it replaces, 0 for none."),
         Field("broker_version", "S16", "Dialect written, ASCII, padded with NUL."),
         Field("timezone", "S64", "Zone of the index file names, ASCII, padded with NUL."),
-        Field("crc", "i4", "CRC-32 of all bytes in front of this field."),
+        Field("crc", "i4", "CRC-32 of all bytes before this field."),
     ),
     "rocketstore's own hint file ``rocketstore.state``; RocketMQ ignores it.",
 )
@@ -390,7 +390,7 @@ STATE_MAGIC = b"RKSTATE1"
 PARSED_RECORD = Layout(
     "parsed_record",
     (
-        Field("physical_offset", "i8", "Where the record lies (not what it says of itself)."),
+        Field("physical_offset", "i8", "Actual offset of the record, whatever offset it stores."),
         Field("queue_offset", "i8", "As stored."),
         Field("born_timestamp", "i8", "As stored."),
         Field("store_timestamp", "i8", "As stored."),
@@ -406,7 +406,7 @@ PARSED_RECORD = Layout(
         Field("sys_flag", "i4", "As stored."),
         Field("reconsume_times", "i4", "As stored."),
         Field("property_crc", "i4", "0 none of the exact form, 1 valid, 2 wrong (see scan flags)."),
-        Field("delay_level", "i4", "DELAY as a number, 0 when absent or no number."),
+        Field("delay_level", "i4", "DELAY as a number, 0 when absent or not a number."),
         Field("body_at", "i4", "From the record's first byte, like every ``_at``."),
         Field("body_nbytes", "i4", "Bytes."),
         Field("topic_at", "i4", ""),
@@ -557,14 +557,14 @@ def offset_to_file_name(offset: int) -> str:
 
 
 def file_name_to_offset(name: str) -> int | None:
-    """Return the offset that ``name`` stands for, ``None`` when it is no mapped-queue file name."""
+    """Return the offset in a mapped-queue file name, ``None`` for any other name."""
     if len(name) != OFFSET_NAME_DIGITS or not (name.isascii() and name.isdigit()):
         return None
     offset = int(name)
     return offset if offset < 2**63 else None
 
 
-#: In every time zone in the year 9999; a later year has more digits.
+#: A time in the year 9999 in every time zone; later years have more digits.
 _LAST_NAMED_MS = 253_402_214_400_000 - 1
 
 
@@ -577,10 +577,10 @@ def timestamp_to_index_name(timestamp: int, timezone: datetime.tzinfo | None = N
 
 
 def is_index_name(name: str) -> bool:
-    """Tell whether ``name`` looks like an index file: 17 digits that are a Java ``long``."""
+    """Return whether ``name`` looks like an index file: 17 digits that are a Java ``long``."""
     return len(name) == INDEX_NAME_DIGITS and name.isascii() and name.isdigit()
 
 
 def index_file_nbytes(slots: int, entries: int) -> int:
-    """Length of an index file with ``slots`` hash slots and room for ``entries`` numbers."""
+    """Return the length of an index file with ``slots`` hash slots and ``entries`` entries."""
     return INDEX_HEADER.nbytes + INDEX_SLOT.nbytes * slots + INDEX_ENTRY.nbytes * entries

@@ -24,13 +24,15 @@ class BatchUnit(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """Queue offset behind the record's last message."""
+        """Queue offset after the record's last message."""
         return self.base_offset + self.batch_size
 
 
 def inner_batch(message: StoredMessage) -> tuple[int, int] | None:
-    """Return (queue offset of the first message, messages) of a record that is a batch: its flag,
-    ``INNER_BASE`` and ``INNER_NUM`` must all say so. ``None`` for any other, which is one message.
+    """Return (queue offset of the first message, number of messages) of a batch record.
+
+    The flag, ``INNER_BASE`` and ``INNER_NUM`` must all be those of a batch; ``None`` otherwise: the
+    record is one message.
     """
     if not message.sys_flag & formats.SYS_FLAG_INNER_BATCH:
         return None
@@ -42,22 +44,22 @@ def inner_batch(message: StoredMessage) -> tuple[int, int] | None:
 
 
 def odd_inner_batch(message: StoredMessage) -> str | None:
-    """Say what is wrong with the numbers of a record that has a batch's flag and is none."""
+    """Describe what is wrong with a record that has the batch flag but is not a valid batch."""
     if not message.sys_flag & formats.SYS_FLAG_INNER_BATCH or inner_batch(message) is not None:
         return None
-    told = []
+    faults = []
     for name, least, most in (
         (formats.PROPERTY_INNER_BASE, 0, _MAX_OFFSET - formats.MAX_INNER_BATCH_COUNT),
         (formats.PROPERTY_INNER_NUM, 1, formats.MAX_INNER_BATCH_COUNT),
     ):
         text = message.properties.get(name)
         if text is None:
-            told.append(f"{name} is not there")
+            faults.append(f"{name} is missing")
         elif not least <= _number_in(message, name) <= most:
-            told.append(f"{name} is {text[:40]!r}")
+            faults.append(f"{name} is {text[:40]!r}")
     return (
-        f"log offset {message.physical_offset}: a batch of messages by its flag, but "
-        f"{' and '.join(told)}; it is taken as one message"
+        f"log offset {message.physical_offset}: it has the batch flag, but "
+        f"{' and '.join(faults)}; it is read as one message"
     )
 
 
@@ -67,8 +69,10 @@ def _number_in(message: StoredMessage, name: str) -> int:
 
 
 def unit_of(message: StoredMessage, tags_code: int) -> BatchUnit | None:
-    """Return the unit of a stored record, a batch or one message at its own queue offset; ``None``
-    when no queue has a place for it."""
+    """Return the unit of a stored record, a batch or one message at its own queue offset.
+
+    ``None`` if the offset leaves no room for it in any queue.
+    """
     base, count = inner_batch(message) or (message.queue_offset, 1)
     if base > _MAX_OFFSET - count:
         return None

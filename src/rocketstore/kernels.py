@@ -1,8 +1,8 @@
 """Picks the body of the kernels: native (Cython) or reference (plain ``struct``), name for name.
 
-``ROCKETSTORE_KERNELS=reference`` selects the reference; anything else than ``native`` or
-``reference`` is a ``ConfigError``. A missing native build is an ``ImportError`` with a hint, never
-a silent change of body. ``rocketstore.kernels.name`` says which one runs.
+``ROCKETSTORE_KERNELS=reference`` selects the reference; any value other than ``native`` or
+``reference`` is a ``ConfigError``. A missing native build is an ``ImportError`` with a hint,
+never a silent fallback. ``rocketstore.kernels.name`` is the body in use.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def load(body: str) -> dict[str, ModuleType]:
     Raises
     ------
     ConfigError
-        For another word.
+        For any other name.
     ImportError
-        When the native modules were not built.
+        When the native modules are not built.
     """
     if body not in ("native", "reference"):
         raise ConfigError(f"ROCKETSTORE_KERNELS is {body!r}; it must be 'native' or 'reference'")
@@ -44,8 +44,8 @@ def load(body: str) -> dict[str, ModuleType]:
 
 def _import(body: str, module: str) -> ModuleType:
     if module == "locks" and sys.version_info >= (3, 14):
-        # There an interrupt may strike between ``__enter__`` and the block of ``with``; only a
-        # method in Python can give the lock back then.
+        # There an interrupt may arrive between ``__enter__`` and the ``with`` block; only a Python
+        # method can release the lock then.
         body = "reference"
     try:
         return importlib.import_module(f"rocketstore._{body}.{module}")

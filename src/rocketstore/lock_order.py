@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING, Final
 
 
 class LockRank:
-    """Ranks: whoever holds a lock enters only those that stand above it here."""
+    """Ranks: a thread that holds a lock may enter only locks listed before it here."""
 
-    #: Held for a look or a change of one thing; nothing else is entered.
+    #: Held for a short read or update; no other lock is entered.
     LEAF: Final = 0
-    #: What is mapped and open of one file.
+    #: Mappings and descriptors of one file.
     FILE: Final = 1
-    #: Whoever waits for the disk or for dispatch.
+    #: Waiters for the disk or for dispatch.
     WAITING: Final = 2
     #: The list of files of one queue.
     ROW: Final = 3
     #: The transient store pool.
     POOL: Final = 4
-    #: Making room in the log.
+    #: Allocating space in the log.
     ROLL: Final = 5
     #: Syncing the log.
     FLUSH: Final = 6
     #: Dispatch of records to queues and index.
     DISPATCH: Final = 7
-    #: Writing the marks, and leaving the store.
+    #: Writing checkpoint and state file, and closing the store.
     MARKS: Final = 8
-    #: Looking at the directory again.
+    #: Refreshing the directory.
     REFRESH: Final = 9
 
 
@@ -37,8 +37,10 @@ if TYPE_CHECKING or sys.version_info < (3, 14):
 else:
 
     class ReentrantLock(type(threading.RLock())):
-        """A lock that an interrupt between ``__enter__`` and the block of ``with``, where it may
-        strike from Python 3.14 on, does not leave taken."""
+        """A lock that is released if an interrupt arrives before the block of ``with``.
+
+        From Python 3.14 on an interrupt may arrive between ``__enter__`` and the block.
+        """
 
         def __enter__(self) -> bool:
             before = self._recursion_count()

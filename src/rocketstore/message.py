@@ -65,7 +65,7 @@ class MessageBatch:
     Parameters
     ----------
     messages : iterable of Message
-        Body, flag and properties of each count; the rest comes from the batch.
+        Only body, flag and properties of each are used; the rest comes from the batch.
     topic, queue_id, born_timestamp, born_host, store_host, sys_flag
         Common to all.
     properties : mapping of str to str, optional
@@ -117,11 +117,11 @@ _MSG_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
 def decode_message_id(msg_id: str) -> tuple[bytes, int]:
     """Return (store host bytes, physical offset) of an offsetMsgId.
 
-    Raises ``ValueError`` when it is none: 32 (IPv4) or 56 (IPv6) hexadecimal digits.
+    Raises ``ValueError`` unless it has 32 (IPv4) or 56 (IPv6) hexadecimal digits.
     """
     if not isinstance(msg_id, str):
         raise TypeError(f"msg_id must be str, not {type(msg_id).__name__}")
     if not _MSG_ID.fullmatch(msg_id):
-        raise ValueError(f"{msg_id!r} is no message id: it must be 32 or 56 hexadecimal digits")
+        raise ValueError(f"{msg_id!r} is not a message id: it must be 32 or 56 hexadecimal digits")
     data = bytes.fromhex(msg_id)
     return data[:-8], int.from_bytes(data[-8:], "big", signed=True)

@@ -1,4 +1,4 @@
-"""Which records a pass over the log takes: a caller's filters, checked and made plain."""
+"""Record filters of a pass over the log, checked and normalized."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 MAX_BATCH_ROWS = 1 << 20
-#: Malformed text may grow threefold when it is mended; 32-bit offsets must still reach its end.
+#: Repairing malformed text may triple its length; 32-bit offsets must still reach its end.
 MAX_BATCH_BYTES = 1 << 29
 
 
 @dataclass(frozen=True, slots=True)
 class RecordFilters:
-    """Texts as UTF-8, bounds inclusive; ``None`` lets everything pass.
+    """Normalized filters: texts are UTF-8, bounds inclusive; ``None`` matches everything.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ def record_filters(
 
 
 def check_batch_limits(batch_rows: int, batch_bytes: int) -> None:
-    """Raise ``ValueError`` when a batch of messages cannot have these limits."""
+    """Raise ``ValueError`` if a limit of a batch of messages is out of range."""
     for name, value, most in (
         ("batch_rows", batch_rows, MAX_BATCH_ROWS),
         ("batch_bytes", batch_bytes, MAX_BATCH_BYTES),
@@ -98,7 +98,7 @@ def _texts(values: Iterable[str] | None, name: str) -> frozenset[bytes] | None:
 def _utf8(value: Any, name: str) -> bytes:
     if not isinstance(value, str):
         raise TypeError(f"{name} must name str, not {type(value).__name__}")
-    # A surrogate that stands alone is in no stored text, so these bytes never match.
+    # No stored text contains an unpaired surrogate, so these bytes never match.
     return value.encode(errors="surrogatepass")
 
 
@@ -117,7 +117,7 @@ def _int32(value: Any, name: str) -> int:
 
 
 def _bounds(name: str, first: int | None, end: int | None) -> tuple[int, int]:
-    """``first`` and the last in front of ``end``."""
+    """Return the inclusive bounds of ``first <= value < end``."""
     low = _INT64_MIN if first is None else _int64(first, name)
     last = _INT64_MAX if end is None else _int64(end, name) - 1
     return (low, last) if low <= last else (0, -1)

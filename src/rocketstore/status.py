@@ -7,7 +7,7 @@ from enum import IntEnum, IntFlag
 
 
 class Status(IntEnum):
-    """A number of RocketMQ that prints as its name; JSON and numeric formats have the number."""
+    """A RocketMQ status number that prints as its name; JSON and numeric formats use the number."""
 
     def __str__(self) -> str:
         return self.name
@@ -67,22 +67,22 @@ class GetMessageStatus(Status):
 
 
 class RecordStatus(Status):
-    """What the strict record check says of one place in the log; the kernels' common language."""
+    """Result of the strict record check at one place in the log."""
 
     OK = 0
     #: End-of-segment marker that spans exactly the rest of the segment.
     BLANK = 1
     #: Eight zero bytes: nothing was written here.
     EMPTY = 2
-    #: The position is the end of what may be read.
+    #: The position is at the end of the readable bytes.
     END = 3
-    #: The record fits the segment but is longer than what may be read.
+    #: The record fits the segment but extends past the readable bytes.
     INCOMPLETE = 4
-    #: Good in every respect but its own offset, which is lower than its place.
+    #: Valid except for its stored offset, which is lower than its place.
     GHOST = 5
-    #: Good, with NULs in its properties: above the durable mark a torn write, below it accepted.
+    #: Valid, with NULs in its properties: past the durable offset a torn write, before it accepted.
     NUL_PROPERTIES = 6
-    #: Good, but its topic names no directory (not UTF-8, ``/``, control character, ``.``, ``..``).
+    #: Valid, but its topic names no directory (not UTF-8, ``/``, control character, ``.``, ``..``).
     UNSAFE_TOPIC = 7
 
     FIRST_DAMAGE = 16
@@ -102,7 +102,7 @@ class RecordStatus(Status):
     BAD_PROPERTY_CRC = 29
     #: Reading the mapping faulted: the file was shortened, or the disk failed.
     FAULT = 30
-    #: What a pass over records gathers is full: drain it and go on from the same place.
+    #: The buffer of a pass over records is full: drain it and continue at the same place.
     FULL = 64
 
 
@@ -116,19 +116,19 @@ class KernelStatus(Status):
     NEED_QUEUE = 65
     #: ``Dispatcher`` needs a (new) index file.
     NEED_INDEX = 66
-    #: A record's queue offset lies beyond the queue's next unit.
+    #: A record's queue offset is past the queue's next unit.
     QUEUE_GAP = 67
-    #: A chain of index entries does not end within its step limit or turns back.
+    #: A chain of index entries exceeds its step limit or turns back.
     BAD_CHAIN = 68
     #: A header or entry contradicts the file.
     BAD_ENTRY = 69
-    #: The unit's record lies outside the given log buffer.
+    #: The unit's record is outside the given log buffer.
     OTHER_SEGMENT = 70
     #: A limit on count or bytes was reached.
     LIMIT = 71
-    #: A unit that cannot be one: negative offset, size out of range, order broken.
+    #: An invalid unit: negative offset, size out of range, order broken.
     BAD_UNIT = 72
-    #: A unit and the record it points at do not agree.
+    #: A unit and its record disagree.
     MISMATCH = 73
     #: Unwritten unit (zeros).
     NO_UNIT = 74
@@ -141,22 +141,22 @@ class RecordFlags(IntEnum):
 
     #: Compare the body's CRC.
     CHECK_BODY_CRC = 1
-    #: A whole-record CRC property of the exact form must be right.
+    #: A whole-record CRC property of the exact form must match.
     CHECK_PROPERTY_CRC = 2
-    #: A whole-record CRC property must be there and right.
+    #: A whole-record CRC property must exist and match.
     REQUIRE_PROPERTY_CRC = 4
-    #: Report in the ``property_crc`` column whether one is there and right.
+    #: Report in the ``property_crc`` column whether one exists and matches.
     REPORT_PROPERTY_CRC = 8
-    #: Look for TAGS, KEYS, UNIQ_KEY and DELAY and compute the tags code.
+    #: Parse TAGS, KEYS, UNIQ_KEY and DELAY and compute the tags code.
     PARSE_PROPERTIES = 16
 
 
 class MultiDispatch(IntFlag):
-    """Which queues besides its own a record goes into (``INNER_MULTI_DISPATCH``)."""
+    """To which queues besides its own a record is dispatched (``INNER_MULTI_DISPATCH``)."""
 
-    #: Light queues (``%LMQ%``), by the queue offsets that the record carries.
+    #: Light queues (``%LMQ%``), with the queue offsets that the record carries.
     LIGHT = 1
-    #: Other queues, too (4.9).
+    #: Other queues also (4.9).
     PLAIN = 2
     #: Not for records of retry, system and schedule topics (5.x).
     NOT_OF_SYSTEM = 4

@@ -266,7 +266,7 @@ def test_a_lock_is_no_way_back(kernels: Bodies) -> None:
     assert not kernels.locks.holds_any()
     with high, middle, low:
         for lock in (low, middle, high, twin):
-            with pytest.raises(ReentrantCallError, match="inside a step"), lock:
+            with pytest.raises(ReentrantCallError, match="inside a store operation"), lock:
                 raise AssertionError("entered")
         assert kernels.locks.holds_any()
     with low, pytest.raises(ReentrantCallError), high:

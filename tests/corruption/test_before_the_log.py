@@ -43,8 +43,7 @@ def test_verify_and_info_tell_what_names_it(tmp_path: Path, name: str, kept: str
         assert report.ok
     (note,) = [one for one in report.notes if "before the log's beginning" in one]
     assert note.endswith(
-        f"before the log's beginning {start}: those messages expired, or their segment was taken "
-        "away"
+        f"before the log's beginning {start}: those messages expired, or their segment was removed"
     )
     assert ("index file" in note) == (kept != "queues")
     if kept != "index":

@@ -202,7 +202,7 @@ def test_state_file_that_says_nothing(
         path.write_bytes(content)
     store.crashed()
     notes = verify_files(store.root, MessageStoreConfig()).notes
-    said = [note for note in notes if "no whole state file" in note]
+    said = [note for note in notes if "not a complete state file" in note]
     assert len(said) == (content is not None), "a file that is passed over is told of"
     check_opens(store, target)
 
@@ -217,7 +217,7 @@ def test_every_flipped_bit_of_the_state_file_voids_it(template: Path, tmp_path: 
         (root / "rocketstore.state").write_bytes(changed)
         with rocketstore.open(root) as reader:
             assert reader.facts.valid_state is None
-            assert any("no whole state file" in note for note in reader.recovery_report.notes)
+            assert any("not a complete state file" in note for note in reader.recovery_report.notes)
 
 
 def test_first_open_of_a_rocketmq_store_marks_it_durable(

@@ -48,13 +48,19 @@ CONTENT: dict[str, tuple[bytes, str]] = {
         b'{"offsetTable":{"T@g":{0:9223372036854775808}}}',
         "$.offsetTable.T@g.0:",
     ),
-    "fraction": (b'{"offsetTable":{"T@g":{0:1.5}}}', "$.offsetTable.T@g.0: 1.5"),
+    "fraction": (
+        b'{"offsetTable":{"T@g":{0:1.5}}}',
+        "$.offsetTable.T@g.0: expected a whole number, found 1.5",
+    ),
     "queue_of_33_bits": (b'{"offsetTable":{"T@g":{4294967296:1}}}', "$.offsetTable.T@g:"),
-    "queue_is_a_word": (b'{"offsetTable":{"T@g":{"x":1}}}', "$.offsetTable.T@g: 'x'"),
-    "list": (b'{"offsetTable":[]}', "$.offsetTable: list"),
+    "queue_is_a_word": (
+        b'{"offsetTable":{"T@g":{"x":1}}}',
+        "$.offsetTable.T@g: expected a whole number, found 'x'",
+    ),
+    "list": (b'{"offsetTable":[]}', "$.offsetTable: expected an object, found list"),
     "version": (
         b'{"offsetTable":{},"dataVersion":{"counter":true}}',
-        "$.dataVersion.counter: True",
+        "$.dataVersion.counter: expected a whole number, found True",
     ),
 }
 

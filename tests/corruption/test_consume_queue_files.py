@@ -342,7 +342,7 @@ def test_damaged_ext_file_is_made_again(with_ext: Path, tmp_path: Path, kind: st
         lambda root: rewrite(first_file(root, "consumequeue_ext/T/0"), EXT_DAMAGE[kind]),
     )
     report = assert_made_good(with_ext, root)
-    assert any("not good" in note for note in report.notes)
+    assert any("are corrupt" in note for note in report.notes)
 
 
 @pytest.mark.parametrize("nbytes", [0, 50, 2047, 4096])

@@ -31,7 +31,7 @@ def test_salvage_does_not_fill_what_no_log_lost(root: Path, start: int) -> None:
     far.write_bytes(bytes(SIZE))
     before = sorted(path.name for path in root.rglob("*"))
     with pytest.raises(
-        MappedFileError, match=rf"{far} begins \d+ segments behind the file in front"
+        MappedFileError, match=rf"{far} begins \d+ segments after the previous file"
     ):
         rocketstore.salvage(root)
     assert sorted(path.name for path in root.rglob("*")) == before

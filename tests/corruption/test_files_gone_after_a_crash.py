@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only
 # All log files but the first were gone after a crash. ``put`` said nothing, gave out queue offsets
 # once more, and deleted the queue and index files that still named the messages.
 
-GONE = "gone since the crash"
+GONE = "missing since the crash"
 
 
 def without_files(root: Path, kept: int) -> Path:
@@ -67,7 +67,7 @@ def test_what_is_cut_is_told_and_kept(tmp_path: Path, name: str, kept: int) -> N
     assert GONE in told
     with rocketstore.open(root, "a") as store:
         (note,) = [note for note in store.recovery_report.notes if GONE in note]
-        assert "messages behind log offset" in note
+        assert "messages past log offset" in note
     after, (copies,) = derived(root), (root / "quarantine").iterdir()
     kept_files = derived(copies)
     assert any(path.startswith("index") for path in kept_files)

@@ -79,7 +79,7 @@ def test_after_recover_too_there_is_no_circle(
     report = verified(root)
     assert set(report.finding_counts) <= {"queue-offset", "doubled-offset"}
     assert commands(report) == {"scan"}
-    notes = [note for note in report.notes if "do not go on" in note]
+    notes = [note for note in report.notes if "have a gap" in note]
     following = segment.with_name(formats.offset_to_file_name(int(segment.name) * 2))
     assert any(str(path) in note for note in notes for path in (segment, following))
 

@@ -120,7 +120,7 @@ def test_a_log_without_an_index_is_read(tmp_path: Path, monkeypatch: pytest.Monk
     (root / "rocketstore.state").unlink()
     monkeypatch.setattr(reader, "COMPARED_NBYTES", 0)
     with rocketstore.open(root) as store:
-        assert any("find reads the log" in note for note in store.recovery_report.notes)
+        assert any("find() scans the log" in note for note in store.recovery_report.notes)
         assert not store.query_message("T", "k7").messages
         assert [m.queue_offset for m in store.find(topic="T", key="k7")] == [7]
         assert not list(store.find(topic="T", key="none"))

@@ -189,7 +189,7 @@ def test_two_files_that_are_one(
         path.symlink_to(os.path.relpath(target, path.parent))
     refused(store.root, MappedFileError, "are one file", 3)
     found = run("verify", store.root, code=1).stdout
-    assert "is one file with" in found
+    assert "is the same file as" in found
     assert str(path) in found
     run("info", store.root, code=1)
 

@@ -182,7 +182,7 @@ def test_what_rocketmq_leaves_behind_in_normal_life_is_a_note(root: Path) -> Non
     lose(root, "rocketstore.state", "consumequeue/Old")
     report = verify(root)
     assert report.ok
-    assert any("Old queue 0" in note and "broker begins at 0" in note for note in report.notes)
+    assert any("Old queue 0" in note and "broker starts at 0" in note for note in report.notes)
     with rocketstore.open(root, "r+") as store:
         assert put(store, "Old") == 0
 
@@ -210,7 +210,7 @@ def test_the_state_file_counts_those_that_no_table_names(root: Path) -> None:
     lose(root, "config", "consumequeue")
     (finding,) = (one for one in verify(root).findings if one.kind == "lost-queue")
     assert finding.path == str(root / "consumequeue")
-    assert "3 have none now" in finding.reason
+    assert "3 now have none" in finding.reason
     report = rocketstore.recover(root)
     assert report.left == {"lost-queue": 1}
     assert rocketstore.recover(root).left == {}

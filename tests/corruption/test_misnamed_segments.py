@@ -241,7 +241,7 @@ def test_a_segment_whose_name_is_no_offset_is_told(
             notes = [note for note in opened.recovery_report.notes if "holds records" in note]
             assert len(notes) == 1, mode
             assert notes[0].startswith(f"{hidden} holds records of the log from offset 0 on")
-            assert f"name the file {first.name}" in notes[0]
+            assert f"rename the file to {first.name}" in notes[0]
     hidden.rename(first)
     with rocketstore.open(store.root) as opened:
         assert not any("holds records" in note for note in opened.recovery_report.notes)

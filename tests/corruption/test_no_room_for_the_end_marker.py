@@ -69,7 +69,7 @@ def test_salvage_gives_a_store_that_goes_on(tmp_path: Path, left: int, aborted: 
     assert segment.quarantined is not None
     assert Path(segment.quarantined).read_bytes() == old
     (damage,) = report.damaged
-    assert f"ends {left} bytes before its segment does" in damage.reason
+    assert f"ends {left} bytes before its segment's end" in damage.reason
     assert damage.stop == SEGMENT
     assert report.lost_count == 1
     assert [place.queue_offset for place in report.placeholders] == [1]

@@ -159,7 +159,7 @@ def test_a_flag_alone_makes_no_batch_topic(tmp_path: Path, text: bytes, mode: st
         assert store.max_offset_in_queue("T", 0) == 5
         found = store.get_message("g", "T", 0, 0, 32).messages
         assert [message.queue_offset for message in found] == list(range(5))
-        assert sum("by its flag" in note for note in store.recovery_report.notes) == 1
+        assert sum("it has the batch flag" in note for note in store.recovery_report.notes) == 1
         assert store.recovery_report.refused == []
         assert mode == "r" or store.verify().findings == []
     assert not (root / "batchconsumequeue").exists()
@@ -209,7 +209,7 @@ def test_a_batch_without_numbers_is_one_message(
             assert store.get_message("g", "T", 0, offset, 1).messages[0].body == body
         report = store.recovery_report
         assert report.refused == report.repeated == []
-        (note,) = [note for note in report.notes if "by its flag" in note]
+        (note,) = [note for note in report.notes if "it has the batch flag" in note]
         assert name in note
         assert report.gaps == [("T", 0, 4, 8)]
     assert mode == "r" or (root / "batchconsumequeue" / "T").is_dir()
@@ -253,7 +253,7 @@ def test_a_broken_store_of_batches_is_opened_twice(tmp_path: Path) -> None:
         with rocketstore.open(root, "r+", **OPTIONS) as store:
             assert store.max_offset_in_queue("T", 0) == 7
             (finding,) = store.verify().findings
-            assert "numbers are none" in finding.reason
+            assert "invalid numbers" in finding.reason
 
 
 # --- the check of invariants ----------------------------------------------------------------------

@@ -304,7 +304,7 @@ def test_lines_that_find_no_room_are_named(
     assert 0 < stored < 3000
     first, second = result.stderr.splitlines()[-2:]
     assert f"stdin, line {stored + 1}: no room for {root}/commitlog/" in first
-    assert f"lines up to {stored} are on disk; --skip {stored} goes on" in second
+    assert f"lines up to {stored} are on disk; --skip {stored} continues" in second
     if how:
         assert [row["status"] for row in lines(result)] == ["PUT_OK"] * stored
     disk.make_room()

@@ -175,7 +175,7 @@ def test_no_room_for_the_marks_is_no_failure(
         check_all(store, 20)
 
 
-@pytest.mark.parametrize("missed", ["store_state", "store_checkpoint"])
+@pytest.mark.parametrize("missed", ["directory.state", "directory.checkpoint"])
 def test_the_state_file_knows_the_checkpoint_in_front_of_it(
     missed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,7 +189,7 @@ def test_the_state_file_knows_the_checkpoint_in_front_of_it(
         raise StoreFullError(errno.ENOSPC, f"no room for {path}")
 
     with rocketstore.open(root, "x", start=False, **OPTIONS) as store:
-        for count, module in enumerate((missed, "store_checkpoint")):
+        for count, module in enumerate((missed, "directory.checkpoint")):
             put_some(store, 10, 10 * count)
             store.wait_dispatched()
             with monkeypatch.context() as patch:

@@ -78,7 +78,7 @@ def test_a_lost_log_is_no_new_store(
     for mode in ("r", "r+", "a"):
         with pytest.raises(MappedFileError, match="the log is missing"):
             rocketstore.open(root, mode)
-    with pytest.raises(MappedFileError, match="mounted"):
+    with pytest.raises(MappedFileError, match="Mount its disk"):
         rocketstore.salvage(root)
     assert files_below(root) == before
     if folder_is_there:

@@ -107,7 +107,7 @@ def test_a_mark_that_cannot_be_written(
             raise rocketstore.StoreFullError(errno.ENOSPC, f"no room for {path}")
         real(path, content)
 
-    for module in ("writer", "store_state", "store_checkpoint"):
+    for module in ("store.writer", "directory.state", "directory.checkpoint"):
         monkeypatch.setattr(f"rocketstore.{module}.write_file", write, raising=False)
     try:
         rocketstore.open(root, "r+", start=False).close()
@@ -254,7 +254,7 @@ def test_a_salvage_whose_queues_find_no_room_says_that_the_log_is_whole(
 
     with monkeypatch.context() as patched:
         patched.setattr(MappedFile, "create", refuse)
-        with pytest.raises(rocketstore.StoreFullError, match=r"log is whole.*rocketstore recover"):
+        with pytest.raises(rocketstore.StoreFullError, match=r"repaired.*rocketstore recover"):
             rocketstore.salvage(root)
     assert not rocketstore.recover(root).left
 

@@ -166,7 +166,7 @@ def test_a_misnamed_segment_is_refused(store: tuple[Path, list[Written]]) -> Non
     path = salvaging.segments(root)[-1]
     path.rename(path.with_name(formats.offset_to_file_name(3 * SEGMENT_NBYTES + 5)))
     before = tree(root)
-    with pytest.raises(rocketstore.MappedFileError, match="no multiple of the file size"):
+    with pytest.raises(rocketstore.MappedFileError, match="not a multiple of the file size"):
         rocketstore.salvage(root)
     assert tree(root) == before
 

@@ -71,9 +71,9 @@ def test_export(spark: Any, store: Path, messages: list[Any], tmp_path: Path) ->
     [
         (("stats", "nowhere"), 3, "nowhere"),
         (("stats", "STORE", "--by", "topik"), 2, "topic"),
-        (("stats", "STORE", "--bucket", "soon"), 2, "no span of time"),
+        (("stats", "STORE", "--bucket", "soon"), 2, "is not a duration"),
         (("export", "STORE", "out", "--columns", "bodi"), 2, "did you mean 'body'"),
-        (("export", "STORE", "out", "--split-size", "much"), 2, "no size"),
+        (("export", "STORE", "out", "--split-size", "much"), 2, "is not a size"),
         (("export", "STORE", "out", "--conf", "spark"), 2, "NAME=VALUE"),
         (("replay", "STORE", "out", "--where", "no sql at all"), 2, "Spark"),
         (("export", "STORE", "out", "--on-corruption", "hope"), 2, "hope"),

@@ -94,7 +94,7 @@ def test_loading_rows(spark: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
-    [({"key": "tags", "topics": "T"}, "must be one of keys"), ({"topics": []}, "no topic")],
+    [({"key": "tags", "topics": "T"}, "must be one of keys"), ({"topics": []}, "topics is empty")],
 )
 def test_wrong_arguments(
     spark: Any, store: Path, tmp_path: Path, arguments: dict[str, Any], told: str

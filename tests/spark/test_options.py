@@ -165,12 +165,12 @@ ONE = {"startingOffsets": '{"TopicB": {"1": 100}}'}
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (ONE, "startingOffsets leaves out queue . of .*subscribe.*assign"),
-        ({**ONE, "subscribe": "TopicB"}, "leaves out queue . of 'TopicB'"),
-        ({**ONE, "subscribePattern": "Topic.*"}, "leaves out queue"),
-        ({**ONE, "assign": '{"TopicB": [1, 2]}'}, "leaves out queue 2 of 'TopicB'"),
-        ({"endingOffsets": '{"TopicB": {"1": 100}}'}, "endingOffsets leaves out queue"),
-        ({"startingOffsets": "{}"}, "startingOffsets leaves out queue"),
+        (ONE, "startingOffsets omits queue . of .*subscribe.*assign"),
+        ({**ONE, "subscribe": "TopicB"}, "omits queue . of 'TopicB'"),
+        ({**ONE, "subscribePattern": "Topic.*"}, "omits queue"),
+        ({**ONE, "assign": '{"TopicB": [1, 2]}'}, "omits queue 2 of 'TopicB'"),
+        ({"endingOffsets": '{"TopicB": {"1": 100}}'}, "endingOffsets omits queue"),
+        ({"startingOffsets": "{}"}, "startingOffsets omits queue"),
         ({"startingOffsets": '{"Nope": {"1": 1}}'}, "names queue 1 of 'Nope', which .* not have"),
         (
             {"subscribe": "Nope", "startingOffsets": '{"Nope": {"1": 1}}'},
@@ -205,7 +205,7 @@ def test_offsets_name_the_queues_that_are_read(
         ({"maxOffsetsPerTrigger": 5}, "is for streams"),
         ({"maxBytesPerTrigger": 5}, "is for streams"),
         ({"columns": "topic,bdoy"}, "no column 'bdoy'; did you mean 'body'"),
-        ({"columns": "topic,topic"}, "asked for twice"),
+        ({"columns": "topic,topic"}, "given twice"),
         ({"colums": "topic"}, "did you mean 'columns'"),
     ],
 )
@@ -298,10 +298,10 @@ def test_a_schema_of_the_users_own_wins(random_store: Path, random_table: Any) -
     ("fields", "message"),
     [
         ([StructField("queueid", IntegerType())], "did you mean 'queueId'"),
-        ([StructField("queueId", LongType())], "queueId is bigint; it is int"),
-        ([StructField("body", StringType())], "body is string; it is binary"),
-        ([StructField("body", BinaryType(), False)], "leave out NOT NULL"),
-        ([StructField("body", BinaryType())] * 2, "asked for twice"),
+        ([StructField("queueId", LongType())], "queueId as bigint; it is int"),
+        ([StructField("body", StringType())], "body as string; it is binary"),
+        ([StructField("body", BinaryType(), False)], "remove NOT NULL"),
+        ([StructField("body", BinaryType())] * 2, "given twice"),
         ([], "no column"),
     ],
 )

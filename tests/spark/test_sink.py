@@ -127,7 +127,7 @@ def test_a_store_in_use_is_not_written(spark: Any, tmp_path: Path) -> None:
     ("schema", "options", "text"),
     [
         ("body string", {}, "give the topic"),
-        ("text string", {"topic": "T"}, "takes no column 'text'"),
+        ("text string", {"topic": "T"}, "does not support column 'text'"),
         ("body string, tag string", {"topic": "T"}, "did you mean tags"),
         ("topic string", {}, "no column body"),
         ("body int", {"topic": "T"}, "column body is int"),
@@ -135,7 +135,7 @@ def test_a_store_in_use_is_not_written(spark: Any, tmp_path: Path) -> None:
         ("body string", {"topic": "a b"}, "a character that RocketMQ does not allow"),
         ("body string", {"topic": "T", "queues": "0"}, "option queues is 0"),
         ("body string", {"topic": "T", "queues": "many"}, "must be a whole number"),
-        ("body string", {"topic": "T", "txnAppId": "a"}, "both or neither"),
+        ("body string", {"topic": "T", "txnAppId": "a"}, "give both txnAppId and txnVersion"),
         ("body string", {"topic": "T", "topics": "a"}, "topics"),
         ("body string", {"topic": "T", "stagingDir": "s3://b/x"}, "mounted"),
     ],

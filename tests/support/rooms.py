@@ -33,23 +33,23 @@ def _room(charter: str, may_import: str) -> Room:
 #: Lowest first. ``ground`` is no folder: see ``GROUND``.
 ROOMS: dict[str, Room] = {
     "files": _room(
-        "Files on disk and their mappings: created whole, mapped, synced, rolled, deleted.",
+        "Files on disk and their mappings: created atomically, mapped, synced, rolled, deleted.",
         "ground",
     ),
-    "services": _room(
-        "Threads that run a step again and again, and ways to wake and wait.", "ground"
-    ),
-    "filter": _room("What a consumer subscribes to.", "ground"),
+    "services": _room("Threads that run a step repeatedly, and ways to wake and wait.", "ground"),
+    "filter": _room("Message filters: what a consumer subscribes to.", "ground"),
     "log": _room(
-        "The commit log: records by offset, scans, appending, room ahead of the writer.",
+        "The commit log: records by offset, scans, appending, allocation ahead of the writer.",
         "ground files services",
     ),
     "queues": _room(
-        "Consume queues of every type: units, files, folders, and the table of all.", "ground files"
+        "Consume queues of every type: units, files, folders, and the table of all queues.",
+        "ground files",
     ),
     "index": _room("Index files: geometry, entries, rolling, lookups.", "ground files"),
     "directory": _room(
-        "What else lies in a store's directory: paths, lock, checkpoint, state, foreign parts.",
+        "Everything else in a store's directory: paths, lock, checkpoint, state file, foreign "
+        "parts.",
         "ground files",
     ),
     "config_managers": _room(
@@ -58,25 +58,29 @@ ROOMS: dict[str, Room] = {
         "ground files filter",
     ),
     "survey": _room(
-        "What a store's files say about it before it is opened: sizes, version, what is lost.",
+        "Detect sizes, RocketMQ version and losses from a store's files before it is opened.",
         "ground files log queues index directory config_managers",
     ),
     "flush": _room(
-        "How the log reaches the disk, and who waits for it.", "ground files services log"
+        "Flushing the log to disk, and the puts that wait for it.", "ground files services log"
     ),
     "dispatch": _room(
-        "From the log to queues and index.", "ground files services log queues index"
+        "Building queues and index from the log.", "ground files services log queues index"
     ),
     "recovery": _room(
-        "The log's true end: checking it, truncating a torn write, fitting the index to it.",
+        "Find the log's valid end, truncate a torn write, and bring the index in line "
+        "with the log.",
         "ground files log queues index directory survey",
     ),
     "cleaning": _room(
-        "What has expired, and deleting it.", "ground files services log queues index"
+        "Find expired files and delete them.", "ground files services log queues index"
     ),
-    "query": _room("The questions that a store answers.", "ground files filter log queues index"),
+    "query": _room(
+        "Reading from a store: by offset, queue, key and time.",
+        "ground files filter log queues index",
+    ),
     "verify": _room(
-        "Every record, unit and entry against each other; changes nothing.",
+        "Check every record, unit and index entry against each other; read-only.",
         "ground files log queues index directory config_managers survey dispatch",
     ),
     "sources": _room(
@@ -84,13 +88,13 @@ ROOMS: dict[str, Room] = {
         "ground files log directory survey",
     ),
     "store": _room(
-        "An open store: taking a directory over, its parts and services, the front door.",
+        "An open store: opening a directory, its parts and services, and the public class.",
         "ground files services filter log queues index directory config_managers survey flush "
         "dispatch recovery cleaning query verify",
     ),
     "arrow": _room("Messages as Arrow tables and Parquet files.", "ground files query sources"),
     "repair": _room(
-        "Making a broken store whole, on demand.",
+        "Repairs a damaged store, on explicit request only.",
         "ground files log queues index directory survey recovery verify store",
     ),
     "spark": _room(
@@ -98,7 +102,8 @@ ROOMS: dict[str, Room] = {
         "ground files log queues index directory survey dispatch query verify sources store arrow",
     ),
     "testing": _room(
-        "For tests of programs that use rocketstore: pytest fixtures, and ``check_invariants``.",
+        "Helpers for tests of programs that use rocketstore: pytest fixtures and "
+        "``check_invariants``.",
         "ground survey store",
     ),
     "cli": _room(

@@ -31,13 +31,13 @@ from rocketstore import (
 def opening() -> None:
     """Modes and options."""
     assert_type(rocketstore.open("store"), DefaultMessageStore)
-    rocketstore.open("store", "a", flush_disk_type="SYNC_FLUSH", broker_version="5.3.3")
-    rocketstore.open("store", config=MessageStoreConfig(file_reserved_time=24), derive="full")
-    rocketstore.open("store", "q")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    rocketstore.open("store", "a", flush_disk_type="S")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    rocketstore.open("store", file_reserved_time="3")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    rocketstore.open("store", flush_disc_type="SYNC_FLUSH")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-    rocketstore.open("store", derive="some")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    rocketstore.open("s", "a", flush_disk_type="SYNC_FLUSH", broker_version="5.3.3")
+    rocketstore.open("s", config=MessageStoreConfig(file_reserved_time=24), derive="full")
+    rocketstore.open("s", "q")  # type: ignore[arg-type]  # pyright: ignore
+    rocketstore.open("s", "a", flush_disk_type="S")  # type: ignore[arg-type]  # pyright: ignore
+    rocketstore.open("s", file_reserved_time="3")  # type: ignore[arg-type]  # pyright: ignore
+    rocketstore.open("s", flush_disc_type="SYNC_FLUSH")  # type: ignore[call-arg]  # pyright: ignore
+    rocketstore.open("s", derive="some")  # type: ignore[arg-type]  # pyright: ignore
 
 
 def putting(store: DefaultMessageStore) -> None:
@@ -57,21 +57,21 @@ def putting(store: DefaultMessageStore) -> None:
     assert_type(many, PutManyResult)
     assert_type(many[0], PutMessageResult)
     assert_type(store.put_columns("T", memoryview(b""), b"", tags="A"), PutManyResult)
-    store.put("T", "text")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    store.put("T", b"x", "0")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    store.put("T", b"x", tag="A")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-    store.put("T", b"x", properties={"a": 1})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
-    store.put_message(b"x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    store.put_many([b"x"])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
-    store.put_messages([message])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    store.put("T", "text")  # type: ignore[arg-type]  # pyright: ignore
+    store.put("T", b"x", "0")  # type: ignore[arg-type]  # pyright: ignore
+    store.put("T", b"x", tag="A")  # type: ignore[call-arg]  # pyright: ignore
+    store.put("T", b"x", properties={"a": 1})  # type: ignore[dict-item]  # pyright: ignore
+    store.put_message(b"x")  # type: ignore[arg-type]  # pyright: ignore
+    store.put_many([b"x"])  # type: ignore[list-item]  # pyright: ignore
+    store.put_messages([message])  # type: ignore[arg-type]  # pyright: ignore
 
 
 async def awaiting(store: DefaultMessageStore) -> None:
     """Puts on an event loop."""
     assert_type(await store.aput("T", b"x", flag=3), PutMessageResult)
     assert_type(await store.aput_many([Message("T")]), PutManyResult)
-    await store.aput("T", "text")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    await store.aput("T", b"x", flags=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await store.aput("T", "text")  # type: ignore[arg-type]  # pyright: ignore
+    await store.aput("T", b"x", flags=3)  # type: ignore[call-arg]  # pyright: ignore
 
 
 def reading(store: DefaultMessageStore) -> None:
@@ -92,9 +92,9 @@ def reading(store: DefaultMessageStore) -> None:
     assert_type(store.filter_units("T", 0, "A || B"), NDArray[numpy.int64])
     assert_type(store.topics(), list[str])
     assert_type(store.runtime_info(), dict[str, str])
-    store.scan(on_corruption="ignore")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    store.scan(records="all")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    store.get_message("g", "T", "0", 0)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    store.scan(on_corruption="ignore")  # type: ignore[arg-type]  # pyright: ignore
+    store.scan(records="all")  # type: ignore[arg-type]  # pyright: ignore
+    store.get_message("g", "T", "0", 0)  # type: ignore[arg-type]  # pyright: ignore
 
 
 def maintaining(store: DefaultMessageStore) -> None:
@@ -102,9 +102,9 @@ def maintaining(store: DefaultMessageStore) -> None:
     assert_type(store.clean_expired(what_if=True), CleanReport)
     assert_type(store.recovery_report, RecoveryReport)
     assert_type(store.verify().ok, bool)
-    assert_type(rocketstore.recover("store", what_if=True), RecoverReport)
+    assert_type(rocketstore.recover("s", what_if=True), RecoverReport)
     assert_type(rocketstore.salvage("store"), SalvageReport)
-    rocketstore.recover("store", flush_disk_type="S")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    rocketstore.recover("s", flush_disk_type="S")  # type: ignore[arg-type]  # pyright: ignore
 
 
 def nothing_is_any(store: DefaultMessageStore) -> list[Any]:

@@ -1,6 +1,6 @@
 """Locks that a thread enters in one order only. Contract: ``locks.pyi``.
 
-Taking and giving back are one call each, between which no interrupt can strike.
+Entering and leaving are one call each, which no interrupt can split.
 """
 
 cimport cython
@@ -17,7 +17,7 @@ cdef extern from "rs_locks.h" nogil:
     int rs_lowest_rank()
     void rs_set_lowest_rank(int rank)
 
-# Forks since this module was imported in the first process of the line.
+# Forks since the first process that imported this module.
 cdef int64_t fork_count = 0
 
 
@@ -31,7 +31,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def holds_any():
-    """Whether this thread holds an ``OrderedLock``."""
+    """Return whether this thread holds an ``OrderedLock``."""
     return rs_lowest_rank() != RS_NO_RANK
 
 
@@ -51,7 +51,7 @@ cdef class OrderedLock:
         self._renew()
 
     cdef int _renew(self) except -1:
-        """In a forked child a thread that does not exist there may hold the former one."""
+        """Replace the lock in a forked child, where its owner may not exist."""
         self._lock = allocate_lock()
         self._forks = fork_count
         return 0

@@ -1,4 +1,4 @@
-# How kernels take arrays: the checks of _reference/arguments.py, with its messages.
+# Array arguments of kernels: the checks of _reference/arguments.py, with its messages.
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyObject_GetBuffer
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
@@ -28,7 +28,7 @@ cdef inline int rs_check_range(
         raise ValueError(f"base_offset {base_offset} or segment_end {segment_end} is out of range")
     return 0
 
-# Arrays may lie at any address: a slice of a bytearray is one.
+# Arrays may be at any address, such as a slice of a bytearray.
 cdef inline int32_t rs_get_i32(const uint8_t* array, Py_ssize_t number) noexcept nogil:
     cdef int32_t value
     memcpy(&value, array + 4 * number, 4)

@@ -1,5 +1,5 @@
-/* The structures of Arrow's C data and stream interfaces, under the names the specification gives
- * them; no code. */
+/* The structures of Arrow's C data and stream interfaces, under the specification's names; no
+ * code. */
 #ifndef RS_ARROW_INTERFACE_H
 #define RS_ARROW_INTERFACE_H
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* Big-endian loads and stores without any assumption on alignment, ordered stores, prefetch. */
+/* Big-endian loads and stores with any alignment, ordered stores, prefetch. */
 #ifndef RS_BYTES_H
 #define RS_BYTES_H
 #include <stddef.h>
@@ -31,7 +31,7 @@
 #define RS_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 #define RS_RELEASE_FENCE() __atomic_thread_fence(__ATOMIC_RELEASE)
 #define RS_ACQUIRE_FENCE() __atomic_thread_fence(__ATOMIC_ACQUIRE)
-/* What was stored before it lies in memory when a signal interrupts what comes after it. */
+/* All earlier stores are in memory when a signal interrupts what follows. */
 #define RS_COMPILER_BARRIER() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 #define RS_PREFETCH_READ(address) __builtin_prefetch((address), 0)
 #define RS_PREFETCH_WRITE(address) __builtin_prefetch((address), 1)
@@ -85,12 +85,13 @@ static inline void rs_store_be64(uint8_t *p, int64_t value)
     memcpy(p, &v, sizeof v);
 }
 
-/* Store a word behind everything written before it. The word may straddle two cache lines, where no
- * machine stores it at once: readers must check what it says. */
+/* Store a word after everything written before it. The word may straddle two cache lines, where no
+ * machine stores it atomically: readers must check its value. */
 static inline void rs_store_be32_release(uint8_t *p, int32_t value)
 {
 #ifdef __SANITIZE_THREAD__
-    /* ThreadSanitizer knows no fences; it follows an atomic store and the load that sees it. */
+    /* ThreadSanitizer does not support fences; it follows an atomic store and the load that sees
+     * it. */
     uint32_t v = (uint32_t)value;
     v = RS_HOST_IS_BIG_ENDIAN ? v : RS_SWAP32(v);
     __atomic_store_n((uint32_t *)(void *)p, v, __ATOMIC_RELEASE);
@@ -100,7 +101,7 @@ static inline void rs_store_be32_release(uint8_t *p, int32_t value)
 #endif
 }
 
-/* Load a word in front of everything read after it. */
+/* Load a word before everything read after it. */
 static inline int32_t rs_load_be32_acquire(const uint8_t *p)
 {
 #ifdef __SANITIZE_THREAD__
@@ -113,8 +114,8 @@ static inline int32_t rs_load_be32_acquire(const uint8_t *p)
 #endif
 }
 
-/* Words of a file that others may be storing meanwhile, in no order. Where they are aligned, all of
- * a word is old or new. */
+/* Words of a file that another process may be storing, in any order. If they are aligned, a word is
+ * entirely old or entirely new. */
 static inline int64_t rs_load_be64_shared(const uint8_t *p)
 {
 #ifdef __SANITIZE_THREAD__
@@ -157,7 +158,7 @@ static inline void rs_store_be32_shared(uint8_t *p, int32_t value)
 #endif
 }
 
-/* Eight, four bytes in the machine's own order, for comparing and for building words. */
+/* Eight or four bytes in the machine's byte order, for comparing and for building words. */
 static inline uint64_t rs_load_u64(const uint8_t *p)
 {
     uint64_t v;

@@ -1,4 +1,4 @@
-# Big-endian loads and stores (no alignment assumed), ordered stores, prefetch.
+# Big-endian loads and stores (any alignment), ordered stores, prefetch.
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 cdef extern from "rs_bytes.h" nogil:

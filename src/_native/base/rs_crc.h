@@ -3,7 +3,7 @@
  *
  * Folding: the running remainder is kept as 128 bits; moving it over D more bits of message means
  * multiplying its halves by x^(D+32) and x^(D-32) modulo the polynomial. RS_FOLD_<D> are these two,
- * bit-reflected and shifted by one. tests/unit/kernels/test_record_crc.py computes them anew. */
+ * bit-reflected and shifted by one. tests/unit/kernels/test_record_crc.py recomputes them. */
 #ifndef RS_CRC_H
 #define RS_CRC_H
 #include "rs_bytes.h"
@@ -58,7 +58,7 @@ static inline void rs_crc_fill_table(void)
     }
 }
 
-/* All bodies take and give the inverted remainder. */
+/* All variants take and return the inverted remainder. */
 RS_UNUSED static uint32_t rs_crc_slice8(uint32_t crc, const uint8_t *p, size_t n)
 {
     while (n >= 8) {
@@ -150,7 +150,7 @@ RS_CRC_TARGET static inline uint32_t rs_crc_reduce(rs_v128 x)
     return RS_V128_WORD1(RS_V128_XOR(x, q));
 }
 
-/* Fold what is left (n bytes, p readable 16 bytes back when n < 16) into x and reduce. */
+/* Fold the rest (n bytes; p is readable 16 bytes back if n < 16) into x and reduce. */
 RS_CRC_TARGET static inline uint32_t rs_crc_finish(rs_v128 x, const uint8_t *p, size_t n)
 {
     const rs_v128 fold_128 = RS_V128_PAIR(RS_FOLD_128_LOW, RS_FOLD_128_HIGH);
@@ -235,7 +235,7 @@ RS_CRC_TARGET_512 RS_UNUSED static uint32_t rs_crc_fold512(uint32_t crc, const u
     for (; n >= 64; p += 64, n -= 64) {
         x = rs_crc_fold_wide(x, fold_512, _mm512_loadu_si512(p));
     }
-    /* Lane k lies 384 - 128 k bits in front of the last lane; that one is only added. */
+    /* Lane k is 384 - 128 k bits before the last lane, which is only added. */
     const __m512i lanes = _mm512_set_epi64(
         0, 0, RS_FOLD_128_HIGH, RS_FOLD_128_LOW, RS_FOLD_256_HIGH, RS_FOLD_256_LOW,
         RS_FOLD_384_HIGH, RS_FOLD_384_LOW);
@@ -249,7 +249,7 @@ RS_CRC_TARGET_512 RS_UNUSED static uint32_t rs_crc_fold512(uint32_t crc, const u
 
 /* --- Choice ----------------------------------------------------------------------------------- */
 
-/* Bodies in rising order; the words are those of the environment variable ROCKETSTORE_CPU. */
+/* Variants in ascending order; the words are those of the environment variable ROCKETSTORE_CPU. */
 enum {
     RS_CPU_BASELINE = 0,
     RS_CPU_AVX2 = 1,
@@ -270,7 +270,7 @@ static inline uint64_t rs_cpu_saved_state(void)
 }
 #endif
 
-/* What this machine can run: the instructions, and registers that the system saves. */
+/* Features of this machine: the instructions, and registers that the system saves. */
 static inline int rs_cpu_best_level(void)
 {
 #if RS_CRC_X86
@@ -320,8 +320,8 @@ static inline int rs_cpu_wanted_level(void)
     return strcmp(word, "avx512") == 0 ? RS_CPU_AVX512 : RS_CPU_UNKNOWN;
 }
 
-/* Choose the bodies; call it once when the module is imported. 0, or -1 when ROCKETSTORE_CPU is no
- * known word or names what this machine cannot run. */
+/* Choose the variants; call once at module import. Return 0, or -1 if ROCKETSTORE_CPU is unknown or
+ * names a variant that this machine cannot run. */
 static inline int rs_crc_init(void)
 {
     const int best = rs_cpu_best_level();
@@ -340,7 +340,7 @@ static inline int rs_crc_init(void)
     return 0;
 }
 
-/* CRC-32 of n more bytes; `crc` is that of the bytes in front of them, 0 at the start. */
+/* CRC-32 of n more bytes; `crc` is that of the bytes before them, 0 at the start. */
 static inline uint32_t rs_crc32(uint32_t crc, const uint8_t *p, size_t n)
 {
     return ~rs_crc_chosen(~crc, p, n);

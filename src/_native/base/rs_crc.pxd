@@ -1,4 +1,4 @@
-# CRC-32 (zlib's), by carry-less products where the machine has them.
+# CRC-32 (zlib's), by carry-less products if the machine has them.
 from libc.stdint cimport uint8_t, uint32_t
 
 cdef extern from "rs_crc.h" nogil:
@@ -12,7 +12,7 @@ cdef extern from "rs_crc.h" nogil:
 
 
 cdef inline int rs_crc_import() except -1:
-    """Choose the bodies of this module; every module that uses ``rs_crc32`` calls it at import."""
+    """Choose this module's variants; every module that uses ``rs_crc32`` calls it at import."""
     if rs_crc_init() != 0:
         raise ImportError(
             "ROCKETSTORE_CPU must be baseline, avx2 or avx512, "

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The part of a commit-log record in front of the born host. */
+/* The part of a commit-log record before the born host. */
 #define RS_RECORD_HEAD_TOTAL_SIZE_AT 0
 #define RS_RECORD_HEAD_MAGIC_AT 4
 #define RS_RECORD_HEAD_BODY_CRC_AT 8
@@ -34,20 +34,20 @@ _Static_assert(RS_HOST_V6_NBYTES == 16 + 4, "host_v6");
 #define RS_RECORD_STORED_NBYTES 8
 _Static_assert(RS_RECORD_STORED_NBYTES == 8, "record_stored");
 
-/* Behind the store host. Then follow body, topic length (1 byte in V1, 2 in V2), topic, properties length (2 bytes), properties. */
+/* After the store host. Followed by body, topic length (1 byte in V1, 2 in V2), topic, properties length (2 bytes), properties. */
 #define RS_RECORD_TAIL_RECONSUME_TIMES_AT 0
 #define RS_RECORD_TAIL_PREPARED_TRANSACTION_OFFSET_AT 4
 #define RS_RECORD_TAIL_BODY_LENGTH_AT 12
 #define RS_RECORD_TAIL_NBYTES 16
 _Static_assert(RS_RECORD_TAIL_NBYTES == 4 + 8 + 4, "record_tail");
 
-/* Ends every full segment; bytes behind it are arbitrary. */
+/* Ends every full segment; bytes after it are arbitrary. */
 #define RS_BLANK_TOTAL_SIZE_AT 0
 #define RS_BLANK_MAGIC_AT 4
 #define RS_BLANK_NBYTES 8
 _Static_assert(RS_BLANK_NBYTES == 4 + 4, "blank");
 
-/* One message of a client batch as it travels. */
+/* One message of a client batch as a client sends it. */
 #define RS_BATCH_ITEM_HEAD_TOTAL_SIZE_AT 0
 #define RS_BATCH_ITEM_HEAD_MAGIC_AT 4
 #define RS_BATCH_ITEM_HEAD_BODY_CRC_AT 8
@@ -56,14 +56,14 @@ _Static_assert(RS_BLANK_NBYTES == 4 + 4, "blank");
 #define RS_BATCH_ITEM_HEAD_NBYTES 20
 _Static_assert(RS_BATCH_ITEM_HEAD_NBYTES == 4 + 4 + 4 + 4 + 4, "batch_item_head");
 
-/* One message of a queue; unit n lies at queue position 20 n. */
+/* One message of a queue; unit n is at queue position 20 n. */
 #define RS_CQ_UNIT_PHYSICAL_OFFSET_AT 0
 #define RS_CQ_UNIT_SIZE_AT 8
 #define RS_CQ_UNIT_TAGS_CODE_AT 12
 #define RS_CQ_UNIT_NBYTES 20
 _Static_assert(RS_CQ_UNIT_NBYTES == 8 + 4 + 8, "cq_unit");
 
-/* What a queue unit has no room for; its tags code then is EXT_ADDRESS_BASE + the offset of this unit in the queue's ext files. */
+/* Data that does not fit a queue unit; the unit's tags code then is EXT_ADDRESS_BASE + the offset of this unit in the queue's ext files. */
 #define RS_CQ_EXT_UNIT_SIZE_AT 0
 #define RS_CQ_EXT_UNIT_TAGS_CODE_AT 2
 #define RS_CQ_EXT_UNIT_STORE_TIMESTAMP_AT 10
@@ -71,7 +71,7 @@ _Static_assert(RS_CQ_UNIT_NBYTES == 8 + 4 + 8, "cq_unit");
 #define RS_CQ_EXT_UNIT_NBYTES 20
 _Static_assert(RS_CQ_EXT_UNIT_NBYTES == 2 + 8 + 8 + 2, "cq_ext_unit");
 
-/* One record of a BatchConsumeQueue; units lie in log order, whatever their queue offsets. */
+/* One record of a BatchConsumeQueue; units are in log order, whatever their queue offsets. */
 #define RS_BCQ_UNIT_PHYSICAL_OFFSET_AT 0
 #define RS_BCQ_UNIT_SIZE_AT 8
 #define RS_BCQ_UNIT_TAGS_CODE_AT 12
@@ -83,7 +83,7 @@ _Static_assert(RS_CQ_EXT_UNIT_NBYTES == 2 + 8 + 8 + 2, "cq_ext_unit");
 #define RS_BCQ_UNIT_NBYTES 46
 _Static_assert(RS_BCQ_UNIT_NBYTES == 8 + 4 + 8 + 8 + 8 + 2 + 4 + 4, "bcq_unit");
 
-/* In front of the slots. */
+/* Before the slots. */
 #define RS_INDEX_HEADER_BEGIN_TIMESTAMP_AT 0
 #define RS_INDEX_HEADER_END_TIMESTAMP_AT 8
 #define RS_INDEX_HEADER_BEGIN_PHYSICAL_OFFSET_AT 16

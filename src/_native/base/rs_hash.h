@@ -1,9 +1,9 @@
 /* Java's String.hashCode of UTF-8 bytes, without decoding them: h = 31 h + unit over UTF-16 units.
  *
- * ASCII bytes are their own units: sixteen go in one step, the ragged part first, since units of
- * zero in front do not change the hash. Anything else takes the slow path, which replaces malformed
- * bytes by U+FFFD in the groups Java's decoder does: the longest well-formed beginning of a
- * character is one group, and a whole encoded surrogate is one (where other decoders see three). */
+ * ASCII bytes are their own units: sixteen are hashed per step, the ragged part first, since
+ * leading zero units do not change the hash. Other bytes take the slow path. It replaces malformed
+ * bytes by U+FFFD in the groups of Java's decoder: the longest well-formed beginning of a character
+ * is one group, and a whole encoded surrogate is one (other decoders see three). */
 #ifndef RS_HASH_H
 #define RS_HASH_H
 #include "rs_bytes.h"
@@ -26,14 +26,14 @@ static inline uint32_t rs_power_of_31(uint32_t n)
     return power;
 }
 
-/* The hash of two strings joined, from their hashes and the second one's length in UTF-16 units. */
+/* The hash of two joined strings, from their hashes and the second one's length in UTF-16 units. */
 static inline int32_t rs_hash_extend(int32_t prefix_hash, int32_t suffix_hash,
                                      uint32_t suffix_length)
 {
     return (int32_t)((uint32_t)prefix_hash * rs_power_of_31(suffix_length) + (uint32_t)suffix_hash);
 }
 
-/* How many continuation bytes follow a lead byte, and the bounds of the first; 0 for none. */
+/* Number of continuation bytes after a lead byte, and the bounds of the first; 0 for none. */
 static inline int rs_utf8_follow(uint8_t lead, uint8_t *low, uint8_t *high)
 {
     *low = 0x80;
@@ -53,7 +53,7 @@ static inline int rs_utf8_follow(uint8_t lead, uint8_t *low, uint8_t *high)
     return 0;
 }
 
-/* Decode the character at *p (< end) and move *p behind it. Returns the code point; malformed input
+/* Decode the character at *p (< end) and move *p past it. Return the code point; malformed input
  * gives U+FFFD and sets *malformed. */
 static inline uint32_t rs_utf8_next(const uint8_t **p, const uint8_t *end, int *malformed)
 {
@@ -100,13 +100,13 @@ RS_UNUSED static int32_t rs_string_hash_slow(const uint8_t *p, size_t n, uint32_
 }
 
 #if RS_HASH_SSE
-/* 16 bytes from position r move a vector's first r bytes to its end, zeros in front. */
+/* 16 bytes from position r move a vector's first r bytes to its end, after zeros. */
 static const uint8_t rs_hash_slide[32] = {
     0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
     0,    1,    2,    3,    4,    5,    6,    7,    8,    9,    10,   11,   12,   13,   14,   15,
 };
 
-/* Fewer than 16 bytes at the end of a vector, read without a step beyond them. */
+/* Fewer than 16 bytes at the end of a vector, read without a step past them. */
 static inline __m128i rs_hash_load_short(const uint8_t *p, size_t n)
 {
     uint64_t low = 0, high = 0;

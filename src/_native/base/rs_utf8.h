@@ -1,4 +1,4 @@
-/* Whether bytes are well-formed UTF-8, as Python and Java read it. */
+/* Whether bytes are well-formed UTF-8, as defined by Python and Java. */
 #ifndef RS_UTF8_H
 #define RS_UTF8_H
 #include "rs_bytes.h"

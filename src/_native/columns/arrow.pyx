@@ -168,7 +168,7 @@ cdef class _ColumnTypes:
         free(self._types)
 
     def __arrow_c_schema__(self):
-        """The schema as a PyCapsule."""
+        """Return the schema as a PyCapsule."""
         cdef rs_arrow_schema* schema = <rs_arrow_schema*>PyMem_Malloc(sizeof(rs_arrow_schema))
         if schema == NULL:
             raise MemoryError
@@ -188,7 +188,7 @@ cdef class _ColumnTypes:
 
 @cython.final
 cdef class _ArrowBatch:
-    """Rows that are done; as often as one likes they are exported as a record batch."""
+    """Finished rows; they can be exported as a record batch any number of times."""
 
     cdef rs_batch* _batch
     cdef _ColumnTypes _types
@@ -209,11 +209,11 @@ cdef class _ArrowBatch:
         return self._types
 
     def __arrow_c_schema__(self):
-        """The schema as a PyCapsule."""
+        """Return the schema as a PyCapsule."""
         return self._types.__arrow_c_schema__()
 
     def __arrow_c_array__(self, requested_schema=None):
-        """Schema and struct array as PyCapsules; a requested schema is not looked at."""
+        """Return schema and struct array as PyCapsules; a requested schema is ignored."""
         cdef rs_arrow_array* array
         schema = self._types.__arrow_c_schema__()
         array = <rs_arrow_array*>PyMem_Malloc(sizeof(rs_arrow_array))
@@ -237,7 +237,7 @@ cdef class _ArrowBatch:
 
 @cython.final
 cdef class _StreamState:
-    """What a stream still has to give, and why it broke."""
+    """The rest of a stream, and the error that ended it."""
 
     cdef _ColumnTypes types
     cdef object batches
@@ -312,13 +312,13 @@ def export_stream(_ColumnTypes schema not None, batches, /):
 # --- Filters ----------------------------------------------------------------------------------
 
 cdef int fill_table(rs_text_table* table, texts, list kept) except -1:
-    """Texts to their numbers; the table points into the bytes objects, which are kept."""
+    """Map texts to their numbers; the table points into the bytes objects, which are kept."""
     cdef int32_t number
     if rs_begin_text_table(table, len(texts)) != RS_OK:
         raise MemoryError
     for number, text in enumerate(texts):
         if len(text) > INT32_MAX:
-            continue  # no record has it
+            continue  # no record contains it
         kept.append(text)
         rs_add_text(
             table, <const uint8_t*>PyBytes_AS_STRING(text), <int32_t>len(text), number
@@ -376,7 +376,7 @@ cdef int fill_filter(rs_record_filter* target, filters, list kept) except -1:
 
 @cython.final
 cdef class BatchDecoder:
-    """Fills record batches with the records of the log windows it is given."""
+    """Fill record batches with records from windows of the log."""
 
     cdef rs_decoder* _decoder
     cdef _ColumnTypes _types
@@ -422,7 +422,7 @@ cdef class BatchDecoder:
 
     def consume(self, window, int64_t position, int64_t stop, int64_t base_offset,
                 int64_t segment_end, int64_t limit, int64_t flags, /):
-        """Take the records from ``position`` on; return (status, position of the next look)."""
+        """Add the records from ``position`` on; return (status, position to continue from)."""
         cdef Py_buffer view
         cdef rs_pass_call* call = &self._decoder.call
         cdef int status
@@ -444,7 +444,7 @@ cdef class BatchDecoder:
             with nogil:
                 status = rs_guarded(rs_decode, self._decoder)
                 if status == RS_FAULT:
-                    # Somewhere in the last rows looked at: which of them is still good?
+                    # The fault is in one of the last rows; find the valid ones among them.
                     self._decoder.chunk_capacity = 1
                     status = rs_guarded(rs_decode, self._decoder)
                     self._decoder.chunk_capacity = RS_CHUNK_ROWS
@@ -457,7 +457,7 @@ cdef class BatchDecoder:
 
     @property
     def rows(self):
-        """Rows waiting."""
+        """Rows not yet taken."""
         return self._decoder.rows
 
     @property
@@ -466,7 +466,7 @@ cdef class BatchDecoder:
         return self._types
 
     def take(self):
-        """The waiting rows as a record batch; the decoder begins a new one."""
+        """Return the rows not yet taken as a record batch, and begin a new one."""
         cdef _ArrowBatch batch = _ArrowBatch.__new__(_ArrowBatch)
         if self._busy:
             raise RuntimeError(ONE_THREAD)

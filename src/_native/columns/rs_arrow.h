@@ -1,7 +1,7 @@
-/* Record batches by the Arrow C data interface.
+/* Record batches through the Arrow C data interface.
  *
- * A batch is counted: every exported array, and every child that a consumer moves out of one, holds
- * it. Releasing may happen in any thread, without the GIL. */
+ * Batches have a reference count: every exported array, and every child that a consumer moves out
+ * of one, holds a reference. Any thread may release them, without the GIL. */
 #ifndef RS_ARROW_H
 #define RS_ARROW_H
 #include <stdlib.h>
@@ -14,7 +14,7 @@ typedef struct ArrowSchema rs_arrow_schema;
 typedef struct ArrowArray rs_arrow_array;
 typedef struct ArrowArrayStream rs_arrow_stream;
 
-/* Rows that are done. */
+/* Finished rows. */
 typedef struct {
     int64_t holders;
     int64_t rows;
@@ -44,8 +44,8 @@ RS_UNUSED static void rs_leave_batch(rs_batch *batch)
     }
 }
 
-/* Move the waiting rows into a batch and give the decoder new columns; NULL without memory, when
- * nothing has changed. */
+/* Move the waiting rows into a batch and give the decoder new columns; NULL if out of memory, with
+ * nothing changed. */
 RS_UNUSED static rs_batch *rs_take_batch(rs_decoder *decoder, const rs_column_type *const *types)
 {
     rs_batch *batch = (rs_batch *)malloc(sizeof *batch);
@@ -94,7 +94,7 @@ RS_UNUSED static void rs_release_array(rs_arrow_array *array)
     array->release = NULL;
 }
 
-/* Fill one array with room for children that are not there yet. */
+/* Fill one array, with room for children that do not exist yet. */
 RS_UNUSED static int rs_begin_array(rs_arrow_array *array, rs_batch *batch, int64_t length,
                                     int64_t buffer_count, int64_t child_count)
 {
@@ -186,7 +186,7 @@ RS_UNUSED static int rs_export_column(rs_arrow_array *array, rs_batch *batch,
     return RS_OK;
 }
 
-/* The batch as a struct array; RS_LIMIT without memory, when there is nothing to release. */
+/* The batch as a struct array; RS_LIMIT if out of memory, with nothing to release. */
 RS_UNUSED static int rs_export_batch(rs_arrow_array *array, rs_batch *batch)
 {
     if (rs_begin_array(array, batch, batch->rows, 1, batch->column_count) != RS_OK) {
@@ -263,7 +263,7 @@ RS_UNUSED static int rs_export_type(rs_arrow_schema *schema, const rs_column_typ
     return rs_begin_schema(pair[1], "value", map ? "u" : "z", RS_ARROW_NULLABLE, 0);
 }
 
-/* The columns as a struct; RS_LIMIT without memory, when there is nothing to release. */
+/* The columns as a struct; RS_LIMIT if out of memory, with nothing to release. */
 RS_UNUSED static int rs_export_types(rs_arrow_schema *schema, const rs_column_type *const *types,
                                      int32_t count)
 {

@@ -1,4 +1,4 @@
-/* Decoding windows of the log into record batches: the loop, and a batch that is done. */
+/* Decodes windows of the log into record batches: the loop, and a finished batch. */
 #ifndef RS_BATCH_H
 #define RS_BATCH_H
 #include <stdlib.h>
@@ -6,25 +6,25 @@
 #include "rs_pass.h"
 #include "rs_record_filter.h"
 
-/* What a batch's limit counts of a record: which lengths, how often. */
+/* What counts of a record towards a batch's limit: which lengths, how often. */
 typedef struct {
     int32_t topic, tags, keys, unique_key, body, record, properties;
     int32_t constant;
 } rs_weights;
 
 typedef struct {
-    rs_pass_call call; /* first: what rs_pass_consume fills */
+    rs_pass_call call; /* first member: rs_pass_consume fills it */
     rs_record_filter filter;
     rs_chunk chunk;
     rs_weights weights;
     rs_column *columns;
-    rs_pairs *pairs; /* where a column of properties is wanted */
+    rs_pairs *pairs; /* if a column of properties is wanted */
     int64_t batch_rows;
     int64_t batch_nbytes;
     int64_t rows;
     int64_t nbytes;
     int32_t column_count;
-    int32_t chunk_capacity; /* 1 to find the very record that faults */
+    int32_t chunk_capacity; /* 1 to find the record that faults */
     int32_t wants_properties;
 } rs_decoder;
 
@@ -82,7 +82,7 @@ static inline void rs_find_row_properties(const uint8_t *record, rs_parsed_recor
     row->unique_key_nbytes = values.unique_key_nbytes;
 }
 
-/* Fill the chunk from `*position` on. RS_OK when it is full, else why it ends earlier. */
+/* Fill the chunk from `*position` on. Return RS_OK if it is full, else why it ends earlier. */
 static inline int rs_fill_chunk(rs_decoder *decoder, int64_t *position, int64_t *nbytes)
 {
     rs_pass_call *call = &decoder->call;
@@ -119,7 +119,7 @@ static inline int rs_fill_chunk(rs_decoder *decoder, int64_t *position, int64_t 
                 return RS_FULL;
             }
             *nbytes += weight;
-            /* Looking for what faults, nothing behind the record is touched. */
+            /* While searching the fault, nothing after the record is read. */
             chunk->end = decoder->chunk_capacity == 1 ? p + row->total_size : end;
             chunk->records[chunk->count++] = p;
         }
@@ -131,8 +131,8 @@ static inline int rs_fill_chunk(rs_decoder *decoder, int64_t *position, int64_t 
     return RS_OK;
 }
 
-/* Take records until the window or the batch ends; to be run through rs_guarded. RS_LIMIT: without
- * memory. What counts is in `rows` and `call.position` at every moment. */
+/* Process records until the window or the batch ends; runs through rs_guarded. RS_LIMIT: out of
+ * memory. `rows` and `call.position` are always current. */
 RS_UNUSED static int rs_decode(void *argument)
 {
     rs_decoder *decoder = (rs_decoder *)argument;
@@ -167,7 +167,7 @@ RS_UNUSED static void rs_free_columns(rs_column *columns, int32_t count)
     free(columns);
 }
 
-/* New columns for the next batch, NULL without memory; `last` may be NULL. */
+/* New columns for the next batch, NULL if out of memory; `last` may be NULL. */
 RS_UNUSED static rs_column *rs_begin_columns(const rs_column_type *const *types, int32_t count,
                                              int64_t batch_rows, const rs_column *last)
 {

@@ -1,7 +1,7 @@
 /* Columns of a record batch under construction, and how checked records are added to them.
  *
- * Numbers lie in arrays as long as a batch may be; texts, bodies and properties grow. What lies
- * behind the rows that count may be half done: rs_rewind_columns forgets it. */
+ * Numbers are in arrays as long as a batch may be; texts, bodies and properties grow. Data after
+ * the rows that count may be half done: rs_rewind_columns drops it. */
 #ifndef RS_COLUMNS_H
 #define RS_COLUMNS_H
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #define RS_CHUNK_ROWS 64
 #define RS_FIRST_GROWING_NBYTES 4096
 #define RS_US_PER_MS 1000
-/* What a column of constants holds: the time is the one at which the log took the message. */
+/* Value of the column of constants: the time is the log append time. */
 #define RS_LOG_APPEND_TIME 1
 
 enum rs_column_kind {
@@ -168,8 +168,8 @@ static inline int rs_append_bytes(rs_growing *growing, const uint8_t *p, int32_t
     return RS_OK;
 }
 
-/* So many bytes are copied at once where that many can be read and written: a constant length needs
- * no call. */
+/* This many bytes are copied at once if they can be read and written: a constant length needs no
+ * call. */
 #define RS_SHORT_NBYTES 32
 
 static inline int rs_copy_short(rs_growing *growing, const uint8_t *p, int32_t n,
@@ -183,7 +183,7 @@ static inline int rs_copy_short(rs_growing *growing, const uint8_t *p, int32_t n
     return 1;
 }
 
-/* Whether what rs_copy_short copied is ASCII. */
+/* Return whether the bytes that rs_copy_short copied are ASCII. */
 static inline int rs_is_short_ascii(const uint8_t *copied, int32_t n)
 {
 #if defined(__SSE2__)
@@ -238,14 +238,14 @@ static inline int rs_begin_growing(rs_growing *growing, int64_t expected)
     return growing->data == NULL ? RS_LIMIT : RS_OK;
 }
 
-/* As much as the last batch needed, and some more. */
+/* The size that the last batch needed, and some more. */
 static inline int64_t rs_expected(const rs_growing *last)
 {
     return last->nbytes + last->nbytes / 8;
 }
 
-/* Make room for a batch; `last` is the column of the batch before, or of zeros. After RS_LIMIT the
- * column can be freed. */
+/* Allocate room for a batch; `last` is the column of the previous batch, or of zeros. After
+ * RS_LIMIT the column can be freed. */
 RS_UNUSED static int rs_begin_column(rs_column *column, const rs_column_type *type,
                                      int64_t batch_rows, const rs_column *last)
 {
@@ -279,7 +279,7 @@ RS_UNUSED static int rs_begin_column(rs_column *column, const rs_column_type *ty
     return status == RS_OK ? RS_OK : RS_LIMIT;
 }
 
-/* Forget what was added behind the first `rows` rows. */
+/* Drop what was added after the first `rows` rows. */
 static inline void rs_rewind_column(rs_column *column, int64_t rows)
 {
     if (!rs_has_offsets(column)) {
@@ -315,15 +315,15 @@ static inline int64_t rs_microseconds(int64_t milliseconds)
     return milliseconds * RS_US_PER_MS;
 }
 
-/* Records of a chunk: where they lie, and what the check found. */
+/* Records of a chunk: their places and the results of the check. */
 typedef struct {
     const uint8_t *records[RS_CHUNK_ROWS];
     rs_parsed_record rows[RS_CHUNK_ROWS];
-    const uint8_t *end; /* of what may be read */
+    const uint8_t *end; /* of the readable bytes */
     int32_t count;
 } rs_chunk;
 
-/* Set the bits of a chunk's rows from `first` on; the bits behind them do not count. */
+/* Set the bits of a chunk's rows from `first` on; later bits are ignored. */
 static inline void rs_put_bits(uint8_t *bitmap, int64_t first, uint64_t bits, int32_t count)
 {
     uint8_t *byte = bitmap + (first >> 3);
@@ -343,8 +343,8 @@ static inline const uint8_t *rs_stored_host_at(const uint8_t *record, const rs_p
                  : record + RS_RECORD_HEAD_NBYTES;
 }
 
-/* One text or body; -1 in `*n` is a null. `shown` has room for RS_SHOWN_NBYTES. Hosts are not
- * among the parts here. */
+/* One text or body; -1 in `*n` is a null. `shown` has room for RS_SHOWN_NBYTES. The parts here do
+ * not include hosts. */
 static inline const uint8_t *rs_part_of(const uint8_t *record, const rs_parsed_record *row,
                                         int part, int32_t *n, uint8_t *shown)
 {
@@ -376,7 +376,7 @@ static inline const uint8_t *rs_part_of(const uint8_t *record, const rs_parsed_r
     }
 }
 
-/* One loop for every part, so that the compiler sees which part it is. */
+/* One loop for every part, so that the compiler knows the part. */
 static RS_ALWAYS_INLINE int rs_append_part(rs_column *column, int64_t first, const rs_chunk *chunk,
                                            int part, int text, int nulls)
 {
@@ -406,7 +406,7 @@ static RS_ALWAYS_INLINE int rs_append_part(rs_column *column, int64_t first, con
     return RS_OK;
 }
 
-/* Hosts as text; the same host is mostly that of many rows. */
+/* Hosts as text; many consecutive rows have the same host. */
 static inline int rs_append_hosts(rs_column *column, int64_t first, const rs_chunk *chunk,
                                   int store)
 {
@@ -477,7 +477,7 @@ static RS_ALWAYS_INLINE int rs_append_item(rs_growing *bytes, rs_growing *offset
 static inline int rs_append_pair(rs_column *column, const rs_pair *pair, const uint8_t *end,
                                  int text)
 {
-    /* A mended name does not lie in the window; what lies behind its buffer is not known. */
+    /* A repaired name is not in the window; the bytes after its buffer are unknown. */
     const uint8_t *name_end = pair->is_mended ? pair->name + pair->name_nbytes : end;
     return rs_append_item(&column->bytes, &column->name_offsets, pair->name, pair->name_nbytes,
                           name_end, 0)
@@ -505,7 +505,7 @@ static inline int rs_append_maps(rs_column *column, int64_t first, const rs_chun
     return RS_OK;
 }
 
-/* Add a chunk behind row `first`; RS_LIMIT without memory. */
+/* Add a chunk after row `first`; RS_LIMIT if out of memory. */
 static inline int rs_append_chunk(rs_column *column, int64_t first, const rs_chunk *chunk,
                                   rs_pairs *pairs)
 {

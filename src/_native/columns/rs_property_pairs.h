@@ -6,13 +6,13 @@
 #include "rs_properties.h"
 #include "rs_texts.h"
 
-/* A pair has at least a name, a value and their separators; the last needs none behind it. */
+/* A pair has at least a name, a value and their separators; the last may lack its separator. */
 #define RS_MAX_PAIRS (RS_MAX_PROPERTIES_NBYTES / 4 + 1)
-/* Up to here names are compared with one another, above they are sorted. */
+/* Up to this many names are compared in pairs; more are sorted. */
 #define RS_FEW_PAIRS 32
 
 typedef struct {
-    const uint8_t *name; /* mended; NULL: a pair that came to nothing */
+    const uint8_t *name; /* repaired; NULL: a dropped pair */
     const uint8_t *value; /* as stored */
     int32_t name_nbytes;
     int32_t value_nbytes;
@@ -78,7 +78,7 @@ static inline void rs_sift_pair(rs_pairs *all, int32_t root, int32_t count)
     all->order[root] = moved;
 }
 
-/* A heap sort: no memory is asked for, and made-up names do not make it slow. */
+/* A heap sort: it needs no memory, and forged names do not make it slow. */
 RS_UNUSED RS_NOINLINE static void rs_join_many_pairs(rs_pairs *all)
 {
     const int32_t count = all->count;

@@ -15,7 +15,7 @@ typedef struct {
     int32_t value;
 } rs_text_slot;
 
-/* Open addressing, at most half full. The texts belong to someone else. */
+/* Open addressing, at most half full. The texts belong to the caller. */
 typedef struct {
     rs_text_slot *slots;
     uint32_t mask;
@@ -53,7 +53,7 @@ RS_UNUSED static void rs_add_text(rs_text_table *table, const uint8_t *p, int32_
     table->slots[at].value = value;
 }
 
-/* The text's value, -1 when it is not there. */
+/* The text's value, -1 if it is absent. */
 static inline int32_t rs_find_text(const rs_text_table *table, const uint8_t *p, int32_t n)
 {
     const uint32_t hash = rs_text_hash(p, n);
@@ -91,7 +91,7 @@ typedef struct {
     int64_t first_time;
     int64_t last_time; /* inclusive */
     int32_t other_topics; /* whether topics without a rule are taken */
-    /* Where malformed text is mended for comparing. */
+    /* Buffer for malformed text, repaired for comparing. */
     uint8_t mended[RS_MENDED_TIMES * (RS_MAX_PROPERTIES_NBYTES + 1)];
 } rs_record_filter;
 
@@ -166,7 +166,7 @@ static inline int rs_takes_queue(rs_record_filter *filter, const uint8_t *record
            && rs_rule_has_offset(rule, row->queue_id, row->queue_offset);
 }
 
-/* Whether one of the space-separated keys, or the unique key, is in the table. */
+/* Return whether one of the space-separated keys, or the unique key, is in the table. */
 static inline int rs_takes_keys(rs_record_filter *filter, const uint8_t *record,
                                 const rs_parsed_record *row)
 {
@@ -200,7 +200,7 @@ static inline int rs_takes_place(rs_record_filter *filter, const uint8_t *record
            && (filter->topics.slots == NULL || rs_takes_queue(filter, record, row));
 }
 
-/* Tags and keys. Requires: they are found. */
+/* Tags and keys. Requires: they are parsed. */
 static inline int rs_takes_properties(rs_record_filter *filter, const uint8_t *record,
                                       const rs_parsed_record *row)
 {

@@ -1,4 +1,4 @@
-/* Text for columns: malformed UTF-8 replaced as Java replaces it, hosts and message ids written. */
+/* Text for columns: malformed UTF-8 replaced as in Java, hosts and message ids formatted. */
 #ifndef RS_TEXTS_H
 #define RS_TEXTS_H
 #include "rs_bytes.h"
@@ -30,7 +30,8 @@ static inline uint8_t *rs_put_point(uint8_t *to, uint32_t point)
     return to;
 }
 
-/* Write what Java reads from n bytes; `to` has room for RS_MENDED_TIMES * n. Returns the length. */
+/* Write the text that Java reads from n bytes; `to` has room for RS_MENDED_TIMES * n. Return the
+ * length. */
 RS_UNUSED RS_NOINLINE static int32_t rs_mend(uint8_t *to, const uint8_t *p, int32_t n)
 {
     const uint8_t *end = p + n;
@@ -74,7 +75,7 @@ static inline uint8_t *rs_put_group(uint8_t *to, uint32_t group)
     return to;
 }
 
-/* Hexadecimal groups; the first longest run of two or more zero groups becomes `::`. */
+/* Hexadecimal groups; the first longest run of two or more zero groups is `::`. */
 RS_UNUSED static uint8_t *rs_put_address_v6(uint8_t *to, const uint8_t *address)
 {
     const int count = RS_HOST_V6_PORT_AT / 2;
@@ -102,7 +103,7 @@ RS_UNUSED static uint8_t *rs_put_address_v6(uint8_t *to, const uint8_t *address)
     return to;
 }
 
-/* The text of a stored host, at most RS_SHOWN_NBYTES bytes; the port is shown as it is stored. */
+/* The text of a stored host, at most RS_SHOWN_NBYTES bytes; the port is shown as stored. */
 RS_UNUSED static int32_t rs_put_host(uint8_t *to, const uint8_t *host, int32_t nbytes)
 {
     uint8_t *at = to;

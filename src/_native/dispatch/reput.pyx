@@ -42,7 +42,7 @@ cdef int64_t bounded(str name, object value, int64_t low, int64_t high) except? 
 
 
 cdef object bytes_view(object buffer, bint writes):
-    """A contiguous view of the buffer's bytes; the caller releases it."""
+    """Return a contiguous view of the buffer's bytes; the caller releases it."""
     if not PyObject_CheckBuffer(buffer):
         raise TypeError(f"a bytes-like object is required, not '{type(buffer).__name__}'")
     view = memoryview(buffer)
@@ -64,7 +64,7 @@ cdef class Dispatcher:
 
     cdef rs_dispatcher* core
     cdef list views            # of handle: what the queue's unit pointers point into, or None
-    cdef list ext_views        # of handle: the same of its ext file
+    cdef list ext_views        # of handle: the same for its ext file
     cdef bytes bit_map
     cdef object index_view
     cdef bint busy             # guarded by: the GIL
@@ -85,7 +85,7 @@ cdef class Dispatcher:
         self.core.ext_file_nbytes = bounded("ext_file_nbytes", ext_file_nbytes, 0, LOG_MAX)
         self.core.index_enable = bool(index_enable)
         self.core.index_tags = bool(index_tags)
-        # Keyed by the process's own secret, so that no topic names can be chosen to collide.
+        # Keyed by a secret of the process, so that clients cannot choose colliding topic names.
         self.core.table.seed = <uint64_t>hash(b"rocketstore queues")
         delays = [bounded("delay", delay, 0, OFFSET_MAX) for delay in delay_ms]
         count = len(delays)
@@ -115,7 +115,7 @@ cdef class Dispatcher:
     cdef rs_queue* find(
         self, object topic, object queue_id, uint64_t* key, int32_t* number
     ) except? NULL:
-        """The queue, or NULL; its hash and id go to `key` and `number`."""
+        """Return the queue, or NULL; its hash and id go to `key` and `number`."""
         if not isinstance(topic, bytes):
             raise TypeError(f"topic must be bytes, not {type(topic).__name__}")
         if PyBytes_GET_SIZE(topic) > RS_MAX_PROPERTIES_NBYTES:
@@ -152,7 +152,7 @@ cdef class Dispatcher:
             capacity = PyMemoryView_GET_BUFFER(view).len // RS_CQ_UNIT_NBYTES
             if following - first > capacity:
                 raise ValueError(
-                    f"next_index {following} lies behind the {capacity} units of a file that "
+                    f"next_index {following} is past the {capacity} units of a file that "
                     f"begins at {first}"
                 )
         if queue == NULL:
@@ -316,7 +316,7 @@ cdef class Dispatcher:
             slot_count = bounded("slots", slots, 1, INT32_LIMIT)
             entry_count = bounded("entries", entries, 1, INT32_LIMIT)
             view = bytes_view(buffer, True)
-            # Changes nothing when it does not fit.
+            # Nothing changes if it does not fit.
             if not rs_index_place(&self.core.index, start_of(view),
                                   PyMemoryView_GET_BUFFER(view).len, slot_count, entry_count):
                 raise ValueError(
@@ -377,7 +377,7 @@ cdef class Dispatcher:
         finally:
             self.busy = False
 
-    # --- what it got to ---------------------------------------------------------------------
+    # --- progress ---------------------------------------------------------------------------
 
     @property
     def position_offset(self):

@@ -1,9 +1,8 @@
 /* Dispatch in stages over a batch of records: parse, find queues, append units, hash and link keys.
  *
- * What a batch leaves behind equals the outcome of one record after the other, its unit before its
- * keys: when the index file might fill up within the batch, the stages run over one record at a
- * time instead. All progress is kept in the struct, so that a fault in the middle of a stage loses
- * the place of nothing. */
+ * The result of a batch equals that of dispatching record by record, each unit before its keys.
+ * When the index file might fill up within the batch, the stages therefore run over one record at a
+ * time. All progress is kept in the struct, so that a fault within a stage loses nothing. */
 #ifndef RS_DISPATCH_H
 #define RS_DISPATCH_H
 #include "rs_ext_units.h"
@@ -15,14 +14,14 @@
 #include "rs_units.h"
 
 #define RS_DISPATCH_COUNT 256
-/* A call begins with a small batch: behind a stall, all that was parsed is parsed again. */
+/* A call begins with a small batch: after a stall, everything parsed is parsed again. */
 #define RS_DISPATCH_FIRST_COUNT 32
 #define RS_DISPATCH_KEY_COUNT 1024
 #define RS_DISPATCH_POWER_COUNT 256
-/* How far slots are fetched ahead of the link, and log bytes ahead of the parse. */
+/* How far slots are prefetched ahead of the link, and log bytes ahead of the parse. */
 #define RS_DISPATCH_SLOTS_AHEAD 32
 #define RS_DISPATCH_BYTES_AHEAD 8192
-/* Records with odd names that are noted until they are fetched. */
+/* Records with odd names that are kept until they are fetched. */
 #define RS_DISPATCH_ODD_COUNT 1024
 #define RS_DISPATCH_HEADER_NBYTES (2 * RS_CACHE_LINE_NBYTES)
 
@@ -42,22 +41,22 @@ typedef struct {
     int32_t bit_map_nbytes;
     int32_t ext_room;        /* of `ext` */
     int32_t multi_dispatch;  /* RS_MULTI_* */
-    int32_t compare;         /* units may be there already */
-    int32_t is_plain;        /* neither compared nor with ext files */
-    int64_t mended_units;    /* of these, units that had to be put */
+    int32_t compare;         /* units may exist already */
+    int32_t is_plain;        /* no comparing, no ext files */
+    int64_t mended_units;    /* of these, units that were written */
     int64_t *delay_ms;
     int32_t delay_count;
     int32_t index_enable, index_tags;
-    int32_t infix_hash; /* of the text in front of a tag key */
+    int32_t infix_hash; /* of the text before a tag key */
     uint32_t infix_length;
     uint32_t powers[RS_DISPATCH_POWER_COUNT]; /* of 31 */
 
-    int64_t position_offset, indexed_offset; /* read by other threads: stored behind the bytes */
+    int64_t position_offset, indexed_offset; /* read by other threads: stored after the bytes */
     int64_t last_store_timestamp, last_record_offset;
     int64_t dispatched_count, skipped_ghosts, skipped_topics, repeated_units;
     int64_t odd_names;       /* records whose names or numbers of other queues are odd */
     int64_t last_odd_offset; /* the last of them */
-    int32_t odd_count;       /* of them, noted in odd_offsets */
+    int32_t odd_count;       /* of them, stored in odd_offsets */
     int64_t unit_done_offset; /* start of the record whose unit was handled before its keys; -1 */
     int32_t indexed_keys;
     int32_t stalled_queue_id, stalled_topic_nbytes;
@@ -68,7 +67,7 @@ typedef struct {
     int32_t room;      /* of this batch, in records */
     int32_t row_count; /* parsed */
     int32_t stall;     /* why a unit was not put */
-    int32_t key_row, key_number; /* all keys in front of this one were gathered */
+    int32_t key_row, key_number; /* all keys before this one were gathered */
     int32_t key_count, key_linked; /* gathered, and of these linked */
     rs_parsed_record rows[RS_DISPATCH_COUNT];
     uint64_t hashes[RS_DISPATCH_COUNT];
@@ -125,14 +124,14 @@ static inline void rs_prepare_row(rs_dispatcher *d, const uint8_t *p, int32_t i)
             RS_PREFETCH_WRITE(d->table.places + (d->hashes[i] & d->table.mask));
         }
     }
-    /* Bodies are not read: among big records only the next header is worth fetching. */
+    /* Bodies are not read: for big records only the next header is worth prefetching. */
     d->window = row->total_size > RS_DISPATCH_BYTES_AHEAD ? RS_DISPATCH_HEADER_NBYTES
                                                           : RS_DISPATCH_BYTES_AHEAD;
     d->position += row->total_size;
     d->fetched = d->fetched < d->position ? d->position : d->fetched;
 }
 
-/* Fill the batch. Returns RS_OK when it is full, else what stands at d->position. */
+/* Fill the batch. Return RS_OK if it is full, else the status of the place at d->position. */
 static int rs_dispatch_parse(void *argument)
 {
     rs_dispatcher *d = (rs_dispatcher *)argument;
@@ -164,7 +163,7 @@ static void rs_find_queues(rs_dispatcher *d)
         }
         d->queues[i] = queue;
         if (RS_LIKELY(queue != NULL && queue->write < queue->limit)) {
-            RS_PREFETCH_WRITE(queue->write); /* a unit may lie across two lines */
+            RS_PREFETCH_WRITE(queue->write); /* a unit may span two lines */
             RS_PREFETCH_WRITE(queue->write + RS_CQ_UNIT_NBYTES - 1);
         }
     }
@@ -172,7 +171,7 @@ static void rs_find_queues(rs_dispatcher *d)
 
 /* --- stage 3: append units -------------------------------------------------------------------- */
 
-/* Put the record's ext unit, and its address in place of the tags code. RS_OK or RS_NEED_EXT. */
+/* Put the record's ext unit, and its address instead of the tags code. RS_OK or RS_NEED_EXT. */
 RS_NOINLINE static int rs_put_record_ext(rs_dispatcher *d, const rs_parsed_record *row,
                                          const rs_queue *queue, int64_t *tags_code)
 {
@@ -193,8 +192,7 @@ static int rs_holds(const uint8_t *p, const rs_parsed_record *row, int64_t tags_
            && unit.tags_code == tags_code;
 }
 
-/* Whether the record's unit is there already, with its tags code or with an ext address that is
- * known to be good. */
+/* Return whether the record's unit already exists, with its tags code or a trusted ext address. */
 RS_NOINLINE static int rs_has_unit(const rs_dispatcher *d, const rs_queue *queue,
                                    const rs_parsed_record *row)
 {
@@ -208,7 +206,7 @@ RS_NOINLINE static int rs_has_unit(const rs_dispatcher *d, const rs_queue *queue
                && queue->next_index < d->ext[queue->handle].trusted_index);
 }
 
-/* A wrong unit among trusted ones: ext units go on behind that of the unit in front. */
+/* Reset the ext offset after a wrong trusted unit: continue after the previous unit's. */
 static void rs_distrust_ext(rs_dispatcher *d, const rs_queue *queue)
 {
     rs_ext_queue *ext = d->ext == NULL ? NULL : d->ext + queue->handle;
@@ -240,7 +238,7 @@ static inline void rs_append_unit(rs_dispatcher *d, rs_queue *queue, const rs_pa
     rs_move_on(queue, row);
 }
 
-/* One record's unit. Returns RS_OK (put, or repeated), RS_NEED_QUEUE, RS_QUEUE_GAP or
+/* Put one record's unit. Return RS_OK (put, or repeated), RS_NEED_QUEUE, RS_QUEUE_GAP or
  * RS_NEED_EXT. */
 static inline int rs_put_unit(rs_dispatcher *d, const rs_parsed_record *row, rs_queue *queue)
 {
@@ -249,7 +247,7 @@ static inline int rs_put_unit(rs_dispatcher *d, const rs_parsed_record *row, rs_
         return RS_NEED_QUEUE;
     }
     if (RS_UNLIKELY(end <= queue->max_physical_offset || row->queue_offset < queue->next_index)) {
-        /* A record whose keys had to wait comes by a second time; that is no repetition. */
+        /* A record whose keys had to wait is dispatched a second time; that is not a repetition. */
         d->repeated_units += row->physical_offset != d->unit_done_offset;
         return RS_OK;
     }
@@ -288,8 +286,8 @@ static void rs_note_stall(rs_dispatcher *d, int status, const rs_multi_place *pl
     d->stalled_topic_nbytes = place->name_nbytes;
 }
 
-/* A record's unit in one of the queues it names. A light queue's number may run ahead of its units:
- * PREPARED and ROLLBACK records take numbers, too. Returns as rs_put_unit. */
+/* Put a record's unit in one of the queues it names. A light queue's number may be ahead of its
+ * units, since PREPARED and ROLLBACK records also take numbers. Returns as rs_put_unit. */
 static int rs_put_named_unit(rs_dispatcher *d, const rs_parsed_record *row,
                              const rs_multi_place *place)
 {
@@ -321,7 +319,7 @@ static int rs_put_named_unit(rs_dispatcher *d, const rs_parsed_record *row,
     return RS_OK;
 }
 
-/* Note a record, once, some of whose names are passed over. */
+/* Record once that some names of a record are skipped. */
 static void rs_note_odd_names(rs_dispatcher *d, int64_t physical_offset)
 {
     if (physical_offset <= d->last_odd_offset) {
@@ -334,7 +332,7 @@ static void rs_note_odd_names(rs_dispatcher *d, int64_t physical_offset)
     }
 }
 
-/* The units of all queues a record names; what stops it is noted. */
+/* Put the units of all queues that a record names; store what stops it. */
 RS_NOINLINE static int rs_put_named_units(rs_dispatcher *d, const rs_parsed_record *row)
 {
     rs_multi_walk walk;
@@ -357,7 +355,7 @@ RS_NOINLINE static int rs_put_named_units(rs_dispatcher *d, const rs_parsed_reco
     return RS_OK;
 }
 
-/* Rows from..to; returns the first one whose unit could not be put (d->stall says why), or `to`. */
+/* Process rows from..to; return the first one without its unit (d->stall says why), or `to`. */
 static int32_t rs_put_units(rs_dispatcher *d, int32_t from, int32_t to)
 {
     for (int32_t i = from; i < to; i++) {
@@ -385,9 +383,9 @@ static int32_t rs_put_units(rs_dispatcher *d, int32_t from, int32_t to)
 
 /* --- stages 4 and 5: hash keys, link them ----------------------------------------------------- */
 
-/* Link what was gathered; 0 when the index file has no room for all of it. The header follows every
- * entry: a slot above the header's count reads as an empty chain, to other threads and after a
- * kill. */
+/* Link the gathered keys; return 0 if the index file has no room for all of them. The header
+ * follows every entry: other threads, and readers after a kill, see a slot above the header's count
+ * as an empty chain. */
 static int rs_link_keys(rs_dispatcher *d)
 {
     const int32_t count = d->key_count;
@@ -410,7 +408,7 @@ static int rs_link_keys(rs_dispatcher *d)
     return 1;
 }
 
-/* The hash of two texts joined, by the table of powers. */
+/* Hash of two joined texts, by the table of powers. */
 static inline int32_t rs_join_hash(const rs_dispatcher *d, int32_t prefix, int32_t hash,
                                    uint32_t length)
 {
@@ -420,7 +418,7 @@ static inline int32_t rs_join_hash(const rs_dispatcher *d, int32_t prefix, int32
     return rs_hash_extend(prefix, hash, length);
 }
 
-/* One more key of row d->key_row, unless an earlier file has it; 0 when the index file is full. */
+/* Add a key of row d->key_row, unless an earlier file has it; 0 if the index file is full. */
 static inline int rs_gather_key(rs_dispatcher *d, int32_t prefix, int32_t skip,
                                 const uint8_t *text, int32_t n)
 {
@@ -444,7 +442,7 @@ static inline int rs_gather_key(rs_dispatcher *d, int32_t prefix, int32_t skip,
     return 1;
 }
 
-/* The first separator of keys in p..end, or end. Requires: 16 readable bytes in front of `end`. */
+/* The first separator of keys in p..end, or end. Requires: 16 readable bytes before `end`. */
 static inline const uint8_t *rs_find_key_end(const uint8_t *p, const uint8_t *end)
 {
 #if defined(__SSE2__)
@@ -465,7 +463,7 @@ static inline const uint8_t *rs_find_key_end(const uint8_t *p, const uint8_t *en
 #endif
 }
 
-/* The keys of row d->key_row: the unique key, each key, the tags. 0 when the index file is full. */
+/* Gather the keys of row d->key_row: the unique key, each key, the tags. 0 if the file is full. */
 static inline int rs_gather_keys(rs_dispatcher *d)
 {
     const rs_parsed_record *row = d->rows + d->key_row;
@@ -495,7 +493,7 @@ static inline int rs_gather_keys(rs_dispatcher *d)
     return 1;
 }
 
-/* Rows from..to; 0 when the index file is full: what is gathered and not linked tells where. */
+/* Process rows from..to; 0 if the index file is full: the first unlinked key says where. */
 static int rs_put_keys(rs_dispatcher *d, int32_t from, int32_t to)
 {
     for (int32_t i = from; i < to; i++) {
@@ -512,7 +510,7 @@ static int rs_put_keys(rs_dispatcher *d, int32_t from, int32_t to)
 
 /* --- a batch ---------------------------------------------------------------------------------- */
 
-/* Whether the index file has room for every key of the batch, counted generously. */
+/* Return whether the index file has room for all keys of the batch, by an upper bound. */
 static int rs_has_room(const rs_dispatcher *d)
 {
     int64_t most = 0;
@@ -526,7 +524,7 @@ static int rs_has_room(const rs_dispatcher *d)
            || (d->index.base != NULL && most <= (int64_t)d->index.entries - d->index.count);
 }
 
-/* All stages behind the parse. Returns RS_OK, RS_NEED_QUEUE, RS_QUEUE_GAP, RS_NEED_EXT or
+/* Run all stages after the parse. Return RS_OK, RS_NEED_QUEUE, RS_QUEUE_GAP, RS_NEED_EXT or
  * RS_NEED_INDEX. */
 static int rs_dispatch_apply(void *argument)
 {
@@ -560,7 +558,7 @@ static inline void rs_count_row(rs_dispatcher *d, const rs_parsed_record *row)
     }
 }
 
-/* Account for what rs_dispatch_apply did, wherever it ended; returns how many rows are done. */
+/* Account for the work of rs_dispatch_apply, wherever it ended; return the number of rows done. */
 static int32_t rs_dispatch_settle(rs_dispatcher *d, int status)
 {
     int32_t done = d->key_row, number = d->key_number;
@@ -589,7 +587,7 @@ static int rs_dispatch_read_header(void *argument)
     return RS_OK;
 }
 
-/* Room for the ext files of all handles; -1 without memory. */
+/* Allocate room for the ext files of all handles; -1 if out of memory. */
 RS_UNUSED static int rs_dispatch_reserve_ext(rs_dispatcher *d)
 {
     const int32_t room = d->table.handle_room;
@@ -617,7 +615,7 @@ RS_UNUSED static void rs_dispatch_free(rs_dispatcher *d)
     free(d);
 }
 
-/* Dispatch at most `left` records from d->position, which moves. Returns the status. */
+/* Dispatch at most `left` records from d->position, which moves. Return the status. */
 RS_UNUSED static int rs_dispatch(rs_dispatcher *d, int64_t left)
 {
     int status = rs_guarded(rs_dispatch_read_header, d);

@@ -1,4 +1,4 @@
-"""Turns SIGBUS inside a guarded kernel into an error code (see ``rs_guard.h``)."""
+"""Turns a SIGBUS inside a guarded kernel into an error code (see ``rs_guard.h``)."""
 
 from cpython.exc cimport PyErr_SetFromErrno
 
@@ -10,12 +10,12 @@ cdef extern from "rs_guard_handler.h":
 def install():
     """Install the handler, chained to the previous one.
 
-    Harmless when it stands already; puts it on top again when another was installed since.
+    Harmless if it is installed already; moves it to the top if another was installed since.
 
     Returns
     -------
     bool
-        False where there are no signals.
+        False if the system has no signals.
     """
     cdef int installed = rs_guard_install()
     if installed < 0:

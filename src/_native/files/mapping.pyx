@@ -1,4 +1,4 @@
-"""Mapped files: bytes in memory, nothing of paths. Contract: ``mapping.pyi``."""
+"""Mapped files: bytes in memory, without paths. Contract: ``mapping.pyi``."""
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -47,7 +47,7 @@ cdef int raise_errno(int code) except -1:
 
 
 cdef bint supported(int code) except -1:
-    """Translate the outcome of an optional call: False where the system has no such thing."""
+    """Return the outcome of an optional call: False if the system does not support it."""
     if code == 0:
         return True
     if code == EINVAL or code == ENOSYS or code == EOPNOTSUPP:
@@ -56,7 +56,7 @@ cdef bint supported(int code) except -1:
 
 
 def is_named(bytes path not None, uint64_t device, uint64_t inode, int64_t nbytes):
-    """Return whether ``path`` names the file of this device and inode, of so many bytes or more."""
+    """Return whether ``path`` names this device and inode, with at least ``nbytes`` bytes."""
     cdef const char *name = path
     cdef bint named
     if strlen(name) != <size_t> len(path):
@@ -67,7 +67,7 @@ def is_named(bytes path not None, uint64_t device, uint64_t inode, int64_t nbyte
 
 
 def mapped_nbytes():
-    """Return the bytes that are mapped at this moment in this process."""
+    """Return the bytes that are mapped now in this process."""
     return mapped
 
 
@@ -77,7 +77,7 @@ def allocate(int fd, int64_t position, int64_t length):
     Returns
     -------
     bool
-        False where the file system cannot.
+        False if the file system does not support it.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def allocate(int fd, int64_t position, int64_t length):
     """
     cdef int code = EINTR
     if position < 0 or length <= 0 or position > INT64_MAX - length:
-        raise ValueError(f"position {position} and length {length} name no range")
+        raise ValueError(f"position {position} and length {length} are not a range")
     while code == EINTR:
         with nogil:
             code = rs_allocate(fd, position, length)
@@ -107,7 +107,7 @@ cdef class Mapping:
     Parameters
     ----------
     fd : int
-        The file; -1 for memory of its own, which must be writable and private.
+        The file; -1 for anonymous memory, which must be writable and private.
     nbytes : int
         At most the file's size.
     writable : bool
@@ -119,7 +119,7 @@ cdef class Mapping:
     OSError
         From the system.
     ValueError
-        When ``nbytes`` is not positive or more than the file has.
+        If ``nbytes`` is not positive or exceeds the file.
 
     Notes
     -----
@@ -151,7 +151,7 @@ cdef class Mapping:
                 raise_errno(code)
         if nbytes > file_nbytes:
             raise ValueError(f"{nbytes} bytes to map, but the file has {file_nbytes}")
-        install_guard()  # the process may have put another handler in front since the import
+        install_guard()  # another handler may have been installed since the import
         code = rs_map(fd, nbytes, writable, private, &self._base)
         if code:
             raise_errno(code)
@@ -216,12 +216,12 @@ cdef class Mapping:
 
     @property
     def writable(self):
-        """Whether buffers of it may be written."""
+        """Return whether its buffers are writable."""
         return self._writable
 
     @property
     def closed(self):
-        """Whether ``close`` was called."""
+        """Return whether ``close`` was called."""
         return self._closed
 
     @property
@@ -237,24 +237,24 @@ cdef class Mapping:
         return memoryview(self)
 
     def advise(self, str advice, int64_t position=0, length=None):
-        """Tell the system how a range will be used.
+        """Advise the system how a range will be used.
 
         Parameters
         ----------
         advice : str
             ``normal``, ``random``, ``sequential``, ``willneed`` or ``dontneed``.
         position, length : int
-            The range, by default everything; the pages that hold it are meant.
+            The range, by default everything, rounded to pages.
 
         Returns
         -------
         bool
-            False where unsupported, and for ``dontneed`` on private memory, which would be lost.
+            False if unsupported, and for ``dontneed`` on private memory, which would be lost.
         """
         cdef int word
         cdef int64_t nbytes
         if advice not in ADVICE:
-            raise ValueError(f"advice {advice!r} is none of {', '.join(ADVICE)}")
+            raise ValueError(f"advice {advice!r} must be one of {', '.join(ADVICE)}")
         word = ADVICE[advice]
         nbytes = self._nbytes - position if length is None else length
         self._pin(position, nbytes)
@@ -266,10 +266,11 @@ cdef class Mapping:
             self._unpin()
 
     def sync(self, int64_t position, int64_t length):
-        """Write the pages that hold the range to disk and wait for it.
+        """Write the pages of the range to disk and wait for it.
 
-        Raises ``OSError``, the same one ever after: the system may take pages that it could not
-        write for clean. It is noted here, as an interrupt may strike before any caller can.
+        Raises ``OSError``, the same one at every later call: after a failure the system may
+        consider unwritten pages clean. It is recorded here, before an interrupt can reach any
+        caller.
         """
         cdef int code = EINTR
         self._pin(position, length)
@@ -287,7 +288,7 @@ cdef class Mapping:
             self._unpin()
 
     def populate(self, int64_t position, int64_t length):
-        """Make the range's pages present and writable; False where unsupported."""
+        """Make the range's pages present and writable; return False if unsupported."""
         cdef int code
         self._pin_for_writing(position, length, "populated for writing")
         try:
@@ -298,7 +299,7 @@ cdef class Mapping:
             self._unpin()
 
     def populate_for_reading(self, int64_t position, int64_t length):
-        """Make the range's pages present; False where unsupported, and when one cannot be read."""
+        """Make the range's pages present; return False if unsupported or a page cannot be read."""
         cdef int code
         self._pin(position, length)
         try:
@@ -309,12 +310,12 @@ cdef class Mapping:
             self._unpin()
 
     def lock(self, int64_t position, int64_t length):
-        """Keep the range's pages in memory, each from when it is there.
+        """Keep the range's pages in memory once they are present.
 
         Raises
         ------
         OSError
-            ``ENOMEM``, ``EPERM`` or ``EAGAIN`` where so much may not be locked.
+            ``ENOMEM``, ``EPERM`` or ``EAGAIN`` if the limit for locked memory is exceeded.
         """
         cdef int code
         self._pin_for_writing(position, length, "locked")
@@ -327,7 +328,7 @@ cdef class Mapping:
             self._unpin()
 
     def unlock(self, int64_t position, int64_t length):
-        """Take ``lock`` back. Raises ``OSError``."""
+        """Undo ``lock``. Raises ``OSError``."""
         cdef int code
         self._pin_for_writing(position, length, "unlocked")
         try:
@@ -348,7 +349,7 @@ cdef class Mapping:
             self._unpin()
 
     def close(self):
-        """Allow no more exports; the pages go with the last of them. Idempotent."""
+        """Allow no more exports; the last export unmaps the pages. Idempotent."""
         self._closed = True
         self._unmap_if_unused()
 

@@ -1,4 +1,4 @@
-# Reading a caller's bytes inside rs_guarded: copies, CRC, hash. A fault raises OSError.
+# Reads a caller's bytes inside rs_guarded: copies, CRC, hash. A fault raises OSError.
 from cpython.buffer cimport PyBuffer_Release
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t, uint32_t
@@ -17,7 +17,7 @@ cdef struct rs_bytes_call:
     uint32_t value
 
 
-# Above this many bytes a call is worth the cost of giving the GIL away.
+# Above this many bytes releasing the GIL is worth its cost.
 cdef enum:
     RS_GIL_FREE_NBYTES = 65536
 
@@ -68,14 +68,14 @@ cdef inline int rs_copy_out(void* to, const uint8_t* p, size_t nbytes) except -1
 
 
 cdef inline bytes rs_copied(const uint8_t* p, Py_ssize_t nbytes):
-    """The bytes as an object."""
+    """Return the bytes as an object."""
     cdef bytes result = PyBytes_FromStringAndSize(NULL, nbytes)
     rs_copy_out(PyBytes_AS_STRING(result), p, <size_t>nbytes)
     return result
 
 
 cdef inline bytes rs_copied_buffer(object source):
-    """All bytes of a buffer as an object; ``bytes`` are given back as they are."""
+    """Return all bytes of a buffer as an object; ``bytes`` are returned as they are."""
     cdef Py_buffer view
     if type(source) is bytes:
         return source
@@ -89,7 +89,7 @@ cdef inline bytes rs_copied_buffer(object source):
 cdef inline uint32_t rs_run_over(
     object data, rs_guarded_function function, uint32_t value
 ) except? 0:
-    """Run over all bytes of a buffer and return the value it leaves."""
+    """Run over all bytes of a buffer and return the resulting value."""
     cdef Py_buffer view
     cdef rs_bytes_call call
     rs_get_bytes(data, &view, False)

@@ -1,9 +1,9 @@
-/* Calls that survive a SIGBUS: reading a mapping whose file was shortened.
+/* Calls that survive a SIGBUS from reading a mapping whose file was shortened.
  *
- * One handler and one thread-local place to return to exist in the process, in the module
+ * The process has one handler, and one jump target per thread, in the module
  * rocketstore._native.guard; other modules reach them through its capsule. A guarded function may
- * be left at any instruction that reads or writes mapped memory: it holds no lock, owns no memory
- * and touches no Python object, and the caller decides what its half-done stores mean. */
+ * be left at any instruction that reads or writes mapped memory. So it holds no lock, owns no
+ * memory and touches no Python object; the caller handles its half-done stores. */
 #ifndef RS_GUARD_H
 #define RS_GUARD_H
 #include <Python.h>
@@ -18,7 +18,7 @@ typedef int (*rs_guard_caller)(rs_guarded_function function, void *argument);
 
 static rs_guard_caller rs_guard_call = NULL;
 
-/* Fetch the guard; every module that uses rs_guarded calls it at import. 0, or -1 with an
+/* Fetch the guard; every module that uses rs_guarded calls it at import. Return 0, or -1 with an
  * exception. */
 RS_UNUSED static int rs_guard_import(void)
 {
@@ -40,7 +40,7 @@ RS_UNUSED static int rs_guard_import(void)
     return 0;
 }
 
-/* The function's result, or RS_FAULT when memory it touched was gone. May be nested. */
+/* Return the function's result, or RS_FAULT if memory it touched is gone. May be nested. */
 static inline int rs_guarded(rs_guarded_function function, void *argument)
 {
     return rs_guard_call(function, argument);

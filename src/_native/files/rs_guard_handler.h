@@ -1,4 +1,4 @@
-/* The SIGBUS handler behind rs_guarded; included by guard.pyx alone. */
+/* The SIGBUS handler of rs_guarded; included by guard.pyx alone. */
 #ifndef RS_GUARD_HANDLER_H
 #define RS_GUARD_HANDLER_H
 #include "rs_guard.h"
@@ -14,8 +14,8 @@ static int rs_guard_run(rs_guarded_function function, void *argument)
 #include <setjmp.h>
 #include <signal.h>
 
-/* With glibc the variable lies at a fixed distance from the thread pointer: the handler may read it
- * in a thread that never made a guarded call, where the general model could allocate memory. */
+/* With glibc the variable is at a fixed distance from the thread pointer, so the handler may read
+ * it in a thread without guarded calls. The general model could allocate memory there. */
 #if defined(__GLIBC__)
 #define RS_THREAD_LOCAL static _Thread_local __attribute__((tls_model("initial-exec")))
 #else
@@ -36,9 +36,9 @@ static void rs_guard_default(int signal_number)
     raise(signal_number);
 }
 
-/* Outside guarded calls the signal is what it was: the previous handler's, or the process's end. A
- * previous handler may itself come back here (it was installed on top of ours before): then it had
- * its turn, and the default action follows. */
+/* Outside guarded calls the previous handler gets the signal, or the process ends. A previous
+ * handler that was installed on top of ours may call this one again. Then it had its turn, and the
+ * default action follows. */
 static void rs_guard_chain(int signal_number, siginfo_t *info, void *context)
 {
     const int sent = info->si_code <= 0;
@@ -71,7 +71,7 @@ static void rs_guard_on_signal(int signal_number, siginfo_t *info, void *context
     errno = saved_errno;
 }
 
-/* 1 when the handler stands, -1 with errno. Puts it on top again when another took its place. */
+/* Return 1 if the handler is installed, -1 with errno. Moves it on top if another replaced it. */
 RS_UNUSED static int rs_guard_install(void)
 {
     struct sigaction action, current;
@@ -83,14 +83,14 @@ RS_UNUSED static int rs_guard_install(void)
     }
     memset(&action, 0, sizeof action);
     action.sa_sigaction = rs_guard_on_signal;
-    /* Not blocked while it runs, since it may be left by a jump that restores no mask. */
+    /* Not blocked while it runs, since a jump that restores no mask may leave it. */
     action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
     sigemptyset(&action.sa_mask);
     rs_guard_previous = current;
     return sigaction(SIGBUS, &action, NULL) == 0 ? 1 : -1;
 }
 
-/* ThreadSanitizer runs handlers with all signals blocked, whatever their flags say. */
+/* ThreadSanitizer runs handlers with all signals blocked, whatever their flags. */
 #ifdef __SANITIZE_THREAD__
 #define RS_GUARD_KEEPS_MASK 1
 #else

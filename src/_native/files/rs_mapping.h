@@ -1,4 +1,4 @@
-/* The system calls behind Mapping. Each returns 0, or the errno of what went wrong. */
+/* The system calls of Mapping. Each returns 0, or the errno. */
 #ifndef RS_MAPPING_H
 #define RS_MAPPING_H
 #include <Python.h>
@@ -90,7 +90,7 @@ static inline int rs_file_nbytes(int fd, int64_t *nbytes)
     return 0;
 }
 
-/* fd -1: memory of its own, zeros. */
+/* fd -1: anonymous memory, zeroed. */
 static inline int rs_map(int fd, int64_t nbytes, int writable, int private_copy, void **base)
 {
     const int sharing = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS
@@ -109,7 +109,7 @@ static inline int rs_map(int fd, int64_t nbytes, int writable, int private_copy,
 
 static inline void rs_unmap(void *base, int64_t nbytes) { munmap(base, (size_t)nbytes); }
 
-/* The pages that hold a range: their address, and the range's length from there. */
+/* The pages of a range: their address, and the range's length from there. */
 static inline void *rs_pages(void *base, int64_t position, int64_t nbytes, size_t *length)
 {
     const int64_t ragged = position % rs_page_nbytes();
@@ -149,8 +149,8 @@ static inline int rs_populate(void *base, int64_t position, int64_t nbytes, int 
 #endif
 }
 
-/* Keep the pages in memory: those that are there, and each of the others once it is touched. Where
- * the system can only lock what is there, it makes all pages present. */
+/* Keep the pages in memory: present ones now, the others once they are touched. If the system can
+ * lock only present pages, it makes all pages present. */
 static inline int rs_lock(void *base, int64_t position, int64_t nbytes)
 {
     size_t length;
@@ -174,7 +174,7 @@ static inline int rs_unlock(void *base, int64_t position, int64_t nbytes)
     return munlock(address, length) == 0 ? 0 : errno;
 }
 
-/* macOS can only reserve blocks behind a file's end, which fills no hole: unsupported there. */
+/* macOS can only reserve blocks past a file's end, which fills no hole: unsupported there. */
 static inline int rs_allocate(int fd, int64_t position, int64_t nbytes)
 {
 #ifdef __linux__

@@ -70,7 +70,7 @@ cdef int hash_text(void* argument) noexcept nogil:
 
 
 cdef int32_t hash_of(object key) except -1:
-    """The key's hash; only what may be a mapped file needs the guard."""
+    """Return the key's hash; only a buffer that may be a mapped file needs the guard."""
     cdef Text text
     cdef Py_buffer view
     cdef int status
@@ -206,7 +206,7 @@ cdef int run_puts(Puts* puts) except -1:
 def put_key(
     buffer, int64_t slots, int64_t entries, key, int64_t physical_offset, int64_t store_timestamp, /
 ):
-    """Put one key (UTF-8 bytes of ``topic#key``); ``False`` when the file is full."""
+    """Put one key (UTF-8 bytes of ``topic#key``); return ``False`` if the file is full."""
     cdef Py_buffer view
     cdef Puts puts
     cdef int32_t wanted
@@ -277,7 +277,7 @@ cdef tuple run_walk(rs_walk* walk):
 def select_offsets(
     buffer, int64_t slots, int64_t entries, key, int64_t max_count, int64_t begin, int64_t end, /
 ):
-    """Offsets of a key's hash as RocketMQ's ``selectPhyOffset`` finds them."""
+    """Return the offsets of a key's hash that RocketMQ's ``selectPhyOffset`` finds."""
     cdef Py_buffer view
     cdef rs_walk walk
     rs_get_bytes(buffer, &view, False)
@@ -296,7 +296,7 @@ def select_offsets(
 
 
 def walk_key(buffer, int64_t slots, int64_t entries, key, int64_t begin, int64_t end, /):
-    """All offsets of the key's hash, newest first, for exact queries."""
+    """Return all offsets of the key's hash, newest first, for exact queries."""
     cdef Py_buffer view
     cdef rs_walk walk
     rs_get_bytes(buffer, &view, False)
@@ -317,7 +317,7 @@ def lookup(
     buffer, int64_t slots, int64_t entries, hashes, int64_t begin, int64_t end,
     out_keys, out_offsets, int64_t start, /
 ):
-    """``walk_key`` for many hashes, as far as the arrays have room for whole answers."""
+    """Run ``walk_key`` for many hashes while the arrays have room for all hits of a hash."""
     cdef Py_buffer[4] views
     cdef rs_lookup state
     cdef int status, i
@@ -356,7 +356,7 @@ def lookup(
 # --- Check and rebuild ------------------------------------------------------------------------
 
 def check_entries(buffer, int64_t slots, int64_t entries, int64_t log_end, /):
-    """Count the good leading entries; ``BAD_ENTRY`` when anything is not good."""
+    """Count the valid leading entries; return ``BAD_ENTRY`` if anything is invalid."""
     cdef Py_buffer view
     cdef rs_check_work check
     cdef int status
@@ -391,7 +391,7 @@ cdef int reserve_heads(rs_check_work* check) except -1:
 
 def rebuild(buffer, int64_t slots, int64_t entries, int64_t count, store_timestamps,
             content_end=None, /):
-    """Keep the entries 1 to ``count`` and make everything else follow from them."""
+    """Keep the entries 1 to ``count`` and rebuild everything else from them."""
     cdef Py_buffer view
     cdef rs_rebuild_work work
     cdef int status
@@ -418,7 +418,7 @@ def rebuild(buffer, int64_t slots, int64_t entries, int64_t count, store_timesta
 # --- Geometry ---------------------------------------------------------------------------------
 
 def contradictions(buffer, int64_t slots, int64_t entries, /):
-    """How far the geometry is from explaining the file; 0 explains it."""
+    """Return the number of facts in the file that contradict the geometry."""
     cdef Py_buffer view
     cdef rs_explain_work explain
     cdef int status

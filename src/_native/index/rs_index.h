@@ -1,9 +1,8 @@
 /* An index file: geometry, header, and the link of one more entry.
  *
  * rs_index_open reads the header into the struct; rs_index_put writes the entry, then the slot;
- * rs_index_store_header writes the header, the count last. A reader that runs beside the writer
- * takes a slot above the header's count for empty, so it may miss entries but never follows half
- * of one. */
+ * rs_index_store_header writes the header, the count last. A reader beside the writer treats a slot
+ * above the header's count as empty. So it may miss entries but never follows half of one. */
 #ifndef RS_INDEX_H
 #define RS_INDEX_H
 #include <stdint.h>
@@ -20,14 +19,14 @@ typedef struct {
     int32_t entries; /* entry numbers are below this */
     int32_t count;   /* number of the next entry, at least 1 */
     int32_t hash_slot_count;
-    int32_t stored_count; /* what the header on disk says */
+    int32_t stored_count; /* the count in the header on disk */
     int64_t begin_timestamp;
     int64_t end_timestamp;
     int64_t begin_physical_offset;
     int64_t end_physical_offset;
 } rs_index;
 
-/* Bytes of a file of this geometry, -1 when there cannot be one. */
+/* Bytes of a file of this geometry, -1 if it is impossible. */
 static inline int64_t rs_index_file_nbytes(int64_t slots, int64_t entries)
 {
     if (slots < 1 || slots > INT32_MAX || entries < 1 || entries > INT32_MAX)
@@ -35,8 +34,8 @@ static inline int64_t rs_index_file_nbytes(int64_t slots, int64_t entries)
     return RS_INDEX_HEADER_NBYTES + RS_INDEX_SLOT_NBYTES * slots + RS_INDEX_ENTRY_NBYTES * entries;
 }
 
-/* The count goes first, as it is stored last: the other fields are at least as new, so that the
- * begin time is that of the entries it counts. */
+/* Load the count first, as it is stored last: the other fields are at least as new, so the begin
+ * time is that of the entries it counts. */
 static inline void rs_index_load_header(rs_index *index)
 {
     const uint8_t *p = index->base;
@@ -50,8 +49,8 @@ static inline void rs_index_load_header(rs_index *index)
     index->hash_slot_count = rs_load_be32_shared(p + RS_INDEX_HEADER_HASH_SLOT_COUNT_AT);
 }
 
-/* Set the places without reading the file; rs_index_load_header follows (guarded where the file is
- * not ours). Returns 1, or 0 when the geometry does not fit into `nbytes`. */
+/* Set the places without reading the file; rs_index_load_header follows (guarded if the file is not
+ * ours). Return 1, or 0 if the geometry does not fit into `nbytes`. */
 static inline int rs_index_place(rs_index *index, uint8_t *base, int64_t nbytes, int64_t slots,
                                  int64_t entries)
 {
@@ -81,7 +80,7 @@ static inline int rs_index_is_full(const rs_index *index)
     return index->count >= index->entries;
 }
 
-/* What an entry stores for a hash code: its absolute value, 0 for -2**31 (which has none). */
+/* The hash that an entry stores: the absolute value, 0 for -2**31 (which has none). */
 static inline int32_t rs_index_key_hash(int32_t hash_code)
 {
     if (hash_code == INT32_MIN)
@@ -121,8 +120,8 @@ static inline int32_t rs_index_time_diff(int64_t begin_timestamp, int64_t store_
 }
 
 /* Link one more entry into `slot` (rs_index_slot of key_hash). Requires !rs_index_is_full and
- * key_hash >= 0. The first entry's time is measured from the begin time the header was preset with,
- * and only then becomes the begin time: RocketMQ writes these bytes, so they are kept. */
+ * key_hash >= 0. The first entry's time is relative to the preset begin time, and only then becomes
+ * the begin time: these are the bytes that RocketMQ writes. */
 static inline void rs_index_put_slot(rs_index *index, uint32_t slot, int32_t key_hash,
                                      int64_t physical_offset, int64_t store_timestamp)
 {
@@ -148,7 +147,7 @@ static inline void rs_index_put_slot(rs_index *index, uint32_t slot, int32_t key
     index->end_timestamp = store_timestamp;
 }
 
-/* As rs_index_put_slot, with the slot computed here. */
+/* Like rs_index_put_slot, but computes the slot. */
 static inline void rs_index_put(rs_index *index, int32_t key_hash, int64_t physical_offset,
                                 int64_t store_timestamp)
 {
@@ -156,7 +155,7 @@ static inline void rs_index_put(rs_index *index, int32_t key_hash, int64_t physi
     rs_index_put_slot(index, slot, key_hash, physical_offset, store_timestamp);
 }
 
-/* Publish what was put; writes nothing when nothing was. The count goes last. */
+/* Write the header if anything was put. The count goes last. */
 static inline void rs_index_store_header(rs_index *index)
 {
     uint8_t *p = index->base;

@@ -1,4 +1,4 @@
-# Whole index files: check the entries, rebuild all else from them, judge a geometry.
+# Whole index files: check the entries, rebuild everything else from them, check a geometry.
 #
 # Entry points for rs_guarded: rs_check_header, rs_check_all, rs_rebuild_all, rs_explain_all.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -19,13 +19,13 @@ from rs_index_walk cimport rs_prefetch_entry
 from rs_status cimport RS_BAD_ENTRY, RS_OK
 
 cdef enum:
-    # How far ahead slots and chains are fetched.
+    # How far ahead slots and chains are prefetched.
     RS_INDEX_AHEAD = 32
-    # Bytes looked at together in a search for zeros: whole entries and whole words.
+    # Bytes per step in a search for zeros: whole entries and whole words.
     RS_ZERO_BLOCK_ENTRIES = 16
     RS_ZERO_BLOCK_NBYTES = RS_ZERO_BLOCK_ENTRIES * RS_INDEX_ENTRY_NBYTES
-    # A file with so many slots for each entry is checked with a table of the slots in use: one head
-    # for each slot would be as large as all slots, to be zeroed and read for a few entries.
+    # A file with so many slots per entry is checked with a table of the slots in use. One head per
+    # slot would be as large as all slots, to be zeroed and read for a few entries.
     RS_SLOTS_PER_HEAD = 16
 
 
@@ -45,8 +45,8 @@ cdef struct rs_head:
 cdef struct rs_check_work:
     rs_index index
     int64_t log_end
-    int32_t stop # behind the last entry that the header counts and the file has
-    # What the slots should hold is gathered in one of the two, zeros at first; the other is NULL.
+    int32_t stop # after the last entry that the header counts and the file has
+    # Expected slots are gathered in one of the two, initially zero; the other is NULL.
     int32_t* heads # one for each slot
     rs_head* table # for the slots in use, 2**table_bits places
     int table_bits
@@ -55,7 +55,7 @@ cdef struct rs_check_work:
 
 
 cdef inline int rs_check_header(void* argument) noexcept nogil:
-    """Load the header, once: what is checked next must not depend on others changing it."""
+    """Load the header once: later checks must not depend on changes by another process."""
     cdef rs_check_work* check = <rs_check_work*>argument
     cdef const rs_index* index = &check.index
     rs_index_load_header(&check.index)
@@ -75,7 +75,7 @@ cdef inline rs_head* rs_place_in_table(const rs_check_work* check, uint32_t slot
 
 
 cdef inline int32_t* rs_head_of(const rs_check_work* check, uint32_t slot) noexcept nogil:
-    """Where a slot's head stands. There are at least twice as many places as entries."""
+    """Return the place of a slot's head. There are at least twice as many places as entries."""
     cdef rs_head* place
     cdef const rs_head* end
     if check.heads != NULL:
@@ -100,7 +100,7 @@ cdef inline void rs_prefetch_head(const rs_check_work* check, uint32_t slot) noe
 cdef inline bint rs_follows(
     const rs_check_work* check, const uint8_t* entry, int32_t number, int64_t last_offset
 ) noexcept nogil:
-    """Whether an entry can stand behind the one before it."""
+    """Return whether an entry is valid after the previous one."""
     cdef int64_t offset = rs_load_be64(entry + RS_INDEX_ENTRY_PHYSICAL_OFFSET_AT)
     cdef int32_t previous = rs_load_be32(entry + RS_INDEX_ENTRY_PREVIOUS_INDEX_AT)
     return (
@@ -114,7 +114,7 @@ cdef inline bint rs_follows(
 cdef inline void rs_check_link(
     rs_check_work* check, const rs_index* index, const uint8_t* entry, int32_t number
 ) noexcept nogil:
-    """Link the entry as a put would; its own link must be the same."""
+    """Link the entry as a put would; its own link must be equal."""
     cdef int32_t* head = rs_head_of(
         check, rs_index_slot(index, rs_load_be32(entry + RS_INDEX_ENTRY_KEY_HASH_AT))
     )
@@ -123,7 +123,7 @@ cdef inline void rs_check_link(
 
 
 cdef inline bint rs_slots_hold(const rs_check_work* check, const rs_index* index) noexcept nogil:
-    """Whether the slots are the heads, and all others are empty."""
+    """Return whether the slots equal the heads, and all others are empty."""
     cdef int32_t differences = 0
     cdef int64_t used = 0
     cdef int64_t at
@@ -143,8 +143,8 @@ cdef inline bint rs_slots_hold(const rs_check_work* check, const rs_index* index
 
 
 cdef inline int rs_check_all(void* argument) noexcept nogil:
-    """Slots are checked too: behind a kill they may lead past the count, where the next puts would
-    take them for empty and lose what hangs on them."""
+    """Also check slots: after a kill they may point past the count, where the next puts would see
+    them as empty and lose their chains."""
     cdef rs_check_work* check = <rs_check_work*>argument
     cdef rs_index index = check.index
     cdef const uint8_t* entry
@@ -172,7 +172,7 @@ cdef inline int rs_check_all(void* argument) noexcept nogil:
 
 
 cdef inline bint rs_is_zero(const uint8_t* p, Py_ssize_t nbytes) noexcept nogil:
-    """Whether the bytes are zero. Requires: nbytes is a multiple of 4."""
+    """Return whether the bytes are zero. Requires: nbytes is a multiple of 4."""
     cdef uint64_t seen = 0
     cdef Py_ssize_t at = 0
     while at + 8 <= nbytes:
@@ -184,7 +184,7 @@ cdef inline bint rs_is_zero(const uint8_t* p, Py_ssize_t nbytes) noexcept nogil:
 
 
 cdef inline void rs_clear(uint8_t* p, int64_t nbytes) noexcept nogil:
-    """Write zeros, but not where they are: a sparse file stays sparse."""
+    """Write zeros only over other bytes: a sparse file stays sparse."""
     if nbytes <= 0:
         return
     while nbytes >= RS_ZERO_BLOCK_NBYTES:
@@ -197,7 +197,7 @@ cdef inline void rs_clear(uint8_t* p, int64_t nbytes) noexcept nogil:
 
 cdef struct rs_rebuild_work:
     rs_index index
-    int64_t content_end # zeros lie behind it
+    int64_t content_end # only zeros follow it
     int64_t first_timestamp
     int64_t last_timestamp
     int32_t keep
@@ -209,7 +209,7 @@ cdef inline uint8_t* rs_slot_of_entry(const rs_index* index, int32_t number) noe
 
 
 cdef inline void rs_link_again(rs_index* index, int32_t keep) noexcept nogil:
-    """Link the entries 1 .. keep in order into empty slots, counting those."""
+    """Link the entries 1 .. keep in order into empty slots, and count those."""
     cdef uint8_t* slot_at
     cdef int32_t number, previous
     index.hash_slot_count = 0
@@ -227,14 +227,14 @@ cdef inline int rs_rebuild_all(void* argument) noexcept nogil:
     cdef rs_rebuild_work* work = <rs_rebuild_work*>argument
     cdef rs_index index = work.index
     cdef int32_t number
-    cdef uint8_t* behind
+    cdef uint8_t* rest
     for number in range(1, work.keep + 1):
         if rs_hash_at(&index, number) < 0:
             work.bad = number
             return RS_BAD_ENTRY
-    behind = rs_index_entry_at(&index, work.keep) + RS_INDEX_ENTRY_NBYTES
+    rest = rs_index_entry_at(&index, work.keep) + RS_INDEX_ENTRY_NBYTES
     rs_clear(index.slots_at, rs_index_entry_at(&index, 0) + RS_INDEX_ENTRY_NBYTES - index.slots_at)
-    rs_clear(behind, work.content_end - (behind - index.base))
+    rs_clear(rest, work.content_end - (rest - index.base))
     rs_link_again(&index, work.keep)
     if work.keep == 0:
         memset(index.base, 0, RS_INDEX_HEADER_NBYTES)
@@ -258,7 +258,7 @@ cdef struct rs_explain_work:
 cdef inline int64_t rs_chain_contradictions(
     const rs_index* index, uint32_t slot, int32_t last, int64_t* reached
 ) noexcept nogil:
-    """1 when the chain is broken; adds the entries it reached. An entry belongs to one slot and
+    """Return 1 if the chain is broken; add the entries it reached. An entry belongs to one slot and
     numbers fall, so all chains together take no more steps than there are entries and slots."""
     cdef int32_t number = rs_load_be32(rs_index_slot_at(index, slot))
     cdef int32_t below = last + 1
@@ -289,7 +289,7 @@ cdef inline int64_t rs_all_chains(const rs_index* index, int32_t last) noexcept 
 
 
 cdef inline int64_t rs_written_pieces(const uint8_t* p, int64_t nbytes) noexcept nogil:
-    """Pieces of an entry's length that are not zero, the last one maybe shorter."""
+    """Count the entry-sized pieces that are not zero; the last one may be shorter."""
     cdef int64_t found = 0
     cdef Py_ssize_t at
     while nbytes >= RS_ZERO_BLOCK_NBYTES:
@@ -312,7 +312,7 @@ cdef inline int rs_explain_all(void* argument) noexcept nogil:
     cdef rs_explain_work* explain = <rs_explain_work*>argument
     cdef rs_index index = explain.index
     cdef int32_t last
-    cdef const uint8_t* behind
+    cdef const uint8_t* rest
     rs_index_load_header(&index)
     if index.count <= 1:
         return RS_OK
@@ -320,8 +320,8 @@ cdef inline int rs_explain_all(void* argument) noexcept nogil:
     explain.found = index.count > index.entries
     explain.found += rs_all_chains(&index, last)
     explain.found += not rs_is_zero(rs_index_entry_at(&index, 0), RS_INDEX_ENTRY_NBYTES)
-    behind = rs_index_entry_at(&index, last) + RS_INDEX_ENTRY_NBYTES
-    explain.found += rs_written_pieces(behind, explain.nbytes - (behind - index.base))
+    rest = rs_index_entry_at(&index, last) + RS_INDEX_ENTRY_NBYTES
+    explain.found += rs_written_pieces(rest, explain.nbytes - (rest - index.base))
     if last > 0:
         explain.found += rs_offset_at(&index, 1) != index.begin_physical_offset
         explain.found += rs_offset_at(&index, last) != index.end_physical_offset

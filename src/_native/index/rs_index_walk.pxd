@@ -1,4 +1,4 @@
-# Chains of an index file: walk one as RocketMQ does or exactly, or many side by side.
+# Chains of an index file: walk one like RocketMQ or exactly, or many side by side.
 #
 # Entry points for rs_guarded: rs_walk_first, rs_walk_next, rs_lookup_all.
 from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -17,12 +17,12 @@ from rs_index cimport (
 from rs_status cimport RS_BAD_CHAIN, RS_LIMIT, RS_OK
 
 cdef enum:
-    # Entries hold whole seconds, rounded down: a message may be this much younger than it says.
+    # Entries hold seconds, rounded down: a message may be this much younger than its entry's time.
     RS_ROUNDED_MS = 1000
-    # Keys whose chains are walked side by side, and hits kept before they are put in order.
+    # Keys whose chains are walked side by side, and hits kept before they are sorted.
     RS_BLOCK_KEYS = 64
     RS_BLOCK_HITS = 512
-    # Hits of one key collected between two visits to Python.
+    # Hits of one key collected between two calls into Python.
     RS_WALK_HITS = 64
 
 # --- One chain ----------------------------------------------------------------------------------
@@ -35,23 +35,23 @@ cdef struct rs_walk:
     int64_t found
     int32_t wanted
     int32_t number # next entry of the chain, 0 at its end
-    bint faithful # RocketMQ's own bounds and stops
+    bint faithful # with RocketMQ's own bounds and stops
     int kept
     int64_t[RS_WALK_HITS] offsets
 
 
 cdef inline int64_t rs_entry_time(const rs_index* index, int32_t time_diff) noexcept nogil:
-    """Begin time plus whole seconds; wraps as Java's long does."""
+    """Return begin time plus whole seconds; wraps as Java's long."""
     return <int64_t>(<uint64_t>index.begin_timestamp + <uint64_t>time_diff * 1000)
 
 
 cdef inline bint rs_may_match(
     const rs_index* index, int32_t number, int32_t time_diff, int64_t begin, int64_t end
 ) noexcept nogil:
-    """Whether an exact query has to look at the message. Requires: begin is widened (rs_widened).
+    """Return whether an exact query must read the message. Requires: begin is widened (rs_widened).
 
-    The first entry's difference is no time of its own file, and a difference of 0 may stand for any
-    time up to the begin (a clock set back)."""
+    The first entry's difference is not relative to its own file's begin time. A difference of 0 may
+    mean any time up to the begin (a clock set back)."""
     if number == 1:
         return begin <= index.begin_timestamp <= end
     if time_diff == 0:
@@ -60,8 +60,8 @@ cdef inline bint rs_may_match(
 
 
 cdef inline int32_t rs_chain_head(const rs_index* index, uint32_t slot) noexcept nogil:
-    """Newest entry of the slot's chain, 0 for none. A writer beside us may have put entries since
-    the header was read, and a slot never names one that the header does not count yet."""
+    """Return the newest entry of the slot's chain, 0 if none. A writer may have put entries since
+    the header was read, so a larger entry number reloads the header's count."""
     cdef int32_t head = rs_load_be32_acquire(rs_index_slot_at(index, slot))
     cdef int32_t count = index.count
     if head > count:
@@ -70,8 +70,8 @@ cdef inline int32_t rs_chain_head(const rs_index* index, uint32_t slot) noexcept
 
 
 cdef inline int32_t rs_older(const uint8_t* entry, int32_t number) noexcept nogil:
-    """Number of the next older entry, 0 at the end, -1 where the chain turns back. Numbers fall
-    along a chain, which bounds every walk; an entry that names itself ends it."""
+    """Return the next older entry, 0 at the end, -1 if the chain turns back. Numbers fall along a
+    chain, which bounds every walk; an entry that links to itself ends it."""
     cdef int32_t previous = rs_load_be32(entry + RS_INDEX_ENTRY_PREVIOUS_INDEX_AT)
     if previous > number:
         return -1
@@ -79,7 +79,8 @@ cdef inline int32_t rs_older(const uint8_t* entry, int32_t number) noexcept nogi
 
 
 cdef inline int rs_walk_on(rs_walk* walk) noexcept nogil:
-    """Collect offsets from walk.number on. RS_OK at the end, RS_LIMIT when the room is used up."""
+    """Collect offsets from walk.number on. Return RS_OK at the end, RS_LIMIT if there is no
+    room."""
     cdef const uint8_t* entry
     cdef int32_t time_diff
     cdef int64_t time
@@ -155,7 +156,7 @@ cdef struct rs_block:
 
 
 cdef inline void rs_prefetch_entry(const rs_index* index, int32_t number) noexcept nogil:
-    """Fetch an entry, which may lie across two cache lines. Requires 0 < number < entries."""
+    """Prefetch an entry, which may span two cache lines. Requires 0 < number < entries."""
     cdef const uint8_t* entry = rs_index_entry_at(index, number)
     RS_PREFETCH_READ(entry)
     RS_PREFETCH_READ(entry + RS_INDEX_ENTRY_NBYTES - 1)
@@ -164,7 +165,7 @@ cdef inline void rs_prefetch_entry(const rs_index* index, int32_t number) noexce
 cdef inline void rs_keep_active(
     rs_block* block, const rs_index* index, int from_, int32_t number
 ) noexcept nogil:
-    """Go on with the chain in place `from_` at `number`; a broken one is dropped."""
+    """Continue the chain in place `from_` at `number`; drop a broken one."""
     if number == 0:
         return
     if number < 0 or number >= index.entries:
@@ -194,7 +195,7 @@ cdef inline void rs_open_block(rs_lookup* lookup, rs_block* block, int keys) noe
 
 
 cdef inline bint rs_walk_round(rs_lookup* lookup, rs_block* block) noexcept nogil:
-    """One entry of every active chain. False when there is no room for the hits."""
+    """Follow every active chain by one entry. Return False if there is no room for the hits."""
     cdef const uint8_t* entry
     cdef int32_t number, time_diff
     cdef int i, walked = block.active
@@ -239,7 +240,7 @@ cdef inline void rs_emit_block(rs_lookup* lookup, rs_block* block, int keys) noe
 
 
 cdef inline bint rs_lookup_block(rs_lookup* lookup, rs_block* block, int keys) noexcept nogil:
-    """Walk the next chains side by side. False, with nothing done, when their hits are too many."""
+    """Walk the next chains side by side. Return False, with nothing done, on too many hits."""
     rs_open_block(lookup, block, keys)
     while block.active > 0:
         if not rs_walk_round(lookup, block):
@@ -254,7 +255,7 @@ cdef inline bint rs_lookup_block(rs_lookup* lookup, rs_block* block, int keys) n
 
 
 cdef inline bint rs_lookup_one(rs_lookup* lookup) noexcept nogil:
-    """Walk the next chain straight into the arrays. False when its hits do not all fit."""
+    """Walk the next chain directly into the arrays. Return False if its hits do not all fit."""
     cdef const uint8_t* entry
     cdef Py_ssize_t hits = lookup.hits
     cdef int64_t offset

@@ -1,8 +1,8 @@
-"""The appender: encodes records in place into the current log segment; ``store.put`` is its method.
+"""The appender: encodes records in place into the current log segment.
 
-What needs Python objects is here and in ``rs_put_*.pxd``; the append loop is ``rs_appender.h``. A
-put with ordinary arguments takes the plain path; whatever is out of the ordinary (a delay level, a
-name given twice, a limit exceeded ...) goes through the rules, which work on a dict of properties.
+Code that needs Python objects is here and in ``rs_put_*.pxd``; the append loop is in
+``rs_appender.h``. A put with ordinary arguments takes the plain path. Any special case (a delay
+level, a name given twice, an exceeded limit ...) goes through the rules, which use a dict.
 """
 
 cimport cython
@@ -44,10 +44,10 @@ from rocketstore._native.message import Message, StoredMessage
 from rocketstore.dialect import Dialect
 from rocketstore.errors import ConfigError, ForkedStoreError, MappedFileError
 from rocketstore.errors import ServiceFailedError, StoreClosedError
-from rocketstore.errors import told
+from rocketstore.errors import error_text
 from rocketstore.status import PutMessageStatus
 
-# The outcomes' C layout, so that filling them in costs no calls.
+# The outcomes' C layout, so that filling them in needs no calls.
 cdef extern from "rs_put_result.h":
     ctypedef class rocketstore._native.put_result.PutMessageResult [
         object rs_put_result_object, check_size error
@@ -61,7 +61,7 @@ cdef extern from "rs_put_result.h":
     ]:
         cdef rs_put_rows table
 
-# A class known from its layout alone is no name of the module.
+# A class known only by its layout is not a name of the module.
 globals().update((n, getattr(put_result, n)) for n in ("PutMessageResult", "PutManyResult"))
 rs_guard_import()
 rs_crc_import()
@@ -70,12 +70,12 @@ cdef enum:
     # Records of one mutex hold of put_many and put_columns.
     CHUNK_COUNT = 512
     CHUNK_NBYTES = 4 * 1024 * 1024
-    # Rounds of making room for one record; each is progress of this or of another thread.
+    # Attempts to make room for one record; each is progress of this or of another thread.
     ROUND_LIMIT = 1000
-    # Of these, rounds in which nothing changed at all.
+    # Of these, attempts in which nothing changed.
     IDLE_ROUND_LIMIT = 3
 
-# Forks since this module was imported in the first process of the line.
+# Forks since the first process that imported this module.
 cdef int64_t fork_count = 0
 
 
@@ -89,7 +89,7 @@ if hasattr(os, "register_at_fork"):
 
 
 cdef PutMessageResult outcome_of(const rs_put_record *record, int32_t waited, bytes host):
-    """The outcome of one record; ``waited`` is the status of the flush that was awaited."""
+    """Return the outcome of one record; ``waited`` is the status of the flush."""
     cdef PutMessageResult result = PutMessageResult.__new__(PutMessageResult)
     rs_fill_outcome(&result.outcome, record, waited)
     result.host = host
@@ -98,7 +98,7 @@ cdef PutMessageResult outcome_of(const rs_put_record *record, int32_t waited, by
 
 @cython.final
 cdef class Appender:
-    """One per log; any number of threads may put. Callbacks run without the appender's mutex."""
+    """Appends to one log; any number of threads may put. Callbacks run without its mutex."""
 
     cdef rs_appender _state
     cdef bint _ready  # the mutex and the table exist
@@ -113,12 +113,12 @@ cdef class Appender:
     cdef int64_t _failed_times
     cdef dict _hosts
     cdef frozenset _batch_topics
-    # The last topic that was found to be allowed; the reference keeps its identity.
+    # The last topic that was checked; the reference keeps its identity.
     cdef object _topic
     cdef const uint8_t *_topic_text
     cdef int32_t _topic_nbytes
     cdef uint64_t _topic_hash
-    # What is the same in every record.
+    # Values that are the same in every record.
     cdef rs_put_record _template
 
     def __cinit__(self, *args, **kwargs):
@@ -139,15 +139,15 @@ cdef class Appender:
                  enable_lmq=False, enable_multi_dispatch=False, max_lmq_consume_queue_num=20000,
                  enable_lmq_quota=False, before_roll=None):
         if self._hosts is not None:
-            raise RuntimeError("an Appender is set up once")
+            raise RuntimeError("an Appender cannot be set up twice")
         dialect = Dialect.for_version(broker_version, allow_newer=True)
         if append_property_crc and not dialect.property_crc:
             raise ConfigError(
-                f"RocketMQ {dialect.name} knows no property CRC; append_property_crc needs 5.2.0"
+                f"append_property_crc needs broker_version 5.2.0 or later, not {dialect.name}"
             )
         if (enable_lmq or enable_multi_dispatch) and not dialect.light_offsets:
             raise ConfigError(
-                f"RocketMQ {dialect.name} knows no light queues; they need 4.9.3 or later"
+                f"light queues need broker_version 4.9.3 or later, not {dialect.name}"
             )
         self._store_host = rs_parse_host(store_host)
         self._rules.property_crc = bool(append_property_crc)
@@ -183,7 +183,7 @@ cdef class Appender:
     # --- the log ---
 
     def attach(self, buffer, base_offset, position, frontier):
-        """Append to this (writable, segment-long) buffer from ``position``; releases the former."""
+        """Append to this (writable, segment-long) buffer from ``position``; release the old one."""
         cdef Py_buffer *view
         cdef void *unwanted
         cdef int64_t size = self._rules.segment_nbytes
@@ -208,23 +208,23 @@ cdef class Appender:
             self._raise_unusable()
 
     def detach(self):
-        """Release the buffer; the next put asks for a segment."""
+        """Release the buffer; the next put requests a segment."""
         self._detach(0)
 
     cdef int _detach(self, int32_t stop) except -1:
         cdef void *former
-        # In a forked child a thread that does not exist there may hold the mutex.
+        # In a forked child the mutex may be held by a thread that does not exist there.
         cdef bint locks = self._forks == fork_count
         with nogil:
             former = rs_appender_replace(&self._state, NULL, NULL, 0, 0, 0, stop, locks)
         return rs_unpin_segment(former)
 
     def set_frontier(self, position, base_offset=None):
-        """Disk blocks exist up to here; never moves back within a segment."""
+        """Set the end of the allocated disk blocks; it never moves back within a segment."""
         self._raise_limit(&self._state.frontier, position, base_offset)
 
     def set_populated(self, position, base_offset=None):
-        """Pages are present up to here: below it a put keeps the GIL."""
+        """Set the end of the present pages: a put before it keeps the GIL."""
         self._raise_limit(&self._state.populated, position, base_offset)
 
     cdef int _raise_limit(self, int64_t *limit, object position, object base_offset) except -1:
@@ -240,12 +240,12 @@ cdef class Appender:
 
     @property
     def write_offset(self):
-        """Physical offset behind the last published record."""
+        """Physical offset after the last published record."""
         return rs_load_acquire64(&self._state.write_offset)
 
     @property
     def write_position(self):
-        """The same, in the current segment."""
+        """The same offset, as a position in the current segment."""
         return rs_load_acquire64(&self._state.position)
 
     @property
@@ -255,7 +255,7 @@ cdef class Appender:
 
     @property
     def is_attached(self):
-        """Whether there is a segment to append to."""
+        """Return whether there is a segment to append to."""
         return self._state.view != NULL
 
     @property
@@ -266,7 +266,7 @@ cdef class Appender:
     # --- the topic-queue table ---
 
     def next_queue_offset(self, topic, queue_id):
-        """Queue offset of the next message; 0 when unknown."""
+        """Return the queue offset of the next message; 0 if unknown."""
         cdef rs_queue_key key
         cdef bytes holds = rs_take_queue_key(&key, topic, queue_id)
         cdef int64_t offset
@@ -299,13 +299,13 @@ cdef class Appender:
         self._keep_batch_topics(frozenset(names))
 
     cdef int _keep_batch_topics(self, frozenset topics) except -1:
-        former = self._batch_topics  # lives until nothing points at it any more
+        former = self._batch_topics  # lives until the last pointer to it is replaced
         self._batch_topics = topics
         self._rules.late.batch_topics = <PyObject *> topics
         return 0
 
     def remove_queue(self, topic, queue_id):
-        """Forget a queue; its numbering restarts at 0."""
+        """Remove a queue; its numbering restarts at 0."""
         cdef rs_queue_key key
         cdef bytes holds = rs_take_queue_key(&key, topic, queue_id)
         self._check_forked()
@@ -315,7 +315,7 @@ cdef class Appender:
     # --- switching off ---
 
     def refuse(self, status):
-        """Answer every put with this status until ``refuse(None)``."""
+        """Return this status from every put until ``refuse(None)``."""
         cdef int32_t refusal
         self._check_forked()
         refusal = -1 if status is None else PutMessageStatus(status)
@@ -323,7 +323,7 @@ cdef class Appender:
             rs_appender_refuse(&self._state, refusal)
 
     def fail(self, error):
-        """Every later put raises ``ServiceFailedError`` from this cause (the first one counts)."""
+        """Make every later put raise ``ServiceFailedError``; the first cause stays."""
         self._check_forked()
         if self._failure is None:
             self._failure = error
@@ -354,7 +354,7 @@ cdef class Appender:
             self._failure = MappedFileError(
                 "writing the log faulted: its file was shortened, or its disk failed")
         raise ServiceFailedError(
-            f"nothing is appended any more, reopen the store: {told(self._failure)}"
+            f"the store accepts no puts until it is reopened: {error_text(self._failure)}"
         ) from self._failure
 
     @property
@@ -369,7 +369,7 @@ cdef class Appender:
 
     @property
     def failed_times(self):
-        """Puts that were refused, or for which no room could be made."""
+        """Puts that were refused, or for which no room was found."""
         return self._failed_times
 
     # --- from arguments to records ---
@@ -379,7 +379,7 @@ cdef class Appender:
                    object reconsume_times, object prepared_transaction_offset) except -1:
         """Check the arguments that a single message and a batch have in common.
 
-        The record must not move afterwards, nor the topic go away, before it is appended.
+        The record and the topic must stay in place until the record is appended.
         """
         self._start(record, topic)
         rs_check_numbers(record, queue_id, flag, sys_flag, born_timestamp, reconsume_times,
@@ -387,10 +387,10 @@ cdef class Appender:
         return rs_take_hosts(record, born_host, store_host, self._hosts)
 
     cdef int _start(self, rs_put_record *record, object topic) except -1:
-        """What is the same in all records, and the topic, which usually is the last one again."""
+        """Set the values common to all records, and the topic, usually the same as the last one."""
         record[0] = self._template
         if topic is not self._topic or self._topic_text == NULL:
-            former = self._topic  # lives until all is noted: its finalizer may put
+            former = self._topic  # lives until all is set: its finalizer may put
             rs_take_topic(topic, &self._topic_text, &self._topic_nbytes)
             self._topic = topic
             self._topic_hash = rs_topic_hash(
@@ -401,7 +401,7 @@ cdef class Appender:
         return 0
 
     cdef int _append(self, rs_append_call *call) except -1:
-        """Append the call's records, asking for room as often as it takes.
+        """Append the call's records, making room as often as needed.
 
         Records that could not be appended have their status set.
         """
@@ -432,11 +432,11 @@ cdef class Appender:
             call, RS_PUT_UNKNOWN_ERROR if answer is None else PutMessageStatus(answer))
 
     cdef object _make_room(self, rs_append_call *call, int action):
-        """Call ``roll`` or ``extend`` unless another thread made room; what it answers."""
+        """Return the result of ``roll`` or ``extend``; skip it if another thread made room."""
         callback = self._roll if action == RS_RUN_ROLL else self._extend
         try:
             if action == RS_RUN_ROLL and self._before_roll is not None:
-                self._before_roll()  # it may wait for a thread that puts, and needs the lock
+                self._before_roll()  # may wait for a putting thread that needs the lock
             with self._room_lock:
                 if rs_load_acquire64(&self._state.generation) == call.generation:
                     return callback(call.needed)
@@ -451,7 +451,7 @@ cdef class Appender:
         return 0
 
     cdef int32_t _wait_until(self, int64_t end_offset, object wait) except -1:
-        """Wait by ``wait``, or as all puts do; a ``PutMessageStatus`` value."""
+        """Wait with ``wait``, or as all puts do; return a ``PutMessageStatus`` value."""
         wait = self._wait if wait is None else wait
         return RS_PUT_PUT_OK if wait is None else PutMessageStatus(wait(end_offset))
 
@@ -494,7 +494,7 @@ cdef class Appender:
 
     cdef int _finish(self, rs_put_record *record, rs_scratch *scratch, size_t *start,
                      int64_t body_nbytes, dict pairs, list holds) except -1:
-        """Judge a record by all rules: out of line, as most records are plain."""
+        """Apply all rules to a record. Out of line, since most records are plain."""
         return rs_finish_record(
             &self._rules, &self._state, record, scratch, start, body_nbytes, pairs, holds)
 
@@ -538,7 +538,7 @@ cdef class Appender:
 
     cdef int _take_message(self, rs_put_record *record, rs_scratch *scratch, size_t *start,
                            object message, Py_buffer *view, list holds) except -1:
-        """Make a record of a message; ``holds`` keeps its parts, a copied body without ``view``."""
+        """Make a message's record; ``holds`` keeps its parts, without ``view`` a body copy."""
         cdef int64_t body_nbytes
         if type(message) is Message and self._take_exact_message(
                 record, scratch, start, <rs_message_object *> <PyObject *> message, holds):
@@ -565,7 +565,7 @@ cdef class Appender:
 
     cdef bint _take_exact_message(self, rs_put_record *record, rs_scratch *scratch, size_t *start,
                                   const rs_message_object *message, list holds) except -1:
-        """The same from the C fields of a ``Message``; False when one of them is odd."""
+        """The same from the C fields of a ``Message``; return False if one needs the rules."""
         topic = <object> message.topic
         body = <object> message.body
         self._start(record, topic)
@@ -676,7 +676,7 @@ cdef class Appender:
 
     cdef Py_ssize_t _take_chunk(self, rs_put_record *records, rs_scratch *scratch, object source,
                                 list holds) except -1:
-        """Make the records of the next messages, up to the limits of one mutex hold."""
+        """Make the records of the next messages, within the limits of one mutex hold."""
         cdef size_t starts[CHUNK_COUNT]
         cdef Py_ssize_t count = 0
         cdef Py_ssize_t i
@@ -693,7 +693,7 @@ cdef class Appender:
 
     cdef int _append_chunk(self, PutManyResult result, rs_put_record *records,
                            Py_ssize_t count) except -1:
-        """Append the records that are not refused, and add all outcomes to the result."""
+        """Append the records that are not refused; add all outcomes to the result."""
         cdef rs_append_call call
         cdef Py_ssize_t i
         cdef rs_put_row *rows = rs_put_rows_grow(&result.table, count)
@@ -774,7 +774,7 @@ cdef class Appender:
     cdef int _put_rows(self, PutManyResult result, const rs_put_record *head,
                        rs_put_record *records, rs_scratch *scratch, const int64_t *bounds,
                        Py_ssize_t row_count, dict pairs) except -1:
-        """Append all rows, in chunks. What is the same in all of them is worked out once."""
+        """Append all rows, in chunks. Their common values are computed once."""
         cdef rs_put_record common = head[0]
         cdef rs_put_record *record
         cdef size_t start = 0

@@ -104,7 +104,7 @@ cdef class PutMessageResult:
 
     @property
     def ok(self):
-        """Whether the status is ``PUT_OK``."""
+        """Return whether the status is ``PUT_OK``."""
         return self._outcome.status == RS_PUT_PUT_OK
 
     @property
@@ -113,7 +113,7 @@ cdef class PutMessageResult:
         return self._outcome.append_status == RS_APPEND_PUT_OK
 
     def with_flush_status(self, status):
-        """Return this outcome of a put that waited for the disk, which ended with ``status``."""
+        """Return this outcome with the flush ``status`` that the put waited for."""
         cdef int32_t flushed = PutMessageStatus(status)
         cdef PutMessageResult result = PutMessageResult.__new__(PutMessageResult)
         result._outcome = self._outcome
@@ -226,19 +226,19 @@ cdef class PutManyResult:
         return any(value == mine for mine in self)
 
     def index(self, value, start=0, stop=None):
-        """Return the place of the first equal result; ``ValueError`` when there is none."""
+        """Return the place of the first equal result; raise ``ValueError`` if there is none."""
         for i in range(*slice(start, stop).indices(self._table.count)):
             if result_at(&self._table, i) == value:
                 return i
         raise ValueError
 
     def count(self, value):
-        """Return how many results are equal."""
+        """Return the number of equal results."""
         return sum(value == mine for mine in self)
 
     @property
     def ok(self):
-        """Whether every status is ``PUT_OK``."""
+        """Return whether every status is ``PUT_OK``."""
         cdef Py_ssize_t i
         for i in range(self._table.count):
             if self._table.rows[i].status != RS_PUT_PUT_OK:
@@ -271,7 +271,7 @@ cdef class PutManyResult:
         return column(&self._table, STORE_TIMESTAMP)
 
     def with_flush_status(self, status):
-        """Return these outcomes; those that waited for the disk ended with ``status``."""
+        """Return these outcomes with the flush ``status`` for those that waited for it."""
         cdef int32_t flushed = PutMessageStatus(status)
         cdef PutManyResult result = PutManyResult.__new__(PutManyResult)
         if self._table.count > 0:
@@ -308,7 +308,7 @@ cdef int add_row(rs_put_rows *table, PutMessageResult result) except -1:
     cdef rs_put_row *row
     cdef bytes host
     if outcome.count > 1:
-        raise ValueError("a PutManyResult holds outcomes of single messages")
+        raise ValueError("a PutManyResult can hold only outcomes of single messages")
     row = rs_put_rows_grow(table, 1)
     if row == NULL:
         raise MemoryError()

@@ -1,4 +1,4 @@
-# One round of appending a call's records, and what is the same in all records of an appender.
+# One round of appending a call's records, and the common values of all records of an appender.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t
@@ -16,13 +16,13 @@ from rs_appender cimport (
 )
 
 cdef enum:
-    # A body beyond this, or this many records, are worth releasing the GIL.
+    # For a larger body, or this many records, releasing the GIL is worth its cost.
     RS_LARGE_BODY_NBYTES = 64 * 1024
     RS_MANY_COUNT = 16
 
 
 cdef inline int rs_run_call(rs_append_call *call) noexcept:
-    """One round of appending; keeps the GIL only when that cannot take long."""
+    """Run one round of appending; keep the GIL only if that cannot take long."""
     cdef int result
     cdef int64_t i
     cdef bint large = call.count >= RS_MANY_COUNT
@@ -49,7 +49,7 @@ cdef inline int rs_run_call(rs_append_call *call) noexcept:
 
 cdef inline int rs_set_template(rs_put_record *record, bint property_crc,
                                 bytes store_host) except -1:
-    """What every record starts from."""
+    """Set the values that every record starts from."""
     record.status = record.append_status = -1
     record.waits = record.width = 1
     record.fields.version = 1

@@ -1,4 +1,4 @@
-/* The appender's state and its append loop. Nothing here touches a Python object: the loop runs
+/* The appender's state and its append loop. Nothing here touches a Python object. The loop runs
  * with or without the GIL, always under the appender's mutex, and inside rs_guarded. */
 #ifndef RS_APPENDER_H
 #define RS_APPENDER_H
@@ -8,13 +8,13 @@
 #include "rs_mutex.h"
 #include "rs_topic_table.h"
 
-/* Why rs_append_run came back. */
+/* Why rs_append_run returned. */
 enum {
     RS_RUN_DONE,
     RS_RUN_ROLL,    /* a segment is needed */
-    RS_RUN_EXTEND,  /* the allocated frontier is too near */
+    RS_RUN_EXTEND,  /* the record ends past the allocated frontier */
     RS_RUN_STOPPED, /* closed or failed */
-    RS_RUN_REFUSED, /* refusal says with which status */
+    RS_RUN_REFUSED, /* with the status in refusal */
     RS_RUN_NO_MEMORY,
 };
 
@@ -25,14 +25,14 @@ typedef struct {
     rs_record_fields fields;
     int64_t nbytes;
     uint64_t topic_hash;
-    rs_late *late; /* NULL: the properties are as they will be stored */
-    int32_t width; /* queue offsets it takes: the messages of an inner batch, else 1 */
+    rs_late *late; /* NULL: the properties are already as stored */
+    int32_t width; /* queue offsets that it takes: the messages of an inner batch, else 1 */
     int32_t status; /* -1 until it is refused: a PutMessageStatus */
     int32_t append_status; /* -1: the append was not tried */
     int32_t waits;
     int32_t born_at_store;       /* the born timestamp is the store timestamp */
-    int32_t crc_from_log;        /* the body may change under us: take the CRC of what was stored */
-    int32_t crc_known;           /* body_crc was computed in front of the mutex */
+    int32_t crc_from_log;        /* the body may change: compute the CRC from the stored bytes */
+    int32_t crc_known;           /* body_crc was computed before taking the mutex */
     uint8_t born_host[RS_HOST_V6_NBYTES];
     uint8_t store_host[RS_HOST_V6_NBYTES];
 } rs_put_record;
@@ -44,13 +44,13 @@ typedef struct {
     int64_t segment_nbytes;
     int64_t frontier;
     int64_t populated;
-    int32_t stop; /* also looked at without the mutex, so stored at once */
+    int32_t stop; /* also read without the mutex, so stored atomically */
     int32_t refusal; /* -1: none */
     rs_topic_table queues;
-    rs_topic_entry *last_entry; /* saves most look-ups */
-    void *view; /* what keeps the buffer in its place; the owner's business */
+    rs_topic_entry *last_entry; /* saves most lookups */
+    void *view; /* pins the buffer; managed by the owner */
     /* guarded by: mutex; read by any thread */
-    int64_t generation; /* counts everything that may have made room */
+    int64_t generation; /* counts every event that may have made room */
     int64_t base_offset;
     int64_t position;
     int64_t write_offset;
@@ -65,15 +65,15 @@ typedef struct {
     rs_put_record *records;
     int64_t count;
     int64_t done;
-    int64_t refused;    /* records refused by the append, to be counted and set to 0 */
+    int64_t refused;    /* records refused by the append; the caller counts and resets them */
     int64_t needed;     /* argument of the callback that makes room; the refusal's status */
-    int64_t generation; /* as it was when the call came back */
+    int64_t generation; /* its value when the call returned */
     int64_t now;
     int32_t has_now; /* else the system's clock is read under the mutex */
     int32_t atomic;  /* all in one segment and one queue, visible at once or not at all */
 } rs_append_call;
 
-/* The body's CRC before the copy, where nobody can change the body meanwhile. */
+/* Compute the body's CRC before the copy if nothing can change the body meanwhile. */
 static inline void rs_take_body_crc(rs_put_record *record)
 {
     const rs_record_fields *f = &record->fields;
@@ -105,7 +105,7 @@ static inline void rs_write_record(rs_appender *a, rs_put_record *record, int64_
     rs_encode_finish(at, p + f->properties_nbytes, (int32_t)record->nbytes, f);
 }
 
-/* The queue of a record; NULL without memory. */
+/* Return the queue of a record; NULL if out of memory. */
 static inline rs_topic_entry *rs_record_queue(rs_appender *a, const rs_put_record *record)
 {
     const rs_record_fields *f = &record->fields;
@@ -131,8 +131,8 @@ static inline void rs_publish(rs_appender *a, int64_t position)
     rs_store_release64(&a->write_offset, a->base_offset + position);
 }
 
-/* Append `count` records of together `nbytes` bytes behind each other. They become visible from the
- * last to the first, so that whoever follows the log sees none of them or all. */
+/* Append `count` adjacent records of `nbytes` bytes in total. They become visible from the last to
+ * the first, so a reader of the log sees none of them or all. */
 static inline int rs_write_group(rs_appender *a, rs_put_record *records, int64_t count,
                                  int64_t nbytes, int64_t now)
 {
@@ -160,7 +160,7 @@ static inline int rs_write_group(rs_appender *a, rs_put_record *records, int64_t
         rs_late_take(late, &a->queues, entry);
     }
     rs_publish(a, a->position + nbytes);
-    /* Behind the position: who reads this time and then syncs has its record on disk. */
+    /* After the position: a thread that reads this time and then syncs has synced the record. */
     rs_store_release64(&a->last_store_timestamp, now);
     a->put_times += count;
     a->put_nbytes += nbytes;
@@ -174,8 +174,8 @@ static inline void rs_refuse_late(rs_put_record *record, rs_refusal refusal)
     record->nbytes = 0;
 }
 
-/* Fill in the properties of the next record of the log; it may turn out to be too long. Out of
- * line: few records have any, and the loop that calls it keeps its registers. */
+/* Fill in the properties of the log's next record; it may turn out to be too long. Out of line,
+ * since few records have any: the calling loop keeps its registers. */
 RS_UNUSED RS_NOINLINE static void rs_settle_late(rs_appender *a, rs_put_record *record)
 {
     static const rs_refusal too_many = {RS_PUT_LMQ_CONSUME_QUEUE_NUM_EXCEEDED, -1};
@@ -201,7 +201,7 @@ RS_UNUSED RS_NOINLINE static void rs_settle_late(rs_appender *a, rs_put_record *
     }
 }
 
-/* RS_RUN_DONE when `nbytes` fit; else what must be done first, its argument in `needed`. */
+/* Return RS_RUN_DONE if `nbytes` fit, else the required action, with its argument in `needed`. */
 static inline int rs_find_room(rs_appender *a, int64_t nbytes, int64_t *needed)
 {
     *needed = nbytes;
@@ -234,7 +234,7 @@ static inline int64_t rs_call_nbytes(const rs_append_call *call)
     return nbytes;
 }
 
-/* Append what is left of the call; refused records are passed over. Requires: the mutex. */
+/* Append the rest of the call; skip refused records. Requires: the mutex. */
 static int rs_append_records(void *argument)
 {
     rs_append_call *call = (rs_append_call *)argument;
@@ -262,8 +262,8 @@ static int rs_append_records(void *argument)
     return RS_RUN_DONE;
 }
 
-/* The same, guarded against mappings whose file was shortened; RS_FAULT when that happened: the
- * appender has failed then. Requires: the mutex. */
+/* The same, guarded against mappings whose file was shortened. On RS_FAULT the appender has failed.
+ * Requires: the mutex. */
 static inline int rs_append_run(rs_append_call *call)
 {
     rs_appender *a = call->appender;
@@ -283,7 +283,7 @@ static inline int rs_append_run(rs_append_call *call)
     return result;
 }
 
-/* The call needs no page that is not there yet. Requires: the mutex. */
+/* Return whether the call needs only present pages. Requires: the mutex. */
 static inline int rs_is_populated(const rs_append_call *call)
 {
     const rs_appender *a = call->appender;
@@ -303,10 +303,10 @@ static inline int rs_append_blocking(rs_append_call *call)
     return result;
 }
 
-/* --- What is set and asked from outside; each takes the mutex itself. --- */
+/* --- Setters and getters; each takes the mutex itself. --- */
 
-/* Replace the segment (NULL: none); returns the former view. Without `locks` where no other thread
- * exists any more that could hold the mutex. */
+/* Replace the segment (NULL: none); return the old view. Without `locks` if no other thread exists
+ * that could hold the mutex. */
 static inline void *rs_appender_replace(rs_appender *a, void *view, uint8_t *buffer,
                                         int64_t base_offset, int64_t position, int64_t frontier,
                                         int32_t stop, int locks)
@@ -314,7 +314,7 @@ static inline void *rs_appender_replace(rs_appender *a, void *view, uint8_t *buf
     if (locks) {
         rs_mutex_lock(&a->mutex);
     }
-    void *former = view; /* stays with the caller when it is not wanted any more */
+    void *former = view; /* stays with the caller if it is not used */
     if (buffer == NULL || a->stop == 0) {
         former = a->view;
         a->view = view;
@@ -334,7 +334,7 @@ static inline void *rs_appender_replace(rs_appender *a, void *view, uint8_t *buf
     return former;
 }
 
-/* Raise a limit of the segment at `base_offset` (negative: of whichever there is). */
+/* Raise a limit of the segment at `base_offset` (negative: of any segment). */
 static inline void rs_appender_raise(rs_appender *a, int64_t *limit, int64_t position,
                                      int64_t base_offset)
 {
@@ -359,7 +359,7 @@ static inline int64_t rs_appender_next_offset(rs_appender *a, const uint8_t *top
     return offset;
 }
 
-/* 0, or -1 without memory. */
+/* Return 0, or -1 if out of memory. */
 static inline int rs_appender_set_next_offset(rs_appender *a, const uint8_t *topic, int32_t n,
                                               int32_t queue_id, int64_t offset)
 {
@@ -397,7 +397,7 @@ static inline void rs_appender_stop(rs_appender *a, int32_t stop)
     rs_mutex_unlock(&a->mutex);
 }
 
-/* Puts of the call that are not appended. */
+/* The call's puts that are not appended. */
 static inline int64_t rs_rest_count(const rs_append_call *call)
 {
     int64_t count = 0;

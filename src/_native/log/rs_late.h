@@ -1,27 +1,27 @@
-/* Property values that only the append knows: offsets in light queues, an inner batch's base.
+/* Property values known only at the append: offsets in light queues, an inner batch's base.
  *
- * A record that has some comes with its properties in `fixed`, where those values are empty; under
- * the appender's mutex they are filled in, into `out`. What is the same for several records (the
- * rows of a column) is shared by them: between filling in and writing nothing else happens. */
+ * A record with such values has its properties in `fixed`, with empty values; under the appender's
+ * mutex they are filled in, into `out`. The rows of a column share this memory, since nothing else
+ * happens between filling in and writing. */
 #ifndef RS_LATE_H
 #define RS_LATE_H
 #include "rs_formats.h"
 #include "rs_topic_table.h"
 
-/* Most digits of a queue offset, and the separator behind it. */
+/* Maximum digits of a queue offset, and the separator after it. */
 #define RS_LATE_VALUE_NBYTES 20
 
 /* A queue that a message names besides its own. */
 typedef struct {
-    const uint8_t *topic; /* NULL where the version gives no offset */
+    const uint8_t *topic; /* NULL if the version assigns no offset */
     uint64_t hash;        /* of topic and queue */
-    int64_t told;         /* the offset that the message tells */
+    int64_t assigned;     /* the offset that the message stores */
     int32_t topic_nbytes;
     int32_t queue_id;
-    int32_t earlier; /* so many times the message named it before, where that counts */
+    int32_t earlier; /* how often the message named it before, if the version counts that */
 } rs_light_queue;
 
-/* The status of a put and of its append (-1: none) that answer a limit exceeded. */
+/* The status of a put and of its append (-1: none) for an exceeded limit. */
 typedef struct {
     int32_t status;
     int32_t append_status;
@@ -35,12 +35,12 @@ typedef struct {
     int64_t max_light_count; /* -1: no limit */
     int32_t fixed_nbytes;
     int32_t light_count;
-    int32_t lights_at; /* in `fixed`, the place of the offsets' value; -1: none */
-    int32_t base_at;   /* the same of the base */
-    int32_t body_first; /* too long a body is refused in front of too many properties */
-    int32_t takes;      /* the record takes the offsets that it tells */
-    int32_t absolute; /* the next offset is one more than what was told, not than what there is */
-    int32_t quota;    /* the limit is for queues that are not there yet */
+    int32_t lights_at; /* position of the offsets' value in `fixed`; -1: none */
+    int32_t base_at;   /* the same for the base */
+    int32_t body_first; /* the limit of the body is checked before that of the properties */
+    int32_t takes;      /* the record uses up the offsets that it stores */
+    int32_t absolute; /* the next offset follows the stored one, not the table's */
+    int32_t quota;    /* the limit is for queues that do not exist yet */
     rs_refusal properties;
     rs_refusal size;
 } rs_late;
@@ -59,7 +59,7 @@ static inline uint8_t *rs_put_decimal(uint8_t *p, int64_t value)
     return p;
 }
 
-/* Look up the offsets to be told; nonzero when there are too many light queues already. */
+/* Look up the offsets to store; return nonzero if there are too many light queues already. */
 static inline int rs_late_tell(rs_late *late, const rs_topic_table *queues)
 {
     int new_count = 0;
@@ -68,7 +68,7 @@ static inline int rs_late_tell(rs_late *late, const rs_topic_table *queues)
         if (light->topic != NULL) {
             const rs_topic_entry *entry = rs_topic_find(
                 queues, light->hash, light->topic, light->topic_nbytes, light->queue_id);
-            light->told = (entry == NULL ? 0 : entry->next_offset) + light->earlier;
+            light->assigned = (entry == NULL ? 0 : entry->next_offset) + light->earlier;
             new_count += entry == NULL && rs_is_light_topic(light->topic, light->topic_nbytes);
         }
     }
@@ -87,13 +87,13 @@ static inline uint8_t *rs_put_told(const rs_late *late, uint8_t *p)
             *p++ = (uint8_t)RS_MULTI_DISPATCH_SEPARATOR[0];
         }
         if (late->lights[i].topic != NULL) {
-            p = rs_put_decimal(p, late->lights[i].told);
+            p = rs_put_decimal(p, late->lights[i].assigned);
         }
     }
     return p;
 }
 
-/* Fill the values in; returns the length of the properties. */
+/* Fill in the values; return the length of the properties. */
 static inline int32_t rs_late_compose(rs_late *late, int64_t queue_offset)
 {
     uint8_t *p = late->out;
@@ -117,7 +117,7 @@ static inline rs_topic_entry *rs_light_entry(const rs_light_queue *light, rs_top
     return rs_topic_put(queues, light->hash, light->topic, light->topic_nbytes, light->queue_id);
 }
 
-/* Make all entries, so that taking cannot fail; 0, or -1 without memory. */
+/* Create all entries, so that rs_late_take cannot fail; return 0, or -1 if out of memory. */
 RS_UNUSED RS_NOINLINE static int rs_late_reserve(const rs_late *late, rs_topic_table *queues)
 {
     for (int32_t i = 0; i < late->light_count; i++) {
@@ -128,7 +128,7 @@ RS_UNUSED RS_NOINLINE static int rs_late_reserve(const rs_late *late, rs_topic_t
     return 0;
 }
 
-/* Count the light queues on, but for the record's own one. Requires: rs_late_reserve. */
+/* Advance the light queues, except the record's own one. Requires: rs_late_reserve. */
 RS_UNUSED RS_NOINLINE static void rs_late_take(const rs_late *late, rs_topic_table *queues,
                                 const rs_topic_entry *own)
 {
@@ -137,7 +137,7 @@ RS_UNUSED RS_NOINLINE static void rs_late_take(const rs_late *late, rs_topic_tab
         if (light->topic != NULL) {
             rs_topic_entry *entry = rs_light_entry(light, queues);
             if (late->absolute) {
-                entry->next_offset = light->told + 1;
+                entry->next_offset = light->assigned + 1;
             } else if (entry != own) {
                 entry->next_offset++;
             }

@@ -1,4 +1,4 @@
-# What a put takes, checked: numbers, buffers, columns. The messages are those of
+# Checked arguments of a put: numbers, buffers, columns. The messages are those of
 # _reference/put_arguments.py.
 from cpython.buffer cimport (
     PyBUF_FORMAT,
@@ -31,11 +31,11 @@ cdef extern from "Python.h":
 
 
 cdef enum:
-    RS_HOST_CACHE_COUNT = 1024  # hosts whose stored form is kept
+    RS_HOST_CACHE_COUNT = 1024  # cached stored forms of hosts
 
 
 cdef inline int64_t rs_to_integer(str name, object value, int64_t low, int64_t high) except? -1:
-    """``value`` within the bounds; a bool is refused."""
+    """Return ``value`` if it is an int within the bounds; raise for a bool."""
     cdef int overflow = 0
     cdef int64_t number
     if PyLong_CheckExact(value):
@@ -72,7 +72,7 @@ cdef inline int64_t rs_take_bytes(bytes body, const uint8_t **out) noexcept:
 
 
 cdef inline int rs_pin_body(object body, Py_buffer *view) except -1:
-    """Pin a buffer that is no ``bytes`` object."""
+    """Pin a buffer that is not a ``bytes`` object."""
     cdef bint pinned = False
     if not PyObject_CheckBuffer(body):
         raise TypeError(f"body must be bytes-like, not {type(body).__name__}")
@@ -126,7 +126,7 @@ cdef inline int rs_unpin_segment(void *view) except -1:
 
 
 cdef inline int64_t *rs_copy_offsets(object offsets, Py_ssize_t *count) except NULL:
-    """A private copy of a column's int32 or int64 offsets, to be freed."""
+    """Return a private copy of a column's int32 or int64 offsets; the caller frees it."""
     cdef Py_buffer view
     cdef int64_t *copy
     cdef Py_ssize_t i
@@ -170,12 +170,12 @@ cdef inline int rs_check_column(const int64_t *offsets, Py_ssize_t count,
     for i in range(count - 1):
         good = good and offsets[i] <= offsets[i + 1]
     if not good:
-        raise ValueError(f"offsets must not fall, nor leave the {nbytes} bytes of data")
+        raise ValueError(f"offsets must not decrease and must be in 0 .. {nbytes}")
     return 0
 
 
 cdef inline int rs_take_topic(object topic, const uint8_t **text, int32_t *nbytes) except -1:
-    """Point at a topic whose characters RocketMQ allows; its length is judged elsewhere."""
+    """Point at a topic with valid characters; its length is checked elsewhere."""
     cdef Py_ssize_t size = 0
     cdef const char *utf8
     if not isinstance(topic, str):
@@ -195,7 +195,7 @@ cdef inline int rs_take_topic(object topic, const uint8_t **text, int32_t *nbyte
 
 
 cdef inline int32_t rs_take_host(object host, dict known, uint8_t *out) except -1:
-    """Copy the stored form of a host; returns its length. ``known`` keeps what was parsed."""
+    """Copy the stored form of a host; return its length. ``known`` caches parsed hosts."""
     cdef bytes parsed = known.get(host) if PyUnicode_CheckExact(host) else rs_parse_host(host)
     if parsed is None:
         parsed = rs_parse_host(host)
@@ -222,11 +222,11 @@ cdef inline int rs_take_hosts(rs_put_record *record, object born_host, object st
 
 
 cdef inline int64_t rs_take_body(rs_put_record *record, object body, Py_buffer *view) except -1:
-    """Point the record at the body; returns its length. ``view`` may be NULL for ``bytes``."""
+    """Point the record at the body; return its length. ``view`` may be NULL for ``bytes``."""
     if PyBytes_CheckExact(body):
         return rs_take_bytes(body, &record.fields.body)
     rs_pin_body(body, view)
-    # Others may write to the buffer meanwhile: what counts is what was stored.
+    # The buffer's owner may write to it meanwhile: the stored bytes count.
     record.crc_from_log = True
     record.fields.body = <const uint8_t *> view.buf
     if view.len == 0:
@@ -235,7 +235,7 @@ cdef inline int64_t rs_take_body(rs_put_record *record, object body, Py_buffer *
 
 
 cdef inline bint rs_take_numbers(rs_put_record *record, const rs_message_object *m) noexcept:
-    """Take a ``Message``'s numbers; False when one is out of its range."""
+    """Take a ``Message``'s numbers; return False if one is out of range."""
     if not (0 <= m.queue_id <= INT32_MAX and INT32_MIN <= m.flag <= INT32_MAX
             and INT32_MIN <= m.sys_flag <= INT32_MAX
             and INT32_MIN <= m.reconsume_times <= INT32_MAX):
@@ -253,7 +253,7 @@ cdef inline bint rs_take_numbers(rs_put_record *record, const rs_message_object 
 cdef inline int rs_check_numbers(rs_put_record *record, object queue_id, object flag,
                                  object sys_flag, object born_timestamp, object reconsume_times,
                                  object prepared_transaction_offset) except -1:
-    """Take the numbers that a put was given."""
+    """Set the numbers given to a put."""
     record.fields.queue_id = <int32_t> rs_to_integer("queue_id", queue_id, 0, INT32_MAX)
     record.fields.flag = <int32_t> rs_to_integer("flag", flag, INT32_MIN, INT32_MAX)
     record.fields.sys_flag = <int32_t> rs_to_integer("sys_flag", sys_flag, INT32_MIN, INT32_MAX)
@@ -277,7 +277,7 @@ ctypedef struct rs_queue_key:
 
 
 cdef inline bytes rs_take_queue_key(rs_queue_key *key, object topic, object queue_id):
-    """Point at a key; returns what holds its topic."""
+    """Point at a key; return the object that holds its topic."""
     cdef bytes encoded = rs_queue_topic(topic)
     key.nbytes = <int32_t> rs_take_bytes(encoded, &key.topic)
     key.queue_id = <int32_t> rs_to_integer("queue_id", queue_id, 0, INT32_MAX)
@@ -285,7 +285,7 @@ cdef inline bytes rs_take_queue_key(rs_queue_key *key, object topic, object queu
 
 
 cdef inline bytes rs_queue_topic(object topic):
-    """A key of the topic-queue table; recovered topics may be anything a record can hold."""
+    """Return a topic of the topic-queue table; a recovered topic may be anything in a record."""
     cdef bytes encoded
     if not isinstance(topic, str):
         raise TypeError(f"topic must be str, not {type(topic).__name__}")

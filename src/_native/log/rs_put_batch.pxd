@@ -46,9 +46,9 @@ from rs_status cimport (
 cdef inline int rs_take_batch(const rs_put_rules *rules, rs_put_record *head,
                               rs_append_call *call, rs_scratch *scratch, list messages,
                               dict pairs, list holds) except -1:
-    """Make the records of a batch; ``head`` gets the status when the batch is refused.
+    """Make the records of a batch; ``head`` gets the status if the batch is refused.
 
-    ``pairs`` are the properties of the batch as a whole; ``holds`` keeps what the records point at.
+    ``pairs`` are the properties of the whole batch; ``holds`` keeps what the records point at.
     """
     cdef rs_put_record *record
     cdef rs_scratch common
@@ -82,7 +82,7 @@ cdef inline int rs_take_batch(const rs_put_rules *rules, rs_put_record *head,
 cdef inline int64_t rs_take_item(const rs_put_rules *rules, rs_put_record *record,
                                  rs_scratch *scratch, const rs_scratch *common, object message,
                                  list holds) except -1:
-    """Make the record of one message of a batch; returns its length as a client sends it."""
+    """Make the record of one message of a batch; return its length in a client's encoding."""
     cdef int64_t body_nbytes
     cdef size_t start = scratch.used
     cdef int64_t client_nbytes = RS_BATCH_ITEM_HEAD_NBYTES + RS_PROPERTIES_LENGTH_NBYTES
@@ -93,7 +93,7 @@ cdef inline int64_t rs_take_item(const rs_put_rules *rules, rs_put_record *recor
         body = rs_copy_body(body)
     holds.append(body)
     body_nbytes = rs_take_bytes(body, &record.fields.body)
-    # A longer one is refused, so that a cut length is never used.
+    # A longer one is refused, so a truncated length is never used.
     record.fields.body_nbytes = <int32_t> min(body_nbytes, <int64_t> INT32_MAX)
     rs_encode_item(rules, scratch, rs_attribute(message, "properties"))
     client_nbytes += body_nbytes + <int64_t> (scratch.used - start)
@@ -105,7 +105,7 @@ cdef inline int64_t rs_take_item(const rs_put_rules *rules, rs_put_record *recor
 
 cdef inline int rs_encode_item(const rs_put_rules *rules, rs_scratch *scratch,
                                object properties) except -1:
-    """Append the properties of one message of a batch, as its client would."""
+    """Append the properties of one message of a batch, as its client does."""
     cdef size_t start = scratch.used
     if properties is not None and rs_encode_dict(scratch, properties, 0):
         scratch.used = start
@@ -118,7 +118,7 @@ cdef inline int rs_encode_item(const rs_put_rules *rules, rs_scratch *scratch,
 
 cdef inline int rs_join_batch_properties(const rs_put_rules *rules, rs_scratch *scratch,
                                          size_t start, const rs_scratch *common) except -1:
-    """Append the properties of the batch as a whole, where the version does."""
+    """Append the properties of the whole batch, if the version does so."""
     cdef uint8_t *out
     if rules.drops_batch_properties or common.used == 0:
         return 0
@@ -137,7 +137,7 @@ cdef inline int rs_join_batch_properties(const rs_put_rules *rules, rs_scratch *
 cdef inline int rs_judge_batch(const rs_put_rules *rules, rs_put_record *head,
                                const rs_append_call *call, int64_t client_nbytes,
                                size_t common_nbytes, dict pairs) except -1:
-    """Refuse a batch as a whole, in RocketMQ's order."""
+    """Refuse a whole batch, in RocketMQ's order."""
     cdef int status = rs_batch_status(rules, head, dict(pairs))
     cdef int64_t total = 0
     cdef int64_t i
@@ -160,14 +160,14 @@ cdef inline int rs_judge_batch(const rs_put_rules *rules, rs_put_record *head,
 
 cdef inline int rs_batch_status(const rs_put_rules *rules, rs_put_record *head,
                                 dict pairs) except -2:
-    """What the broker's hooks and the batch rules say of the batch's head; -1: nothing."""
+    """Return the status from the broker's hooks and the batch rules for the head; -1: none."""
     cdef int status
     if not rs_topic_fits(rules, head):
         return RS_PUT_MESSAGE_ILLEGAL
     if rules.hooks and rs_is_retry_topic(head.fields.topic, <size_t> head.fields.topic_nbytes):
         return RS_PUT_MESSAGE_ILLEGAL
     if rs_is_inner_batch(rules, head):
-        return RS_PUT_MESSAGE_ILLEGAL  # it is one record, not a client's batch that is taken apart
+        return RS_PUT_MESSAGE_ILLEGAL  # it is one record, not a client batch to be split
     status = rs_hook_status(rules, head, pairs)
     if status >= 0:
         return status
@@ -177,7 +177,7 @@ cdef inline int rs_batch_status(const rs_put_rules *rules, rs_put_record *head,
 
 
 cdef inline bytes rs_pack_ids(const rs_append_call *call):
-    """What the message ids of a batch are made of: see rs_put_result_object."""
+    """Return the bytes from which a batch's message ids are made: see rs_put_result_object."""
     cdef const rs_put_record *record
     cdef Py_ssize_t host_nbytes = call.records.fields.store_host_nbytes
     cdef Py_ssize_t id_nbytes = 1 + host_nbytes + <Py_ssize_t> sizeof(int64_t)

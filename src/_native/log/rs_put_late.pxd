@@ -1,4 +1,4 @@
-# Properties whose values only the append knows: the native twin of _reference/late_properties.py.
+# Properties with values known only at the append: native twin of _reference/late_properties.py.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from libc.stddef cimport size_t
@@ -33,12 +33,12 @@ cdef enum:
     RS_LIGHT_QUEUED = 2
     RS_LIGHT_ALL = 3
 
-# Settings of light queues and inner batches; what they point at belongs to the appender.
+# Settings of light queues and inner batches; the appender owns the objects they point to.
 ctypedef struct rs_late_rules:
     PyObject *dialect
     PyObject *batch_topics  # a frozenset
     int light_offsets
-    bint gives_offsets  # the switch for offsets in light queues is on
+    bint gives_offsets  # offsets in light queues are enabled
     bint counts_on
     bint enable_lmq
     bint quota
@@ -71,7 +71,7 @@ cdef inline bint rs_on_batch_topic(const rs_late_rules *rules,
 
 
 cdef inline bint rs_is_blank(str value) except -1:
-    """As Java sees it."""
+    """Return whether Java sees the text as blank."""
     for unit in value:
         if not unit.isspace() or unit in "\x85\xa0\u2007\u202f":
             return False
@@ -79,7 +79,7 @@ cdef inline bint rs_is_blank(str value) except -1:
 
 
 cdef inline list rs_light_names(str value):
-    """The names in INNER_MULTI_DISPATCH, split as Java does."""
+    """Return the names in INNER_MULTI_DISPATCH, split as in Java; raise for an invalid one."""
     cdef list names = value.split(RS_MULTI_DISPATCH_SEPARATOR.decode())
     while names and not names[len(names) - 1]:
         names.pop()
@@ -87,7 +87,7 @@ cdef inline list rs_light_names(str value):
         if rs_is_unsafe_name(name):
             raise ValueError(
                 f"{RS_PROPERTY_INNER_MULTI_DISPATCH.decode()} {value!r} names {name!r}, "
-                "which can be no queue")
+                "which cannot be a queue")
     return names
 
 
@@ -102,7 +102,7 @@ cdef inline bint rs_is_unsafe_name(str name) except -1:
 
 cdef inline list rs_named_queues(const rs_late_rules *rules, const rs_put_record *record,
                                  bint queued, dict pairs):
-    """Names of the queues in which the append gives the record offsets; None: it does not."""
+    """Return the names of queues in which the append assigns offsets; None without any."""
     if not rules.gives_offsets:
         return None
     value = pairs.get(RS_PROPERTY_INNER_MULTI_DISPATCH.decode())
@@ -118,7 +118,7 @@ cdef inline list rs_named_queues(const rs_late_rules *rules, const rs_put_record
 
 cdef inline int rs_make_places(const rs_late_rules *rules, bint has_base, bint has_lights,
                                dict pairs) except -1:
-    """Put the properties with empty values where the append will fill them in."""
+    """Add the properties that the append fills in, with empty values."""
     if has_base:
         pairs[RS_PROPERTY_INNER_BASE.decode()] = ""
     if has_lights:
@@ -130,7 +130,7 @@ cdef inline int rs_make_places(const rs_late_rules *rules, bint has_base, bint h
 
 
 cdef inline int32_t rs_place_of(const char *name, dict pairs) except -2:
-    """Where the value of ``name`` begins in the encoded pairs."""
+    """Return the position of ``name``'s value in the encoded pairs."""
     cdef size_t at = 0
     cdef str wanted = name.decode()
     for key, value in pairs.items():
@@ -143,7 +143,7 @@ cdef inline int32_t rs_place_of(const char *name, dict pairs) except -2:
 
 cdef inline rs_late *rs_late_block(size_t light_count, size_t text_nbytes, size_t fixed_nbytes,
                                    list holds) except NULL:
-    """Memory for a record's late properties, kept by ``holds``; zeros but for the texts."""
+    """Return memory for a record's late properties, kept by ``holds``; zeroed except texts."""
     cdef size_t nbytes = sizeof(rs_late) + light_count * sizeof(rs_light_queue)
     cdef size_t values_nbytes = (light_count + 1) * <size_t> RS_LATE_VALUE_NBYTES
     cdef bytes block = PyBytes_FromStringAndSize(
@@ -162,7 +162,7 @@ cdef inline rs_late *rs_late_block(size_t light_count, size_t text_nbytes, size_
 
 cdef inline int rs_set_limits(const rs_late_rules *rules, rs_late *late, bint has_lights,
                               int64_t max_nbytes, int64_t extra) noexcept:
-    """What a record with late properties is refused for."""
+    """Set the limits for a record with late properties."""
     late.max_light_count = rules.max_light_count if has_lights else -1
     late.quota = rules.quota
     late.max_record_nbytes = max_nbytes + extra
@@ -184,7 +184,7 @@ cdef inline int rs_set_limits(const rs_late_rules *rules, rs_late *late, bint ha
 
 cdef inline bint rs_set_lights(const rs_late_rules *rules, const rs_appender *state, rs_late *late,
                                list names, list texts, int32_t queue_id) except -1:
-    """Say which queues are meant; False when one's name is longer than a folder's can be."""
+    """Set the light queues; return False if a name is too long for a folder."""
     cdef rs_light_queue *light = late.lights
     cdef uint8_t *out = <uint8_t *> (late.lights + late.light_count)
     cdef dict seen = {}
@@ -213,7 +213,7 @@ cdef inline bint rs_set_lights(const rs_late_rules *rules, const rs_appender *st
 cdef inline bint rs_pack_late(const rs_late_rules *rules, const rs_appender *state,
                               rs_put_record *record, const uint8_t *fixed, size_t fixed_nbytes,
                               bint queued, dict pairs, list names, list holds) except -1:
-    """Make the record's late properties of its encoded pairs; False as in ``rs_set_lights``."""
+    """Make the late properties of a record from its encoded pairs; False as ``rs_set_lights``."""
     cdef list texts = [rs_java_utf8(name) for name in names or ()]
     cdef size_t text_nbytes = sum(map(len, texts))
     cdef rs_late *late = rs_late_block(<size_t> len(texts), text_nbytes, fixed_nbytes, holds)
@@ -229,7 +229,7 @@ cdef inline bint rs_pack_late(const rs_late_rules *rules, const rs_appender *sta
 
 cdef inline int rs_size_late(rs_put_record *record, bint property_crc, int64_t body_nbytes,
                              int64_t max_body_nbytes) noexcept:
-    """Set the lengths, values still empty, and refuse what is too long already."""
+    """Set the lengths, with empty values; refuse a record that is too long already."""
     cdef const rs_late *late = record.late
     cdef bint long_body = body_nbytes > max_body_nbytes
     record.nbytes = 0

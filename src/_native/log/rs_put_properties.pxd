@@ -1,5 +1,5 @@
-# Properties of a put: checked as a dict, or encoded right away where nothing is odd about them. The
-# messages are those of _reference/put_arguments.py.
+# Properties of a put: checked as a dict, or encoded directly if they are plain. The messages are
+# those of _reference/put_arguments.py.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_CheckExact, PyDict_Next
 from cpython.object cimport PyObject
@@ -25,7 +25,7 @@ cdef extern from "Python.h":
 
 
 cdef inline bytes rs_java_utf8(str text):
-    """Encode as Java does: surrogates in pairs are one character, a single one becomes ``?``."""
+    """Encode as Java does: surrogate pairs are one character, an unpaired surrogate is ``?``."""
     cdef Py_ssize_t size = 0
     cdef const char *utf8 = rs_utf8(text, &size)
     if utf8 != NULL:
@@ -53,7 +53,7 @@ cdef inline str rs_check_text(str what, object value):
 
 
 cdef inline int rs_check_relayed(list messages) except -1:
-    """Refuse records with properties that are no UTF-8: as text, they are not what was read."""
+    """Raise for a record whose properties are not UTF-8: as text they would differ."""
     for message in messages:
         for item in message.properties_bytes.split(bytes([RS_PROPERTY_SEPARATOR])):
             try:
@@ -61,7 +61,7 @@ cdef inline int rs_check_relayed(list messages) except -1:
             except UnicodeDecodeError:
                 name = item.partition(bytes([RS_NAME_VALUE_SEPARATOR]))[0]
                 raise ValueError(
-                    f"property {name!r} of the record at offset {message.physical_offset} is no "
+                    f"property {name!r} of the record at offset {message.physical_offset} is not "
                     "UTF-8: a put would store other bytes than were read") from None
     return 0
 
@@ -82,7 +82,7 @@ cdef inline str rs_join_keys(object keys):
 
 
 cdef inline dict rs_check_properties(object properties):
-    """A dict of the pairs, in their order; names and values are text."""
+    """Return a dict of the pairs, in their order; names and values are str."""
     cdef dict pairs = {}
     if properties is None:
         return pairs
@@ -109,7 +109,7 @@ cdef inline int rs_add_pair(dict pairs, const char *key, str value) except -1:
 cdef inline dict rs_gather_properties(object properties, object unique_key, object tags,
                                       object keys, bint waits, int64_t delay_level,
                                       object unique_key_maker):
-    """Put what the arguments say behind ``properties``, in the order it is stored."""
+    """Append the arguments to ``properties``, in stored order."""
     cdef dict pairs = rs_check_properties(properties)
     if unique_key is True:
         if unique_key_maker is None:
@@ -131,7 +131,7 @@ cdef inline dict rs_gather_properties(object properties, object unique_key, obje
 
 
 cdef inline int32_t rs_delay_level(dict pairs) except? -1:
-    """The delay level, ``Integer.parseInt`` over ASCII digits; 0 for no number, or absent."""
+    """Return the delay level, ``Integer.parseInt`` of ASCII digits; 0 if invalid or absent."""
     cdef bytes text
     value = pairs.get(RS_PROPERTY_DELAY.decode())
     if value is None:
@@ -143,14 +143,14 @@ cdef inline int32_t rs_delay_level(dict pairs) except? -1:
 
 
 cdef inline bint rs_wants_wait(dict pairs) except -1:
-    """Whether the producer wants the flush awaited (``WAIT`` absent or ``true`` in any case)."""
+    """Return whether the producer waits for the flush (``WAIT`` absent or ``true``, any case)."""
     value = pairs.get(RS_PROPERTY_WAIT.decode())
     return value is None or (value.isascii() and value.lower() == "true")
 
 
 cdef inline int rs_encode_pairs(rs_scratch *scratch, dict pairs,
                                 bint trailing_separator) except -1:
-    """Append the properties as stored; an empty value is written, too."""
+    """Append the properties as stored; empty values are also written."""
     cdef bytes name, value
     cdef size_t start = scratch.used
     for key, text in pairs.items():
@@ -167,7 +167,7 @@ cdef inline int rs_encode_pairs(rs_scratch *scratch, dict pairs,
 
 cdef inline bint rs_encode_pair(rs_scratch *scratch, const char *name, size_t name_nbytes,
                                 object value) except -1:
-    """Append one pair; True when something is odd about its value."""
+    """Append one pair; return True if its value needs the rules."""
     cdef Py_ssize_t size = 0
     cdef const char *text
     cdef int bad
@@ -186,7 +186,7 @@ cdef inline bint rs_encode_pair(rs_scratch *scratch, const char *name, size_t na
 
 cdef inline bint rs_encode_dict(rs_scratch *scratch, object properties,
                                 int rule_names) except -1:
-    """Append a dict's pairs; True when something is odd (a name of ``rule_names``, no str ...)."""
+    """Append a dict's pairs; return True if one needs the rules (``rule_names``, no str ...)."""
     cdef PyObject *name
     cdef PyObject *value
     cdef Py_ssize_t position = 0
@@ -194,7 +194,7 @@ cdef inline bint rs_encode_dict(rs_scratch *scratch, object properties,
     cdef const char *text
     if not PyDict_CheckExact(properties):
         return True
-    # No Python code runs in this loop, so nobody changes the dict meanwhile.
+    # No Python code runs in this loop, so no other thread changes the dict.
     while PyDict_Next(properties, &position, &name, &value):
         if not PyUnicode_CheckExact(<object> name):
             return True

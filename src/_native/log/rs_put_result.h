@@ -1,4 +1,5 @@
-/* The C layout of the outcomes of puts: put_result.pyx has the types, commit_log.pyx fills them. */
+/* The C layout of the outcomes of puts; put_result.pyx defines the types, commit_log.pyx fills
+ * them. */
 #ifndef RS_PUT_RESULT_H
 #define RS_PUT_RESULT_H
 #include <Python.h>
@@ -47,7 +48,7 @@ typedef struct {
     rs_put_rows table;
 } rs_put_many_object;
 
-/* Make `count` more rows; the first of them, not yet filled, or NULL without memory. */
+/* Add `count` rows; return the first of them, not yet filled, or NULL if out of memory. */
 static inline rs_put_row *rs_put_rows_grow(rs_put_rows *table, Py_ssize_t count)
 {
     if (table->count + count > table->capacity) {
@@ -96,7 +97,7 @@ static inline void rs_fill_row(rs_put_row *row, const rs_put_record *record)
     memcpy(row->host, record->store_host, sizeof row->host);
 }
 
-/* The last row that waits for the flush, -1 for none. */
+/* Return the last row that waits for the flush, -1 if none. */
 static inline Py_ssize_t rs_last_waiting(const rs_put_rows *table)
 {
     Py_ssize_t last = table->count - 1;

@@ -1,5 +1,5 @@
 # The limits and transforms of a put, in RocketMQ's order: the native twin of
-# _reference/put_record.py. Text that the rules must look at is a dict of properties.
+# _reference/put_record.py. The rules use a dict of properties.
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stddef cimport size_t
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
@@ -48,7 +48,7 @@ from rs_status cimport (
 )
 
 ctypedef struct rs_put_rules:
-    # Habits of the version written, see Dialect.
+    # Behavior of the version, see Dialect.
     bint limits_in_characters
     bint long_retry_topics
     bint record_version_2
@@ -63,7 +63,7 @@ ctypedef struct rs_put_rules:
     int64_t max_message_size
     int64_t segment_nbytes
     rs_late_rules late
-    int names  # kinds of property names that the rules look at
+    int names  # kinds of property names that need the rules
 
 
 cdef inline int rs_take_dialect(rs_put_rules *rules, object dialect) except -1:
@@ -92,7 +92,7 @@ cdef inline int rs_refuse(rs_put_record *record, int32_t status, int32_t append_
 
 
 cdef inline bint rs_is_queued(const rs_put_record *record) noexcept nogil:
-    """Whether the record takes a queue offset."""
+    """Return whether the record takes a queue offset."""
     return not record.fields.sys_flag & RS_SYS_FLAG_TRANSACTION_PREPARED
 
 
@@ -102,7 +102,7 @@ cdef inline bint rs_is_queued(const rs_put_record *record) noexcept nogil:
 cdef inline bint rs_plain_properties(const rs_put_rules *rules, rs_put_record *record,
                                      rs_scratch *scratch, object properties, object unique_key,
                                      object tags, object keys, bint waits) except -1:
-    """Encode the properties if nothing about them needs the rules; else nothing happened."""
+    """Encode the properties if none of them needs the rules, else do nothing."""
     cdef size_t start = scratch.used
     cdef int names = rules.names
     cdef bint odd = False
@@ -136,7 +136,7 @@ cdef inline bint rs_plain_properties(const rs_put_rules *rules, rs_put_record *r
 
 cdef inline bint rs_plain_dict(const rs_put_rules *rules, rs_scratch *scratch,
                                object properties) except -1:
-    """The same for a message, which has all its properties in a dict."""
+    """The same for a message, whose properties are all in a dict."""
     cdef size_t start = scratch.used
     cdef bint odd = rs_encode_dict(scratch, properties, rules.names)
     if not odd:
@@ -151,7 +151,7 @@ cdef inline bint rs_plain_dict(const rs_put_rules *rules, rs_scratch *scratch,
 cdef inline bint rs_plain_lengths(const rs_put_rules *rules, rs_put_record *record,
                                   const uint8_t *properties, size_t properties_nbytes,
                                   int64_t body_nbytes) noexcept:
-    """Set the lengths; False when the rules must judge them."""
+    """Set the lengths; return False if the rules must check them."""
     if record.fields.topic_nbytes > RS_MAX_TOPIC_LENGTH:
         return False
     if rules.hooks and record.fields.sys_flag & RS_SYS_FLAG_INNER_BATCH:
@@ -169,7 +169,7 @@ cdef inline bint rs_plain_lengths(const rs_put_rules *rules, rs_put_record *reco
 cdef inline int rs_finish_record(const rs_put_rules *rules, const rs_appender *state,
                                  rs_put_record *record, rs_scratch *scratch, size_t *start,
                                  int64_t body_nbytes, dict pairs, list holds) except -1:
-    """Judge and transform a single message; its properties go to ``scratch`` from ``start``.
+    """Check and transform a single message; its properties go to ``scratch`` from ``start``.
 
     ``holds`` keeps what the record points at besides.
     """
@@ -215,7 +215,7 @@ cdef inline int rs_finish_late(const rs_put_rules *rules, const rs_appender *sta
                                list holds) except -1:
     """The same for a message with properties that only the append can fill in."""
     cdef int64_t extra = RS_RECORD_EXTRA_NBYTES if rules.record_extra else 0
-    # More than the limit of properties cannot be stored: whatever is beyond it is cut off here.
+    # Properties above the limit cannot be stored; one byte too many is enough to refuse them.
     cdef size_t kept = min(fixed_nbytes, <size_t> RS_MAX_PROPERTIES_NBYTES + 1)
     cdef bint fits = rs_pack_late(&rules.late, state, record, fixed, kept, rs_is_queued(record),
                                   pairs, names, holds)
@@ -230,7 +230,7 @@ cdef inline int rs_finish_late(const rs_put_rules *rules, const rs_appender *sta
 cdef inline int rs_set_lengths(const rs_put_rules *rules, rs_put_record *record,
                                const uint8_t *properties, int32_t properties_nbytes,
                                int64_t body_nbytes) noexcept:
-    """Set the lengths, and refuse a record that is too long for a limit, or for any segment."""
+    """Set the lengths; refuse a record that is too long for a limit or for any segment."""
     cdef int64_t most = rules.max_message_size
     record.fields.properties = properties
     record.fields.properties_nbytes = properties_nbytes
@@ -252,7 +252,7 @@ cdef inline int rs_set_lengths(const rs_put_rules *rules, rs_put_record *record,
 
 
 cdef inline bint rs_topic_fits(const rs_put_rules *rules, const rs_put_record *record) noexcept:
-    """Whether the topic is short enough (its characters are ASCII, so units are bytes)."""
+    """Return whether the topic is short enough (it is ASCII, so units are bytes)."""
     cdef int32_t nbytes = record.fields.topic_nbytes
     if rules.long_retry_topics and rs_is_retry_topic(record.fields.topic, <size_t> nbytes):
         return nbytes <= RS_MAX_RETRY_TOPIC_NBYTES
@@ -278,7 +278,7 @@ cdef inline bint rs_is_inner_batch(const rs_put_rules *rules,
 
 
 cdef inline int32_t rs_inner_count(dict pairs) except -1:
-    """Messages of an inner batch, as its property says; 0 when that is no count."""
+    """Return the number of messages of an inner batch from its property; 0 if it is invalid."""
     cdef bytes text
     cdef int32_t count
     value = pairs.get(RS_PROPERTY_INNER_NUM.decode())
@@ -293,10 +293,10 @@ cdef inline int32_t rs_inner_count(dict pairs) except -1:
 
 cdef inline bint rs_fits_topic(const rs_put_rules *rules, rs_put_record *record,
                                dict pairs) except -1:
-    """Whether an inner batch is on a topic for it, stays there, and has a count that counts.
+    """Return whether an inner batch is on a batch topic, stays there, and has a valid count.
 
-    RocketMQ raises for a count that is no short number; one below 1 it counts as 1 but
-    dispatches as it is, after which the queue cannot be recovered.
+    RocketMQ raises for a count that is not a short. It counts a number below 1 as 1 but
+    dispatches it unchanged; then the queue cannot be recovered.
     """
     if not rs_is_inner_batch(rules, record):
         return RS_PROPERTY_INNER_NUM.decode() not in pairs
@@ -308,7 +308,8 @@ cdef inline bint rs_fits_topic(const rs_put_rules *rules, rs_put_record *record,
 
 cdef inline int rs_hook_status(const rs_put_rules *rules, rs_put_record *record,
                                dict pairs) except -2:
-    """The broker's inner-batch and timer checks, -1: passed. A delay clears timer properties."""
+    """Run the broker's inner-batch and timer checks; -1: passed. A delay clears timer
+    properties."""
     if not rules.hooks:
         return -1
     if not rs_fits_topic(rules, record, pairs):
@@ -331,7 +332,7 @@ cdef inline int rs_hook_status(const rs_put_rules *rules, rs_put_record *record,
 
 cdef inline bint rs_transforms(const rs_put_rules *rules, const rs_put_record *record,
                                dict pairs) except -1:
-    """Whether a delay level sends the message to the schedule topic."""
+    """Return whether a delay level moves the message to the schedule topic."""
     if not rs_is_queued(record) or rules.delay_level_count == 0 or rs_delay_level(pairs) <= 0:
         return False
     real_topic = pairs.get(RS_PROPERTY_REAL_TOPIC.decode())
@@ -343,7 +344,7 @@ cdef inline bint rs_transforms(const rs_put_rules *rules, const rs_put_record *r
 
 cdef inline int rs_delay_record(const rs_put_rules *rules, const rs_appender *state,
                                 rs_put_record *record, dict pairs) except -1:
-    """Send a delayed message to the schedule topic, its own topic and queue kept in properties."""
+    """Move a delayed message to the schedule topic; properties keep its own topic and queue."""
     cdef int32_t level
     cdef const char *topic = RS_TOPIC_SCHEDULE
     if not rs_transforms(rules, record, pairs):
@@ -370,7 +371,7 @@ cdef inline int rs_finish_row(const rs_put_rules *rules, const rs_appender *stat
                               rs_put_record *record, const rs_put_record *head,
                               const rs_put_record *common, rs_scratch *scratch,
                               int64_t body_nbytes, dict pairs, list holds) except -1:
-    """Make one row of a column. All rows start from ``head``, which was finished as ``common``."""
+    """Make one row's record of a column. Rows start from ``head``, finished as ``common``."""
     cdef size_t start = 0
     if common.status < 0:
         record[0] = common[0]
@@ -379,7 +380,7 @@ cdef inline int rs_finish_row(const rs_put_rules *rules, const rs_appender *stat
                 record, rules.property_crc, body_nbytes, rules.max_message_size)
         return rs_set_lengths(rules, record, common.fields.properties,
                               common.fields.properties_nbytes, body_nbytes)
-    # Refused even without a body; by which rule depends on the body, too.
+    # Refused even without a body; which rule refuses it depends also on the body.
     record[0] = head[0]
     scratch.used = 0
     return rs_finish_record(

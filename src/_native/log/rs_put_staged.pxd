@@ -1,6 +1,6 @@
-# Records that were staged for a store: checked, and made ready to be appended. They carry their
-# position in the stage as physical offset, queue offset 0, and as store time 1 when the born time
-# is to be the store time, else 0.
+# Staged records: checked, and prepared for the append. They carry their position in the stage as
+# physical offset, and queue offset 0. Their store time is 1 if the born time is to be the store
+# time, else 0.
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stddef cimport size_t
@@ -37,19 +37,19 @@ ctypedef struct rs_staged:
 cdef inline int rs_raise_staged(int64_t offset, int status) except -1:
     from rocketstore.errors import DecodeError
     from rocketstore.status import RecordStatus
-    # Hosts are checked behind all that the log's own check looks at.
+    # Hosts are checked after everything that the log's own check covers.
     reason = "a host's port" if status == RS_OK else RecordStatus(status).name
     raise DecodeError(f"the stage holds no record at position {offset}: {reason}")
 
 
 cdef inline bint rs_has_ports(const uint8_t *p, const rs_parsed_record *row) noexcept:
-    """Whether the ports of both hosts are ports."""
+    """Return whether the ports of both hosts are valid."""
     cdef int64_t stored_at = rs_store_timestamp_at(row.sys_flag)
-    cdef int64_t behind = stored_at + RS_RECORD_STORED_NBYTES + RS_HOST_V4_NBYTES
+    cdef int64_t hosts_end = stored_at + RS_RECORD_STORED_NBYTES + RS_HOST_V4_NBYTES
     if row.sys_flag & RS_SYS_FLAG_STORE_HOST_V6:
-        behind += RS_HOST_V6_NBYTES - RS_HOST_V4_NBYTES
+        hosts_end += RS_HOST_V6_NBYTES - RS_HOST_V4_NBYTES
     return (0 <= rs_load_be32(p + stored_at - 4) <= 65535
-            and 0 <= rs_load_be32(p + behind - 4) <= 65535)
+            and 0 <= rs_load_be32(p + hosts_end - 4) <= 65535)
 
 
 cdef inline int rs_check_staged(const uint8_t *data, int64_t position, int64_t stop,
@@ -89,8 +89,8 @@ cdef inline void rs_staged_close(rs_staged *staged):
 cdef inline bint rs_staged_take(rs_staged *staged, const rs_put_rules *rules,
                                 const rs_appender *state, const rs_put_record *template,
                                 int64_t most_nbytes) except -1:
-    """Make the records of the next chunk; False when there is none. Records are checked before any
-    of their chunk is appended."""
+    """Make the records of the next chunk; return False if there is none. Records are checked before
+    any of their chunk is appended."""
     cdef rs_parsed_record row
     cdef int64_t nbytes = 0
     cdef const uint8_t *data = <const uint8_t *> staged.view.buf

@@ -1,4 +1,4 @@
-/* Text of a put: topics, property names, and a buffer in which properties are put together. */
+/* Texts of a put: topics, property names, and a buffer that collects properties. */
 #ifndef RS_PUT_TEXT_H
 #define RS_PUT_TEXT_H
 #include <Python.h>
@@ -8,7 +8,7 @@
 
 #define RS_SCRATCH_INLINE_NBYTES 1024
 
-/* A str's UTF-8; NULL with an exception for unpaired surrogates. */
+/* Return a str's UTF-8; NULL with an exception for unpaired surrogates. */
 static inline const char *rs_utf8(PyObject *text, Py_ssize_t *nbytes)
 {
     if (RS_LIKELY(PyUnicode_IS_COMPACT_ASCII(text))) {
@@ -18,7 +18,7 @@ static inline const char *rs_utf8(PyObject *text, Py_ssize_t *nbytes)
     return PyUnicode_AsUTF8AndSize(text, nbytes);
 }
 
-/* Grows by doubling; small contents live on the stack. */
+/* Grows by doubling; small contents are on the stack. */
 typedef struct {
     uint8_t *data;
     size_t used;
@@ -62,7 +62,7 @@ RS_UNUSED static int rs_scratch_grow(rs_scratch *s, size_t nbytes)
     return 0;
 }
 
-/* Room for n bytes at the end, NULL without memory. The caller adds to `used`. */
+/* Return room for n bytes at the end, NULL if out of memory. The caller adds to `used`. */
 static inline uint8_t *rs_scratch_room(rs_scratch *s, size_t n)
 {
     if (RS_UNLIKELY(s->capacity - s->used < n) && rs_scratch_grow(s, n) != 0) {
@@ -71,15 +71,15 @@ static inline uint8_t *rs_scratch_room(rs_scratch *s, size_t n)
     return s->data + s->used;
 }
 
-/* Nonzero when a byte of the word is NUL or a separator, all of which are below 3. */
+/* Return nonzero if a byte of the word is NUL or a separator, all of which are below 3. */
 static inline uint64_t rs_low_bytes(uint64_t word)
 {
     return (word - 0x0303030303030303ULL) & ~word & 0x8080808080808080ULL;
 }
 _Static_assert(RS_NAME_VALUE_SEPARATOR < 3 && RS_PROPERTY_SEPARATOR < 3, "rs_low_bytes");
 
-/* Copy text; nonzero when a byte of it cannot stand in properties. Most of it is short: words that
- * overlap take the place of a loop over the last bytes. */
+/* Copy text; return nonzero if it contains a byte that is not allowed in properties. Most texts are
+ * short: overlapping words replace a loop over the last bytes. */
 static inline int rs_copy_text(uint8_t *to, const uint8_t *from, size_t n)
 {
     uint64_t word, bad = 0;
@@ -108,7 +108,7 @@ static inline int rs_copy_text(uint8_t *to, const uint8_t *from, size_t n)
     return bad != 0;
 }
 
-/* Append `name SEP1 value SEP2`. 0; 1 when a byte cannot stand there; -1 without memory. */
+/* Append `name SEP1 value SEP2`. Return 0; 1 for an invalid byte; -1 if out of memory. */
 static inline int rs_scratch_pair(rs_scratch *s, const uint8_t *name, size_t name_nbytes,
                                   const uint8_t *value, size_t value_nbytes)
 {
@@ -124,14 +124,14 @@ static inline int rs_scratch_pair(rs_scratch *s, const uint8_t *name, size_t nam
     return bad;
 }
 
-/* What a property's name means to a put. */
+/* The meaning of a property's name for a put. */
 enum {
     RS_NAME_TAGS = 1,
     RS_NAME_KEYS = 2,
     RS_NAME_UNIQUE_KEY = 4,
     RS_NAME_CRC = 8,
     RS_NAME_MULTI = 32, /* INNER_MULTI_DISPATCH */
-    RS_NAME_RULES = 16, /* WAIT, DELAY, INNER_NUM, the timer's: rules look at its value */
+    RS_NAME_RULES = 16, /* WAIT, DELAY, INNER_NUM, the timer's: its value needs the rules */
 };
 
 static inline int rs_name_is(const uint8_t *name, size_t n, const char *literal, size_t length)
@@ -199,7 +199,7 @@ static inline int rs_is_timer_topic(const uint8_t *topic, size_t n)
     return RS_NAME_IS(topic, n, RS_TOPIC_TIMER);
 }
 
-/* Whether all characters are RocketMQ's; retry and LMQ topics may hold one more. */
+/* Return whether RocketMQ allows all characters; retry and LMQ topics may have one more. */
 static inline int rs_topic_is_allowed(const uint8_t *topic, size_t n)
 {
     const uint8_t extra = rs_is_retry_topic(topic, n)                       ? '+'
@@ -216,7 +216,7 @@ static inline int rs_topic_is_allowed(const uint8_t *topic, size_t n)
     return 1;
 }
 
-/* UTF-16 units of well-formed UTF-8. */
+/* Return the number of UTF-16 units of well-formed UTF-8. */
 static inline size_t rs_utf16_length(const uint8_t *p, size_t n)
 {
     size_t units = 0;

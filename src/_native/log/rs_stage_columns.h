@@ -1,5 +1,5 @@
-/* Columns of an Arrow record batch, read: values of the few types that a sink takes. Whoever made
- * the batch vouches for its offsets. */
+/* Reads columns of an Arrow record batch: values of the few types that a sink takes. The creator of
+ * the batch guarantees its offsets. */
 #ifndef RS_STAGE_COLUMNS_H
 #define RS_STAGE_COLUMNS_H
 #include "rs_arrow_interface.h"
@@ -36,7 +36,7 @@ static inline int64_t rs_column_offset(const rs_given_column *column, int64_t at
     return narrow;
 }
 
-/* The bytes of a text that is not null; for a map the numbers of its pairs. */
+/* The bytes of a text that is not null; for a map, the numbers of its pairs. */
 static inline int64_t rs_column_span(const rs_given_column *column, int64_t row, int64_t *start)
 {
     *start = rs_column_offset(column, column->first + row);
@@ -61,13 +61,13 @@ static inline int64_t rs_column_number(const rs_given_column *column, int64_t ro
     }
     memcpy(&wide, column->values + 8 * (column->first + row), sizeof wide);
     if (column->micro) {
-        return wide / 1000 - (wide % 1000 < 0); /* downwards, also in front of 1970 */
+        return wide / 1000 - (wide % 1000 < 0); /* rounded down, also before 1970 */
     }
     return wide;
 }
 
-/* Take over a column of this type; 0 when the type is none that a sink takes. The children of a map
- * are taken by the caller. */
+/* Take over a column; return 0 if a sink does not support its type. The caller takes over the
+ * children of a map. */
 static inline int rs_column_take(rs_given_column *column, const struct ArrowSchema *schema,
                                  const struct ArrowArray *array, int64_t first)
 {
@@ -99,7 +99,7 @@ static inline int rs_column_take(rs_given_column *column, const struct ArrowSche
         column->wide = format[0] == 'U' || format[0] == 'Z';
         column->offsets = (const uint8_t *)array->buffers[1];
         column->values = (const uint8_t *)array->buffers[2];
-        /* Without bytes there may be no buffer. */
+        /* A column without bytes may have no buffer. */
         column->values = column->values == NULL ? nothing : column->values;
         return 1;
     } else {

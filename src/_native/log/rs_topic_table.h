@@ -17,8 +17,8 @@ typedef struct {
     rs_topic_entry **slots; /* a power of two of them, NULL where free */
     size_t mask;
     size_t count;
-    size_t light_count; /* of them, how many are light queues */
-    uint64_t seed; /* from the operating system, so that nobody can choose colliding topics */
+    size_t light_count; /* number of light queues among them */
+    uint64_t seed; /* from the operating system, so that clients cannot choose colliding topics */
 } rs_topic_table;
 
 #define RS_TOPIC_TABLE_FIRST_SLOTS 64
@@ -57,7 +57,7 @@ static inline uint64_t rs_topic_queue_hash(uint64_t topic_hash, int32_t queue_id
     return rs_mix(topic_hash + (uint64_t)(uint32_t)queue_id);
 }
 
-/* 0, or -1 without memory. */
+/* Return 0, or -1 if out of memory. */
 RS_UNUSED static int rs_topic_table_init(rs_topic_table *table, uint64_t seed)
 {
     table->seed = seed;
@@ -76,7 +76,7 @@ RS_UNUSED static void rs_topic_table_free(rs_topic_table *table)
     table->slots = NULL;
 }
 
-/* The slot of the key, or the free one where it belongs. At least half of the slots are free. */
+/* Return the slot of the key, or the free one for it. At least half of the slots are free. */
 static inline size_t rs_topic_slot(const rs_topic_table *table, uint64_t hash, const uint8_t *topic,
                                    int32_t topic_nbytes, int32_t queue_id)
 {
@@ -93,7 +93,7 @@ static inline size_t rs_topic_slot(const rs_topic_table *table, uint64_t hash, c
     }
 }
 
-/* NULL when unknown. */
+/* Return NULL if unknown. */
 static inline rs_topic_entry *rs_topic_find(const rs_topic_table *table, uint64_t hash,
                                             const uint8_t *topic, int32_t topic_nbytes,
                                             int32_t queue_id)
@@ -124,7 +124,7 @@ RS_UNUSED static int rs_topic_table_grow(rs_topic_table *table)
     return 0;
 }
 
-/* The entry, made with offset 0 when unknown; NULL without memory. */
+/* Return the entry, created with offset 0 if unknown; NULL if out of memory. */
 RS_UNUSED static rs_topic_entry *rs_topic_put(rs_topic_table *table, uint64_t hash,
                                               const uint8_t *topic, int32_t topic_nbytes,
                                               int32_t queue_id)
@@ -154,7 +154,7 @@ RS_UNUSED static rs_topic_entry *rs_topic_put(rs_topic_table *table, uint64_t ha
     return entry;
 }
 
-/* Take the entry out and close the gap, so that no chain of probes breaks. */
+/* Remove the entry and close the gap, so that no probe chain breaks. */
 RS_UNUSED static void rs_topic_remove(rs_topic_table *table, uint64_t hash, const uint8_t *topic,
                                       int32_t topic_nbytes, int32_t queue_id)
 {

@@ -1,9 +1,9 @@
-"""Records staged for a store: made of Arrow rows away from it, appended later by its one writer.
+"""Staged records: encoded from Arrow rows outside the store, appended later by its only writer.
 
-A stage is a stretch of records whose physical offsets are their positions in it. Queue offsets are
-0; a store time of 1 means that the born time is to be the store time, 0 that it was given.
-``Appender.put_staged`` gives each record its place. A row without anything odd takes the plain
-path; every other, also one that is refused, goes through the rules of a put, which work on a dict.
+A stage is a sequence of records whose physical offsets are their positions in it. Queue offsets are
+0. A store time of 1 means that the born time is to be the store time, 0 that it was given.
+``Appender.put_staged`` gives each record its place. A plain row takes the plain path. Any other,
+also a refused one, goes through the rules of a put, which use a dict.
 """
 
 cimport cython
@@ -88,7 +88,7 @@ cdef extern from "rs_scan.h" nogil:
 rs_guard_import()
 rs_crc_import()
 
-# Places of a batch's columns; the last two are those of the pairs in a map.
+# Indexes of a batch's columns; the last two are those of the pairs in a map.
 cdef enum:
     BODY
     TOPIC
@@ -102,7 +102,7 @@ cdef enum:
     NAMES
     VALUES
     COLUMN_COUNT
-    # More properties than this are compared by the rules.
+    # With more properties than this, the rules compare the names.
     MANY_NAMES = 32
 
 COLUMNS = ("body", "topic", "tags", "keys", "queueId", "properties", "flag", "bornTimestamp",
@@ -113,9 +113,9 @@ _KINDS = (RS_COLUMN_TEXT, RS_COLUMN_TEXT, RS_COLUMN_TEXT, RS_COLUMN_TEXT, RS_COL
 
 @cython.final
 cdef class StageEncoder:
-    """Makes staged records of Arrow rows; see the stub. Keeps the GIL; one thread at a time."""
+    """Encodes Arrow rows as staged records; see the stub. Keeps the GIL; one thread at a time."""
 
-    cdef rs_appender _state  # only its seed is used, for hashes that nobody reads
+    cdef rs_appender _state  # only its seed is used, for hashes that are not read
     cdef bint _ready
     cdef rs_put_rules _rules
     cdef rs_put_record _template
@@ -128,7 +128,7 @@ cdef class StageEncoder:
     cdef bytes _topic  # the option's, None without one
     cdef const uint8_t *_topic_text
     cdef int32_t _topic_nbytes
-    cdef bytes _last_topic  # the last one that was found to be allowed
+    cdef bytes _last_topic  # the last one that was checked
     cdef int64_t _queue_count, _capacity, _taken
     cdef readonly int64_t rows
 
@@ -149,7 +149,7 @@ cdef class StageEncoder:
                  broker_version="5.3.3", max_message_size=4194304, segment_nbytes=1073741824,
                  delay_ms=(), append_property_crc=False, capacity=4194304):
         if self._dialect is not None:
-            raise RuntimeError("a StageEncoder is set up once")
+            raise RuntimeError("a StageEncoder cannot be set up twice")
         dialect = Dialect.for_version(broker_version, allow_newer=True)
         self._store_host = rs_parse_host(store_host)
         self._rules.property_crc = bool(append_property_crc)
@@ -178,7 +178,7 @@ cdef class StageEncoder:
 
     @property
     def position(self):
-        """Bytes of the stage so far, those not yet taken included."""
+        """Bytes of the stage so far, including those not yet taken."""
         return self._taken + <int64_t> self._out.used
 
     @property
@@ -187,7 +187,7 @@ cdef class StageEncoder:
         return self._out.used
 
     def take(self):
-        """The records made since the last ``take``."""
+        """Return the records encoded since the last ``take``."""
         cdef bytes content = PyBytes_FromStringAndSize(
             <char *> self._out.data, <Py_ssize_t> self._out.used)
         self._taken += <int64_t> self._out.used
@@ -195,7 +195,7 @@ cdef class StageEncoder:
         return content
 
     def encode(self, batch, row=0):
-        """Make records of the batch's rows from ``row`` on; returns the row to go on with."""
+        """Encode the batch's rows from ``row`` on; return the row to continue from."""
         cdef const ArrowSchema *schema
         cdef const ArrowArray *array
         cdef int64_t at = rs_to_integer("row", row, 0, INT64_MAX)
@@ -219,7 +219,7 @@ cdef class StageEncoder:
             place = COLUMNS.index(name)
             if not rs_column_take(&self._columns[place], schema.children[i], array.children[i],
                                   array.offset) or self._columns[place].kind != _KINDS[place]:
-                raise TypeError(f"column {name} has an Arrow type that is not its own")
+                raise TypeError(f"column {name} has the wrong Arrow type")
             if place == PROPERTIES:
                 self._take_pairs(schema.children[i].children[0], array.children[i].children[0])
         if self._columns[BODY].kind == RS_COLUMN_NONE:
@@ -254,7 +254,7 @@ cdef class StageEncoder:
         return 0
 
     cdef bint _plain(self, rs_put_record *record, int64_t row) except -1:
-        """Make the record of an ordinary row; False when there is anything odd about it."""
+        """Encode an ordinary row; return False if it needs the rules."""
         cdef const rs_given_column *columns = self._columns
         cdef int64_t number, nbytes
         if rs_column_is_null(&columns[BODY], row):
@@ -321,7 +321,7 @@ cdef class StageEncoder:
         if not rs_column_is_null(&columns[KEYS], row):
             names |= RS_NAME_KEYS
         for i in range(count):
-            # The rows of the pairs count from the map's own first one.
+            # The rows of the pairs count from the map's own first row.
             if rs_column_is_null(&columns[NAMES], start + i):
                 return False
             name = rs_column_text(&columns[NAMES], start + i, &nbytes)
@@ -358,7 +358,7 @@ cdef class StageEncoder:
         return not bad
 
     cdef bint _differ(self, int64_t start, int64_t count) noexcept:
-        """Whether no name occurs twice; many names are left to the rules."""
+        """Return whether no name occurs twice; with many names, leave that to the rules."""
         cdef const uint8_t *name
         cdef const uint8_t *other
         cdef int64_t i, j, nbytes, other_nbytes
@@ -375,7 +375,7 @@ cdef class StageEncoder:
     # --- By the rules of a put ---
 
     cdef int _finish(self, rs_put_record *record, int64_t row, list holds) except -1:
-        """Judge and transform a row; raises when it is refused. ``holds`` keeps its texts."""
+        """Check and transform a row; raise if it is refused. ``holds`` keeps its texts."""
         cdef size_t start = 0
         cdef int64_t nbytes, number
         topic = tags = keys = None
@@ -437,7 +437,7 @@ cdef class StageEncoder:
         return found
 
     cdef int _write(self, rs_put_record *record) except -1:
-        """Append the record to what was not yet taken, without a whole-record CRC."""
+        """Append the record to the bytes not yet taken, without a whole-record CRC."""
         cdef uint8_t *place
         cdef int64_t nbytes
         record.fields.property_crc = record.fields.separator = 0
@@ -452,7 +452,7 @@ cdef class StageEncoder:
         return 0
 
 
-# --- What a stage holds -------------------------------------------------------------------------
+# --- Contents of a stage --------------------------------------------------------------------------
 
 
 def tally(data, position, stop, base_offset, room):
@@ -475,7 +475,7 @@ def tally(data, position, stop, base_offset, room):
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
             if end > view.len:
-                raise ValueError(f"stop {end} lies behind the {view.len} bytes of data")
+                raise ValueError(f"stop {end} is past the {view.len} bytes of data")
             while at < end:
                 rs_check_staged(<const uint8_t *> view.buf, at, end, base, 0, &row)
                 if row.total_size + RS_BLANK_NBYTES > left:
@@ -504,7 +504,7 @@ def tally(data, position, stop, base_offset, room):
 
 
 cdef bint parse_whole(bytes content, rs_parsed_record *row) except -1:
-    """Parse what is exactly one record, wherever it lay."""
+    """Parse exactly one record, whatever its offset."""
     cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(content)
     cdef int64_t nbytes = PyBytes_GET_SIZE(content)
     cdef int64_t offset
@@ -519,7 +519,7 @@ cdef bint parse_whole(bytes content, rs_parsed_record *row) except -1:
 
 cdef bint same_properties(const uint8_t *staged, int32_t staged_nbytes, const uint8_t *stored,
                           int32_t stored_nbytes) noexcept:
-    """Whether the store wrote these properties; it may have put the whole-record CRC behind."""
+    """Return whether the store wrote these properties; it may append the whole-record CRC."""
     cdef int32_t extra = stored_nbytes - staged_nbytes
     cdef int32_t separator = rs_needs_separator(staged, staged_nbytes)
     if extra < 0 or memcmp(staged, stored, <size_t> staged_nbytes) != 0:
@@ -532,7 +532,7 @@ cdef bint same_properties(const uint8_t *staged, int32_t staged_nbytes, const ui
 
 
 def matches(staged, stored):
-    """Tell whether a record of the log is this staged one."""
+    """Return whether a record of the log is this staged one."""
     cdef bytes ours = rs_copied_buffer(staged)
     cdef bytes theirs = rs_copied_buffer(stored)
     cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(ours)
@@ -548,7 +548,7 @@ def matches(staged, stored):
         return False
     if b.born_timestamp != (b.store_timestamp if a.store_timestamp else a.born_timestamp):
         return False
-    # Equal flags: the hosts have equal widths, so that all that follows lies at equal places.
+    # Equal flags: the hosts have equal widths, so all following fields have equal positions.
     store_at = <size_t> rs_store_timestamp_at(a.sys_flag)
     born_nbytes = store_at - RS_RECORD_HEAD_NBYTES
     store_nbytes = <size_t> a.body_at - store_at - RS_RECORD_STORED_NBYTES

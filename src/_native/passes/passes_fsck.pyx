@@ -1,4 +1,4 @@
-"""What records and queue files say about the same queues, summed up. Contract:
+"""Sums over records and queue files, to compare both for the same queues. Contract:
 ``passes_fsck.pyi``."""
 
 cimport cython
@@ -112,7 +112,7 @@ cdef class FsckPass:
     def __cinit__(self, *, delay_ms=(), report_property_crc=False, max_queues=65536,
                   max_wrong=65536, index_keys=False, key_capacity=65536):
         memset(&self.core, 0, sizeof(self.core))
-        # Keyed by the process's own secret, so that no topic names can be chosen to collide.
+        # Keyed by a secret of the process, so that clients cannot choose colliding topic names.
         self.core.table.seed = <uint64_t>hash(b"rocketstore queues")
         self.core.extra_flags = RS_REPORT_PROPERTY_CRC if report_property_crc else 0
         self.core.max_queues = rs_pass_bounded("max_queues", max_queues, 1, 0x7fffffff)
@@ -187,7 +187,7 @@ cdef class FsckPass:
 
 
 def sum_units(units, int64_t first_index, int64_t log_start=0, /):
-    """Sum up the units of a stretch of a queue."""
+    """Sum up the units of a part of a queue."""
     cdef Py_buffer view
     cdef rs_unit_sums sums
     cdef int status

@@ -1,4 +1,4 @@
-"""The keys of the log's records, and index entries against them (``passes_index_keys.pyi``)."""
+"""The index keys of the log's records, compared with entries (``passes_index_keys.pyi``)."""
 
 cimport cython
 from cpython.buffer cimport PyBuffer_Release
@@ -133,7 +133,7 @@ cdef class IndexKeysPass:
 
 def match_entries(entries, int64_t entry, hashes, offsets, timestamps, int64_t key,
                   int64_t begin_timestamp, /):
-    """Step through entries and keys while they agree; return the (entry, key) it stopped at."""
+    """Step through entries and keys while they agree; return the (entry, key) where it stopped."""
     cdef Py_buffer views[4]
     cdef rs_key_match match
     cdef int i, status

@@ -68,7 +68,7 @@ cdef class QueueUnitsPass:
                   max_nbytes=16 << 20, max_runs=65536):
         memset(&self.core, 0, sizeof(self.core))
         self.core.inner_batch_offset = -1
-        # Keyed by the process's own secret, so that no topic names can be chosen to collide.
+        # Keyed by a secret of the process, so that clients cannot choose colliding topic names.
         self.core.table.seed = <uint64_t>hash(b"rocketstore queues")
         self.core.multi_dispatch = <int32_t>rs_pass_bounded("multi_dispatch", multi_dispatch, 0, 15)
         self.core.width = <int32_t>(RS_CQ_UNIT_NBYTES + (8 if with_times else 0))

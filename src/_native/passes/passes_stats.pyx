@@ -66,13 +66,13 @@ cdef class StatsPass:
     def __cinit__(self, by=(), *, bucket_ms=60000, max_groups=65536):
         memset(&self.core, 0, sizeof(self.core))
         self.core.mask = -1
-        # Keyed by the process's own secret, so that no texts can be chosen to collide.
+        # Keyed by a secret of the process, so that clients cannot choose colliding texts.
         self.core.seed = <uint64_t>hash(b"rocketstore groups")
         self.core.bucket_ms = rs_pass_bounded("bucket_ms", bucket_ms, 1, OFFSET_MAX)
         self.core.max_groups = rs_pass_bounded("max_groups", max_groups, 1, OFFSET_MAX)
         for name in by:
             if name not in BITS:
-                raise ValueError(f"{name!r} is none of {tuple(BITS)}")
+                raise ValueError(f"{name!r} must be one of {tuple(BITS)}")
             self.core.by |= BITS[name]
 
     def __dealloc__(self):

@@ -1,7 +1,7 @@
-/* The walk of a pass: one record after the other of a window is checked and taken.
+/* The walk of a pass: checks and processes the records of a window one by one.
  *
- * A pass owns a call and is run through rs_guarded; `position` is kept up to date: so the place
- * of a fault or of a full buffer is known. */
+ * A pass owns a call and runs through rs_guarded. `position` is always current, so the place of a
+ * fault or of a full buffer is known. */
 #ifndef RS_PASS_H
 #define RS_PASS_H
 #include "rs_bytes.h"
@@ -12,16 +12,16 @@
 
 typedef struct {
     const uint8_t *buffer;
-    int64_t position; /* in: where to start; out: where the next look begins */
+    int64_t position; /* in: where to start; out: where to continue */
     int64_t stop;
     int64_t base_offset;
     int64_t segment_end;
-    int64_t limit; /* physical; records that begin here or behind are another split's */
+    int64_t limit; /* physical; records that begin here or later belong to another split */
     int32_t flags;
 } rs_pass_call;
 
-/* RS_OK when the record was taken (or is passed over), RS_FULL when it was not, RS_LIMIT without
- * memory. Ghosts come by too. */
+/* Return RS_OK if the record was processed (or skipped), RS_FULL if not, RS_LIMIT if out of memory.
+ * Also called for ghosts. */
 typedef int (*rs_pass_take)(void *pass, const uint8_t *record, rs_parsed_record *row);
 
 static RS_ALWAYS_INLINE int rs_pass_run(rs_pass_call *call, void *pass, rs_pass_take take)

@@ -51,7 +51,7 @@ cdef inline tuple rs_pass_consume(
 
 
 cdef inline int64_t* rs_pass_delays(object delay_ms, int32_t* count) except? NULL:
-    """The delay levels as a C array (PyMem) that the caller frees, never NULL."""
+    """Return the delay levels as a C array (PyMem) that the caller frees, never NULL."""
     cdef Py_ssize_t number = len(delay_ms), i
     if number > INT32_MAX:
         raise ValueError(f"delay_ms has {number} levels")
@@ -67,7 +67,7 @@ cdef inline int64_t* rs_pass_delays(object delay_ms, int32_t* count) except? NUL
 
 
 cdef inline object rs_pass_bounded(str name, object value, object low, object high):
-    """A number of the arguments, checked."""
+    """Return a numeric argument, checked."""
     import operator
 
     number = operator.index(value)

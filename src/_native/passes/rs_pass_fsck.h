@@ -1,4 +1,4 @@
-/* What the log's records say about their queues, summed up for the comparison with queue files. */
+/* Sums over the log's records by queue, for the comparison with queue files. */
 #ifndef RS_PASS_FSCK_H
 #define RS_PASS_FSCK_H
 #include "rs_pass.h"
@@ -10,7 +10,7 @@ typedef struct {
     int64_t count;
     int64_t first_offset, next_offset; /* queue offsets */
     int64_t first_physical, end_physical;
-    int64_t breaks; /* records whose queue offset does not follow the one in front */
+    int64_t breaks; /* records whose queue offset does not follow the previous one */
     uint64_t sum;   /* of rs_pass_unit_sum */
 } rs_fsck_queue;
 
@@ -30,10 +30,10 @@ typedef struct {
     int64_t named;         /* records that name other queues, with offsets there */
     int64_t inner_batches; /* of the records with a unit */
     int64_t valid_crcs;
-    rs_key_pass *keys; /* gathers the records' keys, too; NULL: nobody asked for them */
+    rs_key_pass *keys; /* also gathers the records' keys; NULL: not requested */
 } rs_fsck_pass;
 
-/* One more record of the log, with a unit or without. */
+/* Count one more record of the log, with a unit or without. */
 static inline void rs_fsck_count(rs_fsck_pass *pass, const rs_parsed_record *row)
 {
     pass->nul_properties += row->status == RS_NUL_PROPERTIES;
@@ -48,7 +48,7 @@ static inline void rs_fsck_count(rs_fsck_pass *pass, const rs_parsed_record *row
     pass->valid_crcs += row->property_crc == 1;
 }
 
-/* What a record with a unit says about its queue. Requires: its properties are parsed. */
+/* Add a record with a unit to the sums of its queue. Requires: its properties are parsed. */
 static inline int rs_fsck_take_unit(rs_fsck_pass *pass, const uint8_t *record,
                                     const rs_parsed_record *row)
 {
@@ -77,7 +77,7 @@ static inline int rs_fsck_take_unit(rs_fsck_pass *pass, const uint8_t *record,
     return RS_OK;
 }
 
-/* A record's keys are not divided. */
+/* A record's keys are not split. */
 static inline int rs_fsck_has_room_for_keys(const rs_key_pass *keys)
 {
     return keys == NULL || keys->capacity - keys->count >= RS_MAX_RECORD_KEYS;
@@ -144,9 +144,9 @@ typedef struct {
     const uint8_t *units;
     int64_t unit_count;
     int64_t index;     /* queue offset of the first */
-    int64_t log_start; /* records in front of it have expired */
-    int64_t count, first_index, last_index; /* of the units that count; indexes -1 for none */
-    int64_t fillers, expired, last_passed;  /* units that do not, and the last index of them */
+    int64_t log_start; /* records before it have expired */
+    int64_t count, first_index, last_index; /* of the units that count; indexes -1 if none */
+    int64_t fillers, expired, last_passed;  /* units that do not count, and their last index */
     uint64_t sum;
 } rs_unit_sums;
 

@@ -1,14 +1,14 @@
-/* The keys of the log's records, as an index file takes them: what the entries are made of.
+/* The index keys of the log's records, from which entries are made.
  *
- * A pass over windows of the log; a record's keys are gathered as a whole or not at all. */
+ * A pass over windows of the log; all keys of a record are gathered, or none. */
 #ifndef RS_PASS_INDEX_KEYS_H
 #define RS_PASS_INDEX_KEYS_H
 #include "rs_dispatch.h"
 #include "rs_pass.h"
 
-/* No record has more keys: its unique key, its tags, every second byte of its properties. */
+/* Maximum keys of a record: its unique key, its tags, every second byte of its properties. */
 #define RS_MAX_RECORD_KEYS (2 + (RS_MAX_PROPERTIES_NBYTES + 1) / 2)
-/* What marks the hash of a tag key, where that is asked for; hashes are not negative. */
+/* Marks the hash of a tag key, if requested; hashes are not negative. */
 #define RS_TAG_KEY_MARK 0x80000000u
 
 typedef struct {
@@ -37,7 +37,7 @@ RS_UNUSED static void rs_key_pass_init(rs_key_pass *pass)
     }
 }
 
-/* The hash of two texts joined, by the table of powers. */
+/* Hash of two joined texts, by the table of powers. */
 static inline int32_t rs_key_pass_join(const rs_key_pass *pass, int32_t prefix, int32_t hash,
                                        uint32_t length)
 {
@@ -60,7 +60,7 @@ static inline void rs_key_pass_put(rs_key_pass *pass, const rs_parsed_record *ro
     pass->count++;
 }
 
-/* Count the keys of KEYS; gather them too unless only counting. */
+/* Count the keys of KEYS; also gather them unless only counting. */
 static inline void rs_key_pass_texts(rs_key_pass *pass, const uint8_t *record,
                                      const rs_parsed_record *row, int32_t prefix)
 {
@@ -104,7 +104,7 @@ static inline void rs_key_pass_take(rs_key_pass *pass, const uint8_t *record,
     }
 }
 
-/* The values of the properties that make keys. Requires: `record` passed rs_check. */
+/* The values of the properties with keys. Requires: `record` passed rs_check. */
 static inline void rs_key_pass_parse(const uint8_t *record, rs_parsed_record *row)
 {
     rs_property_values values;
@@ -127,7 +127,7 @@ static inline int rs_key_pass_has_room(const rs_key_pass *pass, const rs_parsed_
            || room >= 2 + ((int64_t)row->keys_nbytes + 1) / 2;
 }
 
-/* Whether a record has keys for the index at all. */
+/* Return whether a record has index keys at all. */
 static inline int rs_key_pass_wants(const rs_parsed_record *row)
 {
     return !rs_is_skipped(row)
@@ -167,8 +167,8 @@ typedef struct {
     int64_t begin_timestamp; /* of the index file */
 } rs_key_match;
 
-/* Step through entries and keys as long as they agree; a marked key may have no entry,
- * where that at hand is of a later record. */
+/* Step through entries and keys while they agree; a marked key may have no entry if the current
+ * entry belongs to a later record. */
 RS_UNUSED static int rs_key_match_run(void *argument)
 {
     rs_key_match *match = (rs_key_match *)argument;

@@ -1,4 +1,4 @@
-/* Queue units of the log's records, as runs: units of one queue that follow each other. */
+/* Queue units of the log's records, as runs: consecutive units of one queue. */
 #ifndef RS_PASS_QUEUE_UNITS_H
 #define RS_PASS_QUEUE_UNITS_H
 #include "rs_inner_batch.h"
@@ -22,11 +22,11 @@ typedef struct {
     const int64_t *delay_ms;
     int32_t delay_count;
     int32_t multi_dispatch;
-    int32_t selective;   /* only the queues that the table knows */
-    int32_t width;       /* bytes of a row: a unit, and its store time where asked for */
+    int32_t selective;   /* only queues in the table */
+    int32_t width;       /* bytes of a row: a unit, and its store time if requested */
     int64_t max_nbytes, max_runs;
     int64_t nbytes;      /* gathered */
-    int64_t *open;       /* by 3 * handle + named: its last run, -1 for none */
+    int64_t *open;       /* by 3 * handle + named: its last run, -1 if none */
     int64_t open_room, open_count;
     rs_unit_run *runs;
     int64_t run_room, run_count;
@@ -129,7 +129,7 @@ RS_UNUSED static int rs_units_run(void *argument)
     return rs_pass_run(&pass->call, pass, rs_units_take);
 }
 
-/* Forget what was gathered. */
+/* Clear the gathered runs. */
 RS_UNUSED static void rs_units_clear(rs_units_pass *pass)
 {
     for (int64_t i = 0; i < pass->run_count; i++) {

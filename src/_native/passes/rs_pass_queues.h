@@ -1,4 +1,4 @@
-/* Queues as a pass meets them: numbered in order of appearance. */
+/* Queues of a pass, numbered in order of appearance. */
 #ifndef RS_PASS_QUEUES_H
 #define RS_PASS_QUEUES_H
 #include "rs_queue_table.h"
@@ -6,7 +6,7 @@
 
 enum { RS_PASS_QUEUE_UNKNOWN = -1, RS_PASS_QUEUE_NO_MEMORY = -2 };
 
-/* The number of a queue; a new one is added when `add`. */
+/* Return the number of a queue; add a new one if `add`. */
 static inline int32_t rs_pass_queue(rs_queue_table *table, const uint8_t *topic, int32_t n,
                                     int32_t queue_id, int add)
 {
@@ -23,7 +23,7 @@ static inline int32_t rs_pass_queue(rs_queue_table *table, const uint8_t *topic,
     return queue == NULL ? RS_PASS_QUEUE_NO_MEMORY : queue->handle;
 }
 
-/* Forget all queues. */
+/* Clear all queues. */
 RS_UNUSED static void rs_pass_queues_clear(rs_queue_table *table)
 {
     const uint64_t seed = table->seed;
@@ -31,14 +31,14 @@ RS_UNUSED static void rs_pass_queues_clear(rs_queue_table *table)
     table->seed = seed;
 }
 
-/* Whether a record has a unit of its queue. */
+/* Return whether a record has a unit in its queue. */
 static inline int rs_pass_has_unit(const rs_parsed_record *row)
 {
     return (row->status == RS_OK || row->status == RS_NUL_PROPERTIES)
            && !rs_is_transient(row->sys_flag);
 }
 
-/* Room for `count` items in an array that grows by doubling; -1 without memory. */
+/* Make room for `count` items in an array that grows by doubling; -1 if out of memory. */
 RS_UNUSED static int rs_pass_reserve(void **array, int64_t *room, int64_t count, size_t nbytes)
 {
     if (count <= *room) {
@@ -55,7 +55,7 @@ RS_UNUSED static int rs_pass_reserve(void **array, int64_t *room, int64_t count,
     return 0;
 }
 
-/* A 64-bit number of two: sums of such numbers over a set do not depend on its order. */
+/* Mix two numbers into 64 bits: sums of such numbers over a set do not depend on its order. */
 static inline uint64_t rs_pass_mix(uint64_t h)
 {
     h = (h ^ (h >> 32)) * 0x9e3779b97f4a7c15ULL;
@@ -63,7 +63,7 @@ static inline uint64_t rs_pass_mix(uint64_t h)
     return h ^ (h >> 32);
 }
 
-/* What a unit at its place in its queue adds to the queue's checksum. */
+/* The value that a unit at its place adds to the queue's checksum. */
 static inline uint64_t rs_pass_unit_sum(int64_t queue_offset, int64_t physical_offset, int32_t size,
                                         int64_t tags_code)
 {

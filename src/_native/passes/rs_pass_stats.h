@@ -39,8 +39,8 @@ typedef struct {
     int64_t mask;    /* places - 1; -1 without places */
 } rs_stats_pass;
 
-/* The largest multiple of the width that is not above the time; the lowest number where that would
- * be below it. */
+/* The largest multiple of the width that is not above the time; the lowest number if that would be
+ * below it. */
 static inline int64_t rs_stats_bucket(int64_t time, int64_t width)
 {
     int64_t rest = time % width;
@@ -105,13 +105,13 @@ RS_UNUSED static int rs_stats_grow(rs_stats_pass *pass)
     return 0;
 }
 
-/* A group that is not there yet; NULL without memory. */
+/* Add a new group; NULL if out of memory. */
 RS_NOINLINE static rs_stats_group *rs_stats_add(rs_stats_pass *pass, const rs_stats_group *key,
                                                 const uint8_t *topic, const uint8_t *tags)
 {
     const int64_t tags_nbytes = key->tags_nbytes > 0 ? key->tags_nbytes : 0;
     const int64_t nbytes = pass->text_nbytes + key->topic_nbytes + tags_nbytes;
-    /* One byte more: there is an array even where there are no texts. */
+    /* One byte more, so that there is an array even without texts. */
     if ((2 * (pass->group_count + 1) > pass->mask && rs_stats_grow(pass) != 0)
         || rs_pass_reserve((void **)&pass->texts, &pass->text_room, nbytes + 1, 1) != 0
         || rs_pass_reserve((void **)&pass->groups, &pass->group_room, pass->group_count + 1,
@@ -145,7 +145,7 @@ static inline rs_stats_group *rs_stats_find(const rs_stats_pass *pass, const rs_
         return NULL;
     }
     for (int64_t at = (int64_t)key->hash & pass->mask;; at = (at + 1) & pass->mask) {
-        const int64_t number = pass->places[at]; /* a free one comes: half are free */
+        const int64_t number = pass->places[at]; /* this ends: half of the places are free */
         if (number < 0) {
             return NULL;
         }
@@ -222,7 +222,7 @@ RS_UNUSED static int rs_stats_run(void *argument)
     return rs_pass_run(&pass->call, pass, rs_stats_take);
 }
 
-/* Forget all groups. */
+/* Clear all groups. */
 RS_UNUSED static void rs_stats_clear(rs_stats_pass *pass)
 {
     pass->group_count = pass->text_nbytes = 0;

@@ -26,13 +26,13 @@ cdef int64_t whole_units(Py_buffer* view, int64_t position, int64_t stop) except
     if not 0 <= position <= stop <= view.len or position % RS_BCQ_UNIT_NBYTES:
         raise ValueError(
             f"units from position {position} to {stop}: not within a file of {view.len} bytes, "
-            f"or no multiple of {RS_BCQ_UNIT_NBYTES}"
+            f"or the position is not a multiple of {RS_BCQ_UNIT_NBYTES}"
         )
     return position + (stop - position) // RS_BCQ_UNIT_NBYTES * RS_BCQ_UNIT_NBYTES
 
 
 cdef int run(rs_guarded_function function, void* argument) except -1:
-    """Run a kernel that has no status to answer."""
+    """Run a kernel that returns no status."""
     cdef int status
     with nogil:
         status = rs_guarded(function, argument)
@@ -56,7 +56,7 @@ cdef struct Unit:
 
 
 cdef int store_unit(void* argument) noexcept nogil:
-    """The size goes last: a reader in another process that finds it sees the whole unit."""
+    """Store the size last: a reader in another process that sees it sees the whole unit."""
     cdef Unit* unit = <Unit*>argument
     cdef uint8_t* p = unit.place
     rs_store_be32(p + RS_BCQ_UNIT_SIZE_AT, 0)
@@ -117,7 +117,7 @@ cdef int load_unit(void* argument) noexcept nogil:
 
 
 def read_unit(buffer, int64_t position, /):
-    """The fields of one unit."""
+    """Return the fields of one unit."""
     cdef Py_buffer view
     cdef Unit unit
     rs_get_bytes(buffer, &view, False)
@@ -156,7 +156,7 @@ cdef bint is_unwritten(const uint8_t* p) noexcept nogil:
 
 
 cdef int scan_range(void* argument) noexcept nogil:
-    """Moves its positions unit by unit, so that a fault leaves what was walked."""
+    """Move the positions unit by unit, so that after a fault they cover the walked units."""
     cdef Range* units = <Range*>argument
     cdef const uint8_t* p
     cdef int64_t offset, base, count, size
@@ -181,7 +181,7 @@ def scan_units(
     buffer, int64_t position, int64_t stop, int64_t last_end, int64_t next_offset,
     int64_t log_end, /
 ):
-    """Walk good units; return where the walk ended, what it came to, and why it ended."""
+    """Walk valid units; return where it ended, the running values, and why it ended."""
     cdef Py_buffer view
     cdef Range units
     cdef int status
@@ -215,7 +215,7 @@ cdef int search_range(void* argument) noexcept nogil:
 
 
 def search_units(buffer, int64_t position, int64_t stop, int64_t field_at, int64_t value, /):
-    """Position of the first unit whose field is at least ``value``, ``stop`` when there is none."""
+    """Return the position of the first unit whose field is at least ``value``, or ``stop``."""
     cdef Py_buffer view
     cdef Range units
     rs_get_bytes(buffer, &view, False)

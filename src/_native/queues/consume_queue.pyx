@@ -30,13 +30,13 @@ cdef int64_t whole_units(Py_buffer* view, int64_t position, int64_t stop) except
     if not 0 <= position <= stop <= view.len or position % RS_CQ_UNIT_NBYTES:
         raise ValueError(
             f"units from position {position} to {stop}: not within a file of {view.len} bytes, "
-            f"or no multiple of {RS_CQ_UNIT_NBYTES}"
+            f"or the position is not a multiple of {RS_CQ_UNIT_NBYTES}"
         )
     return position + (stop - position) // RS_CQ_UNIT_NBYTES * RS_CQ_UNIT_NBYTES
 
 
 cdef int run(rs_guarded_function function, void* argument) except -1:
-    """Run a kernel that has no status to answer."""
+    """Run a kernel that returns no status."""
     cdef int status
     with nogil:
         status = rs_guarded(function, argument)
@@ -162,7 +162,7 @@ cdef int fill_range(void* argument) noexcept nogil:
 
 
 def fill_units(buffer, int64_t position, int64_t stop, /):
-    """Write filler units from ``position`` to ``stop``."""
+    """Write pre-blank units from ``position`` to ``stop``."""
     cdef Py_buffer view
     cdef Range units
     rs_get_bytes(buffer, &view, True)
@@ -176,7 +176,7 @@ def fill_units(buffer, int64_t position, int64_t stop, /):
 
 
 cdef inline int judge_unit(const rs_unit* unit, int64_t last_end, int64_t log_end) noexcept nogil:
-    """RS_OK for a unit whose message lies behind the one before it and inside the log."""
+    """Return RS_OK for a unit whose message is after the previous one and inside the log."""
     if unit.physical_offset < 0 or unit.physical_offset < last_end or unit.size <= 0:
         return RS_NO_UNIT if rs_is_unwritten(unit) else RS_BAD_UNIT
     if unit.physical_offset > log_end or unit.size > log_end - unit.physical_offset:
@@ -185,7 +185,8 @@ cdef inline int judge_unit(const rs_unit* unit, int64_t last_end, int64_t log_en
 
 
 cdef int scan_range(void* argument) noexcept nogil:
-    """Moves position and last_end unit by unit, so that a fault leaves what was walked."""
+    """Move position and last_end unit by unit, so that after a fault they cover the walked
+    units."""
     cdef Range* units = <Range*>argument
     cdef rs_unit unit
     cdef int status
@@ -205,7 +206,7 @@ cdef int scan_range(void* argument) noexcept nogil:
 
 
 def scan_units(buffer, int64_t position, int64_t stop, int64_t last_end, int64_t log_end, /):
-    """Walk good units; return where the walk ended, the end of the last message, and why."""
+    """Walk valid units; return where it ended, the end of the last message, and why it ended."""
     cdef Py_buffer view
     cdef Range units
     cdef int status
@@ -238,9 +239,9 @@ cdef int find_in_range(void* argument) noexcept nogil:
                 offset = unit.physical_offset
                 break
             if units.physical_offset < 0:
-                probe = middle  # every filler is found
+                probe = middle  # every pre-blank matches
                 break
-            # A filler says nothing about its neighbours: ask the one in front of it.
+            # A pre-blank has no offset to compare: use the unit before it.
             probe -= 1
         if offset < units.physical_offset:
             low = middle + 1
@@ -251,7 +252,7 @@ cdef int find_in_range(void* argument) noexcept nogil:
 
 
 def find_unit(buffer, int64_t position, int64_t stop, int64_t physical_offset, /):
-    """Position of the first unit at or behind ``physical_offset``, ``stop`` when there is none."""
+    """Return the position of the first unit at or after ``physical_offset``, or ``stop``."""
     cdef Py_buffer view
     cdef Range units
     rs_get_bytes(buffer, &view, False)
@@ -278,7 +279,7 @@ cdef struct TagFilter:
 
 
 cdef Py_ssize_t filter_one(const TagFilter* work, int64_t tags_code) noexcept nogil:
-    """Compare the raw bytes with the code's bytes; every number is written, a hit keeps it."""
+    """Compare raw bytes with the code; every number is written, and a hit keeps its number."""
     cdef const uint8_t* code_at = work.units + RS_CQ_UNIT_TAGS_CODE_AT
     cdef uint8_t[8] raw
     cdef uint64_t wanted
@@ -304,7 +305,7 @@ cdef int filter_all(void* argument) noexcept nogil:
     cdef TagFilter* work = <TagFilter*>argument
     cdef rs_unit unit
     cdef Py_ssize_t i
-    # Only a filler or an unwritten unit, whose code is 0, needs more than the code to be told.
+    # Only a pre-blank or an unwritten unit, whose code is 0, cannot be recognized by its code.
     if work.tags_count == 1 and rs_get_i64(work.tags_codes, 0) != 0:
         work.found = filter_one(work, rs_get_i64(work.tags_codes, 0))
         return RS_OK
@@ -316,7 +317,7 @@ cdef int filter_all(void* argument) noexcept nogil:
 
 
 def filter_units(buffer, int64_t position, int64_t stop, tags_codes, out, /):
-    """Numbers of the units with one of the tags codes; return how many."""
+    """Find the units with one of the tags codes; return how many."""
     cdef Py_buffer[3] views
     cdef TagFilter work
     cdef int i
@@ -352,9 +353,10 @@ cdef int check_selection(
     if base_offset < 0 or not base_offset < segment_end:
         raise ValueError(f"no segment from {base_offset} to {segment_end}")
     if queue_offset < 0 or queue_offset > INT64_MAX - units:
-        raise ValueError(f"queue_offset {queue_offset} leaves no numbers for {units} units")
+        raise ValueError(f"queue_offset {queue_offset} leaves no queue offsets for {units} units")
     if not 0 <= selected_nbytes <= INT64_MAX // 2 or not 0 <= selected_count <= INT64_MAX // 2:
-        raise ValueError(f"{selected_count} messages of {selected_nbytes} bytes cannot be selected")
+        raise ValueError(
+            f"selected_count {selected_count} or selected_nbytes {selected_nbytes} is out of range")
     return 0
 
 
@@ -365,7 +367,7 @@ def select_messages(
     int64_t max_count, int64_t max_nbytes, int64_t disk_below, int64_t max_disk_count,
     int64_t max_disk_nbytes, int64_t selected_nbytes, int64_t selected_count, int64_t flags, out, /
 ):
-    """Follow units into one log segment, as getMessage's loop does."""
+    """Follow units into one log segment, like getMessage's loop."""
     cdef Py_buffer[4] views
     cdef rs_selection work
     cdef int status, i

@@ -1,4 +1,4 @@
-/* Consume-queue-ext units: where a queue's next one goes, and appending it. */
+/* Consume-queue-ext units: the place of a queue's next one, and appending it. */
 #ifndef RS_EXT_UNITS_H
 #define RS_EXT_UNITS_H
 #include "rs_bytes.h"
@@ -6,10 +6,10 @@
 
 typedef struct {
     uint8_t *write;     /* where the next unit goes; NULL without a file */
-    uint8_t *limit;     /* behind what may be stored into the file */
+    uint8_t *limit;     /* end of the writable part of the file */
     int64_t offset;     /* of the next unit in the queue's ext files; -1: not known yet */
-    int64_t file_end;   /* offset behind the file */
-    int64_t trusted_index; /* addresses in the queue's units below it are good */
+    int64_t file_end;   /* offset of the file's end */
+    int64_t trusted_index; /* addresses in the queue's units below it are trusted */
 } rs_ext_queue;
 
 static inline int64_t rs_ext_address(int64_t offset)
@@ -19,8 +19,8 @@ static inline int64_t rs_ext_address(int64_t offset)
 
 enum { RS_EXT_PUT = 0, RS_EXT_NEEDS_FILE = 1, RS_EXT_TOO_LONG = 2 };
 
-/* Append a unit; its address goes to `address`. RS_EXT_TOO_LONG: no file takes it, and nothing was
- * done. RS_EXT_NEEDS_FILE: a new file, or more of this one, from `offset` on. */
+/* Append a unit; its address goes to `address`. RS_EXT_TOO_LONG: the unit fits no file; nothing was
+ * done. RS_EXT_NEEDS_FILE: a new file, or more of this one, is needed from `offset` on. */
 RS_UNUSED static int rs_put_ext(rs_ext_queue *ext, int64_t file_nbytes, int64_t tags_code,
                                 int64_t store_timestamp, const uint8_t *bit_map,
                                 int32_t bit_map_nbytes, int64_t *address)
@@ -60,7 +60,7 @@ RS_UNUSED static int rs_put_ext(rs_ext_queue *ext, int64_t file_nbytes, int64_t 
     return RS_EXT_PUT;
 }
 
-/* Keep a unit that is there already, with its bit map, when it says the same. */
+/* Keep an existing unit, with its bit map, if it matches. */
 RS_UNUSED static int rs_keep_ext(rs_ext_queue *ext, int64_t tags_code, int64_t store_timestamp,
                                  int64_t *address)
 {

@@ -1,8 +1,8 @@
-/* The dispatcher's table of queues: (topic, queue id) to where the queue's next unit goes.
+/* The dispatcher's table of queues: (topic, queue id) to the place of the queue's next unit.
  *
- * Open addressing at most two thirds full, one cache line an entry: a record finds its queue with
- * one miss. The 64-bit hash is keyed by a seed of the process; a hit is compared in full. Entries
- * move when the table grows or one is removed: whoever holds a pointer looks it up again. */
+ * Open addressing, at most two thirds full, one cache line per entry: a record finds its queue with
+ * one cache miss. The 64-bit hash is keyed by a seed of the process; a hit is compared in full.
+ * Entries move when the table grows or one is removed: then pointers must be looked up again. */
 #ifndef RS_QUEUE_TABLE_H
 #define RS_QUEUE_TABLE_H
 #include <stdlib.h>
@@ -19,13 +19,13 @@ typedef struct {
     uint64_t hash;
     const uint8_t *topic; /* in the table's texts; NULL: this place is free */
     uint8_t *write;       /* where the next unit goes; NULL without a file */
-    uint8_t *limit;       /* behind the last whole unit of the file */
-    int64_t next_index;   /* read by other threads: stored behind the unit's bytes */
-    int64_t max_physical_offset; /* read by other threads, too */
+    uint8_t *limit;       /* end of the last whole unit of the file */
+    int64_t next_index;   /* read by other threads: stored after the unit's bytes */
+    int64_t max_physical_offset; /* also read by other threads */
     int32_t queue_id;
     uint16_t topic_nbytes;
-    uint16_t shifted;    /* a light queue whose units do not stand at their records' numbers */
-    int32_t prefix_hash; /* of the topic and the separator, as index keys begin */
+    uint16_t shifted;    /* a light queue whose units are not at their records' queue offsets */
+    int32_t prefix_hash; /* of the topic and the separator, the beginning of index keys */
     int32_t handle;
 } rs_queue;
 
@@ -39,7 +39,7 @@ typedef struct {
     uint64_t seed;
     uint8_t *texts; /* the topics, side by side; those of removed queues go with the next rebuild */
     int64_t text_room, text_used, text_live;
-    rs_queue **of_handle; /* NULL behind a removed queue's handle */
+    rs_queue **of_handle; /* NULL for a removed queue's handle */
     int32_t handle_count, handle_room;
 } rs_queue_table;
 
@@ -49,8 +49,8 @@ static inline uint64_t rs_mix(uint64_t hash, uint64_t word)
     return hash ^ (hash >> 32);
 }
 
-/* Whole words, the last one overlapping, so that no byte beyond the text is read. A word's high
- * bytes reach the low bits of the hash only by the second mix. */
+/* Hashes whole words; the last one overlaps, so no byte past the text is read. The high bytes of a
+ * word reach the low bits of the hash only by the second mix. */
 static inline uint64_t rs_queue_hash(uint64_t seed, const uint8_t *topic, int32_t n,
                                      int32_t queue_id)
 {
@@ -87,7 +87,7 @@ static inline rs_queue *rs_queue_find(const rs_queue_table *table, uint64_t hash
                                       const uint8_t *topic, int32_t n, int32_t queue_id)
 {
     for (uint64_t at = hash & table->mask;; at = (at + 1) & table->mask) {
-        rs_queue *queue = table->places + at; /* a free place comes: a third is free */
+        rs_queue *queue = table->places + at; /* this ends: a third of the places is free */
         if (queue->topic == NULL) {
             return NULL;
         }
@@ -98,7 +98,7 @@ static inline rs_queue *rs_queue_find(const rs_queue_table *table, uint64_t hash
     }
 }
 
-/* H(topic#): the hash an index key of this topic begins with. */
+/* H(topic#): the hash of the beginning of this topic's index keys. */
 static inline int32_t rs_prefix_hash(const uint8_t *topic, int32_t n)
 {
     uint32_t units;
@@ -125,7 +125,7 @@ static void rs_queue_move(rs_queue_table *to, const rs_queue *from)
     to->of_handle[queue->handle] = queue;
 }
 
-/* Move to `count` places and `text_room` bytes; -1 without memory (the table is as it was). */
+/* Move to `count` places and `text_room` bytes; -1 if out of memory (the table is unchanged). */
 RS_UNUSED static int rs_queue_table_rebuild(rs_queue_table *table, uint64_t count,
                                             int64_t text_room)
 {
@@ -154,7 +154,7 @@ RS_UNUSED static int rs_queue_table_rebuild(rs_queue_table *table, uint64_t coun
     return 0;
 }
 
-/* Room for one more queue with a topic of n bytes; 0, or -1 without memory. */
+/* Reserve room for one more queue with a topic of n bytes; 0, or -1 if out of memory. */
 RS_UNUSED static int rs_queue_table_reserve(rs_queue_table *table, int32_t n)
 {
     uint64_t count = table->places == NULL ? RS_QUEUE_TABLE_FIRST_COUNT : table->mask + 1;
@@ -188,7 +188,7 @@ RS_UNUSED static int rs_queue_table_reserve_handle(rs_queue_table *table)
     return 0;
 }
 
-/* A new queue with the next handle and no file; NULL without memory. Requires: it is not there. */
+/* Add a queue with the next handle and no file; NULL if out of memory. Requires: it is new. */
 RS_UNUSED static rs_queue *rs_queue_add(rs_queue_table *table, uint64_t hash, const uint8_t *topic,
                                         int32_t n, int32_t queue_id)
 {
@@ -212,7 +212,7 @@ RS_UNUSED static rs_queue *rs_queue_add(rs_queue_table *table, uint64_t hash, co
     return queue;
 }
 
-/* Close the hole a removed entry leaves, so that every other stays in reach of its own place. */
+/* Close the hole of a removed entry, so that lookups still find every other entry. */
 RS_UNUSED static void rs_queue_remove(rs_queue_table *table, rs_queue *queue)
 {
     uint64_t hole = (uint64_t)(queue - table->places);

@@ -48,8 +48,8 @@ cdef struct rs_selection:
     rs_batch_limits limits
     uint8_t* out
     Py_ssize_t room
-    int64_t skip_below # end of a log file found expired
-    # Moved unit by unit, so that a fault leaves what was done before it.
+    int64_t skip_below # end of an expired log file
+    # Moved unit by unit, so that they stay valid after a fault.
     Py_ssize_t position
     int64_t queue_offset
     Py_ssize_t rows
@@ -58,7 +58,7 @@ cdef struct rs_selection:
 
 
 cdef inline int rs_unit_status(const rs_unit* unit) noexcept nogil:
-    """RS_OK, or why no message can be behind the unit."""
+    """Return RS_OK, or why the unit cannot refer to a message."""
     if rs_is_unwritten(unit):
         return RS_NO_UNIT
     if unit.physical_offset < 0 or unit.size <= 0 or unit.physical_offset > INT64_MAX - unit.size:
@@ -90,7 +90,7 @@ cdef inline bint rs_tag_matches(const rs_selection* work, int64_t tags_code) noe
 cdef inline int64_t rs_end_of_log_file(
     const rs_selection* work, int64_t physical_offset
 ) noexcept nogil:
-    """End of the expired log file that held the offset. Requires: physical_offset < min_offset."""
+    """Return the end of the expired log file with the offset. Requires: offset < min_offset."""
     cdef int64_t file_nbytes = work.segment_end - work.base_offset
     cdef int64_t left = file_nbytes - physical_offset % file_nbytes
     if left > work.min_offset - physical_offset:
@@ -101,7 +101,7 @@ cdef inline int64_t rs_end_of_log_file(
 cdef inline bint rs_belongs(
     const rs_selection* work, const uint8_t* p, const rs_parsed_record* record
 ) noexcept nogil:
-    """Whether the record is this message of this queue, or names the queue besides its own."""
+    """Return whether the record is this message of this queue, or names the queue."""
     if (
         record.topic_nbytes == work.topic_nbytes
         and record.queue_id == work.queue_id
@@ -142,7 +142,7 @@ cdef inline int rs_select_record(rs_selection* work, const rs_unit* unit) noexce
 
 
 cdef inline int rs_select_unit(rs_selection* work, const rs_unit* unit) noexcept nogil:
-    """One unit: RS_OK when it was consumed, with or without a row."""
+    """Process one unit; return RS_OK if it was consumed, with or without a row."""
     cdef int status = rs_unit_status(unit)
     if status != RS_OK or unit.physical_offset < work.skip_below:
         return status
@@ -164,7 +164,7 @@ cdef inline int rs_select_unit(rs_selection* work, const rs_unit* unit) noexcept
 
 
 cdef inline void rs_prefetch_record(const rs_selection* work, Py_ssize_t position) noexcept nogil:
-    """Fetch the beginning of the record that the unit at `position` names, if there are both."""
+    """Prefetch the beginning of the record of the unit at `position`, if both exist."""
     cdef rs_unit unit
     cdef int64_t at
     if position >= work.stop:

@@ -1,4 +1,4 @@
-/* One consume-queue unit: load, store, and tell what it is. */
+/* One consume-queue unit: load, store, classify. */
 #ifndef RS_UNITS_H
 #define RS_UNITS_H
 #include <stdint.h>
@@ -13,7 +13,7 @@ typedef struct {
 } rs_unit;
 
 /* Requires RS_CQ_UNIT_NBYTES writable bytes at `p`. The size goes last: a reader in another process
- * that finds it sees the whole unit, and one that finds zero sees no unit. */
+ * that sees it sees the whole unit; if it sees zero, there is no unit. */
 static inline void rs_store_unit(uint8_t *p, int64_t physical_offset, int32_t size,
                                  int64_t tags_code)
 {
@@ -30,7 +30,7 @@ static inline void rs_load_unit(const uint8_t *p, rs_unit *unit)
     unit->tags_code = rs_load_be64(p + RS_CQ_UNIT_TAGS_CODE_AT);
 }
 
-/* A filler keeps the place of a unit whose message does not exist (any more). */
+/* A pre-blank takes the place of a unit whose message does not exist or no longer exists. */
 static inline int rs_is_filler(const rs_unit *unit)
 {
     return unit->physical_offset == 0 && unit->size == RS_FILLER_UNIT_SIZE && unit->tags_code == 0;
@@ -42,14 +42,14 @@ static inline int rs_is_unwritten(const rs_unit *unit)
     return unit->physical_offset == 0 && unit->size == 0 && unit->tags_code == 0;
 }
 
-/* The code names a consume-queue-ext record instead of being a tag's hash. */
+/* The code is the address of a consume-queue-ext record, not a tag's hash. */
 static inline int rs_is_ext_address(int64_t tags_code)
 {
     return tags_code <= RS_MAX_EXT_ADDRESS;
 }
 
-/* One row of select_messages, field by field: a struct put together on the stack and copied as a
- * whole waits for its parts. */
+/* One row of select_messages, stored field by field: copying a struct built on the stack would wait
+ * for its parts. */
 static inline void rs_store_selected(uint8_t *p, int64_t position, int64_t queue_offset,
                                      int64_t tags_code, int32_t total_size)
 {

@@ -1,6 +1,6 @@
-"""``Message``, a message to be put, and ``StoredMessage``, a record that lies in a buffer.
+"""``Message``, a message to be put, and ``StoredMessage``, a record in a buffer.
 
-Contract: ``message.pyi``; the functions of ``record`` are offered here too. Stored bytes are read
+Contract: ``message.pyi``; it also exports the functions of ``record``. Stored bytes are read
 inside ``rs_guarded``, because the buffer may be a mapping whose file gets shorter.
 """
 
@@ -86,7 +86,7 @@ cdef bytes to_body(value):
 
 
 cdef object delay_level_of(value):
-    """``Integer.parseInt`` of a property value, 0 where it would throw."""
+    """Return ``Integer.parseInt`` of a property value, 0 if it would throw."""
     if not PyUnicode_Check(value):
         return 0
     cdef bytes text = value.encode("utf-8", "replace")
@@ -97,7 +97,7 @@ cdef object delay_level_of(value):
 
 def _message(cls, topic, body, queue_id, flag, sys_flag, born_timestamp, born_host, store_host,
              reconsume_times, prepared_transaction_offset, properties, /):
-    """Make a message again from what was pickled."""
+    """Rebuild a message from its pickled state."""
     return cls(
         topic, body, queue_id=queue_id, flag=flag, sys_flag=sys_flag,
         born_timestamp=born_timestamp, born_host=born_host, store_host=store_host,
@@ -114,7 +114,7 @@ cdef int add_property(dict properties, object name, object value) except -1:
 
 
 cdef object joined_keys(object keys):
-    """The property of keys: text as it is, or several keys, which hold no space."""
+    """Return the KEYS property: a text as it is, or several keys without spaces, joined."""
     if isinstance(keys, str):
         return keys
     items = [to_text(key, "a key") for key in keys]
@@ -128,8 +128,8 @@ cdef object joined_keys(object keys):
 cdef class Message:
     """A message to be put.
 
-    The constructor checks types only; whether topic, hosts and sizes can be stored is decided by
-    the put. ``properties`` is a dict of its own; ``tags``, ``keys``, ``unique_key`` and
+    The constructor checks types only; the put decides whether topic, hosts and sizes can be
+    stored. ``properties`` is the message's own dict; ``tags``, ``keys``, ``unique_key`` and
     ``delay_level`` are views of it.
     """
 
@@ -211,7 +211,7 @@ cdef class Message:
 
     @property
     def sys_flag(self):
-        """System flag; its host bits follow the hosts when the message is stored."""
+        """System flag; its host bits are derived from the hosts when the message is stored."""
         return self._sys_flag
 
     @sys_flag.setter
@@ -247,7 +247,7 @@ cdef class Message:
 
     @property
     def reconsume_times(self):
-        """How often it was sent back by consumers."""
+        """How often consumers sent it back."""
         return self._reconsume_times
 
     @reconsume_times.setter
@@ -301,7 +301,7 @@ cdef class Message:
 
     @property
     def delay_level(self):
-        """The property ``DELAY`` as a number; 0 when it is missing or no number."""
+        """The property ``DELAY`` as a number; 0 if it is missing or not a number."""
         return delay_level_of(self.properties.get(DELAY))
 
     @delay_level.setter
@@ -354,7 +354,7 @@ cdef tuple message_fields(message):
 
 
 cdef int check_message_layout() except -1:
-    """Compare Message with rs_message_object.h, through which other modules read it."""
+    """Compare Message with rs_message_object.h, which other modules use to read it."""
     cdef Message message = Message(
         "topic", b"body", queue_id=1, flag=2, sys_flag=3, born_timestamp=4, born_host="born",
         store_host="store", reconsume_times=5, prepared_transaction_offset=6,
@@ -391,37 +391,37 @@ cdef struct Opening:
 
 
 cdef int open_record(void* argument) noexcept nogil:
-    """Size, magic and lengths, without any CRC."""
+    """Check size, magic and lengths, without any CRC."""
     cdef Opening* call = <Opening*>argument
     cdef int status = rs_check_size(call.p, call.available, call.left, &call.row)
     return rs_check_lengths(call.p, &call.row) if status == RS_OK else status
 
 
 cdef struct PropertiesCopy:
-    # rs_find_properties may read a block of bytes in front of the properties' end.
+    # rs_find_properties may read a block of bytes before the properties' end.
     uint8_t[RS_BLOCK_NBYTES + RS_MAX_PROPERTIES_NBYTES] buffer
     rs_property_values values
 
 
 @cython.final
 cdef class StoredMessage(Message):
-    """A record that lies in a buffer, decoded on access; read-only.
+    """A record in a buffer, decoded on access; read-only.
 
     Parameters
     ----------
     buffer : bytes-like
-        Kept, with an export of it, as long as the message lives.
+        Referenced, with an export, as long as the message lives.
     position : int
         Of the record in the buffer.
     base_offset : int
         Physical offset of the buffer's first byte.
     segment_end : int
-        Physical offset behind the record's segment.
+        Physical offset after the record's segment.
 
     Raises
     ------
     ValueError
-        When no record can lie there: its lengths do not fit. No CRC is checked.
+        If there can be no record: its lengths do not fit. No CRC is checked.
     """
 
     cdef Py_buffer _view
@@ -455,7 +455,7 @@ cdef class StoredMessage(Message):
             rs_raise_fault()
         if status != RS_OK:
             raise ValueError(
-                f"no record lies at position {position} (physical offset "
+                f"there is no record at position {position} (physical offset "
                 f"{base_offset + position}): status {status}"
             )
         self._position = position
@@ -473,7 +473,7 @@ cdef class StoredMessage(Message):
         self._properties_nbytes = call.row.properties_nbytes
 
     def __init__(self, buffer, position, base_offset, segment_end):
-        """Nothing more to do: the record was opened when the object was made."""
+        """Do nothing: the record was opened when the object was created."""
 
     def __dealloc__(self):
         PyBuffer_Release(&self._view)
@@ -525,7 +525,7 @@ cdef class StoredMessage(Message):
 
     @property
     def reconsume_times(self):
-        """How often it was sent back by consumers."""
+        """How often consumers sent it back."""
         return self._load32(self._tail_at() + RS_RECORD_TAIL_RECONSUME_TIMES_AT)
 
     @property
@@ -540,7 +540,7 @@ cdef class StoredMessage(Message):
 
     @property
     def physical_offset(self):
-        """Where the record lies in the log."""
+        """Offset of the record in the log."""
         return self._physical_offset
 
     @property
@@ -636,7 +636,7 @@ cdef class StoredMessage(Message):
 
     @property
     def delay_level(self):
-        """The property ``DELAY`` as a number; 0 when it is missing or no number."""
+        """The property ``DELAY`` as a number; 0 if it is missing or not a number."""
         cdef PropertiesCopy found
         self._find(&found)
         if found.values.delay_at < 0:
@@ -688,7 +688,7 @@ cdef object found_text(PropertiesCopy* found, int32_t at, int32_t nbytes):
 
 
 cdef object compare(StoredMessage a, StoredMessage b, int operation):
-    """Order by place, then by bytes."""
+    """Order by physical offset, then by bytes."""
     left = (a._physical_offset, a._bytes())
     right = (b._physical_offset, b._bytes())
     if operation == 0:

@@ -1,6 +1,6 @@
 """Commit-log records: check, parse, encode, search; hosts and properties as stored.
 
-Contract: ``record.pyi``. Whatever reads a caller's buffer runs inside ``rs_guarded``, because the
+Contract: ``record.pyi``. Every read of a caller's buffer runs inside ``rs_guarded``, because the
 buffer may be a mapping whose file gets shorter.
 """
 
@@ -54,7 +54,7 @@ def string_hash_code(text, /):
 
 cdef int scan_range(buffer, Py_buffer* view, rs_scan* scan, int64_t position, int64_t stop,
                     int64_t base_offset, int64_t segment_end, int64_t flags) except -1:
-    """Take the record buffer into ``view`` (released by the caller) and prepare ``scan``."""
+    """Take the record buffer into ``view`` (the caller releases it) and prepare ``scan``."""
     rs_get_bytes(buffer, view, False)
     rs_check_range(view, position, stop, base_offset, segment_end)
     memset(scan, 0, sizeof(rs_scan))
@@ -69,7 +69,7 @@ cdef int scan_range(buffer, Py_buffer* view, rs_scan* scan, int64_t position, in
 
 def check_record(buffer, int64_t position, int64_t stop, int64_t base_offset, int64_t segment_end,
                  int64_t flags=RS_CHECK_BODY_CRC, /):
-    """Check one record strictly; return (status, bytes to step over)."""
+    """Check one record strictly; return (status, bytes to skip)."""
     cdef Py_buffer view
     cdef rs_scan scan
     cdef int status
@@ -84,7 +84,7 @@ def check_record(buffer, int64_t position, int64_t stop, int64_t base_offset, in
 
 
 cdef int64_t* delays(delay_ms) except? NULL:
-    """Return the delay levels as a C array that the caller frees, NULL when there are none."""
+    """Return the delay levels as a C array that the caller frees; NULL if there are none."""
     cdef Py_ssize_t count = len(delay_ms), i
     cdef int64_t* values
     if count == 0:
@@ -124,7 +124,7 @@ def scan_records(buffer, int64_t position, int64_t stop, int64_t base_offset, in
                 f"not {rows.len} bytes"
             )
         if stop > INT32_MAX:
-            raise ValueError(f"stop {stop} is beyond what a row's position can say")
+            raise ValueError(f"stop {stop} is too large for a row's position")
         scan.rows = <uint8_t*>rows.buf
         scan.capacity = rows.len // <Py_ssize_t>sizeof(rs_parsed_record)
         with nogil:
@@ -137,7 +137,7 @@ def scan_records(buffer, int64_t position, int64_t stop, int64_t base_offset, in
 
 
 cdef int find(rs_scan* scan) except -1:
-    """Search; with CRC marks when too many bodies had to be read."""
+    """Search; with CRC marks if too many bodies had to be read."""
     cdef int status
     with nogil:
         status = rs_guarded(rs_find_record, scan)
@@ -156,7 +156,7 @@ cdef int find(rs_scan* scan) except -1:
 
 def find_record(buffer, int64_t position, int64_t stop, int64_t base_offset,
                 int64_t segment_end, /):
-    """Return the position of the first good record at its own offset, -1 when there is none."""
+    """Return the position of the first valid record at its own offset, or -1."""
     cdef Py_buffer view
     cdef rs_scan scan
     memset(&view, 0, sizeof(view))
@@ -239,7 +239,7 @@ cdef int32_t to_int32(int64_t value, str name) except? -1:
 
 cdef int check_encoding(rs_record_fields* fields, int64_t topic_nbytes, int64_t body_nbytes,
                         int64_t properties_nbytes) except -1:
-    """Set the lengths where they fit the record's fields, raise where they don't."""
+    """Set the lengths; raise if they do not fit the record's fields."""
     cdef int64_t limit = RS_MAX_TOPIC_LENGTH if fields.version == 1 else RS_MAX_PROPERTIES_NBYTES
     cdef int64_t stored_nbytes, total
     if not 0 < topic_nbytes <= limit:

@@ -1,6 +1,6 @@
-/* CRC-32 of many ranges of one buffer, each at the cost of a few kilobytes however long it is.
+/* CRC-32 of many ranges of one buffer, each at the cost of a few kilobytes whatever its length.
  *
- * With the CRCs of the buffer's beginnings at hand, crc(AB) and crc(A) give
+ * From the CRCs of the buffer's prefixes, crc(AB) and crc(A) give
  * crc(B) = crc(AB) xor crc(A) * x^(8 |B|) modulo the polynomial. */
 #ifndef RS_CRC_RANGES_H
 #define RS_CRC_RANGES_H
@@ -19,7 +19,7 @@ static inline uint32_t rs_multiply_modulo(uint32_t a, uint32_t b)
     return product;
 }
 
-/* crc * x^(8 n) modulo the polynomial: what n more bytes of zeros would make of a raw remainder. */
+/* crc * x^(8 n) modulo the polynomial: a raw remainder after n more zero bytes. */
 static inline uint32_t rs_crc_shift(uint32_t crc, uint64_t n)
 {
     uint32_t square = 1u << 23; /* x^8 */
@@ -32,7 +32,7 @@ static inline uint32_t rs_crc_shift(uint32_t crc, uint64_t n)
     return crc;
 }
 
-/* Marks needed for n bytes: one in front of every RS_CRC_MARK_NBYTES, the first at 0. */
+/* Marks needed for n bytes: one before every RS_CRC_MARK_NBYTES, the first at 0. */
 static inline size_t rs_crc_mark_count(uint64_t n)
 {
     return (size_t)(n / RS_CRC_MARK_NBYTES + 1);

@@ -1,5 +1,5 @@
-/* Writes one commit-log record in place. TOTALSIZE goes last, behind a release fence: until then a
- * reader of the mapped file finds zeros and takes the record as not yet there. */
+/* Writes one commit-log record in place. TOTALSIZE goes last, after a release fence: until then a
+ * reader of the mapped file sees zeros and no record. */
 #ifndef RS_ENCODE_H
 #define RS_ENCODE_H
 #include "rs_bytes.h"
@@ -25,15 +25,15 @@ typedef struct {
     int32_t store_host_nbytes;
     int32_t queue_id;
     int32_t flag;
-    int32_t sys_flag; /* the two host bits are set from the hosts */
+    int32_t sys_flag; /* the two host bits are derived from the hosts */
     int32_t reconsume_times;
     int32_t body_crc;     /* CRC-32 of the body with the top bit cleared */
     int32_t version;      /* 1 or 2 */
     int32_t property_crc; /* append the whole-record CRC */
-    int32_t separator;    /* a separator goes in front of it: see rs_needs_separator */
+    int32_t separator;    /* a separator goes before it: see rs_needs_separator */
 } rs_record_fields;
 
-/* The properties need a separator in front of the CRC property. */
+/* The properties need a separator before the CRC property. */
 static inline int32_t rs_needs_separator(const uint8_t *properties, int32_t nbytes)
 {
     return nbytes > 0 && properties[nbytes - 1] != RS_PROPERTY_SEPARATOR;
@@ -72,7 +72,7 @@ static inline uint8_t *rs_put_host(uint8_t *p, const uint8_t *host, int32_t nbyt
     return p + RS_HOST_V6_NBYTES;
 }
 
-/* Write everything in front of the properties but TOTALSIZE; returns where the properties go. */
+/* Write everything before the properties but TOTALSIZE; return the place of the properties. */
 static inline uint8_t *rs_encode_start(uint8_t *record, const rs_record_fields *f)
 {
     const int v2 = f->version == 2;
@@ -108,8 +108,8 @@ static inline uint8_t *rs_encode_start(uint8_t *record, const rs_record_fields *
     return p + RS_PROPERTIES_LENGTH_NBYTES;
 }
 
-/* Write the CRC property at `at`, the record's last 20 bytes. It covers TOTALSIZE, which is not in
- * its place yet. */
+/* Write the CRC property at `at`, the record's last 20 bytes. It covers TOTALSIZE, which is not
+ * written yet. */
 static inline void rs_put_property_crc(uint8_t *record, uint8_t *at, int32_t total_size)
 {
     const int32_t name_nbytes = (int32_t)sizeof RS_PROPERTY_CRC32 - 1;
@@ -126,8 +126,8 @@ static inline void rs_put_property_crc(uint8_t *record, uint8_t *at, int32_t tot
     *at = RS_PROPERTY_SEPARATOR;
 }
 
-/* With the properties in their place (`end` is behind them): the CRC property if wanted, then
- * TOTALSIZE, which makes the record visible. */
+/* After the properties are written (up to `end`): write the CRC property if wanted, then TOTALSIZE,
+ * which makes the record visible. */
 static inline void rs_encode_finish(uint8_t *record, uint8_t *end, int32_t total_size,
                                     const rs_record_fields *f)
 {

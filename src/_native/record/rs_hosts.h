@@ -6,8 +6,8 @@
 
 #define RS_MAX_PORT 65535
 
-/* A decimal number of at most `digits` digits and at most `limit`; leading zeros only where
- * allowed. Returns the place behind it, or NULL. */
+/* Parse a decimal number of at most `digits` digits and at most `limit`; leading zeros only if
+ * allowed. Return the place after it, or NULL. */
 static inline const char *rs_parse_decimal(const char *p, int digits, int32_t limit,
                                            int leading_zeros, int32_t *value)
 {
@@ -23,7 +23,7 @@ static inline const char *rs_parse_decimal(const char *p, int digits, int32_t li
     return p == start || zeros || *value > limit ? NULL : p;
 }
 
-/* ":1234" and nothing more. */
+/* Parse ":1234" up to the end of the text. */
 static inline int rs_parse_port(const char *p, uint8_t *stored)
 {
     int32_t port;
@@ -38,7 +38,7 @@ static inline int rs_parse_port(const char *p, uint8_t *stored)
     return 1;
 }
 
-/* "10.0.0.1:1234" into RS_HOST_V4_NBYTES bytes; 0 when it is something else. */
+/* Parse "10.0.0.1:1234" into RS_HOST_V4_NBYTES bytes; return 0 for any other text. */
 static inline int rs_parse_host_v4(const char *text, uint8_t *host)
 {
     const char *p = text;

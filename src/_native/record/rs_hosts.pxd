@@ -14,7 +14,7 @@ cdef extern from "rs_hosts.h" nogil:
 
 
 cdef inline bytes rs_parse_host_v6(str host):
-    """``[2001:db8::1]:1234``, or None. Rare: Python's own parser does."""
+    """Parse ``[2001:db8::1]:1234`` with Python's own parser, since it is rare; None if invalid."""
     import ipaddress
 
     cdef uint8_t[4] port
@@ -31,7 +31,7 @@ cdef inline bytes rs_parse_host_v6(str host):
 
 
 cdef inline bytes rs_parse_host(object host):
-    """The 8 or 20 stored bytes of a host."""
+    """Return the 8 or 20 stored bytes of a host."""
     cdef uint8_t[RS_HOST_V4_NBYTES] stored
     cdef Py_ssize_t length = 0
     cdef const char* text
@@ -50,7 +50,7 @@ cdef inline bytes rs_parse_host(object host):
 
 
 cdef inline bytes rs_stored_host(object data):
-    """A caller's stored host."""
+    """Return a caller's stored host, checked."""
     cdef bytes host = rs_copied_buffer(data)
     if len(host) not in (RS_HOST_V4_NBYTES, RS_HOST_V6_NBYTES):
         raise ValueError(f"a stored host has 8 or 20 bytes, not {len(host)}")
@@ -58,7 +58,7 @@ cdef inline bytes rs_stored_host(object data):
 
 
 cdef inline str rs_format_v6(const uint8_t* address):
-    """Hexadecimal groups; the first longest run of two or more zero groups becomes ``::``."""
+    """Return hexadecimal groups; the first longest run of two or more zero groups is ``::``."""
     cdef int at, group, run = 0, longest_at = 0, longest = 1
     cdef list groups = []
     for at in range(RS_HOST_V6_PORT_AT // 2):
@@ -77,7 +77,7 @@ cdef inline str rs_format_v6(const uint8_t* address):
 
 
 cdef inline str rs_format_host(const uint8_t* host, Py_ssize_t nbytes):
-    """The text of a stored host; the port is shown as it is stored."""
+    """Return the text of a stored host; the port is shown as stored."""
     cdef int32_t port = rs_load_be32(host + nbytes - 4)
     if nbytes == RS_HOST_V4_NBYTES:
         return f"{host[0]}.{host[1]}.{host[2]}.{host[3]}:{port}"
@@ -85,7 +85,7 @@ cdef inline str rs_format_host(const uint8_t* host, Py_ssize_t nbytes):
 
 
 cdef inline str rs_message_id(const uint8_t* host, Py_ssize_t nbytes, int64_t physical_offset):
-    """The offsetMsgId: upper-case hex of the stored host and the offset."""
+    """Return the offsetMsgId: upper-case hex of the stored host and the offset."""
     cdef uint8_t[RS_HOST_V6_NBYTES + 8] identifier
     memcpy(identifier, host, <size_t>nbytes)
     rs_store_be64(identifier + nbytes, physical_offset)

@@ -1,9 +1,9 @@
-/* Whether a record is a batch of messages: its flag, INNER_BASE and INNER_NUM must all say so. */
+/* Whether a record is a batch of messages: its flag, INNER_BASE and INNER_NUM must all match. */
 #ifndef RS_INNER_BATCH_H
 #define RS_INNER_BATCH_H
 #include "rs_multi_dispatch.h"
 
-/* The number that a property holds; -1 where it is absent, or holds none. The last pair counts. */
+/* Return the number in a property; -1 if it is absent or invalid. The last pair counts. */
 RS_UNUSED static int64_t rs_property_number(const uint8_t *record, const rs_parsed_record *row,
                                             const char *name, size_t n)
 {

@@ -1,5 +1,5 @@
-/* The C layout of rocketstore._native.message.Message, for modules that read messages without going
- * through attributes. Only for objects whose type is exactly Message: a StoredMessage leaves these
+/* The C layout of rocketstore._native.message.Message, for modules that read messages without
+ * attribute access. Only for objects whose type is exactly Message: a StoredMessage leaves these
  * fields empty. The references are borrowed and never NULL; properties is a dict. message.pyx
  * checks the layout at import. */
 #ifndef RS_MESSAGE_OBJECT_H

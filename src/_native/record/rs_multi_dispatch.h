@@ -1,7 +1,7 @@
-/* Multi dispatch: the queues besides its own that a record goes into, and its queue offsets there.
+/* Multi dispatch: a record's queues besides its own, and its queue offsets there.
  *
- * The two properties are lists as Java's split(",") sees them, without empty items at their ends. A
- * name without a number at its place, or that no folder can have, is passed over, and the record is
+ * The two properties are lists, split as by Java's split(",") without empty items at the end. Names
+ * without a number at the same place, and invalid folder names, are skipped and make the record
  * odd; RocketMQ drops all names of such a record. */
 #ifndef RS_MULTI_DISPATCH_H
 #define RS_MULTI_DISPATCH_H
@@ -16,7 +16,7 @@ typedef struct {
     const uint8_t *offsets, *offsets_end;
     int32_t flags;    /* RS_MULTI_* */
     int32_t queue_id; /* of the record */
-    int32_t odd;      /* the lists are not what a broker writes */
+    int32_t odd;      /* the lists are not as a broker writes them */
 } rs_multi_walk;
 
 typedef struct {
@@ -40,7 +40,7 @@ static inline int rs_is_light(const uint8_t *name, int32_t n)
     return RS_STARTS_WITH(name, n, RS_TOPIC_LMQ_PREFIX);
 }
 
-/* Whether records of this topic go into no other queues. */
+/* Return whether records of this topic are dispatched to no other queues. */
 RS_UNUSED static int rs_multi_is_excluded(const uint8_t *topic, int32_t n, int32_t flags)
 {
     static const char schedule[] = RS_TOPIC_SCHEDULE;
@@ -54,7 +54,7 @@ RS_UNUSED static int rs_multi_is_excluded(const uint8_t *topic, int32_t n, int32
                    && memcmp(topic, schedule, sizeof schedule - 1) == 0));
 }
 
-/* Items of a list; its end moves in front of empty ones. */
+/* Items of a list; its end moves before empty ones. */
 static inline int32_t rs_count_items(const uint8_t *start, const uint8_t **end)
 {
     int32_t count = 1;
@@ -74,7 +74,7 @@ static inline const uint8_t *rs_item_end(const uint8_t *p, const uint8_t *end)
     return found == NULL ? end : found;
 }
 
-/* Begin with a record that was parsed; 0 when it goes into no other queue. */
+/* Begin with a parsed record; return 0 if it is dispatched to no other queue. */
 RS_UNUSED static int rs_multi_begin(rs_multi_walk *walk, const uint8_t *record,
                                     const rs_parsed_record *row, int32_t flags)
 {
@@ -99,7 +99,7 @@ RS_UNUSED static int rs_multi_begin(rs_multi_walk *walk, const uint8_t *record,
     return names > 0;
 }
 
-/* Java's Long.parseLong of ASCII digits; -1 where it would throw or the number is negative. */
+/* Java's Long.parseLong of ASCII digits; -1 if it would throw or the number is negative. */
 RS_UNUSED static int64_t rs_parse_offset(const uint8_t *p, const uint8_t *end)
 {
     int64_t value = 0;
@@ -116,13 +116,13 @@ RS_UNUSED static int64_t rs_parse_offset(const uint8_t *p, const uint8_t *end)
     return value;
 }
 
-/* Whether a folder can have this name. The record in front of it is there to be read. */
+/* Return whether a folder can have this name. The bytes of the record before it are readable. */
 static inline int rs_is_folder_name(const uint8_t *name, int32_t n)
 {
     return n > 0 && n <= RS_MAX_FOLDER_NAME_NBYTES && rs_check_topic(name, n) == RS_OK;
 }
 
-/* The number at the next place of the list; -1 where there is none. */
+/* Return the number at the next place of the list; -1 if there is none. */
 static inline int64_t rs_multi_next_offset(rs_multi_walk *walk)
 {
     if (walk->offsets >= walk->offsets_end) {
@@ -133,7 +133,7 @@ static inline int64_t rs_multi_next_offset(rs_multi_walk *walk)
     return rs_parse_offset(start, end);
 }
 
-/* The next queue the record goes into; 0 when there is none. */
+/* Move to the record's next queue; return 0 if there is none. */
 RS_UNUSED static int rs_multi_next(rs_multi_walk *walk, rs_multi_place *place)
 {
     while (walk->names < walk->names_end) {
@@ -155,7 +155,7 @@ RS_UNUSED static int rs_multi_next(rs_multi_walk *walk, rs_multi_place *place)
     return 0;
 }
 
-/* Whether a record that was checked names this queue among those it goes into besides its own. */
+/* Return whether a checked record names this queue besides its own. */
 RS_UNUSED static int rs_multi_names(const uint8_t *record, const rs_parsed_record *row,
                                     const uint8_t *topic, int32_t n, int64_t queue_id)
 {

@@ -1,4 +1,4 @@
-# The queues besides its own that a record goes into.
+# A record's queues besides its own.
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from rs_formats cimport rs_parsed_record

@@ -1,7 +1,7 @@
 /* Properties of a record: NUL runs, the four values the store needs, the tags code.
  *
- * A whole record lies in front of the properties' end, at least 91 bytes, so blocks are read
- * backwards from the end instead of running past it. */
+ * At least 91 bytes of the record precede the properties' end. So blocks are read backwards from
+ * the end instead of past it. */
 #ifndef RS_PROPERTIES_H
 #define RS_PROPERTIES_H
 #include "rs_bytes.h"
@@ -30,7 +30,7 @@ static inline int rs_lowest_bit(uint64_t mask)
 #endif
 }
 
-/* One bit for each of 64 bytes that is at most `limit`. */
+/* One bit for each of 64 bytes: whether it is at most `limit`. */
 static inline uint64_t rs_block_mask(const uint8_t *p, uint8_t limit)
 {
 #if defined(__SSE2__)
@@ -61,7 +61,7 @@ static inline uint64_t rs_block_mask(const uint8_t *p, uint8_t limit)
 #endif
 }
 
-/* The mask of the block at `at` in properties that end at `end`; bit 0 is byte `at`. */
+/* Return the mask of the block at `at` of properties that end at `end`; bit 0 is byte `at`. */
 static inline uint64_t rs_properties_mask(const uint8_t *at, const uint8_t *end, uint8_t limit)
 {
     const ptrdiff_t left = end - at;
@@ -73,8 +73,8 @@ static inline uint64_t rs_properties_mask(const uint8_t *at, const uint8_t *end,
 
 enum { RS_NULS_NONE = 0, RS_NULS_SOME = 1, RS_NULS_LOST = 2 };
 
-/* Whether the last bytes are the room for a CRC that RocketMQ 5.2.0 and 5.3.0 leave unwritten
- * behind the offsets in light queues: it holds what was in a buffer, often zeros. */
+/* Return whether the last bytes are the room for a CRC that RocketMQ 5.2.0 and 5.3.0 leave
+ * unwritten after the light-queue offsets: it holds old buffer contents, often zeros. */
 RS_UNUSED static int rs_is_unwritten_crc(const uint8_t *properties, const uint8_t *end)
 {
     static const char name[] = RS_PROPERTY_INNER_MULTI_QUEUE_OFFSET "\x01";
@@ -91,7 +91,7 @@ RS_UNUSED static int rs_is_unwritten_crc(const uint8_t *properties, const uint8_
     return 0;
 }
 
-/* Walk the NULs of the properties; `lost` is a run no writer leaves behind. */
+/* Walk the NULs of the properties; `lost` is a run that no writer leaves. */
 RS_UNUSED static int rs_walk_nuls(const uint8_t *properties, const uint8_t *end)
 {
     int found = RS_NULS_NONE;
@@ -115,7 +115,7 @@ RS_UNUSED static int rs_walk_nuls(const uint8_t *properties, const uint8_t *end)
     return found;
 }
 
-/* Requires: 64 bytes in front of `end` are readable, and n >= 1. */
+/* Requires: 64 bytes before `end` are readable, and n >= 1. */
 static inline int rs_find_nuls(const uint8_t *properties, int32_t n)
 {
     const uint8_t *end = properties + n;
@@ -127,7 +127,7 @@ static inline int rs_find_nuls(const uint8_t *properties, int32_t n)
     return RS_NULS_NONE;
 }
 
-/* Java's Integer.parseInt of ASCII digits; 0 where it would throw. */
+/* Java's Integer.parseInt of ASCII digits; 0 if it would throw. */
 RS_UNUSED static int32_t rs_parse_int(const uint8_t *p, int32_t n)
 {
     const int negative = n > 0 && p[0] == '-';
@@ -158,7 +158,7 @@ typedef struct {
     int32_t multi_offsets_at, multi_offsets_nbytes;
 } rs_property_values;
 
-/* Keep the value when the name is one of ours; positions count from `record`. */
+/* Keep the value if its name is one of ours; positions count from `record`. */
 static inline void rs_take_property(const uint8_t *record, const uint8_t *name,
                                     const uint8_t *separator, const uint8_t *end,
                                     rs_property_values *values)
@@ -224,7 +224,7 @@ static RS_ALWAYS_INLINE void rs_find_properties(const uint8_t *record, int32_t p
     }
 }
 
-/* When a delayed message is due: its store time and its level's delay, wrapping as a Java long. */
+/* Due time of a delayed message: store time plus its level's delay, wrapping as a Java long. */
 static inline int64_t rs_deliver_timestamp(int64_t store_timestamp, int32_t level,
                                            const int64_t *delay_ms, int32_t delay_count)
 {
@@ -235,7 +235,7 @@ static inline int64_t rs_deliver_timestamp(int64_t store_timestamp, int32_t leve
     return (int64_t)((uint64_t)store_timestamp + (uint64_t)delay);
 }
 
-/* Fill the columns about properties. Requires: `record` passed rs_check with this `out`. */
+/* Fill the property columns. Requires: `record` passed rs_check with this `out`. */
 RS_UNUSED static void rs_parse_properties(const uint8_t *record, rs_parsed_record *out,
                                           const int64_t *delay_ms, int32_t delay_count)
 {

@@ -1,7 +1,7 @@
-/* The strict check of one commit-log record. Everything that reads records goes through it.
+/* The strict check of one commit-log record. Every reader of records uses it.
  *
- * It answers what lies at a place of the log, reads nothing beyond `available` bytes, and judges a
- * record by its own bytes and its place alone: never by its times or its neighbours. */
+ * It determines what is at a place of the log, reads nothing past `available` bytes, and judges a
+ * record only by its own bytes and its place, never by its times or its neighbours. */
 #ifndef RS_RECORD_H
 #define RS_RECORD_H
 #include "rs_bytes.h"
@@ -14,7 +14,7 @@
 #define RS_CRC_MASK 0x7fffffffu
 #define RS_HOST_V6_EXTRA_NBYTES (RS_HOST_V6_NBYTES - RS_HOST_V4_NBYTES)
 
-/* What stands in front of the topic, without the body. */
+/* Length of the record before the topic, without the body. */
 static inline int32_t rs_header_nbytes(int32_t sys_flag)
 {
     return RS_RECORD_HEADER_V4_NBYTES
@@ -31,7 +31,7 @@ static inline int32_t rs_store_timestamp_at(int32_t sys_flag)
 
 static inline int rs_is_transient(int32_t sys_flag)
 {
-    /* PREPARED and ROLLBACK records get no unit of a queue: their queue offset is 0. */
+    /* PREPARED and ROLLBACK records get no unit in a queue: their queue offset is 0. */
     return (sys_flag & RS_SYS_FLAG_TRANSACTION_PREPARED) != 0;
 }
 
@@ -63,7 +63,7 @@ static inline int rs_check_size(const uint8_t *p, int64_t available, int64_t lef
     return RS_OK;
 }
 
-/* Numbers of the header and the lengths of the three variable parts, which must add up. */
+/* Header numbers and the lengths of the three variable parts, which must add up. */
 static inline int rs_check_lengths(const uint8_t *p, rs_parsed_record *out)
 {
     const int32_t size = out->total_size;
@@ -111,7 +111,7 @@ static inline int rs_check_lengths(const uint8_t *p, rs_parsed_record *out)
     return RS_OK;
 }
 
-/* The other numbers, which no check looks at. Requires: the lengths are right. */
+/* The other numbers, which are not checked. Requires: the lengths are right. */
 static inline void rs_load_numbers(const uint8_t *p, rs_parsed_record *out)
 {
     const uint8_t *tail = p + out->body_at - RS_RECORD_TAIL_NBYTES;
@@ -131,8 +131,8 @@ static inline int rs_body_crc_matches(const uint8_t *p, const rs_parsed_record *
                   == rs_load_be32(p + RS_RECORD_HEAD_BODY_CRC_AT);
 }
 
-/* A topic that is not plain text: RS_BAD_TOPIC when a lost sector touches it, RS_UNSAFE_TOPIC when
- * it cannot name a directory, RS_OK for the rest of UTF-8. */
+/* Check a topic that is not plain text: RS_BAD_TOPIC if a lost sector touches it, RS_UNSAFE_TOPIC
+ * if it cannot name a directory, RS_OK for other UTF-8. */
 RS_UNUSED static int rs_judge_topic(const uint8_t *topic, int32_t n)
 {
     const uint8_t *end = topic + n;
@@ -153,7 +153,7 @@ static inline int rs_check_topic(const uint8_t *topic, int32_t n)
         return RS_UNSAFE_TOPIC;
     }
 #if defined(__SSE2__)
-    /* Backwards from its end: the header in front of it is there to be read. */
+    /* Backwards from its end: the header before it is readable. */
     for (const uint8_t *end = topic + n; end > topic; end -= 16) {
         const __m128i v = _mm_loadu_si128((const __m128i *)(const void *)(end - 16));
         const __m128i odd =
@@ -171,8 +171,8 @@ static inline int rs_check_topic(const uint8_t *topic, int32_t n)
 #endif
 }
 
-/* 1 when the record ends in a whole-record CRC of the exact form that is right, 2 when it is wrong,
- * 0 when there is none. The digits stand least significant first. */
+/* Return 1 if the record ends in a whole-record CRC of the exact form that matches, 2 if it does
+ * not match, 0 if there is none. The digits are stored least significant first. */
 RS_UNUSED static int rs_judge_property_crc(const uint8_t *p, const rs_parsed_record *out)
 {
     const int32_t name_nbytes = (int32_t)sizeof RS_PROPERTY_CRC32 - 1;
@@ -239,12 +239,12 @@ static inline int rs_check_content(const uint8_t *p, int64_t physical_offset, in
     return topic != RS_OK ? topic : nuls != RS_NULS_NONE ? RS_NUL_PROPERTIES : RS_OK;
 }
 
-/* Check what lies at p and fill `out` (everything but `position` and the columns of
- * rs_parse_properties) when a complete record does. Returns the status, also in out->status;
- * out->total_size is the bytes to step over, 0 for statuses that allow no step.
+/* Check the bytes at p; for a complete record fill `out` (all but `position` and the columns of
+ * rs_parse_properties). Return the status, also in out->status; out->total_size is the bytes to
+ * skip, 0 for statuses that allow no skip.
  *
  * available: bytes that may be read from p; physical_offset: of p, not negative; segment_end:
- * physical offset behind the segment; flags: RS_CHECK_* and RS_REPORT_PROPERTY_CRC. */
+ * physical offset of the segment's end; flags: RS_CHECK_* and RS_REPORT_PROPERTY_CRC. */
 static inline int rs_check(const uint8_t *p, int64_t available, int64_t physical_offset,
                            int64_t segment_end, int flags, rs_parsed_record *out)
 {

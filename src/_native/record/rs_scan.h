@@ -1,5 +1,5 @@
-/* Loops over many records: parse what follows one another, find the next one behind damage. Both
- * are run through rs_guarded: their progress lies in the call's structure before they go on. */
+/* Loops over many records: parse consecutive records, find the next one after damage. Both run
+ * through rs_guarded: they store their progress in the call's structure before they continue. */
 #ifndef RS_SCAN_H
 #define RS_SCAN_H
 #include "rs_bytes.h"
@@ -10,8 +10,8 @@
 #include "rs_search.h"
 #include "rs_status.h"
 
-/* Memory is fetched this far ahead of the record being parsed. Of a longer record whose body nobody
- * reads only the ends are fetched: its last two lines and the next record's first two. */
+/* Memory is prefetched this far ahead of the parsed record. Of a longer record whose body is not
+ * read, only the ends are prefetched: its last two lines and the next record's first two. */
 #define RS_PREFETCH_WINDOW_NBYTES 8192
 
 typedef struct {
@@ -29,7 +29,7 @@ typedef struct {
     int32_t flags;
 } rs_scan;
 
-/* Not inlined: it would slow the loop for short records down three times. */
+/* Not inlined: it would make the loop for short records three times slower. */
 RS_UNUSED RS_NOINLINE static void rs_prefetch_ends(const uint8_t *p, const uint8_t *end)
 {
     const int64_t size = rs_load_be32(p + RS_RECORD_HEAD_TOTAL_SIZE_AT);
@@ -41,8 +41,8 @@ RS_UNUSED RS_NOINLINE static void rs_prefetch_ends(const uint8_t *p, const uint8
     }
 }
 
-/* Fetch what the record at p needs; returns up to where memory was fetched. Whether records are
- * long is told by the one before: reading this one's size here would wait for memory first. */
+/* Prefetch for the record at p; return up to where memory was prefetched. The previous record
+ * predicts whether records are long: reading this one's size here would wait for memory first. */
 static inline const uint8_t *rs_prefetch_ahead(const uint8_t *next, const uint8_t *p,
                                                const uint8_t *end, int only_ends)
 {
@@ -64,7 +64,7 @@ static inline int rs_is_complete(int status)
            || status == RS_UNSAFE_TOPIC;
 }
 
-/* Check one record; what may be stepped over is added to the position. */
+/* Check one record; add the bytes that may be skipped to the position. */
 RS_UNUSED static int rs_check_one(void *argument)
 {
     rs_scan *scan = (rs_scan *)argument;
@@ -110,7 +110,7 @@ RS_UNUSED static int rs_scan_records(void *argument)
     return RS_END;
 }
 
-/* Does the body's CRC match? Without marks by reading the body, which counts against `*budget`. */
+/* Return whether the body's CRC matches. Without marks it reads the body, counted in `*budget`. */
 static inline int rs_candidate_matches(const rs_scan *scan, const uint8_t *p,
                                        const rs_parsed_record *row, int64_t *budget)
 {
@@ -125,11 +125,10 @@ static inline int rs_candidate_matches(const rs_scan *scan, const uint8_t *p,
            || (int32_t)(crc & RS_CRC_MASK) == rs_load_be32(p + RS_RECORD_HEAD_BODY_CRC_AT);
 }
 
-/* Find the first good record at its own offset: RS_OK with its place in `count`, RS_END when there
- * is none.
+/* Find the first valid record at its own offset: RS_OK with its place in `count`, or RS_END.
  *
- * Bytes may be made up so that thousands of headers claim one long body each. When the bodies read
- * exceed a few times the range, the answer is RS_LIMIT: call again with room for
+ * Forged bytes may contain thousands of headers that claim one long body each. When the bodies read
+ * exceed a few times the range, the result is RS_LIMIT: call again with room for
  * rs_crc_mark_count(stop - position) words in `marks`, and every body costs a few kilobytes. */
 RS_UNUSED static int rs_find_record(void *argument)
 {

@@ -1,11 +1,11 @@
-/* Searches bytes for the place where a record may start. */
+/* Searches bytes for places where a record may start. */
 #ifndef RS_SEARCH_H
 #define RS_SEARCH_H
 #include "rs_bytes.h"
 #include "rs_formats.h"
 #include "rs_properties.h"
 
-/* A record's magic and its own offset fit this place. Requires: RS_RECORD_HEAD_NBYTES readable. */
+/* Return whether magic and own offset fit this place. Requires: RS_RECORD_HEAD_NBYTES readable. */
 static inline int rs_may_be_record(const uint8_t *p, int64_t physical_offset)
 {
     const int32_t magic = rs_load_be32(p + RS_RECORD_HEAD_MAGIC_AT);
@@ -14,7 +14,7 @@ static inline int rs_may_be_record(const uint8_t *p, int64_t physical_offset)
 }
 
 #if defined(__SSE2__)
-/* One bit for each of 64 places where `first` stands and `second` follows. */
+/* One bit for each of 64 places: whether `first` is there and `second` follows. */
 static inline uint64_t rs_pair_mask(const uint8_t *p, uint8_t first, uint8_t second)
 {
     const __m128i firsts = _mm_set1_epi8((char)first), seconds = _mm_set1_epi8((char)second);
@@ -36,9 +36,9 @@ static inline uint64_t rs_pair_mask(const uint8_t *p, uint8_t first, uint8_t sec
 }
 #endif
 
-/* The first place in [p, end) whose magic begins as a record's does, or `end`. Both magics begin
- * with the same two bytes, which are compared 64 places at a time. Requires: RS_RECORD_HEAD_NBYTES
- * bytes from every place in front of `end` are readable. */
+/* Return the first place in [p, end) whose magic begins as a record's does, or `end`. Both magics
+ * begin with the same two bytes, which are compared 64 places at a time. Requires:
+ * RS_RECORD_HEAD_NBYTES bytes from every place before `end` are readable. */
 static inline const uint8_t *rs_find_magic(const uint8_t *p, const uint8_t *end)
 {
     const uint8_t first = (uint8_t)((uint32_t)RS_MAGIC_V1 >> 24);

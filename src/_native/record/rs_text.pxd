@@ -11,7 +11,7 @@ from rs_hash cimport rs_utf8_next
 
 
 cdef inline object rs_decode_malformed(const uint8_t* p, Py_ssize_t nbytes):
-    """Malformed groups become U+FFFD; an encoded surrogate is one group."""
+    """Decode malformed text: groups become U+FFFD; an encoded surrogate is one group."""
     cdef const uint8_t* end = p + nbytes
     cdef Py_ssize_t count = 0
     cdef int malformed = 0
@@ -28,7 +28,7 @@ cdef inline object rs_decode_malformed(const uint8_t* p, Py_ssize_t nbytes):
 
 
 cdef inline object rs_decode_text(const uint8_t* p, Py_ssize_t nbytes):
-    """``new String(bytes, UTF_8)``."""
+    """Return ``new String(bytes, UTF_8)``."""
     try:
         return PyUnicode_DecodeUTF8(<const char*>p, nbytes, NULL)
     except UnicodeDecodeError:
@@ -36,7 +36,7 @@ cdef inline object rs_decode_text(const uint8_t* p, Py_ssize_t nbytes):
 
 
 cdef inline dict rs_decode_properties(const uint8_t* p, Py_ssize_t nbytes):
-    """Pairs that have a name and a value; the first separator splits, the last of a name wins."""
+    """Return pairs with a name and a value; the first separator splits, a name's last pair wins."""
     cdef dict properties = {}
     cdef const uint8_t* end = p + nbytes
     cdef const uint8_t* stop

@@ -1,7 +1,7 @@
-"""Records of the log as Arrow record batches, by the Arrow PyCapsule interface.
+"""Records of the log as Arrow record batches, through the Arrow PyCapsule interface.
 
-The native body needs no Arrow library; the reference builds its batches with pyarrow. Columns are
-those of ``rocketstore.display.columns.COLUMNS``.
+The native body needs no Arrow library; the reference builds its batches with pyarrow. The
+columns are those of ``rocketstore.display.columns.COLUMNS``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from rocketstore.display.columns import ExportsArray, ExportsSchema
 
 @final
 class BatchDecoder:
-    """Fills record batches with the records of the log windows it is given.
+    """Fill record batches with records from windows of the log.
 
     Parameters
     ----------
@@ -28,23 +28,23 @@ class BatchDecoder:
     begin, end : int, optional
         Store times in epoch ms, ``begin <= time < end``.
     start_offsets : mapping of (str, int) to (int or None, int or None), optional
-        Of the queues named, only queue offsets ``first <= offset < last``.
+        Only queue offsets ``first <= offset < last`` of the named queues.
     batch_rows : int
-        Rows of a batch at most, 1 to 2**20.
+        Most rows of a batch, 1 to 2**20.
     batch_bytes : int
-        Bytes of texts, bodies, raw records and properties as stored in a batch at most, 1 to 2**29;
-        a batch of one row may be longer. A host and a message id count 64.
+        Most bytes of texts, bodies, raw records and properties (as stored) in a batch, 1 to
+        2**29; a batch of one row may be longer. A host and a message id count 64.
 
     Raises
     ------
     ValueError, TypeError
-        For columns that do not exist and filters of the wrong kind.
+        For unknown columns and filters of the wrong kind.
 
     Notes
     -----
-    Timestamps are UTC in microseconds; those whose microseconds do not fit 64 bits are the nearest
-    that do. Malformed UTF-8 is replaced as Java does. Of properties of one name the last value
-    stands at the place of the first. Threading: one thread at a time.
+    Timestamps are UTC in microseconds; a timestamp that does not fit 64 bits is clamped.
+    Malformed UTF-8 is replaced as in Java. If a property name repeats, the first occurrence sets
+    the place and the last one the value. Threading: one thread at a time.
     """
 
     def __init__(
@@ -72,28 +72,28 @@ class BatchDecoder:
         flags: int,
         /,
     ) -> tuple[int, int]:
-        """Take the records from ``position`` on; returns (status, position of the next look).
+        """Add the records from ``position`` on; return (status, position to continue from).
 
-        END: at ``stop``, or the next record begins at or behind the physical offset ``limit``.
-        FULL: take the batch and call again. BLANK, EMPTY, INCOMPLETE, damage, FAULT: what lies at
-        the position. Ghosts are passed over. ``flags`` are those of ``record.check_record``; the
-        window is not kept.
+        END: ``stop`` is reached, or the next record begins at or after the physical offset
+        ``limit``. FULL: take the batch and call again. BLANK, EMPTY, INCOMPLETE, damage, FAULT: the
+        status of the place at the returned position. Ghosts are skipped. ``flags`` are those of
+        ``record.check_record``; the window is not kept.
         """
 
     @property
     def rows(self) -> int:
-        """Rows waiting."""
+        """Rows not yet taken."""
 
     @property
     def schema(self) -> ExportsSchema:
         """The schema of the batches."""
 
     def take(self) -> ExportsArray:
-        """The waiting rows as a record batch; the decoder begins a new one."""
+        """Return the rows not yet taken as a record batch, and begin a new one."""
 
 def export_stream(schema: ExportsSchema, batches: Iterator[ExportsArray], /) -> object:
-    """A C stream (PyCapsule ``arrow_array_stream``) of a decoder's batches.
+    """Return a decoder's batches as a C stream (PyCapsule ``arrow_array_stream``).
 
-    ``schema``: the decoder's. What the iterator raises ends the stream with its type and message
-    as text.
+    ``schema`` is the decoder's. An exception from the iterator ends the stream; the stream's error
+    is its type and message.
     """

@@ -1,6 +1,6 @@
-"""Turns SIGBUS inside a guarded kernel into an error code. Native only; no Python API besides
+"""Turn a SIGBUS inside a guarded kernel into an error code. Native only; the Python API is
 ``install``."""
 
 def install() -> bool:
-    """Install the handler (idempotent, chained to the previous one); False where there are no
-    signals."""
+    """Install the handler (idempotent, chained to the previous one); return False if the system
+    has no signals."""

@@ -1,24 +1,24 @@
 """Locks that a thread enters in one order only.
 
-A signal handler, a finalizer, a weak reference's callback, a hook of the garbage collector or of a
-profiler runs on whatever thread it meets, in the middle of whatever that thread does. Where it
-calls the store, the thread may hold one of the store's locks already: for the same lock it would
-wait for itself for ever, and with another it might wait for somebody who waits for it. So every
-lock has a rank, and a thread that holds one enters only those of lower rank.
+A signal handler, a finalizer, a weak reference's callback, or a hook of the garbage collector or of
+a profiler can run on any thread, in the middle of its work. If it calls the store, the thread may
+already hold one of the store's locks. Waiting for the same lock would deadlock the thread; waiting
+for another lock could deadlock with a thread that waits for it. So every lock has a rank, and a
+thread that holds a lock enters only locks of lower rank.
 """
 
 from types import TracebackType
 from typing import final
 
 def holds_any() -> bool:
-    """Whether this thread holds an ``OrderedLock``: it must not wait for other threads then."""
+    """Return whether this thread holds an ``OrderedLock``: then it must not wait for a thread."""
 
 @final
 class OrderedLock:
     """A lock, used as a context manager only.
 
     Raises ``ReentrantCallError`` instead of waiting when this thread holds one of the same rank or
-    a lower one. In a forked child it is free, whoever held it.
+    a lower one. In a forked child it is free, whichever thread held it.
     """
 
     def __init__(self, rank: int) -> None: ...

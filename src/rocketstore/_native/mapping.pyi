@@ -1,4 +1,4 @@
-"""Mapped files: bytes in memory, nothing of paths. Bodies: ``_native/mapping``,
+"""Mapped files: bytes in memory, without paths. Bodies: ``_native/mapping``,
 ``_reference/mapping``."""
 
 from typing import final
@@ -11,10 +11,10 @@ class Mapping(Buffer):
 
     Supports the buffer protocol (``uint8``, shape (nbytes,)); read-only unless ``writable``. Every
     buffer taken from it counts as an export. The descriptor is not kept. ``close()`` only marks it
-    closed: new exports raise ``ValueError``, the pages are unmapped with the last export.
-    ``private`` writes stay in this process's memory; ``fd`` -1 is memory of its own (writable and
-    private). The reference body counts only ``view()`` in ``exports``. Threads: all methods may
-    run in parallel; all that take a range but ``advise`` release the GIL.
+    closed: new exports raise ``ValueError``; the last export unmaps the pages. ``private`` writes
+    stay in this process's memory; ``fd`` -1 is anonymous memory (writable and private). The
+    reference body counts only ``view()`` in ``exports``. Threads: all methods may run in parallel;
+    all that take a range, except ``advise``, release the GIL.
     """
 
     nbytes: int
@@ -22,44 +22,44 @@ class Mapping(Buffer):
     closed: bool
     exports: int
     def __init__(self, fd: int, nbytes: int, writable: bool = False, private: bool = False) -> None:
-        """Raises ``OSError`` from mmap, ``ValueError`` for nbytes <= 0 or past the end of the
+        """Raise ``OSError`` from mmap, ``ValueError`` for nbytes <= 0 or past the end of the
         file."""
     def advise(self, advice: str, position: int = 0, length: int | None = None) -> bool:
-        """madvise with ``normal|random|sequential|willneed|dontneed``; False where unsupported, and
-        for ``dontneed`` on private memory, which would be lost."""
+        """Call madvise with ``normal|random|sequential|willneed|dontneed``. Return False if it is
+        unsupported, and for ``dontneed`` on private memory, which would be lost."""
     def sync(self, position: int, length: int) -> None:
-        """msync(MS_SYNC) the pages that hold the range (rounded to pages). Raises ``OSError``, the
-        same one at every later call."""
+        """Call msync(MS_SYNC) on the pages of the range. Raise ``OSError``, the same one at every
+        later call."""
     def populate(self, position: int, length: int) -> bool:
-        """Make the range's pages present and writable (MADV_POPULATE_WRITE); False if
+        """Make the range's pages present and writable (MADV_POPULATE_WRITE); return False if
         unsupported."""
     def populate_for_reading(self, position: int, length: int) -> bool:
-        """Make the range's pages present (MADV_POPULATE_READ), which costs less than touching them
-        one by one; False if unsupported, and when a page cannot be read, which touching it tells.
-        """
+        """Make the range's pages present (MADV_POPULATE_READ), which is cheaper than touching them
+        one by one. Return False if it is unsupported or a page cannot be read; touching that page
+        raises the error."""
     def lock(self, position: int, length: int) -> None:
-        """Keep the range's pages in memory, each from when it is there (mlock2 with
-        MLOCK_ONFAULT, else mlock). Raises ``OSError`` where so much may not be locked,
-        ``ValueError`` for a read-only mapping."""
+        """Keep the range's pages in memory once they are present (mlock2 with MLOCK_ONFAULT, else
+        mlock). Raise ``OSError`` if the limit for locked memory is exceeded, ``ValueError`` for a
+        read-only mapping."""
     def unlock(self, position: int, length: int) -> None:
-        """munlock. Raises as ``lock``."""
+        """Undo ``lock`` (munlock). Raises as ``lock``."""
     def clear(self, position: int, length: int) -> None:
         """Write zeros over the range. ``ValueError`` for a read-only mapping."""
     def view(self) -> memoryview:
-        """All bytes; ``ValueError`` once closed."""
+        """Return all bytes; raise ``ValueError`` once closed."""
     def close(self) -> None: ...
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 def allocate(fd: int, position: int, length: int) -> bool:
-    """Reserve disk blocks without changing the size (fallocate KEEP_SIZE). False where unsupported
-    (EOPNOTSUPP, ENOSYS); other failures raise ``OSError`` (ENOSPC, EFBIG ...)."""
+    """Reserve disk blocks without changing the size (fallocate KEEP_SIZE). Return False if
+    unsupported (EOPNOTSUPP, ENOSYS); other failures raise ``OSError`` (ENOSPC, EFBIG ...)."""
 
 def is_named(path: bytes, device: int, inode: int, nbytes: int) -> bool:
-    """Whether ``path`` names the file of this device and inode, and it has so many bytes or more.
+    """Return whether ``path`` names this device and inode, with at least ``nbytes`` bytes.
 
-    False also where nobody can tell.
+    Also False if this cannot be determined.
     """
 
 def mapped_nbytes() -> int:
-    """Bytes this body has mapped at this moment in this process (for leak tests)."""
+    """Return the bytes this body has mapped now in this process (for leak tests)."""

@@ -41,10 +41,10 @@ from rocketstore._native.record import (
 
 @disjoint_base
 class Message:
-    """A message to be put. Attributes as in the constructor; ``properties`` is a dict (order
-    kept), ``tags``, ``keys``, ``unique_key``, ``delay_level`` are read/write views of it (None /
-    "" rules: a missing string is None, a missing or non-numeric delay level 0; setting None
-    removes the entry)."""
+    """A message to be put. The attributes are those of the constructor. ``properties`` is a dict
+    (order kept); ``tags``, ``keys``, ``unique_key``, ``delay_level`` are read/write views of it. A
+    missing string is None, a missing or non-numeric delay level 0; setting None removes the
+    entry."""
 
     topic: str
     body: bytes
@@ -80,20 +80,20 @@ class Message:
         keys: str | Iterable[str] | None = None,
         delay_level: int | None = 0,
     ) -> None:
-        """What is given beside ``properties`` goes behind them, as in ``put``; one given twice is a
+        """Append the named arguments to ``properties``, as in ``put``; a name given twice is a
         ``ValueError``."""
     def _repr_html_(self) -> str:
-        """A table for notebooks, in which data is only text."""
+        """Return a table for notebooks; all data is escaped text."""
 
 @final
 class StoredMessage(Message):
     """A record that lies in a buffer (usually a ``Mapping``), decoded on access; read-only.
 
-    ``queue_offset, physical_offset, store_timestamp, body_crc, store_size, magic_code, msg_id``
-    come on top of ``Message``'s attributes. ``body`` is a ``bytes`` copy; ``raw`` and
-    ``body_view`` are read-only memoryviews that pin the buffer. ``detach()`` returns an equal
-    message over its own copy; pickling copies. Comparable by (physical_offset, raw bytes). Access
-    raises ``OSError`` when the mapped file was shortened."""
+    It adds ``queue_offset, physical_offset, store_timestamp, body_crc, store_size, magic_code,
+    msg_id`` to ``Message``'s attributes. ``body`` is a ``bytes`` copy; ``raw`` and ``body_view``
+    are read-only memoryviews that pin the buffer. ``detach()`` returns an equal message over its
+    own copy; pickling copies. Ordered by (physical_offset, raw bytes). Access raises ``OSError`` if
+    the mapped file was shortened."""
 
     queue_offset: int
     physical_offset: int
@@ -106,5 +106,5 @@ class StoredMessage(Message):
     body_view: memoryview
     properties_bytes: bytes
     def __init__(self, buffer: Buffer, position: int, base_offset: int, segment_end: int) -> None:
-        """Checks the lengths (not the CRCs): raises ``ValueError`` when no record can lie there."""
+        """Check the lengths (not the CRCs); raise ``ValueError`` if there can be no record."""
     def detach(self) -> StoredMessage: ...

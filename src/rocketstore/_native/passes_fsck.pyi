@@ -1,4 +1,4 @@
-"""What records and queue files say about the same queues, summed up."""
+"""Sums over records and over queue files, to compare both for the same queues."""
 
 from collections.abc import Sequence
 from typing import final
@@ -7,21 +7,21 @@ from typing_extensions import Buffer
 
 @final
 class FsckPass:
-    """A pass that counts records and sums up what they say about each queue.
+    """Count records and sum up what they imply for each queue.
 
     Parameters
     ----------
     delay_ms : sequence of int
         Delay levels, for the tags code of delayed records.
     report_property_crc : bool
-        Look at the whole-record CRCs too (``RecordFlags.REPORT_PROPERTY_CRC``).
+        Also check the whole-record CRCs (``RecordFlags.REPORT_PROPERTY_CRC``).
     max_queues, max_wrong : int
-        ``consume`` answers FULL once so many queues, or wrong whole-record CRCs, were met.
+        ``consume`` returns FULL after so many queues, or wrong whole-record CRCs.
     index_keys : bool
-        Gather the records' keys for the index too, as ``IndexKeysPass(mark_tags=True)`` does.
+        Also gather the records' index keys, like ``IndexKeysPass(mark_tags=True)``.
     key_capacity : int
-        Keys to be gathered before they must be taken, ``MAX_RECORD_KEYS`` or more (``ValueError``);
-        ``consume`` answers FULL when there is no room for so many as one record may have.
+        Room for keys until ``take_keys``, ``MAX_RECORD_KEYS`` or more (``ValueError``);
+        ``consume`` returns FULL if there is no room for the keys of one more record.
 
     Notes
     -----
@@ -49,40 +49,39 @@ class FsckPass:
         flags: int,
         /,
     ) -> tuple[int, int]:
-        """Take the records of ``window[position:stop]`` that begin in front of ``limit`` (a
-        physical offset). Returns (``RecordStatus``, position of the next look): END, FULL (call
-        ``take``, and ``take_keys`` when they are gathered, and go on from there), or what stands
-        there."""
+        """Process the records of ``window[position:stop]`` that begin before ``limit`` (a physical
+        offset). Return (``RecordStatus``, position to continue from): END, FULL (call ``take``,
+        and ``take_keys`` if keys are gathered, then continue), or the status of the place there."""
 
     def take(
         self,
     ) -> tuple[
         dict[str, int], list[tuple[bytes, int, int, int, int, int, int, int, int]], list[int]
     ]:
-        """Return what was met since the last call, and forget it: counts by name, queues in order
-        of appearance, physical offsets of records whose whole-record CRC is wrong.
+        """Return the sums since the last call and clear them: counts by name, queues in order of
+        appearance, physical offsets of records whose whole-record CRC is wrong.
 
-        The counts are ``records``, ``nbytes``, ``nul_properties``, ``unsafe_topics`` and
-        ``backward_times`` (store times earlier than the one in front) of records that are no
-        ghosts, their ``first_timestamp`` and ``last_timestamp`` (0 without records), ``ghosts``,
-        ``named`` (records that name other queues, with offsets there), ``inner_batches``,
-        ``valid_crcs``. A queue is (topic, queue id, records with a unit, first queue offset, the
-        one behind the last record's, physical offset of the first record, end of the last one,
-        records whose queue offset does not follow the one in front, checksum of their units).
-        Keys are kept."""
+        ``records``, ``nbytes``, ``nul_properties``, ``unsafe_topics`` and ``backward_times`` (store
+        times earlier than the previous record's) count records that are not ghosts.
+        ``first_timestamp`` and ``last_timestamp`` are theirs (0 without records). Further counts
+        are ``ghosts``, ``named`` (records that name other queues, with offsets there),
+        ``inner_batches`` and ``valid_crcs``. A queue is (topic, queue id, records with a unit,
+        first queue offset, queue offset after the last record, physical offset of the first record,
+        end of the last one, records whose queue offset does not follow the previous one, checksum
+        of their units). Keys are kept."""
 
     def take_keys(self) -> tuple[memoryview, memoryview, memoryview]:
-        """Return the keys gathered and forget them, as ``IndexKeysPass.take`` does; ``ValueError``
-        when they are not."""
+        """Return the keys gathered and clear them, like ``IndexKeysPass.take``; raise
+        ``ValueError`` if no keys are gathered."""
 
 def sum_units(
     units: Buffer, first_index: int, log_start: int = 0, /
 ) -> tuple[int, int, int, int, int, int, int]:
-    """Sum up the units of a stretch of a queue that begins at queue offset ``first_index``; what is
-    no whole unit at its end is passed over.
+    """Sum up the units of a part of a queue that begins at queue offset ``first_index``; an
+    incomplete unit at its end is ignored.
 
-    Returns (units that count, first and last queue offset of these or -1, their checksum, fillers,
-    units that point in front of ``log_start``, last queue offset of a filler or of such a unit or
-    -1). Unwritten units do not count. Checksums of stretches are added modulo 2**64; that of a
-    queue's units equals ``FsckPass``'s of its records where both say the same (they tell accidents,
-    not malice). Runs without the GIL."""
+    Return (units that count, first and last queue offset of these or -1, their checksum,
+    pre-blanks, units that point before ``log_start``, last queue offset of a unit of these two
+    kinds or -1). Unwritten units do not count. Checksums of parts are added modulo 2**64. The
+    checksum of a queue's units equals the one from ``FsckPass`` if both agree (it detects
+    accidents, not malice). Runs without the GIL."""

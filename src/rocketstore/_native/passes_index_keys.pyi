@@ -1,5 +1,5 @@
-"""The keys of the log's records, as index entries are made of them: gathered in one pass over
-windows of the log, and compared with entries."""
+"""The index keys of the log's records: gathered in one pass over windows of the log, and compared
+with index entries."""
 
 from typing import final
 
@@ -10,9 +10,10 @@ MAX_RECORD_KEYS: int
 
 @final
 class IndexKeysPass:
-    """Gathers, in the order of the log, one (hash, physical offset, store time) for each key of
-    each record: the unique key, each key of KEYS, and with ``index_tags`` the tags (5.4 and
-    later); none of ROLLBACK records, ghosts and records whose topic names no directory.
+    """Gather one (hash, physical offset, store time) for each key of each record, in log order.
+
+    Keys are the unique key, each key of KEYS and, with ``index_tags``, the tags (5.4 and later).
+    ROLLBACK records, ghosts and records whose topic names no directory have none.
 
     Parameters
     ----------
@@ -21,10 +22,10 @@ class IndexKeysPass:
     mark_tags : bool
         Set the sign bit of a tag key's hash.
     counts_only : bool
-        Count keys, keep none.
+        Count keys without keeping them.
     capacity : int
-        Keys to be gathered before they must be taken: at least ``MAX_RECORD_KEYS``, as a record's
-        keys are not divided; with ``counts_only`` 1, and then a record's keys may go beyond.
+        Room for keys until ``take``: at least ``MAX_RECORD_KEYS``, since a record's keys are not
+        split. With ``counts_only`` at least 1, and the keys of a record may exceed it.
         ``ValueError`` otherwise.
 
     Notes
@@ -51,19 +52,19 @@ class IndexKeysPass:
         flags: int,
         /,
     ) -> tuple[int, int]:
-        """Take the records that lie in ``window[position:stop]`` and begin in front of the
-        physical offset ``limit``; byte 0 of the window lies at ``base_offset``. Returns (status,
-        position): END, INCOMPLETE, BLANK, EMPTY, FULL (64: take the keys and call again from
-        there) or what is wrong there. ``flags``: ``RecordFlags``. ``ValueError`` when the
-        positions do not lie in the window."""
+        """Process the records in ``window[position:stop]`` that begin before the physical offset
+        ``limit``; byte 0 of the window is at ``base_offset``. Return (status, position): END,
+        INCOMPLETE, BLANK, EMPTY, FULL (64: take the keys and continue from there) or the status of
+        a corrupt record there. ``flags``: ``RecordFlags``. ``ValueError`` if the positions are not
+        in the window."""
 
     def take(self) -> tuple[memoryview, memoryview, memoryview]:
-        """Return the keys gathered and forget them: hashes (int32), physical offsets and store
-        times (int64), views that are good until the next ``consume``. ``ValueError`` with
+        """Return the keys gathered and clear them: hashes (int32), physical offsets and store times
+        (int64), as views that are valid until the next ``consume``. ``ValueError`` with
         ``counts_only``."""
 
     def take_count(self) -> int:
-        """Return the number of keys gathered and forget them."""
+        """Return the number of keys gathered and reset it."""
 
     @property
     def count(self) -> int:
@@ -71,7 +72,7 @@ class IndexKeysPass:
 
     @property
     def records(self) -> int:
-        """Records passed in all, those without keys included."""
+        """Records passed in total, including those without keys."""
 
     @property
     def next_offset(self) -> int:
@@ -87,8 +88,8 @@ def match_entries(
     begin_timestamp: int,
     /,
 ) -> tuple[int, int]:
-    """Step through index entries (20 bytes each, as they lie in the file; from number ``entry`` of
-    the buffer) and keys (from ``key``) as long as hash, physical offset and seconds since
-    ``begin_timestamp`` agree. A key with a marked hash may have no entry, where the next one is of
-    a later record. Returns (entry, key) where they part, or one of them ends. ``ValueError`` for
+    """Step through index entries (20 bytes each, as in the file, from number ``entry`` of the
+    buffer) and keys (from ``key``) while hash, physical offset and seconds since
+    ``begin_timestamp`` agree. A key with a marked hash may have no entry if the next entry belongs
+    to a later record. Return (entry, key) where they differ or one of them ends. ``ValueError`` for
     numbers outside the arrays, and arrays of unequal length."""

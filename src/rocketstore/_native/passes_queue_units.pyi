@@ -7,26 +7,26 @@ from typing_extensions import Buffer
 
 @final
 class QueueUnitsPass:
-    """A pass that gathers the units of all queues, in runs.
+    """Gather the units of all queues, in runs.
 
     Parameters
     ----------
     delay_ms : sequence of int
         Delay levels, for the tags code of delayed records.
     multi_dispatch : int
-        ``MultiDispatch`` flags: which queues besides its own a record goes into.
+        ``MultiDispatch`` flags: to which queues besides its own a record is dispatched.
     queues : sequence of (topic, queue id) or None
         Only these queues (``None``: all); the topics are bytes.
     with_times : bool
         Every unit is followed by its record's store time (8 bytes, big-endian).
     max_nbytes, max_runs : int
-        ``consume`` answers FULL once so much is gathered.
+        ``consume`` returns FULL once so much is gathered.
 
     Attributes
     ----------
     inner_batch_offset : int
-        Physical offset of the first record that is an inner batch, -1 when there was none. Such
-        records get a plain unit here.
+        Physical offset of the first inner-batch record, -1 if there was none. Such records get
+        a plain unit here.
 
     Notes
     -----
@@ -57,13 +57,13 @@ class QueueUnitsPass:
         flags: int,
         /,
     ) -> tuple[int, int]:
-        """Take the records of ``window[position:stop]`` that begin in front of ``limit`` (a
-        physical offset). Returns (``RecordStatus``, position of the next look): END, FULL (call
-        ``take`` and go on from there), or what stands there."""
+        """Process the records of ``window[position:stop]`` that begin before ``limit`` (a physical
+        offset). Return (``RecordStatus``, position to continue from): END, FULL (call ``take`` and
+        continue), or the status of the place there."""
 
     def take(self) -> list[tuple[bytes, int, int, int, int, int, bytes]]:
-        """Return the runs gathered since the last call, and forget them: (topic, queue id, 0 for
-        the queue's own records, 1 where records of other topics name it and 2 where those of its
-        own do, first queue offset, physical offset of the first record, end of the last one, packed
-        units). The queue offsets of a run count up one by one, its records are one behind the
-        other; runs are in the order of their first records."""
+        """Return the runs gathered since the last call and clear them: (topic, queue id, kind,
+        first queue offset, physical offset of the first record, end of the last one, packed units).
+        The kind is 0 for the queue's own records, 1 for records of other topics that name it, 2 for
+        records of its own topic that name it. In a run, queue offsets ascend by one and records are
+        contiguous. Runs are in the order of their first records."""

@@ -22,17 +22,17 @@ _Group: TypeAlias = tuple[
 
 @final
 class StatsPass:
-    """A pass that sums up records by group.
+    """Sum up records by group.
 
     Parameters
     ----------
     by : iterable of str
-        What makes a group, any of ``topic``, ``queueId``, ``tags``, ``bucket`` (of the store time)
-        and ``bodySize`` (the largest power of two that is not above it, 0 for an empty body).
+        Fields that define a group, any of ``topic``, ``queueId``, ``tags``, ``bucket`` (of the
+        store time) and ``bodySize`` (the largest power of two not above it, 0 for an empty body).
     bucket_ms : int
         Width of a time bucket.
     max_groups : int
-        ``consume`` answers FULL when a record needs one more group.
+        ``consume`` returns FULL when a record needs one more group.
 
     Notes
     -----
@@ -53,12 +53,12 @@ class StatsPass:
         flags: int,
         /,
     ) -> tuple[int, int]:
-        """Take the records of ``window[position:stop]`` that begin in front of ``limit`` (a
-        physical offset). Returns (``RecordStatus``, position of the next look): END, FULL (call
-        ``take`` and go on from there), or what stands there."""
+        """Process the records of ``window[position:stop]`` that begin before ``limit`` (a physical
+        offset). Return (``RecordStatus``, position to continue from): END, FULL (call ``take`` and
+        continue), or the status of the place there."""
 
     def take(self) -> list[_Group]:
-        """Return the groups met since the last call in order of appearance, and forget them:
-        (topic, queue id, tags, bucket, body size; ``None`` where not asked for or without tags),
-        then count, bytes of records, bytes of bodies, least and greatest store time, least and
-        greatest queue offset."""
+        """Return the groups since the last call in order of appearance and clear them: (topic,
+        queue id, tags, bucket, body size; ``None`` for fields that do not define the group and for
+        absent tags), then count, bytes of records, bytes of bodies, least and greatest store time,
+        least and greatest queue offset."""

@@ -39,20 +39,20 @@ class PutMessageResult:
         """The offsetMsgId, comma-joined for a batch."""
     @property
     def ok(self) -> bool:
-        """The status is ``PUT_OK``."""
+        """Return whether the status is ``PUT_OK``."""
     @property
     def appended(self) -> bool:
         """RocketMQ's ``isOk``: the record is in the log, also when its flush timed out."""
     def with_flush_status(self, status: int) -> PutMessageResult:
-        """This outcome of a put that waited for the disk, which ended with ``status``; one that
-        appended nothing stays as it is."""
+        """Return this outcome with the flush ``status`` that the put waited for; unchanged if
+        nothing was appended."""
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
 
 @final
 class PutManyResult(Sequence[PutMessageResult]):
-    """Objects are made on access; columns hold -1 (``nbytes``, ``store_timestamps``: 0) where
-    nothing was appended."""
+    """Outcomes of many puts. Result objects are made on access; columns hold -1 (``nbytes``,
+    ``store_timestamps``: 0) where nothing was appended."""
 
     def __init__(self, results: Iterable[PutMessageResult] = ()) -> None: ...
     def __len__(self) -> int: ...
@@ -66,12 +66,12 @@ class PutManyResult(Sequence[PutMessageResult]):
     def index(self, value: object, start: int = 0, stop: int | None = None) -> int: ...
     def count(self, value: object) -> int: ...
     def with_flush_status(self, status: int) -> PutManyResult:
-        """These outcomes; those that waited for the disk (none that are given to the constructor)
-        ended with ``status``."""
+        """Return these outcomes with the flush ``status`` for those that waited for it (none that
+        are given to the constructor)."""
     def __eq__(self, other: object, /) -> bool: ...
     @property
     def ok(self) -> bool:
-        """Every status is ``PUT_OK``."""
+        """Return whether every status is ``PUT_OK``."""
     @property
     def statuses(self) -> array[int]: ...
     @property

@@ -1,11 +1,11 @@
 """Commit-log records: check, parse, encode, search; hosts and properties as stored.
 
-A *record buffer* is any contiguous bytes-like object that holds log bytes; ``base_offset`` is the
-physical offset of its byte 0, ``segment_end`` the physical offset behind the segment it belongs to,
-``stop`` the position (in the buffer) behind the last byte that may be read.
-No length from the buffer is trusted. Native bodies run without the GIL and guarded against SIGBUS
-(status ``FAULT``; where there is no status to answer, ``OSError`` with ``EFAULT``).
-Statuses are ``RecordStatus`` values, flags ``RecordFlags`` bits, as plain ints.
+A *record buffer* is any contiguous bytes-like object that holds log bytes. ``base_offset`` is the
+physical offset of its byte 0, ``segment_end`` the physical offset after its segment, and ``stop``
+the position in the buffer after the last byte that may be read. No length from the buffer is
+trusted. Native bodies run without the GIL and guarded against SIGBUS (status ``FAULT``; a kernel
+that returns no status raises ``OSError`` with ``EFAULT``). Statuses are ``RecordStatus`` values,
+flags ``RecordFlags`` bits, as plain ints.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,14 @@ def crc32(data: Buffer, value: int = 0, /) -> int:
     """CRC-32 like ``zlib.crc32`` (unsigned)."""
 
 def string_hash_code(text: Buffer, /) -> int:
-    """Java's ``String.hashCode`` of UTF-8 bytes as Java would decode them (malformed -> U+FFFD per
-    Java's rules, supplementary characters as two surrogates); i32."""
+    """Return Java's ``String.hashCode`` (i32) of UTF-8 bytes as Java would decode them (malformed
+    -> U+FFFD per Java's rules, supplementary characters as two surrogates)."""
 
 def check_record(
     buffer: Buffer, position: int, stop: int, base_offset: int, segment_end: int, flags: int = 1, /
 ) -> tuple[int, int]:
-    """Strict check of one record. Returns (status, total_size); total_size is 0 unless the status
-    is OK, BLANK, GHOST, NUL_PROPERTIES or UNSAFE_TOPIC (for those the bytes to skip)."""
+    """Check one record strictly. Return (status, total_size); total_size is the bytes to skip if
+    the status is OK, BLANK, GHOST, NUL_PROPERTIES or UNSAFE_TOPIC, else 0."""
 
 def scan_records(
     buffer: Buffer,
@@ -36,25 +36,24 @@ def scan_records(
     delay_ms: Sequence[int] = (),
     /,
 ) -> tuple[int, int, int]:
-    """Parse consecutive records into rows of ``formats.PARSED_RECORD``; ``out`` is writable, its
-    length sets the capacity. OK, GHOST, NUL_PROPERTIES and UNSAFE_TOPIC records become rows and
-    the scan goes on. Returns (rows, next_position, status): OK when ``out`` is full, END when
+    """Parse consecutive records into rows of ``formats.PARSED_RECORD``; the length of the writable
+    ``out`` sets the capacity. OK, GHOST, NUL_PROPERTIES and UNSAFE_TOPIC records become rows and
+    the scan continues. Return (rows, next_position, status): OK if ``out`` is full, END if
     ``position`` reached ``stop``, otherwise the status of the place ``next_position`` (BLANK: the
-    blank starts there; EMPTY; INCOMPLETE; damage). ``delay_ms[level - 1]`` are the delay levels
-    for the tags code of SCHEDULE_TOPIC_XXXX records (deliver time; an unknown positive level
-    within the table cannot occur, levels above it are capped; empty table: +1000 ms as RocketMQ
-    does for an unknown level)."""
+    blank starts there; EMPTY; INCOMPLETE; damage). ``delay_ms[level - 1]`` are the delay levels for
+    the tags code (deliver time) of SCHEDULE_TOPIC_XXXX records. Levels above the table are capped;
+    with an empty table the delay is 1000 ms, as in RocketMQ for an unknown level."""
 
 def find_record(
     buffer: Buffer, position: int, stop: int, base_offset: int, segment_end: int, /
 ) -> int:
-    """Position of the first record at or behind ``position`` that passes the strict check (body CRC
-    included) at its own offset, -1 if there is none. Memory speed over garbage; the work is
-    bounded by the bytes searched, also where many headers claim the same long body."""
+    """Return the position of the first record at or after ``position`` that passes the strict check
+    (body CRC included) at its own offset, or -1. Runs at memory speed over garbage; the work is
+    bounded by the bytes searched, even if many headers claim the same long body."""
 
 def parse_properties(data: Buffer, /) -> dict[str, str]:
-    """Properties as RocketMQ >= 4.9.1 reads them (empty names and values dropped, last duplicate
-    wins, order of first appearance as in a dict), malformed UTF-8 replaced."""
+    """Return properties as RocketMQ >= 4.9.1 reads them (empty names and values dropped, last
+    duplicate wins, order of first appearance as in a dict), malformed UTF-8 replaced."""
 
 def encode_properties(properties: Mapping[str, str], trailing_separator: bool, /) -> bytes: ...
 def encode_record(
@@ -76,14 +75,14 @@ def encode_record(
     property_crc: bool = False,
     /,
 ) -> bytes:
-    """One whole record. ``properties`` are stored bytes; host bits of sys_flag are derived from
-    the hosts. ``property_crc`` appends the 20-byte tail (a missing separator in front of it is
-    added)."""
+    """Return one whole record. ``properties`` are stored bytes; the host bits of sys_flag are
+    derived from the hosts. ``property_crc`` appends the 20-byte tail, and a missing separator
+    before it."""
 
 def parse_host(host: str, /) -> bytes:
-    """``"10.0.0.1:1234"`` or ``"[2001:db8::1]:1234"`` -> 8 or 20 bytes as stored. ``ValueError``
-    else."""
+    """Convert ``"10.0.0.1:1234"`` or ``"[2001:db8::1]:1234"`` to the 8 or 20 stored bytes.
+    ``ValueError`` for any other text."""
 
 def format_host(data: Buffer, /) -> str: ...
 def message_id(store_host: Buffer, physical_offset: int, /) -> str:
-    """offsetMsgId: upper-case hex of host bytes and offset (32 or 56 characters)."""
+    """Return the offsetMsgId: upper-case hex of host bytes and offset (32 or 56 characters)."""

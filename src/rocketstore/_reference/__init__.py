@@ -1,1 +1,1 @@
-"""Plain-Python kernels: the oracle of the tests and the baseline of the benchmarks."""
+"""Pure-Python kernels: the oracle of the tests and the baseline of the benchmarks."""

@@ -1,4 +1,4 @@
-"""How the plain-Python kernels take buffers and numbers: with the checks the native ones make."""
+"""Buffer and number arguments of the pure-Python kernels, checked like those of the native ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def readable(buffer: Buffer) -> memoryview:
 
 
 def writable(buffer: Buffer) -> memoryview:
-    """Return the bytes of a C-contiguous buffer that may be written."""
+    """Return the bytes of a writable, C-contiguous buffer."""
     view = readable(buffer)
     if view.readonly:
         raise BufferError("Object is not writable.")
@@ -34,12 +34,12 @@ def writable(buffer: Buffer) -> memoryview:
 
 
 def wrap64(value: int) -> int:
-    """Return ``value`` as Java's ``long`` arithmetic leaves it."""
+    """Return ``value`` wrapped to 64 bits, as in Java's ``long`` arithmetic."""
     return (value + 2**63) % 2**64 - 2**63
 
 
 def check_int64(*values: int) -> None:
-    """Raise ``OverflowError`` for a number that is no 64-bit integer."""
+    """Raise ``OverflowError`` for a number that is not a 64-bit integer."""
     for value in values:
         if not INT64_MIN <= value <= INT64_MAX:
             raise OverflowError("Python int too large to convert to C long")
@@ -78,7 +78,7 @@ class Integers:
 
 
 def check_lengths(*arrays: Integers) -> int:
-    """Return the one length of the arrays; raise ``ValueError`` when they differ."""
+    """Return the common length of the arrays; raise ``ValueError`` if they differ."""
     first = len(arrays[0])
     if any(len(array) != first for array in arrays):
         raise ValueError("arrays differ in length: " + ", ".join(str(len(a)) for a in arrays))

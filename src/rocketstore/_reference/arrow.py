@@ -1,4 +1,4 @@
-"""Records of the log as Arrow record batches: the plain-Python body of ``_native/arrow.pyi``.
+"""Records of the log as Arrow record batches: the pure-Python body of ``_native/arrow.pyi``.
 
 It builds the batches with pyarrow, from Python objects.
 """
@@ -33,7 +33,7 @@ def _microseconds(milliseconds: int) -> int:
 
 
 class _Record:
-    """A checked record: its fields as the columns show them."""
+    """A checked record: its fields in the form of the columns."""
 
     def __init__(self, view: memoryview, row: Row) -> None:
         self.message = StoredMessage(view, 0, row.physical_offset, row.physical_offset + len(view))
@@ -57,7 +57,7 @@ class _Record:
 
 
 def _text(stored: bytes) -> bytes:
-    """UTF-8 of what Java reads from stored bytes."""
+    """Return the UTF-8 of the text that Java reads from stored bytes."""
     return java_text.decode(stored).encode()
 
 
@@ -92,7 +92,7 @@ _FIELDS: dict[str, Callable[[_Record], Any]] = {
     "timestampType": lambda r: LOG_APPEND_TIME,
     "headers": lambda r: r.headers(),
 }
-#: Bytes of a column as a batch's limit counts them.
+#: Bytes of a column that count towards a batch's limit.
 _NBYTES: dict[str, Callable[[_Record], int]] = {
     "topic": lambda r: r.row.topic_nbytes,
     "tags": lambda r: len(r.values.get(_TAGS, b"")),
@@ -111,7 +111,7 @@ _NBYTES: dict[str, Callable[[_Record], int]] = {
 
 
 class BatchDecoder:
-    """Fills record batches with the records of the log windows it is given."""
+    """Fill record batches with records from windows of the log."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class BatchDecoder:
         flags: int,
         /,
     ) -> tuple[int, int]:
-        """Take the records from ``position`` on; returns (status, position of the next look)."""
+        """Add the records from ``position`` on; return (status, position to continue from)."""
         view = record_buffer(window, position, stop, base_offset, segment_end)
         check_int64(limit, flags)
         while position < stop and base_offset + position < limit:
@@ -189,7 +189,7 @@ class BatchDecoder:
         return int(RecordStatus.END), position
 
     def _append(self, record: _Record) -> bool:
-        """Add a row; false when the batch has no room for its bytes."""
+        """Add a row; return False if the batch has no room for its bytes."""
         nbytes = sum(_NBYTES[name](record) for name in self._names if name in _NBYTES)
         if self._rows and self._nbytes + nbytes > self._batch_nbytes:
             return False
@@ -201,7 +201,7 @@ class BatchDecoder:
 
     @property
     def rows(self) -> int:
-        """Rows waiting."""
+        """Rows not yet taken."""
         return self._rows
 
     @property
@@ -210,7 +210,7 @@ class BatchDecoder:
         return arrow_schema(self._names)
 
     def take(self) -> pyarrow.RecordBatch:
-        """The waiting rows as a record batch; the decoder begins a new one."""
+        """Return the rows not yet taken as a record batch, and begin a new one."""
         import pyarrow as pa
 
         schema = self.schema

@@ -1,4 +1,4 @@
-"""BatchConsumeQueue units in plain Python: twin of ``_native/batch_consume_queue``."""
+"""BatchConsumeQueue units in pure Python: twin of ``_native/batch_consume_queue``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNIT = formats.BATCH_QUEUE_UNIT.struct
 _SIZE_AT = formats.BATCH_QUEUE_UNIT.at("size")
 _NBYTES = _UNIT.size
 _UNWRITTEN = bytes(_NBYTES)
-#: Fields of a unit that a caller gives, with the bytes of each.
+#: Fields of a unit that a caller gives, with their widths in bytes.
 _GIVEN = {field.name: field.nbytes for field in formats.BATCH_QUEUE_UNIT.fields[:6]}
 
 
@@ -22,7 +22,7 @@ def _whole_units(view: memoryview, position: int, stop: int) -> int:
     if not 0 <= position <= stop <= len(view) or position % _NBYTES:
         raise ValueError(
             f"units from position {position} to {stop}: not within a file of {len(view)} bytes, "
-            f"or no multiple of {_NBYTES}"
+            f"or the position is not a multiple of {_NBYTES}"
         )
     return position + (stop - position) // _NBYTES * _NBYTES
 
@@ -53,7 +53,7 @@ def put_unit(
 
 
 def read_unit(buffer: Buffer, position: int, /) -> tuple[int, int, int, int, int, int, int, int]:
-    """The fields of one unit."""
+    """Return the fields of one unit."""
     view = readable(buffer)
     if _whole_units(view, position, len(view)) == position:
         raise ValueError(f"no unit at position {position} of {len(view)} bytes")
@@ -64,7 +64,7 @@ def read_unit(buffer: Buffer, position: int, /) -> tuple[int, int, int, int, int
 def scan_units(
     buffer: Buffer, position: int, stop: int, last_end: int, next_offset: int, log_end: int, /
 ) -> tuple[int, int, int, int]:
-    """Walk good units; return where the walk ended, what it came to, and why it ended."""
+    """Walk valid units; return where it ended, the running values, and why it ended."""
     view = readable(buffer)
     check_int64(last_end, next_offset, log_end)
     stop = _whole_units(view, position, stop)
@@ -87,7 +87,7 @@ def scan_units(
 
 
 def search_units(buffer: Buffer, position: int, stop: int, field_at: int, value: int, /) -> int:
-    """Position of the first unit whose field is at least ``value``, ``stop`` when there is none."""
+    """Return the position of the first unit whose field is at least ``value``, or ``stop``."""
     view = readable(buffer)
     check_int64(field_at, value)
     stop = _whole_units(view, position, stop)

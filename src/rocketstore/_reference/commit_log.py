@@ -24,7 +24,7 @@ from rocketstore.errors import (
     ForkedStoreError,
     ServiceFailedError,
     StoreClosedError,
-    told,
+    error_text,
 )
 from rocketstore.lock_order import LockRank
 from rocketstore.status import AppendMessageStatus, PutMessageStatus, RecordFlags
@@ -34,9 +34,9 @@ __all__ = ["Appender", "PutManyResult", "PutMessageResult"]
 #: Records of one mutex hold of ``put_many`` and ``put_columns``.
 CHUNK_COUNT = 512
 CHUNK_NBYTES = 4 * 1024 * 1024
-#: Rounds of making room for one record; each is progress of this or of another thread.
+#: Attempts to make room for one record; each is progress of this or of another thread.
 ROUND_LIMIT = 1000
-#: Of these, rounds in which nothing changed at all.
+#: Of these, attempts in which nothing changed.
 IDLE_ROUND_LIMIT = 3
 
 _MESSAGE_ATTRIBUTES = (
@@ -74,7 +74,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Appender:
-    """One per log; any number of threads may put. Callbacks run without the appender's mutex."""
+    """Appends to one log; any number of threads may put. Callbacks run without its mutex."""
 
     def __init__(
         self,
@@ -99,11 +99,11 @@ class Appender:
         dialect = Dialect.for_version(broker_version, allow_newer=True)
         if append_property_crc and not dialect.property_crc:
             raise ConfigError(
-                f"RocketMQ {dialect.name} knows no property CRC; append_property_crc needs 5.2.0"
+                f"append_property_crc needs broker_version 5.2.0 or later, not {dialect.name}"
             )
         if (enable_lmq or enable_multi_dispatch) and not dialect.light_offsets:
             raise ConfigError(
-                f"RocketMQ {dialect.name} knows no light queues; they need 4.9.3 or later"
+                f"light queues need broker_version 4.9.3 or later, not {dialect.name}"
             )
         parse_host(store_host)
         self._rules = RecordRules(
@@ -134,9 +134,9 @@ class Appender:
         self._unique_key_maker = unique_key_maker
         self._forks = _fork_count
         self._mutex = OrderedLock(LockRank.LEAF)
-        #: Held across ``roll`` and ``extend``, so that each is called once for all who need it.
+        #: Held across ``roll`` and ``extend``, so that one call serves all threads that need room.
         self._room_lock = threading.RLock()
-        self._buffer: memoryview | None = None  # guarded by: _mutex, like all below
+        self._buffer: memoryview | None = None  # guarded by: _mutex, as all below
         self._base_offset = 0
         self._position = 0
         self._frontier = 0
@@ -154,7 +154,7 @@ class Appender:
     # --- the log ------------------------------------------------------------------------------
 
     def attach(self, buffer: Any, base_offset: int, position: int, frontier: int) -> None:
-        """Append to this (writable, segment-long) buffer from ``position``; releases the former."""
+        """Append to this (writable, segment-long) buffer from ``position``; release the old one."""
         self._check_usable()
         try:
             view = memoryview(buffer)
@@ -191,7 +191,7 @@ class Appender:
         arguments.check_integer("frontier", frontier, (0, size))
 
     def detach(self) -> None:
-        """Release the buffer; the next put asks for a segment."""
+        """Release the buffer; the next put requests a segment."""
         if self._forks != _fork_count:
             self._release()
             return
@@ -205,7 +205,7 @@ class Appender:
             former.release()
 
     def set_frontier(self, position: int, base_offset: int | None = None) -> None:
-        """Disk blocks exist up to here; never moves back within a segment."""
+        """Set the end of the allocated disk blocks; it never moves back within a segment."""
         self._check_forked()
         arguments.check_integer("position", position, (0, self._rules.segment_nbytes))
         with self._mutex:
@@ -214,7 +214,7 @@ class Appender:
                 self._frontier = max(self._frontier, position)
 
     def set_populated(self, position: int, base_offset: int | None = None) -> None:
-        """Pages are present up to here: below it a put keeps the GIL."""
+        """Set the end of the present pages: a put before it keeps the GIL."""
         self._check_forked()
         arguments.check_integer("position", position, (0, self._rules.segment_nbytes))
         with self._mutex:
@@ -223,12 +223,12 @@ class Appender:
 
     @property
     def write_offset(self) -> int:
-        """Physical offset behind the last published record."""
+        """Physical offset after the last published record."""
         return self._base_offset + self._position
 
     @property
     def write_position(self) -> int:
-        """The same, in the current segment."""
+        """The same offset, as a position in the current segment."""
         return self._position
 
     @property
@@ -238,7 +238,7 @@ class Appender:
 
     @property
     def is_attached(self) -> bool:
-        """Whether there is a segment to append to."""
+        """Return whether there is a segment to append to."""
         return self._buffer is not None
 
     @property
@@ -255,7 +255,7 @@ class Appender:
         self._rules = replace(self._rules, batch_topics=names)
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
-        """Queue offset of the next message; 0 when unknown."""
+        """Return the queue offset of the next message; 0 if unknown."""
         key = self._queue_key(topic, queue_id)
         self._check_forked()
         with self._mutex:
@@ -270,7 +270,7 @@ class Appender:
             self._queues[key] = number
 
     def remove_queue(self, topic: str, queue_id: int) -> None:
-        """Forget a queue; its numbering restarts at 0."""
+        """Remove a queue; its numbering restarts at 0."""
         key = self._queue_key(topic, queue_id)
         self._check_forked()
         with self._mutex:
@@ -287,14 +287,14 @@ class Appender:
     # --- switching off ------------------------------------------------------------------------
 
     def refuse(self, status: int | None) -> None:
-        """Answer every put with this status until ``refuse(None)``."""
+        """Return this status from every put until ``refuse(None)``."""
         self._check_forked()
         refusal = None if status is None else PutMessageStatus(status)
         with self._mutex:
             self._refusal = refusal
 
     def fail(self, error: BaseException) -> None:
-        """Every later put raises ``ServiceFailedError`` from this cause (the first one counts)."""
+        """Make every later put raise ``ServiceFailedError``; the first cause stays."""
         self._check_forked()
         with self._mutex:
             if self._failure is None:
@@ -317,7 +317,7 @@ class Appender:
             raise StoreClosedError("the store is closed")
         if self._failure is not None:
             raise ServiceFailedError(
-                f"nothing is appended any more, reopen the store: {told(self._failure)}"
+                f"the store accepts no puts until it is reopened: {error_text(self._failure)}"
             ) from self._failure
 
     # --- counters -----------------------------------------------------------------------------
@@ -334,7 +334,7 @@ class Appender:
 
     @property
     def failed_times(self) -> int:
-        """Puts that were refused, or for which no room could be made."""
+        """Puts that were refused, or for which no room was found."""
         return self._failed_times
 
     # --- putting ------------------------------------------------------------------------------
@@ -544,14 +544,16 @@ class Appender:
         )
 
     def _now(self) -> int | None:
-        """The injected clock's time, None when the system's clock is read under the mutex."""
+        """Return the injected clock's time, None if the system clock is read under the mutex."""
         if self._clock is None:
             return None
         return arguments.check_integer("clock()", self._clock(), arguments.I64)
 
     def _await(self, records: Sequence[Record], wait: Callable[[int], int] | None = None) -> int:
-        """Wait, by the caller's own ``wait`` if there is one, for the last appended record that
-        wants it; a ``PutMessageStatus`` value."""
+        """Wait for the last appended record that wants it, with ``wait`` if given.
+
+        Returns a ``PutMessageStatus`` value.
+        """
         wait = self._wait if wait is None else wait
         if wait is not None:
             for record in reversed(records):
@@ -589,8 +591,8 @@ class Appender:
     ) -> tuple[tuple[Callable[[int], int | None], int] | None, int]:
         """Append groups until all are in the log, or room must be made.
 
-        Returns the callback that makes room with its argument (None: finished), and the number of
-        groups done.
+        Returns (callback that makes room, its argument), None if finished, and the number of groups
+        done.
         """
         try:
             self._check_usable()
@@ -618,7 +620,7 @@ class Appender:
     def _append_group(
         self, group: list[Record], now: int
     ) -> tuple[Callable[[int], int | None], int] | None:
-        """Append one group; or return the callback that makes room for it, and its argument."""
+        """Append one group, or return the callback that makes room for it and its argument."""
         size, blank = self._rules.segment_nbytes, formats.BLANK.nbytes
         first = group[0]
         if first.late is not None:
@@ -651,7 +653,7 @@ class Appender:
         offset = self.write_offset
         first = group[0]
         next_offset = queue_offset = self._queues.get(first.key, 0)
-        told = [] if first.late is None else list(first.late.offsets(self._queues))
+        light_offsets = [] if first.late is None else list(first.late.offsets(self._queues))
         contents = []
         for record in group:
             record.physical_offset = offset
@@ -667,13 +669,13 @@ class Appender:
         if next_offset != queue_offset:
             self._queues[first.key] = next_offset
         if first.late is not None:
-            first.late.take(self._queues, told, first.key if first.queued else None)
+            first.late.take(self._queues, light_offsets, first.key if first.queued else None)
         self._last_store_timestamp = now
         self._put_times += len(group)
         self._put_nbytes += len(content)
 
     def _store(self, start: int, content: bytes) -> None:
-        """Everything but the first total size, then that: a reader sees all records or none."""
+        """Store the first total size last, so that a reader sees all records or none."""
         assert self._buffer is not None
         width = formats.RECORD_HEAD.fields[0].nbytes
         self._buffer[start + width : start + len(content)] = content[width:]
@@ -682,9 +684,9 @@ class Appender:
     def _make_room(
         self, callback: Callable[[int], int | None], argument: int, seen: int
     ) -> int | None:
-        """Call ``callback`` unless another thread made room already; what it answers."""
+        """Return the result of ``callback``; skip it if another thread made room already."""
         if callback == self._roll and self._before_roll is not None:
-            self._before_roll()  # it may wait for a thread that puts, and needs the lock
+            self._before_roll()  # may wait for a putting thread that needs the lock
         with self._room_lock:
             return callback(argument) if self._generation == seen else None
 
@@ -727,4 +729,4 @@ def _column_offsets(offsets: Any) -> list[int]:
 def _check_column(bounds: list[int], nbytes: int) -> None:
     rising = all(a <= b for a, b in pairwise(bounds))
     if not rising or bounds[0] < 0 or bounds[-1] > nbytes:
-        raise ValueError(f"offsets must not fall, nor leave the {nbytes} bytes of data")
+        raise ValueError(f"offsets must not decrease and must be in 0 .. {nbytes}")

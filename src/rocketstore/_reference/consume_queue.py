@@ -1,4 +1,4 @@
-"""ConsumeQueue units in plain Python, to be checked by eye: twin of ``_native/consume_queue``."""
+"""ConsumeQueue units in simple pure Python: twin of ``_native/consume_queue``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _whole_units(view: memoryview, position: int, stop: int) -> int:
     if not 0 <= position <= stop <= len(view) or position % _NBYTES:
         raise ValueError(
             f"units from position {position} to {stop}: not within a file of {len(view)} bytes, "
-            f"or no multiple of {_NBYTES}"
+            f"or the position is not a multiple of {_NBYTES}"
         )
     return position + (stop - position) // _NBYTES * _NBYTES
 
@@ -58,7 +58,7 @@ def put_units(
 
 
 def fill_units(buffer: Buffer, position: int, stop: int, /) -> None:
-    """Write filler units from ``position`` to ``stop``."""
+    """Write pre-blank units from ``position`` to ``stop``."""
     view = writable(buffer)
     for at in range(position, _whole_units(view, position, stop), _NBYTES):
         _UNIT.pack_into(view, at, *_FILLER)
@@ -88,7 +88,7 @@ def read_units(
 def scan_units(
     buffer: Buffer, position: int, stop: int, last_end: int, log_end: int, /
 ) -> tuple[int, int, int]:
-    """Walk good units; return where the walk ended, the end of the last message, and why."""
+    """Walk valid units; return where it ended, the end of the last message, and why it ended."""
     view = readable(buffer)
     check_int64(last_end, log_end)
     stop = _whole_units(view, position, stop)
@@ -108,7 +108,7 @@ def scan_units(
 
 
 def find_unit(buffer: Buffer, position: int, stop: int, physical_offset: int, /) -> int:
-    """Position of the first unit at or behind ``physical_offset``, ``stop`` when there is none."""
+    """Return the position of the first unit at or after ``physical_offset``, or ``stop``."""
     view = readable(buffer)
     check_int64(physical_offset)
     stop = _whole_units(view, position, stop)
@@ -117,7 +117,7 @@ def find_unit(buffer: Buffer, position: int, stop: int, physical_offset: int, /)
         middle = probe = (low + high) // 2
         unit = _UNIT.unpack_from(view, position + probe * _NBYTES)
         while unit == _FILLER and physical_offset >= 0 and probe > low:
-            # A filler says nothing about its neighbours: ask the one in front of it.
+            # A pre-blank has no offset to compare: use the unit before it.
             probe -= 1
             unit = _UNIT.unpack_from(view, position + probe * _NBYTES)
         if (-1 if unit == _FILLER else unit[0]) < physical_offset:
@@ -130,7 +130,7 @@ def find_unit(buffer: Buffer, position: int, stop: int, physical_offset: int, /)
 def filter_units(
     buffer: Buffer, position: int, stop: int, tags_codes: Buffer, out: Buffer, /
 ) -> int:
-    """Numbers of the units with one of the tags codes; return how many."""
+    """Find the units with one of the tags codes; return how many."""
     view = readable(buffer)
     stop = _whole_units(view, position, stop)
     wanted = frozenset(Integers(tags_codes, "q", "tags_codes"))
@@ -141,13 +141,13 @@ def filter_units(
     found = 0
     for number in range(count):
         unit = _UNIT.unpack_from(view, position + number * _NBYTES)
-        numbers[found] = number  # the next hit writes over it
+        numbers[found] = number  # the next hit overwrites it
         found += unit[2] in wanted and unit not in (_FILLER, _UNWRITTEN)
     return found
 
 
 class _Limits(NamedTuple):
-    """When a batch is full: RocketMQ's ``batchFull``."""
+    """Return whether a batch is full: RocketMQ's ``batchFull``."""
 
     max_count: int
     max_nbytes: int
@@ -164,7 +164,7 @@ class _Limits(NamedTuple):
 
 
 class _Log(NamedTuple):
-    """One segment of the commit log, and what its records must agree with."""
+    """One segment of the commit log, and what its records must match."""
 
     view: memoryview
     stop: int
@@ -239,7 +239,7 @@ def select_messages(
     out: Buffer,
     /,
 ) -> tuple[int, int, int, int, int]:
-    """Follow units into one log segment, as getMessage's loop does."""
+    """Follow units into one log segment, like getMessage's loop."""
     view = readable(units)
     stop = _whole_units(view, position, stop)
     log_view = readable(log)
@@ -250,10 +250,12 @@ def select_messages(
         raise ValueError(f"no segment from {base_offset} to {segment_end}")
     count = (stop - position) // _NBYTES
     if queue_offset < 0 or queue_offset > INT64_MAX - count:
-        raise ValueError(f"queue_offset {queue_offset} leaves no numbers for {count} units")
+        raise ValueError(f"queue_offset {queue_offset} leaves no queue offsets for {count} units")
     most = INT64_MAX // 2
     if not 0 <= selected_nbytes <= most or not 0 <= selected_count <= most:
-        raise ValueError(f"{selected_count} messages of {selected_nbytes} bytes cannot be selected")
+        raise ValueError(
+            f"selected_count {selected_count} or selected_nbytes {selected_nbytes} is out of range"
+        )
     segment = _Log(log_view, log_stop, base_offset, segment_end, topic, queue_id, flags)
     limits = _Limits(max_count, max_nbytes, disk_below, max_disk_count, max_disk_nbytes)
     wanted = None if tags_codes is None else frozenset(Integers(tags_codes, "q", "tags_codes"))
@@ -296,7 +298,7 @@ def select_messages(
 
 
 def _unit_status(unit: tuple[int, int, int]) -> int:
-    """OK, or why no message can be behind the unit."""
+    """Return OK, or why the unit cannot refer to a message."""
     offset, size, _ = unit
     if unit == _UNWRITTEN:
         return KernelStatus.NO_UNIT

@@ -36,7 +36,7 @@ def _stored_host(data: Buffer) -> bytes:
 
 
 def _format_v6(address: bytes) -> str:
-    """Hexadecimal groups; the first longest run of two or more zero groups becomes ``::``."""
+    """Return hexadecimal groups; the first longest run of two or more zero groups is ``::``."""
     groups = [f"{int.from_bytes(address[at : at + 2], 'big'):x}" for at in range(0, 16, 2)]
     longest = max(re.finditer("00+", _zeros(groups)), key=_length, default=None)
     if longest is None:

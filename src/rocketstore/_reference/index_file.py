@@ -1,4 +1,4 @@
-"""Index files in plain Python: the twin of ``_native/index_file``, to be checked by eye."""
+"""Index files in simple pure Python: the twin of ``_native/index_file``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HEADER = formats.INDEX_HEADER.struct
 _SLOT = formats.INDEX_SLOT.struct
 _ENTRY = formats.INDEX_ENTRY.struct
 _MAX_DIFF = 2**31 - 1
-#: Entries hold whole seconds, rounded down: a message may be this much younger than its entry says.
+#: Entries hold seconds, rounded down: a message may be this much younger than its entry's time.
 _ROUNDED_MS = 1000
 
 
@@ -45,7 +45,7 @@ class _Entry(NamedTuple):
 
 
 class _IndexFile:
-    """A whole index file of ``slots`` hash slots and room for ``entries`` numbers."""
+    """A whole index file with ``slots`` hash slots and room for ``entries`` entries."""
 
     def __init__(self, view: memoryview, slots: int, entries: int) -> None:
         check_int64(slots, entries)
@@ -111,10 +111,10 @@ class _IndexFile:
         return True
 
     def chain(self, slot: int) -> Iterator[tuple[int, _Entry | None]]:
-        """Yield a slot's entries, newest first; ``None`` where the chain is broken.
+        """Yield a slot's entries, newest first; ``None`` if the chain is broken.
 
-        Numbers fall along a chain, since an entry is linked in front of older ones; an entry that
-        names itself ends it.
+        Numbers fall along a chain, since a new entry links to older ones. An entry that links to
+        itself ends the chain.
         """
         count = self.header.index_count
         number = self.slot(slot)
@@ -136,7 +136,7 @@ class _IndexFile:
 
 
 def _time_diff(begin_timestamp: int, store_timestamp: int) -> int:
-    """Whole seconds since the file's begin as an entry stores them."""
+    """Return the whole seconds since the file's begin, as an entry stores them."""
     difference = wrap64(store_timestamp - begin_timestamp)
     if begin_timestamp <= 0 or difference < 0:
         return 0
@@ -144,7 +144,7 @@ def _time_diff(begin_timestamp: int, store_timestamp: int) -> int:
 
 
 def key_hash(text: Buffer, /) -> int:
-    """``abs`` of Java's ``String.hashCode``, 0 for -2**31."""
+    """Return ``abs`` of Java's ``String.hashCode``, 0 for -2**31."""
     hash_code = message.string_hash_code(text)
     return 0 if hash_code == -(2**31) else abs(hash_code)
 
@@ -170,7 +170,7 @@ def init_header(buffer: Buffer, end_timestamp: int, end_physical_offset: int, /)
 
 
 def read_header(buffer: Buffer, /) -> tuple[int, int, int, int, int, int]:
-    """The header's six fields; a count below 1 is read as 1."""
+    """Return the header's six fields; a count below 1 is read as 1."""
     view = readable(buffer)
     _check_header_size(view)
     header = _Header(*_HEADER.unpack_from(view))
@@ -186,7 +186,7 @@ def put_key(
     store_timestamp: int,
     /,
 ) -> bool:
-    """Put one key (UTF-8 bytes of ``topic#key``); ``False`` when the file is full."""
+    """Put one key (UTF-8 bytes of ``topic#key``); return ``False`` if the file is full."""
     file = _IndexFile(writable(buffer), slots, entries)
     check_int64(physical_offset, store_timestamp)
     return file.put(key_hash(key), physical_offset, store_timestamp)
@@ -226,7 +226,7 @@ def _key_hashes(hashes: Buffer) -> Integers:
 def select_offsets(
     buffer: Buffer, slots: int, entries: int, key: Buffer, max_count: int, begin: int, end: int, /
 ) -> tuple[list[int], int]:
-    """Offsets of a key's hash as RocketMQ's ``selectPhyOffset`` finds them."""
+    """Return the offsets of a key's hash that RocketMQ's ``selectPhyOffset`` finds."""
     file = _IndexFile(readable(buffer), slots, entries)
     check_int64(begin, end)
     wanted = key_hash(key)
@@ -246,7 +246,7 @@ def select_offsets(
 
 
 def _walk(file: _IndexFile, wanted: int, begin: int, end: int) -> tuple[list[int], int]:
-    """All offsets of a hash that may lie in the time range, newest first."""
+    """Return all offsets of a hash that may be in the time range, newest first."""
     begin_timestamp = file.header.begin_timestamp
     begin = max(INT64_MIN, begin - _ROUNDED_MS)
     found: list[int] = []
@@ -269,7 +269,7 @@ def _walk(file: _IndexFile, wanted: int, begin: int, end: int) -> tuple[list[int
 def walk_key(
     buffer: Buffer, slots: int, entries: int, key: Buffer, begin: int, end: int, /
 ) -> tuple[list[int], int]:
-    """All offsets of the key's hash, newest first, for exact queries."""
+    """Return all offsets of the key's hash, newest first, for exact queries."""
     file = _IndexFile(readable(buffer), slots, entries)
     check_int64(begin, end)
     return _walk(file, key_hash(key), begin, end)
@@ -287,7 +287,7 @@ def lookup(
     start: int,
     /,
 ) -> tuple[int, int, int]:
-    """``walk_key`` for many hashes, as far as the arrays have room for whole answers."""
+    """Run ``walk_key`` for many hashes while the arrays have room for all hits of a hash."""
     file = _IndexFile(readable(buffer), slots, entries)
     check_int64(begin, end)
     key_hashes = _key_hashes(hashes)
@@ -311,7 +311,7 @@ def lookup(
 
 
 def check_entries(buffer: Buffer, slots: int, entries: int, log_end: int, /) -> tuple[int, int]:
-    """Count the good leading entries; ``BAD_ENTRY`` when anything is not good."""
+    """Count the valid leading entries; return ``BAD_ENTRY`` if anything is invalid."""
     file = _IndexFile(readable(buffer), slots, entries)
     check_int64(log_end)
     header = file.header
@@ -352,7 +352,7 @@ def rebuild(
     content_end: int | None = None,
     /,
 ) -> None:
-    """Keep the entries 1 to ``count`` and make everything else follow from them."""
+    """Keep the entries 1 to ``count`` and rebuild everything else from them."""
     file = _IndexFile(writable(buffer), slots, entries)
     first_timestamp, last_timestamp = store_timestamps
     check_int64(first_timestamp, last_timestamp)
@@ -387,7 +387,7 @@ def _zero(view: memoryview, start: int, stop: int) -> None:
 
 
 def contradictions(buffer: Buffer, slots: int, entries: int, /) -> int:
-    """How far the geometry is from explaining the file; 0 explains it."""
+    """Return the number of facts in the file that contradict the geometry."""
     file = _IndexFile(readable(buffer), slots, entries)
     header = file.header
     if header.index_count <= 1:
@@ -401,8 +401,8 @@ def contradictions(buffer: Buffer, slots: int, entries: int, /) -> int:
         reached += steps
     found += last - reached
     found += any(file.view[file.entry_at(0) : file.entry_at(1)])
-    behind = bytes(file.view[file.entry_at(last + 1) :])
-    found += sum(any(behind[at : at + _ENTRY.size]) for at in range(0, len(behind), _ENTRY.size))
+    rest = bytes(file.view[file.entry_at(last + 1) :])
+    found += sum(any(rest[at : at + _ENTRY.size]) for at in range(0, len(rest), _ENTRY.size))
     if last > 0:
         found += file.entry(1).physical_offset != header.begin_physical_offset
         found += file.entry(last).physical_offset != header.end_physical_offset
@@ -410,7 +410,7 @@ def contradictions(buffer: Buffer, slots: int, entries: int, /) -> int:
 
 
 def _chain_contradictions(file: _IndexFile, slot: int, last: int) -> tuple[int, int]:
-    """(1 when the chain is broken, entries it reached)."""
+    """Return (1 if the chain is broken, entries it reached)."""
     number, below, reached = file.slot(slot), last + 1, 0
     while number != 0:
         if not 0 < number < below:

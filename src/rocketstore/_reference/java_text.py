@@ -1,10 +1,10 @@
-"""Text as Java sees it: decoding with its replacement rule, ``hashCode``, ``parseInt``."""
+"""Text as in Java: decoding with its replacement rule, ``hashCode``, ``parseInt``."""
 
 from __future__ import annotations
 
 import re
 
-#: Java takes an encoded surrogate for one malformed group; Python would replace each of its bytes.
+#: Java replaces an encoded surrogate as one malformed group; Python would replace each byte.
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode()
 _INTEGER = re.compile(rb"[+-]?[0-9]+")
@@ -19,7 +19,7 @@ def decode(data: bytes) -> str:
 
 
 def encode(text: str) -> bytes:
-    """Return ``text.getBytes(UTF_8)``: a surrogate that stands alone becomes ``?``."""
+    """Return ``text.getBytes(UTF_8)``: an unpaired surrogate becomes ``?``."""
     return text.encode(errors="replace")
 
 
@@ -33,7 +33,7 @@ def hash_code(data: bytes) -> int:
 
 
 def parse_int(data: bytes) -> int:
-    """Return ``Integer.parseInt`` of ASCII digits, 0 where it would throw."""
+    """Return ``Integer.parseInt`` of ASCII digits, 0 if it would throw."""
     if not _INTEGER.fullmatch(data):
         return 0
     sign = -1 if data.startswith(b"-") else 1

@@ -1,4 +1,4 @@
-"""Properties whose values only the append knows: offsets in light queues, an inner batch's base."""
+"""Properties with values known only at the append: light-queue offsets, inner-batch base."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ Refusal = tuple[PutMessageStatus, AppendMessageStatus | None]
 _ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
 _UNKNOWN: Refusal = (PutMessageStatus.UNKNOWN_ERROR, AppendMessageStatus.UNKNOWN_ERROR)
 _LIGHT_PREFIX = formats.TOPIC_LMQ_PREFIX.encode()
-#: What no folder's name may hold.
+#: Characters that no folder name may contain.
 _UNSAFE = re.compile("[\x00-\x1f\x7f/]")
-#: White space to Python that is none to Java.
+#: White space in Python but not in Java.
 _NO_BLANKS = "\x85\xa0\u2007\u202f"
 
 
 @dataclass(frozen=True)
 class LightSwitches:
-    """Settings of a store for light queues, under RocketMQ's names."""
+    """Light-queue settings of a store, under RocketMQ's names."""
 
     enable_lmq: bool = False
     enable_multi_dispatch: bool = False
@@ -35,7 +35,7 @@ class LightSwitches:
     enable_lmq_quota: bool = False
 
     def gives_offsets(self, dialect: Dialect, topic: str, value: str | None) -> bool:
-        """Whether a message of ``topic`` whose INNER_MULTI_DISPATCH is ``value`` gets offsets."""
+        """Return whether a message with this INNER_MULTI_DISPATCH ``value`` gets offsets."""
         by_lmq = dialect.light_offsets_by_lmq
         if not (self.enable_lmq if by_lmq else self.enable_multi_dispatch) or value is None:
             return False
@@ -45,20 +45,20 @@ class LightSwitches:
 
 @dataclass(frozen=True)
 class LightQueue:
-    """A queue that a message names; ``key`` is None where the version gives no offset."""
+    """A queue that a message names; ``key`` is None if the version assigns no offset."""
 
     key: Key | None
-    #: So many times the message named it before, where that counts.
+    #: How often the message named it before, in versions that count repeats.
     earlier: int
 
     @property
     def is_light(self) -> bool:
-        """Whether the limit of light queues counts it."""
+        """Return whether it counts towards the limit of light queues."""
         return self.key is not None and self.key[0].startswith(_LIGHT_PREFIX)
 
 
 def light_names(value: str) -> list[str]:
-    """The names in INNER_MULTI_DISPATCH, split as Java does; ``ValueError`` for what is none."""
+    """Return the names in INNER_MULTI_DISPATCH, split as in Java; raise for an invalid one."""
     names = value.split(formats.MULTI_DISPATCH_SEPARATOR)
     while names and not names[-1]:
         names.pop()
@@ -66,7 +66,7 @@ def light_names(value: str) -> list[str]:
         if not name or name in (".", "..") or _UNSAFE.search(name):
             raise ValueError(
                 f"{formats.PROPERTY_INNER_MULTI_DISPATCH} {value!r} names {name!r}, "
-                "which can be no queue"
+                "which cannot be a queue"
             )
     return names
 
@@ -74,7 +74,7 @@ def light_names(value: str) -> list[str]:
 def light_queues(
     dialect: Dialect, switches: LightSwitches, names: list[str], queue_id: int
 ) -> tuple[LightQueue, ...]:
-    """The queues that a message of ``queue_id`` names, as the version finds them."""
+    """Return the queues that a message of ``queue_id`` names, by the version's rules."""
     found: list[LightQueue] = []
     seen: dict[str, int] = {}
     for name in names:
@@ -91,22 +91,22 @@ def light_queues(
 
 @dataclass(frozen=True)
 class LateLimits:
-    """What a record with late properties is refused for."""
+    """The limits for a record with late properties."""
 
     body_first: bool
     record_nbytes: int
     properties: Refusal
     size: Refusal
-    #: Light queues beyond which it is refused; None without a limit.
+    #: The record is refused above this number of light queues; None without a limit.
     light_count: int | None
-    #: Only for queues that are not there yet.
+    #: The limit applies only to queues that do not exist yet.
     quota: bool
 
     @classmethod
     def of(
         cls, dialect: Dialect, switches: LightSwitches, max_nbytes: int, extra: int, *, light: bool
     ) -> LateLimits:
-        """The limits of a version; ``light``: the message names light queues."""
+        """Return the limits of a version; ``light``: the message names light queues."""
         quota = dialect.light_limit and dialect.light_offsets == LightOffsets.ALL
         counts = light and switches.enable_lmq and switches.enable_multi_dispatch
         counts = counts and dialect.light_limit and (switches.enable_lmq_quota or not quota)
@@ -123,7 +123,7 @@ class LateLimits:
     def exceeded_by(
         self, lights: tuple[LightQueue, ...], queues: Mapping[Key, int]
     ) -> Refusal | None:
-        """Whether there are too many light queues for one more message that names ``lights``."""
+        """Return the refusal if there are too many light queues for a message naming ``lights``."""
         if self.light_count is None:
             return None
         count = sum(topic.startswith(_LIGHT_PREFIX) for topic, _ in queues)
@@ -135,10 +135,10 @@ class LateLimits:
 
 @dataclass(frozen=True)
 class LateProperties:
-    """Properties with places for what the append fills in.
+    """Properties with places for the values that the append fills in.
 
-    ``pairs`` are as they will be stored, but for INNER_MULTI_QUEUE_OFFSET (unless ``lights`` is
-    None) and INNER_BASE (``has_base``), whose values are empty.
+    ``pairs`` are as stored, except for the empty values of INNER_MULTI_QUEUE_OFFSET (unless
+    ``lights`` is None) and INNER_BASE (``has_base``).
     """
 
     pairs: dict[str, str]
@@ -146,18 +146,18 @@ class LateProperties:
     has_base: bool
     trailing_separator: bool
     limits: LateLimits
-    #: The record takes the offsets that it tells.
+    #: The record uses up the offsets that it stores.
     takes: bool
-    #: The next offset is one more than what the record tells, not than what the table says.
+    #: The next offset follows the stored one, not the one in the table.
     absolute: bool
 
     def offsets(self, queues: Mapping[Key, int]) -> Iterator[int | None]:
-        """Offsets of the light queues named, None where none is given."""
+        """Yield the offsets of the light queues, None for queues without one."""
         for light in self.lights or ():
             yield None if light.key is None else queues.get(light.key, 0) + light.earlier
 
     def compose(self, queues: Mapping[Key, int], queue_offset: int) -> bytes:
-        """The properties, for a record that takes ``queue_offset``."""
+        """Return the properties for a record that takes ``queue_offset``."""
         pairs = dict(self.pairs)
         if self.has_base:
             pairs[formats.PROPERTY_INNER_BASE] = str(queue_offset)
@@ -170,10 +170,10 @@ class LateProperties:
         return arguments.encode(pairs, self.trailing_separator)
 
     def take(
-        self, queues: MutableMapping[Key, int], told: list[int | None], own: Key | None
+        self, queues: MutableMapping[Key, int], stored: list[int | None], own: Key | None
     ) -> None:
-        """Count the light queues on behind a record that told ``told`` and took one of ``own``."""
-        for light, offset in zip(self.lights or (), told, strict=True):
+        """Advance the light queues, except ``own``, after a record with offsets ``stored``."""
+        for light, offset in zip(self.lights or (), stored, strict=True):
             if light.key is None or offset is None:
                 continue
             if not self.takes:

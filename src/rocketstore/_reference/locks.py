@@ -1,4 +1,4 @@
-"""Locks that a thread enters in one order only: the twin of ``_native/locks``."""
+"""Locks that a thread must enter in one order: the twin of ``_native/locks``."""
 
 from __future__ import annotations
 
@@ -26,15 +26,18 @@ if hasattr(os, "register_at_fork"):
 
 
 def _held() -> list[OrderedLock]:
-    """The locks that this thread holds; those it gave back are forgotten here, so that giving back
-    is one call of the interpreter's own lock, which no interrupt can leave half done."""
+    """Return the locks that this thread holds.
+
+    Released locks are removed only here. So a release is one call of the interpreter's own lock,
+    which no interrupt can leave half done.
+    """
     entered: list[OrderedLock] = getattr(_of_thread, "entered", [])
     _of_thread.entered = held = [lock for lock in entered if lock._is_owned()]
     return held
 
 
 def holds_any() -> bool:
-    """Whether this thread holds an ``OrderedLock``."""
+    """Return whether this thread holds an ``OrderedLock``."""
     return bool(_held())
 
 

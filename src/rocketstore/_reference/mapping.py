@@ -1,4 +1,4 @@
-"""Mapped files: bytes in memory, nothing of paths. The plain-Python body, over ``mmap.mmap``."""
+"""Mapped files: bytes in memory, without paths. The pure-Python body, over ``mmap.mmap``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def is_named(path: bytes, device: int, inode: int, nbytes: int) -> bool:
 
 
 def mapped_nbytes() -> int:
-    """Return the bytes that are mapped at this moment in this process."""
+    """Return the bytes that are mapped now in this process."""
     return _mapped
 
 
@@ -45,7 +45,7 @@ def _count(nbytes: int) -> None:
 
 
 def _uninterrupted(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """The result of a call that ``mmap`` does not try again when a signal interrupts it."""
+    """Return the result of a call that ``mmap`` does not retry after a signal."""
     while True:
         try:
             return call(*arguments, **options)
@@ -54,12 +54,12 @@ def _uninterrupted(call: Callable[..., Any], *arguments: Any, **options: Any) ->
 
 
 def allocate(fd: int, position: int, length: int) -> bool:
-    """Reserve disk blocks within the file's size; False where unsupported.
+    """Reserve disk blocks within the file's size; return False if unsupported.
 
-    ``posix_fallocate`` would lengthen the file, so what lies behind its end is left out.
+    ``posix_fallocate`` would extend the file, so the range past its end is left out.
     """
     if position < 0 or length <= 0 or position > 2**63 - 1 - length:
-        raise ValueError(f"position {position} and length {length} name no range")
+        raise ValueError(f"position {position} and length {length} are not a range")
     if not hasattr(os, "posix_fallocate"):
         return False
     length = min(length, os.fstat(fd).st_size - position)
@@ -71,9 +71,9 @@ def allocate(fd: int, position: int, length: int) -> bool:
 class Mapping(mmap.mmap):
     """A mapping of the first ``nbytes`` bytes of an open file.
 
-    Differences from the native body: ``mmap`` keeps a duplicate of the descriptor; ``exports``
-    counts what ``view`` gave out and is still referenced, not the buffers taken from the mapping
-    itself; and those can still be taken after ``close`` while another one exists.
+    Differences from the native body: ``mmap`` keeps a duplicate of the descriptor. ``exports``
+    counts views from ``view`` that are still referenced, not buffers taken from the mapping
+    itself. Such buffers can still be taken after ``close`` while another one exists.
     """
 
     _nbytes: int
@@ -87,7 +87,7 @@ class Mapping(mmap.mmap):
     def __new__(
         cls, fd: int, nbytes: int, writable: bool = False, private: bool = False
     ) -> Mapping:
-        """Map the file; -1 for memory of its own, which must be writable and private."""
+        """Map the file; -1 for anonymous memory, which must be writable and private."""
         if nbytes <= 0:
             raise ValueError(f"a mapping must have at least one byte, not {nbytes}")
         if fd < 0 and not (fd == -1 and writable and private):
@@ -130,12 +130,12 @@ class Mapping(mmap.mmap):
 
     @property
     def writable(self) -> bool:
-        """Whether buffers of it may be written."""
+        """Return whether its buffers are writable."""
         return self._writable
 
     @property
     def closed(self) -> bool:  # type: ignore[override]  # mmap's is as read-only as this one
-        """Whether ``close`` was called."""
+        """Return whether ``close`` was called."""
         return self._is_closed
 
     @property
@@ -164,18 +164,18 @@ class Mapping(mmap.mmap):
         try:
             super().close()
         except BufferError:
-            return  # the last view's end comes back here, or the mapping's own
+            return  # the end of the last view, or of the mapping, calls this again
         self._uncount()
 
     def close(self) -> None:
-        """Allow no more views; the pages go with the last of them. Idempotent."""
+        """Allow no more views; the last view unmaps the pages. Idempotent."""
         self._is_closed = True
         self._unmap_if_unused()
 
     def advise(self, advice: str, position: int = 0, length: int | None = None) -> bool:
-        """Tell the system how a range will be used; False where unsupported."""
+        """Advise the system how a range will be used; return False if unsupported."""
         if advice not in _ADVICE:
-            raise ValueError(f"advice {advice!r} is none of {', '.join(_ADVICE)}")
+            raise ValueError(f"advice {advice!r} must be one of {', '.join(_ADVICE)}")
         length = self._nbytes - position if length is None else length
         self._check(position, length)
         word = getattr(mmap, _ADVICE[advice], None)
@@ -196,8 +196,10 @@ class Mapping(mmap.mmap):
         return True
 
     def sync(self, position: int, length: int) -> None:
-        """Write the pages that hold the range to disk and wait for it. Raises ``OSError``, the same
-        one at every later call."""
+        """Write the pages of the range to disk and wait for it.
+
+        Raises ``OSError``, the same one at every later call.
+        """
         self._check(position, length)
         ragged = position % mmap.PAGESIZE
         try:
@@ -209,14 +211,14 @@ class Mapping(mmap.mmap):
             raise OSError(self._sync_error, os.strerror(self._sync_error))
 
     def populate(self, position: int, length: int) -> bool:
-        """Make the range's pages present and writable; False where unsupported."""
+        """Make the range's pages present and writable; return False if unsupported."""
         self._check_for_writing(position, length, "populated for writing")
         if not hasattr(self, "madvise"):
             return False
         return self._madvise(_MADV_POPULATE_WRITE, position, length)
 
     def populate_for_reading(self, position: int, length: int) -> bool:
-        """Make the range's pages present; False where unsupported, and when one cannot be read."""
+        """Make the range's pages present; return False if unsupported or a page cannot be read."""
         self._check(position, length)
         if not hasattr(self, "madvise"):
             return False
@@ -226,7 +228,7 @@ class Mapping(mmap.mmap):
             return False
 
     def _call_libc(self, function: Callable[..., int], position: int, length: int) -> None:
-        """Call ``function(address, nbytes)`` for the pages that hold a range."""
+        """Call ``function(address, nbytes)`` for the pages of a range."""
         ragged = position % mmap.PAGESIZE
         start = ctypes.c_char.from_buffer(self)
         address = ctypes.addressof(start) + position - ragged
@@ -236,7 +238,7 @@ class Mapping(mmap.mmap):
             raise OSError(code, os.strerror(code))
 
     def lock(self, position: int, length: int) -> None:
-        """Keep the range's pages in memory, each from when it is there. Raises ``OSError``."""
+        """Keep the range's pages in memory once they are present. Raises ``OSError``."""
         self._check_for_writing(position, length, "locked")
         libc = ctypes.CDLL(None, use_errno=True)
         if not hasattr(libc, "mlock2"):

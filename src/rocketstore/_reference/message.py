@@ -1,9 +1,9 @@
-"""``Message``, a message to be put, and ``StoredMessage``, a record that lies in a buffer.
+"""``Message``, a message to be put, and ``StoredMessage``, a record in a buffer.
 
-The plain-Python body of ``_native/message.pyi``; the functions of ``record`` are offered here too.
+The pure-Python body of ``_native/message.pyi``; it also exports the functions of ``record``.
 """
 
-# A stored message has read-only properties where a message to be put has writable ones.
+# Properties of a stored message are read-only, those of a message to be put are writable.
 # mypy: disable-error-code="misc,override"
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _text_or_none(value: Any, name: str) -> str | None:
 
 
 def _joined_keys(keys: str | Iterable[str]) -> str:
-    """The property of keys: text as it is, or several keys, which hold no space."""
+    """Return the KEYS property: a text as it is, or several keys without spaces, joined."""
     if isinstance(keys, str):
         return keys
     items = [_text(key, "a key") for key in keys]
@@ -97,8 +97,8 @@ def _content(value: Any) -> bytes:
 class Message:
     """A message to be put.
 
-    The constructor checks types only; whether topic, hosts and sizes can be stored is decided by
-    the put. ``properties`` is a dict of its own; ``tags``, ``keys``, ``unique_key`` and
+    The constructor checks types only; the put decides whether topic, hosts and sizes can be
+    stored. ``properties`` is the message's own dict; ``tags``, ``keys``, ``unique_key`` and
     ``delay_level`` are views of it.
     """
 
@@ -200,7 +200,7 @@ class Message:
 
     @property
     def sys_flag(self) -> int:
-        """System flag; its host bits follow the hosts when the message is stored."""
+        """System flag; its host bits are derived from the hosts when the message is stored."""
         return self._sys_flag
 
     @sys_flag.setter
@@ -236,7 +236,7 @@ class Message:
 
     @property
     def reconsume_times(self) -> int:
-        """How often it was sent back by consumers."""
+        """How often consumers sent it back."""
         return self._reconsume_times
 
     @reconsume_times.setter
@@ -296,7 +296,7 @@ class Message:
 
     @property
     def delay_level(self) -> int:
-        """The property ``DELAY`` as a number; 0 when it is missing or no number."""
+        """The property ``DELAY`` as a number; 0 if it is missing or not a number."""
         value = self.properties.get(formats.PROPERTY_DELAY)
         return java_text.parse_int(java_text.encode(value)) if isinstance(value, str) else 0
 
@@ -355,7 +355,7 @@ def _message(
     properties: dict[str, str],
     /,
 ) -> Message:
-    """Make a message again from what was pickled."""
+    """Rebuild a message from its pickled state."""
     return cls(
         topic,
         body,
@@ -372,23 +372,23 @@ def _message(
 
 
 class StoredMessage(Message):
-    """A record that lies in a buffer, decoded on access; read-only.
+    """A record in a buffer, decoded on access; read-only.
 
     Parameters
     ----------
     buffer : bytes-like
-        Kept, with an export of it, as long as the message lives.
+        Referenced, with an export, as long as the message lives.
     position : int
         Of the record in the buffer.
     base_offset : int
         Physical offset of the buffer's first byte.
     segment_end : int
-        Physical offset behind the record's segment.
+        Physical offset after the record's segment.
 
     Raises
     ------
     ValueError
-        When no record can lie there: its lengths do not fit. No CRC is checked.
+        If there can be no record: its lengths do not fit. No CRC is checked.
     """
 
     __slots__ = ("_physical_offset", "_row", "_view")
@@ -412,8 +412,8 @@ class StoredMessage(Message):
             status = lengths_status(view, row)
         if status != RecordStatus.OK:
             raise ValueError(
-                f"no record lies at position {position} (physical offset {row.physical_offset}): "
-                f"status {int(status)}"
+                f"there is no record at position {position} (physical offset "
+                f"{row.physical_offset}): status {int(status)}"
             )
         set_own = object.__setattr__
         set_own(self, "_view", view)
@@ -431,7 +431,7 @@ class StoredMessage(Message):
         return bytes(self._view[at : at + nbytes])
 
     def _numbers(self) -> Row:
-        """The row with its numbers as they are now."""
+        """Return the row with its current numbers."""
         load_numbers(self._view, self._row)
         return self._row
 
@@ -467,7 +467,7 @@ class StoredMessage(Message):
 
     @property
     def reconsume_times(self) -> int:
-        """How often it was sent back by consumers."""
+        """How often consumers sent it back."""
         return self._numbers().reconsume_times
 
     @property
@@ -482,7 +482,7 @@ class StoredMessage(Message):
 
     @property
     def physical_offset(self) -> int:
-        """Where the record lies in the log."""
+        """Offset of the record in the log."""
         return self._physical_offset
 
     @property
@@ -562,7 +562,7 @@ class StoredMessage(Message):
 
     @property
     def delay_level(self) -> int:
-        """The property ``DELAY`` as a number; 0 when it is missing or no number."""
+        """The property ``DELAY`` as a number; 0 if it is missing or not a number."""
         return java_text.parse_int(
             java_text.encode(self.properties.get(formats.PROPERTY_DELAY, ""))
         )

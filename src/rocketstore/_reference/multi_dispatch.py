@@ -1,4 +1,4 @@
-"""Multi dispatch: the queues besides its own that a record goes into (``rs_multi_dispatch.h``)."""
+"""Multi dispatch: a record's queues besides its own (``rs_multi_dispatch.h``)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _NUMBER = re.compile(rb"\+?[0-9]+")
 
 
 def is_light(name: bytes) -> bool:
-    """Whether a queue's name is that of a light queue."""
+    """Return whether a queue's name is that of a light queue."""
     return name.startswith(formats.TOPIC_LMQ_PREFIX.encode())
 
 
 def is_excluded(topic: bytes, flags: int) -> bool:
-    """Whether records of this topic go into no other queues."""
+    """Return whether records of this topic are dispatched to no other queues."""
     if flags & MultiDispatch.NOT_OF_DLQ and topic.startswith(formats.TOPIC_DLQ_PREFIX.encode()):
         return True
     prefixes = (formats.TOPIC_RETRY_PREFIX.encode(), formats.TOPIC_SYSTEM_PREFIX.encode())
@@ -29,7 +29,7 @@ def is_excluded(topic: bytes, flags: int) -> bool:
 
 
 def _items(text: bytes) -> list[bytes]:
-    """Java's split: empty items at the end do not count."""
+    """Return the items of Java's split, which drops empty items at the end."""
     items = text.split(_SEPARATOR)
     while items and not items[-1]:
         items.pop()
@@ -37,7 +37,7 @@ def _items(text: bytes) -> list[bytes]:
 
 
 def _offset(text: bytes) -> int:
-    """The number, -1 for what is none or negative or has more than 63 bits."""
+    """Return the number; -1 if it is invalid, negative or has more than 63 bits."""
     if not _NUMBER.fullmatch(text) or len(text.lstrip(b"+0")) > 19:
         return -1
     value = int(text)
@@ -45,14 +45,14 @@ def _offset(text: bytes) -> int:
 
 
 class Walk:
-    """The queues that a record goes into besides its own.
+    """The queues besides its own to which a record is dispatched.
 
     Attributes
     ----------
     places : list of (name, queue id, queue offset)
-        A name without a number at its place, or that no folder can have, is passed over.
+        Names without a number at the same place, and invalid folder names, are skipped.
     odd : bool
-        One was, or the lists are of different lengths.
+        A name was skipped, or the lists have different lengths.
     """
 
     def __init__(self, properties: bytes, topic: bytes, queue_id: int, flags: int) -> None:
@@ -78,8 +78,7 @@ class Walk:
 
 
 def is_batch_record(sys_flag: int, properties: bytes) -> bool:
-    """Whether a record is a batch of messages: its flag, INNER_BASE and INNER_NUM must all say
-    so."""
+    """Return whether a record is a batch: its flag, INNER_BASE and INNER_NUM must all match."""
     if not sys_flag & formats.SYS_FLAG_INNER_BATCH:
         return False
     pairs = {name: properties[a:b] for name, a, b in record_check.pairs(properties)}
@@ -89,7 +88,7 @@ def is_batch_record(sys_flag: int, properties: bytes) -> bool:
 
 
 def names(properties: bytes, topic: bytes, queue_id: int, own_queue_id: int) -> bool:
-    """Whether a record names this queue among those it goes into besides its own."""
+    """Return whether a record names this queue besides its own."""
     if queue_id != (0 if is_light(topic) else own_queue_id):
         return False
     for name, start, stop in reversed(record_check.pairs(properties)):
@@ -99,7 +98,7 @@ def names(properties: bytes, topic: bytes, queue_id: int, own_queue_id: int) -> 
 
 
 def is_folder_name(name: bytes) -> bool:
-    """Whether a folder can have this name."""
+    """Return whether a folder can have this name."""
     if not 0 < len(name) <= formats.MAX_FOLDER_NAME_NBYTES:
         return False
     return not record_check.is_unsafe_topic(name)

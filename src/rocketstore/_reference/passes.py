@@ -1,4 +1,4 @@
-"""What all passes have in common: the walk over the records of a window (``rs_pass.h``)."""
+"""Common code of all passes: the walk over the records of a window (``rs_pass.h``)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _COMPLETE = (
 
 
 class Pass(ABC):
-    """Takes one record after the other; state is kept from window to window."""
+    """Processes records one by one; its state is kept from window to window."""
 
     #: Added to the flags of every call.
     extra_flags = 0
 
     @abstractmethod
     def _take(self, record: memoryview, row: Row) -> bool:
-        """Take a record (ghosts come by too); ``False`` when there is no room left."""
+        """Process a record, also a ghost; return ``False`` if there is no room left."""
 
     def consume(
         self,
@@ -41,7 +41,7 @@ class Pass(ABC):
         flags: int,
         /,
     ) -> tuple[int, int]:
-        """Take the records of a window; returns (status, where the next look begins)."""
+        """Process the records of a window; return (status, position to continue from)."""
         view = record_check.record_buffer(window, position, stop, base_offset, segment_end)
         check_int64(limit, flags)
         while position < stop and base_offset + position < limit:
@@ -57,7 +57,7 @@ class Pass(ABC):
 
 
 def bounded(name: str, value: Any, low: int, high: int) -> int:
-    """Return an argument as a number; ``ValueError`` when it is out of range."""
+    """Return an argument as a number; raise ``ValueError`` if it is out of range."""
     number = operator.index(value)
     if not low <= number <= high:
         raise ValueError(f"{name} {number} is outside {low} .. {high}")

@@ -1,4 +1,4 @@
-"""What records and queue files say about the same queues: twin of ``_native/passes_fsck``."""
+"""Sums over records and queue files, for comparison: twin of ``_native/passes_fsck``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _mix(h: int) -> int:
 
 
 def _unit_sum(queue_offset: int, physical_offset: int, size: int, tags_code: int) -> int:
-    """What a unit at its place in its queue adds to the queue's checksum."""
+    """Return the value that a unit at its place adds to the queue's checksum."""
     place = _mix((queue_offset * 0xD6E8FEB86659FD93 + physical_offset) % _WORD)
     return _mix((place + tags_code * 0xA0761D6478BD642F + size % 2**32) % _WORD)
 
@@ -117,14 +117,14 @@ class FsckPass(Pass):
     ) -> tuple[
         dict[str, int], list[tuple[bytes, int, int, int, int, int, int, int, int]], list[int]
     ]:
-        """Return what was met since the last call, and forget it."""
+        """Return the sums since the last call and clear them."""
         queues = [(*key, *astuple(queue)) for key, queue in self._queues.items()]
         found = self._counts, queues, self._wrong
         self._clear()
         return found
 
     def take_keys(self) -> tuple[memoryview, memoryview, memoryview]:
-        """Return the keys gathered, and forget them."""
+        """Return the keys gathered and clear them."""
         if self._keys is None:
             raise ValueError("this pass gathers no keys")
         return self._keys.take()
@@ -133,7 +133,7 @@ class FsckPass(Pass):
 def sum_units(
     units: Buffer, first_index: int, log_start: int = 0, /
 ) -> tuple[int, int, int, int, int, int, int]:
-    """Sum up the units of a stretch of a queue."""
+    """Sum up the units of a part of a queue."""
     view = readable(units)
     check_int64(first_index, log_start)
     number = len(view) // _UNIT.size

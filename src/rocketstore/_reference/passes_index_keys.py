@@ -1,4 +1,4 @@
-"""The keys of the log's records, one after the other: the twin of ``_native/passes_index_keys``."""
+"""The index keys of the log's records: the twin of ``_native/passes_index_keys``."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class IndexKeysPass(Pass):
         return status, position
 
     def take_record(self, record: memoryview, row: Row) -> bool:
-        """Gather the keys of one record; False, and none of them, when there is no room."""
+        """Gather all keys of one record; return False, with none gathered, if there is no room."""
         if row.status not in _TAKEN:
             return True
         kind = row.sys_flag & formats.SYS_FLAG_TRANSACTION_MASK
@@ -83,7 +83,7 @@ class IndexKeysPass(Pass):
     _take = take_record
 
     def _gather(self, record: bytes, row: Row) -> bool:
-        """Gather one record's keys; False when there is no room for all it might have."""
+        """Gather one record's keys; return False without room for the most it can have."""
         properties = record[row.properties_at :]
         # The last pair of a name wins.
         values = {
@@ -112,12 +112,12 @@ class IndexKeysPass(Pass):
             yield formats.TAG_KEY_INFIX.encode() + values[_TAGS], self._mark
 
     def take_count(self) -> int:
-        """Return the number of keys gathered, and forget them."""
+        """Return the number of keys gathered and reset it."""
         count, self.count, self._keys = self.count, 0, []
         return count
 
     def take(self) -> tuple[memoryview, memoryview, memoryview]:
-        """Return the keys gathered, and forget them."""
+        """Return the keys gathered and clear them."""
         if self._counts_only:
             raise ValueError("this pass only counts")
         keys = self._keys
@@ -139,7 +139,7 @@ def match_entries(
     begin_timestamp: int,
     /,
 ) -> tuple[int, int]:
-    """Step through entries and keys while they agree; return the (entry, key) it stopped at."""
+    """Step through entries and keys while they agree; return the (entry, key) where it stopped."""
     check_int64(entry, key, begin_timestamp)
     content = readable(entries)
     columns = (
@@ -167,7 +167,7 @@ def match_entries(
 
 
 def _seconds(begin_timestamp: int, store_timestamp: int) -> int:
-    """Whole seconds since the file's begin as an entry stores them."""
+    """Return the whole seconds since the file's begin, as an entry stores them."""
     difference = wrap64(store_timestamp - begin_timestamp)
     if begin_timestamp <= 0 or difference < 0:
         return 0

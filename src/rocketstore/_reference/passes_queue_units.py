@@ -1,4 +1,4 @@
-"""Queue units of the log's records in plain Python: twin of ``_native/passes_queue_units``."""
+"""Queue units of the log's records in pure Python: twin of ``_native/passes_queue_units``."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class _Run:
 
 
 def has_unit(row: Row) -> bool:
-    """Whether a record has a unit of its queue."""
+    """Return whether a record has a unit in its queue."""
     if row.status not in (RecordStatus.OK, RecordStatus.NUL_PROPERTIES):
         return False
     return row.sys_flag & formats.SYS_FLAG_TRANSACTION_MASK not in _NO_UNIT
 
 
 def check_topic(topic: object) -> bytes:
-    """Return a topic of the arguments, checked."""
+    """Return the topic argument, checked."""
     if not isinstance(topic, bytes):
         raise TypeError(f"topic must be bytes, not {type(topic).__name__}")
     if not 0 < len(topic) <= formats.MAX_PROPERTIES_NBYTES:
@@ -110,7 +110,7 @@ class QueueUnitsPass(Pass):
         self._nbytes += len(unit)
 
     def take(self) -> list[tuple[bytes, int, int, int, int, int, bytes]]:
-        """Return the runs gathered since the last call, and forget them."""
+        """Return the runs gathered since the last call and clear them."""
         runs = [
             (
                 *(run.topic, run.queue_id, run.named, run.first_offset),

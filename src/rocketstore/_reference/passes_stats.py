@@ -1,4 +1,4 @@
-"""Sums over the log's records in plain Python: twin of ``_native/passes_stats``."""
+"""Sums over the log's records in pure Python: twin of ``_native/passes_stats``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class StatsPass(Pass):
         self._by = set()
         for name in by:
             if name not in _BY:
-                raise ValueError(f"{name!r} is none of {_BY}")
+                raise ValueError(f"{name!r} must be one of {_BY}")
             self._by.add(name)
         self._groups: dict[tuple[Any, ...], list[int]] = {}
 
@@ -57,7 +57,7 @@ class StatsPass(Pass):
         return True
 
     def take(self) -> list[tuple[Any, ...]]:
-        """Return the groups met since the last call in order of appearance, and forget them."""
+        """Return the groups since the last call in order of appearance and clear them."""
         groups = [(*key, *sums) for key, sums in self._groups.items()]
         self._groups = {}
         return groups

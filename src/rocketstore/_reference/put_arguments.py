@@ -1,4 +1,4 @@
-"""What a put takes: checks of its arguments and the rules for its properties."""
+"""The arguments of a put: checks, and the rules for properties."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUEUE_ID = (0, 2**31 - 1)
 
 
 def check_topic(topic: Any) -> str:
-    """Return ``topic`` when RocketMQ allows its characters; its length is judged elsewhere."""
+    """Return ``topic`` if RocketMQ allows its characters; its length is checked elsewhere."""
     if not isinstance(topic, str):
         raise TypeError(f"topic must be str, not {type(topic).__name__}")
     if not topic:
@@ -33,7 +33,7 @@ def check_topic(topic: Any) -> str:
 
 
 def check_name(what: str, value: Any) -> str:
-    """Return ``value`` when it is text."""
+    """Return ``value`` if it is a str."""
     if not isinstance(value, str):
         raise TypeError(f"{what} must be str, not {type(value).__name__}")
     return value
@@ -56,7 +56,7 @@ def check_body(body: Any) -> bytes:
 
 
 def check_integer(name: str, value: Any, bounds: tuple[int, int]) -> int:
-    """Return ``value`` as an int within ``bounds``; a bool is refused."""
+    """Return ``value`` as an int within ``bounds``; raise for a bool."""
     if isinstance(value, bool):
         raise TypeError(f"{name} must be int, not bool")
     try:
@@ -69,18 +69,18 @@ def check_integer(name: str, value: Any, bounds: tuple[int, int]) -> int:
 
 
 def java_utf8(text: str) -> bytes:
-    """Encode as Java does: surrogates in pairs are one character, a single one becomes ``?``."""
+    """Encode as Java does: surrogate pairs are one character, an unpaired surrogate is ``?``."""
     units = text.encode("utf-16-le", "surrogatepass")
     return units.decode("utf-16-le", "surrogatepass").encode("utf-8", "replace")
 
 
 def utf16_length(encoded: bytes) -> int:
-    """UTF-16 units of well-formed UTF-8."""
+    """Return the number of UTF-16 units of well-formed UTF-8."""
     return sum((byte & 0xC0) != 0x80 for byte in encoded) + sum(byte >= 0xF0 for byte in encoded)
 
 
 def parse_level(value: str | None) -> int:
-    """``Integer.parseInt`` over ASCII digits; 0 for what is no number of 32 bits, or absent."""
+    """Return ``Integer.parseInt`` of ASCII digits; 0 if absent or not a 32-bit number."""
     match = None if value is None else _JAVA_INTEGER.fullmatch(value)
     if match is None or len(match[2]) > 10:
         return 0
@@ -89,7 +89,7 @@ def parse_level(value: str | None) -> int:
 
 
 def waits(properties: Mapping[str, str]) -> bool:
-    """Whether the producer wants the flush awaited (``WAIT`` absent or ``true`` in any case)."""
+    """Return whether the producer waits for the flush (``WAIT`` absent or ``true``, any case)."""
     value = properties.get(formats.PROPERTY_WAIT)
     return value is None or (value.isascii() and value.lower() == "true")
 
@@ -109,14 +109,14 @@ def _check_text(what: str, value: Any) -> str:
 
 
 def check_relayed(message: StoredMessage) -> None:
-    """Refuse a record with properties that are no UTF-8: as text, they are not what was read."""
+    """Raise for a record whose properties are not UTF-8: as text they would differ."""
     for item in message.properties_bytes.split(bytes([formats.PROPERTY_SEPARATOR])):
         try:
             item.decode()
         except UnicodeDecodeError:
             name = item.partition(bytes([formats.NAME_VALUE_SEPARATOR]))[0]
             raise ValueError(
-                f"property {name!r} of the record at offset {message.physical_offset} is no "
+                f"property {name!r} of the record at offset {message.physical_offset} is not "
                 "UTF-8: a put would store other bytes than were read"
             ) from None
 
@@ -135,7 +135,7 @@ def _join_keys(keys: Any) -> str:
 
 
 def check_properties(properties: Any) -> dict[str, str]:
-    """Return a dict of the pairs, in their order; names and values are text."""
+    """Return a dict of the pairs, in their order; names and values are str."""
     if properties is None:
         return {}
     if not isinstance(properties, Mapping):
@@ -158,7 +158,7 @@ def gather_properties(
     delay_level: int,
     unique_key_maker: Callable[[], str] | None,
 ) -> dict[str, str]:
-    """Put what the arguments say behind ``properties``, in the order it is stored."""
+    """Append the arguments to ``properties``, in stored order."""
     pairs = check_properties(properties)
 
     def add(name: str, value: str) -> None:
@@ -185,7 +185,7 @@ def gather_properties(
 
 
 def encode(pairs: Mapping[str, str], trailing_separator: bool) -> bytes:
-    """Properties as stored; an empty value is written, too."""
+    """Return the properties as stored; empty values are also written."""
     items = (
         java_utf8(name) + b"\x01" + java_utf8(value) + b"\x02" for name, value in pairs.items()
     )

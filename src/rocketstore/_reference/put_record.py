@@ -1,4 +1,4 @@
-"""From a put's arguments to records that only lack their place: limits and transforms."""
+"""Turn a put's arguments into records without a place: limits and transforms."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _known_host = functools.lru_cache(maxsize=1024)(message.parse_host)
 
 
 def stored_host(host: Any) -> bytes:
-    """Parse a host; most messages come from few of them."""
+    """Parse a host; most messages come from a few hosts."""
     return _known_host(host) if isinstance(host, str) else message.parse_host(host)
 
 
 @dataclass
 class Record:
-    """One record to be appended; ``status`` is set when it is refused."""
+    """A record to be appended; ``status`` is set if it is refused."""
 
     topic: str
     queue_id: int
@@ -58,7 +58,7 @@ class Record:
     version: int = 1
     property_crc: bool = False
     waits: bool = True
-    #: Queue offsets it takes: the messages of an inner batch, else 1.
+    #: Queue offsets that it takes: the messages of an inner batch, else 1.
     width: int = 1
     late: LateProperties | None = None
     status: PutMessageStatus | None = None
@@ -69,7 +69,7 @@ class Record:
 
     @property
     def queued(self) -> bool:
-        """Whether the record takes a queue offset."""
+        """Return whether the record takes a queue offset."""
         return self.sys_flag & formats.SYS_FLAG_TRANSACTION_MASK in (
             formats.SYS_FLAG_TRANSACTION_NOT,
             formats.SYS_FLAG_TRANSACTION_COMMIT,
@@ -82,7 +82,7 @@ class Record:
 
     @property
     def properties_nbytes(self) -> int:
-        """Length of the stored properties, the CRC's tail included."""
+        """Length of the stored properties, including the CRC."""
         nbytes = len(self.properties)
         if self.property_crc:
             separator = nbytes > 0 and not self.properties.endswith(_SEPARATOR)
@@ -108,7 +108,7 @@ class Record:
         )
 
     def encode(self) -> bytes:
-        """Return the record's bytes, once its place is known."""
+        """Return the record's bytes once its place is known."""
         born = self.store_timestamp if self.born_timestamp is None else self.born_timestamp
         return encode_record(
             self.topic,
@@ -136,7 +136,7 @@ class Record:
         return self
 
     def result(self, waited: int) -> PutMessageResult:
-        """The outcome; ``waited`` is the status of the flush that was awaited."""
+        """Return the outcome; ``waited`` is the status of the flush."""
         if self.status is not None:
             return PutMessageResult(self.status, self.append_status)
         return PutMessageResult(
@@ -240,7 +240,10 @@ class RecordRules:
     # --- properties that the append fills in --------------------------------------------------
 
     def _late(self, record: Record, pairs: dict[str, str]) -> LateProperties | None:
-        """What only the append can fill in, or None; ``pairs`` get the places for it."""
+        """Return the properties that only the append can fill in, or None.
+
+        Adds their places to ``pairs``.
+        """
         has_base = self._is_inner_batch(record) and record.queued
         lights = self._lights(record, pairs)
         if not has_base and lights is None:
@@ -271,7 +274,7 @@ class RecordRules:
         )
 
     def _lights(self, record: Record, pairs: dict[str, str]) -> tuple[LightQueue, ...] | None:
-        """The queues in which the append gives the message offsets besides its own."""
+        """Return the queues besides its own in which the append assigns the message offsets."""
         value = pairs.get(formats.PROPERTY_INNER_MULTI_DISPATCH)
         if value is None or not self.switches.gives_offsets(self.dialect, record.topic, value):
             return None
@@ -282,7 +285,7 @@ class RecordRules:
         return light_queues(self.dialect, self.switches, light_names(value), record.queue_id)
 
     def _prepare_late(self, record: Record, late: LateProperties) -> Record:
-        """Refuse what is too long already with empty values."""
+        """Refuse a record that is too long even with empty values."""
         limits = late.limits
         record.properties = arguments.encode(late.pairs, late.trailing_separator)
         if any(
@@ -299,7 +302,7 @@ class RecordRules:
         return record.refuse(*limits.size) if long_body else record
 
     def settle(self, record: Record, late: LateProperties, queues: Mapping[Key, int]) -> Record:
-        """Fill in the late properties of the next record of the log; may refuse it."""
+        """Fill in the late properties of the log's next record; this may refuse it."""
         record.properties = late.compose(queues, queues.get(record.key, 0))
         refusal = late.limits.exceeded_by(late.lights or (), queues)
         if refusal is not None:
@@ -316,12 +319,12 @@ class RecordRules:
 
     @property
     def max_record_nbytes(self) -> int:
-        """Longest record the limits allow, whatever the segment."""
+        """Length limit of a record, whatever the segment."""
         extra = formats.RECORD_EXTRA_NBYTES if self.dialect.record_extra else 0
         return self.max_message_size + extra
 
     def fits(self, record: Record) -> Record:
-        """Refuse a record that is too long for the limit, or for any segment."""
+        """Refuse a record that is too long for the limit or for any segment."""
         if record.nbytes > self.max_record_nbytes:
             return record.refuse(_ILLEGAL)
         if record.nbytes + formats.BLANK.nbytes > self.segment_nbytes:
@@ -329,7 +332,7 @@ class RecordRules:
         return record
 
     def topic_fits(self, topic: str) -> bool:
-        """Whether the topic is short enough (its characters are ASCII, so units are bytes)."""
+        """Return whether the topic is short enough (it is ASCII, so units are bytes)."""
         retry = topic.startswith(formats.TOPIC_RETRY_PREFIX)
         if retry and self.dialect.long_retry_topics:
             return len(topic) <= formats.MAX_RETRY_TOPIC_NBYTES
@@ -340,7 +343,7 @@ class RecordRules:
         record.version = 2 if self.dialect.record_version_2 and long_topic else 1
 
     def _hooks(self, record: Record, pairs: dict[str, str]) -> PutMessageStatus | None:
-        """The broker's inner-batch and timer checks; a delay level clears the timer properties."""
+        """Run the broker's inner-batch and timer checks; a delay level clears timer properties."""
         if self.dialect.version < (5, 0, 0):
             return None
         if not self._is_fit_for_topic(record, pairs):
@@ -362,10 +365,10 @@ class RecordRules:
         return bool(inner) and self.dialect.version >= (5, 0, 0)
 
     def _is_fit_for_topic(self, record: Record, pairs: dict[str, str]) -> bool:
-        """Whether an inner batch is on a topic for it, stays there, and has a count that counts.
+        """Return whether an inner batch is on a batch topic, stays there, and has a valid count.
 
-        RocketMQ raises for a count that is no short number; one below 1 it counts as 1 but
-        dispatches as it is, after which the queue cannot be recovered.
+        RocketMQ raises for a count that is not a short. It counts a number below 1 as 1 but
+        dispatches it unchanged; then the queue cannot be recovered.
         """
         count = pairs.get(formats.PROPERTY_INNER_NUM)
         if not self._is_inner_batch(record):
@@ -376,7 +379,7 @@ class RecordRules:
         return 1 <= record.width <= formats.MAX_INNER_BATCH_COUNT
 
     def _transforms(self, record: Record, pairs: dict[str, str]) -> bool:
-        """Whether a delay level sends the message to the schedule topic."""
+        """Return whether a delay level moves the message to the schedule topic."""
         if not record.queued or self.delay_level_count == 0:
             return False
         if arguments.parse_level(pairs.get(formats.PROPERTY_DELAY)) <= 0:
@@ -401,12 +404,12 @@ class RecordRules:
     def batch_status(
         self, head: Record, pairs: dict[str, str], bodies: Sequence[bytes], subs: Sequence[bytes]
     ) -> PutMessageStatus | None:
-        """Why a batch as a whole is refused, or None."""
+        """Return why a whole batch is refused, or None."""
         retry = head.topic.startswith(formats.TOPIC_RETRY_PREFIX)
         if not self.topic_fits(head.topic) or (retry and self.dialect.version >= (5, 0, 0)):
             return _ILLEGAL
         if self._is_inner_batch(head):
-            return _ILLEGAL  # it is one record, not a client's batch that is taken apart
+            return _ILLEGAL  # it is one record, not a client batch to be split
         refusal = self._hooks(head, dict(pairs))
         if refusal is not None:
             return refusal
@@ -419,7 +422,7 @@ class RecordRules:
         return _ILLEGAL if nbytes > self.max_message_size else None
 
     def batch_properties(self, sub: bytes, batch: bytes) -> bytes:
-        """Properties of one message of a batch, as stored."""
+        """Return the stored properties of one message of a batch."""
         if self.dialect.batch_properties == BatchProperties.DROPPED or not batch:
             return sub
         joined = self.dialect.batch_properties == BatchProperties.JOINED
@@ -428,7 +431,7 @@ class RecordRules:
         return sub + batch
 
     def batch_record(self, head: Record, flag: int, body: bytes, properties: bytes) -> Record:
-        """One message of a batch; not yet judged by its length."""
+        """Return the record of one message of a batch; its length is not checked yet."""
         record = Record(
             head.topic,
             head.queue_id,

@@ -81,7 +81,7 @@ class PutMessageResult:
 
     @property
     def ok(self) -> bool:
-        """Whether the status is ``PUT_OK``."""
+        """Return whether the status is ``PUT_OK``."""
         return self._status == PutMessageStatus.PUT_OK
 
     @property
@@ -90,7 +90,7 @@ class PutMessageResult:
         return self._append == AppendMessageStatus.PUT_OK
 
     def with_flush_status(self, status: int) -> PutMessageResult:
-        """Return this outcome of a put that waited for the disk, which ended with ``status``."""
+        """Return this outcome with the flush ``status`` that the put waited for."""
         status = PutMessageStatus(status)
         return PutMessageResult(
             status if self.appended else self._status,
@@ -135,7 +135,7 @@ class PutManyResult(Sequence[PutMessageResult]):
 
     @classmethod
     def _of(cls, results: Iterable[PutMessageResult], waits: Iterable[bool]) -> PutManyResult:
-        """Outcomes together with whether each waits for the disk."""
+        """Return outcomes; ``waits`` says which of them wait for the disk."""
         many = cls(results)
         many._waits = list(waits)
         return many
@@ -152,7 +152,7 @@ class PutManyResult(Sequence[PutMessageResult]):
 
     @property
     def ok(self) -> bool:
-        """Whether every status is ``PUT_OK``."""
+        """Return whether every status is ``PUT_OK``."""
         return all(result.ok for result in self._results)
 
     @property
@@ -181,7 +181,7 @@ class PutManyResult(Sequence[PutMessageResult]):
         return array("q", (result.store_timestamp for result in self._results))
 
     def with_flush_status(self, status: int) -> PutManyResult:
-        """Return these outcomes; those that waited for the disk ended with ``status``."""
+        """Return these outcomes with the flush ``status`` for those that waited for it."""
         status = PutMessageStatus(status)
         pairs = zip(self._results, self._waits, strict=True)
         changed = (one.with_flush_status(status) if waits else one for one, waits in pairs)

@@ -1,7 +1,7 @@
 """Commit-log records: check, parse, encode, search; hosts and properties as stored.
 
-The plain-Python body of ``_native/record.pyi``. It cannot be guarded against a mapping whose file
-is shortened: use it for tests, for comparing and for debugging.
+The pure-Python body of ``_native/record.pyi``. It cannot be guarded against a mapping whose file
+is shortened: use it for tests, comparisons and debugging.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _CRC_MASK = 0x7FFFFFFF
-#: By record version: magic, width of the topic's length, longest topic.
+#: Magic, width of the topic's length, and longest topic, by record version.
 _VERSIONS = {
     1: (formats.MAGIC_V1, formats.TOPIC_LENGTH_NBYTES_V1, formats.MAX_TOPIC_LENGTH),
     2: (formats.MAGIC_V2, formats.TOPIC_LENGTH_NBYTES_V2, formats.MAX_PROPERTIES_NBYTES),
@@ -100,7 +100,7 @@ def _check_int32(**values: int) -> None:
 
 
 def _property_crc(record: bytes) -> bytes:
-    """The 20 bytes that end a record whose other bytes are ``record``."""
+    """Return the 20 bytes that end a record whose other bytes are ``record``."""
     digits = f"{zlib.crc32(record) & _CRC_MASK:010d}"[::-1]
     return (formats.PROPERTY_CRC32 + _NAME_VALUE + digits + _PAIR).encode()
 

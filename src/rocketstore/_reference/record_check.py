@@ -1,4 +1,4 @@
-"""The strict check of commit-log records, parsing them into rows, searching for them."""
+"""The strict check of commit-log records; parsing them into rows; searching for them."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Row:
 
 
 def header_nbytes(sys_flag: int) -> int:
-    """Length of everything in front of the body."""
+    """Return the length of the header before the body."""
     extra = formats.HOST_V6.nbytes - formats.HOST_V4.nbytes
     hosts = bool(sys_flag & formats.SYS_FLAG_BORN_HOST_V6) + bool(
         sys_flag & formats.SYS_FLAG_STORE_HOST_V6
@@ -109,7 +109,7 @@ def header_nbytes(sys_flag: int) -> int:
 
 
 def host_nbytes(sys_flag: int, bit: int) -> int:
-    """Length of the host whose IPv6 bit in ``sys_flag`` is ``bit``."""
+    """Return the length of the host whose IPv6 bit in ``sys_flag`` is ``bit``."""
     return formats.HOST_V6.nbytes if sys_flag & bit else formats.HOST_V4.nbytes
 
 
@@ -118,7 +118,7 @@ def _integer(view: memoryview, at: int, nbytes: int) -> int:
 
 
 def check_size(view: memoryview, left: int) -> tuple[RecordStatus, int, int]:
-    """Judge size and magic of what starts at ``view``; returns (status, size, magic).
+    """Check size and magic of the bytes at ``view``; return (status, size, magic).
 
     ``left`` is the number of bytes from here to the segment's end.
     """
@@ -143,7 +143,7 @@ def check_size(view: memoryview, left: int) -> tuple[RecordStatus, int, int]:
 
 
 def check_lengths(view: memoryview, row: Row) -> None:
-    """Read the header's checked numbers and the three lengths; raise when they cannot be.
+    """Read the header's checked numbers and the three lengths; raise if they are invalid.
 
     ``view`` is exactly the record.
     """
@@ -181,7 +181,7 @@ def check_lengths(view: memoryview, row: Row) -> None:
 
 
 def lengths_status(view: memoryview, row: Row) -> RecordStatus:
-    """Judge the lengths alone: OK, or what is wrong. ``view`` is exactly the record."""
+    """Return the status of the lengths alone. ``view`` is exactly the record."""
     try:
         check_lengths(view, row)
     except _BadError as bad:
@@ -190,7 +190,7 @@ def lengths_status(view: memoryview, row: Row) -> RecordStatus:
 
 
 def load_numbers(view: memoryview, row: Row) -> None:
-    """Read the numbers that no check looks at."""
+    """Read the numbers that are not checked."""
     at = formats.RECORD_HEAD.at
     row.flag = _integer(view, at("flag"), 4)
     row.body_crc = _integer(view, at("body_crc"), 4)
@@ -212,7 +212,7 @@ def _body_crc_matches(view: memoryview, row: Row) -> bool:
 
 
 def is_unsafe_topic(topic: bytes) -> bool:
-    """Whether no folder can have this name, however short it is."""
+    """Return whether no folder can have this name, apart from its length."""
     try:
         text = topic.decode()
     except UnicodeDecodeError:
@@ -230,10 +230,10 @@ def _judge_property_crc(view: memoryview) -> int:
 
 
 def _is_lost(properties: bytes) -> bool:
-    """Whether NULs stand where no writer leaves any.
+    """Return whether there are NULs that no writer leaves.
 
-    RocketMQ 5.2.0 and 5.3.0 leave the room for a CRC unwritten behind the offsets in light queues:
-    it holds what was in a buffer, often zeros.
+    RocketMQ 5.2.0 and 5.3.0 leave the room for a CRC unwritten after the light-queue offsets: it
+    holds old buffer contents, often zeros.
     """
     written = properties[: -formats.PROPERTY_CRC32_NBYTES]
     if _LIGHT_OFFSETS in written and written.endswith(_PAIR):
@@ -266,9 +266,9 @@ def _check_content(view: memoryview, flags: int, row: Row) -> RecordStatus:
 
 
 def check(view: memoryview, physical_offset: int, segment_end: int, flags: int) -> Row:
-    """Check what starts at ``view``, which lies at ``physical_offset``; the row says what it is.
+    """Check the bytes at ``view``, which is at ``physical_offset``; return a row with the status.
 
-    ``total_size`` stays 0 unless there is something complete to step over.
+    ``total_size`` stays 0 unless a complete item can be skipped.
     """
     row = Row(physical_offset)
     status, size, row.magic = check_size(view, segment_end - physical_offset)
@@ -287,7 +287,7 @@ def check(view: memoryview, physical_offset: int, segment_end: int, flags: int) 
 
 
 def pairs(properties: bytes) -> list[tuple[bytes, int, int]]:
-    """Name, start and stop of the value of each pair that counts, in stored order.
+    """Return name, and start and stop of the value, of each valid pair in stored order.
 
     A pair needs a name and a value; the first separator splits it.
     """
@@ -303,13 +303,13 @@ def pairs(properties: bytes) -> list[tuple[bytes, int, int]]:
 
 
 def deliver_timestamp(store_timestamp: int, level: int, delay_ms: Sequence[int]) -> int:
-    """When a delayed message of a positive level is due."""
+    """Return the due time of a delayed message with a positive level."""
     delay = delay_ms[min(level, len(delay_ms)) - 1] if delay_ms else formats.UNKNOWN_DELAY_MS
     return wrap64(store_timestamp + delay)
 
 
 def parse_row(view: memoryview, row: Row, delay_ms: Sequence[int]) -> None:
-    """Fill the columns about properties. ``view`` is exactly the record, checked."""
+    """Fill the property columns. ``view`` is exactly the record, checked."""
     values = {
         name: (row.properties_at + start, stop - start)
         for name, start, stop in pairs(bytes(view[row.properties_at : row.total_size]))
@@ -337,7 +337,7 @@ def parse_row(view: memoryview, row: Row, delay_ms: Sequence[int]) -> None:
 def record_buffer(
     buffer: Buffer, position: int, stop: int, base_offset: int, segment_end: int
 ) -> memoryview:
-    """Return the bytes of a record buffer, its range checked."""
+    """Return the bytes of a record buffer after checking its range."""
     check_int64(position, stop, base_offset, segment_end)
     view = readable(buffer)
     if not 0 <= position <= stop <= len(view):
@@ -358,7 +358,7 @@ def check_record(
     flags: int = RecordFlags.CHECK_BODY_CRC,
     /,
 ) -> tuple[int, int]:
-    """Check one record strictly; returns (status, bytes to step over)."""
+    """Check one record strictly; return (status, bytes to skip)."""
     view = record_buffer(buffer, position, stop, base_offset, segment_end)
     row = check(view[position:stop], base_offset + position, segment_end, flags)
     return int(row.status), row.total_size
@@ -375,7 +375,7 @@ def scan_records(
     delay_ms: Sequence[int] = (),
     /,
 ) -> tuple[int, int, int]:
-    """Parse consecutive records into the rows of ``out``; returns (rows, next position, status)."""
+    """Parse consecutive records into the rows of ``out``; return (rows, next position, status)."""
     view = record_buffer(buffer, position, stop, base_offset, segment_end)
     check_int64(*delay_ms)
     rows = writable(out)
@@ -383,7 +383,7 @@ def scan_records(
     if len(rows) % nbytes:
         raise ValueError(f"out must hold whole rows of {nbytes} bytes, not {len(rows)} bytes")
     if stop > 2**31 - 1:
-        raise ValueError(f"stop {stop} is beyond what a row's position can say")
+        raise ValueError(f"stop {stop} is too large for a row's position")
     count = 0
     while position < stop:
         if (count + 1) * nbytes > len(rows):
@@ -403,7 +403,7 @@ def scan_records(
 def find_record(
     buffer: Buffer, position: int, stop: int, base_offset: int, segment_end: int, /
 ) -> int:
-    """Position of the first record that passes the check at its own offset, -1 when none does."""
+    """Return the position of the first valid record at its own offset, or -1."""
     view = record_buffer(buffer, position, stop, base_offset, segment_end)
     magic_at = formats.RECORD_HEAD.at("magic")
     at = position + magic_at

@@ -1,4 +1,4 @@
-"""Dispatch of log records into consume-queue files and index files, one record after the other."""
+"""Dispatch of log records to consume-queue files and index files, one record at a time."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _ROW = formats.PARSED_RECORD
 _ROW_NAMES = tuple(field.name for field in _ROW.fields)
 _BATCH_COUNT = 16
 _OFFSET_MAX = 2**63 - 1
-#: Records with odd names that are noted until they are fetched.
+#: Records with odd names that are kept until they are fetched.
 _ODD_COUNT = 1024
-#: A queue's positions are 64-bit too.
+#: A queue's positions also have 64 bits.
 _INDEX_MAX = _OFFSET_MAX // _UNIT.nbytes
 _QUEUED_TYPES = (formats.SYS_FLAG_TRANSACTION_NOT, formats.SYS_FLAG_TRANSACTION_COMMIT)
 
@@ -41,7 +41,7 @@ def _queue_key(topic: bytes, queue_id: int) -> tuple[bytes, int]:
 
 
 class _Queue:
-    """Where the next unit of one (topic, queue id) goes."""
+    """Place of the next unit of one (topic, queue id)."""
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
@@ -60,14 +60,14 @@ class _Queue:
 
     @property
     def position(self) -> int:
-        """Of the next unit in the file, -1 when there is no file or it is full."""
+        """Position of the next unit in the file, -1 if there is no file or it is full."""
         position = (self.next_index - self.first_index) * _UNIT.nbytes
         fits = self.view is not None and position + _UNIT.nbytes <= len(self.view)
         return position if fits else -1
 
     def has(self, record: _Record) -> bool:
-        """Whether the record's unit is there already, with its tags code or an ext address that is
-        known to be good."""
+        """Return whether the record's unit already exists, with its tags code or a trusted ext
+        address."""
         assert self.view is not None
         offset, size, tags_code = _UNIT.struct.unpack_from(self.view, self.position)
         if (offset, size) != (record.physical_offset, record.total_size):
@@ -78,8 +78,7 @@ class _Queue:
         )
 
     def put(self, record: _Record, tags_code: int) -> bool:
-        """Append the record's unit; tell whether another, or none, was there. Requires: there is
-        room."""
+        """Append the record's unit; return whether it changed the bytes there. Requires room."""
         assert self.view is not None
         unit = (record.physical_offset, record.total_size, tags_code)
         former = _UNIT.struct.unpack_from(self.view, self.position)
@@ -88,20 +87,20 @@ class _Queue:
         return bool(former != unit)
 
     def distrust_ext(self) -> None:
-        """A wrong unit among trusted ones: ext units go on behind that of the unit in front."""
+        """Reset the ext offset after a wrong trusted unit: continue after the previous unit's."""
         if self.next_index < self.trusted_index:
             self.trusted_index = 0
             self.ext.release()
             self.ext.offset = -1
 
     def move_on(self, record: _Record) -> None:
-        """Pass over the place of the record's unit."""
+        """Move past the place of the record's unit."""
         self.max_physical_offset = record.end
         self.next_index += 1
 
 
 class _Ext:
-    """Where the next ext unit of one queue goes."""
+    """Place of the next ext unit of one queue."""
 
     def __init__(self) -> None:
         self.view: memoryview | None = None
@@ -114,7 +113,7 @@ class _Ext:
             self.view = None
 
     def keep(self, record: _Record) -> int | None:
-        """The address of the unit that is there already, when it says the same."""
+        """Return the address of an existing unit that matches the record."""
         position = self.offset - self.file_offset
         room = 0 if self.view is None else len(self.view) - position - formats.EXT_END_NBYTES
         if self.view is None or room < _EXT_UNIT.nbytes:
@@ -128,8 +127,10 @@ class _Ext:
         return formats.EXT_ADDRESS_BASE + self.offset - int(size)
 
     def put(self, record: _Record, bit_map: bytes, file_nbytes: int) -> int | None:
-        """Append an ext unit; return its address, or the tags code when no file takes the unit;
-        ``None`` when a file is needed."""
+        """Append an ext unit; return its address, or the tags code if the unit fits no file.
+
+        Returns ``None`` if a file is needed.
+        """
         nbytes = _EXT_UNIT.nbytes + len(bit_map)
         spare = formats.EXT_END_NBYTES
         if nbytes > min(formats.MAX_EXT_UNIT_NBYTES, file_nbytes - spare):
@@ -177,7 +178,7 @@ class _Record:
 
     @property
     def properties(self) -> bytes:
-        """The properties as they are stored."""
+        """The properties as stored."""
         end = self.position + self.total_size
         return bytes(self._log[end - self.properties_nbytes : end])
 
@@ -220,7 +221,7 @@ class Dispatcher:
         self._index: memoryview | None = None
         self._slots = 0
         self._entries = 0
-        #: Start of the record whose unit was handled before its keys had to wait, -1 for none.
+        #: Start of the record whose unit was handled before its keys had to wait, -1 if none.
         self._unit_done_offset = -1
         self._last_odd_offset = -1
         self._odd_offsets: list[int] = []
@@ -249,7 +250,7 @@ class Dispatcher:
                 if next_ - first > capacity:
                     view.release()
                     raise ValueError(
-                        f"next_index {next_} lies behind the {capacity} units of a file that "
+                        f"next_index {next_} is past the {capacity} units of a file that "
                         f"begins at {first}"
                     )
             queue = self._queues.get(key)
@@ -419,7 +420,7 @@ class Dispatcher:
         return [_Record(row, log) for row in _ROW.struct.iter_unpack(used)], following, status
 
     def _dispatch_record(self, record: _Record) -> int:
-        """Put one record's unit, then its keys. Whatever status is not OK means: again, later."""
+        """Put one record's unit, then its keys. Any status but OK means: retry later."""
         if record.status == RecordStatus.GHOST:
             self.skipped_ghosts += 1
         elif record.status == RecordStatus.UNSAFE_TOPIC:
@@ -447,7 +448,7 @@ class Dispatcher:
         if queue is not None and (
             record.end <= queue.max_physical_offset or record.queue_offset < queue.next_index
         ):
-            # A record whose keys had to wait comes by a second time; that is no repetition.
+            # A record whose keys had to wait is dispatched a second time; that is not a repetition.
             if record.physical_offset != self._unit_done_offset:
                 self.repeated_units += 1
             return KernelStatus.OK
@@ -464,7 +465,7 @@ class Dispatcher:
         return status
 
     def _append(self, queue: _Queue, record: _Record) -> bool:
-        """Append the record's own unit; False when it needs an ext file first."""
+        """Append the record's own unit; return False if it needs an ext file first."""
         if self._compare and queue.has(record):
             queue.move_on(record)
             return True
@@ -515,8 +516,8 @@ class Dispatcher:
             if record.physical_offset != self._unit_done_offset:
                 self.repeated_units += 1
             return KernelStatus.OK
-        # A light queue's number may run ahead of its units: PREPARED and ROLLBACK records take
-        # numbers, too.
+        # A light queue's number may be ahead of its units, since PREPARED and ROLLBACK records
+        # also take numbers.
         if queue_offset > queue.next_index and not queue.shifted:
             return KernelStatus.QUEUE_GAP
         if queue.position < 0:
@@ -528,7 +529,7 @@ class Dispatcher:
         return KernelStatus.OK
 
     def _put_keys(self, record: _Record) -> bool:
-        """Put the keys that are missing; False when the index file has no room for the next."""
+        """Put the missing keys; return False if the index file has no room for the next."""
         if (
             record.transaction_type == formats.SYS_FLAG_TRANSACTION_ROLLBACK
             or record.physical_offset < self.indexed_offset
@@ -572,7 +573,7 @@ class Dispatcher:
 
 
 class _Owned:
-    """One thread inside a dispatcher: a second one gets ``RuntimeError`` instead of waiting."""
+    """One thread inside a dispatcher; a second one gets ``RuntimeError`` instead of waiting."""
 
     def __init__(self, dispatcher: Dispatcher, *, closing: bool = False) -> None:
         self._dispatcher = dispatcher

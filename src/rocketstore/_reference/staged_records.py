@@ -1,4 +1,4 @@
-"""Records staged for a store: made of Arrow rows away from it, appended later by its one writer."""
+"""Staged records: encoded from Arrow rows outside the store, appended later by its only writer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _I63 = (0, 2**63 - 1)
 
 
 class StageEncoder:
-    """Makes staged records of Arrow rows; see the native stub."""
+    """Encodes Arrow rows as staged records; see the native stub."""
 
     def __init__(
         self,
@@ -70,11 +70,11 @@ class StageEncoder:
 
     @property
     def position(self) -> int:
-        """Bytes of the stage so far, those not yet taken included."""
+        """Bytes of the stage so far, including those not yet taken."""
         return self._taken + self.waiting_nbytes
 
     def take(self) -> bytes:
-        """The records made since the last ``take``."""
+        """Return the records encoded since the last ``take``."""
         content = b"".join(self._waiting)
         self._waiting = []
         self._taken += len(content)
@@ -82,7 +82,7 @@ class StageEncoder:
         return content
 
     def encode(self, batch: Any, row: int = 0) -> int:
-        """Make records of the batch's rows from ``row`` on; returns the row to go on with."""
+        """Encode the batch's rows from ``row`` on; return the row to continue from."""
         import pyarrow
 
         at = arguments.check_integer("row", row, _I63)
@@ -103,7 +103,7 @@ class StageEncoder:
         return at
 
     def _finish(self, values: dict[str, Any]) -> Record:
-        """Judge and transform a row; raises when it is refused."""
+        """Check and transform a row; raise if it is refused."""
         if values["body"] is None:
             raise ValueError("column body is null")
         topic = self._topic
@@ -162,7 +162,7 @@ def _pair_text(value: bytes | None) -> str | None:
 
 
 def _values(name: str, column: Any) -> Any:
-    """A column's values: bytes for text, epoch ms for times, lists of pairs for maps."""
+    """Return a column's values: bytes for text, epoch ms for times, lists of pairs for maps."""
     import pyarrow
     from pyarrow import types
 
@@ -182,7 +182,7 @@ def _values(name: str, column: Any) -> Any:
             return _maps(column)
     elif _is_text(kind):
         return column.cast(pyarrow.large_binary()).to_pylist()
-    raise TypeError(f"column {name} has an Arrow type that is not its own")
+    raise TypeError(f"column {name} has the wrong Arrow type")
 
 
 def _is_text(kind: Any) -> bool:
@@ -210,13 +210,13 @@ def _maps(column: Any) -> list[list[tuple[bytes | None, bytes | None]] | None]:
     ]
 
 
-# --- What a stage holds ---------------------------------------------------------------------------
+# --- Contents of a stage --------------------------------------------------------------------------
 
 
 def staged_rows(
     view: memoryview, position: int, stop: int, base_offset: int, flags: int
 ) -> Iterator[tuple[int, Row]]:
-    """Position and parsed row of each staged record."""
+    """Yield position and parsed row of each staged record."""
     while position < stop:
         row = check(view[position:stop], base_offset + position, base_offset + stop, flags)
         if row.status != RecordStatus.OK:
@@ -229,7 +229,7 @@ def staged_rows(
 
 
 def staged_record(view: memoryview, position: int, row: Row, rules: RecordRules) -> Record:
-    """The record to be appended that lies at ``position``."""
+    """Return the record to be appended from ``position``."""
     content = bytes(view[position : position + row.total_size])
     topic = content[row.topic_at : row.topic_at + row.topic_nbytes]
     try:
@@ -282,7 +282,7 @@ def tally(
     counts: dict[tuple[str, int], int] = {}
     with memoryview(data) as view:
         if end > len(view):
-            raise ValueError(f"stop {end} lies behind the {len(view)} bytes of data")
+            raise ValueError(f"stop {end} is past the {len(view)} bytes of data")
         for place, row in staged_rows(view, at, end, base, 0):
             if row.total_size + formats.BLANK.nbytes > left:
                 return place, rows, counts
@@ -296,7 +296,7 @@ def tally(
 
 
 def _parse_whole(content: bytes) -> Row | None:
-    """Parse what is exactly one record, wherever it lay."""
+    """Parse exactly one record, whatever its offset."""
     if len(content) < formats.RECORD_MIN_NBYTES:
         return None
     at = formats.RECORD_HEAD.at("physical_offset")
@@ -308,7 +308,7 @@ def _parse_whole(content: bytes) -> Row | None:
 
 
 def _same_properties(staged: bytes, stored: bytes) -> bool:
-    """Whether the store wrote these properties; it may have put the whole-record CRC behind."""
+    """Return whether the store wrote these properties; it may append the whole-record CRC."""
     if not stored.startswith(staged):
         return False
     rest = stored[len(staged) :]
@@ -321,7 +321,7 @@ def _same_properties(staged: bytes, stored: bytes) -> bool:
 
 
 def matches(staged: Any, stored: Any) -> bool:
-    """Tell whether a record of the log is this staged one."""
+    """Return whether a record of the log is this staged one."""
     ours, theirs = bytes(staged), bytes(stored)
     a, b = _parse_whole(ours), _parse_whole(theirs)
     if a is None or b is None:
@@ -336,10 +336,10 @@ def matches(staged: Any, stored: Any) -> bool:
         return False
     head = formats.RECORD_HEAD.nbytes
     stored_at = head + host_nbytes(a.sys_flag, formats.SYS_FLAG_BORN_HOST_V6)
-    behind = stored_at + formats.RECORD_STORED.nbytes
+    store_host_at = stored_at + formats.RECORD_STORED.nbytes
     return (
         ours[head:stored_at] == theirs[head:stored_at]
-        and ours[behind : a.properties_at - formats.PROPERTIES_LENGTH_NBYTES]
-        == theirs[behind : b.properties_at - formats.PROPERTIES_LENGTH_NBYTES]
+        and ours[store_host_at : a.properties_at - formats.PROPERTIES_LENGTH_NBYTES]
+        == theirs[store_host_at : b.properties_at - formats.PROPERTIES_LENGTH_NBYTES]
         and _same_properties(ours[a.properties_at :], theirs[b.properties_at :])
     )

@@ -1,4 +1,4 @@
-"""Which columns a table of messages has; see ``rocketstore.display.columns``."""
+"""The columns of a table of messages; see ``rocketstore.display.columns``."""
 
 from __future__ import annotations
 

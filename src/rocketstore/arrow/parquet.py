@@ -1,4 +1,4 @@
-"""Messages into one Parquet file."""
+"""Writes messages to one Parquet file."""
 
 from __future__ import annotations
 
@@ -42,27 +42,27 @@ def to_parquet(
     stop: int | None = None,
     **limits: Any,
 ) -> int:
-    """Write messages into one Parquet file.
+    """Write messages to one Parquet file.
 
-    The file appears when it is complete and on the disk: it is written under another name beside
-    its place, synced and renamed.
+    The file appears only when it is complete and on disk: it is written under a temporary name in
+    the same folder, synced and renamed.
 
     Parameters
     ----------
     source : store, path, URI, or stream of record batches
-        An open store; the path or URI of a store's root or of its ``commitlog``; or anything with
-        ``__arrow_c_stream__``, such as ``store.scan_arrow(...)``, which brings its own columns.
+        An open store; the path or URI of a store's root or of its ``commitlog``; or any object with
+        ``__arrow_c_stream__``, such as ``store.scan_arrow(...)``, which has its own columns.
     destination : path
         The file on a local disk; its folder must exist.
     columns : str or sequence of str, optional
-        As in ``store.scan_arrow``; ``"core"`` when left out.
+        As in ``store.scan_arrow``; the default is ``"core"``.
     compression : {"snappy", "none", "gzip", "brotli", "zstd", "lz4"}
     row_group_bytes : int
-        Bytes of a row group before they are encoded; about as much memory is used.
+        Size of a row group before encoding; about as much memory is used.
     overwrite : bool
-        Replace a file that is there.
+        Replace an existing file.
     storage_options : mapping, optional
-        For a source by URI: handed to fsspec.
+        Passed to fsspec for a source given by URI.
     start, stop : int, optional
         Physical offsets.
     **limits
@@ -77,13 +77,13 @@ def to_parquet(
     Raises
     ------
     FileExistsError
-        When ``destination`` is there and is not to be replaced.
+        ``destination`` exists and ``overwrite`` is false.
     CorruptMessageError
-        At a damaged place, unless ``on_corruption`` says otherwise. No file is left behind.
+        At a corrupt place, unless ``on_corruption`` says otherwise. No file remains.
     StoreFullError
-        When the disk is full. No file is left behind.
+        The disk is full. No file remains.
     ValueError, TypeError
-        For arguments that cannot be.
+        An argument is invalid.
     """
     if compression not in COMPRESSIONS:
         raise ValueError(f"compression is {compression!r}; it must be one of {COMPRESSIONS}")
@@ -108,7 +108,7 @@ def to_parquet(
 
 def _refuse_existing(target: Path) -> None:
     if os.path.lexists(target):
-        raise FileExistsError(17, "there is a file already; say overwrite=True", os.fspath(target))
+        raise FileExistsError(17, "the file exists; use overwrite=True", os.fspath(target))
 
 
 def _of_path(
@@ -125,10 +125,10 @@ def _of_path(
     places = {name: limits.pop(name) for name in ("start", "stop") if name in limits}
     times = {name: limits[name] for name in ("begin", "end") if limits.get(name) is not None}
     splits = plan_reading(log, policy, check_crc=check_crc, **places, **times)
-    # Iterators are read once, splits are many.
+    # An iterator can be read only once, but every split needs the values.
     limits = {n: list(v) if isinstance(v, Iterator) else v for n, v in limits.items()}
     for _ in read_batches(_NOTHING, names, **limits):
-        pass  # wrong arguments are told also where there is nothing to read
+        pass  # raises for invalid arguments even if there is nothing to read
     return arrow_schema(names), (
         batch
         for split in splits
@@ -148,16 +148,16 @@ def _of_stream(
         )
     if limits or columns is not None:
         given = ", ".join(["columns"] * (columns is not None) + list(limits))
-        raise TypeError(f"a stream has its columns and rows already; it takes no {given}")
+        raise TypeError(f"a stream has fixed columns and rows; it does not accept {given}")
     if isinstance(source, ArrowScan):
-        return source.schema, iter(source)  # an error stays what it is
+        return source.schema, iter(source)  # keeps the type of an error
     reader = pa.RecordBatchReader.from_stream(source)
     return reader.schema, iter(reader)
 
 
 @contextlib.contextmanager
 def _finished_file(target: Path, overwrite: bool) -> Iterator[Path]:
-    """A path beside ``target`` to write to, which takes its place when that went well."""
+    """Yield a temporary path beside ``target``; on success sync it and rename it to ``target``."""
     path = target.with_name(f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}")
     try:
         with reporting_full_disk(target):

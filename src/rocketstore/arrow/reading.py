@@ -54,16 +54,16 @@ def read_batches(
     Yields
     ------
     pyarrow.RecordBatch
-        Of one row or more, up to the damaged place where that is an error.
+        Of one row or more; with ``"fail"``, the rows before a corrupt place are yielded first.
 
     Raises
     ------
     CorruptMessageError
-        At a damaged place with ``on_corruption="fail"``.
+        At a corrupt place with ``on_corruption="fail"``.
     MappedFileError
-        When the file is gone or was shortened.
+        The file is gone or was truncated.
     ValueError, TypeError
-        For arguments that cannot be; when the first batch is asked for.
+        An argument is invalid; raised when the first batch is requested.
     """
     import pyarrow as pa
 

@@ -1,1 +1,1 @@
-"""What has expired, and deleting it."""
+"""Find expired files and delete them."""

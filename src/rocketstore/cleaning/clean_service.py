@@ -1,4 +1,4 @@
-"""CleanCommitLogService and CleanConsumeQueueService: when expired files are deleted."""
+"""CleanCommitLogService and CleanConsumeQueueService: decide when to delete expired files."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from collections.abc import Callable
 from rocketstore.cleaning.cleaner import StoreCleaner
 from rocketstore.cleaning.plan import Retention
 from rocketstore.config import MessageStoreConfig, parse_hours
-from rocketstore.errors import told
+from rocketstore.errors import error_text
 from rocketstore.files.disk_space import SpaceJudgement, SpaceWatch
 from rocketstore.files.durable import NO_DESCRIPTORS
 from rocketstore.services.service_thread import ServiceThread
 from rocketstore.services.waiting import Bell
 
 _log = logging.getLogger(__name__)
-#: Seconds from the start of a store to the first look.
+#: Seconds from the start of a store to the first check.
 FIRST_LOOK_S = 60.0
-#: Looks at which segments go at any hour, once that was asked for.
+#: Checks that delete segments at any hour after a manual request.
 MANUAL_LOOKS = 20
 
 
-#: So long a service runs with a clock that jumped before ages are counted by it.
-_BELIEVED_AFTER_S = 86_400.0
-#: A smaller jump is not worth a word.
-_TOLD_FROM_MS = 60_000
+#: A clock that jumped forward is accepted after this time.
+_ACCEPTED_AFTER_S = 86_400.0
+#: Smaller jumps are not logged.
+_LOGGED_FROM_MS = 60_000
 
 
 class AgingClock:
-    """The time by which messages grow old: while a store is open, no faster than they do.
+    """The time that decides how old messages are; it ignores forward jumps of the clock.
 
-    The clock is believed when the store is opened, and whenever it says less than what is expected
-    of it. When it says more, then by as much as it has said all the time for a whole day; until
-    then time goes on from what was believed before, by the monotonic clock. So a clock that jumps
-    (a dead battery, a bad answer of a time server) makes no message old.
+    The clock is accepted when the store is opened, and whenever it is earlier than expected. A
+    clock that is later than expected is accepted only as far as it was ahead for a whole day.
+    Until then the monotonic clock advances the time. So a clock that jumps (a dead battery, a bad
+    answer of a time server) expires no message.
 
-    A machine that slept counts as a jump, too: the monotonic clock stands still meanwhile, and how
-    long it was tells the same clock of the machine that may be wrong. It costs a day's room.
+    Sleep of the machine counts as a jump, too: the monotonic clock stops meanwhile, and only the
+    suspect clock shows the duration. Messages are then kept for up to a day longer.
 
     Parameters
     ----------
     clock : callable
-        Epoch ms. What is no number, and what it raises, is no time.
+        Return epoch ms. Other results and exceptions count as a failure of the clock.
     monotonic : callable
-        Seconds.
+        Return seconds.
     """
 
     def __init__(
@@ -53,33 +53,31 @@ class AgingClock:
     ) -> None:
         self._clock = clock
         self._monotonic = monotonic
-        #: What is believed that the clock is ahead of the monotonic one.
+        #: Accepted difference of the clock and the monotonic one.
         self._ahead_ms = self._ahead() or 0
-        #: The least that the clock was further ahead since ``_since_s``.
+        #: The minimum that the clock was ahead of the accepted time since ``_since_s``.
         self._further_ms = 0
         self._since_s = 0.0
         self._warned = False
         self._failed = ""
 
     def now(self) -> int:
-        """Epoch ms."""
+        """Return the accepted time in epoch ms."""
         ahead, now_s = self._ahead(), self._monotonic()
         if ahead is not None:
             self._judge(ahead - self._ahead_ms, now_s)
         return self._ahead_ms + int(now_s * 1000)
 
     def wall(self) -> int | None:
-        """What the clock says; ``None`` when it says nothing, of which a warning is given once."""
+        """Return the clock's time; ``None`` if the clock fails, which is logged once."""
         try:
             now = self._clock()
             if not isinstance(now, int) or isinstance(now, bool):
                 raise TypeError(f"it returned {now!r}, not milliseconds as an integer")
-        except Exception as error:  # noqa: BLE001 - whatever a clock does, nothing is deleted by it
-            if self._failed != (words := told(error)):
+        except Exception as error:  # noqa: BLE001 - a failing clock must not delete anything
+            if self._failed != (words := error_text(error)):
                 self._failed = words
-                _log.warning(
-                    "the clock fails (%s): messages grow old by the monotonic clock", words
-                )
+                _log.warning("the clock fails (%s): messages age by the monotonic clock", words)
             return None
         self._failed = ""
         return now
@@ -89,7 +87,7 @@ class AgingClock:
         return None if wall is None else wall - int(self._monotonic() * 1000)
 
     def _judge(self, further: int, now_s: float) -> None:
-        """Take in that the clock is ``further`` ahead than what is believed."""
+        """Adjust the accepted time to a clock that is ``further`` ahead of it."""
         if further <= 0:
             self._ahead_ms += further
             self._further_ms, self._warned = 0, False
@@ -97,21 +95,21 @@ class AgingClock:
         if self._further_ms == 0:
             self._further_ms, self._since_s = further, now_s
         self._further_ms = min(self._further_ms, further)
-        if now_s - self._since_s >= _BELIEVED_AFTER_S:
+        if now_s - self._since_s >= _ACCEPTED_AFTER_S:
             self._ahead_ms += self._further_ms
             self._further_ms, self._warned = 0, False
-        elif further >= _TOLD_FROM_MS and not self._warned:
+        elif further >= _LOGGED_FROM_MS and not self._warned:
             self._warned = True
             _log.warning(
-                "the clock went %.1f hours ahead of the time that has passed; what that alone "
-                "makes old enough to be deleted is kept until the clock has said so for a day, or "
+                "the clock jumped %.1f hours forward; messages that only this jump makes old "
+                "enough to delete are kept until the clock has been ahead for a day, or "
                 "clean_expired() is called",
                 further / 3_600_000,
             )
 
 
 class _CleanService(ServiceThread):
-    """Looks every ``clean_resource_interval``, the first time after a minute."""
+    """Check every ``clean_resource_interval``, the first time after a minute."""
 
     def __init__(
         self, name: str, config: MessageStoreConfig, on_failure: Callable[[BaseException], None]
@@ -120,13 +118,13 @@ class _CleanService(ServiceThread):
         self._between = Bell()
 
     def run_once(self) -> bool:
-        """Take one look; never True, so that the interval is kept."""
+        """Check once; return False always, to keep the interval."""
         try:
             self._look()
         except OSError as error:
             if error.errno not in NO_DESCRIPTORS:
                 raise
-            _log.warning("nothing more is deleted at this look: %s", error)
+            _log.warning("deleting stopped until the next check: %s", error)
         return False
 
     def _look(self) -> None:
@@ -137,21 +135,21 @@ class _CleanService(ServiceThread):
         super()._step_and_pause()
 
     def stop(self) -> None:
-        """Also end a pause between two files."""
+        """Stop the service; also end its pause between two files."""
         super().stop()
         self._between.ring()
 
     def _pause(self, interval_ms: int) -> bool:
-        """Spread deletions, but not those of a caller that steps the service by hand; False when
-        the service is to stop."""
+        """Pause between deletions, unless a caller steps the service; return False to stop."""
         if self.is_running and not self._stopping:
             self._between.wait(interval_ms / 1000)
         return not self._stopping
 
 
 class CleanCommitLogService(_CleanService):
-    """Deletes the log's first segments: at the hours of ``delete_when``, when the disk gets full,
-    and when asked to; refuses puts while it is nearly full.
+    """Delete expired segments; refuse puts while the disk is nearly full.
+
+    Segments are deleted at the hours of ``delete_when``, when the disk gets full, and on request.
 
     Parameters
     ----------
@@ -161,9 +159,9 @@ class CleanCommitLogService(_CleanService):
     clock : callable
         Epoch ms; see ``AgingClock``.
     limit : callable
-        Log offset up to which segments may go, see ``StoreToClean.expirable_end``.
+        Log offset up to which segments may be deleted, see ``StoreToClean.expirable_end``.
     set_disk_full : callable
-        Told whether puts are to be refused.
+        Called with whether to refuse puts.
 
     Notes
     -----
@@ -209,7 +207,7 @@ class CleanCommitLogService(_CleanService):
     def rule(
         self, space: SpaceJudgement, now: int | None = None, *, most: int | None = None
     ) -> Retention:
-        """What decides now whether a segment goes; without ``now``, by the clock as it is."""
+        """Return the rule for deleting segments now; ``now`` defaults to the clock's time."""
         return Retention(
             now=self._clock() if now is None else now,
             reserved_ms=self._config.file_reserved_time * 3_600_000,
@@ -220,7 +218,7 @@ class CleanCommitLogService(_CleanService):
         )
 
     def ask(self) -> None:
-        """Let segments that are old enough go at the next looks, whatever the hour."""
+        """Delete expired segments at the next checks, whatever the hour."""
         self.manual_looks = MANUAL_LOOKS
         self.wakeup()
 
@@ -231,11 +229,11 @@ class CleanCommitLogService(_CleanService):
         try:
             time_of_day = datetime.datetime.fromtimestamp(now / 1000, self._config.zone)
         except (OverflowError, OSError, ValueError):
-            return False  # a clock far from all calendars
+            return False  # the time is outside the calendar's range
         return time_of_day.hour in self._hours
 
     def _is_retry_due(self) -> bool:
-        """Whether files that could not be deleted are to be tried again."""
+        """Return whether to retry files that could not be deleted."""
         now = time.monotonic()
         if not self._cleaner.failures:
             self._retried = now
@@ -253,12 +251,12 @@ class CleanCommitLogService(_CleanService):
             fullest = max(space.log_ratio, space.queue_ratio)
             how_full = f"the disk is {fullest:.0%} full"
             if fullest < 0:
-                how_full = "nobody can tell how full the disk is"
-            _log.warning("%s, and no segment goes: %s", how_full, kept)
+                how_full = "the disk's usage is unknown"
+            _log.warning("%s, and no segment is deleted: %s", how_full, kept)
 
 
 class CleanConsumeQueueService(_CleanService):
-    """Lets queues and index follow the log's beginning.
+    """Delete queue and index files that only deleted segments needed.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Deleting what has expired: the log's first segments, then what only they needed."""
+"""Delete expired files: the log's first segments, then the files that only they needed."""
 
 from __future__ import annotations
 
@@ -28,55 +28,57 @@ from rocketstore.queues.consume_queue import ConsumeQueue
 
 _log = logging.getLogger(__name__)
 
-#: Called between two deletions; False when no more are wanted.
+#: Called between two deletions; returns False to stop.
 Pause = Callable[[], bool]
 
 
 class StoreToClean(Protocol):
-    """What the cleaner needs of a store that is written."""
+    """What the cleaner needs of a store that is open for writing."""
 
     @property
     def log(self) -> CommitLog:
-        """The commit log."""
+        """Return the commit log."""
 
     @property
     def index(self) -> IndexService:
-        """All index files."""
+        """Return the index files."""
 
     @property
     def queues(self) -> Iterable[ConsumeQueue]:
-        """All consume queues."""
+        """Return all consume queues."""
 
     def expirable_end(self) -> int:
-        """Log offset up to which everything is on disk, in the log, the queues and the index."""
+        """Return the offset up to which log, queues and index are on disk."""
 
     def settle_before_deleting(self, offset: int) -> None:
-        """Make state and checkpoint true of a log that begins at ``offset``. Raises
-        ``StoreFullError``."""
+        """Write state and checkpoint so that they fit a log that begins at ``offset``.
+
+        Raises ``StoreFullError``.
+        """
 
     def is_settled(self, offset: int) -> bool:
-        """Whether state and checkpoint are true of a log that begins at ``offset``."""
+        """Return whether state and checkpoint fit a log that begins at ``offset``."""
 
     def settle_after_deleting(self) -> None:
-        """Tell state and checkpoint of queue and index files that are gone."""
+        """Record deleted queue and index files in state and checkpoint."""
 
     def dispatch_paused(self) -> contextlib.AbstractContextManager[None]:
-        """Keep queues and index as they are for a moment."""
+        """Pause dispatch, so that queues and index do not change."""
 
     def correct_min_index(self, queue: ConsumeQueue) -> None:
-        """Let the queue begin at its first message that the log still has."""
+        """Set the queue's beginning to its first message that the log still has."""
 
     def fail(self, error: BaseException) -> None:
-        """Take it that nothing is known any more of what is on disk."""
+        """Mark the state on disk as unknown; later puts fail."""
 
 
 class StoreCleaner:
-    """Deletes expired files so that a kill or a power cut at any moment leaves a good store, and
-    that readers of what goes are not disturbed.
+    """Delete expired files without disturbing readers.
 
-    The order is: state and checkpoint name nothing that will go, the segments go one after the
-    other, each with its directory synced; then the queues begin later, and lose their files; then
-    the index; then the state tells of it.
+    A kill or power failure at any moment leaves a valid store, because of the order of steps.
+    First, state and checkpoint are written without what will be deleted. Then the segments are
+    deleted one by one, each with a sync of the directory. Then the queues' beginnings are moved
+    and their files deleted, then index files. Finally the state is written again.
 
     Parameters
     ----------
@@ -89,7 +91,7 @@ class StoreCleaner:
 
     Notes
     -----
-    Threading: any; one run at a time. Source: RocketMQ ``store/DefaultMessageStore.java``
+    Threading: any thread; one run at a time. Source: RocketMQ ``store/DefaultMessageStore.java``
     ``CleanCommitLogService`` and ``CleanConsumeQueueService``.
     """
 
@@ -103,9 +105,9 @@ class StoreCleaner:
     # --- the log ------------------------------------------------------------------------------
 
     def clean_log(self, rule: Retention, pause: Pause = lambda: True) -> tuple[int, str]:
-        """Delete the segments that go by ``rule``; return how many did, and why no more.
+        """Delete the segments that ``rule`` selects; return their number and why it stopped.
 
-        ``pause`` is called between two of them; others may clean meanwhile.
+        ``pause`` is called between two of them; other threads may clean meanwhile.
         """
         with self.lock:
             planned, kept = due_segments(self._store.log, self.ages, rule)
@@ -115,7 +117,7 @@ class StoreCleaner:
                 return number, "the store is being closed"
             with self.lock:
                 if one.file not in self._store.log.queue.files[:1]:
-                    return number, "others clean this store, too"
+                    return number, "another thread is cleaning this store"
                 if not self._delete(self._store.log, one.file):
                     return number, f"{one.file.path.name} could not be deleted"
                 self.ages.forget_before(self._store.log.min_offset)
@@ -123,10 +125,10 @@ class StoreCleaner:
         return len(due), kept
 
     def _settled(self, due: Sequence[DueSegment]) -> Sequence[DueSegment]:
-        """As many of ``due`` as state and checkpoint on disk allow to go.
+        """Return the segments of ``due`` that state and checkpoint on disk allow to delete.
 
-        On a full disk they cannot be written anew; what they allowed before can go all the same,
-        and makes room.
+        On a full disk they cannot be rewritten. Segments that they already allowed are deleted all
+        the same, which makes room.
         """
         if not due:
             return due
@@ -138,7 +140,7 @@ class StoreCleaner:
         return due
 
     def _delete(self, owner: Any, file: MappedFile) -> bool:
-        """Delete one file durably; note it when that fails, and return False."""
+        """Delete one file durably; return whether it worked, and note a failure."""
         try:
             owner.delete_first([file])
         except OSError as error:
@@ -148,10 +150,10 @@ class StoreCleaner:
         return True
 
     def _note(self, path: Path, error: OSError) -> None:
-        """Note a file that could not be deleted, to be tried again.
+        """Note a file that could not be deleted, to retry it later.
 
-        One that was, in a directory that cannot be synced, ends the store's writing: nobody knows
-        which names are on disk. Raises ``OSError`` then.
+        If the file was deleted but its directory could not be synced, the names on disk are
+        unknown. Then the store stops writing, and ``OSError`` is raised.
         """
         _log.warning("%s could not be deleted: %s", path, error)
         if path.exists():
@@ -165,8 +167,8 @@ class StoreCleaner:
     def clean_followers(self, pause: Pause = lambda: True) -> int:
         """Delete queue, ext and index files that only expired segments needed; return how many.
 
-        Nothing when the log begins where it did the last time. ``pause`` is called behind each
-        queue that lost files; others may clean meanwhile.
+        Do nothing if the log's beginning has not moved since the last call. ``pause`` is called
+        after each queue that lost files; other threads may clean meanwhile.
         """
         with self.lock:
             minimum, failed = self._store.log.min_offset, len(self.failures)
@@ -182,14 +184,14 @@ class StoreCleaner:
         with self.lock:
             count += self._clean_index(minimum)
             if count:
-                with contextlib.suppress(StoreFullError):  # the next thorough flush tells of it
+                with contextlib.suppress(StoreFullError):  # the next thorough flush records it
                     self._store.settle_after_deleting()
             if len(self.failures) <= failed:
                 self._cleaned_offset = max(minimum, self._cleaned_offset)
         return count
 
     def _clean_queue(self, queue: ConsumeQueue, minimum: int) -> int:
-        # The queue begins later first, so that nobody is sent to a file that goes.
+        # Move the queue's beginning first, so that no reader is sent to a deleted file.
         with self._store.dispatch_paused():
             self._store.correct_min_index(queue)
         gone = expired_queue_files(queue, minimum)
@@ -223,10 +225,10 @@ class StoreCleaner:
             self.failures.pop(file.path, None)
         return len(expired)
 
-    # --- telling ------------------------------------------------------------------------------
+    # --- the report ---------------------------------------------------------------------------
 
     def run(self, rule: Retention, report: CleanReport) -> None:
-        """Delete what ``report`` plans; what could not be deleted is taken off it."""
+        """Delete the files that ``report`` plans; drop those from it that could not be deleted."""
         with self.lock:
             _, kept = self.clean_log(rule)
             self.clean_followers()

@@ -1,4 +1,4 @@
-"""What of a store has expired and why; nothing is changed here."""
+"""Find what has expired in a store, and why; change nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rocketstore.queues.consume_queue import ConsumeQueue, find_unit
 from rocketstore.queues.consume_queue_ext import is_ext_address
 from rocketstore.status import RecordStatus
 
-#: How much of a segment's end is looked at for its last record: first, and how much more each time.
+#: Bytes of a segment's end searched for its last record: at first, and the factor of each retry.
 _FIRST_LOOK_NBYTES = 64 * 1024
 _LOOK_GROWTH = 16
 _COMPLETE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
@@ -33,13 +33,13 @@ _HOUR_MS = 3_600_000
 
 
 class CleanReason(StrEnum):
-    """Why a file goes."""
+    """Why a file is deleted."""
 
     #: Its newest message is older than ``file_reserved_time``.
     EXPIRED = "expired"
-    #: The disk is so full that segments go whatever their age.
+    #: The disk is so full that segments are deleted whatever their age.
     FORCED = "forced"
-    #: The log has nothing any more of what it refers to.
+    #: The log no longer has the messages that it refers to.
     FOLLOWS = "follows"
 
 
@@ -50,16 +50,16 @@ class CleanedFile:
     Attributes
     ----------
     kind : str
-        The folder it is of: ``commitlog``, ``consumequeue``, ``batchconsumequeue``,
-        ``consumequeue_ext`` or ``index``.
+        Its folder: ``commitlog``, ``consumequeue``, ``batchconsumequeue``, ``consumequeue_ext`` or
+        ``index``.
     path : str
     nbytes, allocated_nbytes : int
-        Its length, and what it takes on disk.
+        Its length, and its space on disk.
     oldest_store_timestamp, newest_store_timestamp : int or None
-        Store times (epoch ms) of its first and last message; ``None`` where nothing tells.
+        Store times (epoch ms) of its first and last message; ``None`` if unknown.
     reason : CleanReason
     explanation : str
-        The same in a sentence.
+        The reason in a sentence.
     """
 
     kind: str
@@ -81,15 +81,15 @@ class CleanReport:
     what_if : bool
         Nothing was changed.
     files : list of CleanedFile
-        In the order in which they go.
+        In the order of deletion.
     min_offset : int
         Where the log begins afterwards.
     kept : str
-        Why the first segment that stays does.
+        Why the first remaining segment is kept.
     used_ratio : float
-        Part of the log's disk in use before, -1 when nobody can tell.
+        Used fraction of the log's disk before the cleanup, -1 if unknown.
     failures : list of str
-        Files that could not be deleted, and why; they are tried again.
+        Files that could not be deleted, and why; they are retried.
     """
 
     what_if: bool
@@ -101,15 +101,15 @@ class CleanReport:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the files took on disk."""
+        """Return the bytes that the files occupied on disk."""
         return sum(file.allocated_nbytes for file in self.files)
 
 
 class SegmentTimes(NamedTuple):
     """Store times (epoch ms) of a segment's first and last message.
 
-    Where it holds no record that can be read, ``by_file`` is set and both are the file's own
-    modification time; so is the newest one where a record's time has not come yet.
+    If the segment holds no readable record, ``by_file`` is set and both are the file's
+    modification time. It also replaces a newest store time that lies in the future.
     """
 
     oldest: int
@@ -118,11 +118,11 @@ class SegmentTimes(NamedTuple):
 
 
 class SegmentAges:
-    """Finds the store times of full segments, and remembers them.
+    """Find the store times of full segments, and cache them.
 
     Notes
     -----
-    RocketMQ goes by the file's modification time, which copying and restoring change (D-32).
+    RocketMQ uses the file's modification time, which copying and restoring change (D-32).
     Threading: one caller at a time.
     """
 
@@ -131,9 +131,9 @@ class SegmentAges:
         self._known: dict[int, SegmentTimes] = {}
 
     def of(self, file: MappedFile, following: MappedFile | None) -> SegmentTimes:
-        """Times of ``file``, which is full; ``following`` is the segment behind it.
+        """Return the times of ``file``, which is full; ``following`` is the next segment.
 
-        Raises ``OSError`` when it cannot be read now, for a reason that passes, or not at all.
+        Raises ``OSError`` if it cannot be read because of a temporary error, or cannot be examined.
         """
         base = file.file_from_offset
         times = self._known.get(base)
@@ -143,7 +143,7 @@ class SegmentAges:
         return times
 
     def forget_before(self, offset: int) -> None:
-        """Forget what begins in front of ``offset``."""
+        """Forget the segments before ``offset``."""
         self._known = {base: times for base, times in self._known.items() if base >= offset}
 
     def _find(self, file: MappedFile, following: MappedFile | None) -> SegmentTimes:
@@ -152,13 +152,13 @@ class SegmentAges:
             limit = None if following is None else self._first_in(following)
         except (OSError, MappedFileError) as error:
             if isinstance(error, OSError) and error.errno in PASSING_ERRORS:
-                raise  # nothing is known of its messages, and the file's own time may say anything
+                raise  # the error is temporary, so do not fall back to the modification time
             oldest = newest = limit = None
         if oldest is None or newest is None:
             modified = os.stat(file.path).st_mtime_ns // 1_000_000
             return SegmentTimes(modified, modified, by_file=True)
-        # A body may hold what looks like a record: times lie between those of the two records
-        # whose places are certain.
+        # A body may contain something like a record. Clamp the time between the first records of
+        # this segment and the next, whose positions are certain.
         newest = max(newest, oldest)
         if limit is not None:
             newest = min(newest, max(limit, oldest))
@@ -169,23 +169,25 @@ class SegmentAges:
         return LogScan(self._log, base + position, file.end_offset, 0, capacity=capacity)
 
     def _first_in(self, file: MappedFile) -> int | None:
-        """Store time of the segment's first record, ``None`` without one."""
+        """Return the store time of the segment's first record, ``None`` without one."""
         for batch in self._scan(file, 0, capacity=1):
             return batch.row(0)["store_timestamp"]
         return None
 
     def _last_of(self, file: MappedFile) -> int | None:
-        """Store time of the segment's last record: its end is looked at, and more of it only where
-        no record begins there."""
+        """Return the store time of the segment's last record.
+
+        Search the segment's end, and larger parts only if no record begins there.
+        """
         step = _FIRST_LOOK_NBYTES
         while True:
             start = max(0, file.file_size - step)
-            found = self._last_behind(file, start)
+            found = self._last_after(file, start)
             if found is not None or start == 0:
                 return found
             step *= _LOOK_GROWTH
 
-    def _last_behind(self, file: MappedFile, position: int) -> int | None:
+    def _last_after(self, file: MappedFile, position: int) -> int | None:
         base, size, found = file.file_from_offset, file.file_size, None
         while position < size:
             place = kernels.message.find_record(file.view, position, size, base, base + size)
@@ -200,7 +202,7 @@ class SegmentAges:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What decides whether a segment goes.
+    """The rule that decides which segments are deleted.
 
     Attributes
     ----------
@@ -209,13 +211,13 @@ class Retention:
     reserved_ms : int
         Milliseconds that a message is kept.
     at_once : bool
-        Segments go whatever their age.
+        Delete segments whatever their age.
     limit_offset : int
-        What lies behind is not in the queues yet, or not on disk, and stays.
+        Keep segments past it: they are not in the queues yet, or not on disk.
     most : int or None
-        Segments that may go.
+        Most segments to delete.
     most_at_once : int or None
-        Segments that may go whatever their age.
+        Most segments to delete whatever their age.
     """
 
     now: int
@@ -227,7 +229,7 @@ class Retention:
 
 
 class DueSegment(NamedTuple):
-    """A segment that goes."""
+    """A segment to be deleted."""
 
     file: MappedFile
     times: SegmentTimes
@@ -237,23 +239,23 @@ class DueSegment(NamedTuple):
 def due_segments(
     log: CommitLog, ages: SegmentAges, rule: Retention
 ) -> tuple[list[DueSegment], str]:
-    """Return the first segments of the log that go, the oldest first, and why the next one stays.
+    """Return the segments to be deleted, the oldest first, and why the next one is kept.
 
     Notes
     -----
-    The newest segment always stays, and none goes before those in front of it. Source: RocketMQ
+    The newest segment is always kept, and segments are deleted in order. Source: RocketMQ
     ``store/MappedFileQueue.java`` ``deleteExpiredFileByTime``.
     """
     due: list[DueSegment] = []
     for file, following in itertools.pairwise(log.queue.files):
         if rule.most is not None and len(due) >= rule.most:
-            return due, "so many segments go at one look"
+            return due, "one check does not delete more segments"
         if file.end_offset > rule.limit_offset:
             return due, f"{file.path.name} is not in all queues and on disk yet"
         try:
             times = _sane(ages.of(file, following), file, rule.now)
         except FileNotFoundError:
-            continue  # whoever writes the store deleted it meanwhile
+            continue  # the writer deleted it meanwhile
         except OSError as error:
             return due, f"{file.path.name} cannot be read now: {error.strerror}"
         if rule.now >= times.newest + rule.reserved_ms:
@@ -261,17 +263,19 @@ def due_segments(
         elif rule.at_once:
             forced = sum(one.reason == CleanReason.FORCED for one in due)
             if rule.most_at_once is not None and forced >= rule.most_at_once:
-                return due, "the disk is looked at again before more go that are not old enough"
+                return due, "the disk is checked again before more unexpired segments are deleted"
             due.append(DueSegment(file, times, CleanReason.FORCED))
         else:
             left = (times.newest + rule.reserved_ms - rule.now) / _HOUR_MS
             return due, f"{file.path.name} has messages that are kept for another {left:.1f} hours"
-    return due, "the newest segment always stays"
+    return due, "the newest segment is always kept"
 
 
 def _sane(times: SegmentTimes, file: MappedFile, now: int) -> SegmentTimes:
-    """The times; where the newest has not come yet, because a clock was wrong once, that of the
-    file's last change, if that has: nothing behind such a segment would ever go."""
+    """Return the times; replace a newest time in the future by the file's modification time.
+
+    Such a time comes from a wrong clock, and would keep this segment and all later ones forever.
+    """
     if times.newest <= now:
         return times
     modified = os.stat(file.path).st_mtime_ns // 1_000_000
@@ -284,12 +288,12 @@ def _sane(times: SegmentTimes, file: MappedFile, now: int) -> SegmentTimes:
 
 
 def expired_queue_files(queue: ConsumeQueue, log_min_offset: int) -> list[MappedFile]:
-    """Return the queue's first files whose messages the log has no more; never its last one.
+    """Return the queue's first files whose messages the log no longer has; never its last file.
 
     Notes
     -----
-    Source: RocketMQ ``store/MappedFileQueue.java`` ``deleteExpiredFileByOffset``. A last unit that
-    is a filler names no message; then the whole file is asked.
+    Source: RocketMQ ``store/MappedFileQueue.java`` ``deleteExpiredFileByOffset``. If the last unit
+    is a filler, which names no message, the whole file is searched.
     """
     gone: list[MappedFile] = []
     layout = _layout(queue)
@@ -300,7 +304,7 @@ def expired_queue_files(queue: ConsumeQueue, log_min_offset: int) -> list[Mapped
         try:
             content = file.read(used - layout.nbytes, layout.nbytes)
         except FileNotFoundError:
-            gone.append(file)  # whoever writes the store was faster
+            gone.append(file)  # the writer deleted it meanwhile
             continue
         if len(content) < layout.nbytes:
             break
@@ -315,7 +319,7 @@ def expired_queue_files(queue: ConsumeQueue, log_min_offset: int) -> list[Mapped
 
 
 def _holds_from(file: MappedFile, used: int, offset: int) -> bool:
-    """Whether a ConsumeQueue's file has a unit of a message at or behind ``offset``."""
+    """Return whether a ConsumeQueue's file has a unit of a message at or after ``offset``."""
     return find_unit(file, used, offset) < used
 
 
@@ -325,8 +329,10 @@ def _layout(queue: ConsumeQueue) -> formats.Layout:
 
 
 def expired_ext_files(queue: ConsumeQueue, gone: Iterable[MappedFile] = ()) -> list[MappedFile]:
-    """Return the first ext files that no unit in the queue's files refers to, when ``gone`` have
-    gone; never the last one."""
+    """Return the first ext files without a reference from the queue's files other than ``gone``.
+
+    The last ext file is never returned.
+    """
     if queue.ext is None or len(queue.ext.queue.files) < 2:
         return []
     left = set(map(id, gone))
@@ -344,7 +350,7 @@ def expired_ext_files(queue: ConsumeQueue, gone: Iterable[MappedFile] = ()) -> l
 
 
 def _first_address(file: MappedFile, count: int) -> int | None:
-    """The first tags code in a queue file that is an ext address."""
+    """Return the first tags code in a queue file that is an ext address."""
     layout = formats.CONSUME_QUEUE_UNIT
     content = file.read(0, count * layout.nbytes)
     whole = len(content) - len(content) % layout.nbytes
@@ -355,9 +361,10 @@ def _first_address(file: MappedFile, count: int) -> int | None:
 
 
 def expired_index_files(index: IndexService, log_min_offset: int) -> list[IndexFile]:
-    """Return the first index files all of whose keys are of messages that the log has no more;
-    never the newest one. Source: RocketMQ ``store/index/IndexService.java``
-    ``deleteExpiredFile``."""
+    """Return the first index files whose messages the log no longer has; never the newest file.
+
+    Source: RocketMQ ``store/index/IndexService.java`` ``deleteExpiredFile``.
+    """
     return list(
         itertools.takewhile(
             lambda file: (
@@ -374,19 +381,19 @@ def expired_index_files(index: IndexService, log_min_offset: int) -> list[IndexF
 
 
 def describe_segment(due: DueSegment, now: int) -> CleanedFile:
-    """Tell of a segment that goes."""
+    """Describe a segment to be deleted."""
     hours = (now - due.times.newest) / _HOUR_MS
     clock = "it was modified" if due.times.by_file else "its newest message was stored"
     text = f"{clock} {hours:.1f} hours ago"
     if due.reason == CleanReason.FORCED:
         text = f"the disk is too full; {text}"
-    return _tell(
+    return _describe(
         formats.COMMIT_LOG_DIR, due.file.path, due.times.oldest, due.times.newest, due.reason, text
     )
 
 
 def describe_queue_file(log: CommitLog, queue: ConsumeQueue, file: MappedFile) -> CleanedFile:
-    """Tell of a queue file that goes; its times are those of its messages that are still there."""
+    """Describe a queue file to be deleted, with the times of its messages that still exist."""
     is_batch = isinstance(queue, BatchConsumeQueue)
     layout = _layout(queue)
     used = file.file_size - file.file_size % layout.nbytes
@@ -395,22 +402,24 @@ def describe_queue_file(log: CommitLog, queue: ConsumeQueue, file: MappedFile) -
         unit = layout.struct.unpack(file.read(position, layout.nbytes))
         times.append(unit[3] if is_batch else _store_timestamp(log, unit[0], unit[1]))
     kind = formats.BATCH_QUEUE_DIR if is_batch else formats.CONSUME_QUEUE_DIR
-    text = f"the log has none of its messages any more ({queue.topic} queue {queue.queue_id})"
-    return _tell(kind, file.path, times[0], times[1], CleanReason.FOLLOWS, text)
+    text = f"the log no longer has its messages ({queue.topic} queue {queue.queue_id})"
+    return _describe(kind, file.path, times[0], times[1], CleanReason.FOLLOWS, text)
 
 
 def describe_ext_file(queue: ConsumeQueue, file: MappedFile) -> CleanedFile:
-    """Tell of an ext file that goes."""
-    text = f"no unit of {queue.topic} queue {queue.queue_id} refers to it any more"
-    return _tell(formats.CONSUME_QUEUE_EXT_DIR, file.path, None, None, CleanReason.FOLLOWS, text)
+    """Describe an ext file to be deleted."""
+    text = f"units of {queue.topic} queue {queue.queue_id} no longer refer to it"
+    return _describe(
+        formats.CONSUME_QUEUE_EXT_DIR, file.path, None, None, CleanReason.FOLLOWS, text
+    )
 
 
 def describe_index_file(file: IndexFile) -> CleanedFile:
-    """Tell of an index file that goes."""
+    """Describe an index file to be deleted."""
     header = file.header
-    text = f"the log has none of its {file.entry_count} keys' messages any more"
+    text = f"the log no longer has the messages of its {file.entry_count} keys"
     times = header.begin_timestamp, header.end_timestamp
-    return _tell(formats.INDEX_DIR, file.path, *times, CleanReason.FOLLOWS, text)
+    return _describe(formats.INDEX_DIR, file.path, *times, CleanReason.FOLLOWS, text)
 
 
 def _store_timestamp(log: CommitLog, offset: int, size: int) -> int | None:
@@ -420,7 +429,7 @@ def _store_timestamp(log: CommitLog, offset: int, size: int) -> int | None:
     return message.store_timestamp if message is not None and status in _COMPLETE else None
 
 
-def _tell(
+def _describe(
     kind: str, path: Path, oldest: int | None, newest: int | None, reason: CleanReason, text: str
 ) -> CleanedFile:
     about = os.stat(path)
@@ -435,7 +444,7 @@ def plan(
     ages: SegmentAges,
     rule: Retention,
 ) -> CleanReport:
-    """Say what would go by ``rule`` and why."""
+    """Return a report of what ``rule`` would delete, and why."""
     due, kept = due_segments(log, ages, rule)
     minimum = due[-1].file.end_offset if due else log.min_offset
     calls: Iterable[Callable[[], CleanedFile]] = itertools.chain(
@@ -444,7 +453,7 @@ def plan(
     )
     report = CleanReport(True, [], minimum, kept)
     for describe in calls:
-        with contextlib.suppress(FileNotFoundError):  # whoever writes the store was faster
+        with contextlib.suppress(FileNotFoundError):  # the writer deleted it meanwhile
             report.files.append(describe())
     return report
 
@@ -452,7 +461,7 @@ def plan(
 def _followers(
     log: CommitLog, queues: Iterable[ConsumeQueue], index: IndexService, minimum: int
 ) -> Iterator[Callable[[], CleanedFile]]:
-    """What tells of each file that goes with the log's first ones."""
+    """Yield the description of each file that is deleted with the log's first segments."""
     for queue in queues:
         gone = expired_queue_files(queue, minimum)
         for file in gone:

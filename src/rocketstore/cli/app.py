@@ -39,14 +39,13 @@ from rocketstore.cli.spark import app as spark
 
 _HELP = """Read, write and check RocketMQ store directories.
 
-PATH is the directory that holds "commitlog" (on a broker: storePathRootDir). Answers go to stdout,
-as a table on a terminal and as one JSON object a line in a pipe (--format, or ROCKETSTORE_FORMAT,
-chooses); progress and messages go to
-stderr.
+PATH is the directory that holds "commitlog" (a broker's storePathRootDir). Answers go to stdout, as
+a table on a terminal and as one JSON object per line in a pipe. --format or ROCKETSTORE_FORMAT
+selects another format. Progress and messages go to stderr.
 
 \b
-Exit status: 0 fine, 1 findings or no hit, 2 wrong usage, 3 cannot read or write (missing,
-damaged, no room), 4 refused as unsafe (in use, links that leave the store), 70 unexpected,
+Exit status: 0 fine, 1 findings or no hit, 2 wrong usage, 3 cannot read or write (missing, damaged,
+disk full), 4 refused as unsafe (in use, links that leave the store), 70 unexpected error,
 130 interrupted.
 
 \b
@@ -105,28 +104,28 @@ def globals_(
         typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """Take the options in front of the command."""
+    """Take the options before the command."""
     if debug:
         os.environ[DEBUG_VARIABLE] = "1"
     _send_logs_to_stderr()
 
 
 class _SafeFormatter(logging.Formatter):
-    """Log lines may hold names from the disk."""
+    """Escapes log lines: they may contain names from the disk."""
 
     def format(self, record: logging.LogRecord) -> str:
         return escape(super().format(record), keep="\n")
 
 
 class _StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
-    """Writes to whatever stderr is at the moment of the message."""
+    """Writes to the stream that ``sys.stderr`` is when the message is logged."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
 
     @property
     def stream(self) -> TextIO:
-        """Where messages go."""
+        """Return the current ``sys.stderr``."""
         return sys.stderr
 
 
@@ -142,14 +141,14 @@ def _send_logs_to_stderr() -> None:
 
 
 def run() -> None:
-    """Run the application; what its own parts do not turn into an exit code ends here."""
+    """Run the application; turn errors that typer itself raises into an exit code."""
     prepare_streams()
     try:
         _run_to_its_exit()
     except KeyboardInterrupt:
         complain("interrupted")
         sys.exit(int(ExitCode.INTERRUPTED))
-    except OSError as error:  # --help into a full disk
+    except OSError as error:  # --help to a full disk
         drop(sys.stdout)
         complain(words_of(error))
         sys.exit(int(exit_code_of(error)))

@@ -1,8 +1,8 @@
 """The broker's tables: topics, consumer groups and offsets, delay offsets, consumer filters.
 
-Each class has the name of RocketMQ's and its file below ``config``; ``load`` reads what any version
-wrote, ``persist`` writes what every version reads. A running broker does not look at its files
-again and writes them over: persist only while none runs.
+Each class has RocketMQ's name and its file below ``config``. ``load`` reads files of any version,
+``persist`` writes files that every version reads. A running broker does not reload its files and
+overwrites them: call ``persist`` only while no broker runs.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a class when it is used for the first time."""
+    """Import a class on first use."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -17,27 +17,28 @@ from rocketstore.config_managers.tables import (
 )
 from rocketstore.filter.bloom_filter import BloomFilter
 
-#: A filter that was alive when it was written counts as dead for so long when it is read.
+#: On loading, a filter that was alive counts as having been dead for this long.
 _LOADED_DEAD_FOR_MS = 30_000
 _FILTER_CLEAN_SPAN_MS = 24 * 3600 * 1000
 
 
 class ConsumerFilterManager(ConfigManager):
-    """``consumerFilter.json``: expressions of consumers, and their bits in ConsumeQueueExt.
+    """``consumerFilter.json``: filter expressions of consumers, and their bits in ConsumeQueueExt.
 
     Parameters
     ----------
     root : path
     clock : callable, optional
     bloom_filter : BloomFilter, optional
-        The filter in use; the default is RocketMQ's (112 bits).
+        The bloom filter in use; the default is RocketMQ's (112 bits).
 
     Attributes
     ----------
     filter_data_by_topic : dict of str to dict of str to ConsumerFilterData
         Topic, group, filter.
     ignored : bool
-        The file's bits are of a filter of another size, so RocketMQ takes nothing from the file.
+        Whether the whole file is ignored, as in RocketMQ, because its bits are for a bloom filter
+        of another size.
 
     Notes
     -----
@@ -83,7 +84,7 @@ class ConsumerFilterManager(ConfigManager):
         return data is not None and data.bit_num == bloom.m and len(data.bit_pos) == bloom.k
 
     def _document(self) -> dict[str, Any]:
-        # As in RocketMQ, consumers that are dead for a day are left out.
+        # As in RocketMQ, consumers that have been dead for a day are omitted.
         oldest = self._clock() - _FILTER_CLEAN_SPAN_MS
         table: dict[str, Any] = {}
         for topic, groups in self.filter_data_by_topic.items():
@@ -104,10 +105,10 @@ class ConsumerFilterManager(ConfigManager):
         expression_type: str = "SQL92",
         client_version: int = 0,
     ) -> ConsumerFilterData:
-        """Add or replace a consumer's filter, alive from now on.
+        """Add or replace a consumer's filter and mark it as alive.
 
-        The expression is kept as it is; whether it can be compiled is not asked. Raises
-        ``ValueError`` without topic, group or expression.
+        The expression is stored unchecked. Raises ``ValueError`` without topic, group or
+        expression.
         """
         if not topic or not group or not expression:
             raise ValueError("a filter needs topic, group and expression")
@@ -127,7 +128,7 @@ class ConsumerFilterManager(ConfigManager):
         return data
 
     def un_register(self, group: str) -> None:
-        """Mark a group's filters of all topics dead, from now on."""
+        """Mark a group's filters of all topics as dead."""
         now = self._clock()
         for groups in self.filter_data_by_topic.values():
             data = groups.get(group)
@@ -135,6 +136,6 @@ class ConsumerFilterManager(ConfigManager):
                 data.dead_time = max(now, data.born_time)
 
     def get(self, topic: str, group: str) -> ConsumerFilterData | None:
-        """Return a consumer's filter, ``None`` for an unknown one."""
+        """Return a consumer's filter, ``None`` if it is unknown."""
         groups: Mapping[str, ConsumerFilterData] = self.filter_data_by_topic.get(topic, {})
         return groups.get(group)

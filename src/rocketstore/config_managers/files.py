@@ -1,5 +1,4 @@
-"""The broker's tables below ``config``: read with their ``.bak``, written so that one is always
-whole."""
+"""Files of the broker's tables below ``config``: read with their ``.bak``, replaced atomically."""
 
 from __future__ import annotations
 
@@ -33,20 +32,20 @@ _log = logging.getLogger(__name__)
 
 
 class ContentError(ValueError):
-    """A table holds a value of the wrong kind; the text begins with where, as in ``$.a.b``."""
+    """A table holds a value of the wrong type; the text begins with its path, as in ``$.a.b``."""
 
 
 class ConfigFile(NamedTuple):
-    """What was read.
+    """The result of reading a table.
 
     Attributes
     ----------
     content : Any
-        What ``decode`` made of it, ``None`` when neither file exists.
+        Result of ``decode``, ``None`` if neither file exists.
     path : Path or None
-        The file it comes from: the one asked for, or its ``.bak``.
+        The file that was read: the requested one, or its ``.bak``.
     problem : CorruptionError or None
-        Why it is the ``.bak``, when the file itself is there.
+        Why the ``.bak`` was read although the file exists.
     """
 
     content: Any
@@ -55,35 +54,35 @@ class ConfigFile(NamedTuple):
 
 
 def config_path(root: str | os.PathLike[str], name: str) -> Path:
-    """Where the table ``name`` of the store ``root`` lies."""
+    """Return the path of the table ``name`` of the store ``root``."""
     return Path(root) / formats.CONFIG_DIR / name
 
 
 def read_config_file(
     path: Path, root: Path, decode: Callable[[dict[str, Any]], Any] = lambda document: document
 ) -> ConfigFile:
-    """Read a table as RocketMQ does: the file, else, when it is missing or bad, its ``.bak``.
+    """Read a table as RocketMQ does: the file, or its ``.bak`` if the file is missing or corrupt.
 
-    Nothing is changed; time and memory are bounded whatever the files hold.
+    Nothing on disk changes. Time and memory are bounded for any content.
 
     Parameters
     ----------
     path, root : Path
     decode : callable
-        Makes of the object read what is wanted; raises ``ContentError``.
+        Converts the object that was read; raises ``ContentError``.
 
     Raises
     ------
     CorruptionError
-        When there is a file, and no good one: path and position of the first fault, with that of
-        the ``.bak``.
+        If a file exists, but none is good. It has path and position of the first fault; its text
+        also names the fault of the ``.bak``.
     MappedFileError, UnsafePathError, PermissionError
-        When one is no regular file, a link out of ``root``, or may not be read.
+        If a file is not regular, is a link out of ``root``, or is not readable.
 
     Notes
     -----
-    Source: RocketMQ ``common/ConfigManager.java`` ``load``. RocketMQ takes a bad file without
-    ``.bak`` for an empty table; here that is an error.
+    Source: RocketMQ ``common/ConfigManager.java`` ``load``. RocketMQ treats a corrupt file without
+    ``.bak`` as an empty table; here that is an error.
     """
     backup = path.with_name(path.name + BACKUP_SUFFIX)
     problem: CorruptionError | None = None
@@ -112,14 +111,14 @@ def _as_corruption(path: Path, error: CorruptionError | ContentError) -> Corrupt
 
 
 def read_bytes(path: Path, root: Path) -> bytes | None:
-    """Return a table's bytes, ``None`` when it is missing.
+    """Return a table's bytes, ``None`` if it is missing.
 
     Raises
     ------
     CorruptionError
-        It is larger than any table that is read here.
+        The file is larger than ``json_dialect.MAX_NBYTES``.
     MappedFileError, UnsafePathError, PermissionError
-        It is no regular file, a link out of ``root``, or may not be read.
+        The file is not regular, is a link out of ``root``, or is not readable.
     """
     try:
         refuse_link_out(path.parent, root)
@@ -145,24 +144,24 @@ def _document(path: Path, content: bytes) -> dict[str, Any]:
     except json_dialect.JsonDialectError as error:
         raise CorruptionError(path, error.position, error.reason) from error
     if not isinstance(document, dict):
-        raise CorruptionError(path, 0, "the file holds no object")
+        raise CorruptionError(path, 0, "the file does not hold an object")
     return document
 
 
 def write_config_file(path: Path, root: Path, document: dict[str, Any]) -> None:
-    """Replace a table durably; the one before it becomes its ``.bak``.
+    """Replace a table durably; the previous file becomes its ``.bak``.
 
-    At every moment, also after a power cut, one of the two is whole. A file that cannot be read
-    never becomes the ``.bak``; it is kept below ``quarantine``.
+    At every moment, even after a power failure, one of the two is complete. A corrupt file never
+    becomes the ``.bak``; it is moved to ``quarantine``.
 
     Raises
     ------
     StoreFullError
-        When the disk has no room; the file is as it was.
+        If the disk is full; the file is unchanged.
     ValueError
-        When it could not be read again: more than ``json_dialect.MAX_NBYTES``.
+        If the text has more than ``json_dialect.MAX_NBYTES`` and so could not be read.
     UnsafePathError, MappedFileError
-        When the folder is a link out of ``root``, or the file is no regular one.
+        If the folder is a link out of ``root``, or the file is not regular.
     """
     make_directories(path.parent, root)
     text = json_dialect.dumps(document).encode("ascii")
@@ -191,10 +190,10 @@ def _keep_aside(path: Path, root: Path, error: CorruptionError) -> None:
     os.replace(path, target)
     sync_directory(directory)
     sync_directory(path.parent)
-    _log.warning("%s; it is kept as %s", error, target)
+    _log.warning("%s; the file was moved to %s", error, target)
 
 
-# --- what a store itself needs ----------------------------------------------------------------
+# --- tables that a store itself needs ---------------------------------------------------------
 
 
 def topic_attributes(
@@ -207,20 +206,20 @@ def topic_attributes(
     root : Path
         The store's root.
     notes : list of str, optional
-        Takes what is wrong with the file, and that its ``.bak`` was read instead.
+        Receives a note if the file is corrupt, and if its ``.bak`` was read instead.
     tolerant : bool
-        With ``notes``: note that nothing could be read, and go on as if no topic had attributes. A
-        writer must not: it would make the wrong kind of queue.
+        With ``notes``: if neither file can be read, add a note and return no attributes. A writer
+        must pass False: it would create queues of the wrong type.
 
     Returns
     -------
     dict
-        As ``{"T": {"queue.type": "BatchCQ"}}``.
+        For example ``{"T": {"queue.type": "BatchCQ"}}``.
 
     Raises
     ------
     CorruptionError
-        When neither file can be read, and that is not to be noted.
+        If neither file can be read, unless ``notes`` and ``tolerant`` are given.
     MappedFileError, UnsafePathError, PermissionError
         As ``read_config_file``.
     """
@@ -230,7 +229,7 @@ def topic_attributes(
     except CorruptionError as error:
         if notes is None or not tolerant:
             raise
-        notes.append(f"{error}; topics are taken to have no attributes")
+        notes.append(f"{error}; all topics are treated as having no attributes")
         return {}
     if found.problem is not None and notes is not None:
         notes.append(f"{found.problem}; {path.name}{BACKUP_SUFFIX} is read instead")
@@ -241,18 +240,18 @@ def _attributes(document: dict[str, Any]) -> dict[str, dict[str, str]]:
     table = document.get("topicConfigTable")
     table = {} if table is None else table
     if not isinstance(table, dict):
-        raise ContentError("$.topicConfigTable: no object")
+        raise ContentError("$.topicConfigTable: not an object")
     found = {}
     for topic, entry in table.items():
         if not isinstance(entry, dict):
-            raise ContentError(f"$.topicConfigTable.{topic}: no object")
+            raise ContentError(f"$.topicConfigTable.{topic}: not an object")
         attributes = entry.get("attributes")
         attributes = {} if attributes is None else attributes
         texts = isinstance(attributes, dict) and all(
             isinstance(value, str) for value in attributes.values()
         )
         if not texts:
-            raise ContentError(f"$.topicConfigTable.{topic}.attributes: no object of texts")
+            raise ContentError(f"$.topicConfigTable.{topic}.attributes: not an object of strings")
         if attributes:
             found[topic] = attributes
     return found

@@ -1,9 +1,9 @@
 """The JSON of a broker's tables: a tolerant reader of bounded cost, and a strict writer.
 
-RocketMQ writes its tables with fastjson 1 (to 5.3) or fastjson 2, and both depart from RFC 8259:
-integer keys stand without quotes, an object reached twice is a ``$ref``. People who edit such
-files add comments and commas. All of that is read; what is written is plain JSON, which every
-version reads.
+RocketMQ writes its tables with fastjson 1 (to 5.3) or fastjson 2. Both deviate from RFC 8259:
+integer keys have no quotes, and a repeated object becomes a ``$ref``. Users who edit such files
+add comments and commas. The reader accepts all of that. The writer produces plain JSON, which
+every version reads.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 from rocketstore.errors import DecodeError
 
-#: Bytes of a file.
+#: Maximum size of a file.
 MAX_NBYTES = 32 * 1024 * 1024
-#: Objects and arrays inside each other.
+#: Maximum nesting of objects and arrays.
 MAX_DEPTH = 100
-#: Work for one file: an object or array costs 3, any other value, an escape and a comment 1.
+#: Maximum cost of a file. An object or array costs 3; any other value, an escape or a comment 1.
 MAX_COST = 1_500_000
-#: Characters of a number; 64 bits need 20, a double 25.
+#: Maximum length of a number; 64 bits need 20 characters, a double 25.
 MAX_NUMBER_LENGTH = 40
 
 _BOM = b"\xef\xbb\xbf"
@@ -51,7 +51,7 @@ _COST_OF_CONTAINER = 3
 
 
 class JsonDialectError(DecodeError):
-    """Text that is no JSON of any known dialect, or that is too large.
+    """The text is not JSON of any known dialect, or is too large.
 
     Attributes
     ----------
@@ -70,15 +70,15 @@ class JsonDialectError(DecodeError):
 
 
 class JsonTooLargeError(JsonDialectError):
-    """Text that is larger than what is read here; it may well be JSON."""
+    """The text exceeds a limit of this reader, although it may be valid JSON."""
 
 
 def loads(content: bytes) -> Any:
-    """Read one value; nothing but blanks and comments may follow it.
+    """Read one value; only blanks and comments may follow it.
 
-    Accepted beyond RFC 8259: keys without quotes, single quotes, commas too many, comments, a BOM,
-    ``+1``, ``\\xHH``, and ``$ref`` from the root, which is replaced by what it names. A key given
-    twice has its last value. Bytes that are no UTF-8 become U+FFFD, as in RocketMQ.
+    Accepted beyond RFC 8259: unquoted keys, single quotes, extra commas, comments, a BOM, ``+1``,
+    ``\\xHH``, and ``$ref`` from the root. A ``$ref`` is replaced by its target. The last value of a
+    repeated key is used. Bytes that are not UTF-8 become U+FFFD, as in RocketMQ.
 
     Parameters
     ----------
@@ -87,20 +87,20 @@ def loads(content: bytes) -> Any:
     Returns
     -------
     dict, list, str, int, float, bool or None
-        Keys are always text, also ``{0:1}``'s.
+        Keys are always strings, even in ``{0:1}``.
 
     Raises
     ------
     JsonDialectError
-        With the position. Time and memory are bounded by the limits above for any input.
+        With the position of the fault. The limits above bound time and memory for any input.
     """
     return loads_and_judge(content)[0]
 
 
 def loads_and_judge(content: bytes) -> tuple[Any, JsonDialectError | None]:
-    """Read one value as ``loads`` does; return it, and what fastjson 2 refuses of it, if anything.
+    """Read one value as ``loads`` does; return it and the first fault that fastjson 2 rejects.
 
-    fastjson 1, which RocketMQ has up to 5.3, passes over commas too many and names without quotes.
+    fastjson 1, which RocketMQ uses up to 5.3, accepts extra commas and unquoted names.
     """
     if len(content) > MAX_NBYTES:
         raise JsonTooLargeError(MAX_NBYTES, f"{len(content)} bytes are more than {MAX_NBYTES}")
@@ -109,9 +109,10 @@ def loads_and_judge(content: bytes) -> tuple[Any, JsonDialectError | None]:
 
 
 def dumps(value: Any) -> str:
-    """Write a value as every RocketMQ reads it: quoted keys, sorted; ASCII; tabs; no last newline.
+    """Return a value as JSON that every RocketMQ reads: sorted quoted keys, ASCII, tabs.
 
-    Keys are text; ``ValueError`` for numbers that JSON does not have.
+    There is no final newline. Keys must be strings. Raises ``ValueError`` for numbers that JSON
+    does not support.
     """
     return json.dumps(
         value,
@@ -124,7 +125,7 @@ def dumps(value: Any) -> str:
 
 
 class _Reference:
-    """A ``{"$ref": path}`` until everything is read."""
+    """A ``{"$ref": path}``, replaced after everything is read."""
 
     __slots__ = ("path", "position")
 
@@ -134,7 +135,7 @@ class _Reference:
 
 
 class _Parser:
-    """One pass over the bytes; ``at`` is the position of the next one."""
+    """Parses the bytes once; ``at`` is the position of the next byte."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content
@@ -151,13 +152,13 @@ class _Parser:
         value = self._value(0)
         self._skip()
         if self.at < len(self.content):
-            raise self._error("there is more behind the end of the value")
+            raise self._error("unexpected text after the value")
         if self.references:
             value = _References(self, value).replaced()
         return value
 
     def charge(self, cost: int, position: int) -> None:
-        """Count work; too much of it is an error."""
+        """Add to the cost; raise if the limit is exceeded."""
         self.cost += cost
         if self.cost > MAX_COST:
             raise JsonTooLargeError(position, f"more than {MAX_COST} values, escapes and comments")
@@ -166,13 +167,13 @@ class _Parser:
         return JsonDialectError(self.at, reason)
 
     def _found(self) -> str:
-        """What is at hand, for messages."""
+        """Return the text at the position, for messages."""
         if self.at >= len(self.content):
             return "the end of the file"
         return ascii(self.content[self.at : self.at + 12].decode("utf-8", "replace"))
 
     def _skip(self) -> None:
-        """Go to the next byte that is neither blank nor comment."""
+        """Move to the next byte that is neither blank nor comment."""
         content = self.content
         while True:
             match = _SPACE.match(content, self.at)
@@ -186,13 +187,13 @@ class _Parser:
             elif opening == b"/*":
                 close = content.find(b"*/", self.at + 2)
                 if close < 0:
-                    raise self._error("a comment does not end")
+                    raise self._error("unterminated comment")
                 self.at = close + 2
             else:
                 return
 
     def _skip_commas(self, allowed: int) -> int:
-        """Go to the next byte that is no comma either; return the number of commas."""
+        """Move to the next byte that is not blank, comment or comma; return the commas skipped."""
         count = 0
         while True:
             match = _COMMAS.match(self.content, self.at)
@@ -202,7 +203,7 @@ class _Parser:
                 break
             self._skip()
         if count > allowed:
-            self._note_refused(self.at, "a comma too many")
+            self._note_refused(self.at, "an extra comma")
         return count
 
     def _note_refused(self, position: int, reason: str) -> None:
@@ -213,7 +214,7 @@ class _Parser:
         start = self.content[self.at : self.at + 1]
         if start in (b"{", b"["):
             if depth == MAX_DEPTH:
-                raise self._error(f"more than {MAX_DEPTH} objects and arrays inside each other")
+                raise self._error(f"more than {MAX_DEPTH} nested objects and arrays")
             self.charge(_COST_OF_CONTAINER, self.at)
             return self._object(depth) if start == b"{" else self._array(depth)
         self.charge(1, self.at)
@@ -221,7 +222,7 @@ class _Parser:
             return self._string(start)
         word = _WORD.match(self.content, self.at)
         if word is None:
-            raise self._error(f"{self._found()} where a value should be")
+            raise self._error(f"expected a value, found {self._found()}")
         if word[0] in _LITERALS:
             self.at = word.end()
             return _LITERALS[word[0]]
@@ -240,7 +241,7 @@ class _Parser:
             key = self._key()
             self._skip()
             if self.content[self.at : self.at + 1] != b":":
-                raise self._error(f"{self._found()} where ':' should be")
+                raise self._error(f"expected ':', found {self._found()}")
             self.at += 1
             self._skip()
             result[key] = value = self._value(depth + 1)
@@ -258,7 +259,7 @@ class _Parser:
             count = self._skip_commas(1 if result else 0)
             if self.content[self.at : self.at + 1] == b"]":
                 if count:
-                    self._note_refused(self.at, "a comma too many")
+                    self._note_refused(self.at, "an extra comma")
                 self.at += 1
                 return result
             result.append(self._value(depth + 1))
@@ -267,7 +268,7 @@ class _Parser:
     def _end_of_item(self, close: bytes) -> None:
         self._skip()
         if self.content[self.at : self.at + 1] not in (b",", close):
-            raise self._error(f"{self._found()} where ',' or '{close.decode()}' should be")
+            raise self._error(f"expected ',' or '{close.decode()}', found {self._found()}")
 
     def _key(self) -> str:
         start = self.content[self.at : self.at + 1]
@@ -275,9 +276,9 @@ class _Parser:
             return self._string(start)
         word = _WORD.match(self.content, self.at)
         if word is None:
-            raise self._error(f"{self._found()} where a key should be")
+            raise self._error(f"expected a key, found {self._found()}")
         if not _NUMBER.fullmatch(word[0]) and word[0] not in _LITERALS:
-            self._note_refused(self.at, "a name without quotes")
+            self._note_refused(self.at, "an unquoted name")
         self.at = word.end()
         return word[0].decode("utf-8", "replace")
 
@@ -294,22 +295,22 @@ class _Parser:
         parts = [self.content[start + 1 : end].decode("utf-8", "replace")]
         while self.content[end : end + 1] != quote:
             if end >= len(self.content):
-                raise JsonDialectError(start, "a text does not end")
+                raise JsonDialectError(start, "unterminated string")
             self.charge(1, end)
             escape = _ESCAPE.match(self.content, end)
             if escape is None or (escape["letter"] or b"n") not in _LETTERS:
-                raise JsonDialectError(end, "an escape that is none")
+                raise JsonDialectError(end, "invalid escape")
             number = escape["unit"] or escape["byte"]
             parts.append(chr(int(number, 16)) if number else _LETTERS[escape["letter"]])
             match = _PLAIN[quote].match(self.content, escape.end())
             end = match.end() if match else escape.end()
             parts.append(self.content[escape.end() : end].decode("utf-8", "replace"))
         self.at = end + 1
-        # Two escaped surrogates are one character; one alone is none.
+        # Two escaped surrogates form one character; a single one is invalid.
         return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
     def _text(self, content: bytes) -> str:
-        """Decode; short texts, which are mostly names of fields, are kept once."""
+        """Decode a string; short ones, mostly names of fields, are cached."""
         if len(content) > 32:
             return content.decode("utf-8", "replace")
         text = self.names.get(content)
@@ -322,12 +323,12 @@ class _Parser:
     def _number(self) -> int | float:
         match = _NUMBER.match(self.content, self.at)
         if match is None:
-            raise self._error(f"{self._found()} where a value should be")
+            raise self._error(f"expected a value, found {self._found()}")
         text = match[0]
         if len(text) > MAX_NUMBER_LENGTH:
             raise self._error(f"a number of {len(text)} characters")
         if _WORD.match(self.content, match.end()):
-            raise self._error(f"{self._found()} where a value should be")
+            raise self._error(f"expected a value, found {self._found()}")
         value = int(text) if text.lstrip(b"+-").isdigit() else float(text)
         if isinstance(value, float) and abs(value) == float("inf"):
             raise self._error("a number that is too large")
@@ -336,7 +337,7 @@ class _Parser:
 
 
 class _References:
-    """Puts what they name in the place of references, at a cost that is charged."""
+    """Replaces references by their targets; the copies count towards the cost."""
 
     def __init__(self, parser: _Parser, root: Any) -> None:
         self._parser = parser
@@ -371,13 +372,13 @@ class _References:
             at = step.end()
             value = self._step(value, step, reference)
         if not path.startswith("$") or at < len(path):
-            raise self._error(reference, "is no path from the root")
+            raise self._error(reference, "is not a path from the root")
         waiting = [value]
         while waiting:
             inner = waiting.pop()
             self._parser.charge(1, reference.position)
             if isinstance(inner, _Reference):
-                raise self._error(reference, "leads to another reference")
+                raise self._error(reference, "refers to another reference")
             if isinstance(inner, dict | list):
                 waiting += inner.values() if isinstance(inner, dict) else inner
         return value
@@ -392,7 +393,7 @@ class _References:
         key = step[2] if name is None else re.sub(r"\\(.)", r"\1", name, flags=re.DOTALL)
         if isinstance(value, dict) and key in value:
             return value[key]
-        raise self._error(reference, "names nothing")
+        raise self._error(reference, "has no target")
 
     def _error(self, reference: _Reference, what: str) -> JsonDialectError:
         return JsonDialectError(reference.position, f"$ref {reference.path[:80]!r} {what}")

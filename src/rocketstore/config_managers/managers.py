@@ -1,8 +1,8 @@
 """The broker's tables: topics, consumer groups and offsets, delay offsets, consumer filters.
 
-Each class has the name of RocketMQ's and its file below ``config``; ``load`` reads what any version
-wrote, ``persist`` writes what every version reads. A running broker does not look at its files
-again and writes them over: persist only while none runs.
+Each class has RocketMQ's name and its file below ``config``. ``load`` reads files of any version,
+``persist`` writes files that every version reads. A running broker does not reload its files and
+overwrites them: call ``persist`` only while no broker runs.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ LMQ_PREFIX = "%LMQ%"
 
 
 class ConfigManager(ABC):
-    """What the tables have in common.
+    """Base class of the tables.
 
     Parameters
     ----------
     root : path
-        The store's root; the file lies in its ``config`` folder.
+        The store's root; the file is in its ``config`` folder.
     clock : callable, optional
         Epoch ms for versions and dead times.
 
     Attributes
     ----------
     problem : CorruptionError or None
-        Why ``load`` took the ``.bak`` although the file is there.
+        Why ``load`` read the ``.bak`` although the file exists.
 
     Notes
     -----
@@ -66,23 +66,23 @@ class ConfigManager(ABC):
 
     @property
     def config_file_path(self) -> Path:
-        """The table's file."""
+        """Path of the table's file."""
         return config_files.config_path(self.root, self.FILE_NAME)
 
     def load(self) -> bool:
-        """Read the file, or its ``.bak`` when it is missing or bad.
+        """Read the file, or its ``.bak`` if it is missing or corrupt.
 
         Returns
         -------
         bool
-            Whether there was one; otherwise the table is empty.
+            Whether a file exists; otherwise the table is empty.
 
         Raises
         ------
         CorruptionError
-            When there is a file and no good one; the table is as it was.
+            If a file exists, but none is good; the table is unchanged.
         MappedFileError, UnsafePathError, PermissionError
-            When one is no regular file, a link out of the root, or may not be read.
+            If a file is not regular, is a link out of the root, or is not readable.
         """
         found = config_files.read_config_file(self.config_file_path, self.root, self._take)
         self.problem = found.problem
@@ -91,12 +91,12 @@ class ConfigManager(ABC):
         return found.path is not None
 
     def persist(self) -> None:
-        """Replace the file durably; the one before becomes the ``.bak``.
+        """Replace the file durably; the previous file becomes the ``.bak``.
 
         Raises
         ------
         StoreFullError
-            When the disk has no room; the file is as it was.
+            If the disk is full; the file is unchanged.
         """
         config_files.write_config_file(self.config_file_path, self.root, self._document())
 
@@ -105,24 +105,27 @@ class ConfigManager(ABC):
         return json_dialect.dumps(self._document())
 
     def decode(self, content: bytes | str) -> None:
-        """Take over the content of a file.
+        """Replace the table by the content of a file.
 
-        Raises ``DecodeError`` or ``ContentError`` (both ``ValueError``), naming the place; the
-        table is then as it was.
+        Raises ``DecodeError`` or ``ContentError`` (both ``ValueError``) with the place of the
+        fault; the table is then unchanged.
         """
         content = content.encode() if isinstance(content, str) else content
         self._take(as_object(json_dialect.loads(content), "$"))
 
     @abstractmethod
     def _document(self) -> dict[str, Any]:
-        """Return the object that is written."""
+        """Return the object to write."""
 
     @abstractmethod
     def _take(self, document: dict[str, Any]) -> None:
-        """Take over an object that was read; nothing is changed when it raises ``ContentError``."""
+        """Replace the table by an object that was read.
+
+        Raises ``ContentError``; the table is then unchanged.
+        """
 
     def _take_version(self, document: dict[str, Any], known: Iterable[str]) -> DataVersion:
-        """Return the version, and keep what is not known."""
+        """Return the version, and keep unknown members for writing."""
         version = decode_entry(DataVersion, document.get("dataVersion"), "$.dataVersion")
         known = {*known, "dataVersion"}
         self._others = {key: value for key, value in document.items() if key not in known}
@@ -164,7 +167,7 @@ class TopicConfigManager(ConfigManager):
         return {**self._others, "dataVersion": version, "topicConfigTable": table}
 
     def select_topic_config(self, topic: str) -> TopicConfig | None:
-        """Return a topic's entry, ``None`` for an unknown one."""
+        """Return a topic's entry, ``None`` if it is unknown."""
         return self.topic_config_table.get(topic)
 
     def update_topic_config(self, config: TopicConfig) -> None:
@@ -175,14 +178,14 @@ class TopicConfigManager(ConfigManager):
         self.data_version.next_version(self._clock())
 
     def delete_topic_config(self, topic: str) -> bool:
-        """Remove a topic; whether there was one."""
+        """Remove a topic; return whether it existed."""
         if self.topic_config_table.pop(topic, None) is None:
             return False
         self.data_version.next_version(self._clock())
         return True
 
     def is_order_topic(self, topic: str) -> bool:
-        """Whether the topic is known and ordered."""
+        """Return whether the topic is known and ordered."""
         config = self.topic_config_table.get(topic)
         return config is not None and config.order
 
@@ -194,7 +197,7 @@ class SubscriptionGroupManager(ConfigManager):
     ----------
     subscription_group_table : dict of str to SubscriptionGroupConfig
     forbidden_table : dict of str to dict of str to int
-        5.x: group, topic, bits of what the group may not do there.
+        5.x: group, topic, bits of the operations that are forbidden to the group.
     data_version : DataVersion
 
     Notes
@@ -236,7 +239,7 @@ class SubscriptionGroupManager(ConfigManager):
         }
 
     def find_subscription_group_config(self, group: str) -> SubscriptionGroupConfig | None:
-        """Return a group's entry, ``None`` for an unknown one (none is made)."""
+        """Return a group's entry, ``None`` if it is unknown; never create one."""
         return self.subscription_group_table.get(group)
 
     def update_subscription_group_config(self, config: SubscriptionGroupConfig) -> None:
@@ -247,7 +250,7 @@ class SubscriptionGroupManager(ConfigManager):
         self.data_version.next_version(self._clock())
 
     def delete_subscription_group_config(self, group: str) -> bool:
-        """Remove a group and what is forbidden to it; whether there was one."""
+        """Remove a group and its forbidden operations; return whether it existed."""
         self.forbidden_table.pop(group, None)
         if self.subscription_group_table.pop(group, None) is None:
             return False
@@ -255,7 +258,7 @@ class SubscriptionGroupManager(ConfigManager):
         return True
 
     def disable_consume(self, group: str) -> bool:
-        """Let a group consume nothing any more; whether it is known."""
+        """Disable consumption for a group; return whether the group exists."""
         config = self.subscription_group_table.get(group)
         if config is None:
             return False
@@ -270,9 +273,9 @@ class ConsumerOffsetManager(ConfigManager):
     Attributes
     ----------
     offset_table : dict of str to dict of int to int
-        ``topic@group``, queue id, queue offset to be consumed next.
+        ``topic@group``, queue id, next queue offset to consume.
     pull_offset_table : dict of str to dict of int to int
-        5.5: the same, of the last pulls; empty before.
+        5.5: the same for the last pulls; empty in earlier versions.
     data_version : DataVersion
 
     Notes
@@ -281,7 +284,7 @@ class ConsumerOffsetManager(ConfigManager):
     """
 
     FILE_NAME = config_files.CONSUMER_OFFSETS_FILE
-    #: ``groupTopicMap`` is made of the offsets by whoever writes it, and read by nobody.
+    #: Brokers derive ``groupTopicMap`` from the offsets when they write it, and never read it.
     _KNOWN: ClassVar[tuple[str, ...]] = ("offsetTable", "pullOffsetTable", "groupTopicMap")
 
     def _take(self, document: dict[str, Any]) -> None:
@@ -306,9 +309,9 @@ class ConsumerOffsetManager(ConfigManager):
         return document
 
     def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Remember the offset to be consumed next, also when it is smaller than before.
+        """Store the next offset to consume, even if it is smaller than before.
 
-        Raises ``ValueError`` when a name holds ``@`` or is empty, or a number is negative.
+        Raises ``ValueError`` if a name contains ``@`` or is empty, or if a number is negative.
         """
         key = _topic_at_group(topic, group)
         if queue_id < 0 or offset < 0:
@@ -316,27 +319,27 @@ class ConsumerOffsetManager(ConfigManager):
         self.offset_table.setdefault(key, {})[queue_id] = offset
 
     def query_offset(self, group: str, topic: str, queue_id: int) -> int:
-        """Return the offset to be consumed next, -1 when none was committed."""
+        """Return the next offset to consume, -1 if none was committed."""
         return self.offset_table.get(_topic_at_group(topic, group), {}).get(queue_id, -1)
 
     def query_offsets(self, group: str, topic: str) -> dict[int, int]:
-        """Return the offsets of all queues of a topic that the group has committed."""
+        """Return the group's committed offsets of all queues of a topic."""
         return dict(self.offset_table.get(_topic_at_group(topic, group), {}))
 
     def which_topic_by_consumer(self, group: str) -> set[str]:
-        """Return the topics of which the group has committed offsets."""
+        """Return the topics for which the group has committed offsets."""
         return {topic for topic, name, _ in self._entries() if name == group}
 
     def which_group_by_topic(self, topic: str) -> set[str]:
-        """Return the groups that have committed offsets of the topic."""
+        """Return the groups that have committed offsets for the topic."""
         return {group for name, group, _ in self._entries() if name == topic}
 
     def query_min_offset_in_all_group(
         self, topic: str, exclude_groups: Iterable[str] = ()
     ) -> dict[int, int]:
-        """Return the smallest offset of each queue of a topic, over all groups but those.
+        """Return the smallest offset of each queue of a topic over all groups but the excluded.
 
-        RocketMQ removes the excluded groups' entries on the way; here nothing is changed.
+        RocketMQ also removes the excluded groups' entries; this method changes nothing.
         """
         excluded = set(exclude_groups)
         smallest: dict[int, int] = {}
@@ -347,7 +350,7 @@ class ConsumerOffsetManager(ConfigManager):
         return smallest
 
     def clone_offset(self, source_group: str, target_group: str, topic: str) -> bool:
-        """Give one group the other's offsets of a topic; whether there were any."""
+        """Copy a group's offsets of a topic to another group; return whether there were any."""
         offsets = self.offset_table.get(_topic_at_group(topic, source_group))
         if offsets is None:
             return False
@@ -355,7 +358,7 @@ class ConsumerOffsetManager(ConfigManager):
         return True
 
     def remove_offset(self, group: str) -> bool:
-        """Forget a group's offsets of all topics; whether there were any."""
+        """Remove a group's offsets of all topics; return whether there were any."""
         gone = _keys_of(group, self.offset_table)
         for key in gone:
             del self.offset_table[key]
@@ -364,7 +367,7 @@ class ConsumerOffsetManager(ConfigManager):
         return bool(gone)
 
     def _entries(self) -> Iterable[tuple[str, str, dict[int, int]]]:
-        """Topic, group and offsets; a key without exactly one ``@`` is nobody's."""
+        """Yield topic, group and offsets; skip keys without exactly one ``@``."""
         for key, offsets in self.offset_table.items():
             parts = key.split(TOPIC_GROUP_SEPARATOR)
             if len(parts) == 2:
@@ -372,7 +375,7 @@ class ConsumerOffsetManager(ConfigManager):
 
 
 class LmqConsumerOffsetManager(ConsumerOffsetManager):
-    """``lmqConsumerOffset.json``, which a broker with ``enableLmq`` keeps instead.
+    """``lmqConsumerOffset.json``, which a broker with ``enableLmq`` uses instead.
 
     Attributes
     ----------
@@ -400,7 +403,7 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
         return {**super()._document(), "lmqOffsetTable": dict(self.lmq_offset_table)}
 
     def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """As in the base class; a light group has one queue."""
+        """Store the next offset as the base class does; a light group has one queue."""
         super().commit_offset(group, topic, queue_id, offset)
         if group.startswith(LMQ_PREFIX):
             key = _topic_at_group(topic, group)
@@ -408,20 +411,20 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
             self.lmq_offset_table[key] = offset
 
     def query_offset(self, group: str, topic: str, queue_id: int) -> int:
-        """As in the base class; the queue id does not matter to a light group."""
+        """Return the next offset as the base class does; ignore a light group's queue id."""
         if not group.startswith(LMQ_PREFIX):
             return super().query_offset(group, topic, queue_id)
         return self.lmq_offset_table.get(_topic_at_group(topic, group), -1)
 
     def query_offsets(self, group: str, topic: str) -> dict[int, int]:
-        """As in the base class; a light group has queue 0 alone."""
+        """Return the offsets as the base class does; a light group has only queue 0."""
         if not group.startswith(LMQ_PREFIX):
             return super().query_offsets(group, topic)
         offset = self.query_offset(group, topic, 0)
         return {} if offset < 0 else {0: offset}
 
     def remove_offset(self, group: str) -> bool:
-        """As in the base class."""
+        """Remove a group's offsets as the base class does."""
         if not group.startswith(LMQ_PREFIX):
             return super().remove_offset(group)
         gone = _keys_of(group, self.lmq_offset_table)
@@ -449,7 +452,7 @@ def _offset_tables(document: dict[str, Any], name: str) -> dict[str, dict[int, i
 
 
 class DelayOffsetManager(ConfigManager):
-    """``delayOffset.json``: how far each delay level is delivered.
+    """``delayOffset.json``: the offset up to which each delay level was delivered.
 
     Attributes
     ----------
@@ -459,8 +462,7 @@ class DelayOffsetManager(ConfigManager):
 
     Notes
     -----
-    Source: RocketMQ ``schedule/ScheduleMessageService.java``, which keeps this file beside the
-    delivery itself.
+    Source: RocketMQ ``schedule/ScheduleMessageService.java``, which also delivers the messages.
     """
 
     FILE_NAME = config_files.DELAY_OFFSETS_FILE
@@ -478,7 +480,7 @@ class DelayOffsetManager(ConfigManager):
         }
 
     def update_offset(self, delay_level: int, offset: int) -> None:
-        """Remember that everything in front of ``offset`` is delivered.
+        """Record that everything before ``offset`` was delivered.
 
         Raises ``ValueError`` for a level below 1 or a negative offset.
         """
@@ -487,17 +489,17 @@ class DelayOffsetManager(ConfigManager):
         self.offset_table[delay_level] = offset
 
     def correct_delay_offset(self, bounds: Callable[[int], tuple[int, int]]) -> dict[int, int]:
-        """Move offsets that lie outside their queue to its nearest end.
+        """Move offsets outside their queue to its nearest end.
 
         Parameters
         ----------
         bounds : callable
-            Min and max offset of a queue of ``SCHEDULE_TOPIC_XXXX``.
+            Returns min and max offset of a queue of ``SCHEDULE_TOPIC_XXXX``.
 
         Returns
         -------
         dict
-            Level and former offset of what was moved.
+            The former offset of each level that was changed.
         """
         former = {}
         for level, offset in self.offset_table.items():

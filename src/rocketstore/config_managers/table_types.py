@@ -1,8 +1,9 @@
-"""The Java types of the broker's tables: what RocketMQ refuses to read from them.
+"""The Java types of the broker's tables: values that RocketMQ does not read.
 
-fastjson turns one kind of value into another where it can, as ``"5"`` into 5; refused here is what
-the readers of 4.9.8, 5.1.4, 5.3.3 (fastjson 1), 5.4.0 and 5.5.0 (fastjson 2) were seen to refuse,
-and what 5.4.0 reads as another number. Members that no line reads, and texts, may hold anything.
+fastjson converts values where it can, such as ``"5"`` to 5. The checks reject what the readers of
+4.9.8, 5.1.4, 5.3.3 (fastjson 1), 5.4.0 and 5.5.0 (fastjson 2) rejected in tests. They also reject
+values that 5.4.0 reads as another number. Strings, and members that no version reads, are not
+checked.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from rocketstore.config_managers.files import ContentError
 from rocketstore.config_managers.tables import shown
 from rocketstore.dialect import Dialect
 
-#: Raises ``ContentError`` for a value, its place in words and the dialect of who reads it.
+#: ``check(value, where, dialect)`` raises ``ContentError`` if the dialect does not read the value.
 Check = Callable[[Any, str, Dialect], None]
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
@@ -25,12 +26,14 @@ _TRUTHS = ("true", "false", "1", "0", "y", "n", "t", "f", *map(str.lower, _NOTHI
 
 
 def _refuse(value: Any, where: str, wanted: str) -> None:
-    raise ContentError(f"{where}: {shown(value)} where {wanted} should be")
+    raise ContentError(f"{where}: expected {wanted}, found {shown(value)}")
 
 
 def whole(bits: int, *, needed: bool = False, or_object: bool = False) -> Check:
-    """A number of so many bits; ``needed``: it may not be null; ``or_object``: fastjson 2 takes an
-    object for one, as it does for 32 bits."""
+    """Check for a whole number of ``bits`` bits.
+
+    ``needed`` forbids null. With ``or_object``, fastjson 2 accepts an object, as for 32 bits.
+    """
     limit, wanted = 1 << (bits - 1), f"a whole number of {bits} bits"
 
     def check(value: Any, where: str, dialect: Dialect) -> None:
@@ -39,9 +42,9 @@ def whole(bits: int, *, needed: bool = False, or_object: bool = False) -> Check:
         elif isinstance(value, bool | float):
             fault = False
         elif isinstance(value, int):
-            # fastjson 1 cuts a long that is longer than 64 bits, and refuses 2**63.
-            cut = bits == 64 and not needed and not dialect.fastjson_2 and abs(value) >= 1 << 64
-            fault = not -limit <= value < limit and not cut
+            # fastjson 1 keeps the low 64 bits of a longer number, but rejects 2**63.
+            wraps = bits == 64 and not needed and not dialect.fastjson_2 and abs(value) >= 1 << 64
+            fault = not -limit <= value < limit and not wraps
         elif isinstance(value, str):
             fault = _is_no_number(value, limit, dialect)
         elif isinstance(value, list):
@@ -63,7 +66,7 @@ def _is_no_number(value: str, limit: int, dialect: Dialect) -> bool:
 
 
 def truth(value: Any, where: str, dialect: Dialect) -> None:
-    """True or false."""
+    """Check for true or false."""
     if isinstance(value, str):
         fault = value.lower() not in _TRUTHS
     elif isinstance(value, list):
@@ -77,7 +80,7 @@ def truth(value: Any, where: str, dialect: Dialect) -> None:
 
 
 def one_of(count: int) -> Check:
-    """A name, or the number, of one of ``count`` constants; names that are none count as null."""
+    """Check for a name or number of one of ``count`` constants; unknown names are read as null."""
 
     def check(value: Any, where: str, dialect: Dialect) -> None:
         is_number = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < count
@@ -92,18 +95,18 @@ def _is_nothing(value: Any) -> bool:
 
 
 def _is_list_of_one(value: Any) -> bool:
-    """Whether it is an object in a list, which is taken for the object itself by some readers."""
+    """Return whether it is a list of one object, which some readers accept as the object."""
     return isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict)
 
 
 def counter(value: Any, where: str, dialect: Dialect) -> None:
-    """An ``AtomicLong`` that is asked for its number at once."""
+    """Check for an ``AtomicLong`` whose number is read at once."""
     if not (dialect.fastjson_2 and isinstance(value, str) and value in _NOTHING):
         whole(64, needed=True, or_object=True)(value, where, dialect)
 
 
 def bean(needed: bool = False, /, **fields: Check) -> Check:
-    """An object with these members."""
+    """Check for an object with these members."""
 
     def check(value: Any, where: str, dialect: Dialect) -> None:
         if not isinstance(value, dict):
@@ -118,7 +121,7 @@ def bean(needed: bool = False, /, **fields: Check) -> Check:
 
 
 def table(of_value: Check, *, by_number: bool = False, needed: bool = False) -> Check:
-    """A map; its keys are 32-bit numbers, or texts."""
+    """Check for a map whose keys are 32-bit numbers if ``by_number``, else strings."""
 
     def check(value: Any, where: str, dialect: Dialect) -> None:
         if not isinstance(value, dict):
@@ -140,12 +143,12 @@ def _is_key(key: str) -> bool:
 
 
 def texts(value: Any, where: str, dialect: Dialect) -> None:
-    """A map of texts."""
+    """Check for a map of strings."""
     table(anything)(value, where, dialect)
 
 
 def row(of_item: Check, *, or_object: bool = False) -> Check:
-    """A list; ``or_object``: some readers take an object for one."""
+    """Check for a list; with ``or_object``, accept an object, as some readers do."""
 
     def check(value: Any, where: str, dialect: Dialect) -> None:
         if isinstance(value, list):
@@ -158,7 +161,7 @@ def row(of_item: Check, *, or_object: bool = False) -> Check:
 
 
 def since(version: tuple[int, int, int], of_value: Check) -> Check:
-    """A member that earlier versions do not read."""
+    """Apply a check only for versions from ``version`` on, which read the member."""
 
     def check(value: Any, where: str, dialect: Dialect) -> None:
         if dialect.version >= version:
@@ -168,7 +171,7 @@ def since(version: tuple[int, int, int], of_value: Check) -> Check:
 
 
 def anything(value: Any, where: str, dialect: Dialect) -> None:
-    """A text, or what is not read: whatever it is, it is taken."""
+    """Accept any value: strings, and members that are not read."""
 
 
 _INT, _LONG, _OFFSET = whole(32), whole(64), whole(64, needed=True)
@@ -198,7 +201,7 @@ _GROUP = bean(
     subscriptionDataSet=since(_FIVE, row(bean(version=_LONG), or_object=True)),
 )  # fmt: skip
 _OFFSETS = table(table(_OFFSET, by_number=True, needed=True), needed=True)
-# A table of offsets that is null is taken, and every commit fails then.
+# Brokers also read null as a table of offsets, but every commit then fails.
 _SHARED: dict[str, Check] = {
     "offsetTable": _OFFSETS,
     "groupTopicMap": since(_FIVE, table(row(anything, or_object=True))),
@@ -217,7 +220,7 @@ _MAPPING = bean(
 )  # fmt: skip
 _COUNTS = table(bean(_NEEDED, count=whole(64, or_object=True), timeStamp=_LONG), needed=True)
 
-#: What the whole of each table is.
+#: The check for each whole table.
 TYPES: dict[str, Check] = {
     "topics.json": bean(
         topicConfigTable=table(_TOPIC, needed=True), dataVersion=_version(needed=True)

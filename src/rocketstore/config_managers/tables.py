@@ -1,7 +1,7 @@
-"""Entries of the broker's tables as dataclasses: decoded tolerantly, encoded without a loss.
+"""Entries of the broker's tables as dataclasses: decoded tolerantly, encoded without loss.
 
-Fields have RocketMQ's names in snake_case. Fields that are not known here (of newer versions, or of
-plugins) are kept in ``others`` and written again.
+Fields have RocketMQ's names in snake_case. Unknown fields (of newer versions, or of plugins) are
+kept in ``others`` and written back.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class DataVersion:
     timestamp : int
         Epoch ms of the last change.
     state_version : int
-        5.x; 0 outside controller mode.
+        5.x; always 0 except in controller mode.
     """
 
     counter: int = 0
@@ -38,7 +38,7 @@ class DataVersion:
     others: dict[str, Any] = field(default_factory=dict)
 
     def next_version(self, now_ms: int) -> None:
-        """Count one change."""
+        """Count a change."""
         self.counter += 1
         self.timestamp = now_ms
 
@@ -52,13 +52,13 @@ class TopicConfig:
     topic_name : str
     read_queue_nums, write_queue_nums : int
     perm : int
-        4 read, 2 write, 1 inherited by topics made after it.
+        4 read, 2 write, 1 inherited by topics created from it.
     topic_filter_type : str
         ``SINGLE_TAG`` or ``MULTI_TAG``.
     topic_sys_flag : int
     order : bool
     attributes : dict of str to str
-        5.x, as ``{"queue.type": "BatchCQ"}``.
+        5.x, for example ``{"queue.type": "BatchCQ"}``.
     """
 
     topic_name: str
@@ -90,7 +90,7 @@ class SubscriptionGroupConfig:
     consume_timeout_minute : int
     attributes : dict of str to str
     subscription_data_set : list or None
-        5.x, as RocketMQ writes it; left out when ``None``.
+        5.x, as RocketMQ writes it; omitted if ``None``.
     """
 
     group_name: str
@@ -119,7 +119,7 @@ class BloomFilterData:
     ----------
     bit_pos : list of int
     bit_num : int
-        Bits of the whole filter.
+        Number of bits of the whole filter.
     """
 
     bit_pos: list[int] = field(default_factory=list)
@@ -138,7 +138,7 @@ class ConsumerFilterData:
     expression_type : str
         ``SQL92``.
     born_time, dead_time : int
-        Epoch ms; 0 is no dead time.
+        Epoch ms; dead time 0 means alive.
     client_version : int
     bloom_filter_data : BloomFilterData or None
     """
@@ -159,7 +159,7 @@ class ConsumerFilterData:
         return self.dead_time >= self.born_time
 
 
-#: What RocketMQ writes but makes of other fields when it reads.
+#: Fields that RocketMQ writes, but derives from others when it reads.
 _DERIVED = {(ConsumerFilterData, "dead")}
 
 T = TypeVar(
@@ -172,51 +172,51 @@ _fields_of: dict[type[Any], dict[str, dataclasses.Field[Any]]] = {}
 
 
 def as_object(value: Any, where: str) -> dict[str, Any]:
-    """``value`` when it is an object; nothing is an empty one."""
+    """Return ``value`` if it is an object; null is an empty object."""
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise ContentError(f"{where}: {shown(value)} where an object should be")
+        raise ContentError(f"{where}: expected an object, found {shown(value)}")
     return value
 
 
 def as_texts(value: Any, where: str) -> dict[str, str]:
-    """An object of texts."""
+    """Return ``value`` as an object of strings."""
     return {key: as_text(text, f"{where}.{key}") for key, text in as_object(value, where).items()}
 
 
 def as_text(value: Any, where: str) -> str:
-    """A text; numbers are taken as they are written."""
+    """Return ``value`` as a string; numbers are converted as they are written."""
     if isinstance(value, str):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
-    raise ContentError(f"{where}: {shown(value)} where a text should be")
+    raise ContentError(f"{where}: expected a string, found {shown(value)}")
 
 
 def as_integer(value: Any, where: str, limit: int = _INT64) -> int:
-    """A whole number below ``limit``, above ``-limit - 1``; digits in quotes are one."""
+    """Return a whole number from ``-limit`` to ``limit - 1``; quoted digits are accepted."""
     if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,20}", value.strip()):
         value = int(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ContentError(f"{where}: {shown(value)} where a whole number should be")
+        raise ContentError(f"{where}: expected a whole number, found {shown(value)}")
     if not -limit <= value < limit:
         raise ContentError(f"{where}: {shown(value)} has more than {limit.bit_length()} bits")
     return value
 
 
 def as_truth(value: Any, where: str) -> bool:
-    """True or false, also in quotes or as 1 and 0."""
+    """Return true or false; quoted values, 1 and 0 are accepted."""
     found = _TRUTH.get(str(value).lower()) if isinstance(value, bool | int | str) else None
     if found is None:
-        raise ContentError(f"{where}: {shown(value)} where true or false should be")
+        raise ContentError(f"{where}: expected true or false, found {shown(value)}")
     return found
 
 
 def as_offsets(value: Any, where: str) -> dict[int, int]:
-    """An object of whole numbers by queue id or delay level."""
+    """Return an object of whole numbers by queue id or delay level."""
     return {
         as_integer(key, where, _INT32): as_integer(offset, f"{where}.{key}")
         for key, offset in as_object(value, where).items()
@@ -224,22 +224,22 @@ def as_offsets(value: Any, where: str) -> dict[int, int]:
 
 
 def decode_entry(kind: type[T], value: Any, where: str, **names: str) -> T:
-    """Make one of the dataclasses above from an object.
+    """Decode an object to one of the dataclasses above.
 
     Parameters
     ----------
     kind : type
     value : Any
-        What was read.
+        The object that was read.
     where : str
-        Its place, for messages.
+        Its path, for messages.
     **names : str
-        Fields that an entry of a table may leave out because its key tells them.
+        Fields that an entry may omit because the table's key contains them.
 
     Raises
     ------
     ContentError
-        When a value is of the wrong kind, with its place.
+        If a value has the wrong type; the text has its path.
     """
     fields = _fields(kind)
     values: dict[str, Any] = dict(names)
@@ -261,7 +261,7 @@ def _fields(kind: type[Any]) -> dict[str, dataclasses.Field[Any]]:
 
 
 def _folded(name: str) -> str:
-    """Upper case and underscores do not matter, as in fastjson 1."""
+    """Return the name without case, underscores and hyphens, which fastjson 1 ignores."""
     return name.replace("_", "").replace("-", "").lower()
 
 
@@ -279,14 +279,14 @@ def _decode_field(kind: str, value: Any, where: str) -> Any:
     if kind == "BloomFilterData | None":
         return decode_entry(BloomFilterData, value, where)
     if not isinstance(value, list):
-        raise ContentError(f"{where}: {shown(value)} where a list should be")
+        raise ContentError(f"{where}: expected a list, found {shown(value)}")
     if kind == "list[int]":
         return [as_integer(inner, f"{where}[{i}]", _INT32) for i, inner in enumerate(value)]
     return value
 
 
 def shown(value: Any) -> str:
-    """A value in words, for messages."""
+    """Describe a value, for messages."""
     text = repr(value) if not isinstance(value, dict | list) else type(value).__name__
     return text if len(text) <= 40 else f"{text[:37]}..."
 
@@ -295,7 +295,7 @@ def shown(value: Any) -> str:
 
 
 def encode_entry(entry: Any) -> dict[str, Any]:
-    """The object that RocketMQ reads as ``entry``; fields that are ``None`` are left out."""
+    """Return the object that RocketMQ reads as ``entry``; fields that are ``None`` are omitted."""
     result = dict(entry.others)
     for item in dataclasses.fields(entry):
         value = getattr(entry, item.name)
@@ -308,7 +308,7 @@ def encode_entry(entry: Any) -> dict[str, Any]:
 
 
 def encode_offsets(offsets: dict[int, int]) -> dict[str, int]:
-    """Quoted keys; every RocketMQ reads them into its integer-keyed maps."""
+    """Return offsets with string keys, which every RocketMQ reads into maps with integer keys."""
     return {str(key): offsets[key] for key in sorted(offsets)}
 
 

@@ -1,1 +1,1 @@
-"""What else lies in a store's directory: paths, lock, checkpoint, state, foreign parts."""
+"""Everything else in a store's directory: paths, lock, checkpoint, state file, foreign parts."""

@@ -1,6 +1,6 @@
-"""Which files and folders of a store may not be read, and what stands in the place of one.
+"""Detecting files and folders of a store that are unreadable or of the wrong kind.
 
-Nothing is opened before its kind is known, so that a FIFO or a device never holds anything up.
+Nothing is opened before its kind is known, so that a FIFO or a device never blocks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rocketstore.directory.paths import StorePaths
 from rocketstore.files.durable import READ_ONLY, kind_name, no_folder
 from rocketstore.files.linked_files import shared_files
 
-#: Folders of folders: topics, then queues.
+#: Levels of subfolders: topics, then queues.
 _DEPTHS = {
     formats.CONSUME_QUEUE_DIR: 2,
     formats.BATCH_QUEUE_DIR: 2,
@@ -30,20 +30,20 @@ _OTHERS = (formats.INDEX_DIR, formats.CONFIG_DIR)
 
 @dataclass
 class StoreAccess:
-    """What of a store cannot be looked at.
+    """The parts of a store that cannot be read.
 
     Attributes
     ----------
     unreadable : dict of Path to str
-        Files and folders that may not be read, and the system's words for why.
+        Unreadable files and folders, with the system's error text.
     odd : dict of Path to str
-        What stands in the place of a file or of one of the store's folders, by path.
+        Entries of the wrong kind in the place of a file or folder, and what they are.
     foreign : list of Path
-        Entries of folders of segments or queue files that have the name of neither.
+        Entries without the name of a segment or queue file in folders of those.
     linked : list of Path
         Files of log, queues and index that are symbolic links or have hard links.
     shared : dict of Path to Path
-        Those that are one file with another one of them, and that one.
+        Those of them that are the same file as another one, and the other one.
     """
 
     unreadable: dict[Path, str] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class StoreAccess:
 
     @classmethod
     def of(cls, paths: StorePaths) -> StoreAccess:
-        """Look at every file that belongs to the store; none is read."""
+        """Examine every file that belongs to the store, without reading any."""
         access = cls()
         for folder in _folders(paths):
             what = _in_a_folder_s_place(folder)
@@ -67,8 +67,8 @@ class StoreAccess:
                 access._look_below(folder, _DEPTHS.get(folder.name, 0), folder.name not in _OTHERS)
         for path in (paths.checkpoint, paths.state):
             access._look_at(path)
-        # Neither is opened for a look, but a lock with hard links. A link in the place of abort is
-        # replaced.
+        # Neither is opened, except a lock file with hard links. Writers replace a link in the place
+        # of abort.
         lock = paths.root / formats.LOCK_FILE
         for path, what in ((paths.abort, _in_abort_s_place(paths.abort)), (lock, odd_lock(lock))):
             if what:
@@ -78,31 +78,30 @@ class StoreAccess:
         return access
 
     def odd_in_words(self, path: Path) -> str:
-        """Say what stands at ``path``, one of ``odd``, and what belongs there."""
+        """Describe what is at ``path``, one of ``odd``, and what belongs there."""
         place = "folder" if path in self._odd_folders else "file"
         return f"{self.odd[path]} in the place of a {place}"
 
     @property
     def closed(self) -> dict[Path, str]:
-        """Both: all that gives nothing."""
+        """All entries that cannot be used: ``unreadable`` and ``odd``."""
         return {**self.unreadable, **self.odd}
 
     def hides(self, path: Path) -> bool:
-        """Whether ``path``, or a folder that it lies in, may not be read."""
+        """Return whether ``path`` or a folder above it is unreadable."""
         return path in self.unreadable or any(
             folder in self.unreadable for folder in path.parents if self.unreadable
         )
 
     def hidden_segments(self, paths: StorePaths, size: int) -> Iterator[tuple[int, int, Path]]:
-        """Yield first and last log offset, and path, of segments that may not be read, or are no
-        files."""
+        """Yield start, stop and path of segments that are unreadable or not files."""
         for path in sorted(self.closed):
             start = formats.file_name_to_offset(path.name)
             if path.parent == paths.commit_log and start is not None and start % size == 0:
                 yield start, start + size, path
 
     def _look_below(self, folder: Path, depth: int, by_offset: bool) -> None:
-        """Look at the files of a folder, and at those of the folders in it down to ``depth``."""
+        """Examine the files of a folder and of its subfolders down to ``depth``."""
         try:
             with os.scandir(folder) as entries:
                 found = sorted(entries, key=lambda entry: entry.name)
@@ -127,13 +126,13 @@ class StoreAccess:
                 return
 
     def _look_at(self, path: Path) -> bool:
-        """Look at one file; False when its folder may not be searched."""
+        """Examine one file; return False if its folder cannot be searched."""
         try:
             about = os.stat(path)
         except FileNotFoundError:
             if path.is_symlink() and _is_a_file_s_place(path):
                 self.odd[path] = _dead_link(path)
-            return True  # or deleted meanwhile
+            return True  # otherwise it was deleted meanwhile
         except OSError as error:
             if error.errno == errno.ELOOP:
                 self.odd[path] = "a symbolic link to itself"
@@ -169,12 +168,14 @@ def _folders(paths: StorePaths) -> list[Path]:
 
 
 def _dead_link(path: Path) -> str:
-    return f"a symbolic link to {os.path.realpath(path)}, which is not there,"
+    return f"a symbolic link to {os.path.realpath(path)}, which does not exist,"
 
 
 def _in_a_folder_s_place(path: Path) -> str:
-    """Say what stands in the place of one of the store's folders; empty where one does, nothing, or
-    what may not be looked at."""
+    """Describe what is in the place of one of the store's folders.
+
+    The result is empty if the folder exists, if nothing does, or if it cannot be examined.
+    """
     try:
         return no_folder(path) or (_dead_link(path) if _is_dead_link(path) else "")
     except OSError:
@@ -194,7 +195,7 @@ def _in_abort_s_place(path: Path) -> str:
 
 
 def _is_a_file_s_place(path: Path) -> bool:
-    """Whether a file of the store bears this name, so that nothing else may stand there."""
+    """Return whether a file of the store has this name, so that nothing else may be there."""
     if path.parent.name == formats.CONFIG_DIR:
         return path.suffix in (".json", ".bak") or path.name in ("timercheck", "timermetrics")
     if path.name in (formats.CHECKPOINT_FILE, formats.STATE_FILE):
@@ -203,5 +204,5 @@ def _is_a_file_s_place(path: Path) -> bool:
 
 
 def _is_written_in_place(path: Path) -> bool:
-    """Whether a file of log, queues or index bears this name: writers replace all others."""
+    """Return whether a file of log, queues or index has this name; writers replace all others."""
     return formats.is_index_name(path.name) or formats.file_name_to_offset(path.name) is not None

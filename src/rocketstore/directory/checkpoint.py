@@ -1,4 +1,4 @@
-"""``checkpoint``: times and offsets of what is on disk, as RocketMQ keeps them."""
+"""``checkpoint``: RocketMQ's file of the times and offsets up to which data is on disk."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rocketstore.files.durable import READ_ONLY, naming, open_regular_file, writ
 
 @dataclass(frozen=True, slots=True)
 class StoreCheckpoint:
-    """The content of a checkpoint; every value 0 where the file is missing or too short.
+    """The content of a checkpoint; values are 0 if the file is missing or too short.
 
     Attributes
     ----------
     physic_timestamp, logics_timestamp, index_timestamp : int
-        Store times (epoch ms) of what was flushed in the log, the queues, and full index files.
+        Store times (epoch ms) up to which log, queues and full index files were flushed.
     master_flushed_offset, confirm_physical_offset, logics_physical_offset : int
-        Commit-log offsets of newer RocketMQ lines.
+        Commit-log offsets, written by newer RocketMQ versions.
 
     Notes
     -----
@@ -36,7 +36,7 @@ class StoreCheckpoint:
 
     @classmethod
     def read(cls, path: Path, root: Path) -> StoreCheckpoint:
-        """Read ``path``; a missing or short file reads as zeros, a short one as far as it goes."""
+        """Read ``path``; missing bytes read as zeros."""
         return cls.from_bytes(read_bytes(path, root))
 
     @classmethod
@@ -64,18 +64,18 @@ class StoreCheckpoint:
         return signed_crc(content)
 
     def replace(self, **changes: int) -> StoreCheckpoint:
-        """Return a copy with other values."""
+        """Return a copy with changed values."""
         return replace(self, **changes)
 
 
 def signed_crc(content: bytes) -> int:
-    """CRC-32 of ``content`` as a signed 32-bit number."""
+    """Return the CRC-32 of ``content`` as a signed 32-bit number."""
     crc = zlib.crc32(content)
     return crc - (1 << 32) if crc >> 31 else crc
 
 
 def read_bytes(path: Path, root: Path) -> bytes:
-    """Return the file's content (at most its normal length), empty when it is missing."""
+    """Return the file's content (at most its normal length), empty if it is missing."""
     try:
         fd = open_regular_file(path, READ_ONLY, root)
     except FileNotFoundError:

@@ -1,5 +1,5 @@
-"""One writer per store: RocketMQ's lock on byte 0 of ``lock``, locks on folders, which nobody
-deletes unnoticed, and a registry inside this process."""
+"""One writer per store: RocketMQ's lock on byte 0 of ``lock``, locks on folders, and a registry
+of this process."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from rocketstore.files.durable import (
 )
 from rocketstore.lock_order import LockRank
 
-#: What a file system answers that knows no locks on folders, as those on a network.
+#: Errors of file systems that do not support locks on folders, such as network file systems.
 _NO_FOLDER_LOCKS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-#: RocketMQ writes four bytes; a longer file than this is another one.
+#: RocketMQ writes four bytes; a file longer than this is not a lock file.
 _MOST_NBYTES = 4096
 _registry_lock = kernels.locks.OrderedLock(LockRank.LEAF)
-#: Locks that are held or about to be, by device and inode of the store.
+#: Locks that are held or being acquired, by device and inode of the store.
 _locks: dict[tuple[int, int], StoreLock] = {}  # guarded by: _registry_lock
 
 
 class StoreLock:
     """Holds the store's lock until ``release``.
 
-    A running RocketMQ broker holds a POSIX record lock on the same byte; the two exclude each
-    other. A forked child drops its copy of the descriptor at once, so it cannot keep the lock
-    alive.
+    A running RocketMQ broker holds a POSIX record lock on the same byte, so broker and writer
+    exclude each other. A forked child closes its copy of the descriptor at once and cannot keep
+    the lock alive.
 
-    ``lock`` may be deleted or replaced by somebody who takes it for stale, and a second writer
-    would lock another file. So writers of this library also hold a lock (``flock``, which no broker
-    and no reader asks for) on the store's folder and on that of its log, where the file system has
-    such locks; and ``check`` finds that ``lock`` is not the file any more that was locked.
+    A user may delete or replace ``lock`` as stale; a second writer would then lock another file.
+    So writers of this library also lock (``flock``) the store's folder and the log's folder, if
+    the file system supports it. Brokers and readers do not use these locks. ``check`` detects that
+    ``lock`` was replaced.
     """
 
     def __init__(self, root: Path) -> None:
-        """Take the lock of the store at ``root``. Raises ``StoreLockedError`` at once when it is
+        """Acquire the lock of the store at ``root``. Raises ``StoreLockedError`` at once if it is
         held."""
         self.path = root / formats.LOCK_FILE
         self._fd = -1
@@ -61,7 +61,7 @@ class StoreLock:
         self._key = (about.st_dev, about.st_ino)
         with _registry_lock:
             if self._key in _locks:
-                raise StoreLockedError(f"{root} is open for writing in this process already")
+                raise StoreLockedError(f"{root} is already open for writing in this process")
             _locks[self._key] = self
         try:
             self.hold_folder(root)
@@ -74,9 +74,9 @@ class StoreLock:
             raise
 
     def hold_folder(self, folder: Path) -> None:
-        """Also lock ``folder``, once; nothing where the file system has no such locks.
+        """Also lock ``folder``, once; do nothing if the file system does not support it.
 
-        Raises ``StoreLockedError`` when another writer of this library holds it.
+        Raises ``StoreLockedError`` if another writer of this library holds it.
         """
         if folder in self._folders:
             return
@@ -84,21 +84,21 @@ class StoreLock:
         try:
             _lock_folder(fd)
             self._folders[folder] = fd
-        except BaseException as error:  # an interrupt, too: the next look would meet this lock
+        except BaseException as error:  # also an interrupt: a leaked lock would block the next try
             os.close(fd)
             if not isinstance(error, OSError):
                 raise
             if error.errno == errno.EWOULDBLOCK:
                 raise StoreLockedError(
-                    f"another writer uses the folder {folder}, whatever became of the lock file; "
-                    "stop it, or only read the store (mode 'r')"
+                    f"another writer holds the lock on the folder {folder}; stop it, or only read "
+                    "the store (mode 'r')"
                 ) from error
             if error.errno not in _NO_FOLDER_LOCKS:
                 raise
 
     def check(self) -> None:
-        """Raise ``ReplacedFileError`` when ``lock`` is not the file that was locked any more:
-        others may have taken the store over."""
+        """Raise ``ReplacedFileError`` if ``lock`` is no longer the file that was locked: another
+        writer may use the store."""
         assert self._identity is not None
         device, inode = self._identity
         if not kernels.mapping.is_named(self._path_bytes, device, inode, 0):
@@ -110,7 +110,7 @@ class StoreLock:
             self._lock_or_refuse(fd, root)
             if self._is_ours(fd):
                 return fd
-            os.close(fd)  # another writer that refused the store removed its new file meanwhile
+            os.close(fd)  # another writer, which could not open the store, removed its new file
 
     def _open(self, root: Path) -> int:
         refuse_odd_lock(self.path, root)
@@ -135,21 +135,24 @@ class StoreLock:
             raise
 
     def _is_ours(self, fd: int) -> bool:
-        """Whether the locked file is still the one that stands in the directory."""
+        """Return whether the locked file is still the one in the directory."""
         try:
             return os.path.samestat(os.stat(self.path), os.fstat(fd))
         except FileNotFoundError:
             return False
 
     def mark(self) -> None:
-        """Write what RocketMQ writes into the file, which then stays."""
+        """Write RocketMQ's content into the file, and keep the file."""
         with reporting_full_disk(self.path):
             if os.pread(self._fd, len(formats.LOCK_CONTENT) + 1, 0) != formats.LOCK_CONTENT:
                 os.pwrite(self._fd, formats.LOCK_CONTENT, 0)
         self._is_new = False
 
     def release(self) -> None:
-        """Give the lock back; a store that was refused keeps no file made for it. Idempotent."""
+        """Release the lock. Idempotent.
+
+        A new lock file without a ``mark`` is deleted, because the store was not opened.
+        """
         fd, self._fd = self._fd, -1
         if fd >= 0:
             if self._is_new:
@@ -167,7 +170,7 @@ class StoreLock:
             _locks.pop(self._key, None)
 
     def drop_in_child(self) -> None:
-        """Let go of the parent's lock without giving it back."""
+        """Close the child's descriptors without releasing the parent's lock."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -175,8 +178,10 @@ class StoreLock:
 
 
 def odd_lock(path: Path) -> str:
-    """What stands in the place of ``lock`` and is not to be written, with its article; empty where
-    nothing is wrong. Only a file with other names is opened for that."""
+    """Return what is in the place of ``lock`` if it must not be written, with its article.
+
+    The result is empty if nothing is wrong. Only a file with hard links is opened.
+    """
     try:
         about = os.lstat(path)
     except FileNotFoundError:
@@ -193,27 +198,28 @@ def odd_lock(path: Path) -> str:
 
 
 def refuse_odd_lock(path: Path, root: Path) -> None:
-    """Raise for a ``lock`` that a writer would write through to another file.
+    """Raise if a write to ``lock`` would change another file.
 
     Raises
     ------
     UnsafePathError
-        It is a link that leads out of ``root``.
+        ``lock`` is a link out of ``root``.
     MappedFileError
-        It is any other link, or too long for a lock file, or no regular file.
+        ``lock`` is any other link, is too long, or is not a regular file.
     """
     refuse_link_out(path, root)
     what = odd_lock(path)
     if what:
         raise MappedFileError(
-            f"{path} is {what}, not a regular file that holds the lock only; move it away, and a "
-            "new one is made"
+            f"{path} is {what}, not a lock file. Move it away; the writer then creates a new one"
         )
 
 
 def is_held(path: Path) -> bool | None:
-    """Return whether a process holds the lock file ``path``; asks without taking the lock.
-    ``None``: the system does not say."""
+    """Return whether a process holds the lock file ``path``, without acquiring the lock.
+
+    ``None`` if the system cannot report it.
+    """
     try:
         import fcntl
     except ImportError:
@@ -236,7 +242,7 @@ def _drop_all_in_child() -> None:
     _locks.clear()
 
 
-# Once for all: what is registered stays for the life of the process.
+# Registered once: a fork hook cannot be removed.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_drop_all_in_child)
 

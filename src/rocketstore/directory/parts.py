@@ -1,7 +1,7 @@
-"""What else lies in a store's directory: parts of other kinds of store, named; a log that is none.
+"""The entries of a store's root, and stores that keep their log or queues in another format.
 
 A broker keeps more below its root than a message store: timer wheels, compacted topics, tables,
-RocksDB databases, marks of a controller. They are told by their names, and left alone.
+RocksDB databases, files of a controller. They are recognized by their names and ignored.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from rocketstore.files.durable import READ_ONLY, TEMPORARY_PREFIX, no_folder
 
 READ_AND_WRITTEN = "read and written"
 READ_ONLY_PART = "read, never written"
-DERIVED = "not read: the queues are made from the log, for reading only"
-LEFT_ALONE = "left alone"
-IN_A_QUEUE_S_PLACE = "left alone until a queue needs its place, then moved to quarantine"
+DERIVED = "not read: queues are derived from the log, for reading only"
+LEFT_ALONE = "ignored"
+IN_A_QUEUE_S_PLACE = "ignored until a queue needs its place, then moved to quarantine"
 REMOVED = "removed when the store is opened for writing"
-REFUSED = "refused: the messages are in it, not in commitlog"
+REFUSED = "not supported: the messages are in it, not in commitlog"
 
 
 class StorePart(NamedTuple):
@@ -34,12 +34,12 @@ class StorePart(NamedTuple):
     name : str
         Its path below the root, with ``/``.
     kind : str
-        A short stable word, such as ``"timerWheel"``; ``"foreign"`` for what is no part of a
-        store.
+        A short stable identifier, such as ``"timerWheel"``; ``"foreign"`` for an entry that does
+        not belong to a store.
     what : str
-        What it is, for people.
+        What it is, in words.
     treatment : str
-        What is done with it.
+        What rocketstore does with it.
     """
 
     name: str
@@ -48,7 +48,7 @@ class StorePart(NamedTuple):
     treatment: str
 
 
-#: Names below the root (regular expressions), and what they are.
+#: Names below the root (regular expressions), kinds, descriptions and treatments.
 _PARTS: tuple[tuple[str, str, str, str], ...] = (
     (formats.COMMIT_LOG_DIR, "commitLog", "the log of all messages", READ_AND_WRITTEN),
     (formats.CONSUME_QUEUE_DIR, "consumeQueue", "consume queues", READ_AND_WRITTEN),
@@ -66,14 +66,14 @@ _PARTS: tuple[tuple[str, str, str, str], ...] = (
     ),
     (formats.INDEX_DIR, "index", "index of keys", READ_AND_WRITTEN),
     (formats.CHECKPOINT_FILE, "checkpoint", "times of what is on disk", READ_AND_WRITTEN),
-    (formats.ABORT_FILE, "abort", "mark of a store in use or not closed", READ_AND_WRITTEN),
-    (r"abort\.bak", "abort", "what 5.x leaves of an abort file", LEFT_ALONE),
-    (formats.LOCK_FILE, "lock", "lock of the one who writes", READ_AND_WRITTEN),
-    (re.escape(formats.STATE_FILE), "state", "rocketstore's own marks", READ_AND_WRITTEN),
+    (formats.ABORT_FILE, "abort", "marker of a store in use or not closed", READ_AND_WRITTEN),
+    (r"abort\.bak", "abort", "abort file renamed by 5.x", LEFT_ALONE),
+    (formats.LOCK_FILE, "lock", "lock file of the writer", READ_AND_WRITTEN),
+    (re.escape(formats.STATE_FILE), "state", "rocketstore's state file", READ_AND_WRITTEN),
     (
         formats.QUARANTINE_DIR,
         "quarantine",
-        "records that recovery cut off and kept aside",
+        "records that recovery truncated, and files that were moved away",
         READ_AND_WRITTEN,
     ),
     (re.escape(formats.SPARK_DIR), "spark", "stages and ledger of the Spark sink", LEFT_ALONE),
@@ -81,7 +81,7 @@ _PARTS: tuple[tuple[str, str, str, str], ...] = (
         "config",
         "config",
         "the broker's tables (topics, consumer offsets, subscriptions)",
-        "read for topics' queue types; rocketstore.config_managers.managers reads and writes them",
+        "read for topics' queue types; rocketstore.config_managers reads and writes them",
     ),
     ("consumequeue_rocksdb", "rocksdbQueue", "consume queues in RocksDB", DERIVED),
     ("rocksdbstore", "rocksdbStore", "RocksDB files of 5.4 and later", LEFT_ALONE),
@@ -94,7 +94,7 @@ _PARTS: tuple[tuple[str, str, str, str], ...] = (
     ("brokerIdentity(-temp)?", "controller", "broker identity of controller mode", LEFT_ALONE),
     ("transaction", "transaction", "transaction tables of old versions", LEFT_ALONE),
 )
-#: Kinds of part of which one makes a directory a store.
+#: A directory with a part of one of these kinds is a store.
 _SIGNS = frozenset(
     (
         *("commitLog", "consumeQueue", "batchConsumeQueue", "rocksdbQueue", "dledger"),
@@ -102,17 +102,17 @@ _SIGNS = frozenset(
     )
 )
 _DLEDGER_DIR = "(?s:dledger-.+)"
-#: Regular files that only a RocksDB database has.
+#: Regular files that occur only in a RocksDB database.
 _ROCKSDB_FILE = r"CURRENT|MANIFEST-\d{6,}|\d{6,}\.sst"
 _ROCKSDB_CURRENT = b"MANIFEST-"
-#: What a DLedger entry begins with: magic, size, index, term, its own position.
+#: The beginning of a DLedger entry: magic, size, index, term, its own position.
 _DLEDGER_HEAD = struct.Struct(">iiqqq")
 _DLEDGER_MAGIC = 1
 _DLEDGER_HEADER_NBYTES = 48
 
 
 def store_parts(root: Path) -> list[StorePart]:
-    """Name every entry of a store's root, and RocksDB queues in the folder of queue files.
+    """List every entry of a store's root, and RocksDB queues in the folder of queue files.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def store_parts(root: Path) -> list[StorePart]:
     Raises
     ------
     OSError
-        When ``root`` cannot be listed.
+        If ``root`` cannot be listed.
     """
     parts = [_part(root, name) for name in sorted(os.listdir(root))]
     queues = rocksdb_queues(root)
@@ -139,7 +139,7 @@ def store_parts(root: Path) -> list[StorePart]:
 
 
 def is_store(parts: list[StorePart]) -> bool:
-    """Whether a directory with these parts is a store."""
+    """Return whether a directory with these parts is a store."""
     return not _SIGNS.isdisjoint(part.kind for part in parts)
 
 
@@ -153,8 +153,8 @@ def _part(root: Path, name: str) -> StorePart:
             return StorePart(name, "dledger", what, REFUSED)
         return StorePart(name, "dledger", f"{what}, without a message", LEFT_ALONE)
     if name.startswith(TEMPORARY_PREFIX):
-        return StorePart(name, "temporary", "half a file of a writer that was killed", REMOVED)
-    return StorePart(name, "foreign", "no part of a store", LEFT_ALONE)
+        return StorePart(name, "temporary", "incomplete file of a killed writer", REMOVED)
+    return StorePart(name, "foreign", "not part of a store", LEFT_ALONE)
 
 
 # --- RocksDB ----------------------------------------------------------------------------------
@@ -168,8 +168,8 @@ class RocksdbQueues(NamedTuple):
     directory : Path
         The database.
     beside_files : bool
-        Folders of topics lie in ``consumequeue`` too: both were written
-        (rocksdbCQDoubleWriteEnable), or one was used after the other.
+        Whether ``consumequeue`` also has folders of topics: the broker wrote both
+        (rocksdbCQDoubleWriteEnable), or used one after the other.
     """
 
     directory: Path
@@ -177,10 +177,10 @@ class RocksdbQueues(NamedTuple):
 
 
 def rocksdb_queues(root: Path) -> RocksdbQueues | None:
-    """Return where the store keeps consume queues in RocksDB, ``None`` when it does not.
+    """Return the RocksDB database with the store's consume queues, ``None`` without one.
 
-    A database is told by its CURRENT, a manifest or a table, whichever is left of them. Nothing
-    but names and the beginning of CURRENT is read.
+    A database is recognized by any of CURRENT, a manifest or a table. Only names and the beginning
+    of CURRENT are read.
     """
     folder = root / formats.CONSUME_QUEUE_DIR
     for directory in (root / "consumequeue_rocksdb", folder):
@@ -221,15 +221,14 @@ def _has_folder(directory: Path) -> bool:
 
 
 def refuse_dledger(root: Path, commit_log: Path) -> None:
-    """Raise ``MappedFileError`` when the messages are in a DLedger log.
+    """Raise ``MappedFileError`` if the messages are in a DLedger log.
 
     Parameters
     ----------
     root : Path
-        The store's root; a DLedger log lies in ``dledger-<id>/data`` below it, or ``root`` is one
-        itself.
+        The store's root, or a DLedger folder; its log is in ``dledger-<id>/data`` or ``data``.
     commit_log : Path
-        Where the log is to be read; refused when its first file holds DLedger entries.
+        The log to be read; refused if its first file holds DLedger entries.
     """
     try:
         names = sorted(name for name in os.listdir(root) if re.fullmatch(_DLEDGER_DIR, name))
@@ -254,7 +253,7 @@ def _has_segments(directory: Path) -> bool:
 
 
 def _holds_dledger_entries(directory: Path) -> bool:
-    """Whether the first segment begins with a DLedger entry that names its own position."""
+    """Return whether the first segment begins with a DLedger entry for its own position."""
     for name in _segments(directory)[:1]:
         head = _beginning(directory / name, _DLEDGER_HEAD.size)
         return is_dledger_head(head, formats.file_name_to_offset(name))
@@ -262,7 +261,7 @@ def _holds_dledger_entries(directory: Path) -> bool:
 
 
 def is_dledger_head(head: bytes, start: int | None) -> bool:
-    """Whether a segment's first bytes are a DLedger entry that names its own position ``start``."""
+    """Return whether a segment's first bytes are a DLedger entry for its position ``start``."""
     if len(head) < _DLEDGER_HEAD.size:
         return False
     magic, size, index, term, position = _DLEDGER_HEAD.unpack_from(head)
@@ -272,21 +271,22 @@ def is_dledger_head(head: bytes, start: int | None) -> bool:
 
 
 def dledger_refusal(directory: str | os.PathLike[str]) -> MappedFileError:
-    """The error for a folder that is a DLedger log."""
+    """Return the error for a folder that is a DLedger log."""
     return MappedFileError(
-        f"{os.fspath(directory)} is a DLedger log (enableDLegerCommitLog): its records are wrapped "
-        "in DLedger entries, which rocketstore neither reads nor writes; with DLedger the "
-        f"messages are there and not in {formats.COMMIT_LOG_DIR}"
+        f"{os.fspath(directory)} is a DLedger log (enableDLegerCommitLog): it contains the "
+        f"messages, not {formats.COMMIT_LOG_DIR}, wrapped in DLedger entries, which rocketstore "
+        "neither reads nor writes"
     )
 
 
 def is_dledger_name(name: str) -> bool:
-    """Whether a folder of this name in a store's root belongs to DLedger."""
+    """Return whether a folder of this name in a store's root belongs to DLedger."""
     return re.fullmatch(_DLEDGER_DIR, name) is not None
 
 
 def _beginning(path: Path, nbytes: int) -> bytes:
-    """The first bytes of a regular file; nothing of what is none, is gone, or may not be read."""
+    """Return the first bytes of a regular file; empty if it is missing, unreadable or another
+    kind."""
     if path.is_symlink() or not path.is_file():
         return b""
     try:
@@ -300,12 +300,12 @@ def _beginning(path: Path, nbytes: int) -> bytes:
 
 
 def refuse_rocksdb_queues(paths: StorePaths) -> None:
-    """Raise ``MappedFileError`` when queues are in RocksDB: units written to files only would be
-    missing there."""
+    """Raise ``MappedFileError`` if the queues are in RocksDB, where units that are written to
+    files would be missing."""
     found = rocksdb_queues(paths.root)
     if found is not None:
         raise MappedFileError(
-            f"{found.directory} is a RocksDB database: this store keeps its consume queues in "
-            'RocksDB, which rocketstore does not write; open it with mode "r", which makes the '
-            "queues from the log in memory"
+            f"{found.directory} is a RocksDB database with the store's consume queues, which "
+            'rocketstore does not write. Open the store with mode "r", which derives the queues '
+            "from the log in memory"
         )

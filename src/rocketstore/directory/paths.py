@@ -13,7 +13,7 @@ from rocketstore.directory.lock import is_held
 from rocketstore.errors import ConfigError, MappedFileError, UnsafePathError
 from rocketstore.files.durable import no_folder, refuse_link_out
 
-#: Between the folders of a broker's storePathCommitLog that names several (5.0 and later).
+#: Separates several folders in a broker's storePathCommitLog (5.0 and later).
 _FOLDER_LIST_SEPARATOR = ","
 
 
@@ -21,7 +21,7 @@ _FOLDER_LIST_SEPARATOR = ","
 class StorePaths:
     """Paths of a store below ``root``.
 
-    Raises ``UnsafePathError`` (from ``check``) when a folder is a link that leaves the root.
+    ``check`` raises ``UnsafePathError`` if a folder is a link out of the root.
     """
 
     root: Path
@@ -35,14 +35,16 @@ class StorePaths:
     state: Path
 
     def has_writer(self) -> bool:
-        """Return whether a process may be writing the store: it holds the lock, or ``abort`` is
-        there where the system does not tell who holds one."""
+        """Return whether a process may be writing the store: it holds the lock.
+
+        If the system cannot report that, return whether ``abort`` exists.
+        """
         held = is_held(self.root / formats.LOCK_FILE)
         return os.path.lexists(self.abort) if held is None else held
 
     @classmethod
     def of(cls, root: Path, config: MessageStoreConfig) -> StorePaths:
-        """Paths under ``root``, the log where ``config`` says."""
+        """Return the paths below ``root``, with the log path of ``config``."""
         log = config.store_path_commit_log
         if log:
             _refuse_several_folders(log)
@@ -59,17 +61,19 @@ class StorePaths:
         )
 
     def absolute(self) -> StorePaths:
-        """The same, whatever the process's folder will be: who writes asks again and again whether
-        its files stand under their names."""
+        """Return absolute paths, which stay valid if the process changes its working directory.
+
+        A writer checks repeatedly whether its files still have their names.
+        """
         names = (field.name for field in dataclasses.fields(self))
         return StorePaths(**{name: Path(os.path.abspath(getattr(self, name))) for name in names})
 
     def folders_that_are_none(self) -> list[str]:
-        """Say what stands in the place of folders that can be made again from the log."""
+        """Describe what is in the place of folders that can be rebuilt from the log."""
         folders = (self.consume_queue, self.consume_queue_ext, self.batch_consume_queue, self.index)
         kinds = [(folder, no_folder(folder)) for folder in folders]
         return [
-            f"{folder} is {kind}, not a folder; what belongs into it is made from the log"
+            f"{folder} is {kind}, not a folder; its content is derived from the log"
             for folder, kind in kinds
             if kind
         ]
@@ -81,18 +85,21 @@ class StorePaths:
         return self.root if inside else self.commit_log
 
     def refuse_named_nothing(self) -> None:
-        """Raise ``MappedFileError`` when ``store_path_commit_log`` names a folder that is not
-        there."""
+        """Raise ``MappedFileError`` if the folder in ``store_path_commit_log`` does not exist."""
         if self.commit_log == self.root / formats.COMMIT_LOG_DIR or self.commit_log.is_dir():
             return
         raise MappedFileError(
             f"there is no folder {self.commit_log}, which store_path_commit_log (--commit-log) "
-            "names; is its disk not mounted? Mode 'a' makes it for a store without a message"
+            "names. Check that its disk is mounted; mode 'a' creates it for a store without "
+            "messages"
         )
 
     def check(self, *, tolerant: bool) -> None:
-        """Refuse folders that are links out of the root (give ``store_path_commit_log``
-        instead), or to nothing, or no folders; ``tolerant``: only the log must be there."""
+        """Raise if a folder is a link out of the root, a dangling link, or not a folder.
+
+        With ``tolerant`` only the log must exist. ``store_path_commit_log`` permits a log outside
+        the root.
+        """
         if tolerant:
             self.refuse_named_nothing()
         folders = [
@@ -122,25 +129,25 @@ class StorePaths:
                 )
 
     def _advice(self, folder: Path) -> str:
-        """What to do about a folder that is a link which is not followed."""
+        """Return what to do about a folder that is a link out of the root or to nothing."""
         if folder != self.commit_log:
             return ""
         target = Path(os.path.realpath(folder))
         if target.is_dir():
-            return f"; if the log lies there, say so: --commit-log {target} (store_path_commit_log)"
+            return f"; if the log is there, pass --commit-log {target} (store_path_commit_log)"
         where = "" if target.is_relative_to(os.path.realpath(self.root)) else ", and no such folder"
         return (
-            f"{where}; is its disk not mounted? Where the log lies elsewhere, name its folder: "
+            f"{where}. Check that its disk is mounted. If the log is elsewhere, pass its folder: "
             "--commit-log (store_path_commit_log)"
         )
 
 
 def _refuse_several_folders(log: str) -> None:
-    """RocketMQ spreads a log over the folders of a list; such a list is no folder's name."""
+    """Raise ``ConfigError`` for a list of folders, over which RocketMQ distributes a log."""
     if _FOLDER_LIST_SEPARATOR in log and not Path(log).is_dir():
         count = len(log.split(_FOLDER_LIST_SEPARATOR))
         raise ConfigError(
-            f"store_path_commit_log {log!r} names several folders ({count}): a log that RocketMQ "
-            "spreads over several disks can be neither read nor written here. Put links to all "
-            "segments into one folder, each name once, and name that folder, to read it"
+            f"store_path_commit_log {log!r} names several folders ({count}): rocketstore does not "
+            "support a log on several disks. To read it, create links to all segments in one "
+            "folder, each name once, and pass that folder"
         )

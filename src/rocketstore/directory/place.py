@@ -1,4 +1,4 @@
-"""Where a store is opened: platform, directory, file system."""
+"""Checks before a store is opened: platform, directory, file system."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "fuse", "9p", "afs")
 
 
 def check_platform(mode: str) -> None:
-    """Refuse what no store can be opened on: 32 bits, and writing on Windows."""
+    """Raise on platforms that are not supported: 32 bits, and Windows for writing."""
     if struct.calcsize("P") < 8:
         raise RocketStoreError("rocketstore needs a 64-bit Python")
     if sys.platform == "win32" and mode != "r":
-        raise io.UnsupportedOperation('on Windows a store can be opened with mode "r" only')
+        raise io.UnsupportedOperation('Windows supports mode "r" only')
 
 
 def check_root(root: Path, mode: str) -> None:
-    """Refuse a root that does not fit the mode; warn of file systems on a network.
+    """Raise if the root does not fit the mode; warn about network file systems.
 
-    Raises ``FileExistsError``, ``FileNotFoundError`` or ``NotADirectoryError``; ``UnsafePathError``
-    when a store would be made in the middle of other files.
+    Raises ``FileExistsError``, ``FileNotFoundError`` or ``NotADirectoryError``. Raises
+    ``UnsafePathError`` if a new store would be created among other files.
     """
     if mode == "x" and os.path.lexists(root):
         raise FileExistsError(f"{root} exists; open it with mode 'r+' or 'a'")
@@ -44,23 +44,24 @@ def check_root(root: Path, mode: str) -> None:
 
 
 def refuse_vanished(root: Path) -> None:
-    """Raise ``FileNotFoundError`` when the root of an open store is not there any more."""
+    """Raise ``FileNotFoundError`` if the root of an open store no longer exists."""
     if not root.is_dir():
         raise FileNotFoundError(f"the store {root} is gone: it was moved, deleted or unmounted")
 
 
 def _refuse_other_directory(root: Path, mode: str) -> None:
-    """Refuse a directory that holds files, none of which is a store's."""
+    """Raise for a directory that holds files, but no store."""
     parts = store_parts(root)
     if is_store(parts) or all(part.kind != "foreign" for part in parts):
         return
     refuse_dledger(root, root / formats.COMMIT_LOG_DIR)
     if mode == "a":
         raise UnsafePathError(
-            f"{root} is no store and not empty; a new one needs an empty directory or a new path"
+            f"{root} is not a store and not empty; a new store needs an empty directory or a new "
+            "path"
         )
     raise FileNotFoundError(
-        f"{root} is no store: it has no folder {formats.COMMIT_LOG_DIR}, but {parts[0].name}"
+        f"{root} is not a store: it has no folder {formats.COMMIT_LOG_DIR}, but {parts[0].name}"
     )
 
 
@@ -68,13 +69,13 @@ def _warn_of_network_file_system(root: Path) -> None:
     kind = file_system_of(root)
     if kind.startswith(_NETWORK_FILE_SYSTEMS):
         warnings.warn(
-            f"{root} is on {kind}: locks and syncs may not hold there; use a local disk",
+            f"{root} is on {kind}, where locks and syncs may not be reliable; use a local disk",
             stacklevel=4,
         )
 
 
 def file_system_of(path: Path) -> str:
-    """Return the kind of file system ``path`` is on as Linux names it, ``""`` where unknown."""
+    """Return the type of the file system of ``path`` as Linux names it, ``""`` if unknown."""
     try:
         with open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
             mounts = [line.split()[1:3] for line in file]

@@ -1,5 +1,4 @@
-"""``rocketstore.state``: how far log, queues and index are known to be on disk. A hint, never a
-must."""
+"""``rocketstore.state``: how far log, queues and index are known to be on disk (only a hint)."""
 
 from __future__ import annotations
 
@@ -25,23 +24,23 @@ class StoreState:
     Attributes
     ----------
     flushed_offset, dispatched_offset, indexed_offset : int
-        Log, queues and index are durable up to these commit-log offsets.
+        Durable offsets: log, queues and index are on disk up to these commit-log offsets.
     log_end_offset : int
         End of the log when the file was written.
     commit_log_file_size, consume_queue_file_size, hash_slot_num, index_num : int
         Geometry.
     clean : bool
-        Written by an orderly close, when nothing was behind.
+        Whether the file was written by an orderly close after dispatch and flush were complete.
     queue_count, queue_crc, index_file_count : int
-        What there was when everything in front of ``dispatched_offset`` and nothing behind it was
-        in the queues; the CRC covers each queue's name, first file and end. -1 index files: keys
-        were never put.
+        State of queues and index when exactly the records before ``dispatched_offset`` were in the
+        queues. The CRC covers each queue's name, first file and end. -1 index files: keys were
+        never indexed.
     checkpoint_crc, former_checkpoint_crc : int
-        CRC-32 of the checkpoint that rocketstore wrote right behind this file, and of the one that
-        it replaced (0: none). Another one on disk means that somebody else (a broker) ran in
-        between, and voids all of the above.
+        CRC-32 of the checkpoint that rocketstore wrote directly after this file, and of the one
+        before (0: none). With another checkpoint on disk, a broker wrote the store since then, and
+        all values above are invalid.
     broker_version, timezone : str
-        Dialect and zone written; an empty zone is the machine's.
+        Dialect and time zone of the store; an empty zone is the machine's.
     """
 
     flushed_offset: int
@@ -62,7 +61,7 @@ class StoreState:
     timezone: str
 
     def to_bytes(self) -> bytes:
-        """Encode with the closing CRC."""
+        """Encode the file, with the CRC at its end."""
         values = [getattr(self, field.name, 0) for field in _LAYOUT.fields]
         by_name = dict(zip((field.name for field in _LAYOUT.fields), values, strict=True))
         by_name["magic"] = formats.STATE_MAGIC
@@ -75,8 +74,10 @@ class StoreState:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> StoreState | None:
-        """Decode; ``None`` when it is no whole state file of this format, or says what cannot be:
-        it is a hint, and none is better than a wrong one."""
+        """Decode a state file; ``None`` if it is incomplete, of another format, or impossible.
+
+        The file is a hint: it is better to ignore it than to use a wrong one.
+        """
         if len(content) != _LAYOUT.nbytes or not content.startswith(formats.STATE_MAGIC):
             return None
         names = [field.name for field in _LAYOUT.fields]
@@ -91,7 +92,7 @@ class StoreState:
         return state if state._is_possible() else None
 
     def _is_possible(self) -> bool:
-        """Whether a store can have these sizes, places and this version."""
+        """Return whether a store can have these sizes, offsets and this version."""
         if not _can_be_made(
             self.commit_log_file_size,
             self.consume_queue_file_size,
@@ -105,7 +106,7 @@ class StoreState:
 
     @classmethod
     def read(cls, path: Path, root: Path) -> StoreState | None:
-        """Read ``path``; ``None`` when it is missing, torn, or of another format."""
+        """Read ``path``; ``None`` if it is missing, torn, or of another format."""
         try:
             fd = open_regular_file(path, READ_ONLY, root)
         except FileNotFoundError:
@@ -117,8 +118,10 @@ class StoreState:
             os.close(fd)
 
     def belongs_to(self, checkpoint_crc: int) -> bool:
-        """Whether a checkpoint with this CRC-32 is the one written with this file, or the one in
-        front of it: power may be cut between the two."""
+        """Return whether a checkpoint with this CRC-32 was written with this file or before it.
+
+        Power may fail between writing the two files.
+        """
         former = self.former_checkpoint_crc
         return self.checkpoint_crc == checkpoint_crc or former == checkpoint_crc != 0
 
@@ -131,7 +134,7 @@ class StoreState:
 def _can_be_made(
     log_size: int, queue_size: int, hash_slot_num: int, index_num: int, version: str
 ) -> bool:
-    """Whether a store of these sizes and this version could be configured."""
+    """Return whether a store of these sizes and this version could be configured."""
     try:
         MessageStoreConfig(
             mapped_file_size_commit_log=log_size,

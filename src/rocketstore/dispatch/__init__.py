@@ -1,1 +1,1 @@
-"""From the log to queues and index."""
+"""Building queues and index from the log."""

@@ -1,4 +1,4 @@
-"""Dispatch: the kernel's ``Dispatcher`` with the queue and index files it asks for."""
+"""Dispatch: drives the kernel's ``Dispatcher`` and gives it queue and index files."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from rocketstore.queues.queue_table import QueueTable
 from rocketstore.status import KernelStatus, RecordFlags, RecordStatus
 
 _log = logging.getLogger(__name__)
-#: Queue and ext files held for appending at one time, besides those of ``QUEUE_MAPPINGS`` (a
-#: process may have 65,530 mappings in all).
+#: Queue and ext files kept mapped for appending, besides those of ``QUEUE_MAPPINGS`` (Linux allows
+#: a process 65,530 mappings).
 MAX_PINNED_QUEUE_FILES = 20_000
 BATCH_COUNT = 4096
-#: Odd things that are told in words, of one kind.
-MAX_TOLD = 1000
-#: In a log of no more bytes every unit is compared with its record when a store is opened; of a
-#: longer one whose state file is true, only the newest units are looked at.
+#: Upper bound of the notes about odd names.
+MAX_NAME_NOTES = 1000
+#: When a store is opened, every unit of a log up to this size is compared with its record. In a
+#: longer log with a valid state file only the newest units are checked.
 COMPARED_NBYTES = 16 * 1024 * 1024
 _QUEUE_REQUESTS = (KernelStatus.NEED_QUEUE, KernelStatus.QUEUE_GAP, KernelStatus.NEED_EXT)
 _DISPATCHED = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES)
@@ -61,26 +61,26 @@ class CommitLogDispatcher:
     delay_ms : tuple of int
         Delay levels.
     multi_dispatch : int
-        ``MultiDispatch`` flags: which queues besides its own a record goes into.
+        ``MultiDispatch`` flags: which queues besides its own a record is dispatched to.
     start_offset : int
         Physical offset of the first record to dispatch.
     indexed : IndexPosition
         Which keys are in the index already.
     compare : bool
-        ``start_offset`` is the log's beginning, and the queues have units: each is compared with
-        its record, and made again where it says something else, until ``end_comparing``.
+        ``start_offset`` is the log's beginning, and the queues have units. Until
+        ``end_comparing``, each unit is compared with its record and rewritten if it differs.
 
     Attributes
     ----------
     bit_map_of : callable or None
-        Called with every message before it is dispatched; the bytes it returns go into the
-        message's ext unit (``None``: no bit map). Only where ext files are kept.
+        Called with every message before it is dispatched, if the store has ext files. The bytes it
+        returns go into the message's ext unit; ``None`` means no bit map.
     max_bit_map_nbytes : int
-        Longer ones are a ``ValueError``.
+        A longer bit map raises ``ValueError``.
 
     Notes
     -----
-    Threading: one thread at a time calls ``dispatch_until``; positions may be read by all.
+    Threading: one thread at a time calls ``dispatch_until``; any thread may read the positions.
     """
 
     def __init__(
@@ -114,15 +114,14 @@ class CommitLogDispatcher:
         self._reput_offset = start_offset
         self._delay_ms = delay_ms
         self._pinned: OrderedDict[tuple[str, int], None] = OrderedDict()
-        files_of_queue = 2 if queues.ext_file_size else 1
-        self._most_pinned = MAX_PINNED_QUEUE_FILES // files_of_queue
+        self._most_pinned = MAX_PINNED_QUEUE_FILES // (2 if queues.ext_file_size else 1)
         #: (start, store time) of the last record that went into a BatchConsumeQueue.
         self._last_batch = (-1, 0)
-        #: Loaded queues no record of which was met yet, while units are compared.
+        #: While units are compared: loaded queues without a record so far.
         self._unmet: dict[tuple[str, int], ConsumeQueue] = {}
         self._odd_names = 0
         self._rule = QueueOffsetRule()
-        #: Whether the kernel asks for the queue of the record at hand, not for one that it names.
+        #: Whether the kernel asks for the record's own queue, not for one of multi dispatch.
         self._is_own = True
         self._look_ahead_nbytes = MAX_LOOK_AHEAD_NBYTES
         self.kernel.set_compare(compare)
@@ -138,22 +137,22 @@ class CommitLogDispatcher:
 
     @property
     def reput_offset(self) -> int:
-        """Everything in front of this physical offset is dispatched."""
+        """Return the physical offset up to which the log is dispatched."""
         return self._reput_offset
 
     @property
     def indexed_offset(self) -> int:
-        """Keys of all records in front of this physical offset are in the index."""
+        """Return the physical offset up to which the index has the keys of all records."""
         return int(self.kernel.indexed_offset)
 
     @property
     def last_record_offset(self) -> int:
-        """Start of the last record that went into a queue, -1 for none yet."""
+        """Return the start of the last record dispatched to a queue, -1 if none yet."""
         return max(int(self.kernel.last_record_offset), self._last_batch[0])
 
     @property
     def last_store_timestamp(self) -> int:
-        """Store time of that record, 0 for none yet."""
+        """Return the store time of that record, 0 if none yet."""
         if self._last_batch[0] > self.kernel.last_record_offset:
             return self._last_batch[1]
         return int(self.kernel.last_store_timestamp)
@@ -161,18 +160,18 @@ class CommitLogDispatcher:
     # --- dispatching --------------------------------------------------------------------------
 
     def dispatch_until(self, stop_offset: int, *, max_records: int | None = None) -> RecordStatus:
-        """Dispatch records up to ``stop_offset`` (or a bounded number of them).
+        """Dispatch records up to ``stop_offset``, at most ``max_records`` of them.
 
         Returns
         -------
         RecordStatus
-            END when ``stop_offset`` was reached, OK when ``max_records`` was, else what stands at
-            ``reput_offset`` and stopped the dispatch (damage, EMPTY, INCOMPLETE).
+            END at ``stop_offset``, OK after ``max_records``. Otherwise the status of the bytes at
+            ``reput_offset`` that stopped dispatch (damage, EMPTY, INCOMPLETE).
 
         Raises
         ------
         StoreFullError
-            No room for a queue or index file; call again later, nothing is lost or done twice.
+            No room for a queue or index file. Call again later; nothing is lost or repeated.
         """
         left = max_records if max_records is not None else -1
         while self._reput_offset < stop_offset:
@@ -196,7 +195,7 @@ class CommitLogDispatcher:
             )
             self._reput_offset = window.base_offset + position
             if self.kernel.odd_names != self._odd_names:
-                self._tell_odd_names()
+                self._note_odd_names()
             if left >= 0:
                 left -= self.kernel.dispatched_count - before
             if status == RecordStatus.BLANK or self._reput_offset == window.segment_end:
@@ -210,8 +209,7 @@ class CommitLogDispatcher:
         return RecordStatus.END
 
     def error(self, status: int) -> Exception:
-        """Build the error for what stopped dispatch: damage of the log, or a file that is
-        written."""
+        """Return the error for what stopped dispatch: a damaged log, or a failed write."""
         place = self._reput_offset
         if status != RecordStatus.FAULT or self.log.check(place)[0] == RecordStatus.FAULT:
             return self.log.corruption(place, status)
@@ -224,8 +222,10 @@ class CommitLogDispatcher:
         return error
 
     def name_cut_file(self, error: OSError) -> None:
-        """Have an error without a file's name name the queue or index file that was cut; see
-        ``name_cut_file``."""
+        """Add the name of the truncated queue or index file to an error without a file name.
+
+        See ``name_cut_file``.
+        """
         files: list[MappedFile | MemoryFile] = []
         if self.index is not None:
             files += [one.file for one in self.index.files]
@@ -235,11 +235,11 @@ class CommitLogDispatcher:
         name_cut_file(error, files)
 
     def skip_to(self, offset: int) -> None:
-        """Go on at ``offset`` (behind a damaged stretch)."""
+        """Continue at ``offset``, after a corrupt range."""
         self._reput_offset = offset
 
     def _serve(self, status: int) -> bool:
-        """Give the kernel what it asked for; False when it asked for nothing."""
+        """Give the kernel what it asked for; return whether it asked for anything."""
         if status == KernelStatus.NEED_INDEX:
             assert self.index is not None
             last = self.index.last_for_append()
@@ -250,7 +250,7 @@ class CommitLogDispatcher:
         assert self.kernel.stalled is not None
         topic_bytes, queue_id, queue_offset = self.kernel.stalled
         if len(topic_bytes) > formats.MAX_FOLDER_NAME_NBYTES:
-            self._pass_over(topic_bytes, queue_id, queue_offset)
+            self._refuse_topic(topic_bytes, queue_id, queue_offset)
             return True
         topic = topic_bytes.decode("utf-8")
         record = self.log.view(self._reput_offset)
@@ -278,8 +278,8 @@ class CommitLogDispatcher:
             self._fill_gap(queue, handle, next_index, queue_offset)
         return True
 
-    def _pass_over(self, topic: bytes, queue_id: int, queue_offset: int) -> None:
-        """Note a record that can have no queue, and go on."""
+    def _refuse_topic(self, topic: bytes, queue_id: int, queue_offset: int) -> None:
+        """Note a record whose topic cannot have a queue, and continue after it."""
         place = self._reput_offset
         name = topic.decode("utf-8")
         _log.warning(
@@ -291,17 +291,17 @@ class CommitLogDispatcher:
         _, size = self.log.check(place)
         self.kernel.set_queue(topic, queue_id, None, 0, 0, place + size)
 
-    def _tell_odd_names(self) -> None:
-        """Note which queues go without a record that names them."""
+    def _note_odd_names(self) -> None:
+        """Note which queues do not get a record that names them."""
         self._odd_names = self.kernel.odd_names
         for offset in self.kernel.take_odd_names():
-            for told in odd_names(self.log.view(offset), self.multi_dispatch):
-                if len(self.notes.odd_names) < MAX_TOLD:
-                    _log.warning("%s", told)
-                    self.notes.odd_names.append(told)
+            for note in odd_names(self.log.view(offset), self.multi_dispatch):
+                if len(self.notes.odd_names) < MAX_NAME_NOTES:
+                    _log.warning("%s", note)
+                    self.notes.odd_names.append(note)
 
     def _bit_map(self) -> bytes | None:
-        """What the hook says of the record at hand, if there is one."""
+        """Return the hook's bit map of the record at ``reput_offset``, ``None`` if it has none."""
         assert self.bit_map_of is not None
         if self.log.check(self._reput_offset)[0] not in _DISPATCHED:
             return None
@@ -314,7 +314,7 @@ class CommitLogDispatcher:
         return bit_map
 
     def _give_ext(self, queue: ConsumeQueue, handle: int) -> None:
-        """Give the kernel the ext file that takes the queue's next ext unit."""
+        """Give the kernel the file for the queue's next ext unit."""
         ext = queue.ext
         assert ext is not None
         offset = self.kernel.ext_offset(handle)
@@ -334,7 +334,7 @@ class CommitLogDispatcher:
         *,
         attach: bool = False,
     ) -> int:
-        """Tell the kernel of a queue; with ``attach`` also its file for the next unit."""
+        """Register a queue with the kernel; with ``attach`` also its file for the next unit."""
         mapping, first = None, next_index
         if attach:
             mapping, first = queue.room_for_append(next_index)
@@ -346,8 +346,7 @@ class CommitLogDispatcher:
         return int(handle)
 
     def _start_queue(self, queue: ConsumeQueue, queue_offset: int) -> None:
-        """Begin an empty queue at ``queue_offset``; units in front of it in its file are
-        fillers."""
+        """Start an empty queue at ``queue_offset``; pre-blank the earlier units of its file."""
         start = queue_offset - queue_offset % queue.units_per_file
         asks = self.log.min_offset == 0
         if not self._is_plausible(queue, queue_offset, 0, -1, queue_offset - start, ask_next=asks):
@@ -357,7 +356,7 @@ class CommitLogDispatcher:
         self._register(queue, queue_offset, -1, attach=True)
 
     def _meet(self, queue: ConsumeQueue, queue_offset: int) -> None:
-        """Begin to compare a loaded queue at its first record that the log still has."""
+        """Start to compare a loaded queue at the first of its records that the log still has."""
         place = self._reput_offset
         index = queue.index_of(place) if queue.is_light else None
         index = queue_offset if index is None else index
@@ -367,7 +366,7 @@ class CommitLogDispatcher:
             return
         if index > start and not queue.has_written(index - 1):
             self._fill(queue, start, index)
-        # No record that the log still has stands before its queue's first one.
+        # Earlier units that name places still in the log belong to no record: pre-blank them.
         self._fill(queue, queue.first_named(index, max(self.log.min_offset, 0)), index)
         queue.min_index = index
         trusted = queue.recovered_index
@@ -375,12 +374,11 @@ class CommitLogDispatcher:
         self.kernel.trust_ext(handle, trusted)
 
     def end_comparing(self, log_min_offset: int) -> list[str]:
-        """Let every queue end behind its last record, whatever its files hold; return in words what
-        was wrong.
+        """End every queue after its last record, whatever its files hold; return notes on faults.
 
-        Queues without a record in the log keep their ends when all their messages have expired, at
-        ``log_min_offset``; else they hold nothing that is true, and are emptied. What lies behind
-        an end is a unit of no record, and would be one again when the log has grown past it.
+        A queue without a record in the log keeps its end if all its messages had expired at
+        ``log_min_offset``. Otherwise its units are wrong, and it is emptied. Units past an end
+        are cleared, because they would name foreign records once the log has grown past them.
         """
         self.kernel.set_compare(False)
         notes = []
@@ -389,7 +387,7 @@ class CommitLogDispatcher:
                 continue
             if (queue.topic, queue.queue_id) in self._unmet:
                 if queue.recovered_end > log_min_offset:
-                    notes.append(f"{queue.topic} queue {queue.queue_id} had units of no record")
+                    notes.append(f"{queue.topic} queue {queue.queue_id} had units without a record")
                 if 0 <= queue.recovered_end <= log_min_offset:
                     queue.clear_behind()
                 else:
@@ -399,7 +397,7 @@ class CommitLogDispatcher:
             handle = self.kernel.handle(queue.topic_bytes, queue.queue_id)
             queue.recovered_index = self.kernel.next_index(handle)
             queue.recovered_end = self.kernel.max_physical_offset(handle)
-            # What was written in front of the end that was found at first is not on disk.
+            # Units that were rewritten below the recovered end are not on disk yet.
             written = 0 if self.kernel.mended_units else queue.recovered_index
             queue.flushed_index = min(queue.flushed_index, written)
             if queue.ext is not None:
@@ -411,14 +409,14 @@ class CommitLogDispatcher:
     def _fill_gap(
         self, queue: ConsumeQueue, handle: int, next_index: int, queue_offset: int
     ) -> None:
-        """Fill missing queue offsets, so that every later unit stands at its own number (D-14)."""
+        """Pre-blank missing queue offsets, so that later units keep their positions (D-14)."""
         last_end = self.kernel.max_physical_offset(handle)
         missing = queue_offset - next_index
         if not self._is_plausible(
             queue, queue_offset, next_index, last_end, missing, ask_next=True
         ):
             return
-        # A reader tells in its report, once it is sure that no writer just went on meanwhile.
+        # A reader reports the gap later, once it is sure that a writer was not just appending.
         _log.log(
             logging.WARNING if queue.queue.writable else logging.INFO,
             "%s queue %d lacks the queue offsets %d to %d",
@@ -431,8 +429,10 @@ class CommitLogDispatcher:
     def _let_shift(
         self, queue: ConsumeQueue, handle: int, next_index: int, queue_offset: int
     ) -> None:
-        """Let a light queue's units stand where RocketMQ appends them, at its end: PREPARED and
-        ROLLBACK records take numbers there without leaving units."""
+        """Append a light queue's units at its end, as RocketMQ does, despite skipped offsets.
+
+        PREPARED and ROLLBACK records take queue offsets there without leaving units.
+        """
         last_end = self.kernel.max_physical_offset(handle)
         if self._is_plausible(queue, queue_offset, next_index, last_end, 0, ask_next=False):
             self.notes.shifts.append((queue.topic, queue.queue_id, next_index, queue_offset))
@@ -462,9 +462,10 @@ class CommitLogDispatcher:
         *,
         ask_next: bool,
     ) -> bool:
-        """Whether the record at hand may have this queue offset; if not, note the record and pass
-        over its unit. With ``ask_next`` the queue's next records are always asked, too (see
-        ``QueueOffsetRule``)."""
+        """Return whether the record may have this queue offset; if not, note it and skip its unit.
+
+        With ``ask_next`` the queue's next records are always consulted (see ``QueueOffsetRule``).
+        """
         place = self._reput_offset
         size = self.log.check(place)[1]
         claim = Claim(
@@ -480,7 +481,7 @@ class CommitLogDispatcher:
         if reason is None:
             return True
         _log.warning(
-            "the record at log offset %d claims queue offset %d of %s queue %d, which cannot be: "
+            "the record at log offset %d claims queue offset %d of %s queue %d, an impossible one: "
             "%s; it is readable by its log offset only",
             place, queue_offset, queue.topic, queue.queue_id, reason,
         )  # fmt: skip
@@ -491,7 +492,7 @@ class CommitLogDispatcher:
         return False
 
     def _next_of_queue(self, queue: ConsumeQueue, start: int) -> Iterator[NextRecord]:
-        """Yield the records of the queue behind ``start``, as far as they are near."""
+        """Yield the records of the queue after ``start`` within the look-ahead limit."""
         names = 0 if self._is_own else self.multi_dispatch
         while True:
             stop = min(start + min(NEXT_NBYTES, self._look_ahead_nbytes), self.log.max_offset)
@@ -505,8 +506,10 @@ class CommitLogDispatcher:
     # --- batch queues -------------------------------------------------------------------------
 
     def _put_batch_unit(self, queue: BatchConsumeQueue) -> None:
-        """Put the unit of the record at hand; then the kernel takes it for one that is there
-        already, and goes on with its keys."""
+        """Put the unit of the current record, and register it with the kernel as present.
+
+        The kernel then continues with the record's keys.
+        """
         place, start = self._reput_offset, queue.max_index
         message = self.log.view(place)
         unit, size = unit_of(message, self._tags_code(place)), message.store_size
@@ -525,8 +528,10 @@ class CommitLogDispatcher:
         self._register(queue, queue.max_index, place + size)
 
     def _may_go_on(self, queue: BatchConsumeQueue, unit: BatchUnit) -> bool:
-        """Whether a batch queue may go on, or begin, with a unit: what ``QueueOffsetRule`` says,
-        where nothing has to be filled."""
+        """Return whether a batch queue may continue, or begin, with a unit.
+
+        This is ``QueueOffsetRule`` without fillers.
+        """
         missing = unit.base_offset - queue.max_index
         if missing <= 0:
             return missing == 0
@@ -544,7 +549,7 @@ class CommitLogDispatcher:
         return 0 <= following.queue_offset - unit.next_offset <= between
 
     def _tags_code(self, offset: int) -> int:
-        """What the kernel makes of the tags of the record at ``offset``."""
+        """Return the kernel's tags code of the record at ``offset``."""
         window = self.log.window(offset)
         assert window is not None
         layout = formats.PARSED_RECORD
@@ -557,8 +562,7 @@ class CommitLogDispatcher:
         return int(layout.struct.unpack(row)[names.index("tags_code")])
 
     def _pin(self, queue: ConsumeQueue) -> None:
-        """Keep the number of pinned files under the limit by releasing those of the queue that had
-        its file for longest."""
+        """Keep the number of pinned files under the limit; release the least recent queue's."""
         key = (queue.topic, queue.queue_id)
         self._pinned[key] = None
         self._pinned.move_to_end(key)
@@ -583,18 +587,14 @@ class CommitLogDispatcher:
             self.kernel.set_index(file.buffer, file.slots, room, offset, keys)
 
     def close(self) -> None:
-        """Release every buffer. The positions of queues stay readable."""
+        """Release every buffer; the positions of queues stay readable."""
         ends = {}
         for queue in self.queues:
             ends[queue] = queue.max_index
             if queue.ext is not None:
                 queue.ext.recovered_offset = queue.ext.max_offset
-                queue.ext.follow(_constant(-1))
+                queue.ext.follow(lambda: -1)
         self.kernel.close()
         for queue, end in ends.items():
             queue.recovered_index = end
-            queue.follow(_constant(end))
-
-
-def _constant(value: int) -> Callable[[], int]:
-    return lambda: value
+            queue.follow(functools.partial(int, end))

@@ -1,4 +1,4 @@
-"""The queues besides its own that a record goes into (multi dispatch), by what it says itself."""
+"""Multi dispatch: the queues besides its own that a record names and is dispatched to."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EVERY_NAME = MultiDispatch.LIGHT | MultiDispatch.PLAIN
 
 
 def named_queues(message: StoredMessage, flags: int) -> Iterator[tuple[str, int, int]]:
-    """Yield (topic, queue id, queue offset) of the queues besides its own that a record goes into.
+    """Yield (topic, queue id, queue offset) of the other queues that get a record.
 
     Parameters
     ----------
@@ -29,8 +29,8 @@ def named_queues(message: StoredMessage, flags: int) -> Iterator[tuple[str, int,
 
     Notes
     -----
-    The rule is the dispatcher's, except that names no folder can have are told too. Source:
-    RocketMQ ``store/DefaultMessageStore.java``
+    The rule is the dispatcher's, but also yields names that no folder can have. Source: RocketMQ
+    ``store/DefaultMessageStore.java``
     ``notifyMessageArrive4MultiQueue``.
     """
     for name, number in _numbered_names(message, flags):
@@ -40,7 +40,7 @@ def named_queues(message: StoredMessage, flags: int) -> Iterator[tuple[str, int,
 
 
 def odd_names(message: StoredMessage, flags: int) -> list[str]:
-    """Say which of the queues that a record names go without it, and why.
+    """Describe which of the queues that a record names do not get it, and why.
 
     Parameters
     ----------
@@ -52,26 +52,26 @@ def odd_names(message: StoredMessage, flags: int) -> list[str]:
         formats.PROPERTY_INNER_MULTI_DISPATCH,
         formats.PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     )
-    where, told = f"log offset {message.physical_offset}", []
+    where, notes = f"log offset {message.physical_offset}", []
     for name, number in _numbered_names(message, flags):
         reason = f"{numbers} has no queue offset for it" if number < 0 else ""
         if not is_folder_name(name):
             reason = "no queue can have this name"
         if reason:
-            told.append(
-                f"{where}: {names} names {name[:80]!r}, but {reason}; that queue goes without the "
+            notes.append(
+                f"{where}: {names} names {name[:80]!r}, but {reason}; that queue does not get the "
                 "message"
             )
     listed, texts = _lists(message, flags)
-    if listed and not told and len(listed) != len(texts):
-        told.append(f"{where}: {numbers} has {len(texts)} items for {len(listed)} names")
-    return told
+    if listed and not notes and len(listed) != len(texts):
+        notes.append(f"{where}: {numbers} has {len(texts)} items for {len(listed)} names")
+    return notes
 
 
 def _numbered_names(message: StoredMessage, flags: int) -> list[tuple[str, int]]:
-    """The names of other queues that count, with the queue offsets there, -1 where there is none.
+    """Return the names of other queues that ``flags`` select, with the queue offset in each.
 
-    A name's number is the item at the same place of the other list.
+    The queue offset is the item at the same position of the other list, -1 if there is none.
     """
     names, texts = _lists(message, flags)
     found = []
@@ -84,7 +84,7 @@ def _numbered_names(message: StoredMessage, flags: int) -> list[tuple[str, int]]
 
 
 def _lists(message: StoredMessage, flags: int) -> tuple[list[str], list[str]]:
-    """Items of the two properties; none where records of the topic go into no other queues."""
+    """Return the items of the two properties; empty if ``flags`` exclude the record's topic."""
     listed = message.properties.get(formats.PROPERTY_INNER_MULTI_DISPATCH)
     texts = message.properties.get(formats.PROPERTY_INNER_MULTI_QUEUE_OFFSET)
     if not listed or texts is None or _is_left_out(message.topic, flags):
@@ -102,15 +102,15 @@ def _is_left_out(topic: str, flags: int) -> bool:
 
 
 def _items(text: str) -> list[str]:
-    """Java's split: empty items at the end do not count."""
+    """Split like Java: drop empty items at the end."""
     return text.rstrip(formats.MULTI_DISPATCH_SEPARATOR).split(formats.MULTI_DISPATCH_SEPARATOR)
 
 
 def has_units_of_other_rules(log: CommitLog, queues: QueueTable, flags: int) -> bool:
-    """Whether queues may hold units that ``flags`` would not give them.
+    """Return whether queues may hold units that dispatch with ``flags`` would not write.
 
-    RocketMQ of another line may have dispatched a part of the log: 4.9 into queues that later ones
-    pass over. Its units are true, though dispatch by today's rules would not make them.
+    Another RocketMQ version may have dispatched a part of the log: 4.9 fills queues that later
+    versions skip. Its units are valid all the same.
 
     Parameters
     ----------
@@ -138,13 +138,15 @@ def has_units_of_other_rules(log: CommitLog, queues: QueueTable, flags: int) -> 
 def next_of_queue(
     log: CommitLog, start: int, stop: int, topic: str, queue_id: int, names: int
 ) -> NextRecord | None:
-    """Return the queue's first record from ``start`` to ``stop`` that has a unit; ``None`` when
-    there is none in front of a damaged place.
+    """Return the queue's first record from ``start`` to ``stop`` that has a unit.
+
+    ``None`` if there is no such record before the first corrupt range.
 
     Parameters
     ----------
     names : int
-        0 for records of the topic; ``MultiDispatch`` flags for those of others that name the queue.
+        0 for records of the topic; ``MultiDispatch`` flags for records of other topics that name
+        the queue.
     """
     flags = log.record_flags | (RecordFlags.PARSE_PROPERTIES if names else 0)
     for batch in LogScan(log, start, stop, flags):
@@ -162,7 +164,7 @@ def next_of_queue(
 
 
 def _candidates(batch: RecordBatch, topic: str, queue_id: int, *, names: bool) -> list[int]:
-    """Rows that may be records of a queue, or that may name it."""
+    """Return the rows that may be records of a queue, or may name it."""
     columns = batch.columns
     if names:
         chosen = columns["multi_dispatch_at"] != 0

@@ -1,4 +1,4 @@
-"""What dispatch found odd, for the reports of those who asked for it."""
+"""Irregularities that dispatch found, for reports."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from dataclasses import dataclass, field
 
 @dataclass
 class DispatchNotes:
-    """What dispatch came across that a user may want to know.
+    """Irregularities that dispatch found and that a user may want to know.
 
     Attributes
     ----------
     gaps : list of (topic, queue id, first missing queue offset, next queue offset)
         Queue offsets that no record carries; filled with filler units.
     refused : list of (topic, queue id, queue offset, physical offset)
-        Records whose queue offset cannot be right, or whose topic is too long for a folder's name;
-        they stay readable by physical offset.
+        Records with an impossible queue offset, or with a topic too long for a folder's name. They
+        stay readable by physical offset.
     shifts : list of (topic, queue id, first missing queue offset, next queue offset)
-        Light queues whose units stand in front of their records' numbers from there on.
+        Light queues whose units have lower numbers than their records from there on.
     odd_names : list of str
-        Queues that records name and that go without them, in words; the first ``MAX_TOLD``.
+        Notes about queues that records name but that do not get them; the first
+        ``MAX_NAME_NOTES``.
     """
 
     gaps: list[tuple[str, int, int, int]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""ReputMessageService: follows the log and builds queues and index."""
+"""ReputMessageService: follows the log to build queues and index."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from rocketstore import kernels
 from rocketstore.dispatch.dispatcher import CommitLogDispatcher
 from rocketstore.dispatch.named_queues import named_queues
-from rocketstore.errors import ServiceFailedError, StoreFullError, told
+from rocketstore.errors import ServiceFailedError, StoreFullError, error_text
 from rocketstore.files.durable import PASSING_ERRORS
 from rocketstore.lock_order import LockRank
 from rocketstore.log.commit_log import CommitLog
@@ -25,7 +25,7 @@ ArrivingListener = Callable[..., Any]
 
 
 class ReputMessageService(ServiceThread):
-    """Dispatches records as they become visible.
+    """Dispatch records as they become visible.
 
     Parameters
     ----------
@@ -35,8 +35,8 @@ class ReputMessageService(ServiceThread):
     log : CommitLog
     listener : callable or None
         ``listener(topic, queue_id, next_queue_offset, tags_code, store_timestamp, bit_map,
-        properties)`` for every dispatched record, on the service's thread; then once more for
-        each light queue (or other queue that it names) that the record goes into.
+        properties)``, called on the service's thread for every dispatched record; then again for
+        each light or other queue that multi dispatch adds the record to.
 
     Notes
     -----
@@ -61,19 +61,19 @@ class ReputMessageService(ServiceThread):
         self._moved = WaitingRoom()
         self._dispatching = kernels.locks.OrderedLock(LockRank.DISPATCH)
         self._pause = Bell()
-        self._is_telling = False  # guarded by: _step_lock
-        #: The listener was told of everything in front of it.
-        self._told_offset = dispatcher.reput_offset  # guarded by: _step_lock
-        #: Why a step could not go on for the moment, and how often that was.
+        self._is_announcing = False  # guarded by: _step_lock
+        #: Physical offset up to which the listener was called.
+        self._announced_offset = dispatcher.reput_offset  # guarded by: _step_lock
+        #: The temporary error that stopped the last step, and the number of such errors.
         self._obstacle: OSError | None = None
         self._obstacle_count = 0
 
     def run_once(self) -> bool:
-        """Dispatch a bounded number of records; True when any was."""
+        """Dispatch a bounded number of records; return whether there were any."""
         start, limit = self.dispatcher.reput_offset, self._limit()
         if start >= limit:
-            if self._told_offset < start:
-                self._announce()  # a lack of memory was in the way
+            if self._announced_offset < start:
+                self._announce()  # the last call failed for lack of memory
             return False
         try:
             with self._dispatching:
@@ -83,8 +83,7 @@ class ReputMessageService(ServiceThread):
             if not isinstance(error, StoreFullError) and error.errno not in PASSING_ERRORS:
                 self.dispatcher.name_cut_file(error)
                 raise
-            # Nothing is lost: the same record is tried again once there is room, memory, or a
-            # descriptor (D-7, D-15).
+            # Retry the same record until there is room, memory or a descriptor (D-7, D-15).
             self._obstacle = error
             self._obstacle_count += 1
             if not self._stopping:
@@ -97,25 +96,25 @@ class ReputMessageService(ServiceThread):
         return self.dispatcher.reput_offset > start
 
     def stop(self) -> None:
-        """Also end the pause in front of an obstacle."""
+        """Stop the service; also end its pause after a temporary error."""
         super().stop()
         self._pause.ring()
 
     def _announce(self) -> None:
         if self._listener is None:
-            self._told_offset = self.dispatcher.reput_offset
-        elif not self._is_telling:
-            self._is_telling = True
+            self._announced_offset = self.dispatcher.reput_offset
+        elif not self._is_announcing:
+            self._is_announcing = True
             try:
-                # Again for what was dispatched while a listener waited for it.
-                while self._told_offset < (end := self.dispatcher.reput_offset):
-                    self._tell_listener(self._told_offset, end)
-                    self._told_offset = end
+                # Loop, because a listener that waits dispatches further records.
+                while self._announced_offset < (end := self.dispatcher.reput_offset):
+                    self._call_listener(self._announced_offset, end)
+                    self._announced_offset = end
             finally:
-                self._is_telling = False
+                self._is_announcing = False
         self._moved.wake_all()
 
-    def _tell_listener(self, start: int, end: int) -> None:
+    def _call_listener(self, start: int, end: int) -> None:
         assert self._listener is not None
         flags = int(RecordFlags.PARSE_PROPERTIES)
         for batch in LogScan(self._log, start, end, flags, self._delay_ms):
@@ -135,13 +134,14 @@ class ReputMessageService(ServiceThread):
                         None,
                         message.properties,
                     )
-                self._told_offset = message.physical_offset + len(message.raw)
+                self._announced_offset = message.physical_offset + len(message.raw)
 
     def wait_until(self, offset: int, timeout_s: float | None) -> bool:
-        """Wait until everything in front of ``offset`` is dispatched; False after ``timeout_s``.
+        """Wait until the log is dispatched up to ``offset``; return False after ``timeout_s``.
 
-        Without the thread the calling thread dispatches, and so does a listener that waits: the
-        thread is its own. It is told of what it dispatched so when it has returned.
+        If the service's thread does not run, the calling thread dispatches. So does a listener
+        that waits, because it runs on that thread; it is called for these records after it has
+        returned.
 
         Raises
         ------
@@ -150,8 +150,8 @@ class ReputMessageService(ServiceThread):
         ReentrantCallError
             When this thread was interrupted in a step that dispatch may have to wait for.
         StoreFullError, OSError
-            Without ``timeout_s``, when there is no room, memory or descriptor to go on; nothing is
-            lost by that.
+            Without ``timeout_s``, when room, memory or descriptors are exhausted. Dispatch
+            continues with the same record later.
         """
         refuse_interrupted()
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -161,7 +161,7 @@ class ReputMessageService(ServiceThread):
             while self.dispatcher.reput_offset < offset:
                 if self.failure is not None:
                     raise ServiceFailedError(
-                        f"dispatch failed: {told(self.failure)}"
+                        f"dispatch failed: {error_text(self.failure)}"
                     ) from self.failure
                 obstacle = self._obstacle
                 if obstacle is not None and self._obstacle_count > before and timeout_s is None:
@@ -184,12 +184,12 @@ class ReputMessageService(ServiceThread):
 
 
 def _like(error: OSError) -> OSError:
-    """An error that says the same, for one more who meets it."""
+    """Return a copy of the error, to be raised in another thread."""
     if isinstance(error, StoreFullError):
         return StoreFullError(*error.args)
     return OSError(error.errno, error.strerror, error.filename)
 
 
 def lag_limit_nbytes(max_lag_files: int | None, segment_size: int) -> int | None:
-    """Bytes dispatch may lag behind the log before puts wait, ``None`` for no limit."""
+    """Return how many bytes dispatch may lag before puts wait; ``None`` for no limit."""
     return None if max_lag_files is None else max_lag_files * segment_size

@@ -1,4 +1,4 @@
-"""The columns in which messages are shown as tables: names, formats, presets."""
+"""Columns of message tables: names, Arrow formats, presets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import pyarrow
 
-#: Column name to the format string of the Arrow C data interface.
+#: Format string of the Arrow C data interface, by column name.
 COLUMNS: dict[str, str] = {
     "topic": "u",
     "queueId": "i",
@@ -33,7 +33,7 @@ COLUMNS: dict[str, str] = {
     "preparedTransactionOffset": "l",
     "bodySize": "i",
     "raw": "z",
-    # As Kafka's source calls them; ``topic`` is the same.
+    # The names in Kafka's source; ``topic`` is the same.
     "key": "z",
     "value": "z",
     "partition": "i",
@@ -52,10 +52,10 @@ FULL = (
     *("bornHost", "storeHost", "uniqKey", "offsetMsgId", "preparedTransactionOffset"),
 )
 KAFKA = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-#: Preset to its columns, and to the column that holds the properties in its manner.
+#: Columns of each preset, and the name of its properties column.
 PRESETS: dict[str, tuple[str, ...]] = {"core": CORE, "full": FULL, "kafka": KAFKA}
 PROPERTIES_COLUMN = {"core": "properties", "full": "properties", "kafka": "headers"}
-#: What ``timestampType`` says of every row: the time at which the log took the message.
+#: ``timestampType`` of every row: the time is the log append time.
 LOG_APPEND_TIME = 1
 
 
@@ -77,39 +77,39 @@ def arrow_schema(names: Sequence[str]) -> pyarrow.Schema:
 
 
 class ExportsArray(Protocol):
-    """A record batch by the Arrow PyCapsule interface: a struct array without nulls of its own."""
+    """A record batch in the Arrow PyCapsule interface: a struct array without top-level nulls."""
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
-        """Schema and array as PyCapsules."""
+        """Return schema and array as PyCapsules."""
 
     def __len__(self) -> int:
         """Rows."""
 
 
 class ExportsSchema(Protocol):
-    """A schema by the Arrow PyCapsule interface: that of a struct."""
+    """A schema in the Arrow PyCapsule interface: that of a struct."""
 
     def __arrow_c_schema__(self) -> object:
-        """The schema as a PyCapsule."""
+        """Return the schema as a PyCapsule."""
 
 
 def resolve(columns: str | Sequence[str], *, include_properties: bool = False) -> list[str]:
-    """Return the names of the columns that a preset or a list of names means.
+    """Return the column names for a preset or a list of names.
 
     Parameters
     ----------
     columns : str or sequence of str
-        ``"core"``, ``"full"`` or ``"kafka"``, or names of columns: a sequence, or one string with
-        commas between them.
+        ``"core"``, ``"full"`` or ``"kafka"``, or names of columns: a sequence, or one string
+        separated by commas.
     include_properties : bool
-        Add ``properties`` (``headers`` to ``"kafka"``) where it is not among them.
+        Add ``properties`` (``headers`` for ``"kafka"``) if it is missing.
 
     Raises
     ------
     ValueError
         For an unknown name (the message suggests the nearest), a name given twice, or no name.
     TypeError
-        For something else than strings.
+        For anything other than strings.
     """
     if isinstance(columns, str):
         preset = columns.strip().lower()
@@ -126,9 +126,9 @@ def resolve(columns: str | Sequence[str], *, include_properties: bool = False) -
             raise ValueError(_unknown(name))
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise ValueError(f"column {twice!r} is asked for twice")
+        raise ValueError(f"column {twice!r} is given twice")
     if not names:
-        raise ValueError("no column is asked for")
+        raise ValueError("no column is given")
     return _with(names, "properties") if include_properties else names
 
 
@@ -138,7 +138,7 @@ def _with(names: list[str], further: str) -> list[str]:
 
 def _unknown(name: str) -> str:
     if name.lower() in PRESETS:
-        return f"{name!r} is no column but a preset, which stands alone"
+        return f"{name!r} is a preset, not a column; use it alone"
     known = [*COLUMNS, *PRESETS]
     by_case = {word.lower(): word for word in known}
     near = difflib.get_close_matches(name.strip().lower(), list(by_case), n=1)

@@ -1,6 +1,6 @@
-"""How stores, queues and messages look in a notebook: HTML tables in which data is only text.
+"""HTML tables of stores, queues and messages for notebooks; all data is escaped text.
 
-Works on anything that has the attributes it reads, so that messages of both bodies can use it.
+They work on any object with the attributes they read, so messages of both kernel bodies work.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _HEX_LIMIT = 128
 _TOPIC_LIMIT = 50
 _ROW_LIMIT = 10
 _MAX_MS = 253_402_300_799_999
-#: Characters that browsers act on or do not show: controls, those that reorder or hide text.
+#: Characters that browsers interpret or hide: controls, those that reorder or hide text.
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ud800-\udfff]"
@@ -27,13 +27,13 @@ _HEAD = '<th style="text-align:left">'
 
 
 def text(value: Any, limit: int = _TEXT_LIMIT) -> str:
-    """Return a value as escaped HTML text, cut behind ``limit`` characters.
+    """Return a value as escaped HTML text, truncated after ``limit`` characters.
 
-    Nothing in it can begin a tag or an attribute, and what would not be seen is written out.
+    The text cannot open a tag or an attribute; invisible characters are written as escapes.
     """
     shown = str(value)
-    cut = f"… ({len(shown) - limit:,} more characters)" if len(shown) > limit else ""
-    return html.escape(_UNSEEN.sub(_written_out, shown[:limit]) + cut)
+    rest = f"… ({len(shown) - limit:,} more characters)" if len(shown) > limit else ""
+    return html.escape(_UNSEEN.sub(_written_out, shown[:limit]) + rest)
 
 
 def _written_out(match: re.Match[str]) -> str:
@@ -42,7 +42,7 @@ def _written_out(match: re.Match[str]) -> str:
 
 
 def time_text(timestamp: int | None) -> str:
-    """Return epoch ms as UTC in ISO 8601; the number where that is no date."""
+    """Return epoch ms as UTC in ISO 8601, or the number if it is not a date."""
     if timestamp is None or not 0 < timestamp <= _MAX_MS:
         return "-" if timestamp is None else str(timestamp)
     seconds, milliseconds = divmod(timestamp, 1000)
@@ -82,7 +82,7 @@ def body_text(body: bytes) -> str:
 
 
 def message_html(message: Any) -> str:
-    """Return a message, put or read, as a table; what it does not have is left out."""
+    """Return a message, put or read, as a table without missing fields."""
     names = (
         *("topic", "queue_id", "queue_offset", "physical_offset", "store_size", "flag"),
         *("sys_flag", "born_timestamp", "store_timestamp", "born_host", "store_host"),
@@ -101,7 +101,7 @@ def message_html(message: Any) -> str:
 
 
 def store_html(store: Any) -> str:
-    """Return an open store as two tables: what it is, and its topics."""
+    """Return an open store as two tables: its properties and its topics."""
     if store.closed:
         return fields_html(type(store).__name__, [("path", store.path), ("state", "closed")])
     start, end = store.min_physical_offset, store.max_physical_offset
@@ -111,7 +111,7 @@ def store_html(store: Any) -> str:
         ("mode", store.mode),
         ("RocketMQ", f"{store.broker_version}: {store.facts.dialect_reason}"),
         ("log", f"offsets {max(start, 0)} to {end} ({max(0, end - max(start, 0)):,} bytes)"),
-        ("damaged places", len(report.damaged)),
+        ("corrupt ranges", len(report.damaged)),
         ("notes", "\n".join(report.notes) or "-"),
     ]
     topics = store.topics()

@@ -1,1 +1,1 @@
-"""Files on disk and their mappings: created whole, mapped, synced, rolled, deleted."""
+"""Files on disk and their mappings: created atomically, mapped, synced, rolled, deleted."""

@@ -1,4 +1,4 @@
-"""Asking for room before the first change: what a command will write, disk by disk."""
+"""Checking for free disk space before a command makes its first change."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from pathlib import Path
 from rocketstore.errors import StoreFullError
 from rocketstore.files.disk_space import disk_space
 
-#: Small files and folders that every opening for writing may add, each in a block of its own:
-#: ``lock``, ``abort``, state file, checkpoint, and the folders ``quarantine`` and ``index``.
+#: Small files and folders that opening for writing may add, one block each: ``lock``, ``abort``,
+#: state file, checkpoint, and the folders ``quarantine`` and ``index``.
 _MARK_COUNT = 6
 
 
 class RoomNeeded:
-    """Bytes that will be written, by the disk that they go to.
+    """Sum the bytes that will be written to each disk.
 
     Parameters
     ----------
     what : str
-        What they are for, as the refusal says it.
+        What the bytes are for; the error message quotes it.
     """
 
     def __init__(self, what: str) -> None:
         self._what = what
-        #: By device: one folder on it, and the bytes.
+        #: By device: a folder on that device, and the bytes needed there.
         self._disks: dict[int, tuple[Path, int]] = {}
 
     def add(self, folder: Path, files: Iterable[int]) -> None:
@@ -44,7 +44,7 @@ class RoomNeeded:
         self.add(root, [1] * _MARK_COUNT)
 
     def refuse_lack(self) -> None:
-        """Raise ``StoreFullError`` when a disk has less room than that."""
+        """Raise ``StoreFullError`` if a disk has too few free bytes."""
         for folder, needed in self._disks.values():
             free = disk_space(folder).usable_nbytes
             if free < needed:
@@ -56,7 +56,7 @@ class RoomNeeded:
 
 
 def allocated_nbytes(path: Path) -> int:
-    """Bytes of disk that a file occupies; holes occupy none."""
+    """Return the bytes of disk that a file occupies; holes occupy none."""
     about = os.stat(path)
     blocks: int = getattr(about, "st_blocks", -(-about.st_size // 512))
     return blocks * 512

@@ -1,4 +1,4 @@
-"""How full the disks of a store are, and what a broker does about it."""
+"""Disk usage of a store, and the levels at which a broker reacts to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dialect import Dialect
 
-#: What ``used_ratio`` answers when nobody can tell.
+#: Value of ``used_ratio`` when the usage is unknown.
 UNKNOWN = -1.0
 
 
@@ -21,9 +21,9 @@ class DiskSpace(NamedTuple):
     Attributes
     ----------
     total_nbytes, used_nbytes : int
-        Bytes of the partition, and those of them in use.
+        Bytes of the partition, and how many of them are in use.
     usable_nbytes : int
-        Bytes that are free for everybody, not for root alone.
+        Free bytes that are not reserved for root.
     """
 
     total_nbytes: int
@@ -32,13 +32,13 @@ class DiskSpace(NamedTuple):
 
     @property
     def used_ratio(self) -> float:
-        """Part in use of what is in use or can be, in whole percent rounded up: 0.75 for 74.2 %."""
+        """Share of used plus usable bytes in use, in whole percent rounded up: 0.75 for 74.2 %."""
         whole = self.used_nbytes + self.usable_nbytes
         return -(-100 * self.used_nbytes // whole) / 100 if whole > 0 else UNKNOWN
 
 
 def disk_space(path: Path) -> DiskSpace:
-    """Ask the file system of ``path``. Raises ``OSError``."""
+    """Return the usage of the file system of ``path``. Raises ``OSError``."""
     about = os.statvfs(path)
     block = about.f_frsize
     used = (about.f_blocks - about.f_bfree) * block
@@ -47,14 +47,14 @@ def disk_space(path: Path) -> DiskSpace:
 
 @dataclass(frozen=True, slots=True)
 class SpaceLevels:
-    """Parts of a disk in use at which something happens.
+    """Shares of a disk in use above which the store cleans up or refuses puts.
 
     Attributes
     ----------
     reclaim : float
-        Old segments go at any hour.
+        Old segments are deleted at any hour.
     forcibly : float
-        Segments go whatever their age.
+        Segments are deleted regardless of their age.
     warning : float
         Puts are refused.
     """
@@ -65,7 +65,7 @@ class SpaceLevels:
 
     @classmethod
     def of(cls, config: MessageStoreConfig, dialect: Dialect) -> SpaceLevels:
-        """Levels of a configuration, within the limits that the version knows."""
+        """Return the levels of a configuration, clamped if the version clamps them."""
         reclaim = min(max(config.disk_max_used_space_ratio, 10), 95)
         forcibly = config.disk_space_clean_forcibly_ratio
         warning = config.disk_space_warning_level_ratio
@@ -75,18 +75,18 @@ class SpaceLevels:
 
 
 class SpaceJudgement(NamedTuple):
-    """What the disks' state demands.
+    """What the disk usage requires.
 
     Attributes
     ----------
     log_ratio, queue_ratio : float
-        Part in use of the partitions of the log and of the queues, -1 when nobody can tell.
+        Used share of the partitions of the log and of the queues, -1 if unknown.
     is_disk_full : bool
-        Puts are to be refused.
+        Puts must be refused.
     cleans_at_once : bool
-        Segments may go whatever their age.
+        Segments may be deleted regardless of their age.
     is_short : bool
-        Segments that are old enough go at any hour.
+        Segments that are old enough are deleted at any hour.
     """
 
     log_ratio: float
@@ -102,13 +102,13 @@ class SpaceWatch:
     Parameters
     ----------
     log_directory, queue_directory : Path
-        Where a folder is missing, its parent is asked: a store without a queue yet is not full.
+        If a folder is missing, its parent is checked: a store without queues is not full.
     config : MessageStoreConfig
     dialect : Dialect
     own_nbytes : callable
-        Bytes of the store's files, for disks that several stores share.
+        Returns the bytes of the store's files, for disks that several stores share.
     ask : callable, optional
-        ``ask(path) -> DiskSpace``; without it, ``disk_space``.
+        ``ask(path) -> DiskSpace``; default ``disk_space``.
 
     Notes
     -----
@@ -133,7 +133,7 @@ class SpaceWatch:
         self._ask = disk_space if ask is None else ask
 
     def judge(self) -> SpaceJudgement:
-        """Look at the disks now."""
+        """Judge the disks as they are now."""
         spaces = [self._space(directory) for directory in self._directories]
         ratios = [UNKNOWN if space is None else space.used_ratio for space in spaces]
         levels, top = self.levels, max(ratios)
@@ -157,5 +157,5 @@ class SpaceWatch:
             except FileNotFoundError:
                 continue
             except OSError:
-                return None  # nobody can tell; RocketMQ then lets old segments go
+                return None  # unknown: RocketMQ then deletes old segments
         return None

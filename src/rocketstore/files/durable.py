@@ -1,5 +1,4 @@
-"""Creating, replacing and syncing files so that a power cut leaves the old or the new, nothing
-between."""
+"""Atomic, durable file operations: after a power failure a file is either old or new."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-#: What pathlib takes for "there is none".
+#: Errors that pathlib treats as "does not exist".
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
@@ -26,51 +25,58 @@ NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
 READ_ONLY = os.O_RDONLY | _CLOEXEC | _NONBLOCK | _BINARY
 READ_WRITE = os.O_RDWR | _CLOEXEC | _NONBLOCK | _BINARY
-#: How the names of files begin that are not in their place yet.
+#: Prefix of files that were not moved to their final name yet.
 TEMPORARY_PREFIX = ".rocketstore-new-"
-#: Errors of making a file that say nothing about the disk.
+#: Transient errors of creating a file: they say nothing about the disk.
 PASSING_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN)
-#: Those of them that no sync ever reports.
+#: Those of them that a sync never reports.
 NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
 class ReplacedFileError(MappedFileError, OSError):
-    """What stands under a file's name is not the file that is open under it any more."""
+    """A file's name no longer leads to the file that the store has open."""
 
 
 def refuse_replaced(
     path: str, identity: tuple[int, int] | None, least_nbytes: int = 0, *, may_be_gone: bool = False
 ) -> None:
-    """Raise ``ReplacedFileError`` unless ``path`` names the file of this device and inode
-    (``None``: any), and it is not shorter than ``least_nbytes``: what is written into a file
-    without a name is lost.
+    """Raise ``ReplacedFileError`` unless ``path`` still names the expected file.
 
-    ``may_be_gone``: nothing at all under the name is fine.
+    Writes to a file that lost its name would be lost.
+
+    Parameters
+    ----------
+    path : str
+    identity : (int, int) or None
+        Device and inode of the expected file; ``None`` accepts any file.
+    least_nbytes : int
+        The file must not be shorter than this.
+    may_be_gone : bool
+        Accept a missing file.
     """
     try:
         about = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         if may_be_gone:
             return
-        found = "was deleted, or it or its folder was moved"
+        found = "was deleted or moved, or its folder was"
     else:
         if identity is not None and (about.st_dev, about.st_ino) != identity:
-            found = "was replaced: another file stands under its name now"
+            found = "was replaced by another file"
         elif about.st_size < least_nbytes:
-            found = f"was cut to {about.st_size} of {least_nbytes} bytes"
+            found = f"was truncated from {least_nbytes} to {about.st_size} bytes"
         else:
             return
     raise ReplacedFileError(
         errno.ESTALE,
-        f"the file {found}, by somebody else while the store was open; nothing more is written. "
-        "Keep other programs away, put the file back if it was moved, and open the store again",
+        f"another process changed the open store: the file {found}. No more data is written. "
+        "Stop the other process, put the file back if it was moved, and reopen the store",
         path,
     )
 
 
-class naming:  # noqa: N801 - reads as contextlib.suppress does; a generator costs 1 µs each sync
-    """Let errors of calls that were given a descriptor, not a name, say that they are about
-    ``path``."""
+class naming:  # noqa: N801 - reads like contextlib.suppress; a generator costs 1 µs each sync
+    """Add ``path`` to errors of calls that take a descriptor instead of a name."""
 
     __slots__ = ("_path",)
 
@@ -94,7 +100,7 @@ class naming:  # noqa: N801 - reads as contextlib.suppress does; a generator cos
 
 @contextlib.contextmanager
 def reporting_full_disk(path: Path) -> Iterator[None]:
-    """Turn "no room" errors about ``path`` into ``StoreFullError``; others name it."""
+    """Turn "disk full" errors into ``StoreFullError``; add ``path`` to all other errors."""
     try:
         with naming(path):
             yield
@@ -109,7 +115,7 @@ def reporting_full_disk(path: Path) -> Iterator[None]:
 
 
 def sync_descriptor(fd: int) -> None:
-    """Sync a file's data and what is needed to read it back; on macOS through to the medium."""
+    """Sync a file's data and metadata, on macOS down to the medium."""
     if sys.platform == "darwin":
         import fcntl
 
@@ -119,18 +125,18 @@ def sync_descriptor(fd: int) -> None:
 
 
 def begin_writing(fd: int, start: int, nbytes: int) -> None:
-    """Let the disk begin with what was written just now, so that a later sync has less to wait for.
+    """Start writing back a range that was just written, so that a later sync waits less.
 
-    Pages that wait for the disk stay in the cache.
+    Pages that are not on disk yet stay in the page cache.
     """
     advise = getattr(os, "posix_fadvise", None)
     if advise is not None and nbytes:
-        with contextlib.suppress(OSError):  # advice: a file system may not take it
+        with contextlib.suppress(OSError):  # only advice: a file system may refuse it
             advise(fd, start, nbytes, os.POSIX_FADV_DONTNEED)
 
 
 def sync_directory(path: Path) -> None:
-    """Make the directory entries of ``path`` durable. Raises ``OSError`` when that fails."""
+    """Make the directory entries of ``path`` durable. Raises ``OSError``."""
     fd = os.open(str(path), READ_ONLY)
     try:
         with naming(path):
@@ -140,7 +146,7 @@ def sync_directory(path: Path) -> None:
 
 
 def refuse_link_out(path: Path, root: Path) -> bool:
-    """Return whether ``path`` is a symbolic link; raise ``UnsafePathError`` when it leaves
+    """Return whether ``path`` is a symbolic link; raise ``UnsafePathError`` if it leaves
     ``root``."""
     name = str(path)  # as in open_regular_file
     try:
@@ -159,8 +165,8 @@ def refuse_link_out(path: Path, root: Path) -> bool:
 def make_directories(path: Path, root: Path) -> None:
     """Create ``path`` below the existing ``root`` and make every new entry durable.
 
-    Raises ``UnsafePathError`` when a folder on the way is a link out of ``root``,
-    ``StoreFullError`` when the disk has no room.
+    Raises ``UnsafePathError`` if a folder on the way is a link out of ``root``, and
+    ``StoreFullError`` if the disk is full.
     """
     for folder in (path, *path.parents):
         if folder == root or not folder.is_relative_to(root):
@@ -180,16 +186,16 @@ def make_directories(path: Path, root: Path) -> None:
             try:
                 sync_directory(directory.parent)
             except OSError:
-                os.rmdir(str(directory))  # so that the next try makes it durable
+                os.rmdir(str(directory))  # the next attempt creates it and makes it durable
                 raise
 
 
 def create_sized_file(path: Path, nbytes: int, allocated: int, root: Path) -> tuple[int, int]:
-    """Create a file of zeros at ``path`` that is never seen half made.
+    """Create a file of zeros at ``path`` atomically.
 
-    It is built under a temporary name in ``root`` (a 0-byte or short file in a queue's own
-    directory stops a broker from loading), sized, given blocks for its first ``allocated`` bytes,
-    synced, and moved into place without replacing anything.
+    The file is built under a temporary name in ``root``: a short file in a queue's own directory
+    stops a broker from loading. It is resized, gets blocks for its first ``allocated`` bytes, is
+    synced, and is then moved into place without replacing anything.
 
     Returns
     -------
@@ -199,9 +205,9 @@ def create_sized_file(path: Path, nbytes: int, allocated: int, root: Path) -> tu
     Raises
     ------
     StoreFullError
-        When the disk has no room.
+        If the disk is full.
     FileExistsError
-        When ``path`` exists.
+        If ``path`` exists.
     """
     temporary = str(root / f"{TEMPORARY_PREFIX}{os.getpid()}-{os.urandom(6).hex()}")
     with reporting_full_disk(path):
@@ -221,14 +227,16 @@ def create_sized_file(path: Path, nbytes: int, allocated: int, root: Path) -> tu
         try:
             sync_directory(path.parent)
         except OSError:
-            path.unlink()  # so that it can be tried again where the error was that of a full disk
+            path.unlink()  # so that the caller can retry after freeing disk space
             raise
     return about.st_dev, about.st_ino
 
 
 def reserve_blocks(fd: int, position: int, length: int, path: Path, *, used: int) -> None:
-    """Reserve disk blocks for a range; where that is unsupported, write zeros over the part of it
-    that does not lie in front of ``used``."""
+    """Reserve disk blocks for a range.
+
+    Where the file system does not support that, write zeros from ``used`` onwards instead.
+    """
     from rocketstore import kernels
 
     if length <= 0:
@@ -244,8 +252,10 @@ def reserve_blocks(fd: int, position: int, length: int, path: Path, *, used: int
 
 
 def write_file(path: Path, content: bytes | Iterable[bytes]) -> None:
-    """Replace a file: temporary name, sync, rename, sync of the directory. Parts of zeros among
-    several become holes."""
+    """Replace a file durably: temporary name, sync, rename, directory sync.
+
+    If ``content`` has several parts, parts that hold only zeros become holes.
+    """
     temporary = str(path.parent / f"{TEMPORARY_PREFIX}{os.getpid()}-{os.urandom(6).hex()}")
     with reporting_full_disk(path):
         fd = os.open(temporary, READ_WRITE | os.O_CREAT | os.O_EXCL, 0o644)
@@ -275,7 +285,7 @@ def remove_leftovers(root: Path) -> None:
 
 
 def open_regular_file(path: Path, flags: int, root: Path) -> int:
-    """Open a store's file, refusing what ``regular_file_name`` refuses."""
+    """Open a store's file. Raises as ``regular_file_name``."""
     return _open_named(regular_file_name(path, root), path, flags)[0]
 
 
@@ -289,15 +299,14 @@ def _open_named(name: str, path: Path, flags: int) -> tuple[int, os.stat_result]
 
 
 class LookedAt(NamedTuple):
-    """What a look at a store's file tells: its bytes, and whether it is a symbolic link or has hard
-    links, so that another name may lead to it."""
+    """Size of a store's file, and whether other names may lead to it (symbolic or hard links)."""
 
     nbytes: int
     is_linked: bool
 
 
 def look_at_file(path: Path, root: Path) -> LookedAt:
-    """Look at a store's file, refusing what ``open_regular_file`` refuses for reading."""
+    """Return size and links of a store's file. Raises as ``open_regular_file`` for reading."""
     name = regular_file_name(path, root)
     fd, about = _open_named(name, path, READ_ONLY)
     os.close(fd)
@@ -305,18 +314,18 @@ def look_at_file(path: Path, root: Path) -> LookedAt:
 
 
 def regular_file_name(path: Path, root: Path) -> str:
-    """Return the name of a store's file without the link that may lead to it; nothing is opened.
+    """Return the name of a store's file with links resolved, without opening it.
 
     Raises
     ------
     FileNotFoundError
-        There is none, or a link to nothing.
+        The file does not exist, or ``path`` is a dangling link.
     UnsafePathError
         ``path`` is a link that leads out of ``root``.
     MappedFileError
-        It is a directory, FIFO, socket or device, or a link to itself.
+        ``path`` is a directory, FIFO, socket or device, or a link to itself.
     """
-    name = str(path)  # a lack of memory within the system calls' own conversion is a TypeError
+    name = str(path)  # if the system call converts it, running out of memory is a TypeError
     kind = os.lstat(name).st_mode
     if stat.S_ISLNK(kind):
         refuse_link_out(path, root)
@@ -335,7 +344,10 @@ def regular_file_name(path: Path, root: Path) -> str:
 
 
 def no_folder(path: Path) -> str:
-    """What stands in the place of a folder, with its article; empty where one does, or nothing."""
+    """Return what is in the place of a folder, with its article.
+
+    The result is empty if the folder exists, or if nothing does.
+    """
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
@@ -350,7 +362,7 @@ def no_folder(path: Path) -> str:
 
 
 def list_folder(path: Path) -> list[str]:
-    """Names in a folder, sorted; none where there is no folder, whatever is in its place."""
+    """Return the sorted names in a folder; an empty list if ``path`` is not a folder."""
     try:
         return sorted(os.listdir(path))
     except (FileNotFoundError, NotADirectoryError):
@@ -362,7 +374,7 @@ def list_folder(path: Path) -> list[str]:
 
 
 def kind_name(mode: int) -> str:
-    """What a file that is no regular one is, with its article."""
+    """Return what kind of non-regular file a mode describes, with its article."""
     for test, name in (
         (stat.S_ISDIR, "a directory"),
         (stat.S_ISFIFO, "a FIFO"),
@@ -381,7 +393,7 @@ def _move_without_replacing(source: str, target: str) -> None:
     except FileExistsError:
         raise
     except OSError:
-        # File systems without hard links: the lock on the store keeps other writers away.
+        # File systems without hard links: the store's lock keeps other writers out.
         if os.path.exists(target):
             raise FileExistsError(errno.EEXIST, "exists already", target) from None
         os.rename(source, target)

@@ -1,4 +1,4 @@
-"""Files of a store that have other names: what is written under one name is written under all."""
+"""Files of a store with several names: a write under one name changes the file under all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rocketstore.files.durable import TEMPORARY_PREFIX
 
 
 def shared_files(paths: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
-    """Yield each path that leads to the same file as one before it, and that one."""
+    """Yield each path that leads to the same file as an earlier path, with that earlier path."""
     seen: dict[tuple[int, int], Path] = {}
     for path in paths:
         try:
@@ -27,19 +27,19 @@ def shared_files(paths: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
 
 
 def refuse_shared_files(paths: Iterable[Path]) -> None:
-    """Raise ``MappedFileError`` where two paths lead to one file."""
+    """Raise ``MappedFileError`` if two paths lead to the same file."""
     for path, other in shared_files(paths):
         raise MappedFileError(
-            f"{path} and {other} are one file, by a link; what is written to one would "
-            "be written over the other. Move the one away that does not belong there"
+            f"{path} and {other} are one file because of a link: a write to one would "
+            "overwrite the other. Move away the one that does not belong there"
         )
 
 
 def hard_linked_files(paths: Iterable[Path], roots: Iterable[Path]) -> list[Path]:
     """Return those of ``paths`` that have hard links other than the store's own.
 
-    Its own are below ``roots``: what a salvage keeps in ``quarantine``, and the temporary name that
-    a killed writer left to a file that it had just made.
+    The store's own links are below ``roots``: files that salvage keeps in ``quarantine``, and
+    temporary names of files that a killed writer was creating.
     """
     roots = frozenset(roots)
     found = []
@@ -49,32 +49,31 @@ def hard_linked_files(paths: Iterable[Path], roots: Iterable[Path]) -> list[Path
             if about.st_nlink < 2:
                 continue
             own = 1 + sum(_is_file(entry, about) for entry in _own_links(roots))
-            # Again: the store's writer may have taken a temporary name away meanwhile.
+            # Check again: the store's writer may have removed a temporary name meanwhile.
             if os.stat(path).st_nlink > own:
                 found.append(path)
     return found
 
 
 def refuse_hard_linked_files(paths: Iterable[Path], roots: Iterable[Path]) -> None:
-    """Raise ``UnsafePathError`` where one of ``paths`` has hard links other than the store's
-    own."""
+    """Raise ``UnsafePathError`` if one of ``paths`` has hard links other than the store's own."""
     found = hard_linked_files(paths, roots)
     if found:
         name = shlex.quote(str(found[0]))
         raise UnsafePathError(
-            f"{_named(found)} hard links elsewhere, as a copy made with cp -al: what is written "
-            "here would be written there, too. Open a copy made with cp -a --reflink=auto, or make "
-            f"a file of its own of each: cp -p {name} FILE && mv FILE {name}"
+            f"{_named(found)} hard links elsewhere, like a copy made with cp -al: a write here "
+            "would change the other file. Open a copy made with cp -a --reflink=auto, or break "
+            f"each link: cp -p {name} FILE && mv FILE {name}"
         )
 
 
 def hard_links_note(paths: Iterable[Path], roots: Iterable[Path]) -> str | None:
-    """Say which of ``paths`` opening for writing refuses for their hard links; ``None``: none."""
+    """Return a note on the ``paths`` whose hard links prevent opening for writing, if any."""
     found = hard_linked_files(paths, roots)
     if not found:
         return None
     return (
-        f"{_named(found)} hard links elsewhere, so that opening for writing is refused; open a "
+        f"{_named(found)} hard links elsewhere, so the store cannot be opened for writing; open a "
         "copy made with cp -a --reflink=auto"
     )
 
@@ -97,7 +96,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as entries:
             return list(entries)
     except OSError:
-        return []  # none, or none that may be looked at
+        return []  # missing, or not readable
 
 
 def _is_file(entry: os.DirEntry[str], about: os.stat_result) -> bool:

@@ -27,7 +27,8 @@ from rocketstore.files.durable import (
 from rocketstore.files.mapping_cache import MappingCache
 from rocketstore.lock_order import LockRank
 
-#: Where syncing a mapping leaves the bytes in the disk's own memory.
+#: Whether syncing a mapping leaves the bytes in the disk's cache, so that the descriptor must be
+#: synced as well.
 _SYNCS_DESCRIPTOR = sys.platform == "darwin"
 
 
@@ -38,21 +39,21 @@ class MappedFile:
     ----------
     path : Path
     file_from_offset : int
-        Queue offset of byte 0, in bytes.
+        Offset of byte 0, in bytes from the start of the queue.
     file_size : int
         Bytes that are mapped.
     root : Path
-        The store's root; links that leave it are refused.
+        The store's root; links that leave it raise an error.
     writable : bool
         Map for writing. A read-only file is never changed.
     private : bool
-        Writes stay in this process's memory (used to complete derived files without touching disk).
+        Writes stay in this process's memory. Used to complete derived files without touching disk.
     cache : MappingCache, optional
-        Bounds how many such files are mapped; not for private ones, whose bytes would be lost.
+        Limits how many files are mapped. Not for private files, whose bytes would be lost.
 
     Notes
     -----
-    Threading: ``mapping`` may be taken by any thread; the positions belong to their single writers.
+    Threading: any thread may use ``mapping``; each position has a single writer.
     Source: RocketMQ ``store/logfile/DefaultMappedFile.java``.
     """
 
@@ -83,7 +84,7 @@ class MappedFile:
         self._mapping: Any = None  # guarded by: _lock
         self._view: memoryview | None = None  # guarded by: _lock
         self._fd: int | None = None  # guarded by: _lock
-        #: Device and inode of a file that is written, from when it was opened first.
+        #: Device and inode of a file that is written, known since it was first opened.
         self._identity: tuple[int, int] | None = None  # guarded by: _lock
         self._closed = False
         self._deleted = False  # guarded by: _lock
@@ -100,9 +101,9 @@ class MappedFile:
         allocated: int,
         cache: MappingCache | None = None,
     ) -> MappedFile:
-        """Create a file of zeros with blocks for its first ``allocated`` bytes, durable by name.
+        """Create a file of zeros with blocks for its first ``allocated`` bytes, durably.
 
-        Raises ``StoreFullError`` without room, ``FileExistsError`` when the name is taken.
+        Raises ``StoreFullError`` if the disk is full, ``FileExistsError`` if the name is taken.
         """
         allocated = min(allocated, file_size)
         identity = create_sized_file(path, file_size, allocated, root)
@@ -114,7 +115,7 @@ class MappedFile:
 
     @property
     def end_offset(self) -> int:
-        """Queue offset behind the file's last byte."""
+        """Queue offset after the file's last byte."""
         return self.file_from_offset + self.file_size
 
     @property
@@ -124,9 +125,9 @@ class MappedFile:
 
     @property
     def mapping(self) -> Any:
-        """The mapping (a buffer of ``file_size`` bytes), made on first use.
+        """The mapping (a buffer of ``file_size`` bytes), created on first use.
 
-        Raises ``StoreClosedError`` after ``close``, ``MappedFileError`` when the file got shorter.
+        Raises ``StoreClosedError`` after ``close``, ``MappedFileError`` if the file was truncated.
         """
         mapping = self._mapping
         if mapping is None:
@@ -137,14 +138,15 @@ class MappedFile:
             cache = self._cache
             if cache is not None:
                 cache.add(self)
-                if self._cache is None:  # left meanwhile
+                if self._cache is None:  # another thread called leave_cache meanwhile
                     cache.discard(self)
         self.was_used = True
         return mapping
 
     @property
     def view(self) -> memoryview:
-        """The mapping as a view that keeps it mapped as long as it is held, also past ``close``."""
+        """A view of the mapping that keeps the file mapped while it is held, even after
+        ``close``."""
         view = self._view
         if view is None:
             mapping = self.mapping
@@ -164,7 +166,7 @@ class MappedFile:
             size = os.fstat(fd).st_size
             if size < self.file_size:
                 raise MappedFileError(
-                    f"{self.path} has {size} bytes, fewer than the {self.file_size} it must have"
+                    f"{self.path} has {size} bytes, but must have {self.file_size}"
                 )
             shared = self._is_shared
             with naming(self.path):
@@ -194,11 +196,11 @@ class MappedFile:
 
     @property
     def _is_shared(self) -> bool:
-        """Whether what is written goes to the disk."""
+        """Whether writes go to the disk."""
         return self.writable and not self.private
 
     def _identify(self, about: os.stat_result) -> None:
-        """Note which file this is, or raise ``ReplacedFileError`` when it is another one now."""
+        """Store the identity of the file; raise ``ReplacedFileError`` if it has changed."""
         identity = about.st_dev, about.st_ino
         if self._identity is None:
             self._identity = identity
@@ -207,8 +209,10 @@ class MappedFile:
             raise OSError(errno.ESTALE, "the file was replaced for a moment; try again", self._name)
 
     def check_name(self) -> None:
-        """Raise ``ReplacedFileError`` when a file that is written does not stand under its name any
-        more, or was cut: nobody would find what is synced in it. Nothing for a deleted one."""
+        """Raise ``ReplacedFileError`` if a written file lost its name or was truncated.
+
+        What is synced to such a file would be lost. A file that this store deleted is accepted.
+        """
         if self._deleted or not self._is_shared:
             return
         identity = self._identity
@@ -219,18 +223,18 @@ class MappedFile:
         try:
             refuse_replaced(self._name, self._identity, self.file_size)
         except ReplacedFileError:
-            if not self._deleted:  # by this store's cleaner meanwhile
+            if not self._deleted:  # this store's cleaner may have deleted it meanwhile
                 raise
 
     def is_cut(self) -> bool:
-        """Whether what stands under its name now is too short."""
+        """Return whether the file with this name on disk is too short."""
         try:
             return os.stat(self._name).st_size < self.file_size
         except FileNotFoundError:
             return False
 
     def is_in_place(self) -> bool:
-        """Whether the file stands under its name, whole."""
+        """Return whether the file still has its name and its full size."""
         try:
             self.check_name()
         except ReplacedFileError:
@@ -238,37 +242,39 @@ class MappedFile:
         return True
 
     def keep_descriptor(self) -> None:
-        """Hold one descriptor from now to ``release_descriptor`` or ``close``, so that no write
-        error of the file is missed."""
+        """Hold one descriptor until ``release_descriptor`` or ``close``, so that no write error of
+        the file is missed."""
         with self._lock:
             if self._fd is None:
                 self._fd = self._descriptor()
 
     def release_descriptor(self) -> None:
-        """Hold no descriptor any more: nothing will be written."""
+        """Close the held descriptor: the file will not be written again."""
         with self._lock:
             fd, self._fd = self._fd, None
         if fd is not None:
             os.close(fd)
 
     def release_mapping(self) -> None:
-        """Drop the mapping; it is made again on the next use. Whoever has it, or a view of it, goes
-        on using it."""
+        """Drop the mapping; the next use maps the file again.
+
+        Callers that hold the mapping or a view of it can continue to use it.
+        """
         with self._lock:
-            if not self._deleted:  # else it could not be made again
+            if not self._deleted:  # a deleted file cannot be mapped again
                 self._mapping = self._view = None
 
     def leave_cache(self) -> None:
-        """Stay mapped as long as anybody has the file, and no longer."""
+        """Leave the cache: the file then stays mapped for as long as it is referenced."""
         cache, self._cache = self._cache, None
         if cache is not None:
             cache.discard(self)
 
     def allocate(self, position: int, *, used: int) -> int:
-        """Make sure that blocks exist up to ``position``; return the allocated position.
+        """Reserve disk blocks up to ``position``; return the allocated position.
 
-        ``used``: bytes in front of this position may hold data. Where blocks cannot be reserved,
-        zeros are written, but never in front of it. Raises ``StoreFullError`` without room.
+        Bytes before ``used`` may hold data. If blocks cannot be reserved, zeros are written, but
+        only from ``used`` on. Raises ``StoreFullError`` if the disk is full.
         """
         position = min(position, self.file_size)
         with self._lock:
@@ -285,8 +291,10 @@ class MappedFile:
 
     def write(self, position: int, content: memoryview) -> None:
         """Write ``content`` at ``position`` through the descriptor (see ``keep_descriptor``), not
-        through the mapping. Raises ``StoreFullError`` without room; a part of it may be written
-        then."""
+        through the mapping.
+
+        Raises ``StoreFullError`` if the disk is full; a part may be written then.
+        """
         assert self._fd is not None
         with reporting_full_disk(self.path):
             while len(content):
@@ -297,9 +305,9 @@ class MappedFile:
     def flush(self, position: int) -> None:
         """Sync the bytes from the flushed position to ``position``.
 
-        Raises ``OSError``; the flushed position then stays, and the error is final for the caller:
-        the same pages may read as clean afterwards without being on disk. ``ReplacedFileError``
-        when the file has lost its name, or was cut.
+        Raises ``OSError``, or ``ReplacedFileError`` if the file lost its name or was truncated.
+        The flushed position then stays. The caller must treat the error as final: the kernel may
+        have marked the pages as clean although they are not on disk.
         """
         start = self.flushed_position
         if position <= start:
@@ -312,23 +320,23 @@ class MappedFile:
                 assert self._fd is not None
                 sync_descriptor(self._fd)
         if self._fd is not None:
-            # A file system that is shut down during a sync may call it a success and never write
-            # its journal. From then on every read fails: believe no sync that none follows.
+            # A file system that is shut down during a sync may report success and never write its
+            # journal. Every later read fails, so a read confirms the sync.
             self.read(start, 1)
         self.check_name()
         self.flushed_position = position
 
     def read(self, position: int, nbytes: int) -> bytes:
-        """Read bytes with ``pread``, never through the mapping; short at the file's end.
+        """Read bytes with ``pread``; the result is shorter at the file's end.
 
-        Of a deleted file only the mapping is left.
+        Only a deleted file is read through the mapping.
         """
         with self._lock, naming(self.path):
-            if self._fd is not None:  # kept, and closed under the lock only
+            if self._fd is not None:  # the held descriptor is closed under the lock only
                 return os.pread(self._fd, nbytes, position)
         if not self._deleted:
             try:
-                return self._read_anew(position, nbytes)
+                return self._read_reopened(position, nbytes)
             except FileNotFoundError:
                 if not self._deleted:
                     self.check_name()
@@ -337,7 +345,7 @@ class MappedFile:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Callable[[int, int], bytes]]:
-        """Open once for many calls of ``read``."""
+        """Open the file once for many calls of ``read``."""
         try:
             fd = open_regular_file(self.path, READ_ONLY, self.root)
         except FileNotFoundError:
@@ -349,7 +357,7 @@ class MappedFile:
         finally:
             os.close(fd)
 
-    def _read_anew(self, position: int, nbytes: int) -> bytes:
+    def _read_reopened(self, position: int, nbytes: int) -> bytes:
         fd = open_regular_file(self.path, READ_ONLY, self.root)
         try:
             if self._is_shared:
@@ -360,8 +368,11 @@ class MappedFile:
             os.close(fd)
 
     def close(self) -> None:
-        """Close; the pages are unmapped when the last one who has the mapping or a view of it lets
-        go: a call on another thread may be about to read. Idempotent."""
+        """Close the file. Idempotent.
+
+        The pages are unmapped with the last reference to the mapping or to a view of it, because
+        another thread may be about to read.
+        """
         with self._lock:
             self._closed = True
             self._mapping = self._view = None
@@ -372,32 +383,32 @@ class MappedFile:
             os.close(fd)
 
     def destroy(self) -> None:
-        """Close and delete the file; views of it stay valid (the space is freed with the last).
+        """Close and delete the file; its views stay valid, and the last one frees the space.
 
-        Raises ``ReplacedFileError``, and deletes nothing, when another file has its name.
+        Raises ``ReplacedFileError``, and deletes nothing, if another file has its name.
         """
         self.close()
         refuse_replaced(self._name, self._identity, may_be_gone=True)
         self.path.unlink(missing_ok=True)
 
     def delete(self) -> None:
-        """Delete the file under its readers: it stays mapped, and readable, for whoever holds it.
+        """Delete the file while readers use it: it stays mapped and readable for them.
 
-        Raises ``OSError`` when it cannot be deleted; it is then as before.
+        Raises ``OSError`` if the file cannot be deleted; nothing has changed then.
         """
         mapping = None
-        # What cannot be mapped now (too short, no memory) could not be read before either.
+        # A file that cannot be mapped now (too short, no memory) was not readable before either.
         with contextlib.suppress(OSError, MappedFileError):
             mapping = self.mapping
         with self._lock:
             refuse_replaced(self._name, self._identity, may_be_gone=True)
-            self._deleted = True  # first: whoever meets the missing name asks for it
+            self._deleted = True  # first: a thread that finds the name missing checks this flag
             try:
                 self.path.unlink(missing_ok=True)
             except OSError:
                 self._deleted = False
                 raise
-            if self._mapping is None:  # released meanwhile
+            if self._mapping is None:  # another thread released it meanwhile
                 self._mapping = mapping
             fd, self._fd = self._fd, None
         if self._cache is not None:
@@ -410,10 +421,10 @@ class MappedFile:
 
 
 def name_cut_file(error: OSError, files: Iterable[MappedFile | MemoryFile]) -> None:
-    """Have the error of a kernel, which knows memory only, name which of ``files`` was cut, or the
-    only one of them.
+    """Add the name of the truncated file to a kernel's error: kernels see only memory.
 
-    Raises ``ReplacedFileError`` instead when the store writes that file.
+    If there is only one file, it is named without a check. Raises ``ReplacedFileError`` instead if
+    the store writes that file.
     """
     if error.errno != errno.EFAULT or error.filename is not None:
         return
@@ -426,7 +437,7 @@ def name_cut_file(error: OSError, files: Iterable[MappedFile | MemoryFile]) -> N
 
 
 class MemoryFile:
-    """A file of zeros that exists in memory only; stands in for a derived file that is not on
+    """A file of zeros that exists in memory only, in place of a derived file that is not on
     disk."""
 
     def __init__(self, name: Path, file_from_offset: int, file_size: int) -> None:
@@ -446,7 +457,7 @@ class MemoryFile:
 
     @property
     def end_offset(self) -> int:
-        """Queue offset behind the file's last byte."""
+        """Queue offset after the file's last byte."""
         return self.file_from_offset + self.file_size
 
     @property
@@ -455,8 +466,8 @@ class MemoryFile:
         return self.wrote_position >= self.file_size
 
     def release_mapping(self) -> None:
-        """Keep it: there is no disk to read it back from."""
+        """Do nothing: there is no file on disk to map again."""
 
     def close(self) -> None:
-        """Close; the memory is freed when the last one who has it lets go of it."""
+        """Close; the last reference to the memory frees it."""
         self._mapping = None

@@ -1,5 +1,4 @@
-"""The files of one log or queue in order of offset: loading with every refusal, finding,
-rolling."""
+"""The files of one log or queue in order of offset: checked loading, lookup, rolling, deletion."""
 
 from __future__ import annotations
 
@@ -29,26 +28,26 @@ from rocketstore.files.mapping_cache import MappingCache
 from rocketstore.files.raw import data_ranges
 from rocketstore.lock_order import LockRank
 
-#: What is said of a file behind its name.
+#: Why a file is unreadable, as the text after its name in a message.
 MAY_NOT_BE_READ = f"may not be read: {os.strerror(errno.EACCES)}"
-#: Files mapped privately at one time; of others a copy is made, which takes no mapping of its own.
+#: Files mapped privately at a time. Further files are copied to memory, which needs no mapping.
 MAX_PRIVATE_FILES = 8192
 _private: weakref.WeakSet[MappedFile] = weakref.WeakSet()
 
 
 @dataclass
 class DirectoryListing:
-    """What lies in a queue's directory.
+    """The content of a queue's directory.
 
     Attributes
     ----------
     files : list of (int, Path, int)
         File-from-offset, path and size in bytes, ascending.
     foreign : list of Path
-        Entries whose name is none of the queue's; never touched.
+        Entries without the name of a queue file; never touched.
     unreadable : dict of Path to str
-        Files that may not be read or are no regular files, or the directory itself (only when
-        those are tolerated), and why, to stand behind their names.
+        Files that are not readable or not regular, or the directory itself (only if those are
+        tolerated), and why. The reason continues a sentence that begins with the name.
     linked : list of Path
         Files that are symbolic links or have hard links.
     """
@@ -59,8 +58,7 @@ class DirectoryListing:
     linked: list[Path] = field(default_factory=list)
 
     def refuse_unreadable(self) -> None:
-        """Raise ``PermissionError`` or ``MappedFileError`` for the first file that cannot be
-        read."""
+        """Raise ``PermissionError`` or ``MappedFileError`` for the first unreadable file."""
         for path, why in self.unreadable.items():
             if why == MAY_NOT_BE_READ:
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
@@ -74,16 +72,16 @@ def list_directory(
     tolerate_unreadable: bool = False,
     tolerate_odd: bool = False,
 ) -> DirectoryListing:
-    """List the mapped-queue files of ``directory`` (missing: empty).
+    """List the queue files of ``directory``; a missing directory is empty.
 
     Raises
     ------
     PermissionError
-        A file may not be read, unless ``tolerate_unreadable``.
+        A file is not readable, unless ``tolerate_unreadable``.
     MappedFileError
         A directory, FIFO, socket or device has a queue file's name, unless ``tolerate_odd``.
     UnsafePathError
-        The directory, the one it is in, or a queue file is a link out of ``root``.
+        The directory, its parent, or a queue file is a link out of ``root``.
     """
     listing = DirectoryListing()
     for folder in (directory, directory.parent):
@@ -108,7 +106,7 @@ def list_directory(
             nbytes, is_linked = look_at_file(path, root)
         except FileNotFoundError:
             if not os.path.lexists(path):
-                # Its writer has deleted it, and maybe those in front: without them there is no gap.
+                # Its writer deleted it, maybe with earlier files. A new listing shows no gap.
                 return list_directory(
                     directory,
                     root,
@@ -116,7 +114,7 @@ def list_directory(
                     tolerate_odd=tolerate_odd,
                 )
             if not tolerate_odd:
-                raise  # a link to nowhere
+                raise  # a dangling link
             target = os.path.realpath(path)
             listing.unreadable[path] = f"is a symbolic link to {target}, which does not exist"
             continue
@@ -137,35 +135,35 @@ def list_directory(
 
 
 def check_place(offset: int, path: Path | str, file_size: int) -> None:
-    """Raise ``MappedFileError`` when a file's name is no multiple of the file size."""
+    """Raise ``MappedFileError`` if a file's name is not a multiple of the file size."""
     if offset % file_size:
         raise MappedFileError(
-            f"{path} starts at {offset}, which is no multiple of the file size {file_size}"
+            f"{path} starts at {offset}, which is not a multiple of the file size {file_size}"
         )
 
 
 def shown_file_size(starts: Sequence[int], sizes: Sequence[int], hint: int | None) -> int | None:
-    """Return the file size that the files of a log show, ``None`` when there are none.
+    """Derive the file size of a log from its files; ``None`` without files.
 
     Parameters
     ----------
     starts, sizes : sequence of int
-        File-from-offsets, ascending, and bytes of the files (0 says nothing).
+        File-from-offsets, ascending, and bytes of the files; sizes of 0 are ignored.
     hint : int or None
-        The size to believe in when the only file is shorter and begins where one of it may.
+        The size to assume if the only file is shorter and starts at a multiple of it.
     """
-    told = [size for size in sizes if size]
-    if len(told) > 1:
+    known = [size for size in sizes if size]
+    if len(known) > 1:
         steps = Counter(b - a for a, b in itertools.pairwise(starts))
-        common = Counter(told).most_common(1)[0][0]
-        return common if common in steps or len(set(told)) == 1 else min(steps)
-    if not told:
+        common = Counter(known).most_common(1)[0][0]
+        return common if common in steps or len(set(known)) == 1 else min(steps)
+    if not known:
         return None
-    return hint if hint and told[0] < hint and starts[0] % hint == 0 else told[0]
+    return hint if hint and known[0] < hint and starts[0] % hint == 0 else known[0]
 
 
 class MappedFileQueue:
-    """Files of one size, each named after the offset of its first byte.
+    """Files of equal size, each named after the offset of its first byte.
 
     Parameters
     ----------
@@ -177,12 +175,12 @@ class MappedFileQueue:
     writable : bool
         Whether files may be created and written.
     cache : MappingCache, optional
-        Bounds how many of the files are mapped.
+        Limits how many of the files are mapped.
 
     Notes
     -----
-    Threading: the list is replaced, never changed in place, so readers need no lock; any thread may
-    add files at the end or delete them in front. Source: RocketMQ ``store/MappedFileQueue.java``.
+    Threading: the list is replaced, never changed in place, so readers need no lock. Any thread may
+    append files or delete the first ones. Source: RocketMQ ``store/MappedFileQueue.java``.
     """
 
     def __init__(
@@ -203,11 +201,11 @@ class MappedFileQueue:
         self._change_lock = kernels.locks.OrderedLock(LockRank.ROW)
         self._sync_is_due = False
         self._loaded: frozenset[int] = frozenset()
-        #: The files, and the offset of each one's first byte; replaced under _change_lock.
+        #: The files, and the offset of each file's first byte; replaced under _change_lock.
         self._row: tuple[tuple[MappedFile, ...], tuple[int, ...]] = (), ()
 
     def load(self, listing: DirectoryListing) -> None:
-        """Take over listed files that were found fit (see ``check``)."""
+        """Load listed files; call ``check`` before."""
         self._loaded = frozenset(offset for offset, _, _ in listing.files)
         self._replace(
             MappedFile(
@@ -222,7 +220,7 @@ class MappedFileQueue:
         )
 
     def load_new(self) -> None:
-        """Add the whole files behind the last one that another process has made meanwhile."""
+        """Append the complete files that another process has created after the last one."""
         listing = list_directory(
             self.directory, self._root, tolerate_unreadable=True, tolerate_odd=True
         )
@@ -232,22 +230,22 @@ class MappedFileQueue:
                 self.append(MappedFile(path, offset, size, self._root, cache=self._cache))
 
     def hold(self, most: int) -> int:
-        """Map up to ``most`` files now, so that they stay readable when others delete them.
+        """Map up to ``most`` files now: they stay readable if another process deletes them.
 
         Returns
         -------
         int
-            Files that were mapped; fewer than there are when memory for mappings is short: the
-            others are mapped when they are used.
+            Number of mapped files. It is smaller if the process runs out of mappings; the
+            remaining files are then mapped on first use.
 
         Raises
         ------
         FileNotFoundError
-            When one is gone already.
+            If a file is gone already.
         """
         for count, file in enumerate(self.files[:most]):
             try:
-                file.mapping  # noqa: B018 - made on first use
+                file.mapping  # noqa: B018 - created on first use
             except OSError as error:
                 if error.errno != errno.ENOMEM:
                     raise
@@ -255,20 +253,20 @@ class MappedFileQueue:
         return min(most, len(self.files))
 
     def check(self, listing: DirectoryListing) -> None:
-        """Refuse a directory that cannot be opened for writing.
+        """Check that a directory can be opened for writing.
 
         Raises
         ------
         ConfigError
-            The files have another size than the queue.
+            The files do not have the queue's file size.
         MappedFileError
-            One file is short, misnamed, or missing between two others; the message names the range.
+            A file is too short, too long, misnamed or missing; the message names the range.
         """
         sizes = {size for _, _, size in listing.files}
         if len(sizes) == 1 and max(sizes) > self.file_size:
             raise ConfigError(
                 f"the files of {self.directory} have {sizes.pop()} bytes, not {self.file_size}; "
-                "configure that file size, or leave it to be detected"
+                "configure that file size, or leave it unset to have it detected"
             )
         if listing.linked:
             refuse_shared_files(path for _, path, _ in listing.files)
@@ -282,8 +280,8 @@ class MappedFileQueue:
                 )
             if size > self.file_size:
                 raise MappedFileError(
-                    f"{path} has {size} bytes instead of {self.file_size}: what lies behind them "
-                    "belongs to no segment"
+                    f"{path} has {size} bytes instead of {self.file_size}: the bytes after "
+                    f"{self.file_size} belong to no segment"
                 )
             if size != self.file_size:
                 raise MappedFileError(
@@ -294,7 +292,7 @@ class MappedFileQueue:
 
     def _replace(self, files: Iterable[MappedFile]) -> None:
         row = tuple(files)
-        # One step, so that no reader and no interrupt sees files without their offsets.
+        # A single assignment, so that readers and interrupts never see files without offsets.
         self._row = row, tuple(file.file_from_offset for file in row)
 
     @property
@@ -304,26 +302,28 @@ class MappedFileQueue:
 
     @property
     def created(self) -> list[MappedFile]:
-        """The files that were not there when the queue was loaded."""
+        """The files created since the queue was loaded."""
         return [file for file in self.files if file.file_from_offset not in self._loaded]
 
     @property
     def min_offset(self) -> int:
-        """Offset of the first file, -1 when there is none."""
+        """Offset of the first file, -1 without files."""
         starts = self._row[1]
         return starts[0] if starts else -1
 
     @property
     def max_offset(self) -> int:
-        """Offset behind the last written byte, 0 when there is no file."""
+        """Offset after the last written byte, 0 if there is no file."""
         files = self.files
         return files[-1].file_from_offset + files[-1].wrote_position if files else 0
 
     def find_mapped_file_by_offset(
         self, offset: int, *, return_first_on_not_found: bool = False
     ) -> MappedFile | None:
-        """Return the file that holds ``offset``; else ``None``, or the first file when asked
-        for."""
+        """Return the file that holds ``offset``.
+
+        Otherwise return ``None``, or the first file with ``return_first_on_not_found``.
+        """
         files, starts = self._row
         if not files:
             return None
@@ -333,14 +333,14 @@ class MappedFileQueue:
         return files[0] if return_first_on_not_found else None
 
     def last(self) -> MappedFile | None:
-        """The last file."""
+        """Return the last file, ``None`` without files."""
         files = self.files
         return files[-1] if files else None
 
     def create_file(self, file_from_offset: int, *, allocated: int) -> MappedFile:
         """Create and append the file that starts at ``file_from_offset``.
 
-        Raises ``StoreFullError`` without room; the queue is then unchanged.
+        Raises ``StoreFullError`` if the disk is full; the queue is then unchanged.
         """
         file = self.create_spare(file_from_offset, allocated=allocated)
         self.append(file)
@@ -354,14 +354,14 @@ class MappedFileQueue:
         try:
             return MappedFile.create(*arguments, allocated=allocated, cache=self._cache)
         except FileExistsError:
-            # An interrupt (Ctrl-C) may strike between the creation of a file and its taking over.
+            # An interrupt (Ctrl-C) may have occurred after the file was created, before ``append``.
             if not self._is_leftover(path):
                 raise
             path.unlink()
             return MappedFile.create(*arguments, allocated=allocated, cache=self._cache)
 
     def _is_leftover(self, path: Path) -> bool:
-        """Whether ``path`` is a file of zeros of the right size that is not in the list."""
+        """Return whether ``path`` is an unlisted file of zeros of the right size."""
         if any(file.path == path for file in self.files):
             return False
         fd = open_regular_file(path, READ_ONLY, self._root)
@@ -376,14 +376,14 @@ class MappedFileQueue:
             os.close(fd)
 
     def append(self, file: MappedFile) -> None:
-        """Add a file that was created as a spare: the last one, or one that was missing."""
+        """Add a file that was created as a spare, at the end or in a gap."""
         with self._change_lock:
             files, starts = self._row
             place = bisect.bisect_right(starts, file.file_from_offset)
             self._replace((*files[:place], file, *files[place:]))
 
     def truncate_dirty_files(self, offset: int) -> list[MappedFile]:
-        """Set positions to ``offset``; return (and forget) the files that start behind it."""
+        """Set positions to ``offset``; remove and return the files that start after it."""
         kept, dropped = [], []
         for file in self.files:
             if file.file_from_offset >= offset and file.file_from_offset > self.min_offset:
@@ -397,8 +397,10 @@ class MappedFileQueue:
         return dropped
 
     def destroy_behind(self, offset: int, *, keep_first: bool = True) -> None:
-        """Set positions to ``offset``; delete the files that start behind it, the last one first,
-        each durably, so that a kill or a power cut leaves no hole in the row."""
+        """Set positions to ``offset``; delete the files that start after it.
+
+        The last file is deleted first, each durably, so that a crash leaves no gap.
+        """
         dropped = self.truncate_dirty_files(offset)
         if not keep_first:
             dropped = [*self.files, *dropped]
@@ -408,7 +410,7 @@ class MappedFileQueue:
             sync_directory(self.directory)
 
     def files_in_row(self) -> tuple[MappedFile, ...]:
-        """The files up to the first that is missing between two others."""
+        """Return the files before the first gap."""
         files = self.files
         for number in range(1, len(files)):
             if files[number].file_from_offset != files[number - 1].end_offset:
@@ -416,34 +418,33 @@ class MappedFileQueue:
         return files
 
     def remove(self, files: list[MappedFile]) -> None:
-        """Forget files (the caller destroys or closes them)."""
+        """Remove files from the list; the caller destroys or closes them."""
         gone = set(map(id, files))
         with self._change_lock:
             self._replace(file for file in self.files if id(file) not in gone)
 
     def delete_first(self, files: Sequence[MappedFile]) -> None:
-        """Delete the first files of the row, the oldest first, each durably before the next, so
-        that a kill or a power cut leaves no hole.
+        """Delete the first files, the oldest first, each durably, so that a crash leaves no gap.
 
-        Whoever holds one of them, or a view of it, goes on reading it: its space is freed with the
-        last of them. So no file ever hangs as it may in RocketMQ, where a held file is not deleted.
+        Readers that hold a file or a view of it can continue to read; the last one frees the
+        space. So deletion never waits for readers. In RocketMQ a held file is not deleted.
 
         Parameters
         ----------
         files : sequence of MappedFile
-            The row's first ones; never the last one.
+            The first files of the queue; the last file must not be among them.
 
         Raises
         ------
         ValueError
-            When they are not; nothing is deleted.
+            If ``files`` are not the first ones; nothing is deleted then.
         OSError
-            When a file could not be deleted, which then is still in the row, or its directory not
-            synced, which then is the first thing the next call does; those behind it are untouched.
+            If a file cannot be deleted, which then stays listed, or if the directory cannot be
+            synced, which the next call then does first. Later files are not touched.
         """
         row = self.files
         if len(files) >= len(row) or any(a is not b for a, b in zip(files, row, strict=False)):
-            raise ValueError(f"only the first files of {self.directory}, and never its last")
+            raise ValueError(f"files must be the first ones of {self.directory}, without its last")
         self._sync_deletion()
         for file in files:
             file.delete()
@@ -457,7 +458,7 @@ class MappedFileQueue:
             self._sync_is_due = False
 
     def abandon(self) -> None:
-        """Leave the files to whoever reads them."""
+        """Leave the mapping cache: each file stays mapped only while a reader references it."""
         for file in self.files:
             file.leave_cache()
 
@@ -468,8 +469,10 @@ class MappedFileQueue:
 
 
 def overlay_file(queue: MappedFileQueue, start: int) -> MappedFile | MemoryFile:
-    """Return a file that can be written without changing the disk, with what the file of ``queue``
-    at offset ``start`` holds; zeros when there is none of its full size."""
+    """Return a copy of the file of ``queue`` at ``start`` that is written in memory only.
+
+    The copy holds zeros if there is no file of the full size.
+    """
     disk = queue.find_mapped_file_by_offset(start)
     name = queue.directory / formats.offset_to_file_name(start)
     if disk is None or disk.file_size != queue.file_size:

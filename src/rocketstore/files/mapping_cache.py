@@ -1,4 +1,4 @@
-"""A bound on how many files are mapped at one time: a process may have 65,530 mappings in all."""
+"""A limit on how many files are mapped at a time: a process may have 65,530 mappings in all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rocketstore.lock_order import LockRank
 
 
 class CachedFile(Protocol):
-    """A file that can do without its mapping for a while.
+    """A file whose mapping can be dropped and created again.
 
     Attributes
     ----------
@@ -20,21 +20,21 @@ class CachedFile(Protocol):
     was_used: bool
 
     def release_mapping(self) -> None:
-        """Drop the mapping; it is made again on the next use."""
+        """Drop the mapping; the next use maps the file again."""
 
 
 class MappingCache:
-    """Lets go of mappings that were not used for long when there are too many.
+    """Releases the mappings that were not used recently when there are too many.
 
     Parameters
     ----------
     limit : int
-        Mappings that are kept.
+        Number of mappings to keep.
 
     Notes
     -----
-    Threading: any thread. A file that was used since it came in, or was looked at last, gets a
-    second chance, so that a use costs no more than setting a flag.
+    Threading: any thread. The policy is second chance: a file that was used since it was added or
+    last examined is kept once more. So a use only sets a flag.
     """
 
     def __init__(self, limit: int) -> None:
@@ -46,7 +46,7 @@ class MappingCache:
         return len(self._files)
 
     def add(self, file: CachedFile) -> None:
-        """Note that ``file`` was mapped; another one may lose its mapping for it."""
+        """Register ``file`` as mapped; release another mapping if the limit is reached."""
         surplus = []
         with self._lock:
             self._files.pop(file, None)
@@ -61,15 +61,15 @@ class MappingCache:
                 else:
                     surplus.append(oldest)
             self._files[file] = None
-        for other in surplus:  # without the lock: they have locks of their own
+        for other in surplus:  # without the lock: the files have their own locks
             other.release_mapping()
 
     def discard(self, file: CachedFile) -> None:
-        """Forget ``file``: it is closed or deleted."""
+        """Unregister ``file`` because it was closed or deleted."""
         with self._lock:
             self._files.pop(file, None)
 
 
-#: Files of consume queues and their ext files, of all stores of the process. Those that dispatch
-#: appends to, and those that messages and views in use refer to, are mapped besides.
+#: Files of consume queues and their ext files, of all stores of the process. Files that dispatch
+#: appends to, or that messages and views in use refer to, are not counted.
 QUEUE_MAPPINGS = MappingCache(16_384)

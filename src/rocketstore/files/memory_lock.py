@@ -1,4 +1,4 @@
-"""Keeping pages in memory, where the system permits it."""
+"""Locking pages into memory, where the system permits it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class MemoryLock:
-    """Locks mappings into memory; a refusal is told once and changes nothing else.
+    """Locks mappings into memory; logs the first refusal and ignores the others.
 
     Notes
     -----
@@ -14,20 +14,19 @@ class MemoryLock:
     """
 
     def __init__(self) -> None:
-        self._told = False
+        self._has_warned = False
 
     def lock(self, mapping: Any) -> bool:
-        """Keep all pages of ``mapping`` in memory, each from when it is there; whether that is
-        permitted."""
+        """Lock all pages of ``mapping`` into memory; return whether the system permits it."""
         try:
             mapping.lock(0, len(mapping))
         except OSError as error:
-            if not self._told:
-                self._told = True
-                import logging  # takes a while, and is mostly not needed
+            if not self._has_warned:
+                self._has_warned = True
+                import logging  # slow to import, and rarely needed
 
                 logging.getLogger(__name__).warning(
-                    "%d bytes are not locked into memory: %s; the limit is that of locked memory "
+                    "%d bytes are not locked into memory: %s; raise the limit of locked memory "
                     "(ulimit -l)",
                     len(mapping), error,
                 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Reading files that another process changes: by descriptor, and only where there is data."""
+"""Reading files that another process may change: by descriptor, and without reading holes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from rocketstore.files.mapped_file import MappedFile, MemoryFile
 
 
 def data_ranges(file: MappedFile, position: int) -> Iterator[tuple[int, int]]:
-    """Yield the (start, stop) positions behind ``position`` that may hold anything but zeros.
+    """Yield the (start, stop) ranges after ``position`` that may hold other bytes than zeros.
 
-    Holes and reserved blocks are passed over where the file system can tell, so that looking behind
-    the end of a sparse segment does not read a gigabyte of zeros.
+    Holes and reserved blocks are skipped if the file system reports them. So a search past the
+    end of a sparse segment does not read a gigabyte of zeros.
     """
     seek_data = getattr(os, "SEEK_DATA", None)
     if seek_data is None:
@@ -25,7 +25,7 @@ def data_ranges(file: MappedFile, position: int) -> Iterator[tuple[int, int]]:
     try:
         fd = os.open(file.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     except FileNotFoundError:
-        yield position, file.file_size  # deleted while it is read: its mapping is left
+        yield position, file.file_size  # deleted meanwhile; its mapping is still valid
         return
     try:
         while position < file.file_size:
@@ -34,10 +34,10 @@ def data_ranges(file: MappedFile, position: int) -> Iterator[tuple[int, int]]:
                 stop = os.lseek(fd, start, os.SEEK_HOLE)
             except OSError as error:
                 if error.errno == errno.ENXIO:
-                    return  # nothing but a hole up to the end
+                    return  # only a hole up to the end
                 if error.errno != errno.EINVAL:
                     raise
-                start, stop = position, file.file_size  # the file system cannot tell
+                start, stop = position, file.file_size  # the file system does not report holes
             yield max(start, position), min(stop, file.file_size)
             position = stop
     finally:
@@ -45,11 +45,11 @@ def data_ranges(file: MappedFile, position: int) -> Iterator[tuple[int, int]]:
 
 
 def read_bytes(file: MappedFile | MemoryFile, root: Path, position: int, nbytes: int) -> bytes:
-    """Bytes of a file, by ``pread`` where it is on disk, so that a shortened file cannot kill us.
+    """Read bytes of a file, on disk with ``pread``: a truncated file then raises no signal.
 
-    Of one that the store's writer has deleted meanwhile, the mapping is left.
+    If the store's writer has deleted the file, read from its mapping.
 
-    Raises ``MappedFileError`` when the file has become shorter.
+    Raises ``MappedFileError`` if the file was truncated.
     """
     if isinstance(file, MemoryFile) or file.private:
         return bytes(memoryview(file.mapping)[position : position + nbytes])
@@ -64,6 +64,6 @@ def read_bytes(file: MappedFile | MemoryFile, root: Path, position: int, nbytes:
         os.close(fd)
     if len(content) < nbytes:
         raise MappedFileError(
-            f"{file.path} has only {position + len(content)} of {file.file_size} bytes any more"
+            f"{file.path} was truncated from {file.file_size} to {position + len(content)} bytes"
         )
     return content

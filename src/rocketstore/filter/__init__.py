@@ -1,4 +1,4 @@
-"""What a consumer subscribes to."""
+"""Message filters: what a consumer subscribes to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bloom filters of ConsumeQueueExt: which bits stand for a consumer group's filter on a topic."""
+"""Bloom filters of ConsumeQueueExt: the bits of a consumer group's filter on a topic."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _C2 = 0x4CF5AD432745937F
 
 @dataclass(frozen=True, slots=True)
 class BloomFilter:
-    """Size of a filter.
+    """The size of a bloom filter.
 
     Attributes
     ----------
     k : int
-        Bits of one consumer.
+        Number of bits per consumer.
     m : int
-        Bits of the whole filter, a multiple of 8.
+        Number of bits of the whole filter, a multiple of 8.
 
     Notes
     -----
@@ -31,9 +31,9 @@ class BloomFilter:
 
     @classmethod
     def create(cls, max_error_rate: int = 20, expected_consumers: int = 32) -> BloomFilter:
-        """Size it for so many consumers and such a rate (percent) of false matches.
+        """Return the size for a number of consumers and a rate of false matches in percent.
 
-        Raises ``ValueError`` for a rate outside 1 .. 99 or fewer consumers than one.
+        Raises ``ValueError`` for a rate outside 1 .. 99 or less than one consumer.
         """
         if not 1 <= max_error_rate < 100 or expected_consumers < 1:
             raise ValueError("max_error_rate must be 1 to 99 and expected_consumers positive")
@@ -43,7 +43,7 @@ class BloomFilter:
         return cls(k, -(-bits // 8) * 8)
 
     def bit_positions(self, group: str, topic: str) -> list[int]:
-        """Return the ``k`` positions that stand for the group's filter on the topic."""
+        """Return the ``k`` bit positions of the group's filter on the topic."""
         low = murmur3_128_low(f"{group}#{topic}".encode("utf-8", "replace"))
         first, second = _int32(low), _int32(low >> 32)
         positions = []
@@ -79,7 +79,7 @@ def _finish(value: int) -> int:
 
 
 def murmur3_128_low(data: bytes) -> int:
-    """The first 64 bits (unsigned) of MurmurHash3 x64 128 with seed 0, a public-domain hash."""
+    """Return the first 64 bits, unsigned, of MurmurHash3 x64 128 (public domain) with seed 0."""
     first = second = 0
     whole = len(data) - len(data) % 16
     for at in range(0, whole, 16):

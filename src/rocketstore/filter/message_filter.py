@@ -1,4 +1,4 @@
-"""The two questions RocketMQ asks of a filter."""
+"""RocketMQ's interface of a message filter."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from typing import Any, Protocol, runtime_checkable
 
 @runtime_checkable
 class MessageFilter(Protocol):
-    """Anything with RocketMQ's two methods can filter ``get_message``."""
+    """A filter for ``get_message``: any object with RocketMQ's two methods."""
 
     def is_matched_by_consume_queue(self, tags_code: int | None, ext: Any) -> bool:
-        """Judge by the queue's unit alone; True when only the message can tell.
+        """Return whether a queue unit may match; True if only the message can decide.
 
-        ``tags_code`` is the hash of the tag (0: no tag), ``None`` when nobody knows it any more;
-        ``ext`` a ``CqExtUnit`` (tags code, store timestamp, bit map) where the queue keeps
-        those, else ``None``.
+        Parameters
+        ----------
+        tags_code : int or None
+            Hash of the tag (0: no tag), ``None`` if it is unknown.
+        ext : CqExtUnit or None
+            Tags code, store timestamp and bit map, if the queue has ext units.
         """
         ...
 
     def is_matched_by_commit_log(self, message: Any) -> bool:
-        """Judge by the message."""
+        """Return whether the message matches."""
         ...

@@ -9,15 +9,15 @@ from rocketstore import kernels
 
 
 class TagFilter:
-    """Passes messages whose tag is one of those named.
+    """Matches messages by their tag.
 
     Parameters
     ----------
     expression : str
-        Tags separated by ``||``; ``"*"`` or an empty text passes everything.
+        Tags separated by ``||``; ``"*"`` or an empty string matches everything.
     exact : bool
-        Also compare the message's own TAGS. RocketMQ's store compares hashes and leaves collisions
-        ("Aa" and "BB" share a hash) to the consumer, so False answers as RocketMQ does.
+        Also compare the message's own TAGS. RocketMQ's store compares hashes only and leaves
+        collisions ("Aa" and "BB" share a hash) to the consumer, as False does.
 
     Notes
     -----
@@ -39,20 +39,20 @@ class TagFilter:
 
     @property
     def passes_all(self) -> bool:
-        """Whether every message passes."""
+        """Whether every message matches."""
         return not self.tags
 
     @property
     def tags_codes(self) -> bytes | None:
-        """The codes as int64 in the machine's order, ``None`` when all pass."""
+        """The codes as int64 in native byte order, ``None`` if every message matches."""
         return None if self.passes_all else array("q", sorted(self._codes)).tobytes()
 
     def is_matched_by_consume_queue(self, tags_code: int | None, ext: Any = None) -> bool:
-        """Compare the unit's code; an unknown code passes."""
+        """Return whether the unit's code matches; an unknown code does."""
         return self.passes_all or tags_code is None or tags_code in self._codes
 
     def is_matched_by_commit_log(self, message: Any) -> bool:
-        """Compare the tag itself when ``exact``."""
+        """Return whether the message's tag matches; checked only if ``exact``."""
         return self.passes_all or not self.exact or message.tags in self.tags
 
     def __repr__(self) -> str:

@@ -1,1 +1,1 @@
-"""How the log reaches the disk, and who waits for it."""
+"""Flushing the log to disk, and the puts that wait for it."""

@@ -1,4 +1,4 @@
-"""Appends for event loops: on the loop's thread, or on one of their own where they might wait."""
+"""Appends for event loops: on the loop's thread, or on a worker thread if they might block."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from rocketstore.flush.group_commit import GroupCommitService
 from rocketstore.lock_order import LockRank
 from rocketstore.log.writable_commit_log import WritableCommitLog
 
-#: A record is at most so much longer than its body: topic, properties and the fixed part.
+#: Upper bound of a record's bytes besides its body: topic, properties and the fixed part.
 _MOST_BESIDE_BODY_NBYTES = 128 * 1024
 
 _Result = TypeVar("_Result")
 
 
 class AsyncAppends:
-    """Appends on the loop's thread, and on a thread of its own what might have to wait for room.
+    """Append on the loop's thread, or on a worker thread if the append might wait for room.
 
     Notes
     -----
@@ -44,12 +44,14 @@ class AsyncAppends:
         self._lock = kernels.locks.OrderedLock(LockRank.WAITING)
         self._closed = False  # guarded by: _lock
         self._executor: ThreadPoolExecutor | None = None  # guarded by: _lock
-        #: Calls of each loop that the executor has.
+        #: Number of calls of each loop that are queued or running in the executor.
         self._away: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
 
     def may_put_here(self, body: object) -> bool:
-        """Whether a message with ``body`` may be appended on this loop's thread: there is room for
-        it, and none in front of it is with the other thread."""
+        """Return whether a message with ``body`` may be appended on this loop's thread.
+
+        It may if there is room for it and no earlier put of the loop is with the worker thread.
+        """
         service = self._group_commit
         if service is not None and not service.is_running:
             return False
@@ -58,8 +60,7 @@ class AsyncAppends:
     def put_here(
         self, put: Callable[..., _Result]
     ) -> tuple[_Result, asyncio.Future[_Result] | None]:
-        """Append by calling ``put``; return its result, and the future of it when it is not yet on
-        disk."""
+        """Append by calling ``put``; return its result, and a future if it is not on disk yet."""
         service = self._group_commit
         if service is None:
             return put(), None
@@ -69,7 +70,7 @@ class AsyncAppends:
         return result, service.wait_on_loop(asyncio.get_running_loop(), end_offset, result)
 
     async def put_away(self, put: Callable[..., _Result]) -> _Result:
-        """Append by calling ``put`` on another thread; wait for the disk."""
+        """Append by calling ``put`` on the worker thread; wait until it is on disk."""
         loop = asyncio.get_running_loop()
         service = self._group_commit
         if service is None:
@@ -79,13 +80,13 @@ class AsyncAppends:
             return result
         waiting = service.wait_on_loop(loop, end_offset, result)
         if not service.is_running:
-            # Whoever closes the store meanwhile syncs what was put, and completes who waits.
+            # If the store is closed meanwhile, closing syncs the put and completes its future.
             with contextlib.suppress(StoreClosedError):
                 await self._run(loop, service.step_by_hand)
         return await waiting
 
     def _has_room(self, body: object) -> bool:
-        """Whether a record with ``body`` surely needs no new segment and no new blocks."""
+        """Return whether a record with ``body`` fits the segment's allocated blocks for sure."""
         try:
             nbytes = memoryview(body).nbytes  # type: ignore[arg-type]
         except TypeError:
@@ -107,7 +108,7 @@ class AsyncAppends:
                     self._executor = ThreadPoolExecutor(1, "rocketstore-aput")
                 try:
                     running = self._executor.submit(call)
-                except RuntimeError:  # no thread: it must not run later, with the next one's thread
+                except RuntimeError:  # no thread could start; the call must not run later either
                     self._executor.shutdown(wait=False, cancel_futures=True)
                     self._executor = None
                     raise
@@ -115,7 +116,7 @@ class AsyncAppends:
         finally:
             if running is None or running.done():
                 self._is_back(loop)
-            else:  # cancelled, which does not end it: what comes later still waits for its turn
+            else:  # cancelled, but the call still runs: later puts must keep their order
                 running.add_done_callback(partial(self._call_back, loop))
 
     def _is_back(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -126,7 +127,7 @@ class AsyncAppends:
             loop.call_soon_threadsafe(self._is_back, loop)
 
     def close(self) -> None:
-        """Append what is with the executor, then refuse."""
+        """Finish the queued appends, then refuse further ones."""
         with self._lock:
             self._closed = True
         if self._executor is not None:

@@ -1,4 +1,4 @@
-"""CommitRealTimeService: copies what the transient store pool holds to the log's files."""
+"""CommitRealTimeService: copies the transient store pool's bytes to the log's files."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from rocketstore.log.writable_commit_log import WritableCommitLog
 from rocketstore.services.service_thread import ServiceThread
 
 _PAGE_NBYTES = 4096
-#: The first pause after there was something to copy.
+#: Length of the first pause after a commit.
 _SHORTEST_PAUSE_S = 0.002
 
 
 class CommitRealTimeService(ServiceThread):
-    """Commits when enough pages were written, and whatever there is every thorough interval.
+    """Commit when enough pages were written, and all of them every thorough interval.
 
     Notes
     -----
-    RocketMQ's puts wake the service; here it looks by itself, the more often the busier the log is.
+    RocketMQ's puts wake the service; this one polls, more often when the log is busy.
     Source: RocketMQ ``store/CommitLog.java`` ``CommitRealTimeService``.
     """
 
@@ -40,7 +40,7 @@ class CommitRealTimeService(ServiceThread):
         self._last_commit = time.monotonic()
 
     def run_once(self) -> bool:
-        """Commit when there is enough, or it is time; True when something was."""
+        """Commit if enough pages are written or the interval has passed; return whether it did."""
         committed, wrote = self._log.max_offset, self._log.wrote_offset
         pages = wrote // _PAGE_NBYTES - committed // _PAGE_NBYTES
         is_due = time.monotonic() >= self._last_commit + self._thorough_s
@@ -49,7 +49,7 @@ class CommitRealTimeService(ServiceThread):
         try:
             self._log.commit()
         except StoreFullError:
-            return False  # it meets the put that needs the next buffer; tried again after a pause
+            return False  # the put that needs the next buffer raises too; retry after a pause
         self._last_commit = time.monotonic()
         return True
 

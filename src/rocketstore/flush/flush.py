@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from rocketstore import kernels
 from rocketstore.config import MessageStoreConfig
-from rocketstore.errors import ServiceFailedError, StoreFullError, told
+from rocketstore.errors import ServiceFailedError, StoreFullError, error_text
 from rocketstore.files.durable import NO_DESCRIPTORS
 from rocketstore.flush.loop_waiters import LoopWaiters
 from rocketstore.lock_order import LockRank
@@ -20,14 +20,14 @@ _PAGE_NBYTES = 4096
 
 
 class FlushedLog:
-    """What of the log is on disk; one flusher at a time.
+    """Track how far the log is on disk; one thread flushes at a time.
 
     Attributes
     ----------
     physic_timestamp : int
         Store time of the newest record known to be on disk.
     waiting, loops
-        Threads and event loops that wait for it.
+        Threads and event loops that wait for their puts to be on disk.
     """
 
     def __init__(
@@ -46,26 +46,26 @@ class FlushedLog:
 
     @property
     def offset(self) -> int:
-        """The log is on disk up to here."""
+        """Return the physical offset up to which the log is on disk."""
         return self._log.queue.flushed_where
 
     @property
     def waiter_count(self) -> int:
-        """How many puts wait."""
+        """Return the number of waiting puts."""
         return len(self.waiting) + len(self.loops)
 
     def flush(self) -> int:
-        """Commit and sync all that was put until now; return the flushed offset.
+        """Commit and sync everything put so far; return the flushed offset.
 
         Raises
         ------
         StoreFullError
-            A commit found no room; the next call tries again.
+            The disk had no room for a commit; the next call retries.
         OSError
             The first time a sync fails.
         ServiceFailedError
-            Ever after: the system may take pages that it could not write for clean, so that the
-            next sync of them would succeed without their being on disk.
+            In every later call. The system may mark pages as clean that it failed to write; a
+            later sync would then succeed although they are not on disk.
         """
         try:
             with self._lock:
@@ -79,7 +79,7 @@ class FlushedLog:
         return flushed
 
     def let_go(self) -> None:
-        """Let those go whose place is on disk."""
+        """Wake the waiters whose offset is on disk."""
         flushed = self.offset
         self.waiting.wake(flushed)
         self.loops.reached(flushed)
@@ -87,9 +87,9 @@ class FlushedLog:
     def _flush(self) -> int:
         if self._error is not None:
             raise ServiceFailedError(
-                f"syncing the log failed: {told(self._error)}"
+                f"syncing the log failed: {error_text(self._error)}"
             ) from self._error
-        # The time is read first, so it never runs ahead of the bytes that are synced.
+        # Read the time first, so that it is never later than the synced records.
         timestamp = self._log.appender.last_store_timestamp
         try:
             flushed = self._log.flush()
@@ -120,11 +120,11 @@ class FlushRealTimeService(ServiceThread):
         self._last_thorough = time.monotonic()
 
     def run_once(self) -> bool:
-        """Sync when there is enough; never True, so that the interval is kept."""
+        """Sync if enough pages are dirty; return False always, to keep the interval."""
         dirty = self._log().max_offset - self._flushed.offset
         due = time.monotonic() >= self._last_thorough + self._thorough_s
         if dirty > 0 and (due or dirty >= self._least_nbytes):
-            with contextlib.suppress(StoreFullError):  # of a commit, which is tried again
+            with contextlib.suppress(StoreFullError):  # raised by a commit; the next step retries
                 self._flushed.flush()
         if due:
             self._last_thorough = time.monotonic()
@@ -137,12 +137,12 @@ class FlushRealTimeService(ServiceThread):
 
 
 class FlushConsumeQueueService(ServiceThread):
-    """Syncs queues and index; a thorough flush also writes checkpoint and state.
+    """Sync queues and index; a thorough flush also writes checkpoint and state.
 
     Parameters
     ----------
     flush_queues : callable
-        ``flush_queues(least_pages)`` syncs queues that have so many dirty pages.
+        ``flush_queues(least_pages)`` syncs queues with at least that many dirty pages.
     flush_thoroughly : callable
         Syncs everything and writes checkpoint and state.
     """
@@ -162,7 +162,7 @@ class FlushConsumeQueueService(ServiceThread):
         self._last_thorough = time.monotonic()
 
     def run_once(self) -> bool:
-        """Sync what is due; never True, so that the interval is kept."""
+        """Sync what is due; return False always, to keep the interval."""
         try:
             if time.monotonic() >= self._last_thorough + self._thorough_s:
                 self._last_thorough = time.monotonic()
@@ -170,7 +170,7 @@ class FlushConsumeQueueService(ServiceThread):
             else:
                 self._flush_queues(self._least_pages)
         except StoreFullError:
-            pass  # the old marks stay; tried again later
+            pass  # checkpoint and state keep their old values; a later step retries
         except OSError as error:
             if error.errno not in NO_DESCRIPTORS:
                 raise

@@ -1,4 +1,4 @@
-"""GroupCommitService: SYNC_FLUSH, one sync for all puts that wait, on threads or event loops."""
+"""GroupCommitService (SYNC_FLUSH): one sync for all waiting puts, of threads or event loops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rocketstore import kernels
 from rocketstore.config import MessageStoreConfig
-from rocketstore.errors import ServiceFailedError, StoreFullError, told
+from rocketstore.errors import ServiceFailedError, StoreFullError, error_text
 from rocketstore.flush.flush import FlushedLog
 from rocketstore.log.writable_commit_log import WritableCommitLog
 from rocketstore.services.service_thread import ServiceThread
@@ -19,19 +19,19 @@ from rocketstore.status import PutMessageStatus
 if TYPE_CHECKING:
     import asyncio
 
-#: Locks cannot be waited for much longer.
+#: Python limits how long a thread can wait for a lock.
 _LONGEST_WAIT_S = threading.TIMEOUT_MAX / 2
 
 _Result = TypeVar("_Result")
 
 
 class _Deferral:
-    """What a put is given to call in place of a wait.
+    """Called by a put in place of a wait; remembers what the put would have waited for.
 
     Attributes
     ----------
     end_offset : int
-        What it would have waited for, 0 when there is nothing to wait for.
+        Offset the put would have waited for; 0 if it has nothing to wait for.
     """
 
     __slots__ = ("_status", "end_offset")
@@ -66,13 +66,14 @@ class GroupCommitService(ServiceThread):
         self._log = log
         self.timeout_s = min(config.sync_flush_timeout / 1000, _LONGEST_WAIT_S)
         self._error: BaseException | None = None  # set once
-        #: What a put answers that is on disk.
+        #: Status of a put that is on disk.
         self.synced_status = PutMessageStatus.PUT_OK
 
     def run_once(self) -> bool:
-        """Sync what was put since the last time; False also when there was no room to commit it."""
+        """Sync new puts; return whether there were any and the commit had room."""
         if self._log().wrote_offset <= self._flushed.offset:
-            if self._flushed.waiter_count > 0:  # an interrupt struck another flush behind its sync
+            # An interrupt may have stopped another flush after its sync, before it woke waiters.
+            if self._flushed.waiter_count > 0:
                 self._flushed.let_go()
             return False
         try:
@@ -82,19 +83,21 @@ class GroupCommitService(ServiceThread):
         return True
 
     def wait(self, end_offset: int) -> int:
-        """Return ``PUT_OK`` when the log is on disk up to ``end_offset``, else FLUSH_DISK_TIMEOUT:
-        at once, where this thread was interrupted in a step that the sync may have to wait for.
+        """Wait until the log is on disk up to ``end_offset``; return ``PUT_OK``.
+
+        Return ``FLUSH_DISK_TIMEOUT`` after the timeout. Return it at once if a handler that
+        interrupted a step of this thread put the message, because the sync may need that step.
 
         Raises
         ------
         ServiceFailedError
-            When a sync failed; what was not confirmed before never will be.
+            When a sync failed; puts that were not confirmed before it never will be.
         KeyboardInterrupt
             While waiting; the message's fate is then unknown.
         """
         flushed = self._flushed
         if flushed.offset < end_offset and (kernels.locks.holds_any() or self.is_held_here):
-            # A handler that interrupted this very thread put: what it waits for waits for it.
+            # The interrupted step cannot continue before this handler returns: a deadlock.
             return PutMessageStatus.FLUSH_DISK_TIMEOUT
         if not self.is_running and flushed.offset < end_offset:
             self.step_by_hand()
@@ -116,23 +119,23 @@ class GroupCommitService(ServiceThread):
         return PutMessageStatus.PUT_OK
 
     def step_by_hand(self) -> None:
-        """Sync on this thread, for when none runs the service; who waits is told of a failure."""
+        """Sync on this thread if the service's thread does not run; waiters get the failure."""
         if self._error is None:
-            with contextlib.suppress(OSError):  # the store was told, and has abandoned who waits
+            with contextlib.suppress(OSError):  # on_failure got it and called ``abandon``
                 self.step()
 
     def _refuse_after_failure(self) -> None:
         if self._error is not None:
             raise ServiceFailedError(
-                f"syncing the log failed ({told(self._error)}); the message may not be on disk"
+                f"syncing the log failed ({error_text(self._error)}); the message may not be on "
+                "disk"
             ) from self._error
 
     def put_deferred(self, put: Callable[..., _Result]) -> tuple[_Result, int]:
-        """Call ``put`` of the appender without waiting; return its result and the end offset it did
-        not wait for, 0 when there is nothing to wait for.
+        """Call ``put`` of the appender without waiting; return its result and its end offset.
 
-        Only this put does not wait: others may be made meanwhile by what it calls, a clock or the
-        messages themselves.
+        The end offset is 0 if there is nothing to wait for. Only this put skips the wait: puts
+        made by a clock or message that it calls do wait.
         """
         deferral = _Deferral(self.synced_status)
         result = put(_wait=deferral)
@@ -143,19 +146,19 @@ class GroupCommitService(ServiceThread):
     ) -> asyncio.Future[_Result]:
         """Return a future that becomes ``result`` when the log is on disk up to ``end_offset``.
 
-        It becomes ``result`` with FLUSH_DISK_TIMEOUT (or what ``loops.late_status`` says) when that
-        takes too long, and raises ``ServiceFailedError`` when a sync fails. Called on the thread of
+        After the timeout it becomes ``result`` with ``loops.late_status`` (FLUSH_DISK_TIMEOUT by
+        default). It raises ``ServiceFailedError`` when a sync fails. Call it on the thread of
         ``loop``.
         """
         flushed = self._flushed
         line = flushed.loops.line(loop)
         future = line.add(end_offset, self.timeout_s, result)
-        # Whoever reaches the offset or fails from now on sees the line; now for who did before.
+        # Later syncs see the waiter; handle a sync or failure that came before it was added.
         if flushed.offset >= end_offset:
             line.reached(flushed.offset)
         elif self._error is not None:
             line.fail(self._error)
-        elif len(line) == 1:  # behind the first one the service looks by itself
+        elif len(line) == 1:  # while puts wait, the service keeps checking without a wakeup
             self.wakeup()
         return future
 

@@ -1,4 +1,4 @@
-"""Futures of event loops that wait for the log to be on disk: any number without a thread each."""
+"""Futures of event loops that wait for a sync of the log, without a thread per waiter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rocketstore import kernels
-from rocketstore.errors import ServiceFailedError, told
+from rocketstore.errors import ServiceFailedError, error_text
 from rocketstore.lock_order import LockRank
 from rocketstore.status import PutMessageStatus
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Waiter(NamedTuple):
-    """One put that waits: until the log is on disk up to ``offset``, at most until ``deadline``."""
+    """A put that waits until the log is on disk up to ``offset``, or until ``deadline``."""
 
     offset: int
     deadline: float
@@ -26,7 +26,7 @@ class Waiter(NamedTuple):
 
 
 class LoopLine:
-    """The puts of one event loop that wait, in the order of their places.
+    """The waiting puts of one event loop, ordered by offset.
 
     Notes
     -----
@@ -45,7 +45,7 @@ class LoopLine:
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return the number of waiting puts of this loop."""
         return len(self._waiters)
 
     def add(self, offset: int, timeout_s: float, result: Any) -> asyncio.Future[Any]:
@@ -62,18 +62,18 @@ class LoopLine:
         return future
 
     def reached(self, offset: int) -> None:
-        """Complete all that wait for a place up to ``offset``, by one call into the loop."""
+        """Complete all waiters up to ``offset``, with one call into the loop."""
         if not self._waiters:
             return
         with self._lock:
             ready = list(itertools.takewhile(lambda one: one.offset <= offset, self._waiters))
             if ready:
-                self._call(_complete, ready)  # they stay in line until that is done
+                self._call(_complete, ready)  # if the call raises, the waiters must stay queued
                 for _ in ready:
                     self._waiters.popleft()
 
     def fail(self, error: BaseException) -> None:
-        """Let all that wait raise ``ServiceFailedError``."""
+        """Make all waiting futures raise ``ServiceFailedError``."""
         with self._lock:
             waiters = list(self._waiters)
             if waiters:
@@ -81,7 +81,7 @@ class LoopLine:
             self._waiters.clear()
 
     def _call(self, *call: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody awaits these futures
+        with contextlib.suppress(RuntimeError):  # the loop is closed; its futures are unused
             self.loop.call_soon_threadsafe(*call)
 
     def _expire(self) -> None:
@@ -109,19 +109,19 @@ def _fail(waiters: list[Waiter], error: BaseException) -> None:
     for waiter in waiters:
         if not waiter.future.done():
             failure = ServiceFailedError(
-                f"syncing the log failed ({told(error)}); the message may not be on disk"
+                f"syncing the log failed ({error_text(error)}); the message may not be on disk"
             )
             failure.__cause__ = error
             waiter.future.set_exception(failure)
 
 
 class LoopWaiters:
-    """The lines of all event loops that put.
+    """The waiting puts of all event loops, one ``LoopLine`` each.
 
     Attributes
     ----------
     late_status : PutMessageStatus
-        What is answered when it takes too long; set before the first put.
+        Status of a put whose wait timed out; set before the first put.
 
     Notes
     -----
@@ -134,11 +134,11 @@ class LoopWaiters:
         self._lines: tuple[LoopLine, ...] = ()  # replaced as a whole under _lock
 
     def __len__(self) -> int:
-        """How many puts wait."""
+        """Return the number of waiting puts."""
         return sum(map(len, self._lines))
 
     def line(self, loop: asyncio.AbstractEventLoop) -> LoopLine:
-        """The line of ``loop``; those of closed loops are forgotten."""
+        """Return the line of ``loop``, created on first use; drop those of closed loops."""
         for line in self._lines:
             if line.loop is loop:
                 return line
@@ -149,11 +149,11 @@ class LoopWaiters:
         return line
 
     def reached(self, offset: int) -> None:
-        """The log is on disk up to ``offset``."""
+        """Complete the waiters up to ``offset``, which the log has reached on disk."""
         for line in self._lines:
             line.reached(offset)
 
     def fail(self, error: BaseException) -> None:
-        """The log will never be on disk further than it is."""
+        """Fail all waiters: no later sync will succeed."""
         for line in self._lines:
             line.fail(error)

@@ -1,4 +1,4 @@
-"""Which geometry explains the content of index files, also when some of them are damaged."""
+"""Detecting the geometry of index files from their content, even if some are corrupt."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rocketstore.files.durable import list_folder, look_at_file
 from rocketstore.files.mapped_file import MappedFile
 from rocketstore.index.index_file import IndexFile, IndexHeader
 
-#: A pair is believed while no more than one in so many keys speaks against it.
+#: A pair is accepted if at most one in this many keys contradicts it.
 _CREDIBLE_SHARE = 4
-#: Links of this many entries are enough to know slots by.
+#: Number of entries whose links are examined to detect the slot count.
 _LINKED_ENTRIES = 65_536
-#: What to do where the defaults are taken although there are files.
-_ADVICE = "; if the broker has others, configure max_hash_slot_num and max_index_num"
-#: Index files up to this size are judged by their whole content against a geometry that is given.
+#: What to do if the defaults are used although there are files.
+_ADVICE = "; if the broker uses others, configure max_hash_slot_num and max_index_num"
+#: Index files up to this size are completely compared with a configured geometry.
 JUDGED_WHOLE_NBYTES = 64 * 1024 * 1024
 
 
@@ -28,7 +28,7 @@ class Explanation(NamedTuple):
     """How well a pair of slots and entries explains files of one length."""
 
     pair: tuple[int, int]
-    #: Numbers of the files that it explains without a contradiction, and of those with some.
+    #: Numbers of the files without a contradiction, and of those with some.
     whole: tuple[int, ...]
     odd: tuple[int, ...]
     contradictions: int
@@ -37,8 +37,10 @@ class Explanation(NamedTuple):
 def contradictions_of(
     files: Sequence[Any], nbytes: int, others: Sequence[tuple[int, int]] = ()
 ) -> dict[tuple[int, int], list[int]]:
-    """Count what speaks against each pair that is possible, and each of ``others`` of that length,
-    in every file (empty when no file says anything).
+    """Count the contradictions in every file to each possible pair, and to ``others``.
+
+    Pairs of ``others`` are used if they give files of that length. The result is empty if no file
+    has a key.
 
     Parameters
     ----------
@@ -59,11 +61,13 @@ def contradictions_of(
 
 
 def explain(files: Sequence[Any], nbytes: int) -> Explanation | None:
-    """Return the pair that explains files of one length best; ``None`` when they say nothing, or
-    when so much speaks against every pair that the length itself is wrong.
+    """Return the pair that explains files of one length best.
 
-    Each whole file has a vote, however much a damaged one says against all pairs. Without a whole
-    file the links between entries decide, which a damaged header or damaged slots leave alone.
+    ``None`` if no file has a key, or if every pair has so many contradictions that the length
+    itself must be wrong.
+
+    Each file without a contradiction has a vote, so a corrupt file cannot outvote it. Without such
+    a file the links between entries decide: a corrupt header or corrupt slots do not affect them.
     """
     if nbytes < formats.INDEX_HEADER.nbytes:
         return None
@@ -92,10 +96,9 @@ def _key_count(file: Any) -> int:
 
 
 def _links(file: Any, slots: int, entries: int) -> int:
-    """How many entries name a former one of their own slot, less those that name another one.
+    """Return how many entries link to an earlier one of the same slot, minus the other links.
 
-    The right pair alone has these links in large number: in a file of another one a number stands
-    for another entry.
+    Only the right pair gives a large number: with a wrong one the numbers refer to other entries.
     """
     count = min(_key_count(file), entries - 1, _LINKED_ENTRIES)
     start = formats.index_file_nbytes(slots, 1)
@@ -113,9 +116,9 @@ def _links(file: Any, slots: int, entries: int) -> int:
 def detect_geometry(file: Any, nbytes: int) -> list[tuple[int, int]]:
     """Return the (slots, entries) pairs that could explain an index file's bytes.
 
-    The last entry ends where the file's content ends, so only a few slot counts are possible; each
-    is then judged by ``kernels.index_file.contradictions``. A file without entries says nothing:
-    ``[]``.
+    The last entry ends where the file's content ends, so only a few slot counts are possible. The
+    caller judges each with ``kernels.index_file.contradictions``. Without entries the list is
+    empty.
 
     Parameters
     ----------
@@ -130,7 +133,7 @@ def detect_geometry(file: Any, nbytes: int) -> list[tuple[int, int]]:
         return []
     slot, entry = formats.INDEX_SLOT.nbytes, formats.INDEX_ENTRY.nbytes
     pairs = []
-    # Entry count - 1 is the last one; its fields may end in zeros, so its end is within 20 bytes.
+    # Entry count - 1 is the last one. It may end in zeros, so its end is known to 20 bytes only.
     first = end - formats.INDEX_HEADER.nbytes - entry * count
     for slots_nbytes in range(max(first, slot), first + 2 * entry):
         slots, rest = divmod(slots_nbytes, slot)
@@ -142,7 +145,7 @@ def detect_geometry(file: Any, nbytes: int) -> list[tuple[int, int]]:
 
 
 def _content_end(file: Any, nbytes: int) -> int:
-    """Position behind the last byte that is not zero."""
+    """Return the position after the last non-zero byte."""
     view = memoryview(file)[:nbytes]
     step = 1 << 20
     stop = nbytes
@@ -163,10 +166,10 @@ def index_paths(
     tolerant: bool = False,
     linked: list[Path] | None = None,
 ) -> list[tuple[Path, int]]:
-    """Return (path, bytes) of the index files in order of name; other entries go to ``skipped``,
-    those that are symbolic links or have hard links to ``linked`` as well.
+    """Return (path, bytes) of the index files in order of name.
 
-    With ``tolerant`` also those that may not be read, and what is no regular file.
+    Other entries are added to ``skipped``, with ``tolerant`` also unreadable and non-regular files.
+    Files that are symbolic links or have hard links are added to ``linked``.
     """
     paths = []
     try:
@@ -195,15 +198,17 @@ def index_paths(
 
 
 class GeometryChoice(NamedTuple):
-    """The (slots, entries) of new files, of each length seen, and what was not clear about it."""
+    """The (slots, entries) of new files and of each file length, and notes on doubtful files."""
 
     pair: tuple[int, int]
     by_nbytes: dict[int, tuple[int, int]]
     doubts: list[str]
 
     def of(self, nbytes: int) -> tuple[int, int] | None:
-        """Return the pair of a file of ``nbytes``, also of one made after the others were looked
-        at; ``None`` for a length that no file here has."""
+        """Return the pair of a file of ``nbytes``, ``None`` for an unknown length.
+
+        New files, created since the geometry was chosen, are included.
+        """
         pair = self.by_nbytes.get(nbytes)
         return self.pair if pair is None and self.pair_nbytes == nbytes else pair
 
@@ -222,15 +227,20 @@ def choose_geometry(
     *,
     tolerant: bool = False,
 ) -> GeometryChoice:
-    """Find the slots and entries of the index files from what they hold.
+    """Detect slots and entries of the index files.
 
-    Order: ``given``; ``hints`` (the state file) and ``default`` as far as the length fits; the pair
-    that explains most files of one length; else the one with the fewest contradictions. A file of a
-    length that nothing explains, or that is longer or shorter than what others of as many slots
-    have, or than what a full one holds, says nothing, whichever is newest.
+    The first that applies is used:
 
-    Raises ``ConfigError`` when ``given`` has another length than every file, or the length of some
-    files whose content another pair explains.
+    1. ``given``;
+    2. ``hints`` (the state file) and ``default``, if the file length fits;
+    3. the pair that explains most files of one length;
+    4. the pair with the fewest contradictions.
+
+    A file is ignored if no pair explains its length. It is also ignored if the length differs from
+    other files with as many slots, or from what a full file holds. Its age does not matter.
+
+    Raises ``ConfigError`` if ``given`` fits no file length, or if another pair explains the content
+    of the files of its length.
     """
     found = index_paths(directory, root, [], tolerant=tolerant)
     paths = [(path, nbytes) for path, nbytes in found if nbytes > formats.INDEX_HEADER.nbytes]
@@ -262,14 +272,14 @@ def choose_geometry(
     newest = newest or [pair for pair, _ in full.most_common(1)]
     pair = given or (newest[-1] if newest else (hints[0] if hints else default))
     source = "the other files" if newest else ("the state file" if hints else "RocketMQ's defaults")
-    source = "what is configured" if given else source
+    source = "the configuration" if given else source
     advice = "" if given or newest or hints else _ADVICE
     doubts += [
-        f"{path} has {nbytes} bytes, and neither that length nor its content tells its slots and "
-        f"entries; {pair[0]} slots and {pair[1]} entries, a file of "
-        f"{formats.index_file_nbytes(*pair)} bytes, are those of {source}{advice}"
+        f"{path} has {nbytes} bytes, and neither that length nor its content shows its slots and "
+        f"entries; {pair[0]} slots and {pair[1]} entries "
+        f"({formats.index_file_nbytes(*pair)} bytes) are used, from {source}{advice}"
         for path, nbytes in found
-        # The newest may just have been made; where the state file tells the sizes, it says nothing.
+        # The newest file may just have been created: no doubt if the sizes are known otherwise.
         if nbytes not in by_nbytes and (nbytes or not (newest or hints) or path != found[-1][0])
     ]
     return GeometryChoice(pair, by_nbytes, doubts)
@@ -278,11 +288,11 @@ def choose_geometry(
 def _full_pairs(
     older: list[tuple[Path, int]], by_nbytes: dict[int, tuple[int, int]], root: Path
 ) -> Counter[tuple[int, int]]:
-    """Count the pairs that ``older`` files tell by their entries, whatever their length is.
+    """Count the pairs that the headers of ``older`` files show, regardless of their length.
 
-    A broker begins a new file when the one before is full, so each but the newest is; its header
-    counts what it has room for. One whose header and entries disagree tells nothing, nor does a
-    single one that tells a length which no file has.
+    A broker starts a new file when the last one is full. So all files but the newest are full,
+    and the header's count is their capacity. A file whose header and entries disagree is ignored,
+    and so is a single file whose capacity gives a length that no file has.
     """
     full: Counter[tuple[int, int]] = Counter()
     for path, nbytes in older:
@@ -307,9 +317,11 @@ def _odd_lengths(
     full: Counter[tuple[int, int]],
     known: list[tuple[int, int]],
 ) -> list[int]:
-    """Return the lengths that a file has because it was cut or grew, not because of its entries:
-    another length has as many slots, and more files are ``full`` at it, or more agree on it, or
-    what is known tells it, or it is longer."""
+    """Return the file lengths that result from truncation or growth instead of a geometry.
+
+    Another length then has as many slots and is more credible. Compared in this order: files that
+    are ``full`` at that length, files of that length, ``known`` lengths, the greater length.
+    """
     counts = Counter(size for _, size in paths)
     votes = {formats.index_file_nbytes(*pair): count for pair, count in full.items()}
 
@@ -336,11 +348,10 @@ def _refuse_contradiction(
     hints: list[tuple[int, int]],
     root: Path,
 ) -> None:
-    """Raise ``ConfigError`` when the content of files of one length is against a given pair.
+    """Raise ``ConfigError`` if the content of files of one length contradicts a given pair.
 
-    Slots and entries of another pair lie elsewhere in a file of the same length: keys would not be
-    found, and a writer would take good entries for damaged ones. A damaged file contradicts every
-    pair, so another one must explain it clearly better.
+    With a wrong pair, readers would not find keys and a writer would take good entries for corrupt
+    ones. A corrupt file contradicts every pair, so another pair must explain it clearly better.
     """
     if not any(_looks_otherwise(path, nbytes, given, root) for path in {*paths[:1], *paths[-1:]}):
         return
@@ -352,16 +363,16 @@ def _refuse_contradiction(
     if best != given and scores[best] < scores[given] and clearly:
         raise ConfigError(
             f"max_hash_slot_num {given[0]} and max_index_num {given[1]} contradict the content of "
-            f"{paths[0].parent}; {best[0]} and {best[1]} explain it: configure these, or leave "
+            f"{paths[0].parent}; {best[0]} and {best[1]} explain it. Configure these, or leave "
             "both unset to have them detected"
         )
 
 
 def _looks_otherwise(path: Path, nbytes: int, pair: tuple[int, int], root: Path) -> bool:
-    """Whether a file does not look like one of this geometry.
+    """Return whether a file contradicts this geometry.
 
-    Small files are looked at as a whole, of large ones the entries that the header names and the
-    slot of the newest: the whole of a file of the default size takes a second.
+    Small files are checked completely. In large ones, only the entries that the header names and
+    the newest entry's slot are checked. A full check takes a second at the default size.
     """
     file = MappedFile(path, 0, nbytes, root)
     try:
@@ -376,7 +387,7 @@ def _looks_otherwise(path: Path, nbytes: int, pair: tuple[int, int], root: Path)
 def _explaining_pair(
     paths: list[Path], nbytes: int, root: Path, doubts: list[str]
 ) -> tuple[int, int] | None:
-    """Return the pair that explains the files of one length best; ``None`` when nothing does."""
+    """Return the pair that explains the files of one length best, ``None`` without one."""
     with _mapped(paths, nbytes, root) as files:
         found = explain(files, nbytes)
     if found is None:
@@ -398,7 +409,7 @@ def _explaining_pair(
 
 @contextlib.contextmanager
 def _mapped(paths: list[Path], nbytes: int, root: Path) -> Iterator[list[Any]]:
-    """The content of files of one length."""
+    """Yield the mappings of files of one length."""
     files = [MappedFile(path, 0, nbytes, root) for path in paths]
     try:
         yield [file.mapping for file in files]

@@ -9,7 +9,7 @@ from rocketstore import formats, kernels
 from rocketstore.errors import CorruptIndexError
 from rocketstore.files.mapped_file import MappedFile, MemoryFile, name_cut_file
 
-#: The most seconds that an entry can hold.
+#: Largest number of seconds that an entry can hold.
 MAX_SECONDS = 2**31 - 1
 
 
@@ -46,7 +46,7 @@ class IndexFile:
 
     @property
     def path(self) -> Path:
-        """Where it lies."""
+        """Path of the file."""
         return self.file.path
 
     @property
@@ -70,11 +70,11 @@ class IndexFile:
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no room for another key."""
+        """Whether the file has no room for another key."""
         return self.header.index_count >= self.entries
 
     def is_time_matched(self, begin: int, end: int) -> bool:
-        """Whether the file's times overlap ``begin`` .. ``end`` (RocketMQ's test)."""
+        """Return whether the file's times overlap ``begin`` .. ``end`` (RocketMQ's test)."""
         header = self.header
         first, last = header.begin_timestamp, header.end_timestamp
         return (begin < first and end > last) or first <= begin <= last or first <= end <= last
@@ -91,19 +91,20 @@ class IndexFile:
         return self._load(formats.INDEX_SLOT, position)[0]
 
     def _load(self, layout: formats.Layout, position: int) -> tuple[int, ...]:
-        """Read a few numbers, of a file on disk without its mapping: others may cut it."""
+        """Read a few numbers, from disk without the mapping: another process may truncate it."""
         file = self.file
         if not isinstance(file, MappedFile) or file.private:
             return layout.struct.unpack_from(self.buffer, position)
         content = file.read(position, layout.nbytes)
         if len(content) < layout.nbytes:
-            raise CorruptIndexError(file.path, position, "the file was cut while it was in use")
+            reason = "the file was truncated while it was in use"
+            raise CorruptIndexError(file.path, position, reason)
         return layout.struct.unpack(content)
 
     def select_offsets(
         self, text: bytes, max_count: int, begin: int, end: int
     ) -> tuple[list[int], int]:
-        """Return hits of ``topic#key`` as RocketMQ does, and a status; see the kernel."""
+        """Return hits of ``topic#key`` as RocketMQ does, and a status (see the kernel)."""
         try:
             found: tuple[list[int], int] = kernels.index_file.select_offsets(
                 self.buffer, self.slots, self.entries, text, max_count, begin, end
@@ -114,7 +115,7 @@ class IndexFile:
         return found
 
     def walk_key(self, text: bytes, begin: int, end: int) -> tuple[list[int], int]:
-        """Return all hits of ``topic#key``, and a status; see the kernel."""
+        """Return all hits of ``topic#key``, and a status (see the kernel)."""
         try:
             found: tuple[list[int], int] = kernels.index_file.walk_key(
                 self.buffer, self.slots, self.entries, text, begin, end
@@ -125,8 +126,11 @@ class IndexFile:
         return found
 
     def looks_whole(self) -> bool:
-        """Whether first and last entry are those that the header names, and the last one is found
-        through its slot: a look at four places, whatever the size."""
+        """Return whether header, first and last entry agree, and the last entry's slot refers to
+        it.
+
+        The check reads four places, regardless of the file's size.
+        """
         header = self.header
         last = header.index_count - 1
         if not 1 <= last < self.entries:
@@ -145,7 +149,7 @@ class IndexFile:
 
 
 def entry_seconds(begin_timestamp: int, store_timestamp: int) -> int:
-    """Return the seconds that stand in the entry of a record, in a file that begins at
-    ``begin_timestamp`` (both in ms)."""
+    """Return the seconds in the entry of a record, for a file that begins at ``begin_timestamp``
+    (both in ms)."""
     difference = store_timestamp - begin_timestamp
     return 0 if begin_timestamp <= 0 else min(max(difference, 0) // 1000, MAX_SECONDS)

@@ -31,8 +31,8 @@ _MAX_TIMESTAMP = 2**63 - 1
 
 
 class IndexHits(NamedTuple):
-    """Answer of ``query_offset``: physical offsets newest first, and the newest file's end
-    values."""
+    """Result of ``query_offset``: physical offsets, newest first, and end values of the newest
+    file."""
 
     offsets: list[int]
     last_update_timestamp: int
@@ -53,11 +53,11 @@ class IndexService:
     writable : bool
         Whether files on disk may be written.
     in_memory : bool
-        New keys go to a private copy of the last file and to memory files.
+        Write new keys to a private copy of the last file and to memory files.
     zone : tzinfo or None
         Time zone of file names.
     clock : callable
-        Epoch ms, for names.
+        Epoch ms, for file names.
 
     Notes
     -----
@@ -85,10 +85,10 @@ class IndexService:
         self.unusable: list[Path] = []
         #: Files that are symbolic links or have hard links.
         self.linked: list[Path] = []
-        #: The newest file while it is empty: a broker has just made it, or was killed then.
+        #: The newest file if it is empty: a broker has just created it, or was killed then.
         self.begun: Path | None = None
-        #: Ranges of the log whose keys no file of these has, ascending: a file is missing or
-        #: damaged. Of a reader only.
+        #: Ranges of the log without keys, ascending, because a file is missing or corrupt. Set for
+        #: readers only.
         self.gaps: tuple[tuple[int, int], ...] = ()
         self.moved_names: list[str] = []
         self.bad_chains = 0
@@ -102,10 +102,10 @@ class IndexService:
     # --- loading ------------------------------------------------------------------------------
 
     def load(self, geometry: Callable[[Path, int], tuple[int, int] | None]) -> None:
-        """Open the files; ``geometry(path, nbytes)`` tells each one's (slots, entries) or ``None``.
+        """Open the files; ``geometry(path, nbytes)`` returns (slots, entries) of each, or ``None``.
 
-        Files whose name is no timestamp go to ``skipped``, those without a usable geometry to
-        ``unusable``, and for a reader an empty last one to ``begun``.
+        Files whose name is not a timestamp are listed in ``skipped``, those without a usable
+        geometry in ``unusable``. A reader stores an empty last file in ``begun``.
         """
         files = []
         found = index_paths(
@@ -128,9 +128,9 @@ class IndexService:
         self.files = tuple(files)
 
     def move_unusable_aside(self) -> list[Path]:
-        """Move the files whose geometry nothing tells out of the way; return where they are now.
+        """Move the files of unknown geometry to quarantine; return their new paths.
 
-        They hold no key that could be read, and a broker would take them for its own.
+        Their keys cannot be read, and a broker would use them as if they were valid.
         """
         moved = []
         for path in self.unusable:
@@ -155,14 +155,14 @@ class IndexService:
         return self._writable
 
     def remove(self, gone: list[IndexFile]) -> None:
-        """Forget files (theirs is the caller's affair)."""
+        """Remove files from the list; the caller closes or deletes them."""
         names = {id(file) for file in gone}
         self.files = tuple(file for file in self.files if id(file) not in names)
 
     # --- appending ----------------------------------------------------------------------------
 
     def last_for_append(self) -> IndexFile | None:
-        """Return the newest file made ready for new keys, ``None`` when there is none."""
+        """Prepare the newest file for new keys and return it, ``None`` without files."""
         last = self.files[-1] if self.files else None
         if last is None or not isinstance(last.file, MappedFile):
             return last
@@ -178,9 +178,9 @@ class IndexService:
         return last
 
     def roll(self) -> IndexFile:
-        """Create the next file, its header preset from the last one's end.
+        """Create the next file; its header begins where the last file ends.
 
-        Raises ``StoreFullError`` without room.
+        Raises ``StoreFullError`` if the disk is full.
         """
         previous = self.files[-1].header if self.files else None
         nbytes = formats.index_file_nbytes(self.slots, self.entries)
@@ -199,7 +199,7 @@ class IndexService:
                     file.mapping, previous.end_timestamp, previous.end_physical_offset
                 )
             except OSError:
-                # The next try may come in the same millisecond, with the same name.
+                # A retry in the same millisecond needs the same name.
                 file.close()
                 path.unlink(missing_ok=True)
                 raise
@@ -219,8 +219,8 @@ class IndexService:
                 file.allocate(used + ALLOCATE_AHEAD_NBYTES, used=used)
 
     def entries_with_room(self, index_file: IndexFile) -> int:
-        """Entries of a file made ready for new keys that have disk blocks, as its geometry counts
-        them."""
+        """Return how many entries of a prepared file have disk blocks, in the units of
+        ``entries``."""
         file = index_file.file
         if not isinstance(file, MappedFile) or file.private:
             return index_file.entries
@@ -229,15 +229,16 @@ class IndexService:
         return min(index_file.entries, room)
 
     def count_files(self, offset: int) -> int:
-        """Files that hold a key of a record in front of ``offset``."""
+        """Return the number of files with a key of a record before ``offset``."""
         return sum(file.entry_count > 0 and file.entry(1)[1] < offset for file in self.files)
 
     def flush(self, flushed_offset: int) -> int:
-        """Sync all entries; return the end time of the newest file that is full and on disk, with
-        all its records below ``flushed_offset`` of the log (0: none).
+        """Sync all entries; return the end time of the newest full file, 0 without one.
 
-        Raises ``OSError``; the error is final. Dispatch may go on meanwhile: of a file that it has
-        filled with records beyond ``flushed_offset``, the time is not told yet.
+        Only files whose records are all before ``flushed_offset`` of the log count: dispatch may
+        continue meanwhile and fill a file with later records.
+
+        Raises ``OSError``; the error is final.
         """
         full_timestamp = 0
         for index_file in self.files:
@@ -256,7 +257,7 @@ class IndexService:
     # --- lookups ------------------------------------------------------------------------------
 
     def query_offset(self, topic: str, key: str, max_count: int, begin: int, end: int) -> IndexHits:
-        """Return hits as RocketMQ does: newest file first, hash matches only, seconds (D-3,
+        """Return hits as RocketMQ does: newest file first, by hash, in whole seconds (D-3,
         D-5)."""
         text = f"{topic}#{key}".encode("utf-8", "replace")
         hits: list[int] = []
@@ -276,8 +277,11 @@ class IndexService:
     def find_offsets(
         self, topic: str, key: str, begin: int, end: int
     ) -> tuple[list[int], list[tuple[int, int]]]:
-        """Return all hits of the key's hash whose entry may lie in ``begin`` .. ``end``, ascending,
-        and the ranges of the log of files in which the hash's chain is broken."""
+        """Return all hits of the key's hash in ``begin`` .. ``end``, ascending, and lost ranges.
+
+        Entries hold whole seconds, so hits may lie just outside the time range. The lost ranges are
+        the log ranges of files in which the hash's chain is broken.
+        """
         text = f"{topic}#{key}".encode("utf-8", "replace")
         hits: set[int] = set()
         broken = []
@@ -296,10 +300,12 @@ class IndexService:
 
 
 def next_index_name(timestamp: int, last: str, zone: datetime.tzinfo | None) -> str:
-    """Return the name of an index file made at ``timestamp`` (epoch ms), behind the file named
-    ``last`` (empty: there is none)."""
+    """Return the name of an index file created at ``timestamp`` (epoch ms).
+
+    The name sorts after ``last``, the name of the newest file (empty without files).
+    """
     name = formats.timestamp_to_index_name(timestamp, zone)
-    while name <= last:  # one clock step, one DST change, or two files in a millisecond (D-40)
+    while name <= last:  # clock step, DST change, or two files in a millisecond (D-40)
         former, timestamp = name, timestamp + 1
         name = formats.timestamp_to_index_name(timestamp, zone)
         if name <= last and (name == former or int(last) - int(name) > 1000):
@@ -308,7 +314,7 @@ def next_index_name(timestamp: int, last: str, zone: datetime.tzinfo | None) -> 
 
 
 def new_file_nbytes(slots: int, entries: int) -> int:
-    """Bytes of disk that a new index file of this geometry takes."""
+    """Return the bytes of disk that a new index file of this geometry needs."""
     reserved = formats.index_file_nbytes(slots, 0) + ALLOCATE_AHEAD_NBYTES
     return min(reserved, formats.index_file_nbytes(slots, entries))
 
@@ -316,7 +322,7 @@ def new_file_nbytes(slots: int, entries: int) -> int:
 def lookup_many(
     index: IndexService, topic: str, keys: Sequence[str]
 ) -> tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]:
-    """Return (physical offsets, row splits) of the hash hits of ``topic#key`` for every key."""
+    """Return (physical offsets, row splits) of the hash hits of ``topic#key`` for all ``keys``."""
     import numpy
 
     if isinstance(keys, str):
@@ -352,7 +358,7 @@ def lookup_many(
 
 
 class IndexPosition(NamedTuple):
-    """Where indexing goes on: the record at ``offset``, of whose keys ``keys`` are put already."""
+    """Where indexing continues: the record at ``offset``, of which ``keys`` keys are indexed."""
 
     offset: int
     keys: int

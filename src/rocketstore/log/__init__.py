@@ -1,1 +1,1 @@
-"""The commit log: records by offset, scans, appending, room ahead of the writer."""
+"""The commit log: records by offset, scans, appending, allocation ahead of the writer."""

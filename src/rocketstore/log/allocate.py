@@ -1,5 +1,4 @@
-"""AllocateService: disk blocks, present pages, the next segment and its buffer, ready before the
-appender needs them."""
+"""AllocateService: prepares disk blocks, resident pages and the next segment for the appender."""
 
 from __future__ import annotations
 
@@ -9,17 +8,17 @@ from rocketstore.log.writable_commit_log import WritableCommitLog
 from rocketstore.services.service_thread import ServiceThread
 
 _STEP_NBYTES = 2 * 1024 * 1024
-#: Pages are made present this far ahead at the least and at the most.
+#: Limits of how far ahead pages are made resident.
 _LEAST_AHEAD_NBYTES = 4 * 1024 * 1024
 _MOST_AHEAD_NBYTES = 64 * 1024 * 1024
 
 
 class AllocateService(ServiceThread):
-    """Keeps the appender from waiting for the file system.
+    """Allocates ahead, so that the appender does not wait for the file system.
 
     Notes
     -----
-    What fails here is no failure of the store: it meets the put that needs the room.
+    An error here does not make the store fail: the put that needs the space raises it again.
     Source: RocketMQ ``store/AllocateMappedFileService.java``.
     """
 
@@ -29,8 +28,8 @@ class AllocateService(ServiceThread):
         self._begun_at = log.max_offset
 
     def run_once(self) -> bool:
-        """Take one step: reserve blocks, make 2 MiB of pages present, create the next segment or
-        buffer, or warm up a part of a new segment."""
+        """Reserve blocks, make 2 MiB of pages resident, create the next segment or buffer, or warm
+        up a part of a new segment."""
         try:
             allocated = self._log.allocate_ahead()
             populated = self._log.populate_ahead(_STEP_NBYTES, self._ahead_nbytes())
@@ -40,6 +39,9 @@ class AllocateService(ServiceThread):
             return False
 
     def _ahead_nbytes(self) -> int:
-        """As far ahead as has been written so far: a store that stores little dirties few pages."""
+        """Return how far ahead pages are made resident: as far as was written so far.
+
+        A store with few messages thus keeps few pages in memory.
+        """
         written = self._log.max_offset - self._begun_at
         return min(max(written, _LEAST_AHEAD_NBYTES), _MOST_AHEAD_NBYTES)

@@ -1,5 +1,4 @@
-"""The commit log: its segments, reading a record by offset, and appending through the native
-appender."""
+"""The commit log: its segments, and reading records by offset."""
 
 from __future__ import annotations
 
@@ -19,39 +18,39 @@ from rocketstore.message import StoredMessage
 from rocketstore.status import RecordFlags, RecordStatus
 
 _CHECKED_PROPERTY_CRC = RecordFlags.CHECK_PROPERTY_CRC | RecordFlags.REQUIRE_PROPERTY_CRC
-#: Records of a segment looked at to see whether they carry whole-record CRCs.
+#: Records of a segment that are examined to detect whole-record CRCs.
 _SAMPLE_COUNT = 64
 _COMPLETE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
 _REASONS = {
     RecordStatus.END: "nothing is stored here",
     RecordStatus.EMPTY: "zeros where a record should be",
-    RecordStatus.INCOMPLETE: "the record is longer than what is there to be read",
+    RecordStatus.INCOMPLETE: "the record is longer than the readable bytes",
     RecordStatus.GHOST: "a record that carries another, lower offset",
     RecordStatus.NUL_PROPERTIES: "NULs in the properties",
-    RecordStatus.BAD_SIZE: "the total size is no record's, or larger than the segment's rest",
-    RecordStatus.BAD_MAGIC: "the magic is none of a record",
-    RecordStatus.BAD_BLANK: "an end-of-segment marker that does not span the segment's rest",
-    RecordStatus.BAD_PHYSICAL_OFFSET: "the record's own offset is not its place",
+    RecordStatus.BAD_SIZE: "the total size is invalid, or larger than the rest of the segment",
+    RecordStatus.BAD_MAGIC: "the magic is not a record's",
+    RecordStatus.BAD_BLANK: "an end-of-segment marker that does not span the rest of the segment",
+    RecordStatus.BAD_PHYSICAL_OFFSET: "the record's own offset is not its position",
     RecordStatus.BAD_QUEUE_ID: "the queue id is negative",
     RecordStatus.BAD_QUEUE_OFFSET: "the queue offset is negative",
     RecordStatus.BAD_BODY_LENGTH: "the body length does not fit the record",
-    RecordStatus.BAD_BODY_CRC: "the body's CRC-32 is not the stored one",
+    RecordStatus.BAD_BODY_CRC: "the body's CRC-32 does not match the stored one",
     RecordStatus.BAD_TOPIC_LENGTH: "the topic length does not fit the record",
     RecordStatus.BAD_TOPIC: "the topic begins or ends with NUL",
     RecordStatus.BAD_PROPERTIES_LENGTH: "the properties length does not fit the record",
     RecordStatus.BAD_LENGTH_SUM: "the inner lengths do not add up to the total size",
-    RecordStatus.BAD_PROPERTIES: "a stretch of the properties was overwritten with zeros",
-    RecordStatus.BAD_PROPERTY_CRC: "the record's CRC-32 property does not match its bytes",
-    RecordStatus.FAULT: "the file was shortened or its disk failed while it was read",
+    RecordStatus.BAD_PROPERTIES: "a part of the properties was overwritten with zeros",
+    RecordStatus.BAD_PROPERTY_CRC: "the record does not match its CRC-32 property",
+    RecordStatus.FAULT: "the file was truncated or its disk failed while it was read",
 }
 
 
 class RecordGoneError(CorruptMessageError):
-    """What was a good record when it was checked is none now: another process wrote there."""
+    """A record that passed its check was then overwritten by another process."""
 
 
 class LogWindow(NamedTuple):
-    """One segment as the record kernels take it."""
+    """One segment with the arguments that the record kernels need."""
 
     file: MappedFile
     buffer: Any
@@ -61,20 +60,22 @@ class LogWindow(NamedTuple):
     flags: int
 
     def message(self, position: int) -> StoredMessage:
-        """Return the record at ``position``, which was checked; see ``gone``."""
+        """Return the record at ``position``, which the caller has checked. Raises as ``gone``."""
         try:
             return StoredMessage(self.buffer, position, self.base_offset, self.segment_end)
         except ValueError as error:
             raise self.gone(position) from error
 
     def gone(self, position: int) -> RecordGoneError:
-        """Build the error for a record that was checked and is not there any more: beside a reader
-        a writer cuts a torn end and writes over it."""
+        """Build the error for a checked record that no longer exists.
+
+        A writer may truncate a torn tail and overwrite it while another process reads.
+        """
         return RecordGoneError(
             self.file.path,
             position,
             f"the record at log offset {self.base_offset + position} was overwritten by another "
-            "process while it was read; look again",
+            "process while it was read; retry",
         )
 
 
@@ -86,7 +87,7 @@ class CommitLog:
     queue : MappedFileQueue
         The segments, loaded.
     end_offset : int
-        Physical offset behind the last record (a snapshot; see ``move_end``).
+        Physical offset after the last record (a snapshot; see ``move_end``).
     record_flags : int
         ``RecordFlags`` of every strict check.
 
@@ -98,14 +99,14 @@ class CommitLog:
     def __init__(self, queue: MappedFileQueue, end_offset: int, record_flags: int) -> None:
         self.queue = queue
         self.record_flags = record_flags
-        #: Damaged places that recovery found, by physical offset.
+        #: Corrupt places that recovery found, by physical offset.
         self.damage: dict[int, RecordStatus] = {}
-        #: What is known of some of them beyond their status.
+        #: Details about some of them, beyond their status.
         self.reasons: dict[int, str] = {}
-        #: Why a segment that is there gives nothing, by the offset of its first byte.
+        #: Why an existing segment cannot be read, by the offset of its first byte.
         self.absent: dict[int, str] = {}
         self._end_offset = end_offset
-        #: The window last asked for: readers mostly stay in one segment.
+        #: The last window returned: readers mostly stay in one segment.
         self.recent: LogWindow | None = None
         self._segment_flags: dict[int, int] = {}
 
@@ -122,7 +123,7 @@ class CommitLog:
 
     @property
     def holes(self) -> list[tuple[int, int]]:
-        """(start, stop) offsets of segments that are missing before others, or give nothing."""
+        """(start, stop) offsets of segments that are missing before later ones, or unreadable."""
         size, found = self.segment_size, []
         expected = max(self.min_offset, 0)
         for file in self.queue.files:
@@ -136,18 +137,18 @@ class CommitLog:
 
     @property
     def max_offset(self) -> int:
-        """Offset behind the last record."""
+        """Offset after the last record."""
         return self._end_offset
 
     def move_end(self, offset: int) -> None:
-        """Set the end of what is shown."""
+        """Set the end of the log for readers."""
         self._end_offset = offset
         self.recent = None
 
     def window(self, offset: int, stop_offset: int | None = None) -> LogWindow | None:
         """Return the segment that holds ``offset``, readable up to ``stop_offset``.
 
-        The default is the log's end now, or any earlier end that lies behind ``offset``.
+        The default is the log's current end, or an earlier end if that lies after ``offset``.
         """
         recent = self.recent
         if stop_offset is None and recent is not None:
@@ -169,14 +170,14 @@ class CommitLog:
         if stop_offset is None:
             self.recent = window
             if base < self.queue.min_offset:
-                self.recent = None  # deleted meanwhile: its space is not to be held
+                self.recent = None  # deleted meanwhile: do not keep its disk space in use
         return window
 
     def _judge_flags(self, view: Any, base_offset: int, segment_end: int, stop: int) -> int:
-        """Flags of the strict check in one segment.
+        """Return the flags of the strict check in one segment.
 
-        Where its first records carry right whole-record CRCs, all CRCs that are there must be
-        right; a segment without any may hold copied properties that say nothing.
+        If the first records carry correct whole-record CRCs, every CRC in the segment must be
+        correct. Otherwise CRC properties may be copies from other records, and are ignored.
         """
         flags = self.record_flags
         if stop > 0:
@@ -193,11 +194,11 @@ class CommitLog:
         self.recent = None
 
     def roll_next_file(self, offset: int) -> int:
-        """Offset of the segment behind the one that holds ``offset``."""
+        """Return the offset of the segment after the one that holds ``offset``."""
         return offset + self.segment_size - offset % self.segment_size
 
     def check(self, offset: int, *, extra_flags: int = 0) -> tuple[RecordStatus, int]:
-        """Strict check of the place ``offset``: status and bytes to skip."""
+        """Check the record at ``offset`` strictly; return its status and the bytes to skip."""
         return self._check_in(self.window(offset) if offset >= 0 else None, offset, extra_flags)
 
     def _check_in(
@@ -219,8 +220,10 @@ class CommitLog:
         return RecordStatus(status), size
 
     def record_at(self, offset: int) -> tuple[RecordStatus, StoredMessage | None]:
-        """Strict check of the place ``offset``, and its record, ``None`` without a complete one.
-        Both are of one look: the segment may be deleted at any moment."""
+        """Check ``offset`` strictly; return the status and the record, ``None`` if incomplete.
+
+        Both come from the same window, because the segment may be deleted at any moment.
+        """
         window = self.window(offset) if offset >= 0 else None
         status, _ = self._check_in(window, offset, 0)
         if window is None or not (status in _COMPLETE or status == RecordStatus.GHOST):
@@ -231,13 +234,13 @@ class CommitLog:
             return self._check_in(window, offset, 0)[0], None
 
     def look_message_by_offset(self, offset: int) -> StoredMessage | None:
-        """Return the record at ``offset``; ``None`` when no record starts there.
+        """Return the record at ``offset``; ``None`` if no record starts there.
 
         Raises
         ------
         CorruptMessageError
-            When a record starts there by its own word but is damaged, damage is known to start
-            there, or the segment is missing or may not be read.
+            If the record there is corrupt, if a known corrupt range starts there, or if the
+            segment is missing or not readable.
         """
         status, message = self.record_at(offset)
         if status in _COMPLETE:
@@ -248,8 +251,10 @@ class CommitLog:
         return None
 
     def is_lost(self, offset: int) -> bool:
-        """Whether the log is known to have had ``offset``, and nothing can be read there: damage
-        begins there, its segment is missing, or so is the log's end."""
+        """Return whether the log once held ``offset`` but lost it.
+
+        A corrupt range begins there, or the segment or the end of the log is missing.
+        """
         if not self.damage or offset < self.min_offset:
             return False
         if offset in self.damage:
@@ -259,14 +264,14 @@ class CommitLog:
         return self.place(offset)[2] is not None
 
     def view(self, offset: int) -> StoredMessage:
-        """Return the record at ``offset``, which was checked before."""
+        """Return the record at ``offset``, which the caller has checked."""
         window = self.window(offset)
         if window is None:
-            raise MappedFileError(f"{self.queue.directory} has no file for offset {offset}")
+            raise MappedFileError(f"{self.queue.directory} has no segment for offset {offset}")
         return window.message(offset - window.base_offset)
 
     def claims(self, offset: int) -> bool:
-        """Whether the bytes at ``offset`` carry a record's magic and this very offset."""
+        """Return whether the bytes at ``offset`` have a record's magic and this offset."""
         window = self.window(offset)
         head = formats.RECORD_HEAD
         if window is None or offset - window.base_offset + head.nbytes > window.stop:
@@ -274,7 +279,7 @@ class CommitLog:
         try:
             values = window.file.read(offset - window.base_offset, head.nbytes)
         except FileNotFoundError:
-            return False  # the store's writer deleted it: nobody is told of what was damaged in it
+            return False  # the store's writer deleted the segment, so its damage is not reported
         if len(values) < head.nbytes:
             return False
         fields = dict(zip((f.name for f in head.fields), head.struct.unpack(values), strict=True))
@@ -284,15 +289,17 @@ class CommitLog:
         )
 
     def corruption(self, offset: int, status: int) -> CorruptMessageError:
-        """Build the error for the damaged place ``offset``."""
+        """Build the error for the corrupt record at ``offset``."""
         path, position, reason = self.place(offset)
         reason = f"log offset {offset}: {reason}" if reason else describe(status, offset)
         reason = self.reasons.get(offset, reason)
         return CorruptMessageError(path, position, reason)
 
     def place(self, offset: int) -> tuple[Path, int, str | None]:
-        """Return the file that holds ``offset``, or would hold it, the position in it, and why
-        nothing can be read there: ``None`` when there are bytes."""
+        """Return the file for ``offset``, the position in it, and why it cannot be read.
+
+        The reason is ``None`` if the position can be read.
+        """
         file = self.queue.find_mapped_file_by_offset(offset)
         position = offset % self.segment_size
         if file is None:
@@ -305,12 +312,14 @@ class CommitLog:
         return file.path, position, None
 
     def delete_first(self, files: Sequence[MappedFile]) -> None:
-        """Delete the log's first segments, see ``MappedFileQueue.delete_first``; messages in use
-        stay valid."""
+        """Delete the log's first segments; messages in use stay valid.
+
+        See ``MappedFileQueue.delete_first``.
+        """
         try:
             self.queue.delete_first(files)
         finally:
-            self.recent = None  # it would hold the space of a deleted segment
+            self.recent = None  # it would keep the disk space of a deleted segment in use
             start = self.queue.min_offset
             known: dict[int, Any]
             for known in (self._segment_flags, self.damage):
@@ -325,7 +334,7 @@ class CommitLog:
 
 
 def _carries_property_crc(view: Any, base_offset: int, segment_end: int, stop: int) -> bool:
-    """Whether one of a segment's first records carries a right whole-record CRC."""
+    """Return whether one of a segment's first records has a correct whole-record CRC."""
     row = formats.PARSED_RECORD
     rows = bytearray(_SAMPLE_COUNT * row.nbytes)
     count, _, _ = kernels.message.scan_records(
@@ -342,13 +351,13 @@ def _carries_property_crc(view: Any, base_offset: int, segment_end: int, stop: i
 
 
 def describe(status: int, offset: int) -> str:
-    """Say in words what a strict check found at ``offset``."""
+    """Describe in words what a strict check found at ``offset``."""
     reason = _REASONS.get(RecordStatus(status), RecordStatus(status).name)
     return f"log offset {offset}: {reason} ({RecordStatus(status).name})"
 
 
 def record_flags(config: MessageStoreConfig) -> int:
-    """Flags of the strict check under ``config``."""
+    """Return the flags of the strict check under ``config``."""
     flags = int(RecordFlags.CHECK_BODY_CRC)
     if config.force_verify_prop_crc:
         flags |= RecordFlags.REQUIRE_PROPERTY_CRC

@@ -1,4 +1,4 @@
-"""What queue offsets and store times say about records around a damaged place."""
+"""Judging records around a corrupt range by their queue offsets and store times."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from rocketstore.status import RecordStatus
 if TYPE_CHECKING:
     import numpy
 
-#: Records looked at behind damage to tell a stale tail from durable messages.
+#: Records examined after a corrupt range to distinguish a stale tail from durable messages.
 PROBE_COUNT = 256
-#: Damage between which they may lie.
+#: Further corrupt ranges that are skipped while examining them.
 _PROBE_STRETCHES = 8
-#: Epoch ms (in the year 2248) behind which no message was stored.
+#: Upper limit of plausible store times (epoch ms, in the year 2248).
 LAST_TIME = 2**43
-#: Repeated queue offsets that are listed.
+#: Gaps and repeated queue offsets that are listed.
 MAX_LISTED = 1000
 
 
@@ -44,12 +44,12 @@ class QueuePlace(NamedTuple):
 
     @property
     def next_queue_offset(self) -> int:
-        """Queue offset of the queue's next record (an inner batch takes several)."""
+        """Queue offset of the queue's next record (an inner batch covers several)."""
         return self.queue_offset + self.width
 
 
 def queue_places(batch: RecordBatch) -> Iterator[QueuePlace]:
-    """Yield the places of those records of a batch that have a queue unit."""
+    """Yield the places of the records of a batch that have a queue unit."""
     columns = batch.columns
     names = ("status", "sys_flag", "position", "queue_id", "queue_offset", "physical_offset")
     lists = (columns[name].tolist() for name in names)
@@ -63,32 +63,32 @@ def queue_places(batch: RecordBatch) -> Iterator[QueuePlace]:
 
 
 class QueueEnds:
-    """Next queue offset of each queue, as the records seen so far tell it."""
+    """Next queue offset of each queue, derived from the records seen so far."""
 
     def __init__(self) -> None:
         self._ends: dict[tuple[str, int], int] = {}
 
     def take(self, batch: RecordBatch) -> None:
-        """Follow a batch."""
+        """Update the ends with a batch."""
         for place in queue_places(batch):
             self._ends[place.topic, place.queue_id] = place.next_queue_offset
 
     def fit(self, places: Iterable[QueuePlace], room: int) -> bool:
-        """Whether records can go on where the queues stand.
+        """Return whether the records may continue the queues after a corrupt range.
 
-        Each queue says where it goes on: its queue offsets were not used before, and of those in
-        between no more are missing, over all queues, than ``room`` records. More records have to be
-        in queues that say so than in others: a number of one record may be damaged itself.
+        A queue agrees if its records use new queue offsets and do not skip too many of them. At
+        most ``room`` records may be missing over all queues. At least half of the records must be
+        in queues that agree, because the queue offset of a single record may be corrupt itself.
         """
-        told: dict[tuple[str, int], list[int]] = {}
+        skipped: dict[tuple[str, int], list[int]] = {}
         width: dict[tuple[str, int], int] = {}
         for place in places:
             key = (place.topic, place.queue_id)
             if key in self._ends:
                 taken = width.get(key, 0)
-                told.setdefault(key, []).append(place.queue_offset - taken - self._ends[key])
+                skipped.setdefault(key, []).append(place.queue_offset - taken - self._ends[key])
                 width[key] = taken + place.width
-        votes = sorted((_usual(missing), len(missing)) for missing in told.values())
+        votes = sorted((_usual(missing), len(missing)) for missing in skipped.values())
         good = bad = 0
         for missing, count in votes:
             if 0 <= missing <= room:
@@ -100,7 +100,7 @@ class QueueEnds:
 
 
 def _usual(numbers: Sequence[int]) -> int:
-    """The number that most have; of several that many have, the lowest that is not negative."""
+    """Return the most frequent number; among several, the lowest that is not negative."""
     counts = Counter(numbers)
     most = max(counts.values())
     frequent = [number for number, count in counts.items() if count == most]
@@ -108,10 +108,17 @@ def _usual(numbers: Sequence[int]) -> int:
 
 
 class Behind(NamedTuple):
-    """What is known in front of a damaged stretch, to judge the records behind it.
+    """What is known before a corrupt range, to judge the records after it.
 
-    ``last_timestamp``: of the record in front. ``mark``: a time (epoch ms) of which all records in
-    front of it were on disk, 0 without one. ``lost_nbytes``: of all damaged stretches up to here.
+    Attributes
+    ----------
+    ends : QueueEnds
+    last_timestamp : int or None
+        Store time of the last record before the range.
+    mark : int
+        Durable time: records stored before it were on disk (epoch ms; 0 if unknown).
+    lost_nbytes : int
+        Bytes of all corrupt ranges up to here.
     """
 
     ends: QueueEnds
@@ -121,12 +128,15 @@ class Behind(NamedTuple):
 
 
 def goes_on_behind(log: CommitLog, behind: int, limit: int, known: Behind) -> bool:
-    """Whether the records at ``behind`` were written after those in front of a damaged stretch.
+    """Return whether the records at ``behind`` continue the log after a corrupt range.
 
-    They are if not all of them are older than the record in front, and if they lie in time in front
-    of the mark, or the queue offsets that are missing fit into what was damaged: a queue's last
-    record may lie in front of an earlier one. Otherwise they are what an earlier life of the log
-    left there. Where damage follows soon, what lies behind that is looked at as well.
+    They do if some record is not older than the last one before the range, and one of these holds:
+
+    - such a record is older than the durable time ``known.mark``;
+    - the missing queue offsets fit into the lost bytes (see ``QueueEnds.fit``).
+
+    Otherwise they are stale records of an earlier use of the file. If further corrupt ranges
+    follow soon, the records after those are examined as well.
     """
     room = known.lost_nbytes // formats.RECORD_MIN_NBYTES + 1
     places: list[QueuePlace] = []
@@ -152,26 +162,27 @@ def goes_on_behind(log: CommitLog, behind: int, limit: int, known: Behind) -> bo
 def good_batches(
     log: CommitLog, start: int, stop: int, capacity: int = CAPACITY
 ) -> Iterator[RecordBatch]:
-    """Yield the records from ``start`` to ``stop``, going on behind damage; at most ``capacity`` at
-    a time."""
+    """Yield the records from ``start`` to ``stop``, at most ``capacity`` at a time; skip corrupt
+    ranges."""
     while start < stop:
         scan = LogScan(log, start, stop, log.record_flags, capacity=capacity)
         yield from scan
         if scan.status == RecordStatus.END:
             return
-        behind = find_next_record(log, scan.offset + 1)
-        if behind is None:
+        following = find_next_record(log, scan.offset + 1)
+        if following is None:
             return
-        start = behind
+        start = following
 
 
 def displaced(log: CommitLog, ghosts: Sequence[int], start: int, stop: int) -> set[int]:
-    """Return those of the ghosts (ascending) between whose neighbours a queue lacks a record.
+    """Return the ghosts (ascending) that took the place of a real record.
 
-    There a real record stood: the ghost was written over it, or its own offset was damaged.
+    A queue lacks a record around such a ghost: the ghost overwrote it, or is that record with a
+    corrupt physical offset.
     """
-    # Gaps are intervals of ghosts; they are counted up and down at their ends, so that many gaps
-    # over many ghosts cost no more than their sum.
+    # Gaps are intervals of ghosts, counted up and down at their ends: so the cost is linear in
+    # gaps plus ghosts.
     depth = [0] * (len(ghosts) + 1)
     ends: dict[tuple[str, int], tuple[int, int]] = {}
     for batch in good_batches(log, start, stop):
@@ -191,10 +202,10 @@ def displaced(log: CommitLog, ghosts: Sequence[int], start: int, stop: int) -> s
 
 
 class QueueOrder(NamedTuple):
-    """Where queue offsets do not count up one by one in log order.
+    """Places where queue offsets do not increase by one in log order.
 
     ``gaps``: (topic, queue id, first missing queue offset, next queue offset). ``repeated``:
-    records whose queue offset is not above those of their queue in front of them.
+    records whose queue offset is not greater than all earlier ones of their queue.
     """
 
     gaps: list[tuple[str, int, int, int]]
@@ -202,7 +213,7 @@ class QueueOrder(NamedTuple):
 
 
 def queue_order(batches: Iterable[RecordBatch]) -> QueueOrder:
-    """Look at records in log order; at most ``MAX_LISTED`` of each are told."""
+    """Check the queue offsets of records in log order; list at most ``MAX_LISTED`` of each kind."""
     order = QueueOrder([], [])
     ends: dict[tuple[str, int], int] = {}
     before_gap: dict[tuple[str, int], int] = {}
@@ -213,8 +224,8 @@ def queue_order(batches: Iterable[RecordBatch]) -> QueueOrder:
             key = (place.topic, place.queue_id)
             expected = ends.get(key, place.queue_offset)
             if place.queue_offset < expected:
-                # It may go on where the queue was before the gap: then the number behind the gap
-                # is wrong, not this one.
+                # If it continues the queue from before the gap, the record after the gap is wrong
+                # and not this one.
                 if place.queue_offset < before_gap.pop(key, expected):
                     order.repeated.append(place)
                     continue
@@ -228,9 +239,9 @@ def queue_order(batches: Iterable[RecordBatch]) -> QueueOrder:
 
 
 def _counts_on(batch: RecordBatch, ends: dict[tuple[str, int], int]) -> bool:
-    """Whether each queue's offsets in the batch count up one by one from where it ended.
+    """Return whether each queue's offsets in the batch increase by one from the queue's end.
 
-    ``ends`` is then moved on; otherwise it stays, and the records are looked at one by one.
+    ``ends`` is updated only then; otherwise the caller checks the records one by one.
     """
     import numpy
 
@@ -268,7 +279,7 @@ def _counts_on(batch: RecordBatch, ends: dict[tuple[str, int], int]) -> bool:
 
 
 def _queue_of(batch: RecordBatch, number: int) -> tuple[str, int]:
-    """Topic and queue id of one record of a batch."""
+    """Return topic and queue id of one record of a batch."""
     row = batch.row(number)
     return batch.window.message(row["position"]).topic, row["queue_id"]
 
@@ -276,8 +287,10 @@ def _queue_of(batch: RecordBatch, number: int) -> tuple[str, int]:
 def _queue_words(
     batch: RecordBatch, rows: numpy.ndarray[Any, Any], nbytes: int
 ) -> numpy.ndarray[Any, Any]:
-    """Topics of ``nbytes`` bytes with their queue ids as words, one line for each of the rows:
-    equal where the queue is the same."""
+    """Return topic and queue id of each row as 64-bit words; equal rows are of the same queue.
+
+    All topics must have ``nbytes`` bytes.
+    """
     import numpy
 
     columns, log = batch.columns, numpy.frombuffer(batch.window.buffer, "u1")

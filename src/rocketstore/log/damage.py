@@ -10,9 +10,20 @@ from rocketstore.errors import CorruptMessageError, MappedFileError, RocketStore
 
 @dataclass(frozen=True, slots=True)
 class DamagedRange:
-    """A stretch of the log that is no record. Offsets are physical; ``stop`` is the next good
-    record; ``claimed_start`` is where a segment under a wrong name belongs. ``is_another_log``: the
-    whole log is another store's."""
+    """A corrupt range of the log.
+
+    Attributes
+    ----------
+    path, position : str, int
+        Where the range begins.
+    start, stop : int
+        Physical offsets of the range; ``stop`` is the next good record.
+    reason : str
+    claimed_start : int or None
+        Offset at which a segment with a wrong name belongs.
+    is_another_log : bool
+        Whether the whole log belongs to another store.
+    """
 
     path: str
     position: int
@@ -26,24 +37,24 @@ class DamagedRange:
         return f"{self.path} at position {self.position}: {self.reason}"
 
     def error(self) -> CorruptMessageError:
-        """The error that reading it raises."""
+        """Return the error that reading the range raises."""
         return CorruptMessageError(self.path, self.position, self.reason)
 
     def refusal(self) -> RocketStoreError:
-        """The error that opening for writing raises."""
+        """Return the error that opening for writing raises."""
         if self.is_another_log:
             return MappedFileError(self.reason)
         if os.path.lexists(self.path):
             return self.error()
         return MappedFileError(
-            f"{self.path}: {self.reason}. Put it back, or call salvage (rocketstore salvage): it "
-            "fills what is lost"
+            f"{self.path}: {self.reason}. Put the file back, or call salvage (rocketstore "
+            "salvage), which fills the gap"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class CutRange:
-    """Bytes that recovery dropped from the log's end."""
+    """Bytes that recovery truncated from the end of the log."""
 
     path: str
     position: int
@@ -55,6 +66,6 @@ class CutRange:
     def __str__(self) -> str:
         kept = "" if self.quarantined is None else f"; complete records are in {self.quarantined}"
         return (
-            f"{self.path} at position {self.position}: {self.nbytes} bytes were cut off, "
+            f"{self.path} at position {self.position}: {self.nbytes} bytes were truncated, "
             f"{self.reason}{kept}"
         )

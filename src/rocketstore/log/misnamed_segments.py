@@ -1,4 +1,4 @@
-"""Segments under wrong names: their records say where they belong."""
+"""Segments with wrong names: their records contain the offset at which they belong."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.scan import find_next_record
 from rocketstore.status import RecordStatus
 
-#: So far into a segment a record is looked for.
+#: Bytes of a segment that are searched for a record.
 _LOOKED_AT_NBYTES = 1 << 20
 _MAX_CANDIDATES = 1000
 _HEAD = formats.RECORD_HEAD
@@ -25,10 +25,10 @@ _COMPLETE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_T
 
 
 def claimed_start(log: CommitLog, file: MappedFile) -> int | None:
-    """The log offset at which a segment begins by the word of its records.
+    """Return the log offset at which a segment belongs according to its records.
 
-    ``None`` when that is its own, when one of its records stands where it says, or when it holds
-    no complete record.
+    ``None`` if the name is right, if any record matches its position, or if the segment has no
+    complete record.
     """
     base, size = file.file_from_offset, log.segment_size
     content = file.read(0, min(_LOOKED_AT_NBYTES, file.file_size))
@@ -54,20 +54,20 @@ def claimed_start(log: CommitLog, file: MappedFile) -> int | None:
     return None
 
 
-#: So many commands are spelled out.
+#: Number of commands that are spelled out.
 _MOST_MOVES = 12
 _ASIDE = "aside"
 
 
 def renaming_in_words(directory: Path, claims: dict[int, int], present: set[int]) -> str:
-    """Return, as the end of a sentence, the commands that give misnamed segments their names.
+    """Return the commands that rename misnamed segments, as the end of a sentence.
 
     Parameters
     ----------
     directory : Path
-        Of the log.
+        The log's directory.
     claims : dict of int to int
-        By the offset in its name, where each misnamed segment begins by its records.
+        By the offset in its name, the offset at which each misnamed segment belongs.
     present : set of int
         The offsets in the names of all segments.
     """
@@ -76,13 +76,15 @@ def renaming_in_words(directory: Path, claims: dict[int, int], present: set[int]
         return ""
     shown = "; ".join(f"mv -n {old} {new}" for old, new in moves[:_MOST_MOVES])
     more = len(moves) - _MOST_MOVES
-    shown += f"; and {more} more, each to the name that its records say" if more > 0 else ""
+    shown += f"; and {more} more, each to the name in its records" if more > 0 else ""
     return f". All together, in {directory}: {shown}"
 
 
 def _moves(claims: dict[int, int], present: set[int]) -> list[tuple[str, str]]:
-    """Old and new name of each file, in an order in which no name is taken twice; nothing where two
-    files claim one name, or one that is another file's own."""
+    """Return old and new name of each file, in an order in which no name is taken twice.
+
+    The list is empty if two files claim the same name, or a correctly named file has it.
+    """
     starts = list(claims.values())
     if len(set(starts)) < len(starts) or any(s in present and s not in claims for s in starts):
         return []
@@ -93,7 +95,7 @@ def _moves(claims: dict[int, int], present: set[int]) -> list[tuple[str, str]]:
         free = [old for old, new in left.items() if new not in left]
         moves += [(old, left.pop(old)) for old in free]
         if not free:
-            # What is left are circles: one file makes way.
+            # Only cycles remain: move one file aside.
             first = min(left)
             moves.append((first, _ASIDE))
             left[_ASIDE] = left.pop(first)
@@ -109,41 +111,43 @@ def _next_magic(content: bytes, start: int) -> int:
 
 
 def _is_record(log: CommitLog, file: MappedFile, position: int, claimed: int) -> bool:
-    """Whether a complete record stands at ``position`` of a segment that began at ``claimed``."""
+    """Return whether ``position`` holds a complete record if the segment starts at ``claimed``."""
     status, _ = kernels.message.check_record(
         file.view, position, file.file_size, claimed, claimed + log.segment_size, log.record_flags
     )
     return RecordStatus(status) in _COMPLETE
 
 
-# --- files whose names are no offsets -----------------------------------------------------------
+# --- files whose names are not offsets ----------------------------------------------------------
 
-#: So many entries of the log's folder that are no segments are looked into, so far.
+#: Number of foreign entries of the log's folder that are read, and bytes read of each.
 _MOST_LOOKED_INTO = 32
 _FIRST_RECORD_NBYTES = 8 << 20
 
 
 def hidden_segments(listing: DirectoryListing, size: int, root: Path) -> Iterator[str]:
-    """Yield, in words, which files beside the log's segments hold records that no segment has: a
-    segment that was renamed looks like one that has expired, and a missing one like damage."""
+    """Yield a note for each foreign file that holds the records of a missing segment.
+
+    Without the note, a renamed segment looks expired or lost.
+    """
     starts = {start for start, _, _ in listing.files}
     for path in listing.foreign[:_MOST_LOOKED_INTO]:
         start = _start_by_first_record(path, size, root)
         if start is not None and start not in starts:
             name = formats.offset_to_file_name(start)
             yield (
-                f"{path} holds records of the log from offset {start} on, and {name} is not there: "
-                f"they are not read. To have them back, name the file {name}"
+                f"{path} holds records of the log from offset {start} on, but they are not read: "
+                f"the segment {name} is missing. To restore the records, rename the file to {name}"
             )
 
 
 def _start_by_first_record(path: Path, size: int, root: Path) -> int | None:
-    """The log offset that a complete record at a file's beginning carries, when a segment can begin
+    """Return the offset in a file's first record, if it is complete and a segment may start
     there."""
     try:
         fd = open_regular_file(path, READ_ONLY, root)
     except (OSError, RocketStoreError):
-        return None  # it is no regular file, or none that is ours to read
+        return None  # not a regular file, or not readable
     try:
         content = os.pread(fd, min(_FIRST_RECORD_NBYTES, size), 0)
     finally:

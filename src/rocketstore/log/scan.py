@@ -1,4 +1,4 @@
-"""Walking the log record by record in batches, across segments, and looking behind damage."""
+"""Scanning the log in batches of records across segments, and searching past corrupt ranges."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ CAPACITY = 1024
 #: Transaction types of records without a queue unit, and the statuses of records with one.
 NO_UNIT = (formats.SYS_FLAG_TRANSACTION_PREPARED, formats.SYS_FLAG_TRANSACTION_ROLLBACK)
 OF_A_QUEUE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES)
-#: Longer than any record a broker of the default limits stores.
+#: More than a broker with default limits stores in one record.
 _LONGEST_RECORD_NBYTES = 16 * 1024 * 1024
 _NEAR_NBYTES = 16 * 1024
-#: So few that the memory for them is at hand, and stays in the processor's cache.
+#: Few enough to stay in the processor's cache.
 _ZEROS = bytes(1 << 16)
 _POSITION_AT = _ROW.at("position") // 4
 _STATUS_AT = _ROW.at("status") // 4
@@ -43,7 +43,7 @@ class RecordBatch:
 
     @property
     def filled(self) -> memoryview:
-        """The bytes of the rows that are filled."""
+        """The bytes of the filled rows."""
         return memoryview(self.rows)[: self.count * _ROW.nbytes]
 
     @property
@@ -60,17 +60,17 @@ class RecordBatch:
             yield ints[at + _POSITION_AT], ints[at + _STATUS_AT]
 
     def last(self) -> dict[str, int]:
-        """The last row by field name."""
+        """Return the last row by field name."""
         return self.row(self.count - 1)
 
     def row(self, number: int) -> dict[str, int]:
-        """One row by field name."""
+        """Return one row by field name."""
         values = _ROW.struct.unpack_from(self.rows, number * _ROW.nbytes)
         return dict(zip((field.name for field in _ROW.fields), values, strict=True))
 
 
 class LogScan:
-    """Iterates over the batches from ``start`` until ``stop`` or the first place without a record.
+    """Iterates over the batches from ``start`` to ``stop`` or the first place without a record.
 
     Parameters
     ----------
@@ -78,16 +78,16 @@ class LogScan:
     start, stop : int
         Physical offsets; ``start`` is a record's or a segment's first byte.
     flags : int
-        ``RecordFlags``. With CHECK_BODY_CRC those that hold in a segment anyway are added.
+        ``RecordFlags``. With CHECK_BODY_CRC, the flags of each segment are added.
     delay_ms : tuple of int
-        For the tags code of delayed records.
+        Delay levels, for the tags code of delayed records.
 
     Attributes
     ----------
     offset : int
-        Where the scan stands.
+        Current position of the scan.
     status : RecordStatus
-        What stands there, once the iteration is over: END at ``stop``, else why it went no further.
+        Why the iteration ended: END at ``stop``, otherwise what is at ``offset``.
     """
 
     def __init__(
@@ -109,8 +109,8 @@ class LogScan:
         self._rows = bytearray(capacity * _ROW.nbytes)
 
     def leave_rows(self, other: RecordBatch | None) -> None:
-        """Leave the batch at hand to the caller for good; the next one's rows go where ``other``
-        has its own, which is then no more."""
+        """Give the current batch to the caller; the next batch reuses the rows of ``other``, which
+        becomes invalid."""
         self._rows = bytearray(self._capacity * _ROW.nbytes) if other is None else other.rows
 
     def __iter__(self) -> Iterator[RecordBatch]:
@@ -146,8 +146,7 @@ class LogScan:
 
 
 def find_next_record(log: CommitLog, offset: int) -> int | None:
-    """Return the first offset at or behind ``offset`` where a good record lies at its own
-    offset."""
+    """Return the first offset from ``offset`` on with a good record that carries that offset."""
     near = _find_near(log, offset)
     if near is not None:
         return near
@@ -156,7 +155,7 @@ def find_next_record(log: CommitLog, offset: int) -> int | None:
             continue
         base = file.file_from_offset
         for start, stop in data_ranges(file, max(0, offset - base)):
-            # A record may reach into the hole behind it: a sparse copy has no blocks for zeros.
+            # A record may extend into the next hole: a sparse copy has no blocks for zeros.
             position = kernels.message.find_record(
                 file.mapping,
                 start,
@@ -170,8 +169,10 @@ def find_next_record(log: CommitLog, offset: int) -> int | None:
 
 
 def _find_near(log: CommitLog, offset: int) -> int | None:
-    """Look just behind ``offset``, without asking the file system where there is anything: in a log
-    with many damaged records the next good one is mostly there."""
+    """Search the next bytes first, without asking the file system for data ranges.
+
+    In a log with many corrupt records the next good one is mostly close.
+    """
     window = log.window(offset, offset + _NEAR_NBYTES)
     if window is None or offset - window.base_offset > window.stop:
         return None
@@ -186,7 +187,7 @@ def _find_near(log: CommitLog, offset: int) -> int | None:
 
 
 def has_content(log: CommitLog, offset: int) -> bool:
-    """Whether any byte at or behind ``offset`` is not zero."""
+    """Return whether any byte from ``offset`` on is not zero."""
     for file in log.queue.files:
         if file.end_offset <= offset:
             continue
@@ -194,7 +195,7 @@ def has_content(log: CommitLog, offset: int) -> bool:
             for start, stop in data_ranges(file, max(0, offset - file.file_from_offset)):
                 for at in range(start, stop, len(_ZEROS)):
                     chunk = read(at, min(len(_ZEROS), stop - at))
-                    # Two bytes objects are compared at memory speed, views of them are not.
+                    # Two bytes objects compare at memory speed, unlike memoryviews.
                     if chunk != (_ZEROS if len(chunk) == len(_ZEROS) else bytes(len(chunk))):
                         return True
     return False

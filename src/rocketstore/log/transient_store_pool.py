@@ -1,5 +1,4 @@
-"""The transient store pool: segments are written in memory first, and copied to their files by
-``commit``."""
+"""The transient store pool: records are written to memory, and ``commit`` copies them to files."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from typing import Any
 from rocketstore import kernels
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dialect import Dialect
-from rocketstore.errors import ServiceFailedError, StoreFullError, told
+from rocketstore.errors import ServiceFailedError, StoreFullError, error_text
 from rocketstore.files.mapped_file import MappedFile
 from rocketstore.files.memory_lock import MemoryLock
 from rocketstore.lock_order import LockRank
@@ -17,8 +16,10 @@ from rocketstore.status import FlushDiskType
 
 
 def is_pool_effective(config: MessageStoreConfig, dialect: Dialect) -> bool:
-    """Whether records go through the pool: never on a slave, and up to 4.9 only with
-    ``ASYNC_FLUSH``."""
+    """Return whether records go through the pool.
+
+    They never do on a slave, and up to 4.9 only with ``ASYNC_FLUSH``.
+    """
     if not config.transient_store_pool_enable or config.broker_role == "SLAVE":
         return False
     return config.flush_disk_type == FlushDiskType.ASYNC_FLUSH or dialect.pools_with_sync_flush
@@ -26,7 +27,7 @@ def is_pool_effective(config: MessageStoreConfig, dialect: Dialect) -> bool:
 
 @dataclass(eq=False)
 class _Buffer:
-    """Memory of a segment's length; bytes in front of ``used`` may be other than zero."""
+    """Memory of a segment's size; bytes before ``used`` may be non-zero."""
 
     mapping: Any
     used: int = 0
@@ -34,7 +35,7 @@ class _Buffer:
 
 @dataclass(eq=False)
 class _Segment:
-    """A segment that is not copied to its file as a whole yet."""
+    """A segment that is not completely copied to its file yet."""
 
     file: MappedFile
     buffer: _Buffer
@@ -42,25 +43,25 @@ class _Segment:
 
 
 class TransientStorePool:
-    """Buffers that segments are written into, and what of them is in the files.
+    """The buffers that segments are written to, and how much of them is in the files.
 
-    A buffer belongs to a segment from its first byte until its last one is in the file. What is not
-    committed is lost with the process, and nobody reads it.
+    A buffer belongs to a segment until the segment's last byte is in the file. Uncommitted records
+    are not visible to readers, and are lost if the process dies.
 
     Parameters
     ----------
     size : int
-        Buffers at the most. Each is made when it is needed first.
+        Maximum number of buffers. Each is created on first use.
     nbytes : int
-        Bytes of a buffer: those of a segment.
+        Bytes of a buffer and of a segment.
     end_offset : int
-        Physical offset behind the last record: all in front of it is in the files.
+        Physical offset after the last record; everything before it is in the files.
 
     Notes
     -----
-    Threading: any thread. Every step may be repeated, so that an interrupt anywhere loses no
-    buffer. Source: RocketMQ ``store/TransientStorePool.java``, whose buffers all exist from the
-    start and keep the bytes of their last use.
+    Threading: any thread. Every step can be repeated, so an interrupt loses no buffer.
+    Source: RocketMQ ``store/TransientStorePool.java``, which creates all buffers at start and does
+    not clear them for reuse.
     """
 
     def __init__(self, size: int, nbytes: int, end_offset: int) -> None:
@@ -75,17 +76,17 @@ class TransientStorePool:
 
     @property
     def committed_offset(self) -> int:
-        """Everything in front of this physical offset is in the files."""
+        """Physical offset up to which all records are in the files."""
         return self._committed_offset
 
     @property
     def available_buffer_nums(self) -> int:
-        """Buffers that no segment has."""
+        """Number of buffers that are not assigned to a segment."""
         return self.size - len(self._segments)
 
     def assign(self, file: MappedFile) -> Any:
-        """Return the buffer of ``file``, all zeros behind its written position; ``None`` when there
-        is none left."""
+        """Return the buffer of ``file``, zero after its written position; ``None`` if no buffer is
+        free."""
         with self._lock:
             for segment in self._segments:
                 if segment.file is file:
@@ -98,7 +99,7 @@ class TransientStorePool:
             return buffer.mapping
 
     def _free_buffer(self) -> _Buffer | None:
-        """A buffer without a segment, clean if there is such a one, new if there is none."""
+        """Return a buffer without a segment: preferably a clean one, else a new one."""
         taken = {id(segment.buffer) for segment in self._segments}
         free = [buffer for buffer in self._buffers if id(buffer) not in taken]
         if free:
@@ -117,8 +118,7 @@ class TransientStorePool:
             buffer.used = 0
 
     def prepare(self) -> bool:
-        """Have one clean buffer ready for the next segment; True when there was something to
-        do."""
+        """Prepare a clean buffer for the next segment; return whether there was work to do."""
         with self._lock:
             count = len(self._buffers)
             buffer = self._free_buffer()
@@ -128,7 +128,7 @@ class TransientStorePool:
             return True
 
     def commit(self, end_offset: int) -> int:
-        """Copy what is written in front of ``end_offset``, a record's end, to the files.
+        """Copy what is written before ``end_offset``, a record's end, to the files.
 
         Returns
         -------
@@ -138,16 +138,16 @@ class TransientStorePool:
         Raises
         ------
         StoreFullError
-            No room; what was committed before stays, and the next call tries again.
+            If the disk is full; what was committed stays, and the next call retries.
         OSError
-            The first time anything else fails.
+            On any other failure.
         ServiceFailedError
-            Ever after: what of that range is in the file cannot be known.
+            On every call after such a failure: it is unknown which bytes are in the file.
         """
         with self._lock:
             if self._error is not None:
                 raise ServiceFailedError(
-                    f"writing the log failed: {told(self._error)}"
+                    f"writing the log failed: {error_text(self._error)}"
                 ) from self._error
             while self._segments:
                 segment = self._segments[0]
@@ -175,7 +175,7 @@ class TransientStorePool:
         self._committed_offset = file.file_from_offset + stop
 
     def close(self) -> None:
-        """Free the buffers; what is not committed is gone. The appender must be closed before."""
+        """Free the buffers and lose what is not committed. Close the appender first."""
         with self._lock:
             for buffer in self._buffers:
                 buffer.mapping.close()

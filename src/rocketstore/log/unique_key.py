@@ -1,4 +1,4 @@
-"""Unique keys as RocketMQ's client makes them: who, when, and a number."""
+"""Unique keys in the format of RocketMQ's client: origin, time and a counter."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ _PORT_NBYTES = next(field.nbytes for field in formats.HOST_V4.fields if field.na
 
 
 class UniqueKeyMaker:
-    """Makes the values of ``UNIQ_KEY``, upper-case hex.
+    """Creates the values of ``UNIQ_KEY``, upper-case hex.
 
-    Address (4 or 16 bytes), process id (2), a number of this maker's own (4), milliseconds since
-    the month began (4), counter (2): RocketMQ's tools read the time out of it.
+    A key consists of address (4 or 16 bytes), process id (2), a random number of this object (4),
+    milliseconds of the month (4) and a counter (2). RocketMQ's tools read the time.
 
     Parameters
     ----------
     host : str
-        ``"10.0.0.1:10911"``; its address stands in the keys.
+        ``"10.0.0.1:10911"``; keys contain its address.
     clock : callable or None
-        Epoch ms; the system's clock when ``None``.
+        Epoch ms; the system's clock if ``None``.
     zone : tzinfo or None
-        In which months begin; local time when ``None``.
+        Time zone in which months begin; local time if ``None``.
 
     Notes
     -----
-    Threading: any thread may call it. Two makers of the same process differ in their own numbers,
-    which are random. Source: RocketMQ ``common/message/MessageClientIDSetter.java``.
+    Threading: any thread. Two objects of the same process differ in their random numbers.
+    Source: RocketMQ ``common/message/MessageClientIDSetter.java``.
     """
 
     def __init__(
@@ -49,15 +49,15 @@ class UniqueKeyMaker:
         self._counter = itertools.count(int.from_bytes(os.urandom(2)))
         self._clock = clock if clock is not None else _now_ms
         self._zone = zone
-        #: First instants of a month and of the one behind it, epoch ms; replaced as a whole.
+        #: Start of the current and of the next month, epoch ms; replaced as a whole.
         self._month = (0, 0)
 
     def __call__(self) -> str:
         """Return the next key."""
         now = self._clock()
-        first, behind = self._month
-        if not first <= now < behind:
-            first, behind = self._month = month_around(now, self._zone)
+        first, following = self._month
+        if not first <= now < following:
+            first, following = self._month = month_around(now, self._zone)
         tail = _KEY_TAIL.pack(
             os.getpid() % _COUNTER_LIMIT,
             self._own_number,
@@ -68,14 +68,14 @@ class UniqueKeyMaker:
 
 
 def month_around(now_ms: int, zone: datetime.tzinfo | None) -> tuple[int, int]:
-    """Return the first instants, in epoch ms, of the month of ``now_ms`` and of the next one."""
+    """Return the start, in epoch ms, of the month of ``now_ms`` and of the next month."""
     try:
         now = datetime.datetime.fromtimestamp(now_ms / 1000, zone)
         first = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0, fold=0)
-        behind = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
-        return int(first.timestamp() * 1000), int(behind.timestamp() * 1000)
+        following = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
+        return int(first.timestamp() * 1000), int(following.timestamp() * 1000)
     except (OverflowError, ValueError, OSError):
-        # A clock beyond the calendar: no month, but still a key.
+        # The clock is outside the calendar: there is no month, but keys still work.
         return now_ms, now_ms + 1
 
 

@@ -1,4 +1,5 @@
-"""Warming new segments up: their pages are made before they are written, and kept in memory."""
+"""Warming up new segments: creating their pages before they are written and keeping them in
+memory."""
 
 from __future__ import annotations
 
@@ -15,19 +16,19 @@ _PAGE_NBYTES = 4096
 
 
 class LogWarmUp:
-    """Fills new segments with zeros, in steps, and locks them into memory until they are full.
+    """Fills new segments with zeros in steps, and locks them into memory until they are full.
 
     Parameters
     ----------
     config : MessageStoreConfig
     on_failure : callable
-        Told when the zeros could not be synced: the system reports such an error once only, and the
-        segment may be in use by then.
+        Called if the zeros cannot be synced: the system reports such an error only once, and the
+        segment may already be in use.
 
     Notes
     -----
-    Threading: any thread adds, one calls ``step``. Never part of a put, unlike in RocketMQ, where a
-    put may wait for it. Source: RocketMQ ``store/logfile/DefaultMappedFile.java``
+    Threading: any thread may call ``add``, one thread calls ``step``. A put never waits for it,
+    unlike in RocketMQ. Source: RocketMQ ``store/logfile/DefaultMappedFile.java``
     ``warmMappedFile``.
     """
 
@@ -43,13 +44,13 @@ class LogWarmUp:
         self._locked: list[MappedFile] = []
 
     def add(self, file: MappedFile) -> None:
-        """Have a new segment warmed up by the next steps."""
+        """Queue a new segment for the next steps."""
         self._waiting.append(file)
 
     def step(self) -> bool:
-        """Warm the next pages up; True when there were any.
+        """Warm up the next pages; return whether there were any.
 
-        Raises ``StoreFullError`` without room for them, after which the segment is left as it is.
+        Raises ``StoreFullError`` if the disk is full; the segment is then not warmed up further.
         """
         self._unlock_full()
         while self._waiting:

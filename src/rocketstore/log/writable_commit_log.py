@@ -1,4 +1,4 @@
-"""The commit log as its writer sees it: room ahead of the appender, rolling, syncing."""
+"""The writer's side of the commit log: allocating ahead of the appender, rolling, syncing."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ ALLOCATE_AHEAD_NBYTES = 64 * 1024 * 1024
 
 
 def check_put_switches(config: MessageStoreConfig, dialect: Dialect) -> None:
-    """Raise ``ConfigError`` for switches that the version written does not know, or that would
-    make the store refuse its own records."""
+    """Raise ``ConfigError`` for options that the broker version does not support, or that would
+    make the store reject its own records."""
     if config.enabled_append_prop_crc and not dialect.property_crc:
         raise ConfigError(
-            f"RocketMQ {dialect.name} knows no property CRC; enabled_append_prop_crc needs 5.2.0"
+            f"enabled_append_prop_crc needs broker_version 5.2.0 or later, not {dialect.name}"
         )
     if config.force_verify_prop_crc and not config.enabled_append_prop_crc:
         raise ConfigError(
-            "force_verify_prop_crc would refuse the records written without "
-            "enabled_append_prop_crc; a store that is written needs both"
+            "force_verify_prop_crc would reject records written without "
+            "enabled_append_prop_crc; set both to write a store"
         )
     if (config.enable_lmq or config.enable_multi_dispatch) and not dialect.light_offsets:
-        raise ConfigError(f"RocketMQ {dialect.name} knows no light queues; they need 4.9.3")
+        raise ConfigError(f"light queues need broker_version 4.9.3 or later, not {dialect.name}")
 
 
 class LogLock(Protocol):
-    """What a log asks of the lock of its store."""
+    """What a log needs of the lock of its store."""
 
     def hold_folder(self, folder: Path) -> None:
-        """Keep other writers from the folder of the log's segments, too."""
+        """Also lock the folder of the log's segments against other writers."""
 
     def check(self) -> None:
-        """Raise ``ReplacedFileError`` when the lock is no longer this process's."""
+        """Raise ``ReplacedFileError`` if this process no longer holds the lock."""
 
 
 class WritableCommitLog(CommitLog):
-    """Appends; owns the native appender and gives it room.
+    """A commit log that appends: it owns the native appender and allocates its space.
 
     Parameters
     ----------
@@ -58,25 +58,26 @@ class WritableCommitLog(CommitLog):
     config : MessageStoreConfig
     dialect : Dialect
     wait : callable or None
-        ``wait(end_offset) -> PutMessageStatus value`` of SYNC_FLUSH.
+        ``wait(end_offset) -> PutMessageStatus value`` for SYNC_FLUSH.
     clock : callable or None
         Epoch ms of every record; ``None`` reads the system's clock natively.
     before_roll : callable or None
-        Called before a new segment is made (may block to let dispatch catch up).
+        Called before a new segment is created; may block until dispatch catches up.
     on_failure : callable or None
-        Told when a segment could not be made durable.
+        Called if a segment cannot be made durable.
     lock : LogLock or None
-        Looked at with every sync; it also holds the log's folder.
+        Checked with every sync; it also locks the log's folder.
 
     Attributes
     ----------
     pool : TransientStorePool or None
-        What is put is written in memory, and is in the log, for readers, dispatch and flush, once
-        it is committed; ``None``: it is at once.
+        If set, puts write to memory. Readers, dispatch and flush see records once they are
+        committed. ``None``: they see them at once.
 
     Notes
     -----
-    Threading: any number of putters; ``_roll_lock`` orders those that need a new segment or blocks.
+    Threading: any number of threads may put. ``_roll_lock`` orders those that need a new segment
+    or more blocks.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class WritableCommitLog(CommitLog):
             self._warm_up = LogWarmUp(config, self._on_failure)
         self._fails_without_buffer = config.fast_fail_if_no_buffer_in_store_pool
         self._populated = 0  # guarded by: _roll_lock
-        self._target: Any = None  # what the appender writes into; guarded by: _roll_lock
+        self._target: Any = None  # buffer that the appender writes to; guarded by: _roll_lock
         self._spare: MappedFile | None = None  # guarded by: _roll_lock
         self._is_closed = False  # guarded by: _roll_lock
         self.appender = kernels.commit_log.Appender(
@@ -138,20 +139,21 @@ class WritableCommitLog(CommitLog):
 
     @property
     def max_offset(self) -> int:
-        """Offset behind the last record that is in the files."""
+        """Offset after the last record that is in the files."""
         if self.pool is not None:
             return self.pool.committed_offset
         return max(self.appender.write_offset, self._end_offset)
 
     @property
     def wrote_offset(self) -> int:
-        """Offset behind the last record that was put."""
+        """Offset after the last record that was put."""
         return max(self.appender.write_offset, self._end_offset)
 
     def commit(self) -> int:
-        """Copy to the files what was put and is in memory only; return the log's end then.
+        """Copy records that are in memory only to the files; return the log's end after that.
 
-        Raises ``StoreFullError`` without room, which passes, and ``OSError``, which is final.
+        Raises ``StoreFullError`` if the disk is full: the caller may retry. An ``OSError`` is
+        final.
         """
         if self.pool is not None:
             try:
@@ -164,26 +166,28 @@ class WritableCommitLog(CommitLog):
         return self.max_offset
 
     def _prepare(self, file: MappedFile) -> Any:
-        """Return what records of ``file`` are written into; ``None`` without a buffer."""
+        """Return the buffer for the records of ``file``; ``None`` if no buffer is free."""
         file.keep_descriptor()
         file.allocate(file.wrote_position + ALLOCATE_AHEAD_NBYTES, used=file.wrote_position)
         if self.pool is None:
             return file.mapping
         target = self.pool.assign(file)
         if target is None and not self._fails_without_buffer:
-            self.commit()  # the segment that was full gives its buffer back
+            self.commit()  # frees the buffer of the full segment
             target = self.pool.assign(file)
         return target
 
     def _is_attached(self, file: MappedFile) -> bool:
-        """Whether the appender writes into ``file``: its own word, as an interrupt may strike
-        between the appender's step and a note of it here."""
+        """Return whether the appender writes to ``file``.
+
+        The appender itself is asked: an interrupt could separate its state from a copy kept here.
+        """
         return self.appender.is_attached and self.appender.base_offset == file.file_from_offset
 
     def _attach(self, file: MappedFile) -> bool:
-        """Let the appender go on in ``file``; False without a buffer.
+        """Continue appending in ``file``; return False if no buffer is free.
 
-        Raises ``CorruptMessageError`` where no end marker fits any more: no broker leaves that.
+        Raises ``CorruptMessageError`` if no end marker fits, which no broker writes.
         """
         left = file.file_size - file.wrote_position
         if 0 < left < formats.BLANK.nbytes:
@@ -191,8 +195,8 @@ class WritableCommitLog(CommitLog):
                 file.path,
                 file.wrote_position,
                 f"the log ends {left} bytes before its segment does, which leaves no room for the "
-                f"end marker of {formats.BLANK.nbytes} bytes that every segment has; read it "
-                "in mode 'r', and copy its messages into a new one",
+                f"end marker of {formats.BLANK.nbytes} bytes that every segment needs. Read the "
+                "store in mode 'r' and copy its messages into a new one",
             )
         target = self._prepare(file)
         if target is None:
@@ -204,12 +208,12 @@ class WritableCommitLog(CommitLog):
         return True
 
     def _roll(self, needed_nbytes: int) -> PutMessageStatus | None:
-        """Give the appender the next segment; the answer to the put where there is none to give.
+        """Give the appender the next segment; or return the status of the put.
 
-        Every step may be repeated, so an interrupt anywhere leaves the rest to the next call.
+        Every step can be repeated, so after an interrupt the next call does the rest.
         """
         with self._roll_lock:
-            if self._is_closed:  # others may write the store by now
+            if self._is_closed:  # another process may write the store by now
                 raise StoreClosedError("the store is closed")
             last = self.queue.last()
             if last is not None and self._is_attached(last):
@@ -225,14 +229,14 @@ class WritableCommitLog(CommitLog):
     def _append_segment(self, last: MappedFile | None) -> MappedFile | None:
         start = last.end_offset if last is not None else 0
         if last is not None:
-            self._refuse_replaced(last)  # else a new log would begin where its folder was
+            self._refuse_replaced(last)  # else a new log would begin in place of a moved folder
         file = self._spare
         if file is not None and (file.file_from_offset != start or not file.is_in_place()):
             file.close()
             file = None
         if file is None:
             file = self._spare = self._make_segment(start)
-        # Whatever can fail comes first: a segment in the list that is never written would be a
+        # All steps that can fail come first: a listed segment that is never written would be a
         # hole in the log.
         if self._prepare(file) is None:
             return None
@@ -245,17 +249,17 @@ class WritableCommitLog(CommitLog):
             file = self.queue.create_spare(start, allocated=ALLOCATE_AHEAD_NBYTES)
         except OSError as error:
             if not isinstance(error, StoreFullError) and error.errno not in PASSING_ERRORS:
-                self._on_failure(error)  # what is on disk cannot be known any more
+                self._on_failure(error)  # the state on disk is unknown
             raise
         if self._lock is not None:
-            self._lock.hold_folder(self.queue.directory)  # it may be new
+            self._lock.hold_folder(self.queue.directory)  # the folder may be new
         if self._warm_up is not None:
             self._warm_up.add(file)
         return file
 
     def _refuse_replaced(self, *files: MappedFile) -> None:
-        """Raise ``ReplacedFileError``, which is final, when one of ``files`` or the lock is not
-        what it was."""
+        """Raise ``ReplacedFileError``, which is final, if one of ``files`` or the lock was
+        replaced."""
         try:
             for file in files:
                 file.check_name()
@@ -266,12 +270,12 @@ class WritableCommitLog(CommitLog):
             raise
 
     def check_names(self) -> None:
-        """Raise ``ReplacedFileError``, which is final, when a segment or the lock was deleted,
-        moved, replaced, or cut by somebody else."""
+        """Raise ``ReplacedFileError``, which is final, if another process deleted, moved, replaced
+        or truncated a segment or the lock."""
         self._refuse_replaced(*self.queue.files)
 
     def check_newest_name(self) -> None:
-        """The same of the lock and the segment that is written."""
+        """Raise as ``check_names``, but check only the lock and the segment being written."""
         self._refuse_replaced(*self.queue.files[-1:])
 
     def _extend(self, end_position: int) -> None:
@@ -284,8 +288,7 @@ class WritableCommitLog(CommitLog):
             )
 
     def allocate_ahead(self) -> bool:
-        """Keep blocks ``ALLOCATE_AHEAD_NBYTES`` ahead; True when some were added (for a
-        service)."""
+        """Reserve blocks ``ALLOCATE_AHEAD_NBYTES`` ahead; return whether any were added."""
         with self._roll_lock:
             last = self.queue.last()
             if last is None or not self._is_attached(last):
@@ -298,8 +301,8 @@ class WritableCommitLog(CommitLog):
             return True
 
     def populate_ahead(self, step_nbytes: int, ahead_nbytes: int) -> bool:
-        """Make the next ``step_nbytes`` of pages present, at most ``ahead_nbytes`` ahead; True if
-        any."""
+        """Make the next ``step_nbytes`` of pages resident, at most ``ahead_nbytes`` ahead; return
+        whether the whole step was made resident."""
         with self._roll_lock:
             file = self.queue.last()
             if file is None or not self._is_attached(file):
@@ -314,8 +317,8 @@ class WritableCommitLog(CommitLog):
             return stop - start == step_nbytes
 
     def prepare_next(self) -> bool:
-        """Create the next segment once three quarters of this one are written, and have a buffer
-        for it; True when there was something to do."""
+        """Create the next segment, and a buffer for it, once this one is three quarters full;
+        return whether there was work to do."""
         with self._roll_lock:
             last = self.queue.last()
             if last is None or not self._is_attached(last):
@@ -329,15 +332,16 @@ class WritableCommitLog(CommitLog):
         return self.pool is not None and self.pool.prepare()
 
     def warm_next(self) -> bool:
-        """Warm the next pages of new segments up; True when there were any."""
+        """Warm up the next pages of new segments; return whether there were any."""
         return self._warm_up is not None and self._warm_up.step()
 
     def flush(self, offset: int | None = None) -> int:
-        """Sync the log up to ``offset`` (at most its end; default: all that was put, see
-        ``commit``); return the flushed offset.
+        """Sync the log up to ``offset``; return the flushed offset.
 
-        Raises ``OSError``; the error is final, see ``MappedFile.flush``, unless it is the
-        ``StoreFullError`` of a commit.
+        The default is everything that was put (see ``commit``).
+
+        Raises ``StoreFullError`` if a commit finds the disk full, which is not final. Any other
+        ``OSError`` is, see ``MappedFile.flush``.
         """
         offset = self.commit() if offset is None else min(offset, self.max_offset)
         for file in self.queue.files:
@@ -363,7 +367,7 @@ class WritableCommitLog(CommitLog):
         if self.pool is not None:
             self.pool.close()
         with self._roll_lock:
-            self._target = None  # else it would stay mapped
+            self._target = None  # else the buffer would stay mapped
         if spare is not None and spare not in self.queue.files:
             spare.close()
             if spare.is_in_place():

@@ -1,1 +1,1 @@
-"""The questions that a store answers."""
+"""Reading from a store: by offset, queue, key and time."""

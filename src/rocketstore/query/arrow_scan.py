@@ -1,4 +1,4 @@
-"""Record batches of an opened store's log: what ``store.scan`` shows, as columns."""
+"""The records of an opened store's log as Arrow record batches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COMPLETE = (
 
 
 class LogRead:
-    """Feeds the records of a log to a pass, from ``start`` to ``stop``; read once.
+    """Feed the records of a log to a pass, from ``start`` to ``stop``; usable once.
 
     Parameters
     ----------
@@ -32,8 +32,8 @@ class LogRead:
     consumer
         A pass, see ``rocketstore.sources.walk.Pass``.
     start, stop : int
-        Physical offsets; ``start`` is a record's first byte. A record that reaches beyond ``stop``
-        is left out.
+        Physical offsets; ``start`` is a record's first byte. A record that ends past ``stop`` is
+        omitted.
     on_corruption : {"fail", "skip", "stop"}
     flags : int
         ``RecordFlags``.
@@ -51,28 +51,28 @@ class LogRead:
         self._damage = sorted(log.damage)
 
     def __iter__(self) -> Iterator[None]:
-        """Yield when the pass is full, and before the end or an error: drain it then."""
+        """Yield when the pass must be drained: when it is full, and before the end or an error."""
         while self._offset < self._stop:
             status = yield from self._read()
             yield
             if status == RecordStatus.END or self._offset >= self._stop:
                 return
             if status == RecordStatus.INCOMPLETE and self._stop < self._log.max_offset:
-                return  # the record reaches beyond ``stop``
+                return  # the record ends past ``stop``
             if self._offset < self._log.min_offset:
-                self._offset = self._log.min_offset  # deleted while it was read
+                self._offset = self._log.min_offset  # segments were deleted meanwhile
                 continue
             if self._on_corruption == "fail":
                 raise self._log.corruption(self._offset, status)
-            behind = None
+            following = None
             if self._on_corruption == "skip":
-                behind = find_next_record(self._log, self._offset + 1)
-            if behind is None:
+                following = find_next_record(self._log, self._offset + 1)
+            if following is None:
                 return
-            self._offset = behind
+            self._offset = following
 
     def _read(self) -> Generator[None, None, RecordStatus]:
-        """Feed what lies together; return what stands at the offset reached."""
+        """Feed records up to the next obstacle; return the status at the offset reached."""
         passed = -1
         while self._offset < self._stop:
             window = self._log.window(self._offset, self._stop)
@@ -109,14 +109,13 @@ class LogRead:
         return self._flags | (window.flags if check else 0)
 
     def _next_known_damage(self, passed: int) -> int:
-        """The next place of which recovery knows that what stands there is not what it seems."""
+        """Return the next offset at which recovery found damage that a record does not show."""
         first = max(self._offset, passed + 1)
         at = bisect.bisect_left(self._damage, first)
         return self._damage[at] if at < len(self._damage) else self._stop
 
     def _pass_known_damage(self, window: LogWindow, position: int) -> RecordStatus | None:
-        """Step over a complete record that recovery found damaged; the status where it does not
-        go on."""
+        """Skip a complete record that recovery found damaged; return its status if not skipping."""
         status, size = kernels.message.check_record(
             window.buffer,
             position,
@@ -126,7 +125,7 @@ class LogRead:
             self._flags_in(window),
         )
         if status == RecordStatus.OK or status not in _COMPLETE:
-            return None  # judged once more, as any other place
+            return None  # checked again like any other record
         if self._on_corruption == "skip":
             self._offset += size
             return None
@@ -136,9 +135,9 @@ class LogRead:
 class ArrowScan:
     """Messages of a log as a stream of Arrow record batches; every use reads from the start.
 
-    ``pyarrow.table(scan)``, ``polars.DataFrame(scan)`` and whatever else knows the Arrow PyCapsule
-    interface take it as it is; pandas gets a frame by ``to_pandas``. Iterating gives pyarrow record
-    batches. Made by ``DefaultMessageStore.scan_arrow``.
+    ``pyarrow.table(scan)``, ``polars.DataFrame(scan)`` and other users of the Arrow PyCapsule
+    interface accept it directly; for pandas use ``to_pandas``. Iterating yields pyarrow record
+    batches. Created by ``DefaultMessageStore.scan_arrow``.
 
     Attributes
     ----------
@@ -146,8 +145,8 @@ class ArrowScan:
 
     Notes
     -----
-    Through the PyCapsule interface an error arrives as the consumer's own (with our message);
-    iterating raises the error itself. Threading: each iteration belongs to one thread.
+    Through the PyCapsule interface the consumer raises its own error with the text of ours;
+    iterating raises the original error. Threading: each iteration belongs to one thread.
     """
 
     def __init__(
@@ -159,11 +158,11 @@ class ArrowScan:
         self.columns = columns
         self._make_decoder = make_decoder
         self._read = read
-        self._schema = make_decoder().schema  # wrong limits are told now
+        self._schema = make_decoder().schema  # raises for invalid limits
 
     @property
     def schema(self) -> pyarrow.Schema:
-        """The schema of the batches."""
+        """Return the schema of the batches."""
         import pyarrow as pa
 
         return pa.schema(self._schema)
@@ -175,19 +174,19 @@ class ArrowScan:
                 yield decoder.take()
 
     def __iter__(self) -> Iterator[pyarrow.RecordBatch]:
-        """Yield ``pyarrow.RecordBatch``, of one row or more."""
+        """Yield each ``pyarrow.RecordBatch``, of at least one row."""
         import pyarrow as pa
 
         return map(pa.record_batch, self._exports())
 
     def read_all(self) -> pyarrow.Table:
-        """Read all messages into one ``pyarrow.Table``; errors are raised as they are."""
+        """Read all messages into one ``pyarrow.Table``; raise original errors."""
         import pyarrow as pa
 
         return pa.Table.from_batches(list(self), self.schema)
 
     def to_pandas(self, **options: Any) -> Any:
-        """Read all messages into one ``pandas.DataFrame``, a row for each.
+        """Read all messages into one ``pandas.DataFrame``, one row each.
 
         Parameters
         ----------
@@ -197,16 +196,16 @@ class ArrowScan:
         return self.read_all().to_pandas(**options)
 
     def __array__(self, dtype: object = None, copy: object = None) -> Any:
-        # pandas before 3 would make a frame of record batches from what it may iterate over; it
-        # asks for an array first.
-        raise TypeError("a scan is no array; scan.to_pandas() makes a pandas DataFrame of it")
+        # pandas before 3 asks for an array first, and would otherwise iterate over the scan and
+        # make a frame of record batches.
+        raise TypeError("a scan is not an array; use scan.to_pandas() for a pandas DataFrame")
 
     def __arrow_c_schema__(self) -> object:
-        """The schema as a PyCapsule."""
+        """Return the schema as a PyCapsule."""
         return self._schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """A stream of the batches as a PyCapsule; a requested schema is not looked at."""
+        """Return a stream of the batches as a PyCapsule; ignore a requested schema."""
         return kernels.arrow.export_stream(self._schema, self._exports())
 
     def __repr__(self) -> str:
@@ -225,11 +224,11 @@ def scan_arrow(
     records: str = "log",
     **limits: Any,
 ) -> ArrowScan:
-    """Make the scan of ``DefaultMessageStore.scan_arrow``; ``limits`` are the decoder's.
+    """Return the scan of ``DefaultMessageStore.scan_arrow``; ``limits`` are the decoder's.
 
-    ``finish`` is called behind the last batch, and may raise.
+    ``finish`` is called after the last batch, and may raise.
     """
-    # Iterators are read once, a scan more often.
+    # A scan may be read several times, an iterator only once.
     limits = {
         name: list(value) if isinstance(value, Iterator) else value
         for name, value in limits.items()

@@ -1,4 +1,4 @@
-"""Conditions on stored messages, as ``find`` and the command line take them."""
+"""Conditions on stored messages, for ``find`` and the command line."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from rocketstore.message import StoredMessage
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What a message must be; ``None`` allows everything, and all that is given must hold.
+    """Conditions that a message must meet, all of them; ``None`` allows everything.
 
     Attributes
     ----------
     topics : frozenset of str
     key : str
-        One of the message's keys, as a whole.
+        One complete key of the message.
     unique_key : str
     tags : TagFilter
-        Compared with the message's own tag, not with its hash alone.
+        Compared with the message's tag, not only with its hash.
     body_contains : bytes
-        Occurs in the body as it is stored (a compressed body is not unpacked).
+        Occurs in the body as stored (a compressed body is not decompressed).
     begin, end : int
         Store times in epoch ms, ``begin <= time < end``.
     """
@@ -49,7 +49,7 @@ class Conditions:
         begin: int | None = None,
         end: int | None = None,
     ) -> Conditions:
-        """Build from plain values; a text to be found in bodies is looked for as UTF-8.
+        """Build from plain values; a text for ``body_contains`` is encoded as UTF-8.
 
         Raises ``TypeError`` for a value of the wrong type.
         """
@@ -76,11 +76,11 @@ class Conditions:
 
     @property
     def empty(self) -> bool:
-        """Whether every message passes."""
+        """Return whether every message matches."""
         return self == Conditions()
 
     def match(self, message: StoredMessage) -> bool:
-        """Whether all conditions hold for ``message``; the cheap ones are looked at first."""
+        """Return whether ``message`` meets all conditions; check the cheap ones first."""
         if self.topics is not None and message.topic not in self.topics:
             return False
         if self.begin is not None and message.store_timestamp < self.begin:
@@ -97,7 +97,7 @@ class Conditions:
 
 
 def carries_key(message: StoredMessage, key: str) -> bool:
-    """Whether ``key`` is one of the message's keys."""
+    """Return whether ``key`` is one of the message's keys."""
     keys = message.keys
     return keys is not None and key in keys.split(formats.KEY_SEPARATOR)
 

@@ -22,8 +22,8 @@ _UNIT = formats.CONSUME_QUEUE_UNIT.struct
 class BatchSelection(Selection):
     """One run of the getMessage loop over the units of one BatchConsumeQueue file.
 
-    Every unit becomes a consume-queue unit of its own, which ``Selection`` follows; what differs is
-    the counting: a record counts as many messages as it holds.
+    Every unit is converted to a consume-queue unit, which ``Selection`` reads. Only the counting
+    differs: a record counts as many messages as it holds.
     """
 
     __slots__ = ("_count", "_kept", "_nbytes")
@@ -34,7 +34,7 @@ class BatchSelection(Selection):
         """Collect records from the one that holds queue offset ``offset``; see ``Selection``."""
         found = self._queue.units_from(offset)
         if found is None:
-            # RocketMQ's BatchConsumeQueue knows no next file and sends the consumer to 0.
+            # RocketMQ's BatchConsumeQueue does not find the next file and sends the consumer to 0.
             return GetMessageStatus.OFFSET_FOUND_NULL, 0
         units, position, stop = found
         examined = max(self._limits.filter_nbytes, self._max_count * UNIT_NBYTES)
@@ -56,7 +56,7 @@ class BatchSelection(Selection):
         return GetMessageStatus.FOUND if self._kept else self._reason, next_offset
 
     def _is_past_limits(self, unit: BatchUnit) -> bool:
-        """RocketMQ's ``isTheBatchFull``; the first record always passes."""
+        """Return RocketMQ's ``isTheBatchFull``; the first record always fits."""
         if not self._kept:
             return False
         limits = self._limits
@@ -73,7 +73,7 @@ class BatchSelection(Selection):
         )
 
     def _take(self, unit: BatchUnit, message_filter: MessageFilter | None) -> None:
-        """Add the unit's record unless it is filtered out or gone."""
+        """Add the unit's record unless it is filtered out or deleted."""
         if message_filter is not None and not message_filter.is_matched_by_consume_queue(
             unit.tags_code, None
         ):

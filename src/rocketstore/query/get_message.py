@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rocketstore.filter import MessageFilter
 
 _ROW_NBYTES = formats.SELECTED_MESSAGE.nbytes
-#: Messages one kernel call selects at the most.
+#: Most messages that one kernel call selects.
 _MAX_ROOM = 1024
 
 
@@ -34,7 +34,7 @@ class BatchLimits(NamedTuple):
 
     @classmethod
     def of(cls, config: MessageStoreConfig) -> BatchLimits:
-        """Limits of a configuration on this machine."""
+        """Return the limits of a configuration on this machine."""
         import os
 
         try:
@@ -54,7 +54,7 @@ class BatchLimits(NamedTuple):
 def bounds_status(
     offset: int, min_offset: int, max_offset: int
 ) -> tuple[GetMessageStatus, int] | None:
-    """Status and next offset for an ``offset`` outside the queue, ``None`` inside."""
+    """Return status and next offset for an ``offset`` outside the queue, ``None`` inside."""
     if min_offset <= offset < max_offset:
         return None
     if max_offset == 0:
@@ -75,9 +75,9 @@ class Selection:
     queue : ConsumeQueue
     limits : BatchLimits
     max_count : int
-        Messages asked for.
+        Requested number of messages.
     tags_codes : bytes or None
-        int64 codes that pass, ``None`` for all.
+        Accepted int64 codes, ``None`` for all.
     """
 
     __slots__ = (
@@ -113,8 +113,8 @@ class Selection:
     ) -> tuple[GetMessageStatus, int]:
         """Collect messages from queue offset ``offset``; return status and next offset.
 
-        ``message_filter`` is asked for every message that passes the tags codes.
-        Raises ``CorruptMessageError`` when the first message that would be returned is damaged.
+        ``message_filter`` is called for every message that passes the tags codes.
+        Raises ``CorruptMessageError`` if the first message to be returned is damaged.
         """
         found = self._queue.units_from(offset)
         if found is None:
@@ -137,17 +137,17 @@ class Selection:
         return status, offset + (reached - start) // UNIT_NBYTES
 
     def _unit(self, units: Any, position: int) -> tuple[int, int, int]:
-        """Physical offset, size and tags code of one unit, read by a kernel that is guarded: the
-        file may be cut by others.
+        """Return physical offset, size and tags code of one unit.
 
-        Raises ``MappedFileError`` when it is.
+        Another process may truncate the file, so a guarded kernel reads it. Raises
+        ``MappedFileError`` then.
         """
         place, size, code = self._columns
         kernels.consume_queue.read_units(units, position, position + UNIT_NBYTES, place, size, code)
         return place[0], size[0], code[0]
 
     def _collect(self, units: Any, position: int, stop: int, index: int) -> int:
-        """Follow units, one log segment after the other; return the position reached."""
+        """Read the units' records, segment by segment; return the position reached."""
         log, limits, queue, messages = self._log, self._limits, self._queue, self.messages
         max_count, nbytes = self._max_count, 0
         memory_count = max_count if max_count < limits.memory_count else limits.memory_count
@@ -161,7 +161,7 @@ class Selection:
                     place = physical_offset, size
                     if len(messages) >= max_count or self._is_full(len(messages), nbytes, *place):
                         break  # the next pull begins there
-                passed = self._pass_over(units, position, stop)
+                passed = self._skip_unreadable(units, position, stop)
                 index += (passed - position) // UNIT_NBYTES
                 position = passed
                 continue
@@ -199,17 +199,19 @@ class Selection:
         return position
 
     def _has_grown(self, window: LogWindow, units: Any, position: int) -> bool:
-        """Whether the unit's record lies behind what ``window`` showed, and the log shows
-        more by now: a window is kept from one reading to the next."""
+        """Return whether the log now shows more of the segment than the cached ``window``.
+
+        The unit's record lies past the window's end.
+        """
         now = self._log.window(self._unit(units, position)[0])
         if now is None or now.base_offset != window.base_offset:
             return False
         return now.stop > window.stop
 
-    def _pass_over(self, units: Any, position: int, stop: int) -> int:
-        """Pass over a filler, or all units whose records lie in a segment that is gone.
+    def _skip_unreadable(self, units: Any, position: int, stop: int) -> int:
+        """Skip a filler, or all units whose records lie in a deleted segment.
 
-        What has another tag is passed over for that, before its record is looked for.
+        A unit with another tag is skipped as not matched, before its record is looked up.
         """
         physical_offset, size, tags_code = self._unit(units, position)
         position += UNIT_NBYTES
@@ -231,17 +233,17 @@ class Selection:
         return tags_code in memoryview(codes).cast("B").cast("q")
 
     def _next_known_damage(self, units: Any, position: int, stop: int) -> int:
-        """Position of the next unit that names a damaged place, ``stop`` without one.
+        """Return the position of the next unit that names a corrupt range, ``stop`` without one.
 
-        Recovery knows of damage that a record alone does not show: ghosts in place of messages,
-        records whose last bytes were zeroed with the next one's head.
+        Recovery detects damage that a record alone does not show. Examples are ghosts in place of
+        messages, and records whose last bytes were zeroed with the next record's head.
         """
         while position < stop and self._unit(units, position)[0] not in self._log.damage:
             position += UNIT_NBYTES
         return position
 
     def _meet_damage(self, units: Any, position: int, status: int) -> None:
-        """A damaged record raises; a unit that names no such record is passed over."""
+        """Raise for a damaged record; skip a unit that names no record of its own."""
         wrong_unit = status >= KernelStatus.FULL or status == RecordStatus.INCOMPLETE
         if wrong_unit:
             self._reason = GetMessageStatus.MESSAGE_WAS_REMOVING
@@ -251,14 +253,14 @@ class Selection:
     def _collect_filtered(
         self, units: Any, position: int, stop: int, index: int, message_filter: MessageFilter
     ) -> int:
-        """The same, asking a filter in Python about one unit and one message at a time."""
+        """Collect like ``_collect``, but call a Python filter for each unit and message."""
         kept, nbytes, gone_below = MessageList(), 0, -1
         while position < stop and len(kept) < self._max_count:
             physical_offset, size, tags_code = self._unit(units, position)
             if kept and self._is_full(len(kept), nbytes, physical_offset, size):
                 break
             if physical_offset < gone_below:
-                pass  # in a segment that was found gone; the filter is not asked again
+                pass  # in a deleted segment; the filter was called for its first unit
             elif not message_filter.is_matched_by_consume_queue(*self._ext_of(tags_code)):
                 self._reason = GetMessageStatus.NO_MATCHED_MESSAGE
             else:
@@ -284,7 +286,7 @@ class Selection:
         return position
 
     def _ext_of(self, tags_code: int) -> tuple[int | None, CqExtUnit | None]:
-        """Tags code and ext unit of a unit; a code that cannot be found out is ``None``."""
+        """Return tags code and ext unit of a unit; an unknown code is ``None``."""
         if not is_ext_address(tags_code):
             return tags_code, None
         ext = self._queue.ext
@@ -292,8 +294,7 @@ class Selection:
         return (None, None) if found is None else (found.tags_code, found)
 
     def _is_full(self, count: int, nbytes: int, physical_offset: int, size: int) -> bool:
-        """RocketMQ's ``isTheBatchFull`` for the next unit, whether its message will match or
-        not."""
+        """Return RocketMQ's ``isTheBatchFull`` for the next unit, before filtering."""
         limits = self._limits
         on_disk = physical_offset < self._log.max_offset - limits.memory_window_nbytes
         most_count, most_nbytes = (

@@ -1,4 +1,4 @@
-"""Records as the queues show them: no half messages, and the messages of a batch one by one."""
+"""Records as queues show them: without half messages, and with batches split into messages."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ RECORD_WORDS = ("log", "queues")
 _ROW = formats.PARSED_RECORD
 _CAPACITY = 1024
 _GOOD = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES)
-#: Types of records that are in no queue.
+#: Types of records without a unit in a queue.
 _NO_UNIT = (formats.SYS_FLAG_TRANSACTION_PREPARED, formats.SYS_FLAG_TRANSACTION_ROLLBACK)
-#: What a client asks for before it takes a batch apart.
+#: A client splits a batch only if both flags are set.
 _PACKED = formats.SYS_FLAG_INNER_BATCH | formats.SYS_FLAG_NEED_UNWRAP
 _HEAD = formats.RECORD_HEAD
-#: Of a message in a batch: its size, a magic, a CRC and its flag, and the body's length.
+#: A message in a batch starts with its size, a magic, a CRC, its flag and the body's length.
 _INT = 4
 _FLAG_AT, _BODY_LENGTH_AT, _BODY_AT = 3 * _INT, 4 * _INT, 5 * _INT
 _PROPERTY_CRC_FLAGS = (
@@ -33,32 +33,32 @@ _PROPERTY_CRC_FLAGS = (
 
 
 def check_record_word(word: str) -> None:
-    """Raise ``ValueError`` for a word that is none of ``RECORD_WORDS``."""
+    """Raise ``ValueError`` for a word that is not in ``RECORD_WORDS``."""
     if word not in RECORD_WORDS:
-        raise ValueError(f"records {word!r} is none of {RECORD_WORDS}")
+        raise ValueError(f"records must be one of {RECORD_WORDS}, not {word!r}")
 
 
 def is_packed(sys_flag: int) -> bool:
-    """Whether a record's body is a batch that its reader takes apart."""
+    """Return whether a record's body is a batch that its reader splits."""
     return sys_flag & _PACKED == _PACKED
 
 
 def is_in_queue(sys_flag: int) -> bool:
-    """Whether a record of this type is in a queue."""
+    """Return whether a record of this type is in a queue."""
     return sys_flag & formats.SYS_FLAG_TRANSACTION_MASK not in _NO_UNIT
 
 
 def unpacked(record: Any, physical_offset: int) -> list[bytes] | None:
-    """Return the messages of a batch as records of their own, ``None`` when its body is no batch of
-    ``INNER_NUM`` messages.
+    """Return the messages of a batch as separate records.
 
-    Each has the batch's log offset, times, hosts and flags, a queue offset of its own, and the
-    flag, properties and body that it was sent with.
+    Each has the batch's log offset, times, hosts and flags, its own queue offset, and the flag,
+    properties and body that it was sent with. ``None`` if the body is not a batch of ``INNER_NUM``
+    messages.
 
     Parameters
     ----------
     record : bytes-like
-        The whole record, which was checked.
+        The complete record, already checked.
     """
     raw, end = bytes(record), physical_offset + len(record)
     row = bytearray(_ROW.nbytes)
@@ -81,7 +81,7 @@ def _properties_length_at(fields: dict[str, int]) -> int:
 
 
 def _messages(body: bytes) -> list[tuple[bytes, bytes, bytes]] | None:
-    """Flag, body and properties of each message; ``None`` where the lengths do not add up."""
+    """Return flag, body and properties of each message; ``None`` if the lengths are invalid."""
     found, at = [], 0
     while at < len(body):
         size = int.from_bytes(body[at : at + _INT], "big", signed=True)
@@ -120,9 +120,9 @@ def _record(
 def queue_messages(
     messages: Iterator[StoredMessage], log: CommitLog, on_corruption: str
 ) -> Iterator[StoredMessage]:
-    """Yield what the queues show of records in log order.
+    """Yield the messages that queues show of records in log order.
 
-    A batch whose messages cannot be told apart is damage: ``on_corruption`` as in ``scan``.
+    A batch that cannot be split is damage: ``on_corruption`` as in ``scan``.
     """
     for message in messages:
         flags = message.sys_flag
@@ -138,25 +138,25 @@ def queue_messages(
                 yield StoredMessage(part, 0, offset, offset + size)
         elif on_corruption == "fail":
             path, position, _ = log.place(offset)
-            reason = f"log offset {offset}: the body is no batch of INNER_NUM messages"
+            reason = f"log offset {offset}: the body is not a batch of INNER_NUM messages"
             raise CorruptMessageError(path, position, reason)
         elif on_corruption == "stop":
             return
 
 
 class QueueRecords:
-    """A pass that gives another one what the queues show; see ``rocketstore.sources.walk.Pass``.
+    """A pass that hands on what queues show; see ``rocketstore.sources.walk.Pass``.
 
     Parameters
     ----------
     consumer
-        The other pass.
+        The pass that gets the records.
     """
 
     def __init__(self, consumer: Any) -> None:
         self._give = consumer.consume
         self._rows = bytearray(_CAPACITY * _ROW.nbytes)
-        #: Messages of the batch at an offset that were not given yet.
+        #: A batch's offset and its messages that were not handed on yet.
         self._parts: tuple[int, list[bytes]] | None = None
 
     def consume(
@@ -195,7 +195,7 @@ class QueueRecords:
     def _next_special(
         self, window: Any, position: int, stop: int, base_offset: int, segment_end: int, limit: int
     ) -> tuple[bool, int]:
-        """Whether a record that is not given as it is follows, and up to what offset none does."""
+        """Return whether a record to be split or dropped follows, and the offset before it."""
         import numpy
 
         count, reached, status = kernels.message.scan_records(
@@ -215,7 +215,7 @@ class QueueRecords:
         return False, min(base_offset + int(reached), limit) if is_whole else limit
 
     def _give_parts(self, record: memoryview, offset: int, segment_end: int, flags: int) -> int:
-        """Give the messages of a batch, none of a half message; OK when all were taken."""
+        """Hand on the messages of a batch, drop a half message; return OK when done."""
         sys_flag_at = _HEAD.at("sys_flag")
         sys_flag = int.from_bytes(record[sys_flag_at : sys_flag_at + _INT], "big", signed=True)
         if not is_in_queue(sys_flag):

@@ -1,4 +1,4 @@
-"""Queues as NumPy arrays: all units of one, and the queue offsets that carry certain tags."""
+"""Queues as NumPy arrays: all units of a queue, and the queue offsets with certain tags."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from rocketstore.queues.consume_queue import ConsumeQueue
 class QueueView(numpy.ndarray[Any, Any]):
     """The units of one queue, with a table for notebooks.
 
-    What is made from it (slices, columns, copies) is a plain array to every purpose: it does not
-    know any more which queue offset its first row has.
+    Arrays made from it (slices, columns, copies) are plain arrays: the queue offset of their first
+    row is unknown.
 
     Attributes
     ----------
     topic : str or None
     queue_id : int or None
     first_offset : int or None
-        Queue offset of row 0: the min offset of the queue, or that of the first unit whose file is
-        still there. ``None`` where a row has its own (BatchConsumeQueue), and in parts.
+        Queue offset of row 0: the queue's min offset, or that of the first unit in an existing
+        file. ``None`` for a BatchConsumeQueue, whose rows hold their own, and for derived arrays.
     """
 
     topic: str | None
@@ -59,16 +59,16 @@ def units_of(queue: ConsumeQueue | None) -> QueueView:
     if queue is not None:
         view.topic, view.queue_id = queue.topic, queue.queue_id
         if not isinstance(queue, BatchConsumeQueue):
-            # 4.9 leaves the min offset of a queue where it was when its messages have expired.
+            # 4.9 does not advance a queue's min offset when all its messages have expired.
             view.first_offset = queue.max_index - len(view)
     return view
 
 
 def offsets_with_tags(queue: ConsumeQueue | None, tags: TagFilter) -> numpy.ndarray[Any, Any]:
-    """Return the queue offsets (int64) whose unit's tags code is that of one of ``tags``.
+    """Return the queue offsets (int64) whose unit has the tags code of one of ``tags``.
 
-    Where a unit's code stands in a ConsumeQueueExt, it is looked up there; a unit whose ext unit is
-    lost passes every filter, as in ``get_message``.
+    Codes stored in a ConsumeQueueExt are looked up there. A unit whose ext unit is lost passes
+    every filter, as in ``get_message``.
     """
     codes = tags.tags_codes
     if queue is None:
@@ -92,6 +92,6 @@ def offsets_with_tags(queue: ConsumeQueue | None, tags: TagFilter) -> numpy.ndar
 
 
 def _unknown(units: bytearray, count: int) -> numpy.ndarray[Any, Any]:
-    """Numbers of the resolved units that still carry an address."""
+    """Return the numbers of the units whose ext address could not be resolved."""
     codes = numpy.frombuffer(units, formats.CONSUME_QUEUE_UNIT.dtype, count)["tags_code"]
     return numpy.flatnonzero(codes <= formats.MAX_EXT_ADDRESS).astype(numpy.int64)

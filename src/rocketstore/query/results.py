@@ -1,4 +1,4 @@
-"""What reading calls return: lists of messages made on access, statuses and offsets."""
+"""Results of reading calls: lists of messages created on access, statuses and offsets."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from rocketstore.log.commit_log import LogWindow
 from rocketstore.message import StoredMessage
 from rocketstore.status import GetMessageStatus
 
-#: Latest time there is, epoch ms.
+#: Highest possible time, epoch ms.
 MAX_TIMESTAMP = 2**63 - 1
 _ROW = formats.SELECTED_MESSAGE
 
 
 class MessageList(Sequence[StoredMessage]):
-    """Selected messages; each ``StoredMessage`` is made when it is asked for.
+    """Selected messages; each ``StoredMessage`` is created on access.
 
-    Asking raises ``CorruptMessageError`` when another process has written over it since.
+    Access raises ``CorruptMessageError`` if another process has overwritten the message since.
     """
 
     __slots__ = ("_count", "_parts")
@@ -68,10 +68,10 @@ class MessageList(Sequence[StoredMessage]):
 
 
 class GetMessageResult(NamedTuple):
-    """Answer of ``get_message``.
+    """Result of ``get_message``.
 
-    ``next_begin_offset`` is where the next pull goes on; ``min_offset`` and ``max_offset`` bound
-    the queue; ``messages`` are in queue order.
+    ``next_begin_offset`` is where the next pull begins; ``min_offset`` and ``max_offset`` bound the
+    queue; ``messages`` are in queue order.
     """
 
     status: GetMessageStatus
@@ -89,8 +89,7 @@ class GetMessageResult(NamedTuple):
 
 
 class QueryMessageResult(NamedTuple):
-    """Answer of ``query_message``: messages by ascending offset, and the newest index file's
-    end."""
+    """Result of ``query_message``: messages by ascending offset, and where the index ends."""
 
     messages: list[StoredMessage]
     index_last_update_timestamp: int

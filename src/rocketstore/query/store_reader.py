@@ -1,4 +1,4 @@
-"""Every question a store answers: over a log, its queues and its index, in all modes."""
+"""Reading from a log, its queues and its index, in all modes."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 _QUERY_ROUNDS = 3
 _ROW_NBYTES = formats.SELECTED_MESSAGE.nbytes
 _FOUND = GetMessageStatus.FOUND
-#: Statuses with which a batch is whole: its count reached, its limits reached, the queue's end.
+#: Statuses of a complete batch: its count reached, its limits reached, the queue's end.
 _PLAIN_ENDS = frozenset(map(int, (RecordStatus.OK, RecordStatus.END, KernelStatus.LIMIT)))
 _select_messages = kernels.consume_queue.select_messages
 
 
 class StoreReader:
-    """Answers over opened parts; opening and closing them is the store's affair.
+    """Read from opened parts; the store opens and closes them.
 
     Notes
     -----
@@ -99,10 +99,10 @@ class StoreReader:
     def _get_at_once(
         self, queue: ConsumeQueue, offset: int, max_count: int, first: int, end: int
     ) -> GetMessageResult | None:
-        """Answer with one kernel call where the last call's queue file and segment serve again.
+        """Answer with one kernel call if the last call's queue file and segment fit again.
 
-        ``None`` when they do not, or when anything but plain messages came: then the loop of
-        ``Selection`` answers from the start.
+        ``None`` if they do not, or if there was anything but plain messages. Then ``Selection``
+        starts over.
         """
         log, limits = self.log, self._limits
         file, window = queue.recent, log.recent
@@ -113,7 +113,7 @@ class StoreReader:
             return None
         try:
             units = units_file.mapping
-        except FileNotFoundError:  # the store's writer deleted it while it was not mapped here
+        except FileNotFoundError:  # the writer deleted it while it was not mapped
             return None
         start = (offset - file_first) * UNIT_NBYTES
         stop = ((end if end < file_end else file_end) - file_first) * UNIT_NBYTES
@@ -138,7 +138,7 @@ class StoreReader:
     def unread_units(
         self, topic: str, queue_id: int, message_filter: MessageFilter | None = None
     ) -> UnreadUnits | None:
-        """Where a queue's messages cannot be read; ``None`` for an unknown queue."""
+        """Return the search for a queue's unreadable messages; ``None`` for an unknown queue."""
         from rocketstore.query.unread_units import UnreadUnits
 
         queue = self.queues.get(topic, queue_id)
@@ -150,7 +150,7 @@ class StoreReader:
         return UnreadUnits(self.log, queue, codes)
 
     def store_timestamp_of(self, queue: ConsumeQueue, index: int) -> int:
-        """Store time of one unit's message, -1 when it is gone."""
+        """Return the store time of one unit's message, -1 if it was deleted."""
         unit = queue.unit(index)
         if unit is None or unit[0] < self.log.min_offset:
             return -1
@@ -187,7 +187,7 @@ class StoreReader:
             hits = self.index.query_offset(topic, key, max_count, begin, last)
             if not hits.offsets:
                 break
-            index_end = (hits[1], hits[2])  # told also when no record can be read any more
+            index_end = (hits[1], hits[2])  # returned even if no record is readable
             messages = []
             for number, offset in enumerate(sorted(hits.offsets)):
                 message = self._readable(offset)
@@ -203,7 +203,7 @@ class StoreReader:
         return QueryMessageResult([], *index_end)
 
     def _readable(self, offset: int) -> StoredMessage | None:
-        """The record at an index hit, ``None`` when it is gone or damaged."""
+        """Return the record at an index hit, ``None`` if it was deleted or is damaged."""
         try:
             return self.log.look_message_by_offset(offset)
         except CorruptMessageError:
@@ -219,12 +219,12 @@ class StoreReader:
         end: int,
         on_corruption: str = "fail",
     ) -> Iterator[StoredMessage]:
-        """Messages that really carry the key, by ascending offset (D-3, D-4, D-5 mended).
+        """Yield the messages that carry the key, by ascending offset (fixes D-3, D-4, D-5).
 
         Ranges of the log that no index file covers are read.
 
-        ``on_corruption``: what happens at a hit whose record cannot be read, as in ``scan``; and at
-        the end of a log that ended later once, because the index is read no further either.
+        ``on_corruption`` applies, as in ``scan``, to hits whose record is unreadable. It also
+        applies to a missing end of the log, past which the index is not read.
         """
         offsets: Iterable[int]
         offsets, broken = self.index.find_offsets(topic, key, begin, end)
@@ -253,9 +253,11 @@ class StoreReader:
     def _with_gaps(
         self, hits: list[int], broken: list[tuple[int, int]], topic: str, on_corruption: str
     ) -> Iterator[int]:
-        """The hits of the index, and the records of the topic in ranges that it does not cover,
-        ascending. ``broken``: offsets of the first and the last record of more such ranges."""
-        # A header that names other places is damaged itself: what its file covered is a gap anyway.
+        """Yield index hits and records of the topic in ranges without an index, ascending.
+
+        ``broken``: offsets of the first and the last record of further such ranges.
+        """
+        # A header with offsets outside the log is damaged; its file's range is a gap already.
         ranges = (
             (first, last + max(self.log.check(last)[1], 1))
             for first, last in broken
@@ -278,10 +280,10 @@ class StoreReader:
     def _read_gap(
         self, gap: tuple[int, int], start: int, topic: str, on_corruption: str
     ) -> Iterator[int]:
-        """Records with keys in a range of the log, from ``start`` on. A range without any, as
-        between whole index files, is not read again.
+        """Yield the topic's records with keys in a range of the log, from ``start`` on.
 
-        With ``fail`` and ``stop`` a damaged place raises ``CorruptMessageError``.
+        A range without keys, as between complete index files, is dropped and not read again. With
+        ``fail`` and ``stop`` a corrupt range raises ``CorruptMessageError``.
         """
         has_keys = start > gap[0]
         policy = "skip" if on_corruption == "skip" else "fail"
@@ -301,10 +303,10 @@ class StoreReader:
     def scan(
         self, start: int, stop: int, on_corruption: str, flags: int | None = None
     ) -> Iterator[StoredMessage]:
-        """Messages in log order from ``start`` to ``stop``.
+        """Yield messages in log order from ``start`` to ``stop``.
 
-        ``on_corruption``: ``fail`` raises at a damaged place, ``skip`` goes on behind it, ``stop``
-        ends.
+        ``on_corruption``: at a corrupt range, ``fail`` raises, ``skip`` continues after it, and
+        ``stop`` ends.
         """
         if flags is None:
             flags = self.log.record_flags
@@ -314,7 +316,7 @@ class StoreReader:
                 window = batch.window
                 for position, status in batch.places():
                     if status and window.base_offset + position in self.log.damage:
-                        # Recovery knows that this record is not what it seems.
+                        # The record looks good, but recovery found it damaged.
                         if on_corruption == "stop":
                             return
                         if on_corruption == "fail":
@@ -335,21 +337,21 @@ class StoreReader:
             if walk.status == RecordStatus.END or walk.offset >= stop:
                 return
             if walk.offset < self.log.min_offset:
-                start = self.log.min_offset  # deleted while the scan was on its way
+                start = self.log.min_offset  # segments were deleted meanwhile
                 continue
             if on_corruption == "stop":
                 return
             if walk.status == RecordStatus.INCOMPLETE and stop < self.log.max_offset:
-                return  # the record reaches beyond ``stop``
+                return  # the record ends past ``stop``
             if on_corruption == "fail":
                 raise self.log.corruption(walk.offset, walk.status)
-            behind = find_next_record(self.log, walk.offset + 1)
-            if behind is None:
+            following = find_next_record(self.log, walk.offset + 1)
+            if following is None:
                 return
-            start = behind
+            start = following
 
     def scan_range(self, start: int | None, stop: int | None) -> tuple[int, int]:
-        """The offsets from which and up to which a scan reads (see ``finish_scan``)."""
+        """Return the start and end offset of a scan (see ``finish_scan``)."""
         for name, value in (("start", start), ("stop", stop)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
                 raise TypeError(f"{name} must be int, not {type(value).__name__}")
@@ -360,17 +362,18 @@ class StoreReader:
         return first, self.log.max_offset if stop is None else min(stop, self.log.max_offset)
 
     def finish_scan(self, last: int, stop: int | None, on_corruption: str) -> None:
-        """With ``fail``, raise ``CorruptMessageError`` when the log ends at ``last`` because what
-        was durable behind it is damaged or missing, and the scan was to go on to ``stop``."""
+        """With ``fail``, raise ``CorruptMessageError`` if a durable part after ``last`` is lost.
+
+        Only damage before ``stop`` counts.
+        """
         if on_corruption != "fail" or not self.log.damage:
             return
-        behind = min((at for at in self.log.damage if at >= last), default=None)
-        if behind is not None and (stop is None or behind < stop):
-            raise self.log.corruption(behind, self.log.damage[behind])
+        lost = min((at for at in self.log.damage if at >= last), default=None)
+        if lost is not None and (stop is None or lost < stop):
+            raise self.log.corruption(lost, self.log.damage[lost])
 
     def check_scan_start(self, offset: int) -> None:
-        """Raise ``ValueError`` when a scan cannot begin at ``offset``, because it lies inside a
-        record."""
+        """Raise ``ValueError`` if a scan cannot begin at ``offset``, inside a record."""
         if offset >= self.log.max_offset or offset in self.log.damage:
             return
         status, _ = self.log.check(offset)
@@ -381,7 +384,7 @@ class StoreReader:
     def look_message_by_offset(self, offset: int) -> StoredMessage | None:
         """See ``DefaultMessageStore.look_message_by_offset``."""
         if offset == 0 and self.log.min_offset > 0:
-            offset = self.log.min_offset  # RocketMQ answers the first record for 0
+            offset = self.log.min_offset  # for 0 RocketMQ returns the first record
         return self._look_below_end(offset)
 
     def _look_below_end(self, offset: int) -> StoredMessage | None:

@@ -1,4 +1,4 @@
-"""Following a log that others write: new records as they come, past rolls, deletions and cuts."""
+"""Follow a log that another process writes, across new segments, deletions and truncations."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from rocketstore.arguments import Mode, OnCorruption
     from rocketstore.query.store_reader import StoreReader
 
-#: Looks at a place that seems damaged, or at files that vanish, before it is taken for real: a
-#: record that is being written, or a file that is just being made, looks the same for a moment.
+#: Checks of apparent damage, or of vanished files, before it is accepted: a record or file that is
+#: being written looks the same for a moment.
 PATIENCE = 4
-#: Seconds between such looks when the time to wait is over.
+#: Seconds between such checks after the timeout.
 _DOUBT_S = 0.05
-#: Records remembered, so that the place is found where a log was cut and written anew.
+#: Records that are remembered to find the offset at which a log was truncated and rewritten.
 _REMEMBERED = 4096
 _WORD_NBYTES = 8
 
@@ -34,7 +34,7 @@ TailEvent = Callable[[str], None]
 
 
 class _Seen(NamedTuple):
-    """What tells a delivered record from another one at the same place."""
+    """What distinguishes a delivered record from another one at the same offset."""
 
     offset: int
     size: int
@@ -44,25 +44,25 @@ class _Seen(NamedTuple):
 
 
 class StoreToFollow(Protocol):
-    """What following a log asks of its store."""
+    """What ``LogTail`` needs of its store."""
 
     path: Path
     mode: Mode
 
     @property
     def reader(self) -> StoreReader:
-        """The opened parts."""
+        """Return the opened parts."""
 
     @property
     def min_physical_offset(self) -> int:
-        """Offset of the log's first byte, -1 for an empty log."""
+        """Return the offset of the log's first byte, -1 for an empty log."""
 
     @property
     def max_physical_offset(self) -> int:
-        """Offset behind the log's last record."""
+        """Return the offset of the end of the log's last record."""
 
     def refresh(self) -> None:
-        """Mode ``"r"``: look at the directory again."""
+        """Re-read the directory (mode ``"r"``)."""
 
     def scan(self, *, start: int | None, on_corruption: OnCorruption) -> Iterator[StoredMessage]:
         """Iterate over records in log order."""
@@ -72,34 +72,35 @@ class StoreToFollow(Protocol):
 
 
 class LogTail:
-    """Delivers every record behind a place once, in log order.
+    """Deliver every record after a start offset once, in log order.
 
     Parameters
     ----------
     store : StoreToFollow
         A ``DefaultMessageStore``.
-        In mode ``"r"`` the end of its log moves on over what is written into files that are open;
-        where files come, go or change it is refreshed. A store that is open for writing is only
-        looked at.
+        In mode ``"r"`` the end of its log is moved past new records in open files. If files are
+        added, deleted or changed, the store is refreshed. A store that is open for writing is only
+        read.
     start : int, optional
         Physical offset of the first record to deliver; the default is the log's end now.
     on_corruption : {"fail", "skip", "stop"}
-        What happens at a damaged place, once it has been looked at several times.
+        What happens at a corrupt range, once repeated checks have confirmed it.
     on_event : callable, optional
-        Told in a sentence of records deleted before they were read, and of a log that was cut.
+        Called with a sentence when records were deleted before they were read, or when the writer
+        truncated the log.
     wait : callable
-        Sleeps for so many seconds; replaced by tests.
+        ``wait(seconds)`` sleeps; replaced by tests.
 
     Attributes
     ----------
     position : int
-        Physical offset of the next record: where to go on another time.
+        Physical offset of the next record, where another ``LogTail`` can continue.
 
     Notes
     -----
-    Threading: one thread at a time. A reader cannot know what is synced: records it delivered may
-    be undone by a power cut or by the writer's recovery. Then what follows is delivered from the
-    place of the cut on, and ``on_event`` says so.
+    Threading: one thread at a time. A reader cannot know what is synced: a power failure or the
+    writer's recovery may drop delivered records. Then delivery continues at the offset of the
+    truncation, and ``on_event`` is called.
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class LogTail:
         if start is not None and start > end:
             log = store.reader.log
             if not log.is_lost(start):
-                raise ValueError(f"the log ends at offset {end}, in front of {start}")
+                raise ValueError(f"the log ends at offset {end}, before {start}")
             if on_corruption == "fail":
                 raise log.corruption(start, RecordStatus.EMPTY)
             start = end
@@ -133,13 +134,13 @@ class LogTail:
 
     @property
     def ended(self) -> bool:
-        """Whether damage ended it (``on_corruption="stop"``)."""
+        """Return whether damage ended it (``on_corruption="stop"``)."""
         return self._ended
 
     def follow(self, interval_s: float, timeout_s: float | None = None) -> Iterator[StoredMessage]:
-        """Iterate for ever, or until ``timeout_s`` seconds have passed without a new record.
+        """Iterate forever, or until ``timeout_s`` seconds have passed without a new record.
 
-        A place that seems damaged is looked at until that is certain, also past the time.
+        Apparent damage is checked until it is certain, even after the timeout.
         """
         idle_since = time.monotonic()
         while not self._ended:
@@ -157,13 +158,13 @@ class LogTail:
                 self._wait(rest)
 
     def poll(self) -> Iterator[StoredMessage]:
-        """Iterate over the records that are new by now; none when there is nothing new."""
+        """Iterate over the records that are new now, if any."""
         try:
             self._look_again()
             skipping = self._on_corruption == "skip" and self._tried_enough()
             yield from self._deliver("skip" if skipping else "fail")
             if skipping and self._trouble[0] == self.position:
-                self._trouble = (self.position, PATIENCE + 1)  # nothing follows: no doubt is left
+                self._trouble = (self.position, PATIENCE + 1)  # nothing follows: it is certain
         except (CorruptionError, MappedFileError, FileNotFoundError) as error:
             if not self._be_patient(error):
                 if self._on_corruption == "stop" and isinstance(error, CorruptMessageError):
@@ -175,18 +176,18 @@ class LogTail:
         for message in self._store.scan(start=self.position, on_corruption=on_corruption):
             seen = _seen(message)
             if seen.offset > self.position:
-                self._pass_over_deleted()
+                self._skip_deleted()
             yield message
             self.position = seen.offset + seen.size
             self._history.append(seen)
             self._newest = message
 
-    # --- looking ------------------------------------------------------------------------------
+    # --- checking for changes -----------------------------------------------------------------
 
     def _look_again(self) -> None:
-        """Move the log's end over what is new; refresh where that is not enough."""
+        """Move the log's end past new records; refresh the store if that is not enough."""
         if self._store.mode != "r":
-            self._pass_over_deleted()
+            self._skip_deleted()
             return
         if not self._files_changed() and not self._is_torn():
             return
@@ -198,14 +199,17 @@ class LogTail:
         self._find_place()
 
     def _state_of_directory(self) -> int:
-        """Changes when a file of the log is made, renamed or deleted; -1 without a directory."""
+        """Return the directory's modification time, -1 without a directory.
+
+        It changes when a file of the log is created, renamed or deleted.
+        """
         try:
             return os.stat(self._store.reader.log.queue.directory).st_mtime_ns
         except FileNotFoundError:
             return -1
 
     def _files_changed(self) -> bool:
-        """Whether files came or went, or the newest record has become another one."""
+        """Return whether files were added or deleted, or the newest record was replaced."""
         log = self._store.reader.log
         if self._trouble[0] == self.position or log.queue.last() is None:
             return True
@@ -221,13 +225,13 @@ class LogTail:
         try:
             return self._newest is not None and _seen(self._newest) != self._history[-1]
         except (OSError, ValueError):
-            return True  # the file was shortened, or what lies there is no record any more
+            return True  # the file was truncated, or the bytes are no longer a record
 
     def _is_torn(self) -> bool:
-        """Move the log's end over whole records that follow it in files that are open.
+        """Move the log's end past complete records that follow it in open files.
 
-        True when something stands there that has been no record for several looks: a refresh tells
-        whether it is damage. Costs no more than a few reads of memory when there is nothing new.
+        Return whether invalid bytes were there at several checks in a row; a refresh then decides
+        whether they are damage. Without new records this costs only a few memory reads.
         """
         log = self._store.reader.log
         end, last = log.max_offset, log.queue.last()
@@ -248,21 +252,21 @@ class LogTail:
         return self._torn_looks > PATIENCE
 
     def _find_place(self) -> None:
-        """Go on where records were deleted, or where the log was cut and written anew."""
-        if self._pass_over_deleted():
+        """Move the position past deleted records, or back to where the log was truncated."""
+        if self._skip_deleted():
             return
         first = max(self._store.min_physical_offset, 0)
         end = self._store.max_physical_offset
         place = self._last_common(first, end)
         if place is not None and place != self.position:
             self._on_event(
-                f"the log was cut at offset {place}, in front of records that were read already; "
-                "what follows was written since"
+                f"the log was truncated at offset {place}, before records that were already read; "
+                "the records after it are new"
             )
             self.position = place
 
-    def _pass_over_deleted(self) -> bool:
-        """Go on at the log's beginning when that lies behind the place, and say so."""
+    def _skip_deleted(self) -> bool:
+        """Move the position to the log's beginning if that is later; report it, return whether."""
         first = self._store.min_physical_offset
         if self.position >= first:
             return False
@@ -273,8 +277,10 @@ class LogTail:
         return True
 
     def _last_common(self, first: int, end: int) -> int | None:
-        """The end of the newest delivered record that is still there; ``None`` without one to
-        compare."""
+        """Return the end of the newest delivered record that still exists.
+
+        ``None`` if there is none to compare.
+        """
         oldest: int | None = None
         while self._history:
             seen = self._history[-1]
@@ -299,7 +305,7 @@ class LogTail:
     # --- patience -----------------------------------------------------------------------------
 
     def _is_in_doubt(self) -> bool:
-        """Whether what stands at the place seems damaged and was not looked at often enough."""
+        """Return whether there is apparent damage that was not checked often enough."""
         place, times = self._trouble
         return place == self.position and 0 < times <= PATIENCE
 
@@ -308,7 +314,7 @@ class LogTail:
         return place == self.position and times >= PATIENCE
 
     def _be_patient(self, error: Exception) -> bool:
-        """Count a failure at this place; whether to look again before it is believed."""
+        """Count a failure at this offset; return whether to check again before accepting it."""
         place, times = self._trouble
         times = times + 1 if place == self.position else 1
         self._trouble = (self.position, times)
@@ -328,9 +334,9 @@ def _seen(message: StoredMessage) -> _Seen:
 
 
 def start_of_newest(store: StoreToFollow, count: int, topics: Collection[str] | None = None) -> int:
-    """Physical offset from which on there are ``count`` dispatched messages, where there are.
+    """Return the physical offset of the first of the newest ``count`` dispatched messages.
 
-    ``topics`` counts only their messages. Without so many it is the log's start.
+    ``topics`` counts only their messages. With fewer messages, return the log's start.
     """
     first = max(store.min_physical_offset, 0)
     offsets: set[int] = set()  # the messages of an inner batch share one
@@ -349,7 +355,7 @@ def start_of_newest(store: StoreToFollow, count: int, topics: Collection[str] | 
 
 
 def _starts_record(store: StoreToFollow, offset: int) -> bool:
-    """Whether a scan can begin there; a unit may point into damage."""
+    """Return whether a scan can begin at ``offset``; a unit may point into damage."""
     try:
         store.reader.check_scan_start(offset)
     except ValueError:

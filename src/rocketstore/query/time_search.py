@@ -13,41 +13,41 @@ from rocketstore.queues.consume_queue import UNIT_NBYTES, ConsumeQueue
 
 
 class TimeSearch:
-    """Offset by time in one queue, as each RocketMQ line finds it."""
+    """Search a queue for an offset by time, as each RocketMQ version does."""
 
     def __init__(
         self, log: CommitLog, queue: ConsumeQueue, time_of: Callable[[int], int], dialect: Dialect
     ) -> None:
-        """``time_of`` gives the store time of the message at a queue offset, -1 without one."""
+        """Set up; ``time_of`` returns the store time at a queue offset, -1 without a message."""
         self._log = log
         self._queue = queue
         self._time = time_of
         self._clamp = dialect.clamp_offset_by_time
 
     def _is_expired(self, index: int) -> bool:
-        """Whether the unit's message, or the filler's place, is in front of the log's beginning."""
+        """Return whether the unit names a place before the log's beginning."""
         unit = self._queue.unit(index)
         return (0 if unit is None else unit[0]) < self._log.min_offset
 
     def _bounds(self, file: Any) -> tuple[int, int]:
-        """First and last queue offset of a file whose messages the log still has."""
+        """Return the first and last queue offset of a file whose messages the log still has."""
         first = file.file_from_offset // UNIT_NBYTES
         last = first + self._queue.readable_units(file) - 1
         return max(first, self._queue.min_index), last
 
     def by_message_time(self, timestamp: int, boundary: str) -> int:
-        """LOWER: the smallest offset with a time >= ``timestamp``; UPPER: the largest with <=."""
+        """Return the smallest offset with a time >= ``timestamp``; "upper": the largest with <=."""
         first, end = self._queue.min_index, self._queue.max_index
         low, high = first, end
         upper = boundary == "upper"
         while low < high:
             middle = at = (low + high) // 2
             time = self._time(at)
-            while time < 0 and at + 1 < high:  # a filler, or a record that cannot be read
+            while time < 0 and at + 1 < high:  # a filler, or an unreadable record
                 at += 1
                 time = self._time(at)
             if time < 0 and self._is_expired(middle):
-                low = middle + 1  # whatever its time was, the messages that are left are later
+                low = middle + 1  # all remaining messages are later
             elif 0 <= time < timestamp or (upper and time == timestamp):
                 low = at + 1
             else:
@@ -57,8 +57,7 @@ class TimeSearch:
         return min(low, end)
 
     def by_modification_time(self, timestamp: int) -> int:
-        """Up to 5.1.0: pick the file by mtime, then the nearest message, ties to the left
-        (D-16)."""
+        """Pick the file by mtime, then the nearest message, ties to the left (to 5.1.0; D-16)."""
         files = self._queue.files()
         if not files:
             return 0

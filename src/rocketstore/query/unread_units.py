@@ -1,5 +1,4 @@
-"""Queue units whose messages cannot be read: damaged, missing, or in a file that may not be
-read."""
+"""Queue units whose messages are unreadable: damaged, missing, or without read permission."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ _COMPLETE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_T
 
 
 class UnreadUnit(NamedTuple):
-    """A queue offset whose message cannot be read, its log offset, and the error that says why."""
+    """A queue offset with an unreadable message, its log offset, and the error."""
 
     queue_offset: int
     physical_offset: int
@@ -26,17 +25,17 @@ class UnreadUnit(NamedTuple):
 
 
 class UnreadUnits:
-    """Looks for them in one queue.
+    """Find the unreadable messages of one queue.
 
-    A place that a broker fills (a pre-blank unit) and a message that has expired are none of them,
-    unless the log is damaged where the message was.
+    Pre-blank units and expired messages do not count, unless the log is corrupt where the message
+    was.
 
     Parameters
     ----------
     log : CommitLog
     queue : ConsumeQueue
     tags_codes : collection of int, optional
-        Only units with one of these codes; ``None``: all.
+        Consider only units with one of these codes; ``None``: all.
     """
 
     def __init__(
@@ -49,9 +48,9 @@ class UnreadUnits:
     def between(
         self, first: int, stop: int, read: Collection[int] = frozenset()
     ) -> Iterator[UnreadUnit]:
-        """Yield them from queue offset ``first`` to before ``stop``, ascending.
+        """Yield the unreadable messages from queue offset ``first`` to before ``stop``, ascending.
 
-        ``read``: log offsets of records that were read; they are not looked at.
+        ``read``: log offsets of records that were already read; they are not checked.
         """
         index, end, blanks = first, self._end_before(first), list[int]()
         while index < stop:
@@ -68,8 +67,7 @@ class UnreadUnits:
             yield from self._blanks(blanks, end, self._start_of_next(stop))
 
     def behind_end(self) -> Iterator[UnreadUnit]:
-        """Yield the unit on disk behind the queue's end whose record lay where the log's end is
-        missing or cannot be read."""
+        """Yield the unit on disk after the queue's end if its record was in the log's lost end."""
         log, index = self._log, self._queue.max_index
         places = [at for at in log.damage if at >= log.max_offset]
         offset = self._queue.start_of(index) if places else -1
@@ -77,7 +75,7 @@ class UnreadUnits:
             yield UnreadUnit(index, offset, log.corruption(offset, log.damage[min(places)]))
 
     def _at(self, index: int) -> tuple[int, tuple[int, int, int] | None]:
-        """Queue offset of the next unit, and (physical offset, size, tags code) of this one."""
+        """Return the next unit's queue offset, and this one's physical offset, size, tags code."""
         queue = self._queue
         if isinstance(queue, BatchConsumeQueue):
             batch = queue.batch_unit(index)
@@ -91,7 +89,7 @@ class UnreadUnits:
         return index + 1, unit
 
     def _end_before(self, index: int) -> int:
-        """Log offset where the record of the unit in front of ``index`` ends."""
+        """Return the log offset where the record of the unit before ``index`` ends."""
         unit = self._at(index - 1)[1] if index > 0 else None
         return max(self._log.min_offset, 0) if unit is None else unit[0] + unit[1]
 
@@ -136,12 +134,14 @@ class UnreadUnits:
             path, position = queue.queue.directory, 0
         else:
             path, position = file.path, index * UNIT_NBYTES - file.file_from_offset
-        reason = f"queue offset {index} names log offset {offset}, where none of its records begins"
+        reason = f"queue offset {index} names log offset {offset}, where no record of it begins"
         return CorruptConsumeQueueError(path, position, reason)
 
     def _blanks(self, blanks: list[int], start: int, stop: int) -> Iterator[UnreadUnit]:
-        """Places without a unit whose messages were in a damaged stretch from ``start`` to
-        ``stop``."""
+        """Yield queue offsets without a unit whose messages were in ``start`` .. ``stop``.
+
+        Only if that range is damaged.
+        """
         if not blanks:
             return
         places = [at for at in self._log.damage if start <= at < stop]

@@ -1,1 +1,1 @@
-"""Consume queues of every type: units, files, folders, and the table of all."""
+"""Consume queues of every type: units, files, folders, and the table of all queues."""

@@ -26,9 +26,9 @@ _BASE_AT = formats.BATCH_QUEUE_UNIT.at("base_offset")
 class BatchConsumeQueue(ConsumeQueue):
     """The units of one (topic, queue id) whose topic has the queue type ``BatchCQ``.
 
-    It answers what a ``ConsumeQueue`` does. Its queue offsets count messages, and a unit covers as
-    many of them as its record holds; so a unit is found by a search, and its place in the files
-    says nothing of its queue offset.
+    It has the interface of a ``ConsumeQueue``. Queue offsets count messages, and a unit covers all
+    messages of its record. So units are found by a search: their position in the files does not
+    determine their queue offset.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class BatchConsumeQueue(ConsumeQueue):
     queue : MappedFileQueue
         Its files, loaded; their size is a multiple of 46 bytes.
     in_memory : bool
-        New units go to private copies and memory files; the disk stays as it is.
+        Write new units to private copies and memory files; do not change the disk.
 
     Notes
     -----
@@ -49,7 +49,7 @@ class BatchConsumeQueue(ConsumeQueue):
         self, topic: str, queue_id: int, queue: MappedFileQueue, *, in_memory: bool = False
     ) -> None:
         super().__init__(topic, queue_id, queue, in_memory=in_memory)
-        #: Position behind the last unit, in bytes from the start of the queue.
+        #: Position after the last unit, in bytes from the start of the queue.
         self._end = 0
         self._flushed_end = 0
 
@@ -61,11 +61,13 @@ class BatchConsumeQueue(ConsumeQueue):
         return self.queue.file_size // BATCH_UNIT_NBYTES
 
     def follow(self, next_index: Callable[[], int]) -> None:
-        """Nothing: ``append`` moves the queue's end."""
+        """Do nothing: ``append`` moves the queue's end."""
 
     def correct_min_index(self, log_min_offset: int, *, keep_when_empty: bool) -> None:
-        """Set ``min_index`` to the first message of the first record at or behind
-        ``log_min_offset``, to the queue's end when there is none (4.9 has no such queues)."""
+        """Set ``min_index`` to the first message of the first record from ``log_min_offset`` on.
+
+        Without such a record, set it to the queue's end. (4.9 does not have these queues.)
+        """
         for file in self._all_files():
             stop = self._readable(file)
             position = kernels.batch_consume_queue.search_units(
@@ -86,17 +88,17 @@ class BatchConsumeQueue(ConsumeQueue):
         return file_size - file_size % BATCH_UNIT_NBYTES
 
     def first_place(self, file: MappedFile, log_min_offset: int) -> int:
-        """Log offset of the first record that ``file`` names, -1 without one."""
+        """Return the log offset of the first record that ``file`` refers to, -1 without one."""
         if self._readable(file) < formats.BATCH_QUEUE_UNIT.nbytes:
             return -1
         content = file.read(0, formats.BATCH_QUEUE_UNIT.nbytes)
         return int(formats.BATCH_QUEUE_UNIT.struct.unpack(content)[0])
 
     def units_from(self, index: int) -> tuple[Any, int, int] | None:
-        """Return (buffer, position, stop) of the units from the one that holds ``index``, or else
-        the next one, to the end of its file.
+        """Return (buffer, position, stop) of the units from ``index`` to the end of the file.
 
-        ``None`` when ``index`` lies outside the queue.
+        If no unit covers ``index``, the next unit is the first. ``None`` if ``index`` is outside
+        the queue.
         """
         if not 0 <= index < self.max_index:
             return None
@@ -112,21 +114,21 @@ class BatchConsumeQueue(ConsumeQueue):
             return None
         file = files[low - 1]
         stop = self._readable(file)
-        behind = kernels.batch_consume_queue.search_units(
+        following = kernels.batch_consume_queue.search_units(
             file.mapping, 0, stop, _BASE_AT, index + 1
         )
-        position = behind - BATCH_UNIT_NBYTES
+        position = following - BATCH_UNIT_NBYTES
         if unit_at(file.mapping, position).next_offset > index:
             return file.mapping, position, stop
-        # No record holds this offset; RocketMQ would answer the record in front, for ever again.
-        if behind < stop:
-            return file.mapping, behind, stop
+        # No record holds this offset. RocketMQ would return the record before it again and again.
+        if following < stop:
+            return file.mapping, following, stop
         if low == len(files):
             return None
         return files[low].mapping, 0, self._readable(files[low])
 
     def batch_unit(self, index: int) -> BatchUnit | None:
-        """Return the unit that covers queue offset ``index``, ``None`` when none does."""
+        """Return the unit that covers queue offset ``index``, ``None`` without one."""
         found = self.units_from(index)
         if found is None:
             return None
@@ -139,14 +141,14 @@ class BatchConsumeQueue(ConsumeQueue):
         return None if unit is None else unit[:3]
 
     def start_of(self, index: int) -> int:
-        """Physical offset that stands behind the last good unit, -1 without a file."""
+        """Return the physical offset in the unit after the last good one, -1 without a file."""
         file = self.queue.find_mapped_file_by_offset(self._end)
         if file is None:
             return -1
         return unit_at(file.mapping, self._end - file.file_from_offset).physical_offset
 
     def readable_units(self, file: MappedFile | MemoryFile) -> int:
-        """Number of units in ``file``."""
+        """Return the number of units in ``file``."""
         return self._readable(file) // BATCH_UNIT_NBYTES
 
     def view(self) -> Iterator[tuple[int, Any, int]]:
@@ -156,7 +158,7 @@ class BatchConsumeQueue(ConsumeQueue):
             yield first, file.mapping, self.readable_units(file)
 
     def array(self) -> numpy.ndarray[Any, Any]:
-        """Units whose records the log still has, as a structured array (a copy)."""
+        """Return the units whose records are still in the log, as a structured array (a copy)."""
         import numpy
 
         dtype = formats.BATCH_QUEUE_UNIT.dtype
@@ -167,27 +169,27 @@ class BatchConsumeQueue(ConsumeQueue):
         return units[units["base_offset"] >= self.min_index]
 
     def offsets_with(self, tags_codes: bytes) -> numpy.ndarray[Any, Any]:
-        """Queue offsets (int64) of the messages whose unit has one of the int64 ``tags_codes``."""
+        """Return the queue offsets (int64) of messages whose unit has one of ``tags_codes``."""
         import numpy
 
         units = self.array()
         units = units[numpy.isin(units["tags_code"], numpy.frombuffer(tags_codes, numpy.int64))]
         counts = units["batch_size"].astype(numpy.int64)
-        # The numbers 0, 1, ... within each unit, behind its own base.
+        # The numbers 0, 1, ... of the messages within each unit.
         within = numpy.arange(counts.sum()) - numpy.repeat(counts.cumsum() - counts, counts)
         offsets: numpy.ndarray[Any, Any] = within
         offsets += numpy.repeat(units["base_offset"].astype(numpy.int64), counts)
         return offsets
 
     def offset_by_time(self, timestamp: int) -> int:
-        """Queue offset for a store time, as RocketMQ finds it.
+        """Return the queue offset for a store time, as RocketMQ does.
 
         Returns
         -------
         int
-            First message of the first record stored at or behind ``timestamp`` (epoch ms), but
-            looked for in one file only: in the last one that begins no later. When all its records
-            are older, or as old, its last record's first message. 0 without a unit.
+            First message of the first record stored at or after ``timestamp`` (epoch ms). Only
+            one file is searched: the last one that begins no later. If all its records are not
+            newer than ``timestamp``, the first message of its last record. 0 without a unit.
 
         Notes
         -----
@@ -212,7 +214,7 @@ class BatchConsumeQueue(ConsumeQueue):
     # --- loading ------------------------------------------------------------------------------
 
     def _recover_in(self, files: Sequence[MappedFile], log_end: int) -> KernelStatus:
-        """See ``recover``: records and queue offsets ascend."""
+        """Find the last good unit, see ``recover``: log and queue offsets must ascend."""
         last_end, next_offset, end, status = -1, 0, 0, KernelStatus.OK
         for file in files:
             size = self._used(file.file_size)
@@ -232,9 +234,9 @@ class BatchConsumeQueue(ConsumeQueue):
     # --- appending ----------------------------------------------------------------------------
 
     def append(self, unit: BatchUnit) -> bool:
-        """Put one unit behind the last; False when it stood there already.
+        """Append one unit; return False if the file contained it already.
 
-        Raises ``StoreFullError`` without room for it; nothing has changed then.
+        Raises ``StoreFullError`` if the disk is full; nothing has changed then.
         """
         start = self._end - self._end % self.queue.file_size
         position = self._end - start
@@ -260,10 +262,10 @@ class BatchConsumeQueue(ConsumeQueue):
         return found == (*unit, _NO_COMPACTED_OFFSET, 0)
 
     def begin_comparing(self, log_min_offset: int) -> None:
-        """Let the queue end in front of its first unit that the log can still confirm.
+        """Set the queue's end before the first unit whose record is still in the log.
 
-        Dispatch from the log's beginning then puts every unit again, which writes those that are
-        wrong; ``clear_behind`` ends it.
+        Dispatch from the log's beginning then appends every unit again and so corrects wrong ones.
+        ``clear_behind`` ends the comparison.
         """
         expired, kept = -1, 0
         for file in self.files():
@@ -278,7 +280,7 @@ class BatchConsumeQueue(ConsumeQueue):
             if position < stop:
                 break
         if expired < 0:
-            # Its first files may have gone with their messages: it begins where its files do.
+            # The first files may have expired with their messages: start at the first file left.
             self.recovered_end, self.recovered_index = -1, 0
             self._end = self._flushed_end = max(self.queue.min_offset, 0)
             return
@@ -296,16 +298,16 @@ class BatchConsumeQueue(ConsumeQueue):
         return file
 
     def clear_behind(self) -> None:
-        """Write zeros over whatever lies behind the last good unit, so that it never comes back
-        (D-12)."""
+        """Overwrite everything after the last good unit with zeros, so that stale units never
+        reappear (D-12)."""
         if self.recovered_end < 0:
             self._end = 0
         self._clear_from(self._end)
 
     def flush(self, end_index: int) -> None:
-        """Sync all units that are there. Raises ``OSError``; the error is final."""
+        """Sync all units. Raises ``OSError``; the error is final."""
         end = self._end
-        # Recovery says with 0 that nothing is known to be on disk.
+        # Recovery sets 0 if it is unknown what is on disk.
         done = self._flushed_end if self.flushed_index else 0
         self._flush_range(done, end)
         self._flushed_end = end
@@ -313,6 +315,8 @@ class BatchConsumeQueue(ConsumeQueue):
 
 
 def unit_at(buffer: Any, position: int) -> BatchUnit:
-    """Return one unit, read by a kernel that is guarded: the file may be cut by others, which is an
-    ``OSError`` (EFAULT)."""
+    """Return one unit.
+
+    The kernel is guarded: if another process truncates the file, it raises ``OSError`` (EFAULT).
+    """
     return BatchUnit._make(kernels.batch_consume_queue.read_unit(buffer, position)[:6])

@@ -1,4 +1,4 @@
-"""ConsumeQueue: the units of one queue over its files, and the table of all queues of a store."""
+"""ConsumeQueue: the units of one queue in its files."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ from rocketstore.queues.consume_queue_ext import ConsumeQueueExt, is_ext_address
 from rocketstore.status import KernelStatus
 
 UNIT_NBYTES = formats.CONSUME_QUEUE_UNIT.nbytes
-#: Blocks are reserved this far ahead in a queue file, later as far as it is long by then.
+#: Limits of how far ahead blocks are reserved in a queue file; in between, as far as it is long.
 ALLOCATE_AHEAD_NBYTES = 64 * 1024
 MOST_AHEAD_NBYTES = 1024 * 1024
 
 
 def load_unit(file: MappedFile | MemoryFile, position: int) -> tuple[int, int, int]:
-    """Physical offset, size and tags code of one unit, read by a kernel that is guarded: the file
-    may be cut by others.
+    """Return physical offset, size and tags code of one unit.
 
-    Raises ``OSError``, which names it, when it is.
+    The kernel is guarded: if another process truncates the file, ``OSError`` names the file.
     """
     try:
         return _load(file.mapping, position)
@@ -44,8 +43,8 @@ def _load(buffer: Any, position: int) -> tuple[int, int, int]:
 
 
 def find_unit(file: MappedFile | MemoryFile, stop: int, offset: int) -> int:
-    """Position of a file's first unit before ``stop`` that names ``offset`` or a place behind it,
-    ``stop`` without one. Raises as ``load_unit``."""
+    """Return the position of the first unit before ``stop`` with a log offset of at least
+    ``offset``, ``stop`` without one. Raises as ``load_unit``."""
     try:
         return int(kernels.consume_queue.find_unit(file.mapping, 0, stop, offset))
     except OSError as error:
@@ -74,17 +73,17 @@ class ConsumeQueue:
     queue : MappedFileQueue
         Its files, loaded.
     in_memory : bool
-        New units go to private copies and memory files; the disk stays as it is.
+        Write new units to private copies and memory files; do not change the disk.
 
     Attributes
     ----------
     min_index : int
-        Queue offset of the first unit whose message the log still has.
+        Queue offset of the first unit whose message is still in the log.
     recovered_index, recovered_end : int
-        Queue offset behind the last good unit on disk, and the end of its record in the log (-1:
-        none).
+        Queue offset after the last good unit on disk, and the end of its record in the log (-1
+        without one).
     ext : ConsumeQueueExt or None
-        What its units' addresses mean; ``None`` when the store keeps no ext files.
+        The ext units that its units refer to; ``None`` if the store has no ext files.
 
     Notes
     -----
@@ -104,12 +103,12 @@ class ConsumeQueue:
         self.recovered_end = -1
         self.flushed_index = 0
         self.ext: ConsumeQueueExt | None = None
-        #: A pull looks at no more units than messages are wanted (RocksDB, up to 5.4).
+        #: Whether a pull examines only as many units as messages are wanted (RocksDB, up to 5.4).
         self.pull_looks_no_further = False
         self._in_memory = in_memory
         self._next_index: Callable[[], int] | None = None
         self._overlay: dict[int, MappedFile | MemoryFile] = {}
-        #: File last read: (file, its first queue offset, the one behind its last).
+        #: File last read: (file, its first queue offset, the offset after its last).
         self.recent: tuple[MappedFile | MemoryFile, int, int] | None = None
 
     # --- bounds -------------------------------------------------------------------------------
@@ -125,13 +124,14 @@ class ConsumeQueue:
         return self._next_index() if self._next_index is not None else self.recovered_index
 
     def follow(self, next_index: Callable[[], int]) -> None:
-        """Take the queue's end from the dispatcher from now on."""
+        """Use the dispatcher's ``next_index`` as the queue's end."""
         self._next_index = next_index
 
     def correct_min_index(self, log_min_offset: int, *, keep_when_empty: bool) -> None:
-        """Set ``min_index`` to the first unit whose record starts at or behind ``log_min_offset``.
+        """Set ``min_index`` to the first unit whose record starts at or after ``log_min_offset``.
 
-        ``keep_when_empty``: leave it as it is when there is none (4.9), else the queue's end (5.x).
+        Without such a unit, keep the value if ``keep_when_empty`` (4.9), else use the queue's end
+        (5.x).
         """
         for file in self._all_files():
             stop = self._readable(file)
@@ -152,15 +152,15 @@ class ConsumeQueue:
         return [files[start] for start in sorted(files)]
 
     def _readable(self, file: MappedFile | MemoryFile) -> int:
-        """Position behind the last unit of ``file``."""
+        """Return the position after the last unit of ``file``."""
         end = self.max_index * UNIT_NBYTES - file.file_from_offset
         return max(0, min(end, file.file_size))
 
     def units_from(self, index: int) -> tuple[Any, int, int] | None:
         """Return (buffer, position, stop) of the units from ``index`` to the end of its file.
 
-        ``None`` when ``index`` lies outside the queue or its file is gone, also by the hand of the
-        store's writer while it was not mapped here.
+        ``None`` if ``index`` is outside the queue, or if the file is gone: the store's writer may
+        have deleted it before it was mapped.
         """
         end = self.max_index
         if not 0 <= index < end:
@@ -182,13 +182,14 @@ class ConsumeQueue:
         return mapping, position, min(end * UNIT_NBYTES - offset + position, size)
 
     def start_of(self, index: int) -> int:
-        """Physical offset that stands in unit ``index``, whether it is good or not; -1 without a
-        file."""
+        """Return the physical offset in unit ``index``, good or not; -1 without a file."""
         return self.raw_unit(index)[0]
 
     def raw_unit(self, index: int) -> tuple[int, int, int]:
-        """Physical offset, size and tags code as the files hold them, wherever the queue ends; -1,
-        0 and 0 without a file."""
+        """Return physical offset, size and tags code as in the files, even past the queue's end.
+
+        Without a file, return (-1, 0, 0).
+        """
         file = self.queue.find_mapped_file_by_offset(index * UNIT_NBYTES)
         position = index * UNIT_NBYTES - (0 if file is None else file.file_from_offset)
         if file is None or position + UNIT_NBYTES > file.file_size:
@@ -196,20 +197,20 @@ class ConsumeQueue:
         return load_unit(file, position)
 
     def first_place(self, file: MappedFile, log_min_offset: int) -> int:
-        """Log offset of the first record that ``file`` names and the log still has; -1 without
-        one."""
+        """Return the log offset of the first record that ``file`` refers to and that is still in
+        the log; -1 without one."""
         stop = self._readable(file)
         if stop and log_min_offset <= 0:
             place, size, _ = load_unit(file, 0)
             if place == 0 and size != formats.FILLER_UNIT_SIZE:
                 return 0
-        # Fillers name the log's first byte.
+        # Fillers refer to log offset 0.
         position = find_unit(file, stop, max(log_min_offset, 1))
         return load_unit(file, position)[0] if position < stop else -1
 
     def unit(self, index: int) -> tuple[int, int, int] | None:
-        """Return (physical offset, size, tags code) of one unit; ``None`` for a filler or no
-        unit."""
+        """Return (physical offset, size, tags code) of one unit; ``None`` for a filler or without
+        a unit."""
         found = self.units_from(index)
         if found is None:
             return None
@@ -226,7 +227,7 @@ class ConsumeQueue:
         return physical_offset, size, tags_code
 
     def has_written(self, index: int) -> bool:
-        """Whether the files hold anything in the place of unit ``index``, good or not."""
+        """Return whether the files have non-zero bytes in the place of unit ``index``."""
         file = self.queue.find_mapped_file_by_offset(index * UNIT_NBYTES)
         if file is None:
             return False
@@ -234,12 +235,12 @@ class ConsumeQueue:
         return bool(file.read(position, UNIT_NBYTES).strip(b"\0"))
 
     def holds(self, index: int, physical_offset: int, size: int) -> bool:
-        """Whether the files hold a record's unit in the place of unit ``index``, wherever the
-        queue ends."""
+        """Return whether the files have a record's unit in the place of unit ``index``, even past
+        the queue's end."""
         return self.raw_unit(index)[:2] == (physical_offset, size)
 
     def index_of(self, physical_offset: int) -> int | None:
-        """Queue offset of the unit that names ``physical_offset``, ``None`` when none does."""
+        """Return the queue offset of the unit for ``physical_offset``, ``None`` without one."""
         for file in self._all_files():
             stop = self._readable(file)
             position = find_unit(file, stop, physical_offset)
@@ -249,10 +250,10 @@ class ConsumeQueue:
         return None
 
     def first_named(self, stop: int, log_min_offset: int) -> int:
-        """Queue offset of the first unit before ``stop`` that names a place in the log from
-        ``log_min_offset`` on; ``stop`` when none does.
+        """Return the queue offset of the first unit before ``stop`` whose log offset is at least
+        ``log_min_offset``; ``stop`` without one.
 
-        Files before one with a unit of an expired record are not read.
+        Files are read from the last one backwards, up to one with a unit of an expired record.
         """
         first = stop
         for file in reversed(self._all_files()):
@@ -270,11 +271,11 @@ class ConsumeQueue:
         return first
 
     def files(self) -> list[MappedFile | MemoryFile]:
-        """The files that hold units, ascending; memory copies in place of theirs."""
+        """Return the files that hold units, ascending; in-memory copies replace files on disk."""
         return [file for file in self._all_files() if self._readable(file) > 0]
 
     def readable_units(self, file: MappedFile | MemoryFile) -> int:
-        """Number of units in ``file``."""
+        """Return the number of units in ``file``."""
         return self._readable(file) // UNIT_NBYTES
 
     def view(self) -> Iterator[tuple[int, Any, int]]:
@@ -286,30 +287,30 @@ class ConsumeQueue:
 
     @property
     def is_light(self) -> bool:
-        """Whether it is a light queue: its messages have topics of their own."""
+        """Whether it is a light queue, whose messages belong to other topics."""
         return self.topic.startswith(formats.TOPIC_LMQ_PREFIX)
 
     def recover(self, log_end: int, *, whole: bool) -> KernelStatus:
-        """Find the last good unit: offsets ascending, inside the log.
+        """Find the last good unit: log offsets must ascend and lie inside the log.
 
         Parameters
         ----------
         log_end : int
-            Units of records that end behind it are not good.
+            Units of records that end after it are not good.
         whole : bool
-            Walk every file; otherwise the last three, as RocketMQ does, unless nothing in them is
-            good.
+            Scan every file. Otherwise scan the last three, as RocketMQ does, and all files only
+            if those have no good unit.
 
         Returns
         -------
         KernelStatus
-            What ended the walk: NO_UNIT (zeros), OK (all units good), BAD_UNIT.
+            What ended the scan: NO_UNIT (zeros), OK (all units good), BAD_UNIT.
         """
         row = self.queue.files_in_row()
         files = row if whole else row[-3:]
         status = self._recover_in(files, log_end)
         if self.recovered_end < 0 and len(files) < len(row):
-            # They were filled since what is good: that ends somewhere in front of them.
+            # All units in the last files are bad: the last good one is in an earlier file.
             status = self._recover_in(row, log_end)
         return status
 
@@ -330,10 +331,10 @@ class ConsumeQueue:
         return status
 
     def recover_ext(self, *, whole: bool) -> bool:
-        """Find the last unit whose tags code, when it is an address, names a good ext unit.
+        """Find the last unit whose tags code, if it is an address, refers to a good ext unit.
 
-        The queue then ends there, and so does its ext; False when that is earlier than where
-        ``recover`` found its end. Without ext files no address is good.
+        Queue and ext files end there. Return False if that is before the end that ``recover``
+        found. Without ext files no address is good.
 
         Parameters
         ----------
@@ -344,7 +345,7 @@ class ConsumeQueue:
         if self.recovered_index == 0 or (ext is None and not self._ends_in_address()):
             return True
         files = self.files()
-        # Where the newest files hold no address, an earlier one may tell where the ext ends.
+        # If the newest files have no address, an earlier one may show where the ext files end.
         count = len(files) if whole or ext is None else min(3, len(files))
         while True:
             bad = self._first_bad_address(files[len(files) - count :])
@@ -362,7 +363,7 @@ class ConsumeQueue:
         return unit is not None and unit[2] <= formats.MAX_EXT_ADDRESS
 
     def _first_bad_address(self, files: list[MappedFile | MemoryFile]) -> int | None:
-        """Queue offset of the first unit in ``files`` whose address is not good."""
+        """Return the queue offset of the first unit in ``files`` whose address is not good."""
         import numpy
 
         for file in files:
@@ -378,7 +379,7 @@ class ConsumeQueue:
         return None
 
     def _end_at(self, index: int) -> None:
-        """Let the queue end in front of unit ``index``."""
+        """Set the queue's end before unit ``index``."""
         self.recovered_index, self.recovered_end = index, -1
         unit = self.unit(index - 1) if index else None
         if unit is None:
@@ -388,9 +389,11 @@ class ConsumeQueue:
         self.flushed_index = min(self.flushed_index, self.recovered_index)
 
     def ext_offset_before(self, index: int) -> int:
-        """Offset behind the ext unit of the last unit before ``index`` that is no filler; where
-        that has none, behind the last one known; where there is no such unit, the beginning of the
-        ext files."""
+        """Return the offset after the ext unit of the last unit before ``index``.
+
+        Fillers are skipped. If that unit has no ext unit, return the offset after the last known
+        one. Without a unit, return the start of the ext files.
+        """
         assert self.ext is not None
         first = max(self.queue.min_offset, 0) // UNIT_NBYTES
         unit = None
@@ -405,18 +408,19 @@ class ConsumeQueue:
         return unit[2] - formats.EXT_ADDRESS_BASE + found.nbytes
 
     def forget(self) -> None:
-        """Let the queue end where it begins."""
+        """Empty the queue."""
         self.recovered_index, self.recovered_end, self.flushed_index = 0, -1, 0
         if self.ext is not None:
             self.ext.recovered_offset = 0
         self.clear_behind()
 
     def fill_expired(self, log_min_offset: int) -> int:
-        """Where units of records that the log has no more are zeroed, fill the queue from its
-        beginning to the last of them, as a broker fills what lies in front of a queue's first
-        message; return how many were zeroed.
+        """Write fillers over the queue's start if units of expired records are zero; return how
+        many were.
 
-        RocketMQ cuts a queue at its first unit of zeros. Nothing where the disk stays as it is.
+        RocketMQ truncates a queue at its first zero unit. So all units up to the last zero one
+        become fillers, which a broker also writes before a queue's first message. A read-only
+        queue is not changed.
         """
         import numpy
 
@@ -427,7 +431,7 @@ class ConsumeQueue:
             end = find_unit(file, used, log_min_offset)
             content = file.read(0, end)
             units = numpy.frombuffer(content[:end], formats.CONSUME_QUEUE_UNIT.dtype)
-            if end == used:  # what lies behind the last unit is no hole
+            if end == used:  # zeros after the last unit are not a hole
                 written = (units["size"] != 0).nonzero()[0]
                 units = units[: written[-1] if len(written) else 0]
             zeroed = (units["size"] == 0).nonzero()[0]
@@ -448,9 +452,9 @@ class ConsumeQueue:
     # --- appending ----------------------------------------------------------------------------
 
     def file_for_append(self, index: int) -> MappedFile | MemoryFile:
-        """Return the file that takes unit ``index``, made when it is missing.
+        """Return the file for unit ``index``; create it if it is missing.
 
-        Raises ``StoreFullError`` without room for it.
+        Raises ``StoreFullError`` if the disk is full.
         """
         offset = index * UNIT_NBYTES
         start = offset - offset % self.queue.file_size
@@ -463,18 +467,20 @@ class ConsumeQueue:
         return file
 
     def room_for_append(self, index: int) -> tuple[Any, int]:
-        """Return (buffer, queue offset of its first unit) for unit ``index``: as much of its file
-        as has disk blocks, since a store into a hole on a full disk kills the process.
+        """Return (buffer, queue offset of its first unit) for unit ``index``.
 
-        Raises ``StoreFullError`` without room.
+        The buffer ends where the file has no disk blocks: writing to a hole through a mapping kills
+        the process if the disk is full.
+
+        Raises ``StoreFullError`` if the disk is full.
         """
         file = self.file_for_append(index)
         first = file.file_from_offset // UNIT_NBYTES
         if not isinstance(file, MappedFile) or file.private:
             return file.mapping, first
         position = (index - first) * UNIT_NBYTES
-        # Where there is data there are blocks; reserving them would change the file's mtime, by
-        # which 4.9 finds messages.
+        # Data has blocks already. Reserving them would change the file's mtime, by which 4.9 finds
+        # messages.
         written = self._data_end(file, position)
         if written >= position + UNIT_NBYTES:
             return memoryview(file.mapping)[:written], first
@@ -487,8 +493,11 @@ class ConsumeQueue:
 
     @staticmethod
     def _data_end(file: MappedFile, position: int) -> int:
-        """Where the data ends that ``position`` lies in; ``position`` in a hole, where only
-        reserved blocks are, and where the file system cannot tell."""
+        """Return the end of the data around ``position``.
+
+        Return ``position`` if it is in a hole or in reserved blocks, or if the file system does
+        not report holes.
+        """
         if file.allocated_position > 0 or not hasattr(os, "SEEK_DATA"):
             return position
         fd = open_regular_file(file.path, READ_ONLY, file.root)
@@ -509,8 +518,8 @@ class ConsumeQueue:
         return file
 
     def clear_behind(self) -> None:
-        """Write zeros over whatever lies behind the last good unit, so that it never comes back
-        (D-12). Nothing when the disk stays as it is."""
+        """Overwrite everything after the last good unit with zeros, so that stale units never
+        reappear (D-12). A read-only queue is not changed."""
         if self._in_memory:
             return
         self._clear_from(self.recovered_index * UNIT_NBYTES)
@@ -518,11 +527,11 @@ class ConsumeQueue:
             self.ext.cut()
 
     def _clear_from(self, end: int) -> None:
-        """Delete the files behind position ``end`` of the queue; write zeros behind it in its
-        own."""
+        """Delete the files after position ``end`` of the queue; write zeros after it in its
+        file."""
         from rocketstore.files.raw import data_ranges
 
-        self.recent = None  # it may be a file that goes, and is made anew
+        self.recent = None  # it may be a file that is deleted and created again
         self.queue.destroy_behind(end, keep_first=end > 0)
         last = self.queue.last()
         if last is None:
@@ -536,7 +545,7 @@ class ConsumeQueue:
         last.wrote_position = last.flushed_position = position
 
     def flush(self, end_index: int) -> None:
-        """Sync all units below ``end_index``, what they refer to first. Raises ``OSError``; the
+        """Sync all units before ``end_index``, their ext units first. Raises ``OSError``; the
         error is final."""
         if self.ext is not None:
             self.ext.flush(self.ext.max_offset)
@@ -556,7 +565,7 @@ class ConsumeQueue:
             file.wrote_position = position
 
     def abandon(self) -> None:
-        """Leave the files to whoever reads them."""
+        """Leave the mapping cache: files stay mapped only while a reader references them."""
         self.queue.abandon()
         if self.ext is not None:
             self.ext.queue.abandon()

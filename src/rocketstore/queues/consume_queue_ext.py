@@ -1,4 +1,4 @@
-"""ConsumeQueueExt: what a queue's units have no room for, at addresses that the units carry."""
+"""ConsumeQueueExt: additional data of a queue's units, at addresses stored in the units."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXT_UNIT_NBYTES = formats.CONSUME_QUEUE_EXT_UNIT.nbytes
 _UNIT = formats.CONSUME_QUEUE_EXT_UNIT.struct
 #: Blocks are reserved this far ahead of the newest unit.
 _ALLOCATE_AHEAD_NBYTES = 64 * 1024
-#: Bytes of ext files read at one time.
+#: Bytes of ext files read at a time.
 _READ_NBYTES = 1 << 20
 
 
@@ -26,11 +26,11 @@ class CqExtUnit(NamedTuple):
     Attributes
     ----------
     tags_code : int
-        Hash of the message's tag, or when it is due.
+        Hash of the message's tag, or its delivery time.
     store_timestamp : int
         Epoch ms.
     bit_map : bytes
-        Which filters the message passes, empty when nobody said.
+        The filters that the message matches; empty if unknown.
     """
 
     tags_code: int
@@ -44,7 +44,7 @@ class CqExtUnit(NamedTuple):
 
 
 def is_ext_address(tags_code: int) -> bool:
-    """Whether a unit's tags code is the address of an ext unit."""
+    """Return whether a unit's tags code is the address of an ext unit."""
     return tags_code <= formats.MAX_EXT_ADDRESS
 
 
@@ -56,12 +56,12 @@ class ConsumeQueueExt:
     queue : MappedFileQueue
         Its files, loaded.
     in_memory : bool
-        New units go to private copies and memory files; the disk stays as it is.
+        Write new units to private copies and memory files; do not change the disk.
 
     Attributes
     ----------
     recovered_offset : int
-        Offset behind the last good unit on disk that the queue refers to.
+        Offset after the last good unit on disk that the queue refers to.
 
     Notes
     -----
@@ -87,11 +87,11 @@ class ConsumeQueueExt:
         return self.recovered_offset
 
     def list_again(self) -> None:
-        """Take over the files that another process made since they were listed."""
+        """Add files that another process has created since the last listing."""
         self.queue.load_new()
 
     def follow(self, next_offset: Callable[[], int]) -> None:
-        """Take the end from the dispatcher from now on; it answers -1 while it does not know."""
+        """Use the dispatcher's ``next_offset`` as the end; -1 means that it is unknown."""
         self._next_offset = next_offset
 
     # --- reading ------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ class ConsumeQueueExt:
         return file if file is not None else self.queue.find_mapped_file_by_offset(offset)
 
     def _read(self, offset: int, nbytes: int) -> bytes:
-        """Bytes of the file at ``offset``; short at its end, none without a file."""
+        """Read bytes at ``offset``; fewer at the file's end, empty without a file."""
         file = self._file_at(offset)
         if file is None:
             return b""
@@ -112,8 +112,8 @@ class ConsumeQueueExt:
         return file.read(position, nbytes)
 
     def unit(self, address: int) -> CqExtUnit | None:
-        """Return the unit at ``address``, ``None`` when no good one is there, as when the store's
-        writer deleted the file."""
+        """Return the unit at ``address``; ``None`` if it is not good, or if the store's writer
+        deleted the file."""
         try:
             return self._unit(address)
         except FileNotFoundError:
@@ -142,12 +142,12 @@ class ConsumeQueueExt:
         Returns
         -------
         structured array of ``formats.CONSUME_QUEUE_EXT_UNIT``, shape (n,)
-            ``size`` is 0 where no good unit is, with ``tolerant`` also in files that were deleted.
+            ``size`` is 0 for addresses without a good unit.
 
         Raises
         ------
         FileNotFoundError
-            Without ``tolerant``.
+            If a file was deleted; with ``tolerant``, it counts as having no good unit.
         """
         import numpy
 
@@ -172,17 +172,19 @@ class ConsumeQueueExt:
             rows = places[inside][:, None] + numpy.arange(layout.nbytes)
             taken = numpy.ascontiguousarray(window[rows]).view(layout.dtype).reshape(-1)
             found[order[done:stop][inside]] = taken
-            # A file ends before the stretch does: what lies in the next one is read from there.
-            behind = int((~inside).argmax()) if not inside.all() else len(inside)
-            done += max(behind, 1)
+            # The file may end before the range does: read the next file in the next turn.
+            count = int((~inside).argmax()) if not inside.all() else len(inside)
+            done += max(count, 1)
         sizes, bit_maps = found["size"].astype("i4"), found["bit_map_size"].astype("i4")
         good = (bit_maps >= 0) & (sizes == EXT_UNIT_NBYTES + bit_maps)
         found["size"] = numpy.where(good, found["size"], 0)
         return found
 
     def resolve(self, units: Any, position: int, stop: int) -> bytearray:
-        """Return the queue units from ``position`` to ``stop`` of a buffer with the tags codes of
-        their ext units; where there is none, with the address, as it matches every filter."""
+        """Return a copy of queue units with the tags codes of their ext units.
+
+        A unit without a good ext unit keeps the address, which matches every filter.
+        """
         import numpy
 
         copy = bytearray(memoryview(units)[position:stop])
@@ -199,10 +201,10 @@ class ConsumeQueueExt:
     # --- loading ------------------------------------------------------------------------------
 
     def first_bad(self, codes: numpy.ndarray[Any, Any]) -> int:
-        """Number of the first of ``codes`` (int64, in queue order) that is an address without a
-        good unit, or one not above the address in front of it; their count when all are good.
+        """Return the number of the first bad address in ``codes`` (int64, in queue order).
 
-        ``recovered_offset`` moves to the end of the last good unit.
+        An address is bad without a good unit, or if it is not greater than the one before. If all
+        are good, return the length. ``recovered_offset`` moves to the end of the last good unit.
         """
         import numpy
 
@@ -214,7 +216,7 @@ class ConsumeQueueExt:
         ends = offsets + heads["size"].astype("i8")
         good = heads["size"] > 0
         good &= offsets >= numpy.concatenate(([self.recovered_offset], ends[:-1]))
-        # A unit and the mark behind it lie in one file.
+        # A unit and its end mark must be in the same file.
         size = self.queue.file_size
         good &= offsets % size + heads["size"] <= size - formats.EXT_END_NBYTES
         bad = len(which) if good.all() else int((~good).argmax())
@@ -223,8 +225,7 @@ class ConsumeQueueExt:
         return int(which[bad]) if bad < len(which) else len(codes)
 
     def cut(self) -> None:
-        """Write zeros over whatever lies behind the last good unit, and delete the files behind
-        it."""
+        """Truncate after the last good unit: write zeros in its file, delete later files."""
         from rocketstore.files.raw import data_ranges
 
         end = self.recovered_offset
@@ -244,10 +245,11 @@ class ConsumeQueueExt:
     # --- appending ----------------------------------------------------------------------------
 
     def room_for_append(self, offset: int) -> tuple[Any, int]:
-        """Return (buffer, offset of its first byte) for the unit at ``offset``: as much of its file
-        as has disk blocks.
+        """Return (buffer, offset of its first byte) for the unit at ``offset``.
 
-        Raises ``StoreFullError`` without room.
+        The buffer ends where the file has no disk blocks.
+
+        Raises ``StoreFullError`` if the disk is full.
         """
         size = self.queue.file_size
         start = offset - offset % size
@@ -271,13 +273,13 @@ class ConsumeQueueExt:
         return file
 
     def flush(self, end: int) -> None:
-        """Sync everything below offset ``end``. Raises ``OSError``; the error is final."""
+        """Sync everything before offset ``end``. Raises ``OSError``; the error is final."""
         for file in self.queue.files:
             if file.end_offset <= self.flushed_offset:
                 continue
             if file.file_from_offset >= end:
                 break
-            # The end mark of a full file lies behind its last unit.
+            # The end mark of a full file follows its last unit.
             position = min(end - file.file_from_offset, file.file_size)
             file.flushed_position = max(0, self.flushed_offset - file.file_from_offset)
             file.flush(position)

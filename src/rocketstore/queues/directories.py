@@ -1,4 +1,4 @@
-"""The folders of queues below ``consumequeue``, and which names they may have."""
+"""The folders of queues below ``consumequeue``, and their valid names."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from rocketstore.files.durable import list_folder, refuse_link_out
 def queue_directories(
     directory: Path, root: Path, skipped: list[Path], *, tolerant: bool = False
 ) -> Iterator[tuple[Path, Path]]:
-    """Yield (topic folder, queue folder) of a ``consumequeue`` folder; other entries go to
-    ``skipped``.
+    """Yield (topic folder, queue folder) of a ``consumequeue`` folder.
+
+    Other entries are added to ``skipped``.
 
     Raises
     ------
     UnsafePathError
         A folder is a link out of ``root``.
     MappedFileError
-        A link named like a folder leads to none, or to the folder of another queue; with
-        ``tolerant`` the former goes to ``skipped``, the latter is yielded.
+        A link with a valid name does not lead to a folder, or leads to another queue's folder.
+        With ``tolerant`` the first is added to ``skipped``, the second is yielded.
     PermissionError
-        A folder may not be read; with ``tolerant`` it goes to ``skipped``.
+        A folder is not readable; with ``tolerant`` it is added to ``skipped``.
     """
     try:
         topic_directories = _entries(directory)
@@ -35,7 +36,7 @@ def queue_directories(
         skipped.append(directory)
         return
     if topic_directories and tolerant and not os.access(directory, os.X_OK):
-        skipped.append(directory)  # its names can be listed, and nothing more
+        skipped.append(directory)  # its names can be listed, but not opened
         return
     found: list[Path] = []
     has_links = False
@@ -70,7 +71,7 @@ def queue_directories(
 
 
 def _refuse_shared(folders: list[Path]) -> None:
-    """Two queues in one folder would write over each other's units."""
+    """Raise ``MappedFileError`` if two queues share a folder and would overwrite each other."""
     seen: dict[tuple[int, int], Path] = {}
     for folder in folders:
         about = os.stat(folder)
@@ -80,10 +81,13 @@ def _refuse_shared(folders: list[Path]) -> None:
 
 
 def _refuse_link_to_no_folder(path: Path, root: Path) -> None:
-    """A folder may have to be made in its place, and no link is ever replaced."""
+    """Raise ``MappedFileError`` for a link that does not lead to a folder.
+
+    A queue may need a folder of that name, and links are never replaced.
+    """
     if path.is_symlink():
         refuse_link_out(path, root)
-        raise MappedFileError(f"{path} is a symbolic link that leads to no folder")
+        raise MappedFileError(f"{path} is a symbolic link that does not lead to a folder")
 
 
 def _entries(directory: Path) -> list[Path]:
@@ -91,23 +95,23 @@ def _entries(directory: Path) -> list[Path]:
 
 
 def is_queue_id(name: str) -> bool:
-    """Whether a folder name is a queue id as RocketMQ writes it: 0 .. 2**31 - 1 without leading
-    zeros."""
+    """Return whether a folder name is a queue id as RocketMQ writes it: 0 .. 2**31 - 1 without
+    leading zeros."""
     if not (name.isascii() and name.isdigit()) or (len(name) > 1 and name[0] == "0"):
         return False
     return int(name) < 2**31
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether a folder name can be a topic: UTF-8 text without control characters, not ``.`` or
-    ``..``."""
+    """Return whether a folder name can be a topic: UTF-8 text without control characters, not
+    ``.`` or ``..``."""
     if name in (".", "..") or any(ord(c) < 0x20 or ord(c) == 0x7F for c in name):
         return False
     return not any(0xD800 <= ord(c) < 0xE000 for c in name)
 
 
 def is_folder_name(name: str) -> bool:
-    """Whether the folder of a queue can have this name."""
+    """Return whether the folder of a queue can have this name."""
     nbytes = len(name.encode("utf-8", "surrogatepass"))
     fits = 0 < nbytes <= formats.MAX_FOLDER_NAME_NBYTES
     return fits and "/" not in name and "\ufffd" not in name and is_topic_name(name)

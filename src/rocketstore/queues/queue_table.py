@@ -1,4 +1,4 @@
-"""The table of a store's queues of both types."""
+"""The table of all queues of a store, of both types."""
 
 from __future__ import annotations
 
@@ -65,21 +65,21 @@ class QueueTable:
         self._root = root
         self._writable = writable
         self._in_memory = in_memory
-        #: Queue files of another size or place than they must have; they are not read.
+        #: Queue files of wrong size or offset; they are not read.
         self.unfit: list[Path] = []
-        #: Where things are now that stood in the way of a queue that was made.
+        #: New paths of entries that were moved to quarantine because a queue needed their name.
         self.moved: list[Path] = []
-        #: What stood where a folder belongs, by its name before it was moved.
+        #: Entries in the place of a folder, by their path before they were moved.
         self.displaced: list[Path] = []
-        #: The same that is still there: loading changes nothing.
+        #: Those of them that were not moved yet: loading changes nothing on disk.
         self._in_the_way: list[Path] = []
         self._is_loading = False
         #: Queue files that are symbolic links or have hard links.
         self.linked: list[Path] = []
-        #: Bytes of an ext file, 0 when the store keeps none.
+        #: Bytes of an ext file, 0 if the store has no ext files.
         self.ext_file_size = 0
         self._ext_directory = directory
-        #: Queues by (topic, queue id); only added to once the store is open. Copy it to iterate.
+        #: Queues by (topic, queue id). An open store adds queues: copy it to iterate.
         self.table: dict[tuple[str, int], ConsumeQueue] = {}
 
     def use_ext(self, directory: Path, file_size: int) -> None:
@@ -87,8 +87,10 @@ class QueueTable:
         self._ext_directory, self.ext_file_size = directory, file_size
 
     def load(self) -> None:
-        """Open every ``<topic>/<queue id>`` folder; what has another name is listed in
-        ``skipped``. Nothing on disk changes."""
+        """Open every ``<topic>/<queue id>`` folder; list other entries in ``skipped``.
+
+        Nothing on disk changes.
+        """
         self._is_loading = True
         try:
             self._load()
@@ -96,7 +98,7 @@ class QueueTable:
             self._is_loading = False
 
     def _load(self) -> None:
-        """Open the queues below both directories; what is none is listed in ``skipped``."""
+        """Open the queues below both directories; list other entries in ``skipped``."""
         for topic, queue_id, directory in self._folders_below(self.directory):
             listing = self._fit(self._list(directory), self.file_size)
             if topic in self.batch_topics:
@@ -116,15 +118,17 @@ class QueueTable:
         self.table[topic, queue_id] = queue
 
     def _folders_below(self, directory: Path) -> Iterator[tuple[str, int, Path]]:
-        """Topic, queue id and path of each queue's folder."""
+        """Yield topic, queue id and path of each queue's folder."""
         for topic, queue in queue_directories(
             directory, self._root, self.skipped, tolerant=self._in_memory
         ):
             yield topic.name, int(queue.name), queue
 
     def _list(self, directory: Path) -> DirectoryListing:
-        """The files of a queue. A reader does without those that it may not read and what is no
-        file: their units are made from the log."""
+        """List the files of a queue.
+
+        A reader ignores unreadable and non-regular files: it derives their units from the log.
+        """
         return list_directory(
             directory,
             self._root,
@@ -133,12 +137,12 @@ class QueueTable:
         )
 
     def _fit(self, listing: DirectoryListing, file_size: int) -> DirectoryListing:
-        """Take what is no file of this size and place off the listing."""
+        """Remove files of wrong size or offset from the listing."""
         self.skipped += [*listing.foreign, *listing.unreadable]
         self.linked += listing.linked
         fit = []
         for offset, path, size in listing.files:
-            is_long = size > file_size and not self._writable  # its beginning can be read
+            is_long = size > file_size and not self._writable  # a reader uses its beginning
             if (size == file_size or is_long) and offset % file_size == 0:
                 fit.append((offset, path, size))
             else:
@@ -147,16 +151,16 @@ class QueueTable:
         return listing
 
     def move_unfit_aside(self) -> list[Path]:
-        """Move the files of wrong size or place out of the way; return where they are now.
+        """Move the files of wrong size or offset to quarantine; return their new paths.
 
-        A broker does not start on them, and what they held is made again from the log.
+        A broker does not start with them. Their units are rebuilt from the log.
         """
         moved = [self._move_aside(path) for path in self.unfit]
         self.unfit = []
         return moved
 
     def _move_aside(self, path: Path) -> Path:
-        """Move one path into quarantine, durably; return where it is now."""
+        """Move one path to quarantine, durably; return its new path."""
         directory = self._root / formats.QUARANTINE_DIR
         make_directories(directory, self._root)
         name, number = "-".join(path.relative_to(self._root).parts), 1
@@ -179,7 +183,7 @@ class QueueTable:
             cache=QUEUE_MAPPINGS,
         )
         self._make_way(directory)
-        # They may be there although the queue's own files are lost.
+        # Ext files may exist although the queue's own files are lost.
         listing = DirectoryListing()
         is_blocked = bool({directory, directory.parent}.intersection(self._in_the_way))
         if directory.is_dir() or not (self._in_memory or is_blocked):
@@ -188,9 +192,9 @@ class QueueTable:
         return ConsumeQueueExt(files, in_memory=self._in_memory)
 
     def _make_way(self, directory: Path) -> None:
-        """Move what is no folder, where a topic's or a queue's folder belongs, out of the way.
+        """Move a non-folder entry away if a topic or queue needs a folder of that name.
 
-        Nothing was moved while nobody needed the name: it may be a note that somebody left there.
+        Unneeded names stay: the entry may be a file that a user keeps there.
         """
         if not self._writable:
             return
@@ -204,11 +208,11 @@ class QueueTable:
                 return
 
     def clear_the_way(self) -> None:
-        """Move what ``load`` found in the way of folders."""
+        """Move the entries that ``load`` found in the place of folders to quarantine."""
         while self._in_the_way:
             path = self._in_the_way.pop(0)
             self.moved.append(self._move_aside(path))
-            _log.warning("%s was no folder; moved to %s", path, self.moved[-1])
+            _log.warning("%s is not a folder; it was moved to %s", path, self.moved[-1])
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
         if topic in self.batch_topics:
@@ -228,9 +232,11 @@ class QueueTable:
         )
 
     def take_batch_topic(self, topic: str) -> bool:
-        """Give a topic without a queue yet the type ``BatchCQ``, because its first record is a
-        batch (``inner_batch``), which no other type takes; False when it has queues of the
-        other type."""
+        """Give a topic without queues the type ``BatchCQ``; return False if it has other queues.
+
+        Dispatch calls this if the first record of a topic is a batch (``inner_batch``), which no
+        other queue type supports.
+        """
         if topic in self.batch_topics:
             return True
         if any(name == topic for name, _ in list(self.table)):
@@ -239,16 +245,17 @@ class QueueTable:
         return True
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """Return the queue, ``None`` when there is none; never creates one (D-36)."""
+        """Return the queue, ``None`` if it does not exist; never create it (D-36)."""
         return self.table.get((topic, queue_id))
 
     def get_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """Return the queue, new and empty when there is none (for dispatch)."""
+        """Return the queue; create an empty one if it does not exist (for dispatch)."""
         queue = self.table.get((topic, queue_id))
         if queue is None:
             queue = self._new(topic, queue_id)
             if self._writable and self.unfit:
-                # A kill between the creation of its ext file and of its own leaves such a file.
+                # A writer killed between creating the ext file and the queue file leaves such a
+                # file.
                 self.moved += self.move_unfit_aside()
             self.table[topic, queue_id] = queue
         return queue
@@ -260,15 +267,15 @@ class QueueTable:
         return len(self.table)
 
     def topics(self) -> list[str]:
-        """Topics that have a queue, sorted."""
+        """Return the topics that have a queue, sorted."""
         return sorted({topic for topic, _ in list(self.table)})
 
     def queue_ids(self, topic: str) -> list[int]:
-        """Queue ids of ``topic``, sorted."""
+        """Return the queue ids of ``topic``, sorted."""
         return sorted(queue_id for name, queue_id in list(self.table) if name == topic)
 
     def abandon(self) -> None:
-        """Leave every queue to whoever reads it."""
+        """Leave the mapping cache: files stay mapped only while a reader references them."""
         for queue in self:
             queue.abandon()
 

@@ -1,4 +1,4 @@
-"""Which topics have which type of queue, by their tables and by their files."""
+"""The queue type of each topic, from the broker's tables and from the queue files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class QueueTypes(NamedTuple):
     batch : frozenset of str
         Topics whose queues are BatchConsumeQueues.
     contradictions : list of str
-        Topics whose files are of another type than their table says, in words.
+        Topics whose files contradict their declared type, in words.
     """
 
     batch: frozenset[str]
@@ -38,12 +38,12 @@ def queue_types(
     Parameters
     ----------
     declared : dict
-        ``queue.type`` by topic, where a table or the caller says it.
+        ``queue.type`` by topic, if a table or the caller declares it.
     simple, batch : set of str
-        Topics with files in ``consumequeue`` and in ``batchconsumequeue``. Files win against what
-        is declared: they are what can be read.
+        Topics with files in ``consumequeue`` and in ``batchconsumequeue``. Files take precedence
+        over declarations, because they are what can be read.
     batch_folders : set of str
-        Topics with a folder in ``batchconsumequeue``, which decides where nothing else does.
+        Topics with a folder in ``batchconsumequeue``; used if nothing else determines the type.
 
     Notes
     -----
@@ -75,8 +75,10 @@ def queue_types(
 def topics_below(
     directory: Path, root: Path, *, tolerant: bool, among: frozenset[str] | None = None
 ) -> tuple[set[str], set[str]]:
-    """Topics (``among`` these, or all) with a queue's folder below ``directory``, and those of them
-    with a queue file."""
+    """Return the topics with a queue folder below ``directory``, and those with a queue file.
+
+    ``among`` restricts the result to these topics.
+    """
     folders: set[str] = set()
     with_files: set[str] = set()
     for topic, queue in queue_directories(directory, root, [], tolerant=tolerant):
@@ -91,10 +93,12 @@ def topics_below(
 
 
 def refuse_contradictions(types: QueueTypes) -> None:
-    """Raise ``ConfigError`` when a topic's queues are of another type than declared, as a broker
-    refuses to start on them."""
+    """Raise ``ConfigError`` if a topic's queue files contradict its declared type.
+
+    A broker does not start with such a store.
+    """
     if types.contradictions:
         raise ConfigError(
-            "; ".join(types.contradictions) + ": a broker does not start on such a store; remove "
-            "the queue files that are wrong (they are made again from the log)"
+            "; ".join(types.contradictions) + ": a broker does not start with such a store. Remove "
+            "the queue files of the wrong type; they are rebuilt from the log"
         )

@@ -1,7 +1,7 @@
-"""Stores whose consume queues are in RocksDB: refused for writing, made from the log for reading.
+"""Stores whose consume queues are in RocksDB: read-only, with queues derived from the log.
 
-RocksDB's own files are never read. Every unit that they hold is in the log too, so mode ``"r"``
-makes the queues anew in memory.
+RocksDB's own files are never read. Every unit can be derived from the log, so mode ``"r"``
+rebuilds the queues in memory.
 """
 
 from __future__ import annotations
@@ -11,20 +11,22 @@ from typing import Any
 from rocketstore.queues.consume_queue import UNIT_NBYTES, ConsumeQueue
 from rocketstore.queues.queue_table import QueueTable
 
-#: So much of neighbouring memory files is read as one piece at a time.
+#: Bytes of adjacent memory files that are returned as one buffer.
 _JOINED_NBYTES = (1 << 20) - (1 << 20) % UNIT_NBYTES
 
 
 class BoundlessConsumeQueue(ConsumeQueue):
-    """A queue without file ends: where a file of units ends is nothing a reader notices.
+    """A queue without visible file boundaries.
 
-    Up to 5.4 RocketMQ asks RocksDB for as many units as messages are wanted, and looks at no more
-    of them in a pull, whether they match or not.
+    Up to 5.4 RocketMQ reads as many units from RocksDB as messages are wanted. A pull examines no
+    more of them, whether they match or not.
     """
 
     def units_from(self, index: int) -> tuple[Any, int, int] | None:
-        """Return (buffer, position, stop) of units from ``index`` on; near the end of a file, the
-        beginning of what follows is in the same buffer."""
+        """Return (buffer, position, stop) of the units from ``index`` on.
+
+        Near the end of a file the buffer also contains the beginning of the next one.
+        """
         found = super().units_from(index)
         pieces: list[bytes] = []
         nbytes = 0
@@ -38,20 +40,20 @@ class BoundlessConsumeQueue(ConsumeQueue):
             )
             nbytes += len(pieces[-1])
             piece = super().units_from(index + nbytes // UNIT_NBYTES)
-        self.recent = None  # readers that keep to one file would end there
+        self.recent = None  # readers that stay within one file would stop at its end
         if len(pieces) < 2:
             return found
         return b"".join(pieces), 0, nbytes
 
 
 class BoundlessQueueTable(QueueTable):
-    """The queues of a store whose files hold none."""
+    """The queues of a store without queue files."""
 
     #: See ``ConsumeQueue.pull_looks_no_further``.
     pull_looks_no_further = False
 
     def load(self) -> None:
-        """Nothing is there to load."""
+        """Do nothing: there are no files to load."""
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
         queue = super()._new(topic, queue_id)

@@ -1,1 +1,1 @@
-"""The log's true end: checking it, truncating a torn write, fitting the index to it."""
+"""Find the log's valid end, truncate a torn write, and bring the index in line with the log."""

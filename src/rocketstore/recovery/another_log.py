@@ -1,4 +1,4 @@
-"""Whether the log belongs to its store: another store's log is never written beside its queues."""
+"""Detect a log that belongs to another store, which must not be opened with these queues."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from rocketstore.queues.consume_queue import ConsumeQueue
     from rocketstore.survey.facts import StoreFacts
 
-#: Queues and units that are looked at.
+#: Queues and units that are checked.
 _MOST_QUEUES = 256
 _MOST_UNITS = 100
-#: Of each queue so many, the newest.
+#: Newest units checked of each queue.
 _NEWEST = 3
-#: Of each queue so many, over all of its length.
+#: Units checked of each queue, spread over its length.
 _SPREAD = 6
-#: Segments that are searched for what a salvage left.
+#: Segments that are searched for traces of a salvage.
 _MOST_SEGMENTS = 4
-#: Fewer units that name no record of their queue say nothing of the log.
+#: Fewer units that name no record of their queue prove nothing.
 _LEAST_UNITS = 3
 _COMPLETE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
-#: What may stand where the log once ended.
+#: Statuses that are possible at an offset where the log once ended.
 _ENDS = (*_COMPLETE, RecordStatus.BLANK, RecordStatus.GHOST)
 
 
 class _Unit(NamedTuple):
-    """A unit, and the place in the log that it names."""
+    """A unit, and the range of the log that it names."""
 
     queue: ConsumeQueue
     number: int
@@ -50,44 +50,45 @@ class _Unit(NamedTuple):
 def note_another_log(
     log: CommitLog, facts: StoreFacts, report: RecoveryReport, queues: Iterable[ConsumeQueue]
 ) -> None:
-    """Add to the report, as its first damaged range, that the log is another store's.
+    """Report a log that is another store's, as the first damaged range.
 
     Parameters
     ----------
     log : CommitLog
-        Recovered; ``report`` tells how.
+        Recovered, with the result in ``report``.
     facts : StoreFacts
     report : RecoveryReport
     queues : iterable of ConsumeQueue
-        Their files, loaded.
+        With loaded files.
     """
     state = facts.valid_state
     if report.log_end <= max(log.min_offset, 0):
         return
     if state is not None and not facts.aborted and not state.clean:
-        return  # a salvage or a recovery wrote it, which has all units made again
+        return  # a salvage or a recovery wrote it, after which all units are rebuilt
     witnesses = _Witnesses(log, facts, report, list(queues))
     why = witnesses.against()
     if why is None or (not facts.aborted and not OrderlyStop(facts, log).still_holds()):
         return
     paths = facts.paths
     reason = (
-        f"the log in {paths.commit_log} is another store's: {why}. Is another disk mounted in its "
-        f"place? Mount this store's own log, or {ELSEWHERE}. Nothing was changed; to keep this "
-        f"log, move {formats.CONSUME_QUEUE_DIR}, {formats.BATCH_QUEUE_DIR}, {formats.INDEX_DIR}, "
-        f"{formats.CHECKPOINT_FILE} and {formats.STATE_FILE} away: they are made again from it"
+        f"the log in {paths.commit_log} is another store's: {why}. Check whether another disk is "
+        f"mounted in its place; mount this store's own log, or {ELSEWHERE}. Nothing was changed. "
+        f"To keep this log, move {formats.CONSUME_QUEUE_DIR}, {formats.BATCH_QUEUE_DIR}, "
+        f"{formats.INDEX_DIR}, {formats.CHECKPOINT_FILE} and {formats.STATE_FILE} away; they are "
+        "rebuilt from it"
     )
     end = report.log_end
     log.damage.setdefault(end, RecordStatus.EMPTY)
     log.reasons[end] = reason
-    # That an end is missing behind it was told by the marks of the other log.
+    # A missing end after it was derived from the other log's durable offset.
     damaged = [one for one in report.damaged if one.start < end]
     path = str(log.queue.files[0].path)
     report.damaged = [DamagedRange(path, 0, end, end, reason, is_another_log=True), *damaged]
 
 
 class _Witnesses:
-    """What speaks for the log, and against it."""
+    """Evidence for and against the log being this store's."""
 
     def __init__(
         self, log: CommitLog, facts: StoreFacts, report: RecoveryReport, queues: list[ConsumeQueue]
@@ -96,7 +97,7 @@ class _Witnesses:
         self._facts = facts
         self._report = report
         self._start = max(log.min_offset, 0)
-        # Batch queues have other units; a light queue's messages have topics of their own.
+        # Batch queues have other units; a light queue's messages have other topics.
         self._queues = [
             queue
             for queue in queues
@@ -104,9 +105,9 @@ class _Witnesses:
         ]
 
     def against(self) -> str | None:
-        """Say why it is another store's log; ``None`` where it is, or may be, this store's."""
+        """Return why it is another store's log; ``None`` if it is, or may be, this store's."""
         physic = self._facts.checkpoint.physic_timestamp
-        # Every orderly stop leaves it so.
+        # True after every orderly stop.
         is_timed = not self._facts.aborted and 0 < physic == self._report.newest_store_timestamp
         if self._mark_is_off():
             newest = self._newest_unit()
@@ -114,7 +115,7 @@ class _Witnesses:
                 return None
             state = self._facts.state
             return (
-                f"{self._facts.paths.state} says that it was on disk up to offset "
+                f"{self._facts.paths.state} says that the log was on disk up to offset "
                 f"{0 if state is None else state.flushed_offset}, where no record of this log "
                 "begins or ends"
             )
@@ -134,12 +135,15 @@ class _Witnesses:
         if not self._speaks_against(len(queues)):
             return None
         return (
-            f"of {len(misfits)} units in {len(queues)} queues, the newest that name places in it, "
-            "none names a record of its queue"
+            f"none of the {len(misfits)} newest units of {len(queues)} queues that name offsets "
+            "in it names a record of its queue"
         )
 
     def _has_own_segment(self, misfits: list[_Unit]) -> bool:
-        """Whether a segment fits the units that name it: then only others are not this store's."""
+        """Return whether a segment fits the units that name it.
+
+        Then only other segments are not this store's.
+        """
         size = self._log.segment_size
         bad = {unit.start // size for unit in misfits}
         good = set[int]()
@@ -150,8 +154,11 @@ class _Witnesses:
         return bool(good - bad)
 
     def _speaks_against(self, queue_count: int) -> bool:
-        """Whether what else there is does: no record has the time that the checkpoint has of the
-        log. Where that record may have expired, older units, of several queues, must not fit."""
+        """Return whether the checkpoint or older units speak against the log, too.
+
+        The checkpoint does if no record has its time of the log. If that record may have expired,
+        older units of several queues must not fit.
+        """
         physic = self._facts.checkpoint.physic_timestamp
         start, end = self._start, self._report.log_end
         first = next(good_batches(self._log, start, end, 1), None)
@@ -161,20 +168,20 @@ class _Witnesses:
             older = self._sample(_spread_over)
             return queue_count > 1 and not any(self._fits(unit) for unit in older)
         if not self._facts.aborted:
-            return True  # it would be the newest
+            return True  # after an orderly stop, the newest record would have this time
         batches = good_batches(self._log, start, end)
         return not any((batch.columns["store_timestamp"] == physic).any() for batch in batches)
 
-    # --- the marks ----------------------------------------------------------------------------
+    # --- the durable offset -------------------------------------------------------------------
 
     def _mark_is_off(self) -> bool:
-        """Whether the state file of an orderly stop names an end that this log never had."""
+        """Return whether the state file of an orderly stop names an end this log never had."""
         state = self._facts.valid_state
         if state is None or self._facts.aborted or state.flushed_offset <= 0:
             return False
         log, mark = self._log, state.flushed_offset
         if mark < self._start:
-            return True  # no segment goes before the next one was synced
+            return True  # a segment is deleted only after the next one was synced
         if mark >= self._report.log_end or self._is_damaged(mark):
             return False
         return log.check(mark)[0] not in _ENDS and not log.claims(mark)
@@ -187,7 +194,7 @@ class _Witnesses:
     # --- units --------------------------------------------------------------------------------
 
     def _sample(self, choose: Callable[[int, int], Iterable[int]]) -> Iterator[_Unit]:
-        """Some units of each queue, of those that name places between the log's ends."""
+        """Yield some units of each queue that name places within the log."""
         count = 0
         for queue in self._queues[:_MOST_QUEUES]:
             first, stop = self._named_range(queue)
@@ -200,7 +207,7 @@ class _Witnesses:
                 return
 
     def _newest_unit(self) -> _Unit | None:
-        """The unit of the newest record that the log may have."""
+        """Return the unit of the newest record that the log may have."""
         newest = None
         for queue in self._queues:
             first, stop = self._named_range(queue)
@@ -210,7 +217,7 @@ class _Witnesses:
         return newest
 
     def _named_range(self, queue: ConsumeQueue) -> tuple[int, int]:
-        """The units that name places between the log's ends, by queue offset: they ascend."""
+        """Return the range of queue offsets whose units name places within the log."""
         first, stop = written_units(queue)
         end = self._report.log_end
         indexes = range(first, stop)
@@ -218,7 +225,7 @@ class _Witnesses:
         return first, indexes.start + bisect.bisect_left(indexes, end, key=queue.start_of)
 
     def _fits(self, unit: _Unit) -> bool | None:
-        """Whether the log has the unit's record; ``None`` where that cannot be said."""
+        """Return whether the log has the unit's record; ``None`` if unknown."""
         if unit.end > self._report.log_end or self._is_damaged(unit.start):
             return None
         status, message = self._log.record_at(unit.start)
@@ -227,8 +234,7 @@ class _Witnesses:
         return None if self._log.claims(unit.start) else False
 
     def _without_salvaged(self, units: list[_Unit]) -> list[_Unit]:
-        """The units of segments in which nothing stands in place of lost records; no more segments
-        are looked at than are needed."""
+        """Return the units of segments without traces of a salvage; check few segments only."""
         size, salvaged, found = self._log.segment_size, dict[int, bool](), list[_Unit]()
         for unit in units:
             base = unit.start - unit.start % size
@@ -251,7 +257,7 @@ def _spread_over(first: int, stop: int) -> Iterable[int]:
 
 
 def _is_of(message: StoredMessage, unit: _Unit) -> bool | None:
-    """Whether it is the unit's record; ``None`` where one of another length has its place."""
+    """Return whether it is the unit's record; ``None`` if it is, but with another length."""
     queue = unit.queue
     if message.topic == queue.topic:
         place = (message.queue_id, message.queue_offset)
@@ -262,7 +268,7 @@ def _is_of(message: StoredMessage, unit: _Unit) -> bool | None:
 
 
 def _unit(queue: ConsumeQueue, index: int) -> _Unit | None:
-    """A unit as the files hold it; ``None`` for a filler."""
+    """Return a unit as stored in the files; ``None`` for a filler."""
     start, size, _ = queue.raw_unit(index)
     if start < 0 or not 0 < size < formats.FILLER_UNIT_SIZE:
         return None
@@ -270,8 +276,7 @@ def _unit(queue: ConsumeQueue, index: int) -> _Unit | None:
 
 
 def written_units(queue: ConsumeQueue) -> tuple[int, int]:
-    """Queue offsets of the first unit in the files and the one behind the last, fillers
-    included."""
+    """Return the range of queue offsets of the units in the files, fillers included."""
     count = queue.units_per_file
     for file in reversed(queue.queue.files_in_row()):
         base = file.file_from_offset // formats.CONSUME_QUEUE_UNIT.nbytes

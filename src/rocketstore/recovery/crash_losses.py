@@ -1,4 +1,7 @@
-"""Log files that are gone after a crash: what names them is reported, and kept before it is cut."""
+"""Log files that are missing after a crash.
+
+Units and index entries that name them are reported, and copied before they are truncated.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +32,14 @@ _STEP_NBYTES = 1 << 20
 
 
 class CrashLosses:
-    """What queues and index name behind the last log file that a crash left.
+    """Detect what queues and index name past the last log file after a crash.
 
     Parameters
     ----------
     log : CommitLog
-        Its end is known.
+        With a known end.
     queues : iterable of ConsumeQueue
-        Their files, loaded.
+        With loaded files.
     index : IndexService or None
     """
 
@@ -49,12 +52,13 @@ class CrashLosses:
         self._files_end = end_of_files(log)
 
     def note(self, facts: StoreFacts, report: RecoveryReport) -> bool:
-        """Report what is named in log files that are not there; return whether anything is.
+        """Report units and index entries that name missing log files; return whether any do.
 
-        Nothing after an orderly stop, where all of the end that is missing is damage. After a crash
-        it is only what was on disk for sure: two segments at least, and marks that are written
-        behind a sync of the log tell of later messages. One segment may have been made right before
-        a power cut, and its name not synced yet.
+        After an orderly stop there are none, because a missing end is reported as damage. After a
+        crash a missing end is damage only if it was on disk for sure. That takes at least two
+        missing segments, and state or checkpoint, which are written after a sync of the log, must
+        show later messages. A single segment may have been created right before a power failure,
+        before its name was synced.
         """
         if not facts.aborted or report.damaged or not self._log.queue.files:
             return False
@@ -62,48 +66,48 @@ class CrashLosses:
             return False
         if self._was_made_meanwhile():
             return False
-        behind = pointers_behind(report.log_end, self._queues, self._index)
+        pointers = pointers_behind(report.log_end, self._queues, self._index)
         size = self._log.segment_size
-        if behind.reach(2 * size) <= self._files_end:
-            return False  # what names it is damaged itself
-        # A broker that cuts its log cuts the queues, not the index.
+        if pointers.reach(2 * size) <= self._files_end:
+            return False  # the units or entries are damaged themselves
+        # A broker that truncates its log truncates the queues, but not the index.
         stop = pointers_behind(report.log_end, self._queues).reach(size)
         if stop > self._files_end + size and self._was_synced(facts, report):
-            claim = EndClaim(stop, "queues name later messages, and the marks of a sync do")
+            claim = EndClaim(stop, "queues and the marks of a sync name later messages")
             OrderlyStop(facts, self._log).note_missing_end(report, claim)
             return False
-        self._tell(report, behind)
+        self._report(report, pointers)
         return True
 
     def _was_synced(self, facts: StoreFacts, report: RecoveryReport) -> bool:
         state = facts.valid_state
         if state is not None:
             return state.flushed_offset > self._files_end + self._log.segment_size
-        # A broker's times are not exact to a record: beside a torn one they may be its own.
+        # A broker's times are not exact: after a torn write they may be the torn record's.
         is_whole = report.log_end >= self._files_end
         return is_whole and OrderlyStop(facts, self._log).is_newer(report.newest_store_timestamp)
 
-    def _tell(self, report: RecoveryReport, behind: PointersBehind) -> None:
+    def _report(self, report: RecoveryReport, pointers: PointersBehind) -> None:
         reason = (
-            f"log files after {self._log.queue.files[-1].path} are gone since the crash, which "
-            f"queues or index name: {behind}"
+            f"log files after {self._log.queue.files[-1].path} are missing since the crash, but "
+            f"queues or index name them: {pointers}"
         )
         _log.warning("%s", reason)
         report.notes.append(reason)
 
     def _names_missing(self, queue: ConsumeQueue) -> bool:
-        """Whether a queue's newest unit names a place in no log file."""
+        """Return whether a queue's newest unit names a place past the last log file."""
         if isinstance(queue, BatchConsumeQueue):
             files = queue.queue.files[-2:]
             return any(units_behind(queue, file, self._files_end)[0] for file in files)
-        newest = queue.recovered_index  # behind what names places in the log, if known
+        newest = queue.recovered_index  # the first unit past those in the log, if known
         if queue.recovered_end < 0:
             newest = written_units(queue)[1] - 1
         start, nbytes, _ = queue.raw_unit(newest)
         return start >= self._files_end and nbytes > 0
 
     def _was_made_meanwhile(self) -> bool:
-        """Whether a writer has made the next file since the log was listed."""
+        """Return whether a writer has created the next file since the log was listed."""
         path = self._log.queue.directory / formats.offset_to_file_name(self._files_end)
         try:
             return path.stat().st_size > 0
@@ -117,14 +121,14 @@ class CrashLosses:
             for file in files
         )
 
-    # --- keeping it ---------------------------------------------------------------------------
+    # --- copies -------------------------------------------------------------------------------
 
     def keep(self, root: Path, report: RecoveryReport, clock: Callable[[], int]) -> None:
-        """Copy the queue and index files that hold what is cut now into ``quarantine``.
+        """Copy the queue and index files that are about to be truncated to ``quarantine``.
 
-        Raises ``StoreFullError`` before anything is written where there is no room.
+        Raises ``StoreFullError`` before it writes anything if there is no room.
         """
-        files = list(self._cut_files(report.log_end))
+        files = list(self._files_to_copy(report.log_end))
         room = RoomNeeded("copies of queue and index files that name lost log files")
         room.add(root, (allocated_nbytes(file.path) for file in files))
         room.add_marks(root)
@@ -139,8 +143,8 @@ class CrashLosses:
             )
         report.notes.append(f"queue and index files that name them were copied to {folder} first")
 
-    def _cut_files(self, end: int) -> Iterator[MappedFile]:
-        """The files with units or keys of what lies behind the log's ``end``."""
+    def _files_to_copy(self, end: int) -> Iterator[MappedFile]:
+        """Yield the files with units or keys of records past the log's ``end``."""
         for queue in self._queues:
             for file in reversed(queue.queue.files):
                 count, _, is_all = units_behind(queue, file, end)

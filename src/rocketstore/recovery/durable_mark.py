@@ -1,4 +1,4 @@
-"""Where the check of a log begins, and up to where the log is known to be on disk."""
+"""The durable offset of a log, and where to start checking the log."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from rocketstore.log.commit_log import CommitLog
 
-#: At least so much of the log's end is checked at every open, whatever the state file says; and so
-#: much when the last writer stopped in good order, where opening shall take no more than a moment.
+#: Bytes at the log's end that are checked at every open, whatever the state file says. The second
+#: applies after an orderly stop, when opening should be fast.
 CHECKED_NBYTES = 256 * 1024 * 1024
 CLEAN_CHECKED_NBYTES = 64 * 1024 * 1024
 
@@ -16,8 +16,8 @@ CLEAN_CHECKED_NBYTES = 64 * 1024 * 1024
 class DurableMark:
     """Up to where the log is known to be on disk.
 
-    ``offset`` comes from a valid state file; without one, ``physic_timestamp`` of the checkpoint
-    tells it by the records' times. ``inclusive``: the last writer stopped in order.
+    ``offset`` comes from a valid state file. Without one, records up to the checkpoint's
+    ``physic_timestamp`` count as durable. ``inclusive``: the last writer stopped in order.
     """
 
     offset: int | None
@@ -26,11 +26,10 @@ class DurableMark:
 
 
 def check_start(log: CommitLog, position: int, *, clean: bool = False) -> int:
-    """Start of the segment from which the log is checked when ``position`` is known to be good.
+    """Return the start of the segment from which to check a log that is good up to ``position``.
 
-    Damage that came later, to records that were good once, is looked for in the newest
-    ``CHECKED_NBYTES`` at least (``clean``: ``CLEAN_CHECKED_NBYTES``); what is older shows when it
-    is read.
+    Later damage to good records is searched in the newest ``CHECKED_NBYTES`` (``clean``:
+    ``CLEAN_CHECKED_NBYTES``). Damage to older records is detected when they are read.
     """
     minimum = max(log.min_offset, 0)
     position -= CLEAN_CHECKED_NBYTES if clean else CHECKED_NBYTES

@@ -1,5 +1,4 @@
-"""Making index files fit the log again: validate the newest, cut it, complete its last record
-(D-1)."""
+"""Index recovery: validate the newest file, truncate it, and complete its last record (D-1)."""
 
 from __future__ import annotations
 
@@ -20,27 +19,25 @@ from rocketstore.message import StoredMessage
 from rocketstore.status import KernelStatus, RecordFlags, RecordStatus
 
 MAX_OFFSET = 2**63 - 1
-#: So far behind the last entry of an index that is said to be whole, records with keys are looked
-#: for.
-_LOOKED_BEHIND_NBYTES = 16 * 1024 * 1024
-#: With so many entries a file's check takes longer than a thread's start (0.1 to 0.2 ms).
+#: Bytes of log after the last entry of a complete index that are searched for records with keys.
+_SEARCHED_NBYTES = 16 * 1024 * 1024
+#: From this entry count on, checking a file takes longer than starting a thread (0.1 to 0.2 ms).
 WORTH_A_THREAD = 65_536
 
 
 def check_file(file: IndexFile, limit: int) -> tuple[int, int]:
-    """Count the good leading entries, and tell whether that is all (``KernelStatus``)."""
+    """Return the number of good leading entries, and whether these are all (``KernelStatus``)."""
     return kernels.index_file.check_entries(file.buffer, file.slots, file.entries, limit)
 
 
 class EarlyIndexCheck:
-    """The check of an index file's entries, on a thread of its own: it needs nothing of the log, so
-    that it can run while that one is checked.
+    """Check an index file's entries on a separate thread, while the log is checked.
 
     Parameters
     ----------
     file : IndexFile
     limit : int
-        Entries of records from this log offset on are not good.
+        Entries of records from this log offset on are invalid.
     """
 
     def __init__(self, file: IndexFile, limit: int) -> None:
@@ -55,34 +52,35 @@ class EarlyIndexCheck:
 
     @classmethod
     def of_newest(cls, index: IndexService, limit: int) -> EarlyIndexCheck | None:
-        """Begin to check the newest file when that takes longer than a thread's start."""
+        """Start to check the newest file if it is large enough to be worth a thread."""
         file = index.files[-1] if index.files else None
         if file is None or file.entry_count < WORTH_A_THREAD:
             return None
         try:
             return cls(file, limit)
-        except RuntimeError:  # the system gives no thread; it is checked in its turn
+        except RuntimeError:  # no thread could start; the file is checked later
             return None
 
     def _run(self) -> None:
-        # Whoever takes the result meets them again, unless the store was refused and closed.
+        # The caller repeats a failed check and gets the same error, unless the store was closed.
         with contextlib.suppress(MemoryError, OSError, StoreClosedError):
             self._checked = check_file(self._file, self._limit)
 
     def result(self, file: IndexFile, limit: int) -> tuple[int, int] | None:
-        """Wait; return what ``check_file`` does, ``None`` when it failed, when ``file`` and
-        ``limit`` are not what was checked, or when somebody put keys meanwhile."""
+        """Wait for the thread; return the result of ``check_file``.
+
+        ``None`` if it failed, if ``file`` or ``limit`` differ, or if keys were put meanwhile.
+        """
         self._thread.join()
         is_same = self._limit == limit and self._file.path == file.path
         return self._checked if is_same and self._header == file.header else None
 
 
 class IndexRecovery:
-    """Brings the newest index files into a state from which dispatch can go on.
+    """Bring the newest index files into a state from which dispatch can continue.
 
-    Nothing that the files know is given up: a file is cut at its first bad entry, and the record
-    whose entries stop half way is completed, so that every key of every record is found after any
-    crash.
+    All good entries are kept: a file is truncated at its first bad entry, and a record with only
+    some of its entries is completed. So every key of every record is found after any crash.
     """
 
     def __init__(
@@ -95,10 +93,10 @@ class IndexRecovery:
     ) -> None:
         self.notes: list[str] = []
         self._damaged: list[IndexFile] = []
-        #: One that was begun before.
+        #: A check that was started before.
         self._begun_check = check
-        #: Called before files are dropped that a state file vouches for: those made in their place
-        #: are not on disk yet, and must not be believed after another crash.
+        #: Called before files are dropped that the state file declares durable: their replacements
+        #: are not on disk yet, and must not be trusted after another crash.
         self._give_up_state = give_up_state
         self._index = index
         self._log = log
@@ -107,10 +105,10 @@ class IndexRecovery:
     def run(
         self, log_min: int, log_end: int, trusted: int | None = None, *, thorough: bool = True
     ) -> IndexPosition:
-        """Return the record from which keys are still to be put.
+        """Recover the index; return the record from which keys are still to be put.
 
-        Entries of records from ``trusted`` (default ``log_end``) on are not good. ``thorough``:
-        what is on disk already is looked at as a whole. The rule is rocketstore's own; RocketMQ
+        Entries of records from ``trusted`` (default ``log_end``) on are invalid. ``thorough``:
+        also check everything that is on disk already. The rule is rocketstore's own; RocketMQ
         deletes the newest files instead.
         """
         limit = log_end if trusted is None else trusted
@@ -136,8 +134,7 @@ class IndexRecovery:
             if status != KernelStatus.OK:
                 if not complete:
                     self.notes.append(
-                        f"{file.path}: entries from {count + 1} on are not good; they are made "
-                        "again"
+                        f"{file.path}: entries from {count + 1} on are invalid; they are rebuilt"
                     )
                 self._rebuild(file, count)
             position = self._position(file)
@@ -152,22 +149,23 @@ class IndexRecovery:
         return check_file(file, limit) if checked is None else checked
 
     def _is_older_copy(self, position: IndexPosition, log_min: int, limit: int) -> bool:
-        """Whether the newest file lacks keys of records in front of ``limit``, all of which were in
-        it once: it was put back as it had been earlier."""
+        """Return whether the newest file lacks keys of records before ``limit``.
+
+        All of them were in it once, so it was replaced by an older copy.
+        """
         start = max(position.offset, log_min)
-        stop = min(limit, start + _LOOKED_BEHIND_NBYTES)
+        stop = min(limit, start + _SEARCHED_NBYTES)
         if not self._has_keys(start, stop):
             return False
-        self.notes.append(f"keys of records from {start} on are missing; they are put again")
+        self.notes.append(f"keys of records from {start} on are missing; they are rebuilt")
         self._give_up_state()
         return True
 
     def _is_of_another_log(self, file: IndexFile, count: int, log_min: int, limit: int) -> bool:
-        """Whether the first or the last of ``count`` entries is none of its record's keys, as in a
-        file of another store; a record that the log has no more, or lost, says nothing.
+        """Return whether the first or last of ``count`` entries is not a key of its record.
 
-        A file that begins with zeros, its first page not yet on disk, has an entry of offset 0,
-        which may be such a record.
+        That is so in a file of another store. An entry whose record has expired or was lost proves
+        nothing, except an entry of zeros: then the file's first page never reached the disk.
         """
         for number in {min(count, 1), count} - {0}:
             key_hash, offset, _, _ = file.entry(number)
@@ -184,11 +182,11 @@ class IndexRecovery:
         return False
 
     def _judge_older_files(self, log_min: int, limit: int, *, thorough: bool) -> None:
-        """Give up all files when one in front of the newest is damaged, not full (an older copy),
-        of another log, or was set aside.
+        """Drop all files if one before the newest is damaged, not full, of another log, or moved.
 
-        Keys are put behind the newest entry only, so that lost ones in front of it come back by
-        making all again. In mode "r" that costs memory, so it is said instead.
+        Keys are appended after the newest entry only, so lost earlier ones come back only if the
+        whole index is rebuilt. In mode "r" that costs memory, so it is only noted. A file that is
+        not full is an older copy.
         """
         bad = [
             file
@@ -209,7 +207,7 @@ class IndexRecovery:
             self._damaged = bad
             return
         names = ", ".join([*(file.path.name for file in bad), *gone])
-        self._give_up_all(f"index files are damaged ({names}); the index is made again")
+        self._give_up_all(f"index files are damaged ({names}); the index is rebuilt")
 
     def _give_up_all(self, note: str) -> None:
         self.notes.append(note)
@@ -218,14 +216,16 @@ class IndexRecovery:
             self._drop(file, None)
 
     def _look_for_missing_files(self, log_min: int) -> None:
-        """Give up all files when records in front of the first, or between two, have keys: there
-        was another file."""
+        """Drop all files if records before the first, or between two, have keys.
+
+        Then an index file is missing.
+        """
         start = log_min
         for file in self._index.files:
             stop = file.entry(1)[1] if file.entry_count > 0 else start
             if self._has_keys(start, stop):
                 self._give_up_all(
-                    f"an index file in front of {file.path} is missing; the index is made again"
+                    f"an index file before {file.path} is missing; the index is rebuilt"
                 )
                 return
             message = self._message(file.header.end_physical_offset)
@@ -234,11 +234,10 @@ class IndexRecovery:
             start = max(start, stop)
 
     def gaps(self, log_min: int) -> tuple[tuple[int, int], ...]:
-        """Return the ranges of the log in front of the last file's end whose records are in no
-        whole file, as after ``run`` in mode "r".
+        """Return the log ranges before the last file's end whose records are in no complete file.
 
-        Records without keys lie there where no file is missing or damaged. Nothing is read but what
-        ``run`` has looked at.
+        Call it after ``run`` in mode "r". If no file is missing or damaged, the ranges hold only
+        records without keys. Only what ``run`` has examined is read.
         """
         found: list[tuple[int, int]] = []
         start = log_min
@@ -248,15 +247,17 @@ class IndexRecovery:
             first = file.entry(1)[1]
             if first > start:
                 is_covered = bool(found) or start > log_min  # the record at ``start`` has its keys
-                behind = self._end_of_record(start, first) if is_covered else start
-                if behind < first:
-                    found.append((behind, first))
+                gap = self._end_of_record(start, first) if is_covered else start
+                if gap < first:
+                    found.append((gap, first))
             start = max(start, file.header.end_physical_offset)
         return tuple(found)
 
     def _end_of_record(self, offset: int, most: int) -> int:
-        """Where the record at ``offset`` ends, or the next good one begins where it cannot be read;
-        ``most`` where there is none."""
+        """Return the end of the record at ``offset``.
+
+        If it is unreadable, return the start of the next good one, or ``most`` if there is none.
+        """
         message = self._message(offset)
         if message is not None:
             return offset + message.store_size
@@ -264,7 +265,7 @@ class IndexRecovery:
         return most if found is None else found
 
     def _has_keys(self, start: int, stop: int) -> bool:
-        """Whether a record in ``start`` .. ``stop`` has keys."""
+        """Return whether a record in ``start`` .. ``stop`` has keys."""
         for batch in LogScan(self._log, start, stop, RecordFlags.PARSE_PROPERTIES):
             columns = batch.columns
             keyed = (columns["keys_at"] >= 0) | (columns["unique_key_at"] >= 0)
@@ -287,38 +288,37 @@ class IndexRecovery:
 
     @staticmethod
     def _header_is_wrong(file: IndexFile, count: int) -> bool:
-        """Whether the header counts the good entries, but names another end: then there are
-        more."""
+        """Return whether the header has the right count but the wrong end: then entries follow."""
         return count == file.entry_count and file.entry(count)[1] != file.header.end_physical_offset
 
     def run_up_to(
         self, trusted: int, log_min: int, log_end: int, file_count: int, *, thorough: bool
     ) -> IndexPosition:
-        """Give up the entries of records from ``trusted`` on, then do as ``run``.
+        """Drop the entries of records from ``trusted`` on, then do as ``run``.
 
-        They may have reached the disk in part. Everything in front was on disk once, in
-        ``file_count`` files; when there are not so many, all keys are put again.
+        They may have reached the disk only in part. All earlier entries were on disk, in
+        ``file_count`` files; if the count differs, the index is rebuilt.
         """
-        while self._index.files and self._begins_behind(self._index.files[-1], trusted):
+        while self._index.files and self._begins_from(self._index.files[-1], trusted):
             self._drop(self._index.files[-1], None)
         if not self._index.files and file_count == 0:
-            return IndexPosition(max(trusted, log_min), 0)  # no record in front of it has a key
+            return IndexPosition(max(trusted, log_min), 0)  # no earlier record has a key
         if len(self._index.files) != max(file_count, 0):
             self._give_up_all(
                 f"{self._index.directory} has {len(self._index.files)} index files instead of "
-                f"{max(file_count, 0)}; the index is made again from the log"
+                f"{max(file_count, 0)}; the index is rebuilt from the log"
             )
         return self.run(log_min, log_end, trusted, thorough=thorough)
 
     @staticmethod
-    def _begins_behind(file: IndexFile, offset: int) -> bool:
+    def _begins_from(file: IndexFile, offset: int) -> bool:
         return file.entry_count == 0 or file.entry(1)[1] >= offset
 
     def _drop(self, file: IndexFile, reason: str | None) -> None:
         header = file.header
         self._index.remove([file])
         if header.index_count > 1 and reason is not None:
-            self.notes.append(f"{file.path} was dropped: {reason}; its keys are made again")
+            self.notes.append(f"{file.path} was dropped: {reason}; its keys are rebuilt")
         if isinstance(file.file, MappedFile) and not file.file.private:
             file.file.destroy()
             sync_directory(file.path.parent)
@@ -328,9 +328,9 @@ class IndexRecovery:
     def _without_strangers(
         self, file: IndexFile, count: int, status: KernelStatus
     ) -> tuple[int, KernelStatus]:
-        """Take off the last entries that are none of their record's keys.
+        """Remove the last entries that are not keys of their record.
 
-        Zeros that follow the entries of the log's first record look like another entry of it.
+        Zeros after the entries of the log's first record look like another entry of it.
         """
         if count == 0:
             return count, status
@@ -347,8 +347,10 @@ class IndexRecovery:
         return count, status
 
     def _is_last_whole(self, file: IndexFile, count: int, log_min: int) -> bool:
-        """Whether the last of ``count`` entries, which may lie across the edge of what reached the
-        disk, is there to its end: it names a record, and has that one's time."""
+        """Return whether the last of ``count`` entries reached the disk completely.
+
+        Then it names a record and has that record's time.
+        """
         if count == 0:
             return True
         _, offset, time_diff, _ = file.entry(count)
@@ -357,13 +359,13 @@ class IndexRecovery:
         message = self._message(offset)
         if message is None:
             return False
-        # Entry 1 of a follow-up file is measured from the end of the one in front (D-2).
+        # The time of entry 1 of a later file counts from the end of the previous file (D-2).
         begin = file.header.begin_timestamp
         return count == 1 or time_diff == entry_seconds(begin, message.store_timestamp)
 
     @staticmethod
     def _is_all_below(file: IndexFile, count: int, limit: int) -> bool:
-        """Whether the ``count`` good entries are all that the file has in front of ``limit``."""
+        """Return whether the ``count`` good entries are all that the file has before ``limit``."""
         return count >= file.entry_count or file.entry(count + 1)[1] >= limit
 
     def _rebuild(self, file: IndexFile, count: int) -> None:
@@ -375,13 +377,13 @@ class IndexRecovery:
             times.append(message.store_timestamp if message is not None else fallback)
         end = None
         if isinstance(file.file, MappedFile):
-            # To read the holes of a sparse file would fill the system's memory with zeros.
+            # Reading the holes of a sparse file would fill the page cache with zeros.
             end = max((stop for _, stop in data_ranges(file.file, 0)), default=0)
         kernels.index_file.rebuild(
             file.buffer, file.slots, file.entries, count, (times[0], times[1]), end
         )
         if isinstance(file.file, MappedFile) and not file.file.private:
-            # What was cut must not come back behind entries that are synced later.
+            # Truncated entries must not reappear after entries that are synced later.
             file.file.flushed_position = 0
             file.file.flush(file.file.file_size)
 
@@ -392,7 +394,7 @@ class IndexRecovery:
         return self._log.view(offset)
 
     def _position(self, file: IndexFile) -> IndexPosition:
-        """The last record that has an entry, and how many of its keys are there already."""
+        """Return the last record with an entry, and how many of its keys are present."""
         offset = file.header.end_physical_offset
         message = self._message(offset)
         if message is None:
@@ -405,7 +407,7 @@ class IndexRecovery:
         return IndexPosition(offset, present)
 
     def _entries_of(self, offset: int) -> int:
-        """How many of the newest entries belong to the record at ``offset``."""
+        """Return how many of the newest entries belong to the record at ``offset``."""
         present = 0
         for file in reversed(self._index.files):
             for number in range(file.entry_count, 0, -1):
@@ -415,7 +417,7 @@ class IndexRecovery:
         return present
 
     def _has_tag_entry_before(self, offset: int) -> bool:
-        """Whether the record indexed in front of the one at ``offset`` got an entry for its tag."""
+        """Return whether the record indexed before the one at ``offset`` has a tag entry."""
         for file in reversed(self._index.files):
             for number in range(file.entry_count, 0, -1):
                 place = file.entry(number)[1]

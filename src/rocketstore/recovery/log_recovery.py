@@ -1,4 +1,4 @@
-"""Finding the log's true end: what is good, what is torn, what is damaged. Changes nothing."""
+"""Find the log's valid end: good records, torn writes, corrupt ranges. Changes nothing."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger(__name__)
-#: Batches in front of damage from which the queues' ends are known.
+#: Batches before damage that are used to know the queues' ends.
 _RECENT_BATCHES = 8
-#: Batches at the log's end in which the order of queue offsets is looked at.
+#: Batches at the log's end in which the order of queue offsets is checked.
 _ORDERED_BATCHES = 32
 _MAX_DELAY_NOTES = 100
-#: So many missing segments in a row are reported file by file, the others as one range.
+#: Missing segments in a row that are reported file by file; the rest is reported as one range.
 _MOST_NAMED = 100
-#: So many damaged places with later records behind them show that all of them were durable.
+#: After this many corrupt ranges that were proven durable, all of them count as durable.
 _ENOUGH_PROOFS = 1000
-#: A store time so far (five years) ahead of the one in front of it may be a damaged one.
+#: A store time this far (five years) after the previous one may be damaged.
 _FAR_AHEAD_MS = 5 * 365 * 24 * 3_600_000
 _GOOD = (RecordStatus.OK, RecordStatus.UNSAFE_TOPIC)
 
 
 @dataclass(slots=True)
 class _OddPlace:
-    """A place that is no plain good record: damage, a ghost, NULs in properties.
+    """A range that is not a plain good record: damage, a ghost, NULs in properties.
 
-    ``proven``: what follows shows that it was durable. ``void``: zeros up to the mark, so that it
-    is the mark which is wrong.
+    ``proven``: later records show that it was durable. ``void``: zeros up to the durable offset, so
+    that the durable offset is wrong.
     """
 
     start: int
@@ -68,34 +68,34 @@ class _OddPlace:
 
 
 class LogRecovery:
-    """Scans a log from a trusted start and decides what its end is. Changes nothing on disk.
+    """Scan a log from a trusted start and decide where it ends. Changes nothing on disk.
 
     Parameters
     ----------
     log : CommitLog
-        Its end and its damaged places are set here.
+        Its end and its corrupt ranges are set here.
     start : int
         A record's or segment's first offset.
     mark : DurableMark
     progress : callable or None
         ``progress(what, done, total)`` in bytes.
     stop_at_damage : bool
-        Look no further once something durable is damaged (for opening that refuses it anyway).
+        Stop at the first durable damage, because the caller refuses it anyway.
     orderly : OrderlyStop or None
-        Without a state file, what else tells of the log's end when its last writer stopped in
-        order.
+        Other evidence of the log's end, for a log without a state file whose last writer stopped
+        in order.
 
     Attributes
     ----------
     report : RecoveryReport
     torn_reason : str
-        What stands at the log's end, when that is no clean end.
+        What was found at the log's end, if the end is not clean.
     is_end_clean : bool
-        Nothing but zeros lies behind the log's end.
+        Only zeros follow the log's end.
     misnamed : list of CorruptionError
         Segments whose records belong elsewhere.
     losses : CrashLosses or None
-        Whatever names log files that are gone, though no damage tells of them.
+        What names missing log files that are not reported as damage.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class LogRecovery:
         self._crc_seen: dict[int, set[int]] = {}
 
     def run(self) -> RecoveryReport:
-        """Scan; return the report. The log's end is moved to behind the last good record."""
+        """Scan, move the log's end to the end of its last good record, and return the report."""
         began = time.monotonic()
         self._make_present()
         while not self._walk():
@@ -161,8 +161,7 @@ class LogRecovery:
         return report
 
     def _make_present(self) -> None:
-        """Map what is there for sure and will be read, at once: page by page it costs more than the
-        reading does."""
+        """Map the durable part to be read in one call: page faults would cost more than reading."""
         for file in self.log.queue.files:
             start = max(self._start, file.file_from_offset)
             stop = min(self._marked_offset, file.end_offset)
@@ -171,7 +170,7 @@ class LogRecovery:
                 file.mapping.populate_for_reading(position, stop - start)
 
     def _last_batches(self, end: int) -> Iterable[RecordBatch]:
-        """The log's last batches: those of the scan, or anew when not all of them stay."""
+        """Return the log's last batches; scan again if damage was found among those of the scan."""
         if not self._odd:
             return self._ordered
         start = self._ordered[0].row(0)["physical_offset"]
@@ -180,7 +179,7 @@ class LogRecovery:
     # --- walking ------------------------------------------------------------------------------
 
     def _walk(self) -> bool:
-        """Walk to the end and note every odd place; False when it has to be done again."""
+        """Walk to the end and note every odd place; return False if the walk must be repeated."""
         offset = self._start
         while True:
             offset, status = self._scan(offset)
@@ -190,10 +189,10 @@ class LogRecovery:
             if status == RecordStatus.END or self._is_clean_end(offset, status):
                 self.is_end_clean = True
                 return True
-            behind = find_next_record(self.log, offset + 1)
-            if behind is not None and self._is_complete_now(offset):
+            following = find_next_record(self.log, offset + 1)
+            if following is not None and self._is_complete_now(offset):
                 continue
-            place = self._take_damage(offset, status, behind)
+            place = self._take_damage(offset, status, following)
             durable = place.proven or place.start < self._marked_offset
             if place.stop >= self._limit or not durable or self._stop_at_damage:
                 return True
@@ -232,7 +231,7 @@ class LogRecovery:
     def _take_good(self, columns: numpy.ndarray[Any, Any]) -> None:
         times = columns["store_timestamp"]
         ends = columns["physical_offset"] + columns["total_size"]
-        self._last_timestamp = _time_in_front(times, self._last_timestamp)
+        self._last_timestamp = _last_plausible_time(times, self._last_timestamp)
         self._newest_timestamp = max(self._newest_timestamp, int(times.max()))
         self._last_good_end = int(ends[-1])
         physic = self._mark.physic_timestamp
@@ -255,9 +254,9 @@ class LogRecovery:
             seen.update(int(value) for value in (1, 2) if (judged == value).any())
 
     def _crcs_agree(self) -> bool:
-        """Whether no segment holds both right and wrong whole-record CRCs that were let pass.
+        """Return whether no segment holds both valid and invalid property CRCs.
 
-        Records carry them as soon as any of their segment has a right one; then wrong ones count.
+        If a segment has a valid one, all of its records carry them, and invalid ones are damage.
         """
         mixed = [base for base, seen in self._crc_seen.items() if len(seen) == 2]
         for base in mixed:
@@ -268,35 +267,36 @@ class LogRecovery:
 
     @property
     def _marked_offset(self) -> int:
-        """The state file's mark, -1 without one."""
+        """Return the state file's durable offset, -1 without one."""
         return -1 if self._mark.offset is None else self._mark.offset
 
     def _is_clean_end(self, offset: int, status: RecordStatus) -> bool:
         return status == RecordStatus.EMPTY and not has_content(self.log, offset)
 
     def _is_complete_now(self, offset: int) -> bool:
-        """Whether a good record stands at ``offset`` after all.
+        """Return whether a good record has appeared at ``offset``.
 
-        Beside a writer a record is seen half written, and the one behind it complete a moment
-        later. By then the first one is complete too: a log is written in order.
+        A reader may see a record that a writer has not finished, and a moment later the next one.
+        By then the first one is complete too, because a log is written in order.
         """
         scan = LogScan(self.log, offset, self._limit, self.log.record_flags, capacity=1)
         return any(scan) or scan.offset > offset
 
-    def _take_damage(self, offset: int, status: RecordStatus, behind: int | None) -> _OddPlace:
-        """Note the damage at ``offset`` with the odd records that lean on it.
+    def _take_damage(self, offset: int, status: RecordStatus, following: int | None) -> _OddPlace:
+        """Note the damage at ``offset``, joined with the odd records right before it.
 
-        ``behind``: where the next good record is.
+        ``following``: offset of the next good record.
         """
         start, status = self._join_odd(offset, status)
-        place = _OddPlace(start, self._limit if behind is None else behind, status)
-        if behind is not None:
-            place.proven = self._is_proven(start, behind)
+        place = _OddPlace(start, self._limit if following is None else following, status)
+        if following is not None:
+            place.proven = self._is_proven(start, following)
         elif status == RecordStatus.EMPTY and offset < self._marked_offset:
             is_sure = self._mark.inclusive
             place.void = not is_sure and not self._has_content_between(offset, self._marked_offset)
         if not place.proven and self._orderly is not None:
-            # Nothing was torn, so that only what nobody names is of an earlier life of the log.
+            # An orderly stop leaves no torn write. Bytes past the end that no unit, entry or
+            # checkpoint names are older content of the file.
             place.proven = not self._orderly.is_whole(start, self._newest_timestamp)
         if not place.proven:
             place.proven = any(self._claimed_by(base) for base in self._bases(place))
@@ -304,23 +304,25 @@ class LogRecovery:
         return place
 
     def _bases(self, place: _OddPlace) -> list[int]:
-        """The segments that are there and begin within a place."""
+        """Return the start offsets of existing segments that begin within a place."""
         size = self.log.segment_size
         if place.start - 1 + size - (place.start - 1) % size >= place.stop:
-            return []  # as most places do, it ends where it began
+            return []  # the usual case: it ends in the segment where it began
         starts = (file.file_from_offset for file in self.log.queue.files)
         return [start for start in starts if place.start <= start < place.stop]
 
     def _claimed_by(self, base: int) -> int | None:
-        """Where the segment at ``base`` begins by the word of its records, when it is misnamed."""
+        """Return where the segment at ``base`` begins according to its records, if misnamed."""
         if base not in self._claimed:
             file = self.log.queue.find_mapped_file_by_offset(base)
             self._claimed[base] = None if file is None else claimed_start(self.log, file)
         return self._claimed[base]
 
     def _join_odd(self, start: int, status: RecordStatus) -> tuple[int, RecordStatus]:
-        """Ghosts right in front of damage are a part of it (a ghost stands between good records),
-        and so is a record whose properties were zeroed up to its end."""
+        """Join ghosts, and a record with zeroed properties, to the damage right after them.
+
+        A real ghost is followed by a good record.
+        """
         while self._odd and self._odd[-1].stop == start:
             place = self._odd[-1]
             if place.status == RecordStatus.GHOST:
@@ -338,7 +340,7 @@ class LogRecovery:
         return content[0] if content else 0
 
     def _has_content_between(self, start: int, stop: int) -> bool:
-        """Whether a byte that is not zero lies in ``start`` .. ``stop`` (at most one segment)."""
+        """Return whether ``start`` .. ``stop`` (at most one segment) has a non-zero byte."""
         file = self.log.queue.find_mapped_file_by_offset(start)
         while file is not None and start < stop:
             position = start - file.file_from_offset
@@ -351,23 +353,23 @@ class LogRecovery:
             file = self.log.queue.find_mapped_file_by_offset(start)
         return False
 
-    def _is_proven(self, start: int, behind: int) -> bool:
-        """Whether the good records at ``behind`` prove that the damage at ``start`` was durable."""
+    def _is_proven(self, start: int, following: int) -> bool:
+        """Return whether good records at ``following`` prove damage at ``start`` was durable."""
         file = self.log.queue.find_mapped_file_by_offset(start)
         size = self.log.segment_size
-        if behind >= start - start % size + size and (file is None or file.file_size < size):
-            return True  # a segment is missing or cut short although a later one was made
+        if following >= start - start % size + size and (file is None or file.file_size < size):
+            return True  # a segment is missing or truncated although a later one exists
         if self._mark.offset is not None:
             return False
         if self._proven_count == _ENOUGH_PROOFS:
-            return True  # damaged all over: it is no stale tail, and more proof only takes time
+            return True  # damaged all over, so not a stale tail; more proofs only take time
         while self._recent:
             self._queue_ends.take(self._recent.popleft())
-        self._lost_nbytes += behind - start
+        self._lost_nbytes += following - start
         known = Behind(
             self._queue_ends, self._last_timestamp, self._mark.physic_timestamp, self._lost_nbytes
         )
-        proven = goes_on_behind(self.log, behind, self._limit, known)
+        proven = goes_on_behind(self.log, following, self._limit, known)
         self._proven_count += proven
         return proven
 
@@ -381,12 +383,12 @@ class LogRecovery:
         return self._timed_mark
 
     def _resolve(self) -> int:
-        """Go through the odd places in order; the first torn one is the log's end."""
+        """Return the log's end: the first torn one of the odd places, or the end of the walk."""
         self._join_misnamed()
         self._mark_displaced_ghosts()
         mark = self._durable_mark()
-        # What lies in front of proven damage was durable before it, whatever the marks say: they
-        # mean little when the walk ended there.
+        # Places before proven damage were durable too, even past the durable offset, which is
+        # unreliable if the walk stopped at the damage.
         proven = max((place.start for place in self._odd if place.proven), default=-1)
         for place in self._odd:
             if place.start >= proven and not self._is_durable(place, mark):
@@ -409,7 +411,7 @@ class LogRecovery:
         return is_followed
 
     def _accept(self, place: _OddPlace) -> None:
-        """Report something durable: damage, or what is passed over or kept."""
+        """Report a durable place: damage, or a ghost that is skipped, or a record that is kept."""
         if place.status == RecordStatus.GHOST:
             if place.start < self._last_good_end:
                 self.report.ghosts.append(place.start)
@@ -421,7 +423,7 @@ class LogRecovery:
             self._note_damage(place)
 
     def _join_misnamed(self) -> None:
-        """Make one damaged place of each segment that bears a wrong name."""
+        """Turn each segment with a wrong name into one damaged place."""
         whole: list[_OddPlace] = []
         for place in self._odd:
             start = place.start
@@ -440,7 +442,7 @@ class LogRecovery:
         self._odd = whole
 
     def _mark_displaced_ghosts(self) -> None:
-        """A ghost in place of a real record leaves a gap in a queue: then it is damage."""
+        """Mark ghosts that replaced a real record as damage: they leave a gap in a queue."""
         ghosts = [place.start for place in self._odd if place.status == RecordStatus.GHOST]
         if not ghosts:
             return
@@ -453,7 +455,7 @@ class LogRecovery:
                 place.status = RecordStatus.BAD_PHYSICAL_OFFSET
 
     def _note_damage(self, place: _OddPlace) -> None:
-        """Report a damaged stretch; each segment that is missing in it by its own file."""
+        """Report a corrupt range; report each missing segment in it as a range of its own."""
         start, stop = place.start, place.stop
         for hole, hole_stop in self._holes(start, stop):
             if start < hole:
@@ -469,7 +471,7 @@ class LogRecovery:
             self._note_range(start, stop, place)
 
     def _holes(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """Segments between ``start`` and ``stop`` that are missing or cannot be read."""
+        """Return the missing or unreadable segments between ``start`` and ``stop``."""
         return [(max(a, start), min(b, stop)) for a, b in self.log.holes if a < stop and start < b]
 
     def _note_range(self, start: int, stop: int, place: _OddPlace) -> None:
@@ -483,8 +485,8 @@ class LogRecovery:
         claimed = self._claimed.get(start)
         if claimed is not None:
             reason = (
-                f"the records of this file say that it begins at log offset {claimed}: it bears a "
-                f"wrong name. Name it {formats.offset_to_file_name(claimed)}, or move it away"
+                f"the file has a wrong name: its records say that it begins at log offset "
+                f"{claimed}. Rename it to {formats.offset_to_file_name(claimed)}, or move it away"
             )
             if not self.misnamed:
                 reason += self._renaming()
@@ -496,14 +498,14 @@ class LogRecovery:
         self.report.damaged.append(DamagedRange(str(path), position, start, stop, reason, claimed))
 
     def _renaming(self) -> str:
-        """The commands that give all misnamed segments their names, in words."""
+        """Return the commands that rename all misnamed segments."""
         files = self.log.queue.files
         claims = {file.file_from_offset: self._claimed_by(file.file_from_offset) for file in files}
         wrong = {base: start for base, start in claims.items() if start is not None}
         return renaming_in_words(self.log.queue.directory, wrong, set(claims))
 
     def _note_unseen_holes(self, end: int) -> None:
-        """Report the missing segments that lie outside of the stretch that was checked."""
+        """Report the missing segments outside the checked range."""
         known = [(damage.start, damage.stop) for damage in self.report.damaged]
         for start, stop in self.log.holes:
             is_known = any(a <= start < b for a, b in known)
@@ -512,14 +514,13 @@ class LogRecovery:
         self.report.damaged.sort(key=lambda damage: damage.start)
 
 
-def _time_in_front(times: numpy.ndarray[Any, Any], before: int | None) -> int | None:
-    """The store time of the last record, or of the one in front of it where the last one's is so
-    far ahead of that that it may be damaged itself."""
+def _last_plausible_time(times: numpy.ndarray[Any, Any], before: int | None) -> int | None:
+    """Return the store time of the last record.
+
+    If it is so far after the previous record's that it may be damaged, return the previous one.
+    """
     last = int(times[-1])
     previous = int(times[-2]) if len(times) > 1 else before
     if previous is not None and 0 < previous < min(last - _FAR_AHEAD_MS, LAST_TIME):
         return previous
     return last if last < LAST_TIME else None
-
-
-# --- where to begin -----------------------------------------------------------------------------

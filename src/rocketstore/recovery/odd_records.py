@@ -1,4 +1,4 @@
-"""Delay levels and numbers of batches that are none: here they count as absent, and are told."""
+"""Invalid delay levels and inner-batch properties, which are treated as absent and noted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rocketstore.log.scan import RecordBatch
 
 
 def odd_delays(batch: RecordBatch) -> list[str]:
-    """Say which records of the schedule topic carry a delay level that is no number."""
+    """Note records of the schedule topic with a delay level that is not a number."""
     notes = []
     columns = batch.columns
     of_that_length = columns["topic_nbytes"] == len(formats.TOPIC_SCHEDULE.encode())
@@ -20,22 +20,22 @@ def odd_delays(batch: RecordBatch) -> list[str]:
         if level is not None and not _is_number(level):
             notes.append(
                 f"log offset {message.physical_offset}: {formats.PROPERTY_DELAY} is "
-                f"{level[:40]!r}, which is no number; it is taken as absent"
+                f"{level[:40]!r}, which is not a number; it is treated as absent"
             )
     return notes
 
 
 def odd_batches(batch: RecordBatch) -> list[str]:
-    """Say which records have a batch's flag without the numbers of one."""
+    """Note records with the flag of an inner batch but without its properties."""
     columns = batch.columns
     flagged = columns["sys_flag"] & formats.SYS_FLAG_INNER_BATCH != 0
     if not flagged.any():
         return []
     messages = (batch.window.message(at) for at in columns["position"][flagged].tolist())
-    return [told for told in map(odd_inner_batch, messages) if told is not None]
+    return [note for note in map(odd_inner_batch, messages) if note is not None]
 
 
 def _is_number(text: str) -> bool:
-    """Whether Java's ``Integer.parseInt`` takes the text (digits of any script, 32 bits)."""
+    """Return whether Java's ``Integer.parseInt`` accepts the text (any digits, 32 bits)."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     return digits.isdecimal() and len(digits) < 64 and -(2**31) <= int(text) < 2**31

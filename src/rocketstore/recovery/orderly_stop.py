@@ -1,4 +1,4 @@
-"""What must be at the log's end after an orderly stop: an end that is missing is told from none."""
+"""Detect a missing end of the log after an orderly stop."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from rocketstore.survey.pointers import pointers_behind
 if TYPE_CHECKING:
     from rocketstore.survey.facts import StoreFacts
 
-#: Units of records anywhere in the log are read.
+#: Limit for ``recover``: accept units of records anywhere in the log.
 _ANYWHERE = 2**62
-#: So many missing segments are reported file by file, the others as one range.
+#: Missing segments that are reported file by file; the rest is reported as one range.
 _MOST_NAMED = 100
 _HEAD_FIELDS = [field.name for field in formats.RECORD_HEAD.fields]
-#: A record up to behind its store time.
+#: Bytes of a record up to the end of its store time.
 _HEAD_NBYTES = formats.RECORD_HEAD.nbytes + formats.HOST_V6.nbytes + formats.RECORD_STORED.nbytes
 
 
 class EndClaim(NamedTuple):
-    """Something on disk that names a place behind the log's end.
+    """Evidence on disk that the log reached past its end.
 
     Attributes
     ----------
     stop : int
-        The log reached at least so far.
+        Offset that the log reached at least.
     words : str
-        What says so.
+        The evidence, in words.
     """
 
     stop: int
@@ -48,21 +48,20 @@ class EndClaim(NamedTuple):
 class OrderlyStop:
     """What queues, index and checkpoint say about a log whose last writer stopped in order.
 
-    Everything that they name was on disk then, so nothing is torn. Nothing is read before it is
-    asked for.
+    Everything that they name was on disk then, so there is no torn write. Files are read lazily.
     """
 
     def __init__(self, facts: StoreFacts, log: CommitLog) -> None:
         self._facts = facts
         self._log = log
-        #: Units that each queue's files have room for.
+        #: Capacity of each queue's files in units.
         self._unit_counts: dict[tuple[str, int], int] = {}
 
-    # --- what is known ------------------------------------------------------------------------
+    # --- evidence -----------------------------------------------------------------------------
 
     @cached_property
     def _ends(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """Next queue offset and end in the log of each queue, as its newest units have them."""
+        """Return each queue's next queue offset and its end in the log, by its newest units."""
         queues = self._load_queues()
         try:
             for queue in queues:
@@ -85,7 +84,7 @@ class OrderlyStop:
             facts.consume_queue_file_size,
             paths.root,
             writable=False,
-            in_memory=True,  # what may not be read, or is no file, tells nothing
+            in_memory=True,  # unreadable and non-regular files prove nothing
             batch_directory=paths.batch_consume_queue,
             batch_file_size=facts.batch_queue_file_size,
             batch_topics=facts.queue_types.batch,
@@ -99,7 +98,7 @@ class OrderlyStop:
 
     @cached_property
     def _last_key(self) -> int:
-        """Log offset of the record that the newest index entry names, -1 without one."""
+        """Return the log offset that the newest index entry names, -1 without one."""
         header, last = formats.INDEX_HEADER, -1
         paths = self._facts.paths
         for path, nbytes in index_paths(paths.index, paths.root, [], tolerant=True)[-1:]:
@@ -110,8 +109,10 @@ class OrderlyStop:
         return last
 
     def is_newer(self, newest: int) -> bool:
-        """Whether both times of the checkpoint are those of later records. One alone may be wrong;
-        RocketMQ 5.5 may keep no time of queues."""
+        """Return whether both times of the checkpoint are later than ``newest``.
+
+        One alone may be wrong. RocketMQ 5.5 may store no time of queues.
+        """
         checkpoint = self._facts.checkpoint
         times = checkpoint.physic_timestamp, checkpoint.logics_timestamp or LAST_TIME - 1
         return newest < min(times) and max(times) < LAST_TIME
@@ -119,16 +120,19 @@ class OrderlyStop:
     # --- what follows -------------------------------------------------------------------------
 
     def names(self, end: int, newest: int) -> bool:
-        """Whether anything names a place behind ``end``, up to where records with store times up to
-        ``newest`` are good, or what stands there names itself the last one that was synced."""
+        """Return whether anything on disk names a place past ``end``.
+
+        Records with store times up to ``newest`` are good up to ``end``. The broken record there
+        counts as well if it has the checkpoint's time of the last synced record.
+        """
         is_named = max(self._furthest, self._last_key + 1) > end or self.is_newer(newest)
         return is_named or self._is_last_synced(end)
 
     def _is_last_synced(self, offset: int) -> bool:
-        """Whether the broken record at ``offset`` has the time that the checkpoint has of the log.
+        """Return whether the broken record at ``offset`` has the checkpoint's time of the log.
 
-        Half messages and rollbacks have no queue, so that no unit names one, nor does the time of
-        the queues count it.
+        Half messages and rollbacks belong to no queue, so neither a unit nor the checkpoint's time
+        of the queues shows them.
         """
         file = self._log.queue.find_mapped_file_by_offset(offset)
         if file is None:
@@ -147,37 +151,43 @@ class OrderlyStop:
         return bool(timestamp == self._facts.checkpoint.physic_timestamp)
 
     def is_whole(self, end: int, newest: int) -> bool:
-        """Whether nothing is named behind ``end`` although there are units, or nothing tells at
-        all: then what stands there is of an earlier life of the log."""
-        tells = self._furthest >= 0 or self._facts.checkpoint.physic_timestamp <= 0
-        return tells and not self.names(end, newest)
+        """Return whether nothing names a place past ``end``, so that the log is complete.
+
+        Requires units in the queues, or a checkpoint without a time. Bytes past ``end`` are then
+        older content of the file.
+        """
+        is_known = self._furthest >= 0 or self._facts.checkpoint.physic_timestamp <= 0
+        return is_known and not self.names(end, newest)
 
     def claim(self, end: int, newest: int) -> EndClaim | None:
-        """What names a place behind ``end``, the end of the last good record."""
+        """Return what names a place past ``end``, the end of the last good record."""
         claim = self._claim_of_units(end) or self._claim_of_keys(end)
         if claim is not None or not self.is_newer(newest):
             return claim
         if any(place == end for _, place in self._ends.values()) or self._has_expired(end):
-            return None  # the queues know of nothing behind: all of the log may have expired
+            return None  # the queues name no later record: all of the log may have expired
         path = self._facts.paths.checkpoint
         files_end = end_of_files(self._log)
         stop = files_end if end < files_end else files_end + self._log.segment_size
         return EndClaim(stop, f"{path} holds the time of later messages")
 
     def _has_expired(self, end: int) -> bool:
-        """Whether the log begins at ``end`` behind messages that it had once: they stood up to the
-        segment in front, which has expired, and the times are theirs."""
+        """Return whether the log begins at ``end`` because all earlier messages have expired.
+
+        Then units or entries name the previous segment, and the checkpoint has the times of its
+        messages.
+        """
         known = max(self._furthest, self._last_key + 1)
         return max(self._log.min_offset, 0) == end and end - self._log.segment_size < known <= end
 
     def _claim_of_units(self, end: int) -> EndClaim | None:
-        behind = {key: ends for key, ends in self._ends.items() if ends[1] > end}
-        if not behind:
+        past = {key: ends for key, ends in self._ends.items() if ends[1] > end}
+        if not past:
             return None
         known = self._next_in_log(end)
-        # A unit of a message that the log has is a wrong one, not that of a lost message.
-        real = {key: ends for key, ends in behind.items() if ends[0] > known.get(key, 0)}
-        # What a batch queue's unit says may be garbage; the number of units is not.
+        # A unit with the queue offset of a message in the log is wrong; its message is not lost.
+        real = {key: ends for key, ends in past.items() if ends[0] > known.get(key, 0)}
+        # The offsets in a batch queue's unit may be garbage, so bound them by the unit count.
         count = sum(
             min(index - known.get(key, 0), self._unit_counts[key])
             for key, (index, _) in real.items()
@@ -188,7 +198,7 @@ class OrderlyStop:
         return EndClaim(furthest, "units of queues name later messages")
 
     def _gone(self, end: int) -> str:
-        """How many messages behind ``end`` units tell of, in words."""
+        """Describe how many messages past ``end`` the units name."""
         queues = self._load_queues()
         try:
             pointers = pointers_behind(end, queues)
@@ -197,7 +207,7 @@ class OrderlyStop:
         return f"; {pointers}" if pointers else ""
 
     def _is_near(self, place: int, count: int) -> bool:
-        """Whether so many messages can have filled the log up to ``place``."""
+        """Return whether ``count`` messages can have filled the log up to ``place``."""
         return place <= end_of_files(self._log) + self._log.segment_size * (count + 1)
 
     def _next_in_log(self, end: int) -> dict[tuple[str, int], int]:
@@ -214,29 +224,29 @@ class OrderlyStop:
         stop = self._log.roll_next_file(self._last_key)
         return EndClaim(stop, f"{path} holds keys of later messages")
 
-    # --- telling it -----------------------------------------------------------------------------
+    # --- reporting --------------------------------------------------------------------------------
 
     def note_missing_end(self, report: RecoveryReport, claim: EndClaim | None = None) -> None:
-        """Add to the report what lies between the log's end and where it reached once: a range for
-        each file that is missing, and for the end of the last one that is there.
+        """Report the range between the log's end and the end it once reached.
 
-        Without ``claim``, queues, index and checkpoint are asked. Raises ``RecordGoneError`` when a
-        writer has opened the store in the meantime: what was found is its doing.
+        Each missing file is a range of its own, and so is the end of the last existing file.
+        Without ``claim``, queues, index and checkpoint are consulted. Raises ``RecordGoneError`` if
+        a writer has opened the store meanwhile: the difference is its work.
         """
         log, end = self._log, report.log_end
         start = max(end, max((damage.stop for damage in report.damaged), default=end))
         if claim is None:
-            # A later time is explained where the log's last records are damaged.
+            # If the log's last records are damaged, they explain a later time.
             newest = report.newest_store_timestamp if start == end else LAST_TIME
             claim = self.claim(start, newest)
         if (claim is not None or report.damaged) and not self.still_holds():
-            why = "the store was opened for writing while it was read; look again"
+            why = "the store was opened for writing while it was read; retry"
             raise RecordGoneError(log.queue.directory, 0, why)
         if claim is None:
             return
         files_end, last = end_of_files(log), report.damaged[-1] if report.damaged else None
         if last is not None and last.stop == start < claim.stop and start % log.segment_size:
-            # The last file is short: what is lost of it is one stretch with what is damaged.
+            # The last file is short: its missing end extends the corrupt range before it.
             start = min(log.roll_next_file(start), claim.stop)
             report.damaged[-1] = dataclasses.replace(last, stop=start)
         gone = self._gone(start) if start < claim.stop else ""
@@ -249,7 +259,7 @@ class OrderlyStop:
             if start >= files_end and os.path.lexists(path):
                 what = f"the file has {os.stat(path).st_size} bytes instead of {log.segment_size}"
             reason = (
-                f"{what}: the log reached up to {claim.stop} ({claim.words}), but ends at {end}"
+                f"{what}: the log reached offset {claim.stop} ({claim.words}), but ends at {end}"
             )
             reason += gone
             log.damage.setdefault(start, RecordStatus.EMPTY)
@@ -257,7 +267,7 @@ class OrderlyStop:
             start = stop
 
     def still_holds(self) -> bool:
-        """Whether nobody opened the store for writing since it was looked at."""
+        """Return whether no writer has opened the store since it was examined."""
         paths = self._facts.paths
         if os.path.lexists(paths.abort) != self._facts.aborted:
             return False
@@ -265,6 +275,6 @@ class OrderlyStop:
 
 
 def end_of_files(log: CommitLog) -> int:
-    """Log offset where the last file of a log ends."""
+    """Return the log offset where the last file ends."""
     last = log.queue.last()
     return last.file_from_offset + last.file_size if last is not None else 0

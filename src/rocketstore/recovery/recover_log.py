@@ -1,4 +1,4 @@
-"""Finding a log's true end: how far it is checked, and what its end must reach."""
+"""Find a log's valid end: choose where to start, and check that the log is complete."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def recover_log(
     position: int | None = None,
     for_writing: bool = False,
 ) -> tuple[LogRecovery, StoreState | None]:
-    """Find the log's end; return the recovery that ran and the state file as far as it is true.
+    """Find the log's end; return the recovery that ran, and the state file if it is valid.
 
-    ``queues`` (their files, loaded) tell a log that is another store's, and with ``index`` which
-    files of it are gone after a crash. ``for_writing``: damage will be refused, and nobody else
-    reads by the log's mappings yet.
+    ``queues`` (with loaded files) show whether the log is another store's. With ``index`` they show
+    which log files are missing after a crash. ``for_writing``: the caller refuses damage, and no
+    other code uses the log's mappings yet.
     """
     recovery, state = _find_end(log, facts, progress, position, for_writing=for_writing)
     note_another_log(log, facts, recovery.report, queues)
@@ -55,12 +55,12 @@ def _find_end(
     *,
     for_writing: bool,
 ) -> tuple[LogRecovery, StoreState | None]:
-    """Find the log's end, by the log and the marks.
+    """Find the log's end from the log, the state file and the checkpoint.
 
-    After a crash a state file that claims more than the log has is void (a broker cut the log since
-    then); then, as without one, all of the log is checked, or in a read-only open what lies behind
-    ``position`` and a stretch in front of it. After an orderly stop the end of the log is missing
-    then.
+    If the state file claims more than the log has, the reason depends on the last stop. After an
+    orderly stop the end of the log is missing. After a crash the state file is void, because a
+    broker truncated the log since then. Then, as without a state file, all of the log is checked;
+    a read-only open checks from some way before ``position`` only.
     """
     orderly = None if facts.aborted else OrderlyStop(facts, log)
 
@@ -97,7 +97,7 @@ def _find_end(
             return recovery, state
         note = (
             f"the state file says that the log was flushed up to {state.flushed_offset}, but it "
-            f"ends at {report.log_end}; the state file was not believed"
+            f"ends at {report.log_end}; the state file was ignored"
         )
         _log.warning("%s", note)
     start = max(log.min_offset, 0) if position is None else check_start(log, position)
@@ -113,10 +113,10 @@ def _find_end(
 
 
 def _note_lost_beginning(log: CommitLog, facts: StoreFacts, report: RecoveryReport) -> None:
-    """Report a log that holds nothing from its first byte on although it was synced once.
+    """Report a log without any record although it was synced once.
 
-    Checkpoint and state file are written behind a sync of the log, so that no crash explains it. A
-    log whose beginning has expired may end with it.
+    Checkpoint and state file are written after a sync of the log, so a crash is no explanation.
+    A log whose beginning has expired may be empty.
     """
     state, last = facts.valid_state, log.queue.last()
     was_synced = facts.checkpoint.physic_timestamp > 0 or (state and state.flushed_offset > 0)

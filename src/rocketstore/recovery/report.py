@@ -1,4 +1,4 @@
-"""What opening a store found: damaged and cut ranges, and everything odd that was let through."""
+"""The report on opening a store: corrupt and truncated ranges, and accepted irregularities."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from rocketstore.log.damage import CutRange, DamagedRange
 
 _log = logging.getLogger(__name__)
-#: Damaged places that the log is told of one by one.
-_MOST_TOLD = 20
+#: Corrupt ranges that are logged one by one.
+_MOST_LOGGED = 20
 _RECORD = ("a record", "records")
 
 
@@ -20,31 +20,31 @@ class RecoveryReport:
     Attributes
     ----------
     clean : bool
-        The last writer stopped in good order.
+        The last writer stopped in order.
     scanned_from, log_end : int
-        Physical offsets: where the check began, and behind the last record.
+        Physical offsets: where the check began, and the end of the last record.
     scanned_count : int
         Records checked.
     newest_store_timestamp : int
         Latest store time among them, 0 for none.
     durable_mark : int
-        Offset below which everything is known to have been on disk.
+        Offset below which every byte is known to have been on disk.
     damaged : list of DamagedRange
     cut : list of CutRange
     ghosts, nul_properties, unsafe_topics : list of int
-        Physical offsets of records that are passed over, or kept though odd.
+        Physical offsets of records that are skipped (ghosts) or kept although irregular.
     gaps, refused : list
-        Queue offsets that no record carries; records whose queue offset cannot be.
+        Queue offsets that no record carries; records with an impossible queue offset.
     repeated : list of (topic, queue id, queue offset, physical offset)
-        Among the newest records: those whose queue offset another one had before; they are read by
+        Of the newest records, those with the queue offset of an earlier one. They are readable by
         log offset only.
     skipped : list of str
-        Entries of the directory that are no part of a store, and were left alone; what had to make
-        way for a queue is in ``notes``.
+        Directory entries that are not part of a store and were ignored. Entries that were moved
+        because a queue needed their place are in ``notes``.
     rebuilt_units, rebuilt_keys : int
-        Units and index entries made from the log.
+        Number of units and index entries rebuilt from the log.
     notes : list of str
-        Everything else worth knowing, in words.
+        Other findings, in words.
     duration_s : float
     """
 
@@ -71,17 +71,16 @@ class RecoveryReport:
     def take_dispatch(
         self, gaps: list[tuple[str, int, int, int]], refused: list[tuple[str, int, int, int]]
     ) -> None:
-        """Add what dispatch came across."""
+        """Add the gaps and refused records that dispatch found."""
         self.gaps += [gap for gap in gaps if gap not in self.gaps]
         self.refused += refused
 
     def warn(self, root: object) -> None:
-        """Tell the log once of everything that is out of the ordinary: each damaged place, and one
-        line for each other kind."""
-        for damage in self.damaged[:_MOST_TOLD]:
+        """Log all findings once: a line per corrupt range, and a line per other kind."""
+        for damage in self.damaged[:_MOST_LOGGED]:
             _log.warning("%s", damage)
-        if len(self.damaged) > _MOST_TOLD:
-            _log.warning("%s: %d more damaged places", root, len(self.damaged) - _MOST_TOLD)
+        if len(self.damaged) > _MOST_LOGGED:
+            _log.warning("%s: %d more corrupt ranges", root, len(self.damaged) - _MOST_LOGGED)
         for (one, many), what, found in self._oddities():
             if found:
                 count = one if len(found) == 1 else f"{len(found)} {many}"
@@ -91,9 +90,9 @@ class RecoveryReport:
             _log.info("%s: %s", root, note)
 
     def _oddities(self) -> list[tuple[tuple[str, str], str, list[str]]]:
-        """One and many of a kind, what is odd about them, and each in words."""
+        """Return singular and plural of each kind, its description, and its findings in words."""
         return [
-            (_RECORD, "at another's place, passed over", _at_offsets(self.ghosts)),
+            (_RECORD, "at another record's place, skipped", _at_offsets(self.ghosts)),
             (_RECORD, "with NULs in properties", _at_offsets(self.nul_properties)),
             (
                 _RECORD,
@@ -103,12 +102,12 @@ class RecoveryReport:
             (("a gap", "gaps"), "in queue offsets", [gap_in_words(*gap) for gap in self.gaps]),
             (_RECORD, "with an impossible queue offset", _in_words(self.refused)),
             (_RECORD, "with a queue offset used before", _in_words(self.repeated)),
-            (("an entry", "entries"), "of no store, left alone", self.skipped),
+            (("an entry", "entries"), "not part of a store, ignored", self.skipped),
         ]
 
 
 def gap_in_words(topic: str, queue_id: int, first: int, stop: int) -> str:
-    """Say which messages of a queue no record carries."""
+    """Describe the queue offsets of a queue that no record carries."""
     one = stop - first == 1
     numbers = f"offset {first}" if one else f"offsets {first} to {stop - 1}"
     return f"topic {topic} queue {queue_id} has no message at queue {numbers}"

@@ -1,4 +1,4 @@
-"""Dropping the torn tail of a log: kept aside, overwritten with zeros, synced."""
+"""Truncate the torn tail of a log: copy it to quarantine, overwrite it with zeros, sync."""
 
 from __future__ import annotations
 
@@ -25,47 +25,47 @@ from rocketstore.log.scan import has_content
 
 _log = logging.getLogger(__name__)
 _STEP_NBYTES = 1 << 20
-#: Systems keep up to so many bytes of a file as one piece, and drop a piece as a whole or not.
+#: The largest piece of a file in the page cache; the kernel drops a piece as a whole or not at all.
 _CACHED_PIECE_NBYTES = 1 << 21
 
 
 def cut_tail(
     log: CommitLog, end: int, reason: str, root: Path, clock: Callable[[], int]
 ) -> list[CutRange]:
-    """Drop everything behind ``end`` from the log's files, durably; a copy is kept aside.
+    """Truncate the log's files at ``end`` durably, and keep a copy of the tail.
 
-    The files are cut from the last one backwards, so that a kill in between leaves a state that the
-    next open cuts again. Raises ``StoreFullError`` before the first one where copies find no room.
+    Files are truncated from the last one backwards, so that the next open can finish after a kill.
+    Raises ``StoreFullError`` before it changes anything if the copies have no room.
 
     Parameters
     ----------
     log : CommitLog
     end : int
-        Physical offset behind the last record that stays.
+        Physical offset of the end of the last record that stays.
     reason : str
-        What stands at ``end``, for the report.
+        What was found at ``end``, for the report.
     root : Path
         The store's root; copies go to its ``quarantine`` folder.
     clock : callable
         Epoch ms, for the copies' names.
     """
-    cuts: list[CutRange] = []
+    truncated: list[CutRange] = []
     if not has_content(log, end):
-        return cuts
+        return truncated
     torn = list(_torn_parts(log, end))
     _ask_for_room(torn, root)
     for file, position, nbytes in torn:
         kept = _quarantine(file, position, nbytes, root, clock)
         _write_zeros(file, position, nbytes)
-        _log.warning("cut %d bytes at position %d of %s", nbytes, position, file.path)
+        _log.warning("truncated %d bytes at position %d of %s", nbytes, position, file.path)
         start = file.file_from_offset + position
-        why = reason if start == end else f"behind log offset {end}, where the log ends: {reason}"
-        cuts.append(CutRange(str(file.path), position, start, nbytes, why, kept))
-    return cuts[::-1]
+        why = reason if start == end else f"past log offset {end}, where the log ends: {reason}"
+        truncated.append(CutRange(str(file.path), position, start, nbytes, why, kept))
+    return truncated[::-1]
 
 
 def _torn_parts(log: CommitLog, end: int) -> Iterator[tuple[MappedFile, int, int]]:
-    """Yield file, position and bytes of what stands behind ``end``, the last file first."""
+    """Yield file, position and length of the bytes past ``end``, the last file first."""
     for file in reversed(log.queue.files):
         position = max(0, end - file.file_from_offset)
         if position < file.file_size and (nbytes := _content_nbytes(file, position)):
@@ -73,8 +73,10 @@ def _torn_parts(log: CommitLog, end: int) -> Iterator[tuple[MappedFile, int, int
 
 
 def _ask_for_room(torn: list[tuple[MappedFile, int, int]], root: Path) -> None:
-    """Raise ``StoreFullError`` where the copies, and the marks of an opening, have no room; a cut
-    without them would be all that an opening leaves behind."""
+    """Raise ``StoreFullError`` if the copies, or the files written by an opening, have no room.
+
+    Otherwise the opening would fail after it has truncated the log.
+    """
     room = RoomNeeded("a copy of the log's torn end and the marks of an opening for writing")
     room.add(root, (nbytes for _, _, nbytes in torn))
     room.add_marks(root)
@@ -82,7 +84,7 @@ def _ask_for_room(torn: list[tuple[MappedFile, int, int]], root: Path) -> None:
 
 
 def _content_nbytes(file: MappedFile, position: int) -> int:
-    """Bytes from ``position`` to the last one that is not zero."""
+    """Return the number of bytes from ``position`` up to the last non-zero byte."""
     stop = file.file_size
     while stop > position:
         start = max(position, stop - _STEP_NBYTES)
@@ -96,7 +98,7 @@ def _content_nbytes(file: MappedFile, position: int) -> int:
 def _quarantine(
     file: MappedFile, position: int, nbytes: int, root: Path, clock: Callable[[], int]
 ) -> str:
-    """Keep a copy of the bytes, whatever they are; holes and zeros stay holes."""
+    """Copy the bytes to quarantine; zeros become holes."""
     path = quarantine_path(root, f"{clock()}-{file.path.name}-{position}")
     stop = position + nbytes
     steps = range(position, stop, _STEP_NBYTES)
@@ -105,8 +107,10 @@ def _quarantine(
 
 
 def quarantine_path(root: Path, name: str) -> Path:
-    """A path for ``name`` in the quarantine folder of the store, which is made when it is missing;
-    a number is added to a name that is taken."""
+    """Return a free path for ``name`` in the store's quarantine folder, created if missing.
+
+    A number is appended to a name that exists.
+    """
     directory = root / formats.QUARANTINE_DIR
     make_directories(directory, root)
     path = directory / name
@@ -131,15 +135,17 @@ def _write_zeros(file: MappedFile, position: int, nbytes: int) -> None:
 
 
 def drop_cached_pages(log: CommitLog, offset: int) -> None:
-    """Forget clean cached pages behind ``offset``, the one that holds it included: after an I/O
-    error they may be newer than the disk. Pages that are mapped stay."""
+    """Drop clean cached pages from the one that holds ``offset`` on.
+
+    After an I/O error they may be newer than the disk. Mapped pages stay.
+    """
     for file in log.queue.files:
         if file.end_offset > offset:
             drop_file_pages(file.path, max(0, offset - file.file_from_offset))
 
 
 def drop_file_pages(path: Path, position: int) -> None:
-    """Forget the clean cached pages of a file from the one that holds ``position`` on."""
+    """Drop the clean cached pages of a file from the one that holds ``position`` on."""
     advise = getattr(os, "posix_fadvise", None)
     if advise is None:
         return

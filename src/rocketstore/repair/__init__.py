@@ -1,1 +1,1 @@
-"""Making a broken store whole, on demand."""
+"""Repairs a damaged store, on explicit request only."""

@@ -1,4 +1,4 @@
-"""Mending queues, index and checkpoint without adding a message, on explicit demand."""
+"""Repairs queues, index and checkpoint without adding a message, on explicit request."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from rocketstore.store.marks import queues_crc
 from rocketstore.store.verifying import verify_files
 from rocketstore.verify.report import Finding, VerifyReport
 
-#: Kinds of findings that are mended by making queues or the index again.
+#: Kinds of findings that are repaired by rebuilding queues or index.
 QUEUE_KINDS = frozenset(("queue-file", "unit", "missing-unit"))
 INDEX_KINDS = frozenset(("index-file", "index-header", "index-chain", "index-entry", "missing-key"))
-#: Those, and what an opening for writing mends anyway.
+#: These, and the kinds that any opening for writing repairs.
 MENDED_KINDS = QUEUE_KINDS | INDEX_KINDS | {"missing-folder", "checkpoint"}
-#: Those that it tells of and that nothing mends.
+#: Kinds that are reported but cannot be repaired.
 _LOST_KINDS = frozenset(("lost-queue",))
 
 
 @dataclass
 class RecoverReport:
-    """What ``recover`` found and mended, or would mend.
+    """What ``recover`` found and repaired, or would repair.
 
     Attributes
     ----------
@@ -47,17 +47,17 @@ class RecoverReport:
     what_if : bool
         Nothing was changed.
     recovery : RecoveryReport
-        Of the opening for writing; with ``what_if`` what the check of the log found.
+        Of the opening for writing; with ``what_if`` of the check of the log.
     findings : list of Finding
-        What was wrong with queues, index and checkpoint: the first 1,000.
+        The first 1,000 findings about queues, index and checkpoint.
     finding_counts : dict
-        All of them, by kind.
+        The number of findings by kind.
     left : dict
-        By kind, what is still wrong: with ``what_if`` only what cannot be mended.
+        The number of problems left by kind; with ``what_if`` only those that cannot be repaired.
     behind_nbytes : int
-        Bytes of the log that were not in the queues and the index yet.
+        Bytes of the log that were not yet dispatched.
     moved : list of str
-        What was moved into quarantine.
+        Paths of the files moved into quarantine.
     duration_s : float
     """
 
@@ -73,7 +73,7 @@ class RecoverReport:
 
     @property
     def was_needed(self) -> bool:
-        """Whether anything had to be mended; the marks are written anew in any case."""
+        """Whether anything had to be repaired; state file and checkpoint are always rewritten."""
         unclean = not self.recovery.clean or bool(self.recovery.cut)
         return unclean or bool(self.finding_counts) or self.behind_nbytes > 0
 
@@ -86,22 +86,22 @@ def recover(
     progress: Progress | None = None,
     **options: Unpack[StoreOptions],
 ) -> RecoverReport:
-    """Make queues, index and checkpoint of a store fit its log, without adding a message.
+    """Make queues, index and checkpoint of a store match its log, without adding a message.
 
-    It does what opening for writing does, and closes the store in good order: a torn end is cut,
-    what the queues and the index lack is made from the log, all is synced. Then everything is
-    compared with the log, which opening a long one does not do, and what still differs is made
-    again as a whole.
+    Opens the store for writing and closes it cleanly. This truncates a torn tail, adds missing
+    units and keys from the log, and syncs everything. Then all queues and the index are compared
+    with the log, which opening a long log does not do. Queues or index that still differ are
+    rebuilt completely.
 
     Parameters
     ----------
     path : path
         The store's root.
     what_if : bool
-        Only say what would be done; takes no lock, changes nothing.
+        Only report what would be done; take no lock and change nothing.
     config : MessageStoreConfig, optional
     progress : callable, optional
-        ``progress(what, done, total)``.
+        Called as ``progress(what, done, total)``.
     **options
         Fields of ``MessageStoreConfig``.
 
@@ -112,15 +112,15 @@ def recover(
     Raises
     ------
     StoreLockedError
-        Somebody writes the store.
+        Another process writes the store.
     CorruptionError, MappedFileError
-        The log is damaged, or files of it are missing: ``salvage`` is the way on.
+        The log is corrupt, or files of it are missing: use ``salvage``.
     ConfigError, UnsafePathError, StoreFullError
-        What ``open`` raises too.
+        As ``open`` raises them.
 
     Notes
     -----
-    A kill at any moment leaves a store that the next opening completes.
+    After a kill at any moment, the next opening completes the repair.
     """
     settings = merge(config, options)
     check_platform("r+")
@@ -138,7 +138,7 @@ def recover(
     found = verify_files(root, settings, level="structure", progress=progress)
     for one in found.findings:
         if one.kind == "log-file":
-            raise MappedFileError(f"{one.path} has {one.reason}; salvage is the way on")
+            raise MappedFileError(f"{one.path} has {one.reason}; run salvage")
     report.findings = [one for one in found.findings if one.kind in MENDED_KINDS | _LOST_KINDS]
     report.finding_counts = _mendable(found)
     if not what_if:
@@ -151,7 +151,7 @@ def recover(
 def _mend(
     paths: StorePaths, config: MessageStoreConfig, progress: Progress | None, report: RecoverReport
 ) -> None:
-    """Open for writing and close; then make again as a whole what is still wrong."""
+    """Open for writing and close; then rebuild queues or index completely if they still differ."""
     report.recovery = _open_and_close(paths, config, progress)
     if not report.finding_counts:
         return
@@ -177,9 +177,9 @@ def _mendable(report: VerifyReport) -> dict[str, int]:
 
 
 def _forget_derived(paths: StorePaths, left: Mapping[str, int]) -> list[str]:
-    """Have the next opening make again what is wrong; return what was moved aside.
+    """Make the next opening rebuild queues or index; return the folders moved aside.
 
-    The state file says so. It keeps the durable mark and all sizes.
+    Resets their offsets in the state file, which keeps the durable offset and all sizes.
     """
     lock = StoreLock(paths.root)
     try:

@@ -1,4 +1,4 @@
-"""Making a store that refuses to be opened for writing whole again, on explicit demand."""
+"""Repairs a store whose corrupt log prevents opening for writing, on explicit request."""
 
 from __future__ import annotations
 
@@ -60,17 +60,17 @@ from rocketstore.survey.pointers import PointersBehind
 
 _log = logging.getLogger(__name__)
 _STEP_NBYTES = 1 << 20
-#: Times a store is examined whose files are deleted at the same time.
+#: Attempts to examine a store whose files are deleted at the same time.
 _EXAMINING_TRIES = 10
 _NO_LINK = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
 
 
 @dataclass(frozen=True, slots=True)
 class SalvagedSegment:
-    """A segment that was written anew, ``start`` .. ``stop`` in log offsets.
+    """A segment that was rewritten, ``start`` .. ``stop`` in log offsets.
 
-    ``reason`` says why; ``quarantined`` is where the old file is kept, ``None`` when there was
-    none, or when nothing was changed (``what_if``).
+    ``reason`` says why. ``quarantined`` is the path of the old file; it is ``None`` if there was no
+    file, or if nothing was changed (``what_if``).
     """
 
     path: str
@@ -90,22 +90,21 @@ class SalvageReport:
     what_if : bool
         Nothing was changed.
     damaged : list of DamagedRange
-        The stretches that are lost; everything else of the log is kept.
+        The lost ranges; the rest of the log is kept.
     segments : list of SalvagedSegment
-        Files written anew.
+        Rewritten files.
     placeholders : list of Placeholder
         Empty messages that keep the queue offsets of lost ones.
     gaps : list of (topic, queue id, first lost queue offset, next queue offset)
         Queue offsets of lost messages without a placeholder.
     lost : list of LostOfTopic
-        The messages of both by topic, most first, and when they were stored.
+        All lost messages by topic, most first, and when they were stored.
     behind : PointersBehind
-        What names records behind the log's last good one.
+        Units and keys that point past the log's last good record.
     moved : list of str
-        What else was moved into quarantine.
+        Other paths that were moved into quarantine.
     recovery : RecoveryReport
-        Of the opening for writing that ends a salvage; with ``what_if`` what the check of the log
-        found.
+        Of the opening for writing that ends a salvage; with ``what_if`` of the check of the log.
     duration_s : float
     """
 
@@ -123,17 +122,17 @@ class SalvageReport:
 
     @property
     def was_needed(self) -> bool:
-        """Whether anything had to be salvaged; otherwise opening for writing would have done."""
+        """Whether a segment had to be rewritten; if not, opening for writing is enough."""
         return bool(self.segments)
 
     @property
     def lost_count(self) -> int:
-        """Messages that are lost, as far as queue offsets, units and keys tell of them."""
+        """Number of lost messages, as far as queue offsets, units and keys show."""
         return max(sum(one.count for one in self.lost), self.behind.message_count)
 
     @property
     def lost_nbytes(self) -> int:
-        """Bytes of the log that are lost."""
+        """Number of lost bytes of the log."""
         return sum(damage.stop - damage.start for damage in self.damaged)
 
 
@@ -146,29 +145,29 @@ def salvage(
     progress: Progress | None = None,
     **options: Unpack[StoreOptions],
 ) -> SalvageReport:
-    """Make a store whose log is damaged below its durable mark fit for writing again.
+    """Repair a store whose log is corrupt below its durable offset, so that it can be written.
 
-    Every segment with a damaged stretch is written anew beside the old one, and put in its place;
-    the old file is kept as it was under ``quarantine``. Good records in front of and behind the
-    damage stay where they are, with their log offsets and queue offsets. The damaged stretch is
-    filled with records that are in no queue, so that a broker can follow the log; a missing or
-    short segment is completed. Then the store is opened for writing and closed, which makes queues
-    and index fit the log.
+    Every segment with a corrupt range is rewritten to a new file, which replaces the old one. The
+    old file is kept unchanged under ``quarantine``. Good records before and after the corrupt range
+    keep their log offsets and queue offsets. The range is filled with records that are in no queue,
+    so that a broker can follow the log. A missing or short segment is completed. Then the store is
+    opened for writing and closed, which updates queues and index.
 
     Parameters
     ----------
     path : path
         The store's root.
     what_if : bool
-        Only say what would be done, or raise what would be raised; takes no lock, changes nothing.
+        Only report what would be done, or raise what would be raised; take no lock and change
+        nothing.
     placeholders : bool
         Put an empty message with the property ``ROCKETSTORE_LOST`` in place of each lost one whose
         queue offset is known, except in the broker's own topics, batch queues and light queues.
-        Consumers see it. Without it, RocketMQ numbers later messages of the queue anew when it
-        makes the queue from the log, and passes over others when it reads across the gap.
+        Consumers see it. Without placeholders, RocketMQ renumbers later messages of the queue when
+        it rebuilds the queue from the log, and skips messages when it reads across the gap.
     config : MessageStoreConfig, optional
     progress : callable, optional
-        ``progress(what, done, total)``.
+        Called as ``progress(what, done, total)``.
     **options
         Fields of ``MessageStoreConfig``.
 
@@ -179,15 +178,17 @@ def salvage(
     Raises
     ------
     StoreLockedError
-        Somebody writes the store.
+        Another process writes the store.
     ConfigError, MappedFileError, UnsafePathError
-        What ``open`` raises too, for what is no damage of the log.
+        As ``open`` raises them for reasons other than a corrupt log.
     StoreFullError
-        A new segment finds no room. The store is as it was, up to segments that are done.
+        The disk has no space for a new segment. The store is unchanged, except for segments that
+        are already rewritten.
 
     Notes
     -----
-    A kill or power cut at any moment leaves each segment old or new; calling it again finishes.
+    After a kill or power failure at any moment, each segment is either old or new. Calling
+    ``salvage`` again completes the repair.
     """
     settings = merge(config, options)
     check_platform("r+")
@@ -209,7 +210,7 @@ def salvage(
             job.mend(report)
     if not what_if:
         with (
-            _telling_what_is_done(report),
+            _naming_what_is_done(report),
             open_store(root, "r+", config=settings, start=False, progress=progress) as store,
         ):
             report.recovery = store.recovery_report
@@ -218,8 +219,8 @@ def salvage(
 
 
 @contextlib.contextmanager
-def _telling_what_is_done(report: SalvageReport) -> Iterator[None]:
-    """Say of a lack of room for queues and index that the log is whole by now."""
+def _naming_what_is_done(report: SalvageReport) -> Iterator[None]:
+    """Add to a ``StoreFullError`` for queues and index that the log is already repaired."""
     try:
         yield
     except StoreFullError as error:
@@ -227,8 +228,9 @@ def _telling_what_is_done(report: SalvageReport) -> Iterator[None]:
             raise
         raise StoreFullError(
             error.errno,
-            f"the log is whole again ({len(report.segments)} files were written anew), but queues "
-            f"and index could not be made to fit it: {error.strerror}; rocketstore recover goes on",
+            f"the log is repaired ({len(report.segments)} files were rewritten), but queues and "
+            f"index could not be updated: {error.strerror}; free disk space, then run rocketstore "
+            "recover",
         ) from error
 
 
@@ -263,7 +265,7 @@ class _Salvage:
         self._size = 0
         self._old_state = b""
 
-    # --- finding out --------------------------------------------------------------------------
+    # --- examining ----------------------------------------------------------------------------
 
     @property
     def log_folder(self) -> Path:
@@ -271,14 +273,17 @@ class _Salvage:
         return self._paths.commit_log
 
     def forget_stale_pages(self) -> None:
-        """Have the log read from its disk: after an I/O error the system may hold pages that never
-        got there, and call them clean. Before anything is mapped, as mapped pages stay."""
+        """Drop cached pages, so that the log is read from its disk.
+
+        After an I/O error the system may cache pages that never reached the disk, and call them
+        clean. Must run before a file is mapped: mapped pages stay cached.
+        """
         if self._paths.abort.exists():
             for _, path, _ in list_directory(self._paths.commit_log, self._paths.log_root).files:
                 drop_file_pages(path, 0)
 
     def examine(self) -> SalvageReport:
-        """Check all of the log and say what there is to do."""
+        """Check the whole log and plan the repair."""
         refuse_unfit(self._paths, self._config)
         parts = ReadOnlyParts(self._paths, self._config, derive="none", clock=now_ms, progress=None)
         try:
@@ -289,7 +294,7 @@ class _Salvage:
                 parts.log, facts, self._listed, self._progress, list(parts.queues), parts.index
             )
             damaged = losses.damaged
-            # Units tell of messages that lay behind the end that is left.
+            # Units show messages that were past the end that is left.
             end = max([parts.log.max_offset, *(damage.stop for damage in damaged)])
             for queue in parts.queues:
                 queue.recover(end, whole=False)
@@ -312,14 +317,14 @@ class _Salvage:
         return report
 
     def _list_segments(self) -> list[tuple[int, Path, int]]:
-        """Start, path and bytes of the log's files, empty ones included."""
+        """Return start, path and size of the log's files, including empty ones."""
         files = list_directory(self._paths.commit_log, self._paths.log_root).files
         for start, path, _ in files:
             check_place(start, path, self._size)
         return files
 
     def _reasons(self, damaged: Sequence[DamagedRange]) -> dict[int, str]:
-        """Why each segment has to be written anew, by its first log offset."""
+        """Return why each segment must be rewritten, by its first log offset."""
         reasons: dict[int, str] = {}
         for start, _, nbytes in self._listed:
             is_unused = nbytes == 0 and start == self._listed[-1][0]
@@ -336,16 +341,16 @@ class _Salvage:
         return dict(sorted(reasons.items()))
 
     def examine_beside_a_writer(self) -> SalvageReport:
-        """The same without the lock: once more when whoever writes the store deleted a file."""
+        """Examine without the lock; retry if the writer deleted a file meanwhile."""
         for _ in range(_EXAMINING_TRIES - 1):
             with contextlib.suppress(FileNotFoundError):
                 return self.examine()
         return self.examine()
 
-    # --- doing --------------------------------------------------------------------------------
+    # --- repairing ----------------------------------------------------------------------------
 
     def mend(self, report: SalvageReport) -> None:
-        """Do what ``examine`` planned. Each step is durable before the next one begins."""
+        """Repair as ``examine`` planned. Each step is durable before the next one begins."""
         for directory in {self._paths.root, self._paths.log_root}:
             remove_leftovers(directory)
         if not report.segments:
@@ -365,11 +370,13 @@ class _Salvage:
         report.segments = renewed
 
     def ask_for_room(self, report: SalvageReport) -> None:
-        """Raise ``StoreFullError`` before anything is changed when what will be written cannot
-        have room: new segments, as a file's old blocks stay in quarantine, then the index."""
+        """Raise ``StoreFullError`` before the first change if the disk lacks space.
+
+        Needed are new segments (the old files stay in quarantine) and a new index.
+        """
         if not report.segments:
             return
-        room = RoomNeeded(f"{len(report.segments)} new log files and what is made from the log")
+        room = RoomNeeded(f"{len(report.segments)} new log files and the rebuilt index")
         known = {start: path for start, path, _ in self._listed}
         for segment in report.segments:
             stretches = self._plan.stretches.get(segment.start, [])
@@ -384,7 +391,7 @@ class _Salvage:
         room.refuse_lack()
 
     def _index_nbytes(self) -> Iterator[int]:
-        """Bytes of disk that each file of the index occupies that will be made again."""
+        """Yield the bytes on disk of each index file that will be rebuilt."""
         if not self._config.message_index_enable:
             return
         paths = index_paths(self._paths.index, self._paths.root, [])
@@ -394,7 +401,7 @@ class _Salvage:
             yield new_file_nbytes(*self._facts.index.pair)
 
     def _take_back(self, report: SalvageReport, *, had_quarantine: bool) -> None:
-        """Put back what ``_forget_derived`` changed: no segment was written anew."""
+        """Undo ``_forget_derived``: no segment was rewritten."""
         with contextlib.suppress(OSError):
             for moved in report.moved:
                 os.rename(moved, self._paths.index)
@@ -408,10 +415,11 @@ class _Salvage:
             sync_directory(self._paths.root)
 
     def _forget_derived(self, report: SalvageReport) -> None:
-        """Have keys and units made again: they may name what is lost.
+        """Make the next opening rebuild queues and index: they may point to lost records.
 
-        The state file says so. It keeps the durable mark and all sizes, so that after a kill
-        between two segments no damage looks torn, and no file gets another size.
+        Resets their offsets in the state file, which keeps the durable offset and all sizes. After
+        a kill between two segments, corruption then does not look like a torn write, and no file
+        gets another size.
         """
         self._write_state(max([report.recovery.log_end, *(one.stop for one in report.damaged)]))
         index = self._paths.index
@@ -424,10 +432,11 @@ class _Salvage:
             report.moved.append(str(target))
 
     def _write_state(self, log_end: int) -> None:
-        """``log_end`` is where the log will end; shorter by then, its end is known to be lost."""
+        """Write a state file; a log that ends before ``log_end`` later is then known to have lost
+        its end."""
         facts, state = self._facts, self._facts.valid_state
         if state is None:
-            # What was found good, or durable by what follows, is durable now.
+            # The state file will call everything found good durable, so sync it now.
             for _, path, _ in self._listed:
                 sync_file(path, self._paths.log_root)
         flushed = log_end if state is None else state.flushed_offset
@@ -450,7 +459,7 @@ class _Salvage:
         ).write(self._paths.state)
 
     def _renew(self, segment: SalvagedSegment) -> SalvagedSegment:
-        """Write a segment anew, keep the old file, put the new one in its place."""
+        """Write a new segment, keep the old file in quarantine, and replace it."""
         path = Path(segment.path)
         temporary = self._paths.log_root / f"{TEMPORARY_PREFIX}{os.getpid()}-{os.urandom(6).hex()}"
         old = None
@@ -468,7 +477,7 @@ class _Salvage:
                 if nbytes != self._size:
                     raise MappedFileError(
                         f"the new {path} would have {nbytes} bytes instead of {self._size}; the "
-                        "old one stays in its place"
+                        "old file stays unchanged"
                     )
                 kept = None if old is None else self._keep(path)
                 os.replace(temporary, path)
@@ -480,7 +489,7 @@ class _Salvage:
                 old.close()
         sync_directory(path.parent)
         where = "there was no file" if kept is None else f"the old file is {kept}"
-        _log.warning("wrote %s anew (%s); %s", path, segment.reason, where)
+        _log.warning("rewrote %s (%s); %s", path, segment.reason, where)
         return dataclasses.replace(segment, quarantined=kept)
 
     def _nbytes(self, segment: SalvagedSegment) -> int:
@@ -488,7 +497,8 @@ class _Salvage:
         return min(nbytes, self._size)
 
     def _write(self, fd: int, base: int, old: MappedFile | None) -> None:
-        """Copy what is good, and fill what is not (it is never read: its disk may be broken)."""
+        """Copy the good ranges, and fill the corrupt ones without reading them: the disk may be
+        faulty there."""
         os.ftruncate(fd, self._size)
         position = 0
         stretches = self._plan.stretches.get(base, [])
@@ -510,11 +520,11 @@ class _Salvage:
                 view, position = view[written:], position + written
 
     def _keep(self, path: Path) -> str:
-        """Give the old file a second name under quarantine, or copy it where that cannot be."""
+        """Give the old file a second name under quarantine; copy it if links are not possible."""
         root = self._paths.root
         for other in (root / formats.QUARANTINE_DIR).glob(f"*-{path.name}"):
             if other.samefile(path):
-                return str(other)  # a salvage was killed right behind this
+                return str(other)  # a former salvage was killed right after this step
         target = quarantine_path(root, f"{now_ms()}-{path.name}")
         try:
             os.link(os.path.realpath(path), target)
@@ -527,7 +537,7 @@ class _Salvage:
 
 
 def _may_link(path: Path, root: Path) -> bool:
-    """Whether a file may get a second name in ``root``: both are on one disk."""
+    """Return whether ``path`` can get a second name in ``root``: both are on one disk."""
     return os.stat(path).st_dev == os.stat(root).st_dev
 
 
@@ -541,7 +551,7 @@ def sync_file(path: Path, root: Path) -> None:
 
 
 def _as_gaps(places: Sequence[LostPlace]) -> list[tuple[str, int, int, int]]:
-    """Put lost queue offsets that follow each other into one gap."""
+    """Join consecutive lost queue offsets into gaps."""
     gaps: list[tuple[str, int, int, int]] = []
     for topic, queue_id, number, *_ in sorted(places):
         if gaps and gaps[-1][:2] == (topic, queue_id) and gaps[-1][3] == number:

@@ -1,5 +1,4 @@
-"""What of a log is lost: damage between good records, holes in the row of its files, and an end
-that is missing."""
+"""Finds the lost parts of a log: corrupt ranges, missing or short segments, and a missing end."""
 
 from __future__ import annotations
 
@@ -25,14 +24,14 @@ from rocketstore.survey.facts import StoreFacts
 from rocketstore.survey.pointers import PointersBehind, pointers_behind
 
 Listed = Sequence[tuple[int, Path, int]]
-#: So many missing segments in a row are filled with placeholders.
+#: Most missing segments in a row that are filled with placeholders.
 _MOST_MISSING = 4096
-#: So many segments in a row may hold no record that a queue or a key names.
+#: Most segments in a row that may hold no record with a unit or a key.
 _UNNAMED_SEGMENTS = 2
 
 
 class Hole(NamedTuple):
-    """Bytes of the log that no file has, ``start`` .. ``stop``, in front of a later file."""
+    """Bytes of the log that no file has, ``start`` .. ``stop``, before a later file."""
 
     path: Path
     start: int
@@ -47,11 +46,11 @@ class LogLosses:
     Attributes
     ----------
     report : RecoveryReport
-        Of the check; its ``log_end`` is where the last good record ends, or a hole.
+        Of the check; its ``log_end`` is the end of the last good record, or of a hole.
     damaged : list of DamagedRange
-        Ascending; the last one may end behind all files.
+        Ascending; the last one may end past all files.
     behind : PointersBehind
-        What names records behind the last good one.
+        Units and keys that point past the last good record.
     """
 
     report: RecoveryReport
@@ -67,11 +66,10 @@ def find_losses(
     queues: Sequence[ConsumeQueue],
     index: IndexService,
 ) -> LogLosses:
-    """Check all of a log, whose files need not be in a row.
+    """Check a whole log, whose files may have holes between them.
 
-    Where a later file was made, an earlier one had been written or set up: its bytes are lost,
-    whatever else tells of them. Behind the newest file an orderly stop (no ``abort``) is needed
-    for that.
+    A file that is missing before a later one counts as lost: the writer had created it. Bytes past
+    the newest file count as lost only after a clean stop (no ``abort``).
     """
     directory = log.queue.directory
     report, damaged = _check_over_holes(log, facts, listed, progress, queues)
@@ -87,19 +85,19 @@ def find_losses(
 
 
 def _add_lack_of_room(log: CommitLog, end: int, damaged: list[DamagedRange]) -> None:
-    """Add what is left of the newest segment where it is too short for an end-of-segment marker."""
+    """Add the rest of the newest segment if it is too short for an end-of-segment marker."""
     room = log.roll_next_file(end) - end
     is_known = bool(damaged) and damaged[-1].stop > end
     if room < formats.BLANK.nbytes and not is_known:
         base = end + room - log.segment_size
         path = log.queue.directory / formats.offset_to_file_name(base)
-        reason = "no broker and no writer can go on behind the last record"
+        reason = "too few bytes for the end-of-segment marker after the last record"
         damaged.append(DamagedRange(str(path), end - base, end, end + room, reason))
 
 
 def _with_room(log: CommitLog, damage: DamagedRange) -> DamagedRange:
-    """The range; where it leaves no room for the end-of-segment marker, without which no reader
-    goes on, with the record in front of it."""
+    """Return the range, extended by the record before it if it has no room for the end-of-segment
+    marker, without which no reader continues."""
     end = log.roll_next_file(damage.start)
     if damage.stop < end or end - damage.start >= formats.BLANK.nbytes:
         return damage
@@ -108,27 +106,27 @@ def _with_room(log: CommitLog, damage: DamagedRange) -> DamagedRange:
         start = batch.last()["physical_offset"]
     reason = (
         f"{damage.reason}; the record at log offset {start} ends {end - damage.start} bytes before "
-        f"its segment does, where {formats.BLANK.nbytes} are needed for the marker"
+        f"its segment's end, but the end-of-segment marker needs {formats.BLANK.nbytes}"
     )
     return dataclasses.replace(damage, position=start - base, start=start, reason=reason)
 
 
 def holes(listed: Listed, directory: Path, size: int) -> list[Hole]:
-    """Return what lacks in a row of files (start, path, bytes) in front of the last one.
+    """Return the holes before the last of the listed files (start, path, size).
 
     Raises
     ------
     MappedFileError
-        So many files lack in a row that a name must be wrong.
+        So many files are missing in a row that a name must be wrong.
     """
     found: list[Hole] = []
     expected: int | None = None
     for number, (start, path, nbytes) in enumerate(listed):
-        lacking = 0 if expected is None else (start - expected) // size
-        if lacking > _MOST_MISSING:
+        missing_count = 0 if expected is None else (start - expected) // size
+        if missing_count > _MOST_MISSING:
             raise MappedFileError(
-                f"{path} begins {lacking} segments behind the file in front, and no more than "
-                f"{_MOST_MISSING} are filled: does it bear its own name? Move it away"
+                f"{path} begins {missing_count} segments after the previous file, and at most "
+                f"{_MOST_MISSING} are filled; if its name is wrong, move it away"
             )
         for base in range(start if expected is None else expected, start, size):
             missing = directory / formats.offset_to_file_name(base)
@@ -147,21 +145,21 @@ def _check_over_holes(
     progress: Progress | None,
     queues: Sequence[ConsumeQueue],
 ) -> tuple[RecoveryReport, list[DamagedRange]]:
-    """Recover the log; where that stops in front of a hole, once more behind it."""
+    """Recover the log; where that stops at a hole, recover again after the hole."""
     recovery, state = recover_log(log, facts, progress, queues=queues, position=0)
     _refuse_misnamed(recovery)
     if recovery.report.damaged and recovery.report.damaged[0].is_another_log:
         raise recovery.report.damaged[0].refusal()
-    lacking = holes(listed, log.queue.directory, log.segment_size)
+    found = holes(listed, log.queue.directory, log.segment_size)
     report, damage = recovery.report, dict(log.damage)
     damaged = list(report.damaged)
     physic, inclusive = facts.checkpoint.physic_timestamp, not facts.aborted
     mark = DurableMark(None, physic, inclusive=inclusive)
     if state is not None:
         mark = DurableMark(state.flushed_offset)
-    for number, hole in enumerate(lacking):
+    for number, hole in enumerate(found):
         end = report.log_end
-        is_last = number + 1 == len(lacking) or lacking[number + 1].start > hole.stop
+        is_last = number + 1 == len(found) or found[number + 1].start > hole.stop
         if hole.stop <= end:
             continue
         seen = [one for one in damaged if one.start < end or one.stop > hole.stop]
@@ -181,14 +179,14 @@ def _check_over_holes(
 
 
 def _refuse_misnamed(recovery: LogRecovery) -> None:
-    """Raise ``CorruptionError`` for a segment under a wrong name: a name gives back what filling it
-    would lose."""
+    """Raise ``CorruptionError`` for a segment with a wrong name: renaming it loses nothing, but
+    filling it would."""
     if recovery.misnamed:
         raise recovery.misnamed[0]
 
 
 def _lost_in(log: CommitLog, end: int, hole: Hole) -> list[DamagedRange]:
-    """The hole, and what lies between the log's end and the hole."""
+    """Return the hole, and the range between the log's end and the hole."""
     found = []
     if end < hole.start:
         file = log.queue.find_mapped_file_by_offset(end)
@@ -196,7 +194,7 @@ def _lost_in(log: CommitLog, end: int, hole: Hole) -> list[DamagedRange]:
         path = (
             log.queue.directory / formats.offset_to_file_name(base) if file is None else file.path
         )
-        reason = f"no good record follows, and behind it {hole.path.name} is lost: {hole.reason}"
+        reason = f"no good record follows, and then {hole.path.name} is lost: {hole.reason}"
         found.append(DamagedRange(str(path), end - base, end, hole.start, reason))
     start = max(end, hole.start)
     base = hole.start - hole.start % log.segment_size
@@ -205,7 +203,7 @@ def _lost_in(log: CommitLog, end: int, hole: Hole) -> list[DamagedRange]:
 
 
 def _join(report: RecoveryReport, rest: RecoveryReport) -> None:
-    """Add what the check behind a hole found."""
+    """Add the results of the check after a hole to ``report``."""
     report.log_end = rest.log_end
     report.scanned_count += rest.scanned_count
     report.newest_store_timestamp = max(report.newest_store_timestamp, rest.newest_store_timestamp)
@@ -223,10 +221,10 @@ def _add_lost_end(
     damaged: list[DamagedRange],
     behind: PointersBehind,
 ) -> None:
-    """Say how far the log had come where its end is lost, so that no offset is given out twice."""
+    """Add the range of a lost end, so that no offset is assigned twice."""
     last = log.queue.last()
     files_end = last.end_offset if last is not None else 0
-    # What recovery knows to be missing of the end begins where good records end, in a file or not.
+    # A range that recovery found missing at the end may start inside a file or past all files.
     is_end = bool(damaged) and (
         damaged[-1].stop >= files_end or damaged[-1].start >= report.log_end
     )
@@ -236,7 +234,7 @@ def _add_lost_end(
     if not facts.aborted:
         reached, reason = _reach(log, facts, behind, end)
     if at_end is not None:
-        # Behind the last good record only what is written there tells how far the log went.
+        # Past the last good record, only the bytes written there show how far the log went.
         stop = at_end.stop if at_end.stop > files_end else _content_end(log)
         state = facts.valid_state
         flushed = 0 if state is None else state.flushed_offset
@@ -249,7 +247,7 @@ def _add_lost_end(
 
 
 def _reach(log: CommitLog, facts: StoreFacts, behind: PointersBehind, end: int) -> tuple[int, str]:
-    """Up to where the log had come before an orderly stop, and what says so."""
+    """Return the log's end before a clean stop, and the reason to assume it."""
     reached, reason = end, ""
     state = facts.valid_state
     if state is not None and state.flushed_offset > end:
@@ -264,7 +262,7 @@ def _reach(log: CommitLog, facts: StoreFacts, behind: PointersBehind, end: int) 
 
 
 def _content_end(log: CommitLog) -> int:
-    """Log offset behind the last byte that is not zero."""
+    """Return the log offset after the last byte that is not zero."""
     for file in reversed(log.queue.files):
         for start, stop in reversed(list(data_ranges(file, 0))):
             while stop > start:

@@ -1,4 +1,4 @@
-"""What salvage would do: which stretches of a log are lost, and what stands in their place."""
+"""Plans a salvage: which ranges of a log are lost, and what replaces them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _MARK_NBYTES = len(LOST_MARK) + 2
 #: A broker reads each record into memory when it recovers.
 _FILLER_NBYTES = 1 << 20
-#: So much is filled where the log shall go on in a segment whose end is lost; where more is lost,
-#: it goes on in the next one.
+#: Most bytes that are filled so that the log continues in a segment whose end is lost. If more is
+#: lost, the log continues in the next segment.
 _MOST_FILLED_NBYTES = 16 << 20
 _HOST = "127.0.0.1:0"
 _BLANK_NBYTES = formats.BLANK.nbytes
@@ -37,8 +37,8 @@ def _properties(*pairs: tuple[str, str]) -> bytes:
     return "".join(f"{name}{name_end}{value}{end}" for name, value in pairs).encode()
 
 
-#: Body and properties by which a broker puts a placeholder in one of its own topics aside:
-#: a delayed message for the half topic is dropped, and an operation on no half message is done.
+#: Body and properties that make a broker ignore a placeholder in one of its own topics: it drops a
+#: delayed message for the half topic, and an operation on no half message needs no work.
 _KEPT_CONTENT = {
     formats.TOPIC_SCHEDULE: (
         b"",
@@ -49,15 +49,15 @@ _KEPT_CONTENT = {
     ),
     formats.TOPIC_OP: (b"-", _properties((formats.PROPERTY_TAGS, "d"))),
 }
-#: A half message as old as that is given up instead of being asked about.
+#: A broker gives up so old a half message without a check.
 _HALF_BORN_TIMESTAMP = 1
-#: A broker stops at a message here that it cannot make sense of.
+#: Topics whose consumer in the broker stops at a message that it cannot interpret.
 _WITHOUT_PLACEHOLDERS = frozenset({formats.TOPIC_TIMER})
 _CHECKED_PROPERTY_CRC = RecordFlags.CHECK_PROPERTY_CRC | RecordFlags.REQUIRE_PROPERTY_CRC
 
 
 class LostPlace(NamedTuple):
-    """A queue offset whose message is lost, and between which log offsets it lay."""
+    """A queue offset whose message is lost, and the log offsets between which it was."""
 
     topic: str
     queue_id: int
@@ -67,7 +67,7 @@ class LostPlace(NamedTuple):
 
 
 class Placeholder(NamedTuple):
-    """An empty message that keeps a lost one's queue offset."""
+    """An empty message that keeps the queue offset of a lost one."""
 
     topic: str
     queue_id: int
@@ -77,8 +77,11 @@ class Placeholder(NamedTuple):
 
 @dataclass
 class LostOfTopic:
-    """Lost messages of one topic whose queue offsets are known, and between which store times
-    (epoch ms) they were stored; ``newest`` is 0 where nothing was stored behind them."""
+    """Lost messages of one topic whose queue offsets are known.
+
+    They were stored between ``oldest`` and ``newest`` (epoch ms); ``newest`` is 0 if nothing was
+    stored after them.
+    """
 
     topic: str
     count: int = 0
@@ -90,9 +93,9 @@ class LostOfTopic:
 class Stretch:
     """A lost part of one segment, ``start`` .. ``stop`` in log offsets.
 
-    ``is_end``: nothing good follows in the segment; it is closed by an end-of-segment marker.
-    ``is_last``: nothing good follows at all; the log goes on in the segment, not in front of
-    ``reached``, up to where offsets had been given out. ``lacks``: lost messages that lay here have
+    ``is_end``: no good record follows in the segment; an end-of-segment marker closes it.
+    ``is_last``: no good record follows at all; the log continues in the segment, but not before
+    ``reached``, the end of the offsets already assigned. ``lacks``: lost messages of this part have
     no placeholder.
     """
 
@@ -110,11 +113,14 @@ class Stretch:
 
     @property
     def room(self) -> int:
-        """Bytes for records."""
+        """Bytes available for records."""
         return self.stop - self.start - (_BLANK_NBYTES if self.is_end else 0)
 
     def take(self, place: LostPlace) -> bool:
-        """Give ``place`` a placeholder; False when there is no room, or it lay elsewhere."""
+        """Reserve a placeholder for ``place``.
+
+        Return False if there is no room, or if the message was not in this part.
+        """
         if self.stop <= place.low or self.start >= place.high:
             return False
         nbytes = self._least_nbytes(place.topic)
@@ -125,7 +131,7 @@ class Stretch:
         return True
 
     def records(self) -> tuple[list[bytes], list[Placeholder]]:
-        """Encode what stands in the stretch; without ``is_last`` it is filled to its last byte."""
+        """Encode the records of the stretch; without ``is_last`` they fill it completely."""
         sizes = [self._least_nbytes(place.topic) for place in self.places]
         left = self.room - self.used
         has_mark = bool(sizes) and left >= _MARK_NBYTES
@@ -137,14 +143,14 @@ class Stretch:
         if not self.is_last and 0 < left < least and not self.is_end:
             if not sizes:
                 raise CorruptMessageError(
-                    "the log", self.start, f"a stretch of {left} bytes is too short for any record"
+                    "the log", self.start, f"a range of {left} bytes is too short for any record"
                 )
             sizes[-1] += left
             left = 0
-        records, told, offset = [], [], self.start
+        records, placed, offset = [], [], self.start
         for place, nbytes in zip(self.places, sizes, strict=True):
             records.append(self._placeholder(place, offset, nbytes))
-            told.append(Placeholder(*place[:3], offset))
+            placed.append(Placeholder(*place[:3], offset))
             offset += nbytes
         if self.is_last:
             left = self.reached - offset
@@ -152,20 +158,20 @@ class Stretch:
         if self.is_end and (not self.is_last or left > self._most_filled(offset)):
             room = self.stop - _BLANK_NBYTES - offset
             if room >= least and self.lacks and not has_mark:
-                # A trace: what is missing here is known to be lost.
+                # Leave a trace that messages were lost here.
                 whole = least_record_nbytes(FILLER_TOPIC, self.property_crc)
                 records.append(self._filler(offset, min(room, whole)))
                 offset += len(records[-1])
             blank = self.stop - offset
             records.append(formats.BLANK.struct.pack(blank, formats.BLANK_MAGIC))
-            return records, told
+            return records, placed
         for nbytes in filler_sizes(left, least):
             records.append(self._filler(offset, nbytes))
             offset += nbytes
-        return records, told
+        return records, placed
 
     def _most_filled(self, offset: int) -> int:
-        """Bytes behind ``offset`` that are rather filled than left to the segment's end."""
+        """Return the most bytes that are filled after ``offset``; else the segment is closed."""
         return min(self.stop - _BLANK_NBYTES - offset, _MOST_FILLED_NBYTES)
 
     def _encode(
@@ -191,8 +197,11 @@ class Stretch:
         return least_record_nbytes(topic, self.property_crc)
 
     def _placeholder(self, place: LostPlace, offset: int, nbytes: int) -> bytes:
-        """An empty message, marked where there is room; where there is not, its body ends in
-        zeros."""
+        """Encode an empty message of ``nbytes``.
+
+        It has the property ``ROCKETSTORE_LOST`` if that fits; otherwise zeros in its body fill the
+        size.
+        """
         extra = nbytes - self._least_nbytes(place.topic)
         queue = (place.queue_id, place.queue_offset)
         body, properties = _KEPT_CONTENT.get(place.topic, (b"", b""))
@@ -204,8 +213,7 @@ class Stretch:
         return self._encode(place.topic, queue, offset, body=body, properties=properties)
 
     def _filler(self, offset: int, nbytes: int) -> bytes:
-        """A record without a queue unit and without keys: its type is that of a rolled back
-        transaction."""
+        """Encode a record that gets no queue unit and no keys: a rolled-back transaction."""
         topic = FILLER_TOPIC[: nbytes - self._least_nbytes(FILLER_TOPIC[:1]) + 1]
         body = bytes(nbytes - self._least_nbytes(topic))
         rolled_back = formats.SYS_FLAG_TRANSACTION_ROLLBACK
@@ -214,7 +222,7 @@ class Stretch:
 
 @functools.lru_cache(maxsize=4096)
 def least_record_nbytes(topic: str, property_crc: bool) -> int:
-    """Bytes of a record with no more body and properties than a placeholder needs."""
+    """Return the size of a record with no more body and properties than a placeholder needs."""
     nbytes = len(topic.encode())
     content = sum(map(len, _KEPT_CONTENT.get(topic, ())))
     version = 2 if nbytes > formats.MAX_TOPIC_LENGTH else 1
@@ -223,7 +231,7 @@ def least_record_nbytes(topic: str, property_crc: bool) -> int:
 
 
 def filler_sizes(nbytes: int, least: int) -> Iterator[int]:
-    """Cut ``nbytes`` into records of at least ``least`` bytes."""
+    """Split ``nbytes`` into records of at least ``least`` bytes."""
     while nbytes:
         size = nbytes if nbytes <= _FILLER_NBYTES else min(_FILLER_NBYTES, nbytes - least)
         yield size
@@ -232,7 +240,7 @@ def filler_sizes(nbytes: int, least: int) -> Iterator[int]:
 
 @dataclass
 class SalvagePlan:
-    """What is lost, and what keeps its place.
+    """The lost ranges and messages, and their replacements.
 
     Attributes
     ----------
@@ -241,7 +249,7 @@ class SalvagePlan:
     unplaced : list of LostPlace
         Lost queue offsets without a placeholder.
     lost : dict of str to LostOfTopic
-        Both, by topic.
+        All lost messages, by topic.
     """
 
     stretches: dict[int, list[Stretch]] = field(default_factory=dict)
@@ -249,7 +257,7 @@ class SalvagePlan:
     lost: dict[str, LostOfTopic] = field(default_factory=dict)
 
     def count(self, topic: str, between: Sequence[Stretch]) -> None:
-        """Count a lost message that lay in one of these stretches."""
+        """Count a lost message of one of these stretches."""
         one = self.lost.setdefault(topic, LostOfTopic(topic))
         oldest, newest = between[0].store_timestamp, between[-1].next_timestamp
         one.oldest = min(one.oldest or oldest, oldest)
@@ -261,18 +269,18 @@ class SalvagePlan:
 def make_plan(
     log: CommitLog, queues: QueueTable, damaged: Sequence[DamagedRange], *, placeholders: bool
 ) -> SalvagePlan:
-    """Plan what stands in place of the damaged ranges of a log that was checked as a whole.
+    """Plan the replacement of the corrupt ranges of a log that was checked completely.
 
     Parameters
     ----------
     log : CommitLog
-        Its end was found.
+        Its end is known.
     queues : QueueTable
-        As the files have them; they tell where lost messages were.
+        As the files have them; their units show where lost messages were.
     damaged : sequence of DamagedRange
         Ascending.
     placeholders : bool
-        Keep the queue offsets of lost messages by empty ones.
+        Keep the queue offsets of lost messages with empty ones.
     """
     plan = SalvagePlan()
     stretches = [part for damage in damaged for part in _split(damage, log)]
@@ -296,7 +304,7 @@ def make_plan(
 
 
 def _split(damage: DamagedRange, log: CommitLog) -> Iterator[Stretch]:
-    """Cut a range at the ends of segments."""
+    """Split a range at the ends of segments."""
     is_last = damage.start >= log.max_offset
     start = damage.start
     while start < damage.stop:
@@ -310,7 +318,7 @@ def _split(damage: DamagedRange, log: CommitLog) -> Iterator[Stretch]:
 
 
 class _Losses:
-    """Finds the queue offsets that no good record carries, beside damage."""
+    """Finds the queue offsets of lost messages: no good record near corruption has them."""
 
     def __init__(self, log: CommitLog, queues: QueueTable, stretches: list[Stretch]) -> None:
         self._log = log
@@ -324,7 +332,7 @@ class _Losses:
         self._minimum = min(max(log.min_offset, 0), self._starts[0])
 
     def find(self) -> list[LostPlace]:
-        """All of them, in the order of their queues."""
+        """Return all lost queue offsets by log offset, topic, queue and number."""
         log = self._log
         for batch in good_batches(log, max(log.min_offset, 0), log.max_offset):
             self._date_stretches(batch)
@@ -341,8 +349,8 @@ class _Losses:
         return self._found
 
     def _date_stretches(self, batch: RecordBatch) -> None:
-        """Give each stretch the store time of the record in front of it (else of the first one
-        behind), and whether records carry CRCs there."""
+        """Set each stretch's store time and use of property CRCs from the record before it, or from
+        the first record after it."""
         columns = batch.columns
         offsets, times = columns["physical_offset"], columns["store_timestamp"]
         crc = bool(batch.window.flags & _CHECKED_PROPERTY_CRC)
@@ -352,7 +360,7 @@ class _Losses:
                 stretch.store_timestamp = max(int(times[max(number, 0)]), 1)
                 stretch.property_crc = crc
             if stretch.start > offsets[-1]:
-                break  # later records may lie in front of it, and are nearer
+                break  # later records may be before it, and nearer
             self._dated += 1
         for stretch in self._stretches[self._followed :]:
             if stretch.stop > offsets[-1]:
@@ -362,7 +370,7 @@ class _Losses:
             self._followed += 1
 
     def _date_rest(self) -> None:
-        """Stretches behind all records are as old as those in front of them."""
+        """Date stretches past all records like the stretch before them."""
         time, crc = 1, False
         for stretch in self._stretches:
             if not stretch.store_timestamp:
@@ -374,7 +382,7 @@ class _Losses:
         return number >= 0 and offset < self._stretches[number].stop
 
     def _follow(self, topic: str, queue_id: int, offset: int, place: int, following: int) -> None:
-        # Where the log begins at 0 so does each queue; elsewhere the first record tells.
+        # If the log begins at 0, each queue does too; otherwise it begins at its first record.
         start = (0 if self._minimum == 0 else offset, self._minimum)
         expected, low = self._ends.get((topic, queue_id), start)
         if expected < offset and self._could_hold(offset - expected, low, place):
@@ -383,27 +391,30 @@ class _Losses:
             self._ends[topic, queue_id] = following, place
 
     def _gives_room(self, offset: int) -> bool:
-        """Whether a good record is lost for the end-of-segment marker that has no room behind."""
+        """Return whether a good record is given up because the end-of-segment marker does not fit
+        after it."""
         end = self._log.roll_next_file(offset)
         _, nbytes = self._log.check(offset)
         return end - _BLANK_NBYTES < offset + nbytes < end
 
     def _give_up(self, place: QueuePlace) -> None:
-        """Note the places of a good record that is lost."""
+        """Add the queue offsets of a good record that is given up."""
         topic, queue_id, first, offset, _ = place
         self._follow(topic, queue_id, first, offset, place.next_queue_offset)
         for number in range(first, place.next_queue_offset):
             self._found.append(LostPlace(topic, queue_id, number, offset, offset + 1))
 
     def _could_hold(self, count: int, low: int, high: int) -> bool:
-        """Whether so many records can have been in the stretches between two log offsets."""
+        """Return whether the stretches between two log offsets can have held ``count`` records."""
         room = sum(part.room for part in self._stretches if low <= part.start < high)
         return count <= room // formats.RECORD_MIN_NBYTES
 
     def _add(self, topic: str, queue_id: int, lost: range, low: int, high: int) -> None:
-        """Note lost queue offsets; where the queue has their units, those tell the place, and
-        between which places the others lay: a queue's records stand in the order of their
-        numbers."""
+        """Add lost queue offsets.
+
+        A unit gives the log offset of its record, and limits for records without a unit: in the log
+        a queue's records are ordered by queue offset.
+        """
         queue = self._queues.get(topic, queue_id)
         spans: list[tuple[int, int]] = []
         for number in lost:
@@ -417,14 +428,14 @@ class _Losses:
             high = first if stop == first + 1 else high
 
     def _find_behind(self, queue: ConsumeQueue) -> None:
-        """Look at the units behind a queue's last good record."""
+        """Add the queue offsets of units past a queue's last good record."""
         key = queue.topic, queue.queue_id
         end, _ = self._ends.get(key, (0, 0))
-        behind: list[LostPlace] = []
+        found: list[LostPlace] = []
         for number in range(queue.recovered_index - 1, end - 1, -1):
             unit = queue.unit(number)
             if unit is not None and self._is_lost(unit[0]):
-                behind.append(LostPlace(*key, number, unit[0], unit[0] + 1))
-            elif unit is None or unit[0] < self._log.max_offset or behind:
-                break  # what is torn off behind the log's end is passed over
-        self._found += reversed(behind)
+                found.append(LostPlace(*key, number, unit[0], unit[0] + 1))
+            elif unit is None or unit[0] < self._log.max_offset or found:
+                break  # units of a truncated tail, past the log's end, are skipped
+        self._found += reversed(found)

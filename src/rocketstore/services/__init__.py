@@ -1,1 +1,1 @@
-"""Threads that run a step again and again, and ways to wake and wait."""
+"""Threads that run a step repeatedly, and ways to wake and wait."""

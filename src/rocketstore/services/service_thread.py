@@ -1,5 +1,4 @@
-"""The loop every background service shares: bounded steps, sticky wake-ups, failures that are
-kept."""
+"""The loop of all background services: bounded steps, sticky wake-ups, recorded failures."""
 
 from __future__ import annotations
 
@@ -9,19 +8,19 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 
-from rocketstore.errors import ServiceFailedError, told
+from rocketstore.errors import ServiceFailedError, error_text
 from rocketstore.lock_order import ReentrantLock
 from rocketstore.services.waiting import Bell
 
 _log = logging.getLogger(__name__)
-#: No pause is shorter: a service without work would take a processor, and the GIL, for itself.
+#: Lower limit of pauses: with shorter ones an idle service would occupy a processor and the GIL.
 _SHORTEST_PAUSE_S = 0.001
-#: The pause of a service that met a lack of memory.
+#: The pause of a service that ran out of memory.
 _SHORT_OF_MEMORY_S = 0.05
-#: By how much an idle service's next pause is longer.
+#: Factor by which each pause of an idle service is longer than the one before.
 _GROWTH = 1.1
-#: What CPython raises where its own code met a failed allocation and lost the ``MemoryError``: type
-#: and words, none of which a caller's mistake can give.
+#: Types and messages that CPython raises when its own code loses a ``MemoryError``. A caller's
+#: mistake cannot cause any of them.
 _DISGUISES = (
     (RuntimeError, re.compile("can't allocate lock")),
     (SystemError, re.compile("error return without exception set|without setting an exception")),
@@ -30,21 +29,21 @@ _DISGUISES = (
 
 
 class ServiceThread:
-    """A service that can run on a thread or be stepped by hand.
+    """A service that runs on its own thread or is stepped by the caller.
 
-    Subclasses write ``run_once() -> bool`` (one bounded step; True when there was something to do)
-    and may extend ``drain()``.
+    Subclasses implement ``run_once() -> bool`` (one bounded step; True if it did something) and may
+    extend ``drain()``.
 
     Parameters
     ----------
     name : str
-        Of the thread.
+        Name of the thread.
     interval_s : float
-        Pause after a step that had nothing to do; a millisecond at the least.
+        Pause after a step that did nothing; at least a millisecond.
     longest_s : float, optional
-        Pauses grow up to this while there is nothing to do (default: they do not grow).
+        Pauses of an idle service grow up to this; by default they do not grow.
     on_failure : callable
-        Told once of the exception that ended the service.
+        Called once with the exception that ended the service.
     """
 
     def __init__(
@@ -62,24 +61,25 @@ class ServiceThread:
         self._bell = Bell()
         self._stopping = False
         self._pause_s = self.interval_s
-        self._lacks_memory = self._told_of_memory = False
+        self._lacks_memory = self._has_logged_memory = False
         self._thread: threading.Thread | None = None
-        #: A flag, since an interrupt within ``Thread.is_alive`` can make a live thread look dead.
+        #: A flag of our own: an interrupt within ``Thread.is_alive`` can make a live thread look
+        #: dead.
         self._running = False
         #: Held while the thread runs.
         self._ended = threading.Lock()
-        #: Held while a step runs; again by the same thread, as a listener may call the store.
+        #: Held while a step runs. Reentrant, because a listener may call the store.
         self._step_lock = ReentrantLock()
 
     @property
     def is_held_here(self) -> bool:
-        """Whether this thread runs a step, or keeps the service ``paused``."""
-        # What threading.Condition asks of its lock; a note of the owner could be interrupted.
+        """Whether the calling thread runs a step or keeps the service ``paused``."""
+        # The method threading.Condition uses. A record of the owner could be interrupted.
         return bool(self._step_lock._is_owned())  # type: ignore[attr-defined]
 
     @property
     def is_interrupted_here(self) -> bool:
-        """The same on a thread that is not the service's own, while that runs."""
+        """Like ``is_held_here``, but only for other threads while the service's thread runs."""
         own = self._thread
         return self.is_running and self.is_held_here and own is not threading.current_thread()
 
@@ -89,27 +89,27 @@ class ServiceThread:
         return self._running
 
     def run_once(self) -> bool:
-        """Do one bounded step; True when it did something."""
+        """Do one bounded step; return whether it did something."""
         raise NotImplementedError
 
     def step(self) -> bool:
-        """``run_once`` for callers without the thread; one step runs at a time."""
+        """Call ``run_once`` under the step lock: one step runs at a time."""
         with self._step_lock:
             return self.run_once()
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Keep the service between two steps."""
+        """Wait for the current step, and keep the service from starting another one."""
         with self._step_lock:
             yield
 
     def drain(self) -> None:
-        """Step until there is nothing left to do."""
+        """Run steps until there is nothing left to do."""
         while self.step():
             pass
 
     def start(self) -> None:
-        """Run on a daemon thread from now on."""
+        """Start running on a daemon thread."""
         self._thread = threading.Thread(
             target=self._run, name=f"rocketstore-{self.name}", daemon=True
         )
@@ -124,7 +124,7 @@ class ServiceThread:
             raise
 
     def wakeup(self) -> None:
-        """End the pause; sticky when the service is busy."""
+        """End the current pause, or the next one if the service is busy."""
         self._bell.ring()
 
     def stop(self) -> None:
@@ -135,19 +135,21 @@ class ServiceThread:
     def shutdown(self, timeout_s: float = 60.0) -> None:
         """Stop the thread after its current step.
 
-        Raises ``ServiceFailedError`` when the service had failed, or does not stop in time.
+        Raises ``ServiceFailedError`` if the service failed or does not stop in time.
         """
         self.stop()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            # Behind an interrupt within ``Thread.join`` the thread looks dead.
+            # After an interrupt within ``Thread.join`` the thread looks dead.
             if self._running and self._ended.acquire(timeout=timeout_s):
                 self._ended.release()
             if self._running:
                 raise ServiceFailedError(f"{self.name} did not stop within {timeout_s} s")
             thread.join(timeout_s)
         if self.failure is not None:
-            raise ServiceFailedError(f"{self.name} failed: {told(self.failure)}") from self.failure
+            raise ServiceFailedError(
+                f"{self.name} failed: {error_text(self.failure)}"
+            ) from self.failure
 
     def _run(self) -> None:
         try:
@@ -159,12 +161,12 @@ class ServiceThread:
     def _step_and_pause(self) -> None:
         self._pause_s = self.interval_s
         while not self._stopping:
-            # A step can be repeated wherever it was left, and a failed sync is remembered where it
-            # failed. So a lack of memory ends nothing; this takes none.
+            # An interrupted step can be repeated, and the failing code remembers a failed sync.
+            # So the service survives running out of memory; this handler allocates none.
             try:
                 self._turn()
-            # Also a SystemExit of somebody's callback, which ends a thread without a word.
-            except BaseException as error:  # noqa: BLE001 - kept, told to the store, raised later
+            # Also catches a SystemExit of a callback, which would end the thread silently.
+            except BaseException as error:  # noqa: BLE001 - recorded, reported, raised later
                 if is_lack_of_memory(error):
                     self._lacks_memory = True
                     continue
@@ -172,12 +174,12 @@ class ServiceThread:
                 return
 
     def _turn(self) -> None:
-        """Take one step, then pause if there was nothing to do; first get over a lack of memory."""
+        """Run one step, then pause if it did nothing; after running out of memory, pause first."""
         if self._lacks_memory:
             self._bell.wait(_SHORT_OF_MEMORY_S)
-            if not self._told_of_memory:
-                self._told_of_memory = True
-                _log.warning("%s met a lack of memory, and tries again", self.name)
+            if not self._has_logged_memory:
+                self._has_logged_memory = True
+                _log.warning("%s ran out of memory and retries", self.name)
             self._lacks_memory = False
             if self._stopping:
                 return
@@ -185,7 +187,7 @@ class ServiceThread:
             self._pause_s = self.interval_s
         else:
             self._pause_s = min(self._pause_s * _GROWTH, self.longest_s)
-        self._told_of_memory = False
+        self._has_logged_memory = False
 
     def _fail(self, error: BaseException) -> None:
         self.failure = error
@@ -193,16 +195,16 @@ class ServiceThread:
             try:
                 self._on_failure(error)  # first: a log handler may raise
                 break
-            except MemoryError:  # whatever comes of it, the store must hear of the failure
+            except MemoryError:  # retry: the failure must be reported to the store
                 self._bell.wait(_SHORT_OF_MEMORY_S)
-        _log.error("%s failed: %s", self.name, told(error), exc_info=error)
+        _log.error("%s failed: %s", self.name, error_text(error), exc_info=error)
 
 
 def is_lack_of_memory(error: BaseException) -> bool:
-    """Whether an allocation failed, also where the interpreter calls it something else."""
+    """Return whether an allocation failed, even if the interpreter reports another error."""
     if isinstance(error, MemoryError):
         return True
     if isinstance(error, SystemError) and isinstance(error.__cause__, MemoryError):
-        return True  # a type's constructor overlooked it
+        return True  # a type's constructor replaced the error
     words = str(error)
     return any(isinstance(error, kind) and form.search(words) for kind, form in _DISGUISES)

@@ -1,8 +1,8 @@
-"""Waking and waiting that an interrupt cannot leave half done.
+"""Waking and waiting that are safe against interrupts.
 
 ``threading.Event`` and ``Condition`` are Python code: a ``KeyboardInterrupt`` between two of their
-lines leaves their lock held, and whoever comes next waits for ever. A plain lock is taken and given
-back by one call.
+lines leaves their lock held, and the next thread waits forever. A plain lock is acquired and
+released by a single call.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ from rocketstore.lock_order import LockRank
 
 
 def refuse_interrupted() -> None:
-    """Raise ``ReentrantCallError`` where this thread was interrupted within a step of a store,
-    which others may be waiting for: it must not wait for them."""
+    """Raise ``ReentrantCallError`` if this thread was interrupted within a step of a store.
+
+    Other threads may be waiting for that step, so this thread must not wait for them.
+    """
     if kernels.locks.holds_any():
         raise ReentrantCallError()
 
 
 class Bell:
-    """Wakes the one who waits; sticky when nobody does.
+    """Wakes one waiting thread, or the next one that waits.
 
     Notes
     -----
-    Threading: any number may ring, one waits.
+    Threading: any thread may ring; one thread waits.
     """
 
     def __init__(self) -> None:
@@ -35,22 +37,22 @@ class Bell:
         self._silent.acquire()
 
     def ring(self) -> None:
-        """End the wait, or the next one."""
+        """End the current wait, or the next one."""
         if self._silent.locked():
-            with contextlib.suppress(RuntimeError):  # somebody else rang it just now
+            with contextlib.suppress(RuntimeError):  # another thread rang at the same time
                 self._silent.release()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until it rings, at most so long; whether it did. It is silent again then."""
+        """Wait for a ring, at most ``timeout_s``; reset it and return whether it rang."""
         return self._silent.acquire(timeout=timeout_s)
 
 
 class WaitingRoom:
-    """Any number of threads wait, each for a place in the log; all that it reached are woken.
+    """Threads that wait, each for an offset of the log, until ``wake`` reaches it.
 
     Notes
     -----
-    Threading: any thread. Enter, then look whether there is something to wait for, then wait.
+    Threading: any thread. Enter first, then check whether waiting is necessary, then wait.
     """
 
     def __init__(self) -> None:
@@ -58,14 +60,14 @@ class WaitingRoom:
         self._waiting: dict[threading.Lock, int] = {}  # guarded by: _lock
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return the number of waiting threads."""
         return len(self._waiting)
 
     def enter(self, offset: int = 0) -> threading.Lock:
-        """Return a lock that is free once ``offset`` was reached; wait by acquiring it."""
+        """Return a lock that is released once ``offset`` is reached; wait by acquiring it."""
         try:
             ticket = threading.Lock()
-        except RuntimeError as error:  # which is what the interpreter makes of it
+        except RuntimeError as error:  # the interpreter's error for a failed allocation
             raise MemoryError("no memory for a lock") from error
         ticket.acquire()
         with self._lock:
@@ -73,27 +75,27 @@ class WaitingRoom:
         return ticket
 
     def leave(self, ticket: threading.Lock) -> None:
-        """Wait no longer with ``ticket``; nothing when its holder was woken."""
+        """Stop waiting with ``ticket``; do nothing if it was woken already."""
         with self._lock:
             self._waiting.pop(ticket, None)
 
     def wake(self, offset: int) -> None:
-        """Wake all who wait for a place up to ``offset``."""
+        """Wake all threads that wait for an offset up to ``offset``."""
         if not self._waiting:
             return
         with self._lock:
             ready = [ticket for ticket, place in self._waiting.items() if place <= offset]
             for ticket in ready:
-                with contextlib.suppress(RuntimeError):  # an interrupted call woke this one
+                with contextlib.suppress(RuntimeError):  # an interrupted call woke it already
                     ticket.release()
                 del self._waiting[ticket]
 
     def wake_all(self) -> None:
-        """Wake all who entered."""
+        """Wake all waiting threads."""
         if not self._waiting:
             return
         with self._lock:
             for ticket in self._waiting:
-                with contextlib.suppress(RuntimeError):  # an interrupted call woke this one
+                with contextlib.suppress(RuntimeError):  # an interrupted call woke it already
                     ticket.release()
             self._waiting.clear()

@@ -1,6 +1,6 @@
 """A log as byte ranges for many workers, on disks and object stores.
 
-Listing its segments, opening them, planning splits, walking one split.
+Lists its segments, opens them, plans splits, and walks a split.
 """
 
 from rocketstore.sources.files import open_input

@@ -1,4 +1,4 @@
-"""Opening files by path or URI for reading: local disks, and all that fsspec or pyarrow reach."""
+"""Opens files by path or URI for reading: local disks, and storage of fsspec or pyarrow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rocketstore import formats
 from rocketstore.errors import ConfigError, MappedFileError
 from rocketstore.files.durable import READ_ONLY, open_regular_file
 
-#: Remote files are read ahead in ranges of so many bytes, by one thread.
+#: Size of the ranges in which a thread reads remote files ahead.
 RANGE_NBYTES = 8 << 20
 _SCHEME = re.compile("([A-Za-z][A-Za-z0-9+.-]+)://|(file):/", re.IGNORECASE)
 
@@ -26,14 +26,16 @@ class RawInput(Protocol):
     """A file open for reading, unbuffered; one thread at a time."""
 
     def readinto(self, buffer: memoryview, /) -> int:
-        """Read up to ``len(buffer)`` bytes; 0 at the file's end, else at least one."""
+        """Read up to ``len(buffer)`` bytes; return 0 at the file's end, else at least 1."""
 
     def seek(self, position: int, /) -> int:
-        """Go on at ``position``, from the start of the file."""
+        """Continue at ``position``, counted from the start of the file."""
 
     def next_data(self, position: int, /) -> int | None:
-        """Return the first position from ``position`` on that may hold anything but zeros, as far
-        as the file system tells; ``None`` when there is none."""
+        """Return the first position from ``position`` on that is not in a hole, or ``None``.
+
+        Return ``position`` itself if the file system does not report holes.
+        """
 
     def close(self) -> None:
         """Close; idempotent."""
@@ -48,14 +50,16 @@ class RemoteEntry(NamedTuple):
 
 
 class RemoteFiles(Protocol):
-    """What is needed of a remote file system."""
+    """The calls that a remote file system must support."""
 
     def entries(self, path: str) -> list[RemoteEntry]:
-        """What is in a folder, by name; ``FileNotFoundError`` without one, ``NotADirectoryError``
-        for a file."""
+        """List a folder, sorted by name.
+
+        Raises ``FileNotFoundError`` for a missing folder, ``NotADirectoryError`` for a file.
+        """
 
     def read(self, path: str, position: int, nbytes: int) -> bytes:
-        """Bytes from ``position`` on; fewer at the file's end."""
+        """Read ``nbytes`` bytes at ``position``; fewer at the file's end."""
 
 
 def local_path(uri: str | os.PathLike[str]) -> Path | None:
@@ -83,14 +87,14 @@ def remote_files(
     Parameters
     ----------
     uri : str
-        ``scheme://…``; fsspec is asked first, then ``pyarrow.fs``.
+        ``scheme://…``; tried with fsspec first, then with ``pyarrow.fs``.
     storage_options : mapping, optional
-        Handed to fsspec.
+        Passed to fsspec.
 
     Raises
     ------
     ConfigError
-        When no package here knows the scheme.
+        No installed package supports the scheme.
     """
     reasons = []
     try:
@@ -115,12 +119,12 @@ def remote_files(
             reasons.append(str(error))
     raise ConfigError(
         f"{uri} cannot be opened ({'; '.join(reasons)}); `pip install 'rocketstore[remote]'` "
-        "brings fsspec and S3, other storage needs its fsspec package"
+        "installs fsspec and S3, other storage needs its fsspec package"
     )
 
 
 class _FsspecFiles:
-    """A file system of fsspec."""
+    """An fsspec file system."""
 
     def __init__(self, system: Any) -> None:
         self._system = system
@@ -147,7 +151,7 @@ class _FsspecFiles:
 
 
 class _ArrowFiles:
-    """A file system of ``pyarrow.fs``."""
+    """A ``pyarrow.fs`` file system."""
 
     def __init__(self, system: Any) -> None:
         self._system = system
@@ -199,15 +203,16 @@ class _LocalInput:
         return self._look("SEEK_DATA", position, position)
 
     def next_hole(self, position: int) -> int:
-        """The first position from ``position`` on that lies in a hole; the file's size without
-        one."""
+        """Return the first position from ``position`` on that is in a hole, else the file size."""
         size = os.fstat(self._file.fileno()).st_size
         hole = self._look("SEEK_HOLE", position, size)
         return size if hole is None else hole
 
     def _look(self, way: str, position: int, otherwise: int) -> int | None:
-        """Seek, and go back; ``None`` behind the last data, ``otherwise`` where it cannot be
-        told."""
+        """Look a position up with ``lseek``, then restore the file's position.
+
+        Return ``None`` after the last data, ``otherwise`` if the system does not report holes.
+        """
         number = getattr(os, way, None)
         if number is None:
             return otherwise
@@ -230,12 +235,12 @@ class _LocalInput:
 
 
 def folder_of_links(path: Path) -> Path:
-    """The folder that a segment's link must not leave: the store of a ``commitlog``."""
+    """Return the folder that a segment's link must not leave: the store, or the log's folder."""
     return path.parent.parent if path.parent.name == formats.COMMIT_LOG_DIR else path.parent
 
 
 class _RemoteInput:
-    """A remote file, whose next range is fetched while the last one is used."""
+    """A remote file; a thread fetches the next range while the current one is used."""
 
     def __init__(self, uri: str, files: RemoteFiles, path: str, position: int) -> None:
         self._uri = uri
@@ -263,14 +268,14 @@ class _RemoteInput:
         return count
 
     def _fetch(self) -> int:
-        """Make the range that begins at the position the current one."""
+        """Fetch the range at the current position; return its size."""
         start = self._position
         is_next = self._range != b"" and start == self._range_start + len(self._range)
         waiting, self._next = self._next, None
         if waiting is not None and waiting[0] == start:
             self._range = waiting[1].result()
         else:
-            # The first range is short: whoever looks at a file's head needs no more.
+            # The first range is short: some callers only read a file's head.
             nbytes = RANGE_NBYTES if is_next else RANGE_NBYTES // 8
             self._range = self._files.read(self._path, start, nbytes)
         self._range_start = start
@@ -310,23 +315,23 @@ def open_input(
         A path, a ``file:`` URI, or any URI that fsspec or ``pyarrow.fs`` opens. Remote files are
         read ahead by a thread, in ranges of 8 MiB.
     storage_options : mapping, optional
-        Handed to fsspec (endpoint, credentials, ...).
+        Passed to fsspec (endpoint, credentials, ...).
     position : int
         Bytes from the start of the file.
 
     Returns
     -------
     RawInput
-        With ``readinto(memoryview) -> int``, ``seek`` and ``close``; for one thread at a time.
+        Has ``readinto(memoryview) -> int``, ``seek`` and ``close``; for one thread at a time.
 
     Raises
     ------
     MappedFileError
-        When there is no such file (any more), or it is no regular file.
+        The file does not exist (it may have been deleted), or it is not a regular file.
     UnsafePathError
-        When it is a link that leaves its store.
+        The file is a link that leaves its store.
     ConfigError
-        When nothing installed opens the URI.
+        No installed package can open the URI.
     """
     path = local_path(uri)
     try:
@@ -340,16 +345,16 @@ def open_input(
 
 def _gone(uri: str | os.PathLike[str]) -> MappedFileError:
     return MappedFileError(
-        f"{os.fspath(uri)} does not exist (any more); expired segments are deleted while others "
-        "read them: list the log again"
+        f"{os.fspath(uri)} does not exist; it may have expired and been deleted since the log was "
+        "listed: list the log again"
     )
 
 
 def data_end(uri: str, file_size: int) -> int:
-    """Position behind which a file has nothing but a hole, as far as its file system tells;
-    ``file_size`` elsewhere.
+    """Return the position after which a file is only a hole.
 
-    Raises ``MappedFileError`` when the file is gone.
+    Return ``file_size`` if the file system does not report holes. Raises ``MappedFileError`` if the
+    file is gone.
     """
     path = local_path(uri)
     if path is None:
@@ -375,7 +380,7 @@ def read_at(
     *,
     storage_options: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """Read up to ``nbytes`` bytes at ``position``; fewer at the file's end.
+    """Read ``nbytes`` bytes at ``position``; fewer at the file's end.
 
     Raises what ``open_input`` raises.
     """

@@ -1,5 +1,4 @@
-"""What a plan of reading does about damage: one meaning of ``fail``, ``skip`` and ``stop`` for all
-that read a log in parts."""
+"""How reading a log in parts handles corruption: what ``fail``, ``skip`` and ``stop`` mean."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ def list_to_read(
     *,
     storage_options: Mapping[str, Any] | None = None,
 ) -> LogFiles:
-    """List a log that is to be read with a policy; see ``plan_reading``."""
+    """List a log for reading with a corruption policy; see ``plan_reading``."""
     return list_log(
         uri,
         storage_options=storage_options,
@@ -40,16 +39,17 @@ def plan_reading(
     stop: int | None = None,
     **planning: Any,
 ) -> list[Split]:
-    """Cut a log into splits that give, one after the other, what ``scan`` of the store gives.
+    """Split a log; reading the splits in order gives the same records as the store's ``scan``.
 
     Parameters
     ----------
     log : LogFiles
         See ``list_to_read``.
     on_corruption : {"fail", "skip", "stop"}
-        ``"fail"`` raises when a segment of the range is missing or may not be read; damage within a
-        segment shows when that is read. ``"skip"`` plans what is there. ``"stop"`` plans up to the
-        first damaged place, for which this reads the range here and now, up to there.
+        ``"fail"`` raises if a segment of the range is missing or not readable; corruption within a
+        segment is detected when the segment is read. ``"skip"`` plans all readable segments.
+        ``"stop"`` plans up to the first corrupt place. To find it, the call reads the range up to
+        there.
     check_crc, start, stop
         As for ``walk`` and ``plan_splits``.
     **planning
@@ -58,7 +58,7 @@ def plan_reading(
     Raises
     ------
     CorruptMessageError
-        With ``"fail"``, naming the file that is missing or too short to be read.
+        With ``"fail"``; names the file that is missing or too short.
     """
     first = log.first_lost(start, stop)
     if first is not None and on_corruption == "fail":
@@ -72,14 +72,14 @@ def plan_reading(
 
 
 def lost_error(log: LogFiles, lost: LostStretch) -> CorruptMessageError:
-    """The error of a segment that is not there or may not be read."""
+    """Return the error for a segment that is missing or not readable."""
     position = lost.start % log.segment_size
     return CorruptMessageError(lost.uri, position, f"log offset {lost.start}: {lost.reason}")
 
 
 def first_damage(log: LogFiles, splits: list[Split], *, check_crc: bool) -> int | None:
-    """The physical offset of the first damaged place in splits of whole segments, ``None`` without
-    one."""
+    """Return the physical offset of the first corrupt place in splits of whole segments, or
+    ``None``."""
     found: list[int] = []
 
     def note(first: int, _following: int | None, _status: RecordStatus) -> None:

@@ -1,4 +1,4 @@
-"""Listing a store's log: which segments there are, where they begin, and how long they are."""
+"""Lists a store's log: its segments, their first offsets and their sizes."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from rocketstore.files.mapped_file_queue import check_place, list_directory, sho
 from rocketstore.sources.files import RemoteEntry, RemoteFiles, local_path, remote_files
 from rocketstore.survey.lost_log import PlacesBelow, refuse_lost_log
 
-#: Bytes of a segment's beginning that tell whether it is a DLedger log's.
+#: Bytes at a segment's beginning that show whether it belongs to a DLedger log.
 _HEAD_NBYTES = 64
-#: Folders and files of a root, one of which makes it a store.
+#: Folders and files of a store's root; a folder with one of them is a store.
 _STORE_NAMES = (
     *(formats.COMMIT_LOG_DIR, formats.CONSUME_QUEUE_DIR, formats.CHECKPOINT_FILE),
     *(formats.STATE_FILE, "consumequeue_rocksdb", formats.BATCH_QUEUE_DIR),
 )
-#: A log is read from its folder alone, so no option names one that lies outside of the store.
-_ELSEWHERE = "give its folder as the path, in the place of the store's"
+#: Reading a log takes only a path, so there is no option for a log outside the store.
+_ELSEWHERE = "give the log's folder as the path instead of the store's"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,11 @@ class Segment:
     uri : str
         Path or URI.
     base_offset : int
-        Physical offset of the first byte, which the name says.
+        Physical offset of the first byte, from the file name.
     file_size : int
-        Bytes that are there, at most ``segment_size``.
+        Bytes present, at most ``segment_size``.
     segment_size : int
-        Bytes it has when it is whole.
+        Bytes of a complete segment.
     """
 
     uri: str
@@ -60,13 +60,13 @@ class Segment:
 
     @property
     def end_offset(self) -> int:
-        """Physical offset behind the whole segment."""
+        """Physical offset after the complete segment."""
         return self.base_offset + self.segment_size
 
 
 @dataclass(frozen=True, slots=True)
 class LostStretch:
-    """Physical offsets ``start`` to ``stop`` that cannot be read: the file, and why."""
+    """Physical offsets ``start`` to ``stop`` that cannot be read, with the file and the reason."""
 
     start: int
     stop: int
@@ -76,7 +76,7 @@ class LostStretch:
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """The segments of a store's log, as they were when they were listed.
+    """The segments of a store's log at the time of listing.
 
     Attributes
     ----------
@@ -85,12 +85,12 @@ class LogFiles:
     segments : tuple of Segment
         Ascending; empty for a store without messages.
     segment_size : int
-        Bytes of a whole segment.
+        Bytes of a complete segment.
     storage_options : dict or None
-        What remote storage is opened with.
+        Options for opening remote storage.
     durable_offset : int
-        Up to here the log was on disk when rocketstore last wrote its marks, and nobody else wrote
-        since; 0 when nothing is known.
+        Offset up to which the log was on disk when rocketstore last wrote its state file; 0 if
+        unknown, or if a broker wrote the store since.
     """
 
     root: str
@@ -98,13 +98,15 @@ class LogFiles:
     segment_size: int
     storage_options: dict[str, Any] | None = None
     durable_offset: int = 0
-    #: Segments that are there and cannot be read, and a log's end that is missing.
+    #: Segments that exist but cannot be read, and a missing end of the log.
     unreadable: tuple[LostStretch, ...] = ()
 
     @property
     def lost(self) -> list[LostStretch]:
-        """All that is missing or cannot be read, ascending; of segments missing in a row the
-        first is named."""
+        """All parts that are missing or cannot be read, ascending.
+
+        Segments missing in a row are one part, named by the first.
+        """
         known = {stretch.start for stretch in self.unreadable}
         missing = [
             LostStretch(start, stop, self.uri_of(start), "the segment is missing")
@@ -114,12 +116,12 @@ class LogFiles:
         return sorted([*self.unreadable, *missing], key=lambda stretch: stretch.start)
 
     def uri_of(self, base_offset: int) -> str:
-        """Where the segment lies, or would lie, that begins at ``base_offset``."""
+        """Return the path or URI of the segment that begins at ``base_offset``."""
         folder = self.segments[0].uri.rsplit("/", 1)[0]
         return f"{folder}/{formats.offset_to_file_name(base_offset)}"
 
     def first_lost(self, start: int | None = None, stop: int | None = None) -> LostStretch | None:
-        """The first stretch that lies in a range and cannot be read."""
+        """Return the first part of a range that cannot be read, or ``None``."""
         first = 0 if start is None else start
         return next(
             (one for one in self.lost if one.stop > first and (stop is None or one.start < stop)),
@@ -135,18 +137,18 @@ class LogFiles:
 
     @property
     def end_offset(self) -> int:
-        """Physical offset behind the last file's last byte, 0 without segments."""
+        """Physical offset after the last file's last byte, 0 without segments."""
         last = self.segments[-1] if self.segments else None
         return last.base_offset + last.file_size if last is not None else 0
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all files."""
+        """Total size of all files."""
         return sum(segment.file_size for segment in self.segments)
 
     @property
     def holes(self) -> tuple[tuple[int, int], ...]:
-        """(start, stop) physical offsets of the segments missing between two others."""
+        """Physical offsets (start, stop) of segments missing between two existing ones."""
         return tuple(
             (one.end_offset, other.base_offset)
             for one, other in itertools.pairwise(self.segments)
@@ -161,7 +163,7 @@ def list_log(
     allow_holes: bool = False,
     tolerate_unreadable: bool = False,
 ) -> LogFiles:
-    """List the segments of a store's log. Nothing is locked, mapped or written.
+    """List the segments of a store's log, without locking, mapping or writing anything.
 
     Parameters
     ----------
@@ -169,13 +171,12 @@ def list_log(
         A store's root or its ``commitlog`` folder: a path, a ``file:`` URI, or any URI that fsspec
         or ``pyarrow.fs`` opens (``s3://bucket/store``).
     storage_options : mapping, optional
-        Handed to fsspec.
+        Passed to fsspec.
     allow_holes : bool
-        Do not refuse a log from whose middle segments are missing; see ``LogFiles.holes``.
+        Accept a log with missing segments in its middle; see ``LogFiles.holes``.
     tolerate_unreadable : bool
-        List segments that may not be read or are no regular files in ``LogFiles.unreadable`` (local
-        logs only), and leave out those behind the first whose name is no multiple of the segment
-        size.
+        List segments that are not readable or not regular files in ``LogFiles.unreadable`` (local
+        logs only). Skip later segments whose name is not a multiple of the segment size.
 
     Returns
     -------
@@ -184,17 +185,17 @@ def list_log(
     Raises
     ------
     FileNotFoundError, NotADirectoryError
-        When there is no store.
+        There is no store.
     PermissionError
-        When a segment may not be read, unless that is tolerated and others may.
+        A segment is not readable; with ``tolerate_unreadable`` only if none is.
     MappedFileError
-        For a DLedger log, for a segment that is no regular file or begins at no multiple of the
-        segment size, for a log from whose middle segments are missing, and where something else
-        stands in the place of the log's folder.
+        The log is a DLedger log, or segments in its middle are missing. Or a segment is not a
+        regular file, or does not begin at a multiple of the segment size. Or the log's folder is
+        not a folder.
     UnsafePathError
-        When the log's folder or a segment is a link that leaves the store.
+        The log's folder or a segment is a link that leaves the store.
     ConfigError
-        When nothing installed opens the URI.
+        No installed package can open the URI.
     """
     path = local_path(uri)
     options = dict(storage_options) if storage_options else None
@@ -221,8 +222,8 @@ def list_log(
     if log.holes and not allow_holes:
         start, stop = log.holes[0]
         raise MappedFileError(
-            f"the log of {log.root} lacks the bytes {start} to {stop}: there is no file "
-            f"{log.uri_of(start)}"
+            f"the log of {log.root} has no bytes {start} to {stop}: the file {log.uri_of(start)} "
+            "is missing"
         )
     return log
 
@@ -230,8 +231,7 @@ def list_log(
 def _unreadable(
     found: _Found, segments: Sequence[Segment], segment_size: int
 ) -> Iterator[LostStretch]:
-    """Segments that may not be read, those without a byte in front of others, and the end that is
-    missing."""
+    """Yield unreadable segments, empty segments before later ones, and a missing end."""
     for start, uri, why in found.unreadable:
         if start % segment_size == 0:
             yield LostStretch(start, start + segment_size, uri, why)
@@ -249,8 +249,11 @@ def _unreadable(
 
 
 class _Found(NamedTuple):
-    """Base offset, path or URI and bytes of a log's files; the state file; the checkpoint; base
-    offset and path of what cannot be read, and why."""
+    """The files of a store that were found.
+
+    ``files`` has base offset, path or URI, and size of the log's files. ``unreadable`` has base
+    offset, path and reason of files that cannot be read.
+    """
 
     files: list[tuple[int, str, int]]
     state: StoreState | None
@@ -260,7 +263,7 @@ class _Found(NamedTuple):
 
     @property
     def durable_offset(self) -> int:
-        """What the state file says, unless somebody else wrote the checkpoint since."""
+        """The flushed offset of the state file; 0 if a broker wrote the checkpoint since."""
         state = self.state
         is_valid = state is not None and state.belongs_to(signed_crc(self.checkpoint))
         return state.flushed_offset if state is not None and is_valid else 0
@@ -304,20 +307,20 @@ def _list_local(path: Path, *, tolerate_unreadable: bool) -> _Found:
 
 
 def _check_log_folder(folder: Path, root: Path) -> None:
-    """Refuse a log's folder that is a link out of its store, or no folder."""
+    """Raise if a log's folder is a link out of its store, or is not a folder."""
     try:
         if folder != root:
             refuse_link_out(folder, root)
     except UnsafePathError as error:
         target = os.path.realpath(folder)
-        raise UnsafePathError(f"{error}; if the log lies there, {_ELSEWHERE}: {target}") from None
+        raise UnsafePathError(f"{error}; if the log is there, {_ELSEWHERE}: {target}") from None
     kind = no_folder(folder)
     if kind:
         raise MappedFileError(f"{folder} is {kind}, not a folder")
 
 
 def _is_log_folder(path: Path) -> bool:
-    """Whether ``path`` itself is a folder of segments, and no store's root."""
+    """Return whether ``path`` is a folder of segments, and not a store's root."""
     if not path.is_dir() or (path / formats.COMMIT_LOG_DIR).is_dir():
         return False
     if path.name == formats.COMMIT_LOG_DIR:
@@ -326,7 +329,7 @@ def _is_log_folder(path: Path) -> bool:
 
 
 def _no_store(root: object, why: str) -> FileNotFoundError:
-    return FileNotFoundError(f"{root} is no store: {why}")
+    return FileNotFoundError(f"{root} is not a store: {why}")
 
 
 def _list_remote(uri: str, options: dict[str, Any] | None) -> _Found:
@@ -369,7 +372,7 @@ def _list_remote(uri: str, options: dict[str, Any] | None) -> _Found:
 def _remote_marks(
     files: RemoteFiles, path: str, names: list[str]
 ) -> tuple[StoreState | None, bytes]:
-    """A remote store's state file and checkpoint."""
+    """Read a remote store's state file and checkpoint."""
     if formats.STATE_FILE not in names:
         return None, b""
     checkpoint = b""

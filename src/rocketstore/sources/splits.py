@@ -1,4 +1,4 @@
-"""Cutting a log into byte ranges that are read independently of each other."""
+"""Splits a log into byte ranges that can be read independently."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rocketstore.sources.segments import LogFiles, Segment
 
 DEFAULT_SPLIT_BYTES = 256 << 20
 MIN_SPLIT_BYTES = 64 << 20
-#: So far a broker's clock may go back without a message being missed by its time.
+#: A broker's clock may go back so far without a time range missing a message.
 CLOCK_SLACK_MS = 10 * 60 * 1000
 _HEAD_NBYTES = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A byte range of one segment; the records that begin in it are its own.
+    """A byte range of one segment; it has the records that begin in it.
 
     Attributes
     ----------
@@ -30,19 +30,19 @@ class Split:
     start, stop : int
         Positions in the file.
     file_size, segment_size : int
-        Bytes that are there, and bytes of a whole segment.
+        Bytes present, and bytes of a complete segment.
     aligned : bool
-        ``start`` is known to be a record's first byte. Elsewhere the first record at or behind
-        ``start`` is looked for.
+        ``start`` is known to be a record's first byte. If not, reading starts at the first record
+        at or after ``start``.
     tail : bool
-        In the log's last segment, where a writer may be at work: zeros or a torn record with
-        nothing good behind are the log's end, not damage.
+        The split is in the log's last segment, where a writer may append. Zeros or a torn record
+        without a good record after them are the log's end, not corruption.
     range_stop : int
-        Position up to which the file is read by all the splits of the plan: what stands there, or
-        behind, is nobody's affair.
+        Position up to which the splits of the plan read the file; what is there or after it belongs
+        to no split.
     durable_stop : int
-        Position in front of which all was on disk once, as far as the store's files tell; what is
-        no record there is damage, also where nothing follows. 0 or less: nothing is known.
+        Position up to which the file was on disk once, according to the store's files. Before it,
+        anything that is not a record is corruption, even if nothing follows. 0 or less if unknown.
 
     Notes
     -----
@@ -62,7 +62,7 @@ class Split:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the range."""
+        """Size of the range."""
         return self.stop - self.start
 
 
@@ -77,7 +77,7 @@ def plan_splits(
     stop: int | None = None,
     aligned_start: bool = False,
 ) -> list[Split]:
-    """Cut a log into splits, in log order.
+    """Split a log into byte ranges, in log order.
 
     Parameters
     ----------
@@ -85,31 +85,30 @@ def plan_splits(
     split_bytes : int
         Upper bound of a split, bytes.
     min_partitions : int, optional
-        Make splits smaller, so that there are about so many, but not below 64 MiB (or
-        ``split_bytes`` if that is less).
+        Make splits smaller to get about so many, but not below 64 MiB (or ``split_bytes`` if that
+        is less).
     begin, end : int, optional
-        Store times, epoch ms, ``begin <= time < end``. Whole segments are left out by the time of
-        their first records (one small read each); single records are not looked at, so the reader
-        has to compare them too. A broker's clock may have gone back by ten minutes.
+        Store times, epoch ms, ``begin <= time < end``. Only whole segments are skipped, by the time
+        of their first records (one small read each). The reader must also compare the time of each
+        record. A broker's clock may have gone back by ten minutes.
     start, stop : int, optional
-        Physical offsets. The records that begin at or behind ``start`` and in front of ``stop``
-        are read.
+        Physical offsets. Records that begin at or after ``start`` and before ``stop`` are read.
     aligned_start : bool
-        ``start`` is known to be the end of a record or a record's first byte, as ``log_end``
-        tells it: if no good record stands there, that is damage. Otherwise the first good record
-        behind is taken.
+        ``start`` is known to be a record's first byte or the end of one, as ``log_end`` returns it.
+        If there is no good record, that is corruption. Otherwise reading starts at the first good
+        record after it.
 
     Returns
     -------
     list of Split
-        Empty when nothing is to be read.
+        Empty if there is nothing to read.
 
     Raises
     ------
     ValueError
-        When a size is not positive.
+        A size is not positive.
     MappedFileError
-        When a segment is gone.
+        A segment is gone.
     """
     if split_bytes < 1 or (min_partitions is not None and min_partitions < 1):
         raise ValueError("split_bytes and min_partitions must be positive")
@@ -127,7 +126,7 @@ def plan_splits(
     if min_partitions is not None:
         nbytes = min(split_bytes, max(-(-total // min_partitions), min(MIN_SPLIT_BYTES, nbytes)))
     if total > nbytes:
-        # A segment is made at its full length: who has nothing but a hole to read is not needed.
+        # A segment is created with its full size: make no splits that are only a hole.
         chosen = [
             (
                 segment,
@@ -151,27 +150,26 @@ def plan_splits(
         )
         for segment, first, last in chosen
         if first < last
-        for at, to in _cuts(first, last, nbytes)
+        for at, to in _pieces(first, last, nbytes)
     ]
 
 
 def _range_stop(segment: Segment, stop: int | None) -> int:
-    """Position up to which a plan reads a segment."""
+    """Return the position up to which a plan reads a segment."""
     if stop is None or stop - segment.base_offset >= segment.file_size:
         return segment.segment_size
     return stop - segment.base_offset
 
 
-def _cuts(first: int, last: int, nbytes: int) -> Iterator[tuple[int, int]]:
-    """Pieces of nearly equal length."""
+def _pieces(first: int, last: int, nbytes: int) -> Iterator[tuple[int, int]]:
+    """Split a range into pieces of nearly equal size."""
     count = -(-(last - first) // nbytes)
     edges = [first + (last - first) * number // count for number in range(count + 1)]
     return itertools.pairwise(edges)
 
 
 def tail_offset(log: LogFiles) -> int:
-    """Base offset of the last segment that was begun; those behind it wait for their first
-    record."""
+    """Return the base offset of the last segment with a record; later segments are preallocated."""
     for segment in reversed(log.segments):
         head = read_at(segment.uri, 0, 8, storage_options=log.storage_options)
         if head.strip(b"\0"):
@@ -180,7 +178,7 @@ def tail_offset(log: LogFiles) -> int:
 
 
 def _in_time(log: LogFiles, begin: int | None, end: int | None) -> list[Segment]:
-    """The segments that may hold records of a time range."""
+    """Return the segments that may hold records of a time range."""
     if begin is None and end is None:
         return list(log.segments)
     times = [first_store_timestamp(log, segment) for segment in log.segments]
@@ -198,9 +196,9 @@ def _in_time(log: LogFiles, begin: int | None, end: int | None) -> list[Segment]
 
 
 def first_store_timestamp(log: LogFiles, segment: Segment) -> int | None:
-    """Store time of a segment's first record, epoch ms; ``None`` when none begins there.
+    """Return the store time (epoch ms) of a segment's first record, or ``None`` without one.
 
-    Raises ``MappedFileError`` when the segment is gone.
+    Raises ``MappedFileError`` if the segment is gone.
     """
     head = read_at(segment.uri, 0, _HEAD_NBYTES, storage_options=log.storage_options)
     layout = formats.RECORD_HEAD

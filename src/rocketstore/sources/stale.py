@@ -1,5 +1,7 @@
-"""Telling damage in the last segment from the end of a log behind which an earlier life of it
-shows."""
+"""Distinguishes corruption in the last segment from a log's end that is followed by stale records.
+
+Stale records were written past the end before a crash.
+"""
 
 from __future__ import annotations
 
@@ -14,31 +16,30 @@ from rocketstore.sources.files import folder_of_links, local_path
 from rocketstore.sources.splits import Split
 from rocketstore.status import RecordStatus
 
-#: Batches in front of the place from which the queues' ends are known.
+#: Batches before the position from which the queues' ends are known.
 _RECENT_BATCHES = 8
 
 
 def is_stale(split: Split, position: int, behind: int, flags: int) -> bool:
-    """Whether the good records at ``behind`` were not written after those in front of
-    ``position``.
+    """Return whether the good records at ``behind`` are older than those before ``position``.
 
-    After a power cut RocketMQ goes on writing at the first record that is torn; what had been
-    written behind it stays until it is written over. The marks of an orderly writer tell it, else
-    the store times and queue offsets on both sides do, as they do when a store is opened.
+    After a power failure RocketMQ continues writing at the first torn record. Records past it stay
+    until they are overwritten. The durable offset of a state file decides. Without one, the store
+    times and queue offsets on both sides decide, as when a store is opened.
 
     Parameters
     ----------
     split : Split
         In the log's last segment.
     position, behind : int
-        Positions in the file: of the damage, and of the next good record.
+        Positions in the file of the corruption and of the next good record.
     flags : int
         ``RecordFlags`` of the strict check.
 
     Returns
     -------
     bool
-        False where that cannot be told: in remote files.
+        False if that cannot be decided, as in remote files.
     """
     path = local_path(split.uri)
     if path is None:

@@ -1,4 +1,4 @@
-"""Walking a split record by record through a native pass; the log's end."""
+"""Feeds a split record by record to a native pass, and finds the log's end."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from rocketstore.status import RecordStatus
 _GOOD = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
 
 _ROWS = 1024
-#: Behind zeros or a torn record good ones are looked for so far; without bound in local files,
-#: whose holes cost nothing. Whoever asks for the end of a log does so again and again: there it is
-#: less behind zeros, while anything else may have been a record as long as a broker stores.
+#: How far to search for a good record after zeros or a torn record. Local files are searched to
+#: their end, since holes cost nothing. ``log_end`` is called repeatedly and searches less after
+#: zeros; anything else may be a record as long as a broker stores, so it searches further.
 _REMOTE_BEHIND_NBYTES = LONG_RECORD_NBYTES
 _END_BEHIND_NBYTES = 1 << 20
 #: ``on_damage(first physical offset, next good one or None, status)``.
@@ -42,12 +42,12 @@ class Pass(Protocol):
         flags: int,
         /,
     ) -> tuple[int, int]:
-        """Take the records from ``position`` on; return (status, where the next look begins).
+        """Read the records from ``position`` on; return (status, next position).
 
-        ``window[position:stop]`` may be read, its byte 0 has the physical offset ``base_offset``,
-        the segment ends at ``segment_end``. A record that begins at or behind ``limit`` is not
-        taken. Statuses: END (at ``stop``, or at a record behind ``limit``), INCOMPLETE, BLANK,
-        EMPTY, damage, or FULL: drain it and call again.
+        ``window[position:stop]`` may be read. Byte 0 of the window has the physical offset
+        ``base_offset``; the segment ends at ``segment_end``. A record that begins at or after
+        ``limit`` is not read. Statuses: END (at ``stop``, or at a record past ``limit``),
+        INCOMPLETE, BLANK, EMPTY, a status of corruption, or FULL: drain the pass and call again.
         """
 
 
@@ -67,22 +67,22 @@ def walk(
     split : Split
     consumer : Pass
     on_corruption : {"fail", "skip", "stop"}
-        At a damaged place: raise, go on at the next good record, or end. Each split ends on its
-        own: with ``"stop"`` the splits behind the damage are read all the same (see
-        ``policy.plan_reading``, which plans up to the damage). A torn record at
-        the log's end is no damage; what an earlier life of the log left behind it is told from
-        later messages when the last segment is one split, and otherwise counts as damage and good
-        records (give ``log_end`` as the ``stop`` of the plan).
+        At a corrupt place: raise, continue at the next good record, or end. ``"stop"`` ends only
+        this split; ``policy.plan_reading`` plans a whole log up to the corruption. A torn record at
+        the log's end is not corruption. Stale records of an earlier run past the end are recognized
+        only if the last segment is one split; otherwise they count as corruption and good records.
+        To avoid that, use ``log_end`` as the ``stop`` of the plan.
     check_crc : bool
-        Compare bodies with their CRCs, and records with whole-record CRCs where their segment
-        carries them.
+        Compare bodies with their CRCs, and records with whole-record CRCs if their segment has
+        them.
     storage_options : mapping, optional
-        Handed to fsspec.
+        Passed to fsspec.
     on_damage : callable, optional
-        ``on_damage(first, next, status)`` for each damaged range that is passed over or stopped
-        at (not where ``"fail"`` raises): the physical offset of its first byte, of the next good
-        record (``None`` when there is none in the segment), and what stands there. Of all the
-        splits of a plan one reports it: the one whose records lead there.
+        Called as ``on_damage(first, next, status)`` for each corrupt range that is skipped or that
+        ends the walk (not if ``"fail"`` raises). ``first`` is the physical offset of its first
+        byte, ``next`` that of the next good record (``None`` if the segment has none), and
+        ``status`` describes the corruption. Only the split whose records precede a range reports
+        it.
 
     Yields
     ------
@@ -92,16 +92,16 @@ def walk(
     Raises
     ------
     CorruptMessageError
-        With ``"fail"``, naming file and position.
+        With ``"fail"``; names file and position.
     MappedFileError
-        When the file is gone or was shortened.
+        The file is gone or was truncated.
     ValueError
-        For another word than those of ``on_corruption``.
+        ``on_corruption`` is invalid.
     """
     if on_corruption not in ("fail", "skip", "stop"):
         raise ValueError(f"on_corruption is {on_corruption!r}; it must be 'fail', 'skip' or 'stop'")
     nbytes = None if local_path(split.uri) is not None else _REMOTE_BEHIND_NBYTES
-    # Where other splits read on in the same segment, they would know nothing of this judgement.
+    # Only a split that is the whole segment may decide: other splits would not know the result.
     judges = split.start == 0 and split.stop == split.file_size
     walker = _Walker(split, consumer, on_corruption, check_crc, on_damage, nbytes, judges=judges)
     return walker.run(storage_options)
@@ -143,10 +143,10 @@ class _Walker:
                 position = window.find(split.start, split.stop, self._flags)
             while position is not None:
                 status, reached = yield from self._feed(position)
-                position = self._place_behind(reached, status)
+                position = self._next_position(reached, status)
 
     def _feed(self, position: int) -> Generator[None, None, tuple[RecordStatus, int]]:
-        """Feed records until something else than one stands at the position; return both."""
+        """Feed records until the next bytes are not a record; return status and position."""
         window, split, consume = self._window, self._split, self._consumer.consume
         limit = split.base_offset + split.stop
         if not window.origin <= position < window.end:
@@ -172,8 +172,8 @@ class _Walker:
         yield
         return RecordStatus(status), position
 
-    def _place_behind(self, position: int, status: RecordStatus) -> int | None:
-        """Where the walk goes on, ``None`` at its end. ``status`` stands at ``position``."""
+    def _next_position(self, position: int, status: RecordStatus) -> int | None:
+        """Return where the walk continues after ``status`` at ``position``, ``None`` at its end."""
         split = self._split
         if split.stop <= position < split.range_stop:
             position, status = self._first_not_ghost(position)
@@ -181,13 +181,13 @@ class _Walker:
             return None
         if status == RecordStatus.END:
             status = RecordStatus.INCOMPLETE  # the segment's file is too short
-        return self._place_behind_damage(position, status)
+        return self._position_after_damage(position, status)
 
     def _first_not_ghost(self, position: int) -> tuple[int, RecordStatus]:
-        """Go on from the split's last record to the first place that is no ghost.
+        """Skip ghosts after the split's last record; return the next position and its status.
 
-        Splits behind begin at their first good record, so damage right behind this one's last
-        record would be nobody's.
+        The next split begins at its first good record, so this split must report corruption before
+        that record.
         """
         while True:
             status, size = self._window.check(position, self._flags)
@@ -195,54 +195,54 @@ class _Walker:
                 return position, status
             position += size
 
-    def _place_behind_damage(self, position: int, status: RecordStatus) -> int | None:
+    def _position_after_damage(self, position: int, status: RecordStatus) -> int | None:
         split, window = self._split, self._window
         first = split.base_offset + position
-        behind = None
+        found = None
         is_known = split.tail
         if split.tail:
-            behind = self._find_behind(position, status)
-            if behind is None and not self._was_durable(position, status):
+            found = self._find_good_after(position, status)
+            if found is None and not self._was_durable(position, status):
                 return None  # the log's end
-        if behind is not None:
-            # Beside a writer a record is seen half written, and the next one complete a moment
-            # later. By then the first is complete, too.
+        if found is not None:
+            # While a writer runs, a record may be read half written, and the next one complete a
+            # moment later. By then the first is complete, too.
             window.load(position, again=True)
             again, _ = window.check(position, self._flags)
             if again in _GOOD or again == RecordStatus.GHOST:
                 return position if position < split.stop else None
-            if self._judges and is_stale(split, position, behind, self._flags):
+            if self._judges and is_stale(split, position, found, self._flags):
                 return None
         if self._on_corruption == "fail":
             raise CorruptMessageError(split.uri, position, describe(status, first))
         if not is_known and (self._on_damage is not None or self._on_corruption == "skip"):
             last = split.file_size if self._on_damage is not None else split.stop
-            behind = window.find(position + 1, last, self._flags)
+            found = window.find(position + 1, last, self._flags)
         if self._on_damage is not None:
-            following = None if behind is None else split.base_offset + behind
+            following = None if found is None else split.base_offset + found
             self._on_damage(first, following, status)
-        if self._on_corruption == "stop" or behind is None or behind >= split.stop:
+        if self._on_corruption == "stop" or found is None or found >= split.stop:
             return None
-        return behind
+        return found
 
-    def _find_behind(self, position: int, status: RecordStatus) -> int | None:
-        """The first good record behind what stands at ``position`` in the log's last segment."""
+    def _find_good_after(self, position: int, status: RecordStatus) -> int | None:
+        """Return the first good record after ``position`` in the log's last segment."""
         window, size = self._window, self._split.file_size
         if self._behind_nbytes is None:
             return window.find(position + 1, size, self._flags)
         last = min(size, position + self._behind_nbytes)
-        behind = window.find(position + 1, last, self._flags)
+        found = window.find(position + 1, last, self._flags)
         further = min(size, position + LONG_RECORD_NBYTES)
-        if behind is not None or further <= last:
-            return behind
+        if found is not None or further <= last:
+            return found
         if status == RecordStatus.EMPTY and window.is_zero_until(position, last):
             return None
         return window.find(last, further, self._flags)
 
     def _was_durable(self, position: int, status: RecordStatus) -> bool:
-        """Whether the marks of an orderly writer tell that there was a record.
+        """Return whether a record was on disk at ``position``, by the state file's durable offset.
 
-        Zeros up to the mark show that the mark is wrong, and so does a file that ends there.
+        Zeros up to the durable offset show that it is wrong, and so does a file that ends before.
         """
         stop = self._split.durable_stop
         if position >= min(stop, self._split.file_size):
@@ -254,7 +254,7 @@ class _Walker:
 
 
 class LastRecord:
-    """A pass that remembers where the last good record ends."""
+    """A pass that records the end of the last good record."""
 
     def __init__(self) -> None:
         self.end: int | None = None
@@ -271,7 +271,7 @@ class LastRecord:
         flags: int,
         /,
     ) -> tuple[int, int]:
-        """See ``Pass``; there is no limit here."""
+        """See ``Pass``; ``limit`` is ignored."""
         import numpy
 
         status = int(RecordStatus.OK)
@@ -287,26 +287,26 @@ class LastRecord:
 
 
 def log_end(log: LogFiles, *, start: int | None = None) -> int:
-    """Find the end of a log: behind its last complete record whose CRC is right.
+    """Find the end of a log: the end of its last complete record with a correct CRC.
 
     Parameters
     ----------
     log : LogFiles
-        Listed just now: a segment that was made later is not looked at.
+        List it right before: segments created later are not read.
     start : int, optional
-        An earlier answer, or a record's first byte: only what lies behind is read. Otherwise all
-        of the last segment that was begun.
+        An earlier result, or a record's first byte; only the log after it is read. By default the
+        whole last segment that has a record is read.
 
     Returns
     -------
     int
-        Physical offset. Damage with good records behind does not end a log, unless these are what
-        an earlier life of the log left there.
+        Physical offset. Corruption followed by good records does not end a log, unless these are
+        stale records of an earlier run.
 
     Raises
     ------
     MappedFileError
-        When a segment is gone or was shortened.
+        A segment is gone or was truncated.
     """
     tail = tail_offset(log)
     first = max(log.min_offset, tail if start is None else start)

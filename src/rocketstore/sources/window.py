@@ -1,4 +1,4 @@
-"""A stretch of a segment in memory: a small buffer that is filled again and again."""
+"""A part of a segment in memory: a small buffer that is refilled while a split is read."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from rocketstore.status import RecordFlags, RecordStatus
 
 #: Small enough to stay in a core's cache while records are decoded from it.
 WINDOW_NBYTES = 1 << 20
-#: Read so far behind a split's end at once: its last record mostly ends there.
+#: Bytes to read past a split's end at once: its last record usually ends there.
 _BEHIND_NBYTES = 64 << 10
-#: Longer than any record a broker of the default limits stores.
+#: Longer than any record of a broker with the default limits.
 LONG_RECORD_NBYTES = 16 << 20
 _SAMPLE_COUNT = 64
 _ZEROS = bytes(64 << 10)
-#: So many bytes of a record's size may be zero.
+#: Leading bytes of a record's size field that may be zero.
 _ZERO_NBYTES = 3
 _HEAD = formats.RECORD_HEAD
 _OFFSET_AT = _HEAD.at("physical_offset")
 _MAGIC_AT = _HEAD.at("magic")
 _MAGICS = (formats.MAGIC_V1, formats.MAGIC_V2)
-#: Of an own offset the bits that are not looked for but compared; a window is shorter than that.
+#: Low bits of an own offset that are not part of the search pattern; they are compared afterwards.
 _LOW_BITS = 32
 _GOOD = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
 
 
 def _are_zeros(content: memoryview) -> bool:
-    # Two bytes objects are compared at memory speed, views are not; small ones need no new pages.
+    # Bytes objects compare at memory speed, views do not; small ones need no new pages.
     for at in range(0, len(content), len(_ZEROS)):
         chunk = bytes(content[at : at + len(_ZEROS)])
         if chunk != (_ZEROS if len(chunk) == len(_ZEROS) else bytes(len(chunk))):
@@ -43,9 +43,9 @@ def _are_zeros(content: memoryview) -> bool:
 
 @functools.lru_cache(64)
 def _claim_pattern(first: int, last: int) -> re.Pattern[bytes]:
-    """A record's magic in front of an own offset whose high bytes are one of the two numbers.
+    """Return a pattern for a record's magic, followed by an own offset with one of two high parts.
 
-    Bytes that only repeat the magic are passed over at the pattern's speed.
+    The pattern also skips bytes that only repeat the magic.
     """
     between = _OFFSET_AT - _MAGIC_AT - 4
     magics = b"|".join(re.escape(magic.to_bytes(4, "big", signed=True)) for magic in _MAGICS)
@@ -55,7 +55,7 @@ def _claim_pattern(first: int, last: int) -> re.Pattern[bytes]:
 
 
 class SplitWindow:
-    """Reads a split's segment front to back, a stretch at a time.
+    """Reads a split's segment from front to back, one buffer at a time.
 
     Parameters
     ----------
@@ -65,13 +65,12 @@ class SplitWindow:
     Attributes
     ----------
     view : memoryview
-        The buffer; ``view[:filled]`` is the file from position ``origin`` on.
+        The buffer; ``view[:filled]`` holds the file from position ``origin`` on.
     origin, filled : int
 
     Notes
     -----
-    Memory: 1 MiB, and for a record that is longer its length while it is read. Threading: one
-    thread.
+    Memory: 1 MiB, or the size of a longer record while it is read. Threading: one thread.
     """
 
     def __init__(self, split: Split, storage_options: Mapping[str, Any] | None) -> None:
@@ -89,7 +88,7 @@ class SplitWindow:
 
     @property
     def end(self) -> int:
-        """Position in the file behind what is in memory."""
+        """Position in the file after the buffered bytes."""
         return self.origin + self.filled
 
     @property
@@ -104,10 +103,10 @@ class SplitWindow:
     # --- filling ------------------------------------------------------------------------------
 
     def load(self, position: int, nbytes: int = 0, *, again: bool = False) -> None:
-        """Let the buffer begin at ``position`` and fill it.
+        """Start the buffer at ``position`` and fill it.
 
-        ``nbytes``: so many are needed (fewer are there at the file's end); the buffer grows for
-        them. ``again``: read anew also what is in memory.
+        The buffer grows to hold ``nbytes`` bytes (fewer at the file's end). With ``again``, bytes
+        already in memory are read again, too.
         """
         kept = 0
         if not again and self.origin <= position <= self.end:
@@ -137,7 +136,7 @@ class SplitWindow:
             if count == 0:
                 raise MappedFileError(
                     f"{self.split.uri} ends at position {self.end}, although it had "
-                    f"{self.split.file_size} bytes when it was listed: it was shortened"
+                    f"{self.split.file_size} bytes when it was listed: it was truncated"
                 )
             self.filled += count
             self._at += count
@@ -150,10 +149,10 @@ class SplitWindow:
     # --- records ------------------------------------------------------------------------------
 
     def check(self, position: int, flags: int) -> tuple[RecordStatus, int]:
-        """Strict check of the place ``position``, with all its bytes in memory.
+        """Check the record at ``position`` strictly, with all its bytes in memory.
 
-        Returns the status and the bytes to step over; END at the file's end, INCOMPLETE for a
-        record that the file's end cuts off.
+        Return the status and the bytes to skip. The status is END at the file's end, INCOMPLETE for
+        a record that extends past the file's end.
         """
         if not self.origin <= position <= self.end:
             self.load(position)
@@ -171,10 +170,10 @@ class SplitWindow:
                 return RecordStatus(status), size
 
     def extend(self, position: int) -> bool:
-        """Bring more bytes behind ``position`` into memory; whether there are any to be had.
+        """Read more bytes after ``position`` into memory; return whether there were any.
 
-        A record is not waited for when the file's end cuts it off, nor when it would be longer
-        than a broker's and does not even carry its own place.
+        Do not read a record that extends past the file's end. Nor read one that is longer than a
+        broker's records and does not have its own offset.
         """
         if self.is_at_end:
             return False
@@ -197,25 +196,25 @@ class SplitWindow:
         return int.from_bytes(self.view[at : at + nbytes], "big", signed=True)
 
     def find(self, position: int, last: int, flags: int) -> int | None:
-        """Return the first position from ``position`` on and in front of ``last`` where a good
-        record lies at its own offset.
+        """Return the first position in ``position`` .. ``last`` with a good record at its own
+        offset, or ``None``.
 
-        Records that begin there but are longer than the window are read whole. The work is bounded
-        by the bytes searched, also where many headers claim the same long body.
+        Records longer than the window are read completely. The work is bounded by the bytes
+        searched, even if many headers claim the same long body.
         """
         while position < last:
             if not self.origin <= position <= self.end - _HEAD.nbytes:
-                self.load(position, _HEAD.nbytes)  # a place is judged by a whole head at least
+                self.load(position, _HEAD.nbytes)  # a check needs at least a whole head
             if self._is_zero(position):
-                position = max(position + 1, self._behind_zeros())
+                position = max(position + 1, self._after_zeros())
                 self.load(min(position, self.split.file_size))
                 continue
             found = self._first_good(position, flags)
             stop = min(self.end if found is None else found, last)
             claim, nbytes = self._first_claim(position, stop)
             if claim is not None:
-                # It begins in front of what was found: only with all of it in memory it is known.
-                # Twice its length, so that reading again is paid for by bytes that are passed over.
+                # It begins before ``found`` and can only be checked with all of it in memory. Load
+                # twice its size, so that the skipped bytes outweigh the repeated reads.
                 self.load(claim, 2 * nbytes)
                 if self.check(claim, flags)[0] in _GOOD:
                     return claim
@@ -225,21 +224,23 @@ class SplitWindow:
                 return found if found < last else None
             if self.is_at_end:
                 return None
-            # What may begin in the last bytes is seen whole when they are in front.
+            # A record may begin in the last bytes: move them to the front of the buffer.
             position = max(position + 1, self.end - _HEAD.nbytes + 1)
             self.load(position)
         return None
 
     def _is_zero(self, position: int) -> bool:
-        """Whether all bytes from ``position`` on that are in memory are zero."""
+        """Return whether all buffered bytes from ``position`` on are zero."""
         content = self.view[position - self.origin : self.filled]
         if any(content[: _HEAD.nbytes]) or any(content[-_HEAD.nbytes :]):
             return False
         return _are_zeros(content)
 
-    def _behind_zeros(self) -> int:
-        """Where a record may begin when all that is in memory is zero: its size begins with zeros,
-        too. A hole of the file is passed over."""
+    def _after_zeros(self) -> int:
+        """Return where a record may begin if all buffered bytes are zero.
+
+        A record's size also begins with zeros. A hole of the file is skipped.
+        """
         if self.is_at_end:
             return self.split.file_size
         data = self._file.next_data(self.end)
@@ -248,7 +249,7 @@ class SplitWindow:
         return max(data, self.end) - _ZERO_NBYTES
 
     def _first_good(self, position: int, flags: int) -> int | None:
-        """The first good record that lies wholly in memory."""
+        """Return the first good record that is completely in memory, or ``None``."""
         while True:
             if flags & RecordFlags.CHECK_BODY_CRC:
                 at = kernels.message.find_record(
@@ -272,16 +273,18 @@ class SplitWindow:
             position = found + 1
 
     def _first_claim(self, position: int, stop: int) -> tuple[int | None, int]:
-        """The first record from ``position`` to ``stop`` that reaches beyond what is in memory, by
-        its own word, and its length."""
+        """Return position and claimed size of the first record that extends past the buffer.
+
+        It begins in ``position`` .. ``stop``; the position is ``None`` without one.
+        """
         for at, status, size in self._claims(position, stop):
             if status == RecordStatus.INCOMPLETE and at + size <= self.split.file_size:
                 return at, size
         return None, 0
 
     def _claims(self, position: int, stop: int) -> Any:
-        """Yield (position, status without CRC, claimed size) of the places whose magic and own
-        offset are a record's."""
+        """Yield (position, status without CRC, claimed size) of places with a record's magic and
+        own offset."""
         origin, base_offset, filled = self.origin, self.base_offset, self.filled
         last = min(stop - origin, filled - _HEAD.nbytes + 1)
         claim = _claim_pattern(base_offset >> _LOW_BITS, (base_offset + filled) >> _LOW_BITS)
@@ -299,13 +302,15 @@ class SplitWindow:
             yield origin + at, status, size
 
     def flags(self) -> int:
-        """Flags of the strict check in this segment: where one of its first records carries a right
-        whole-record CRC, all that are there must be right."""
+        """Return the flags of the strict check in this segment.
+
+        If one of its first records has a correct whole-record CRC, all such CRCs must be correct.
+        """
         flags = int(RecordFlags.CHECK_BODY_CRC)
         row = formats.PARSED_RECORD
         readable = self._readable
         if self.split.start > 0:
-            self._readable = min(_BEHIND_NBYTES, self.split.file_size)  # only to have a look
+            self._readable = min(_BEHIND_NBYTES, self.split.file_size)  # only the first records
         rows = bytearray(_SAMPLE_COUNT * row.nbytes)
         position = count = 0
         while count < _SAMPLE_COUNT and position < WINDOW_NBYTES:
@@ -333,7 +338,7 @@ class SplitWindow:
         return flags
 
     def is_zero_until(self, position: int, stop: int) -> bool:
-        """Whether the bytes from ``position`` to ``stop`` are zero, as far as there are any."""
+        """Return whether all bytes from ``position`` to ``stop`` or the file's end are zero."""
         stop = min(stop, self.split.file_size)
         while position < stop:
             self.load(position)

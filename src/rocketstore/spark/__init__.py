@@ -1,7 +1,7 @@
 """RocketMQ store directories in PySpark: a data source, streams, a sink, and jobs.
 
-Importing this package imports neither PySpark nor pyarrow; each name loads its module when it is
-used for the first time.
+Importing this package imports neither PySpark nor pyarrow; each name imports its module on first
+use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The data source ``format("rocketstore")``: reading and writing, batches and streams."""
+"""The data source ``format("rocketstore")``: read and write, in batches and streams."""
 
 from __future__ import annotations
 
@@ -26,45 +26,44 @@ _PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession, *, filters: bool = False) -> None:
-    """Make ``format("rocketstore")`` known to a session.
+    """Register ``format("rocketstore")`` with a session.
 
-    Spark finds the source by itself; this is for sessions that look for none (a Spark Connect
-    server of another environment), and for ``filters``.
+    Spark usually finds the source itself. Use this for sessions that do not search for sources (a
+    Spark Connect server with another environment), and for ``filters``.
 
     Parameters
     ----------
     spark : SparkSession
     filters : bool
-        Let Spark hand down comparisons of topic, tags, keys, storeTimestamp and physicalOffset,
-        so that less is read; this turns ``spark.sql.python.filterPushdown.enabled`` on for the
-        session.
+        Let Spark push down comparisons of topic, tags, keys, storeTimestamp and physicalOffset,
+        to read less; this turns ``spark.sql.python.filterPushdown.enabled`` on for the session.
 
         .. warning:: Spark 4.1 to 4.3 keep the filters of one query in an object that all queries
-           made from the same DataFrame share: after ``df.where(…).count()`` a plain ``df.count()``
-           counts the filtered rows only. With ``filters`` call ``spark.read…load()`` anew for each
-           query. The options ``subscribe``, ``tags``, ``startingTimestamp`` … narrow what is read
-           without this danger.
+           derived from the same DataFrame share: after ``df.where(…).count()`` a plain
+           ``df.count()`` counts only the filtered rows. With ``filters`` repeat
+           ``spark.read…load()`` for each query. The options ``subscribe``, ``tags``,
+           ``startingTimestamp`` … restrict what is read without this danger.
 
     Raises
     ------
     ConfigError
-        With ``filters``, before Spark 4.1.
+        With ``filters``, if Spark is older than 4.1.
     """
     if filters:
         version = tuple(map(int, spark.version.split(".")[:2]))
         if version < (4, 1):
-            raise ConfigError(f"filters need Spark 4.1 or later, and this is {spark.version}")
+            raise ConfigError(f"filters need Spark 4.1 or later, not {spark.version}")
         spark.conf.set(_PUSH_DOWN, "true")
     spark.dataSource.register(RocketStoreSourceWithFilters if filters else RocketStoreSource)
 
 
 class RocketStoreSource(DataSource):
-    """Messages of a store's directory, as Spark's data source ``rocketstore``.
+    """Messages of a store directory, as Spark's data source ``rocketstore``.
 
     Parameters
     ----------
     options : dict of str to str
-        As given to the reader or the writer; checked when they are used.
+        As given to the reader or the writer; checked on use.
     """
 
     @classmethod
@@ -73,12 +72,12 @@ class RocketStoreSource(DataSource):
         return "rocketstore"
 
     def schema(self) -> StructType:
-        """Return the schema that the options ask for.
+        """Return the schema that the options select.
 
         Raises
         ------
         ConfigError
-            For wrong options.
+            For invalid options.
         """
         options = parse_read(self.options)
         return spark_schema(_columns(options), check_crc=options.check_crc)
@@ -110,7 +109,7 @@ class RocketStoreSource(DataSource):
 
 
 class RocketStoreSourceWithFilters(RocketStoreSource):
-    """The source that takes the filters which Spark hands down; see ``register``."""
+    """The data source that accepts pushed-down filters; see ``register``."""
 
     def reader(self, schema: StructType) -> LogReader:
         """Return the reader of a batch query."""
@@ -125,7 +124,7 @@ def _columns(options: ReadOptions) -> list[str]:
 
 
 class LogReader(Shipped, DataSourceReader):
-    """Reads a log once, in parts.
+    """Reads a log in a batch query, split by split.
 
     Parameters
     ----------
@@ -136,8 +135,7 @@ class LogReader(Shipped, DataSourceReader):
     Raises
     ------
     ConfigError
-        For a schema with columns that do not exist or have other types, and for the options of
-        streams.
+        For a schema with unknown columns or wrong types, and for options of streams.
     """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
@@ -152,11 +150,11 @@ class LogReader(Shipped, DataSourceReader):
         self._ranges = queue_ranges(options)
 
     def partitions(self) -> list[InputPartition]:
-        """Return the parts of the log, in its order; plain values only."""
+        """Return the splits of the log in order, as plain values."""
         return [InputPartition(to_plain(split)) for split in plan(self._given, self._options)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pyarrow.RecordBatch]:
-        """Yield one part's messages as record batches; an empty plan has the part None."""
+        """Yield one split's messages as record batches; an empty plan has the split None."""
         if partition is None or partition.value is None:
             return
         yield from read_partition(
@@ -165,9 +163,9 @@ class LogReader(Shipped, DataSourceReader):
 
 
 class FilteredLogReader(LogReader):
-    """A reader that takes filters; they only narrow what is read, and Spark applies all itself."""
+    """A reader that uses filters to read less; Spark applies all of them itself."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802
-        """Use what can be used; return all of them, so that Spark checks each row again."""
+        """Use the supported filters; return all, so that Spark checks each row again."""
         self._options = narrowed(self._options, filters)
         return filters

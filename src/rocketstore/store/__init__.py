@@ -1,1 +1,1 @@
-"""An open store: taking a directory over, its parts and services, the front door."""
+"""An open store: opening a directory, its parts and services, and the public class."""

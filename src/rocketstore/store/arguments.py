@@ -1,4 +1,4 @@
-"""Checks of what is given to ``open`` and to a store's methods."""
+"""Checks of the arguments of ``open`` and of a store's methods."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ CORRUPTION_WORDS = ("fail", "skip", "stop")
 
 
 def now_ms() -> int:
-    """The system's clock, epoch ms."""
+    """Return the system clock's time in epoch ms."""
     return time.time_ns() // 1_000_000
 
 
 def check_int(name: str, value: Any) -> None:
-    """Raise ``TypeError`` unless ``value`` is an int and no bool."""
+    """Raise ``TypeError`` unless ``value`` is an int and not a bool."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} must be int, not {type(value).__name__}")
 
 
 def check_corruption_word(word: str) -> None:
-    """Raise ``ValueError`` for a word that is no policy of damage."""
+    """Raise ``ValueError`` unless ``word`` is a corruption policy."""
     if word not in CORRUPTION_WORDS:
-        raise ValueError(f"on_corruption {word!r} is none of {CORRUPTION_WORDS}")
+        raise ValueError(f"on_corruption must be one of {CORRUPTION_WORDS}, not {word!r}")
 
 
 def check_times(begin: int | None, end: int | None) -> None:
@@ -40,12 +40,12 @@ def check_times(begin: int | None, end: int | None) -> None:
 
 
 def clamp(timestamp: int) -> int:
-    """The nearest time that a record can have, epoch ms."""
+    """Return the nearest store time that a record can have, in epoch ms."""
     return max(-MAX_TIMESTAMP - 1, min(timestamp, MAX_TIMESTAMP))
 
 
 def merge(config: MessageStoreConfig | None, options: Mapping[str, Any]) -> MessageStoreConfig:
-    """``config`` with ``options`` in it. Raises ``ConfigError`` and its like for wrong ones."""
+    """Return ``config`` updated with ``options``; raise ``ConfigError`` for invalid options."""
     if config is None:
         return MessageStoreConfig(**options)
     if not isinstance(config, MessageStoreConfig):
@@ -54,7 +54,7 @@ def merge(config: MessageStoreConfig | None, options: Mapping[str, Any]) -> Mess
 
 
 def check_settings(config: MessageStoreConfig) -> None:
-    """Refuse, before anything is made, what only opening would find out. Raises ``ValueError``."""
+    """Raise ``ValueError`` for settings that only opening would detect, before it creates files."""
     kernels.message.parse_host(config.store_host)
     if config.broker_version is not None:
         Dialect.for_version(config.broker_version, allow_newer=config.allow_newer)

@@ -1,4 +1,4 @@
-"""The cleanup of a store that is written: what it needs of the writer, and its services."""
+"""The cleanup of a store open for writing: its services, and what it needs from the writer."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ from rocketstore.store.marks import StoreMarks
 
 
 class CleanedWriter(Protocol):
-    """What cleaning asks of the writer as a whole."""
+    """The calls that cleaning makes on the writer."""
 
     marks: StoreMarks
 
     def flush_thoroughly(self) -> None:
-        """Sync log, queues and index, then write state and checkpoint."""
+        """Sync log, queues and index, then write state file and checkpoint."""
 
     def fail(self, error: BaseException) -> None:
         """Accept no puts from now on."""
 
 
 class StoreCleaning:
-    """Owns cleaner and cleaning services of a ``StoreWriter``.
+    """Owns the cleaner and the cleaning services of a ``StoreWriter``.
 
     Attributes
     ----------
     log_service : CleanCommitLogService
     queue_service : CleanConsumeQueueService
     services : list of ServiceThread
-        Both with ``clean_resource_enable``, otherwise none: those that run on threads.
+        The services that run on threads: both with ``clean_resource_enable``, otherwise empty.
 
     Notes
     -----
@@ -99,7 +99,7 @@ class StoreCleaning:
         self.services = services if config.clean_resource_enable else []
 
     def clean(self, *, what_if: bool) -> CleanReport:
-        """Delete what has expired now, at any hour; with ``what_if`` only say what would go."""
+        """Delete expired files now, at any hour; with ``what_if`` only report them."""
         with self.nothing_else_deleted():
             space = self.log_service.watch.judge()
             rule = self.log_service.rule(space)
@@ -111,15 +111,15 @@ class StoreCleaning:
 
     @property
     def is_cleaning_here(self) -> bool:
-        """Whether this thread was interrupted while it deleted files, or kept others from it."""
+        """Whether this thread was interrupted while it held the cleaner's lock."""
         return bool(self.cleaner.lock._is_owned())  # type: ignore[attr-defined]
 
     @contextlib.contextmanager
     def nothing_else_deleted(self) -> Iterator[None]:
-        """Keep others from deleting files.
+        """Keep other threads from deleting files.
 
-        Raises ``BlockingIOError`` in an arriving listener while others do: they may be waiting for
-        dispatch, and dispatch for the listener.
+        Raises ``BlockingIOError`` in an arriving listener while another thread deletes files. That
+        thread may wait for dispatch, and dispatch waits for the listener.
         """
         if self.is_cleaning_here:
             raise ReentrantCallError()
@@ -128,7 +128,7 @@ class StoreCleaning:
         if not lock.acquire(blocking=not self._reput.is_held_here):
             raise BlockingIOError(
                 errno.EAGAIN,
-                "files are being deleted, which may wait for this arriving listener; try again "
+                "another thread is deleting files and may wait for this arriving listener; retry "
                 "later, or from another thread",
             )
         try:
@@ -136,7 +136,7 @@ class StoreCleaning:
         finally:
             lock.release()
 
-    # --- what the cleaner asks for ------------------------------------------------------------
+    # --- calls of the cleaner -----------------------------------------------------------------
 
     def expirable_end(self) -> int:
         """See ``StoreToClean``."""
@@ -172,7 +172,7 @@ class StoreCleaning:
         self._writer.fail(error)
 
     def _own_nbytes(self) -> int:
-        """Length of all segments, queue files and index files."""
+        """Return the total size of all segments, queue files and index files."""
         rows = [self.log.queue, *(queue.queue for queue in self.queues)]
         of_rows = sum(file.file_size for row in rows for file in row.files)
         return of_rows + sum(file.file.file_size for file in self.index.files)

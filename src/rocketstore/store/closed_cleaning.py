@@ -1,4 +1,4 @@
-"""Deleting what has expired from a store that has no room to be opened for writing."""
+"""Deletes expired files from a store that cannot be opened for writing: its disk is full."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from rocketstore.store.fit_for_writing import refuse_unfit
 from rocketstore.store.marks import has_all_queues
 from rocketstore.store.read_only import ReadOnlyParts
 
-#: Kinds of record that are in no queue.
+#: Transaction types of records that are in no queue.
 _UNQUEUED = (formats.SYS_FLAG_TRANSACTION_PREPARED, formats.SYS_FLAG_TRANSACTION_ROLLBACK)
 
 
 def clean_closed_store(
     paths: StorePaths, config: MessageStoreConfig, *, clock: Callable[[], int]
 ) -> CleanReport:
-    """Delete whole files that have expired, under the store's lock, and write nothing.
+    """Delete whole expired files under the store's lock, without writing anything.
 
-    Opening for writing needs room, for ``abort`` at least, and freeing room is what a full disk
-    needs. State and checkpoint stay as they are: only segments go of which both are true
-    afterwards, too. Whatever ``abort`` says of the last exit stays said.
+    Opening for writing needs disk space, at least for ``abort``, which a full disk does not have.
+    State file and checkpoint stay as they are: only segments are deleted whose deletion leaves both
+    valid. ``abort`` is not touched.
 
     Parameters
     ----------
@@ -51,9 +51,9 @@ def clean_closed_store(
     Raises
     ------
     StoreLockedError
-        Somebody else writes the store.
+        Another process writes the store.
     CorruptionError, MappedFileError, OSError
-        The log is damaged, or cannot be read.
+        The log is corrupt, or cannot be read.
     """
     lock = StoreLock(paths.root)
     try:
@@ -70,7 +70,7 @@ def clean_closed_store(
 
 
 class ClosedStore:
-    """What the cleaner needs of a store that is not open; see ``StoreToClean``."""
+    """What the cleaner needs from a store that is not open; see ``StoreToClean``."""
 
     def __init__(self, parts: ReadOnlyParts) -> None:
         self.log: CommitLog = parts.log
@@ -80,7 +80,7 @@ class ClosedStore:
         self._limit: int | None = None
 
     def clean(self, config: MessageStoreConfig, now: int) -> CleanReport:
-        """Delete what has expired at the epoch ms ``now``."""
+        """Delete the files that have expired at ``now`` (epoch ms)."""
         parts, paths = self._parts, self._parts.paths
         watch = SpaceWatch(paths.commit_log, paths.consume_queue, config, parts.dialect, lambda: 0)
         space = watch.judge()
@@ -102,8 +102,11 @@ class ClosedStore:
         return report
 
     def expirable_end(self) -> int:
-        """Log offset up to which queues are on disk, and which state and checkpoint allow to be the
-        log's first."""
+        """Return the log offset up to which segments may be deleted.
+
+        Queues are on disk up to it, and state file and checkpoint stay valid for a log that starts
+        there.
+        """
         if self._limit is None:
             facts = self._parts.facts
             state = facts.valid_state
@@ -116,8 +119,10 @@ class ClosedStore:
         return self._limit
 
     def _state_is_true(self) -> bool:
-        """Return whether a state file tells how far the queues go, and their files are those that
-        it was written for: a queue whose files were deleted since is in it, too."""
+        """Return whether a valid state file matches the queue files.
+
+        It does not match if a queue's files were deleted after it was written.
+        """
         state, log = self._parts.facts.valid_state, self.log
         if state is None:
             return False
@@ -131,11 +136,12 @@ class ClosedStore:
         return is_true
 
     def _proven_end(self, end: int, config: MessageStoreConfig) -> int:
-        """Log offset, at most ``end``, in front of which every message is in its queue, on disk.
+        """Return the log offset, at most ``end``, up to which every queue has its units on disk.
 
-        No state file tells it: a broker's own store, or one after a crash or without some of its
-        queue files, where one queue may lack what another one has. A queue all of whose messages
-        are gone has its next number from its units alone.
+        This is for stores without a usable state file: a broker's own store, or one that crashed or
+        lost queue files. One queue may then lack units although a later one has them. The units
+        must not be lost: they alone hold the next queue offset of a queue whose messages have all
+        expired.
         """
         self._sync_queues()
         parts = self._parts
@@ -146,13 +152,13 @@ class ClosedStore:
             queue = self.queues.get(message.topic, message.queue_id)
             named = formats.PROPERTY_INNER_MULTI_DISPATCH in message.properties
             if named and parts.facts.aborted:
-                return message.physical_offset  # its other queues are not looked at here
+                return message.physical_offset  # its other queues are not checked here
             if queue is None or queue.max_index <= message.queue_offset:
                 return message.physical_offset
         return end
 
     def _sync_queues(self) -> None:
-        """Have on disk what the queue files hold."""
+        """Sync the queue files."""
         for queue in self.queues:
             rows = [queue.queue] if queue.ext is None else [queue.queue, queue.ext.queue]
             for path in (file.path for row in rows for file in row.files):
@@ -163,20 +169,20 @@ class ClosedStore:
                 finally:
                     os.close(descriptor)
 
-    # --- what the cleaner asks for ------------------------------------------------------------
+    # --- calls of the cleaner -----------------------------------------------------------------
 
     def settle_before_deleting(self, offset: int) -> None:
-        """State and checkpoint are true of a log that begins in front of ``expirable_end``."""
+        """Do nothing: state file and checkpoint are valid for a log that starts at ``offset``."""
 
     def is_settled(self, offset: int) -> bool:
         """See ``StoreToClean``."""
         return offset <= self.expirable_end()
 
     def settle_after_deleting(self) -> None:
-        """The next opening finds out which queue and index files are gone."""
+        """Do nothing: the next opening detects which queue and index files are gone."""
 
     def dispatch_paused(self) -> contextlib.AbstractContextManager[None]:
-        """Nobody dispatches."""
+        """Return an empty context: a closed store has no dispatch to pause."""
         return contextlib.nullcontext()
 
     def correct_min_index(self, queue: ConsumeQueue) -> None:
@@ -186,4 +192,4 @@ class ClosedStore:
         )
 
     def fail(self, error: BaseException) -> None:
-        """The cleaner raises ``error`` itself; nothing else is under way."""
+        """Do nothing: the cleaner raises ``error`` itself, and no service is running."""

@@ -1,4 +1,4 @@
-"""``DefaultMessageStore`` and ``open``: the library's front door."""
+"""``DefaultMessageStore`` and ``open``: the library's entry point."""
 
 from __future__ import annotations
 
@@ -42,19 +42,21 @@ def open(
     path : path
         The store's root (the directory that holds ``commitlog``).
     mode : {"r", "r+", "a", "x"}
-        Read only (nothing is written, works beside a running broker); read and write; the same,
-        created when absent; create, fail when it exists.
+        ``"r"`` reads only: it writes nothing and works while a broker runs. ``"r+"`` reads and
+        writes. ``"a"`` does the same and creates a missing store. ``"x"`` creates a store and fails
+        if it exists.
     config : MessageStoreConfig, optional
     clock : callable, optional
-        Returns epoch ms; every time that is written comes from it.
+        Returns epoch ms; every timestamp that is written comes from it.
     arriving_listener : callable, optional
         Called for every dispatched message, see ``ReputMessageService``.
     start : bool
-        Start the services' threads; otherwise they are stepped by hand.
+        Start the services' threads; otherwise the caller steps the services.
     derive : {"tail", "full", "none"}
-        Mode "r" only (default "tail"): make in memory what queues and index lack.
+        Mode "r" only (default "tail"): which missing queue units and index entries are derived in
+        memory.
     progress : callable, optional
-        ``progress(what, done, total)`` while a long check runs.
+        Called as ``progress(what, done, total)`` while a long check runs.
     **options
         Fields of ``MessageStoreConfig``.
 
@@ -65,24 +67,24 @@ def open(
     Raises
     ------
     FileNotFoundError, NotADirectoryError, FileExistsError
-        About ``path``.
+        ``path`` is missing, is not a directory, or exists in mode "x".
     StoreLockedError
-        Somebody else writes the store.
+        Another process writes the store.
     ConfigError
-        A wrong option, or sizes that contradict the files.
+        An option is invalid, or a size contradicts the files.
     CorruptionError
-        Writing modes: a part of the log that was durable is damaged.
+        Writing modes: a durable part of the log is corrupt.
     MappedFileError, UnsafePathError
-        Files of wrong size, name or kind; links that leave the root.
+        A file has a wrong size, name or type, or a link leaves the root.
     """
     if os.fspath(path) == "":
         raise ValueError("the path of the store is empty")
     if mode not in MODES:
-        raise ValueError(f"mode {mode!r} is none of {MODES}")
+        raise ValueError(f"mode must be one of {MODES}, not {mode!r}")
     if derive is not None and mode != "r":
         raise ValueError('derive is for mode "r"')
     if derive is not None and derive not in DERIVE_WORDS:
-        raise ValueError(f"derive {derive!r} is none of {DERIVE_WORDS}")
+        raise ValueError(f"derive must be one of {DERIVE_WORDS}, not {derive!r}")
     check_platform(mode)
     settings = merge(config, options)
     check_settings(settings)
@@ -105,7 +107,7 @@ class DefaultMessageStore(ReadingStore, WritingStore, MaintainedStore):
 
     Notes
     -----
-    Threading: all methods may be called from any thread. A forked child must open its own
+    Threading: all methods may be called from any thread. A forked child must open the store itself
     (``ForkedStoreError``). Source: RocketMQ ``store/DefaultMessageStore.java``.
     """
 

@@ -1,4 +1,4 @@
-"""Bringing queues and index up to the log's end when a store is opened for writing."""
+"""Brings queues and index up to the log's end when a store is opened for writing."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from rocketstore.survey.lost_queues import LostQueue
 
 _log = logging.getLogger(__name__)
-#: Lost files, or queues, that are named one by one.
+#: Lost files, or queues, that are listed one by one.
 _MOST_NAMED = 100
-#: What a place is where dispatch may begin.
+#: Record statuses of an offset where dispatch may begin.
 _STARTS = (
     RecordStatus.OK,
     RecordStatus.BLANK,
@@ -39,29 +39,29 @@ _STARTS = (
 
 
 class DispatchRecovery:
-    """Dispatches what queues and index lack, each from its own verified position (D-24).
+    """Dispatches missing units and keys, for queues and index from a verified position each (D-24).
 
-    With a true state file, units and keys of records behind its marks are made again: their pages
-    may have reached the disk in any order, and a unit with half its bytes cannot be told from a
-    good one. Without one, as in a short log, every unit is compared with its record, and written
-    where it says something else.
+    With a valid state file, units and keys of records past its offsets are rebuilt. Their pages
+    may have reached the disk in any order, and a unit that is half written looks like a good one.
+    Without one, or in a short log, every unit is compared with its record and rewritten if it
+    differs.
 
     Parameters
     ----------
     log : CommitLog
-        Recovered; ``report`` tells how.
+        Recovered, as ``report`` says.
     queues, index
-        Loaded; changed.
+        Loaded; they are changed.
     config : MessageStoreConfig
     dialect : Dialect
     state : StoreState or None
-        As far as it is true.
+        The valid part of the state file.
     report : RecoveryReport
-        Notes go here.
+        Receives the notes.
     give_up_state : callable
-        Called before files are made anew that the state file vouches for.
+        Called before files are rebuilt that the state file says are complete.
     index_check : EarlyIndexCheck or None
-        Begun before the log was recovered; ``state`` is the one that it was begun for.
+        Started before the log was recovered, for the same ``state``.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class DispatchRecovery:
         index_check: EarlyIndexCheck | None = None,
     ) -> None:
         self.dispatcher: CommitLogDispatcher | None = None
-        #: Queues that nobody can make again, found by ``run``.
+        #: Queues that cannot be rebuilt, found by ``run``.
         self.lost: list[LostQueue] = []
         self._index_check = index_check
         self._give_up_state = give_up_state
@@ -93,7 +93,7 @@ class DispatchRecovery:
         self._minimum = max(log.min_offset, 0)
 
     def run(self) -> CommitLogDispatcher:
-        """Do it; return the dispatcher, which stands at the log's end."""
+        """Recover queues and index; return the dispatcher, positioned at the log's end."""
         state = self._state
         former = {topic for topic, _ in self._queues.table}
         loaded = frozenset(self._queues.table)
@@ -107,10 +107,10 @@ class DispatchRecovery:
         start = self._minimum
         known = self._known_offset()
         queues_lost = state is not None and not has_all_queues(state, self._queues, self._minimum)
-        told = self._find_told_queues(queues_lost=queues_lost)
+        listed = self._find_listed_queues(queues_lost=queues_lost)
         if queues_lost:
             self._report.notes.append(
-                "queue files are missing or short; the queues are made again from the log"
+                "queue files are missing or short; the queues are rebuilt from the log"
             )
             self._give_up_state()
             self._drop_queues_without_head(compare=compare)
@@ -128,15 +128,15 @@ class DispatchRecovery:
             for batch_queue in batch_queues:
                 batch_queue.clear_behind()
         elif dispatcher.notes.gaps and start > self._minimum:
-            # A queue lost units that lie in front of the start: make all of them again.
+            # A queue lost units before the start: rebuild all of its units.
             dispatcher = self._dispatch_again(dispatcher)
-        self._note_lost_queues(told)
+        self._note_lost_queues(listed)
         for queue in self._queues:
             queue.correct_min_index(
                 self._minimum, keep_when_empty=self._dialect.empty_queue_keeps_min
             )
         self._report.notes += [
-            f"moved to {path}: it lay where a queue's folder or file belongs"
+            f"moved to {path}: it was in the place of a queue's folder or file"
             for path in self._queues.moved
         ]
         displaced = {str(path) for path in self._queues.displaced}
@@ -145,7 +145,7 @@ class DispatchRecovery:
         self._note_lost_files(known, loaded)
         if loaded and not had_index and self._index.files:
             self._report.notes.append(
-                f"{self._index.directory} had no index file; its keys were made again from the log"
+                f"{self._index.directory} had no index file; the index was rebuilt from the log"
             )
         self._report.notes += dispatcher.notes.odd_names
         self._report.take_dispatch(dispatcher.notes.gaps, dispatcher.notes.refused)
@@ -156,13 +156,13 @@ class DispatchRecovery:
 
     @property
     def _is_short(self) -> bool:
-        """Whether all units and entries are looked at, even if a true state vouches for them."""
+        """Whether all units and entries are checked, even those before a valid state's offsets."""
         return self._end - self._minimum <= COMPARED_NBYTES
 
     # --- queues -------------------------------------------------------------------------------
 
     def _note_deleted_topics(self, former: set[str]) -> None:
-        """Say which topics came back that a broker had deleted."""
+        """Report the topics that a broker had deleted and whose queues were rebuilt."""
         made = {topic for topic, _ in self._queues.table} - former
         if not made:
             return
@@ -170,14 +170,14 @@ class DispatchRecovery:
 
         known = known_topics(self._queues.directory.parent)
         back = [topic for topic in made if is_unlisted(topic, known)]
-        note = deleted_topics_note(back, "their queues were made again")
+        note = deleted_topics_note(back, "their queues were rebuilt")
         self._report.notes += [note] if note is not None else []
 
-    def _find_told_queues(self, *, queues_lost: bool) -> list[LostQueue]:
-        """Return the queues whose files were there and are gone, as tables of offsets tell them.
+    def _find_listed_queues(self, *, queues_lost: bool) -> list[LostQueue]:
+        """Return the queues that tables of offsets list, but whose files are gone.
 
-        An empty folder of each is made before anything else changes: where the log has no message
-        of it any more, it alone tells the next opening of the loss.
+        Creates an empty folder for each before anything else changes. If the log has no message of
+        the queue left, only the folder shows the loss to the next opening.
         """
         table, batch = self._queues.table, self._queues.batch_topics
         empty = {key for key, queue in table.items() if queue.max_index == 0}
@@ -188,27 +188,27 @@ class DispatchRecovery:
         from rocketstore.survey.lost_queues import find_lost_queues, read_told_ends
 
         root = self._queues.directory.parent
-        told = [
+        listed = [
             one
             for one in find_lost_queues(
                 read_told_ends(root), self._has_messages, known_topics(root), batch, self._end
             )
             if queues_lost or one[:2] in empty or (has_none and one.topic not in batch)
         ]
-        for one in told:
+        for one in listed:
             is_batch = one.topic in batch
             folder = self._queues.batch_directory if is_batch else self._queues.directory
             with contextlib.suppress(FileExistsError, NotADirectoryError):  # moved away later
                 make_directories(folder / one.topic / str(one.queue_id), root)
-        return told
+        return listed
 
     def _has_messages(self, topic: str, queue_id: int) -> bool:
         queue = self._queues.get(topic, queue_id)
         return queue is not None and queue.max_index > 0
 
-    def _note_lost_queues(self, told: list[LostQueue]) -> None:
-        """Name the queues that the log did not give back."""
-        self.lost = [one for one in told if not self._has_messages(*one[:2])]
+    def _note_lost_queues(self, listed: list[LostQueue]) -> None:
+        """Report the queues that could not be rebuilt from the log."""
+        self.lost = [one for one in listed if not self._has_messages(*one[:2])]
         for one in self.lost:
             self._queues.get_or_create(one.topic, one.queue_id)
         for one in self.lost[:_MOST_NAMED]:
@@ -216,7 +216,9 @@ class DispatchRecovery:
             _log.warning("%s", text)
             self._report.notes.append(text)
         if len(self.lost) > _MOST_NAMED:
-            self._report.notes.append(f"{len(self.lost) - _MOST_NAMED} more queues have none left")
+            self._report.notes.append(
+                f"{len(self.lost) - _MOST_NAMED} more queues have no message left"
+            )
 
     def _fill_expired(self) -> None:
         for queue in self._queues:
@@ -226,21 +228,25 @@ class DispatchRecovery:
             if count:
                 self._report.notes.append(
                     f"{queue.topic} queue {queue.queue_id}: {count} zeroed units of expired "
-                    "messages were filled; a broker cuts a queue at the first of them"
+                    "messages were filled; a broker truncates a queue at the first of them"
                 )
 
     def _known_offset(self) -> int:
-        """Up to where the log was in the queues, as the state file or any of them tells: dispatch
-        goes in log order."""
+        """Return the log offset up to which the log was dispatched, by state file and queue ends.
+
+        Dispatch runs in log order, so the largest queue end counts.
+        """
         known = 0 if self._state is None else self._state.dispatched_offset
         return max([known, *(queue.recovered_end for queue in self._queues)])
 
     def _note_lost_files(self, known: int, loaded: frozenset[tuple[str, int]]) -> None:
-        """Name the queue and ext files that were made again although their units had been there:
-        somebody deleted them, or the disk loses files."""
+        """Report the queue and ext files that were rebuilt although they had been written before.
+
+        They were deleted, or the disk lost them.
+        """
         if not loaded and known > self._minimum:
             self._report.notes.append(
-                f"{self._queues.directory} held no queue; all were made again from the log"
+                f"{self._queues.directory} held no queue; all were rebuilt from the log"
             )
             return
         lost = [
@@ -254,38 +260,39 @@ class DispatchRecovery:
             if (queue.topic, queue.queue_id) not in loaded:
                 what = f"{file.path} and its whole folder were missing"
             self._report.notes.append(
-                f"{queue.topic} queue {queue.queue_id}: {what}; its units were made again from the "
-                "log"
+                f"{queue.topic} queue {queue.queue_id}: {what}; its units were rebuilt from the log"
             )
         if len(lost) > _MOST_NAMED:
             self._report.notes.append(
-                f"{len(lost) - _MOST_NAMED} more queue files were missing, and were made again"
+                f"{len(lost) - _MOST_NAMED} more queue files were missing and were rebuilt"
             )
         last = {(queue.topic, queue.queue_id): queue for queue in self._queues if queue.ext}
         for key, queue in last.items():
             was_there = key in loaded and queue.queue.min_offset >= 0 and not queue.queue.created
             if was_there and queue.ext is not None:
                 self._report.notes += [
-                    f"{queue.topic} queue {queue.queue_id}: {file.path} was missing; it was made "
-                    "again from the log"
+                    f"{queue.topic} queue {queue.queue_id}: {file.path} was missing; it was "
+                    "rebuilt from the log"
                     for file in queue.ext.queue.created
                 ]
 
     def _move_unfit_aside(self) -> None:
         self._report.notes += [
-            f"moved to {path}: a queue file of a size or place that cannot be; what it held is "
-            "made again from the log"
+            f"moved to {path}: a queue file of an impossible size or offset; its units are rebuilt "
+            "from the log"
             for path in self._queues.move_unfit_aside()
         ]
 
     def _recover_queues(self, *, clear: bool) -> None:
-        """Find the queues' ends. ``clear``: what lies behind them shall not come back; otherwise
-        all of it will be compared with the log."""
+        """Find the queues' ends.
+
+        With ``clear``, clear the units past them; otherwise all units are compared with the log.
+        """
         state = self._state
         trusted = self._end
         if state is not None:
-            # No segment goes before its units are on disk, whatever an older state says of them;
-            # they tell how far a queue had come that has no other message.
+            # Units are synced before their segment is deleted, even past an older state's offset.
+            # They hold the next queue offset of a queue that has no other message.
             trusted = min(self._end, max(state.dispatched_offset, self._minimum))
         for queue in self._queues:
             whole = state is None or not clear
@@ -295,16 +302,19 @@ class DispatchRecovery:
             if not is_good or (status == KernelStatus.BAD_UNIT and end < trusted):
                 self._report.notes.append(
                     f"{queue.topic} queue {queue.queue_id}: units from {queue.recovered_index} on "
-                    "are not good; they are made again from the log"
+                    "are corrupt; they are rebuilt from the log"
                 )
             if clear or isinstance(queue, BatchConsumeQueue):
                 queue.clear_behind()
             if state is None:
-                queue.flushed_index = 0  # who wrote it may not have synced it
+                queue.flushed_index = 0  # the last writer may not have synced it
 
     def _drop_queues_without_head(self, *, compare: bool) -> None:
-        """A queue whose first files are gone begins anew, unless its messages have all expired: its
-        end is known by its files alone. One that will be compared is completed then."""
+        """Drop queues whose first files are gone, so that they are rebuilt.
+
+        A queue whose messages have all expired stays: only its files hold its end. A queue that
+        will be compared with the log stays too: the comparison completes it.
+        """
         for queue in self._queues:
             if compare and not isinstance(queue, BatchConsumeQueue):
                 continue
@@ -341,14 +351,16 @@ class DispatchRecovery:
     # --- dispatching --------------------------------------------------------------------------
 
     def _is_record_start(self, offset: int) -> bool:
-        """Whether the log can be followed from ``offset`` (a wrong hint costs time only)."""
+        """Return whether ``offset`` starts a record (a wrong hint only costs time)."""
         return offset == self._end or self._log.check(offset)[0] in _STARTS
 
     def _dispatch(
         self, start: int, indexed: IndexPosition, *, compare: bool = False
     ) -> CommitLogDispatcher:
-        """Dispatch from ``start``. Raises ``CorruptMessageError`` for damage in a part of the log
-        that was not checked."""
+        """Dispatch from ``start`` to the log's end.
+
+        Raises ``CorruptMessageError`` for corruption in a part of the log that was not checked.
+        """
         self.dispatcher = dispatcher = CommitLogDispatcher(
             self._log,
             self._queues,

@@ -1,4 +1,4 @@
-"""What opening for writing refuses of a store, apart from damage of its log; nothing is changed."""
+"""Checks that can refuse opening for writing, except for log corruption; they change nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rocketstore.survey.facts import StoreFacts, examine
 
 
 def examine_for_writing(paths: StorePaths, config: MessageStoreConfig) -> StoreFacts:
-    """Return a store's facts; raise what makes it unfit, as ``examine`` does and more."""
+    """Return a store's facts; raise, in addition to ``examine``, if it cannot be written."""
     refuse_rocksdb_queues(paths)
     facts = examine(paths, config)
     refuse_contradictions(facts.queue_types)
@@ -36,7 +36,7 @@ def examine_for_writing(paths: StorePaths, config: MessageStoreConfig) -> StoreF
 def load_index(
     facts: StoreFacts, config: MessageStoreConfig, clock: Callable[[], int]
 ) -> IndexService:
-    """Load the index files of a store that is written."""
+    """Load the index files of a store open for writing."""
     paths = facts.paths
     index = IndexService(
         paths.index, *facts.index.pair, paths.root, writable=True, zone=config.zone, clock=clock
@@ -46,7 +46,7 @@ def load_index(
 
 
 def load_queues(facts: StoreFacts) -> QueueTable:
-    """Load the queues' files of a store that is written."""
+    """Load the queue files of a store open for writing."""
     paths = facts.paths
     queues = QueueTable(
         paths.consume_queue,
@@ -68,15 +68,16 @@ def load_queues(facts: StoreFacts) -> QueueTable:
 
 
 def refuse_linked(facts: StoreFacts, index: IndexService, queues: QueueTable) -> None:
-    """Raise for files that are one file, and for queue and index files with hard links elsewhere:
-    any of them may be written, in any place.
+    """Raise if two names are one file, or if a queue or index file has a hard link elsewhere.
+
+    Any part of these files may be written.
 
     Raises
     ------
     MappedFileError
-        Two files of the store are one, by a link.
+        Two names in the store are links to one file.
     UnsafePathError
-        A queue or index file has another name that is none of the store's.
+        A queue or index file has another name outside the store.
     """
     if not (facts.listing.linked or index.linked or queues.linked):
         return
@@ -87,8 +88,10 @@ def refuse_linked(facts: StoreFacts, index: IndexService, queues: QueueTable) ->
 
 
 def refuse_linked_end(facts: StoreFacts, end: int) -> None:
-    """Raise ``UnsafePathError`` when the segment in which the log ends at ``end``, or one behind
-    it, has hard links elsewhere. Those before it are never written."""
+    """Raise ``UnsafePathError`` if a segment that may be written has a hard link elsewhere.
+
+    These are the segment in which the log ends at ``end`` and those after it.
+    """
     if facts.listing.linked:
         size = facts.commit_log_file_size
         written = [path for start, path, _ in facts.listing.files if start + size > end]
@@ -100,7 +103,7 @@ def _roots(facts: StoreFacts) -> tuple[Path, Path]:
 
 
 def _newest_with_content(facts: StoreFacts) -> int:
-    """Log offset of the newest segment that does not begin with zeros; 0 without one."""
+    """Return the offset of the newest segment that does not begin with zeros, 0 if none."""
     for start, path, _ in reversed(facts.listing.files):
         fd = open_regular_file(path, READ_ONLY, facts.paths.log_root)
         try:
@@ -113,10 +116,10 @@ def _newest_with_content(facts: StoreFacts) -> int:
 
 
 def take_unused_segments(listing: DirectoryListing) -> list[Path]:
-    """Take segments of 0 bytes off the end of ``listing``; return their paths.
+    """Remove segments of 0 bytes from the end of ``listing``; return their paths.
 
-    A kill between create and extend leaves them: they held nothing. One that is alone and does not
-    begin at 0 stays, because only its name tells where the log goes on.
+    They remain when a writer is killed between creating and extending a segment, and never held
+    data. A single one that does not begin at 0 stays: only its name holds the log's next offset.
     """
     files, unused = listing.files, []
     while files and files[-1][2] == 0 and (len(files) > 1 or files[0][0] == 0):
@@ -125,25 +128,25 @@ def take_unused_segments(listing: DirectoryListing) -> list[Path]:
 
 
 def refuse_unfit(paths: StorePaths, config: MessageStoreConfig, *, log_files: bool = False) -> None:
-    """Raise what an opening for writing would raise, whatever becomes of the log.
+    """Raise what opening for writing would raise, apart from errors about the log's content.
 
-    Who mends a log asks before the first change: a store that nobody can open afterwards is left
-    as it was.
+    Repair commands call this before their first change, so that they do not change a store that
+    cannot be opened afterwards.
 
     Parameters
     ----------
     paths : StorePaths
     config : MessageStoreConfig
     log_files : bool
-        Also raise for log files that are missing, misnamed or of a wrong size; what is in them is
-        not looked at.
+        Also raise for log files that are missing, misnamed or of a wrong size; their content is not
+        checked.
 
     Raises
     ------
     ConfigError, MappedFileError, UnsafePathError
         As ``examine``, ``load`` and ``refuse_linked``; also for ``lock``.
     PermissionError
-        A file or folder that is written may not be.
+        A file or folder that must be writable is not.
     """
     refuse_odd_lock(paths.root / formats.LOCK_FILE, paths.root)
     facts = examine_for_writing(paths, config)
@@ -163,7 +166,7 @@ def refuse_unfit(paths: StorePaths, config: MessageStoreConfig, *, log_files: bo
 
 
 def _written(facts: StoreFacts) -> Iterator[Path]:
-    """Files and folders that every opening for writing may change, as far as they are there."""
+    """Yield the existing files and folders that any opening for writing may change."""
     paths = facts.paths
     folders = (paths.consume_queue, paths.batch_consume_queue, paths.consume_queue_ext, paths.index)
     marks = (paths.abort, paths.state, paths.checkpoint, paths.root / formats.LOCK_FILE)
@@ -186,4 +189,4 @@ def _files_of(index: IndexService, queues: QueueTable) -> Iterator[Path]:
 def _refuse_read_only(path: Path) -> None:
     as_writer = os.access in os.supports_effective_ids
     if not os.access(path, os.W_OK, effective_ids=as_writer) and path.exists():
-        raise PermissionError(errno.EACCES, "it may not be written", str(path))
+        raise PermissionError(errno.EACCES, "no write permission", str(path))

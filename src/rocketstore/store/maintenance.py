@@ -1,4 +1,4 @@
-"""Keeping a store in order: deleting what has expired, and checking everything."""
+"""Maintenance of an open store: deleting expired files and verifying all files."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ class MaintainedStore(OpenStore):
     """The calls that an operator or a timer makes."""
 
     def clean_expired(self, *, what_if: bool = False) -> CleanReport:
-        """Delete what has expired now, whatever the hour, or say what would go.
+        """Delete expired files now, at any hour, or report which would be deleted.
 
-        Segments go whose newest message is older than ``file_reserved_time``, and, where the disk
-        is fuller than ``disk_space_clean_forcibly_ratio``, ``delete_file_batch_max`` segments of
-        any age, before the disk must be looked at again by another call: the oldest first,
-        never the newest one, and none that is not in the queues and on disk. Files of queues and
-        index follow that held nothing else. Messages and views in use stay valid, and hold the
-        space of their files.
+        A segment is expired if its newest message is older than ``file_reserved_time``. If the disk
+        is fuller than ``disk_space_clean_forcibly_ratio``, a call also deletes up to
+        ``delete_file_batch_max`` segments of any age. The oldest segments are deleted first. The
+        newest segment is never deleted, nor one that is not yet synced and dispatched. Queue and
+        index files are deleted when all their messages are gone. Messages and views in use stay
+        valid, and keep the disk space of their files.
 
         Parameters
         ----------
         what_if : bool
-            Change nothing; the only way in mode ``"r"``.
+            Change nothing; required in mode ``"r"``.
 
         Returns
         -------
         CleanReport
-            Each file with its bytes, its oldest and newest store time, and why it goes.
+            Each file with its size, its oldest and newest store time, and why it is deleted.
 
         Raises
         ------
         io.UnsupportedOperation
             Mode ``"r"`` without ``what_if``.
         OSError, ServiceFailedError
-            Syncing failed; a file that cannot be deleted stands in the report instead.
+            Syncing failed. A file that cannot be deleted raises nothing; the report lists it.
 
         Notes
         -----
-        Threading: any thread; an arriving listener meets ``BlockingIOError`` while another thread
+        Threading: any thread; an arriving listener gets ``BlockingIOError`` while another thread
         deletes. Source: RocketMQ
         ``store/DefaultMessageStore.java``; ages are those of the messages, not of the files (D-32).
         """
@@ -75,20 +75,20 @@ class MaintainedStore(OpenStore):
         return report
 
     def execute_delete_files_manually(self) -> None:
-        """Let the cleaning service delete segments that are old enough at its next 20 looks,
-        whatever the hour, as RocketMQ's command of this name does.
+        """Let the cleaning service delete expired segments at any hour in its next 20 runs, as
+        RocketMQ's command of this name does.
 
         Raises ``ConfigError`` when the service is off (``clean_resource_enable``).
         """
         writer = self._writing()
         if not writer.config.clean_resource_enable:
             raise ConfigError(
-                "nobody cleans this store: clean_resource_enable is off; call clean_expired()"
+                "the cleaning service is off (clean_resource_enable=False); call clean_expired()"
             )
         writer.cleaning.log_service.ask()
 
     def _nothing_deleted(self) -> contextlib.AbstractContextManager[object]:
-        """Keep expired files for a moment."""
+        """Return a context in which no expired file is deleted."""
         writer = self._writer
         if writer is None:
             return contextlib.nullcontext()

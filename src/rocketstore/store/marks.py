@@ -1,5 +1,5 @@
-"""How far log, queues and index are on disk: taken at one moment, written to ``rocketstore.state``
-and ``checkpoint``."""
+"""How far log, queues and index are on disk, as written to ``rocketstore.state`` and
+``checkpoint``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from rocketstore.survey.facts import StoreFacts
 
 
 def queues_crc(queues: Iterable[tuple[str, int, int, int]]) -> int:
-    """CRC-32 over (topic, queue id, first file's offset, max index) of the queues with units."""
+    """Return the CRC-32 over (topic, queue id, first file's offset, max index) of the queues that
+    have units."""
     lines = sorted(
         f"{topic}\0{queue_id}\0{start}\0{end}" for topic, queue_id, start, end in queues if end > 0
     )
@@ -27,13 +28,15 @@ def queues_crc(queues: Iterable[tuple[str, int, int, int]]) -> int:
 
 
 def queue_ends(queues: Iterable[ConsumeQueue]) -> list[tuple[str, int, int, int]]:
-    """What ``queues_crc`` covers of each queue, as it is now."""
+    """Return the current values of each queue that ``queues_crc`` covers."""
     return [(q.topic, q.queue_id, max(q.queue.min_offset, 0), q.max_index) for q in queues]
 
 
 def has_all_queues(state: StoreState, queues: Iterable[ConsumeQueue], log_start: int) -> bool:
-    """Return whether the queues, with their ends at the state's dispatched offset, are those that
-    held everything before it; true where the log no longer has anything before it."""
+    """Return whether the queues, recovered to the state's dispatched offset, are complete up to it.
+
+    True also if the log no longer has a record before that offset.
+    """
     if state.dispatched_offset <= log_start:
         return True
     return queues_crc(queue_ends(queues)) == state.queue_crc
@@ -41,9 +44,9 @@ def has_all_queues(state: StoreState, queues: Iterable[ConsumeQueue], log_start:
 
 @dataclass(frozen=True, slots=True)
 class DispatchSnapshot:
-    """What is dispatched at one moment between two records.
+    """What has been dispatched at one moment between two records.
 
-    Everything here is on disk once queues and index were synced later on.
+    All of it is on disk after the next sync of queues and index.
     """
 
     dispatched_offset: int
@@ -55,7 +58,7 @@ class DispatchSnapshot:
 
     @classmethod
     def take(cls, dispatcher: CommitLogDispatcher) -> DispatchSnapshot:
-        """Take one; no dispatch may run meanwhile."""
+        """Take a snapshot; dispatch must be paused."""
         index = dispatcher.index
         return cls(
             dispatched_offset=dispatcher.reput_offset,
@@ -68,7 +71,7 @@ class DispatchSnapshot:
 
 
 class StoreMarks:
-    """Writes state file and checkpoint; neither ever claims more than what is on disk.
+    """Writes state file and checkpoint; neither ever claims more than is on disk.
 
     Parameters
     ----------
@@ -77,7 +80,7 @@ class StoreMarks:
     config : MessageStoreConfig
     log : CommitLog
     state : StoreState or None
-        The state file as far as it was found true at opening.
+        The part of the state file that opening found valid.
 
     Notes
     -----
@@ -97,17 +100,19 @@ class StoreMarks:
         self._config = config
         self._log = log
         self._indexed_offset = state.indexed_offset if state is not None else 0
-        # -1: nobody indexes.
+        # -1: the index was never written.
         self._index_file_count = state.index_file_count if state is not None else -1
         self._checkpoint = facts.checkpoint
         self._checkpoint_crc = facts.checkpoint_crc
-        #: Log offset in front of which everything is about to be deleted.
+        #: Log offset up to which segments are about to be deleted.
         self.expired_before = 0
         self._dispatched_offset = state.dispatched_offset if state is not None else 0
 
     def covers(self, offset: int) -> bool:
-        """Whether what was written last is true of a log that begins at ``offset``: queues and
-        index are known to be on disk so far, and no place in front of it is named."""
+        """Return whether the files written last are valid for a log that begins at ``offset``.
+
+        Queues and index are on disk up to it, and the checkpoint names no offset before it.
+        """
         place = self._checkpoint.logics_physical_offset
         return self._dispatched_offset >= offset and not 0 < place < offset
 
@@ -120,8 +125,11 @@ class StoreMarks:
         *,
         clean: bool,
     ) -> None:
-        """Write both. The state file is first and knows the checkpoint in front of it, so that a
-        power cut between the two makes neither void."""
+        """Write state file, then checkpoint.
+
+        The state file also accepts the former checkpoint, so that a power failure between the two
+        writes invalidates neither.
+        """
         checkpoint = self._next_checkpoint(snapshot, physic_timestamp, index_timestamp)
         content = checkpoint.to_bytes()
         crc = signed_crc(content)
@@ -130,8 +138,8 @@ class StoreMarks:
             self._index_file_count = snapshot.index_file_count
         self._write_state(snapshot, flushed_offset, crc, clean=clean)
         checkpoint.write(self._paths.checkpoint)
-        # Not before it is there: without room for one of the two, the next state file must know
-        # the checkpoint that stands in front of it.
+        # Only after the write: if the disk was full, the next state file must still accept the
+        # checkpoint that is on disk.
         self._checkpoint, self._checkpoint_crc = checkpoint, crc
         self._dispatched_offset = min(snapshot.dispatched_offset, flushed_offset)
 
@@ -146,7 +154,7 @@ class StoreMarks:
             place = snapshot.last_record_offset
         if logics and nbytes > formats.CHECKPOINT.at("confirm_physical_offset"):
             confirm = snapshot.last_record_offset
-        # Whatever stood there before, nothing is negative or ahead of what is on disk now.
+        # The old values may be wrong: let none be negative or ahead of what is on disk.
         logics = logics or min(old.logics_timestamp, physic_timestamp)
         index = max(index_timestamp, min(old.index_timestamp, physic_timestamp))
         return StoreCheckpoint(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rocketstore.store.writer import StoreWriter
     from rocketstore.survey.facts import StoreFacts
 
-#: Times a directory is read whose files are deleted at the same time.
+#: Attempts to read a directory whose files are deleted at the same time.
 _READING_TRIES = 10
 _forks = 0
 
@@ -42,7 +42,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class OpenStore:
-    """What the parts of ``DefaultMessageStore`` stand on: the opened parts, and who may use them.
+    """Base of the parts of ``DefaultMessageStore``: the opened files, and checks before each use.
 
     Attributes
     ----------
@@ -50,8 +50,7 @@ class OpenStore:
         The store's root.
     mode : str
     put : callable
-        Puts one message: the appender's own method, so that nothing stands between it and the
-        caller.
+        Puts one message: the appender's own method, without a wrapper.
     """
 
     put: PutCall
@@ -138,8 +137,11 @@ class OpenStore:
         )
 
     def _read_parts(self) -> ReadOnlyParts:
-        """Read the directory; once more when its writer deleted a file in the meantime, cut the
-        log's end, or went on between one queue and the next."""
+        """Read the directory.
+
+        Retry if its writer meanwhile deleted a file, truncated the log, or dispatched between the
+        loading of two queues.
+        """
         from rocketstore.log.commit_log import RecordGoneError
         from rocketstore.store.read_only import QueuesMovedError, ReadOnlyParts
 
@@ -147,7 +149,7 @@ class OpenStore:
         seen: list[list[Gap]] = []
 
         def accept_gaps(gaps: list[Gap]) -> bool:
-            """Gaps that are still there are no writer's doing."""
+            """Return whether the same gaps were seen before: then no writer caused them."""
             seen.append(gaps)
             return gaps in seen[:-1] or len(seen) >= _READING_TRIES
 
@@ -169,12 +171,12 @@ class OpenStore:
                     raise
 
     def _use(self) -> StoreReader:
-        """Every entry passes here."""
+        """Return the reader; raise if the store is closed or this is a forked child."""
         if self._closed:
             raise StoreClosedError(f"the store {self.path} is closed")
         if self._forks != _forks:
             raise ForkedStoreError(
-                f"the store {self.path} was opened by the parent process; open it here by its path"
+                f"the store {self.path} was opened by the parent process; open it again by its path"
             )
         return self._reader
 
@@ -188,10 +190,10 @@ class OpenStore:
         self._writing()
 
     def close(self) -> None:
-        """Stop services, sync everything, leave the directory clean. Idempotent.
+        """Stop the services, sync everything and mark the stop as clean. Idempotent.
 
-        Messages and views in use stay valid. Raises ``ServiceFailedError`` when a service had
-        failed; the store is closed all the same and ``abort`` stays.
+        Messages and views in use stay valid. Raises ``ServiceFailedError`` if a service failed
+        before; the store is closed anyway and ``abort`` stays.
         """
         if self._closed or self._forks != _forks:
             return
@@ -201,7 +203,7 @@ class OpenStore:
         try:
             if self._async_appends is not None:
                 self._async_appends.close()
-        finally:  # also when an interrupt strikes: nobody could close it any more
+        finally:  # also after an interrupt: a second close does nothing
             if self._writer is not None:
                 self._writer.close()
             else:
@@ -214,12 +216,12 @@ class OpenStore:
 
     @property
     def facts(self) -> StoreFacts:
-        """What the files said when the store was opened: sizes, dialect and why, checkpoint."""
+        """What the files showed at opening: sizes, dialect and its reason, checkpoint."""
         return self._writer.facts if self._writer is not None else self._parts.facts
 
     @property
     def broker_version(self) -> str:
-        """The RocketMQ version whose bytes are written and whose answers are given."""
+        """The RocketMQ version whose file formats and answers the store follows."""
         return self.facts.dialect.name
 
     @property
@@ -234,12 +236,12 @@ class OpenStore:
 
     @property
     def max_physical_offset(self) -> int:
-        """Offset behind the log's last record."""
+        """Offset after the log's last record."""
         return self._use().log.max_offset
 
     @property
     def flushed_offset(self) -> int:
-        """The log is known to be on disk up to here."""
+        """Offset up to which the log is known to be on disk."""
         return self._writing().flushed.offset
 
     @property
@@ -269,15 +271,15 @@ class OpenStore:
         return info
 
     def refresh(self) -> None:
-        """Mode "r": look at the directory again, so that what was written since is shown.
+        """Mode "r": read the directory again to show what was written since.
 
-        Whoever reads meanwhile goes on with what was shown before, and so does the store when it is
-        gone or another is in its place (``FileNotFoundError``, ``MappedFileError``).
+        Reads that are under way continue on the former state. The store keeps that state too if the
+        directory is gone or holds another store (``FileNotFoundError``, ``MappedFileError``).
         """
         self._use()
         if self._writer is not None:
             raise io.UnsupportedOperation('refresh() is for mode "r"')
-        with self._refresh_lock:  # what two of them replace would not be let go of
+        with self._refresh_lock:  # two at once would abandon only one of the replaced parts
             old = self._parts
             refuse_vanished(self.path)
             self._open_parts(old)

@@ -1,4 +1,4 @@
-"""Taking back what an opening for writing had made when it is refused before the first message."""
+"""Removes the files that an opening for writing created, if it fails before the first message."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from rocketstore.index.index_service import IndexService
 from rocketstore.queues.consume_queue import ConsumeQueue
 from rocketstore.queues.queue_table import QueueTable
 
-#: Errors of an opening behind which nothing was lost: no room, no right, nothing left to open with.
-#: After others (a sync that failed) the marks of an unclean stop stay.
+#: Errors of an opening after which nothing is lost: no disk space, no permission, no descriptors.
+#: After other errors (a failed sync) the marks of an unclean stop stay.
 _REFUSALS = (
     *(errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EFBIG),
     *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EEXIST, errno.ENOENT, errno.EINTR),
@@ -24,15 +24,15 @@ _REFUSALS = (
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether an opening that ended so wrote nothing that may be lost now."""
+    """Return whether an opening that failed with ``error`` wrote nothing that may be lost."""
     return not isinstance(error, OSError) or error.errno in _REFUSALS
 
 
 class OpeningUndo:
-    """What was there before an opening changed anything.
+    """What existed before an opening changed anything.
 
-    A store that was closed in order counts as closed in order again, and files that were begun for
-    queues and index go; what was put into files that were there is what the log says.
+    Undoing removes ``abort``, so that a cleanly closed store counts as clean again, and the new
+    files of queues and index. Units and entries added to existing files stay: they match the log.
     """
 
     def __init__(self, paths: StorePaths) -> None:
@@ -57,13 +57,13 @@ class OpeningUndo:
             self._index_names = frozenset(os.listdir(paths.index))
 
     def note_parts(self, queues: QueueTable, index: IndexService) -> None:
-        """Remember which queues there were, right behind loading them."""
+        """Record which queues exist; called right after they were loaded."""
         self._index = index
         self._queues = queues
         self._queue_names = frozenset(queues.table)
 
     def run(self) -> None:
-        """Take it back, as far as the system lets. No file may be in use any more."""
+        """Remove the created files, as far as the system allows. No file may be in use."""
         made = [] if self._index is None else [file.path for file in self._index.files]
         self._remove(path for path in made if path.name not in self._index_names)
         for queue in self._queues or ():
@@ -95,7 +95,7 @@ def _remove_folders(queue: ConsumeQueue) -> None:
 
 
 def _remove_empty(folder: Path) -> None:
-    """Remove a folder that holds nothing but empty folders."""
+    """Remove a folder that holds only empty folders."""
     for path, _, _ in os.walk(folder, topdown=False):
         with contextlib.suppress(OSError):
             os.rmdir(path)

@@ -1,4 +1,4 @@
-"""Mode ``"r"``: a store's parts opened without a lock, a file, or a byte written."""
+"""Mode ``"r"``: a store's parts opened without taking the lock or writing anything."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _WITH_UNIT = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES)
 _QUEUED_TYPES = (formats.SYS_FLAG_TRANSACTION_NOT, formats.SYS_FLAG_TRANSACTION_COMMIT)
 _COMPLETE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
 
-#: Files mapped when the store is opened, so that a writer that deletes them takes nothing from the
-#: snapshot; a process may have 65,530 mappings. Of more files, those not in use yet can vanish.
+#: Files mapped at opening, so that the snapshot keeps them when a writer deletes them. A process
+#: may have 65,530 mappings; files past these limits can vanish before their first use.
 _MOST_HELD_SEGMENTS = 16_384
 _MOST_HELD_QUEUE_FILES = 4096
 
@@ -41,8 +41,11 @@ Gap = tuple[str, int, int, int]
 
 
 def _absent_segments(listing: DirectoryListing, size: int) -> dict[int, str]:
-    """Segments that are there and give nothing, by offset: they may not be read, are no files, or
-    are empty in front of others (the last one may just have been made)."""
+    """Return the segments that exist but have no readable content, by offset, with the reason.
+
+    They lack read permission, are not files, or are empty. Empty ones at the log's end are not
+    among them: a writer may just have created them.
+    """
     named = listing.unreadable.items()
     offsets = ((formats.file_name_to_offset(path.name), why) for path, why in named)
     absent = {offset: why for offset, why in offsets if offset is not None and offset % size == 0}
@@ -58,34 +61,34 @@ def _may_not_be_read(path: Path) -> bool:
 
 
 def _is_in_a_file_s_place(path: Path) -> bool:
-    """Whether a queue's or an index file's name is borne by what is no file."""
+    """Return whether ``path`` has the name of a queue or index file but is not a file."""
     is_name = formats.is_index_name(path.name) or formats.file_name_to_offset(path.name) is not None
     return is_name and not path.is_file()
 
 
 class QueuesMovedError(Exception):
-    """Queues were read while their writer dispatched: one lacks units that another is behind."""
+    """A writer dispatched while queues were loaded: one lacks units older than another one's."""
 
 
 class ReadOnlyParts:
-    """Log, queues and index as they are, completed in memory as far as ``derive`` says.
+    """Log, queues and index as they are on disk, completed in memory as ``derive`` says.
 
     Parameters
     ----------
     paths : StorePaths
     config : MessageStoreConfig
     derive : {"tail", "full", "none"}
-        Units and keys missing behind the queues' and the index's end are made in memory; or all of
-        them; or none.
+        Derive in memory the units and keys past the ends of queues and index; or all of them; or
+        none.
     clock : callable
         Epoch ms.
     progress : callable or None
     accept_gaps : callable
-        Asked whether queues may lack the units that they lack; otherwise ``QueuesMovedError`` is
-        raised. Only of a store that may be written at the moment.
+        Returns whether the queues may lack the given units; if not, ``QueuesMovedError`` is raised.
+        Called only for a store that another process may be writing.
     as_files : bool
-        With ``"none"``: take files for all there is, also where the queues are in RocksDB.
-        Otherwise such queues are made from the log whatever ``derive`` says: they are not empty.
+        With ``"none"``: use the queue files alone, even if the queues are in RocksDB. Otherwise
+        RocksDB queues are derived from the log whatever ``derive`` says.
     """
 
     def __init__(
@@ -108,7 +111,7 @@ class ReadOnlyParts:
         try:
             self._open(derive, accept_gaps, as_files=as_files)
         except BaseException:
-            self.close()  # what was opened so far would hold the space of files deleted meanwhile
+            self.close()  # open mappings would keep the disk space of files deleted meanwhile
             raise
 
     def _open(
@@ -128,9 +131,9 @@ class ReadOnlyParts:
             self.index = self._load_index(load=False)
         if derive == "tail":
             self._begin_index_check()
-        # Files may lack queues that only RocksDB has, so nothing is known of how far they go.
+        # RocksDB may have queues that the files lack, so the files do not show how far dispatch is.
         whole = derive == "full" or (self.rocksdb is not None and not as_files)
-        # Where all plain queues are gone, the batch queues tell nothing of how far they went.
+        # If all plain queues are gone, the batch queues do not show how far those went.
         whole_queues = whole or not self.paths.consume_queue.is_dir()
         dispatched = self._minimum if whole_queues else self._dispatched_offset()
         self.report = self._recover(dispatched)
@@ -152,10 +155,10 @@ class ReadOnlyParts:
             )
 
     def load_again(self) -> None:
-        """Take the files of queues and index as they are now.
+        """Reload the files of queues and index.
 
-        Whatever the writer had put when these parts were opened is in them: the files of one queue
-        were listed before those of the next, and the writer went on meanwhile.
+        They then cover all that the writer had dispatched when these parts were opened. The first
+        load listed one queue after another while the writer went on.
         """
         queues = self._load_queues(load=True)
         try:
@@ -178,18 +181,18 @@ class ReadOnlyParts:
         listing, size = self.facts.listing, self.facts.commit_log_file_size
         newest = listing.files[-1][1] if listing.files else None
         self._odd_segments = [
-            f"{path} has {nbytes} bytes instead of {size}; what is there is read"
+            f"{path} has {nbytes} bytes instead of {size}; the bytes present are read"
             for _, path, nbytes in listing.files
             if nbytes != size
-            # A broker makes a segment empty, then gives it its length.
+            # A broker creates an empty segment, then extends it.
             and not (path == newest and nbytes == 0 and self.paths.has_writer())
         ]
         self._odd_segments += [f"{path} {why}" for path, why in listing.unreadable.items()]
         misnamed = [(offset, path) for offset, path, _ in listing.files if offset % size]
         if misnamed and misnamed[0][0] == listing.files[0][0]:
-            check_place(*misnamed[0], size)  # where the log begins is anybody's guess
+            check_place(*misnamed[0], size)  # where the log begins is unknown
         self._odd_segments += [
-            f"{path} begins at no multiple of {size} and is not read" for _, path in misnamed
+            f"{path} does not begin at a multiple of {size}; it is not read" for _, path in misnamed
         ]
         absent = _absent_segments(listing, size)
         listing.files = [
@@ -232,7 +235,7 @@ class ReadOnlyParts:
         return queues
 
     def _fill(self, queues: QueueTable) -> None:
-        """Load the queues' files, hold them, and find the queues' ends."""
+        """Load the queues' files, map them, and find the queues' ends."""
         queues.load()
         left = _MOST_HELD_QUEUE_FILES
         for queue in queues:
@@ -255,22 +258,22 @@ class ReadOnlyParts:
         if load:
             index.load(lambda _, nbytes: self.facts.index.of(nbytes))
             for file in index.files:
-                file.buffer  # noqa: B018 - mapped here, as the other files are
+                file.buffer  # noqa: B018 - maps the file, so that it cannot vanish
         return index
 
     def _cannot_read_queues_or_index(self) -> bool:
-        """Whether a file or folder of the queues or the index may not be read, or something else
-        stands in a file's place; then what they hold is made from the log."""
+        """Return whether a file or folder of queues or index lacks read permission or is not a
+        file; queues and index are then derived from the log."""
         skipped = [*self.queues.skipped, *self.index.skipped]
         closed = [path for path in skipped if _may_not_be_read(path)]
         odd = [path for path in skipped if path not in closed and _is_in_a_file_s_place(path)]
-        made = "queues and index are made from the log"
-        self._odd_segments += [f"{path} may not be read; {made}" for path in closed]
-        self._odd_segments += [f"{path} is not a regular file; {made}" for path in odd]
+        derived = "queues and index are derived from the log"
+        self._odd_segments += [f"{path}: no read permission; {derived}" for path in closed]
+        self._odd_segments += [f"{path} is not a regular file; {derived}" for path in odd]
         return bool(closed or odd)
 
     def _begin_index_check(self) -> None:
-        """Where a clean stop tells the log's end, the index need not wait for it."""
+        """Start the index check early if a clean stop left the log's end in the state file."""
         state = self.facts.valid_state
         if self.config.message_index_enable and state is not None and not self.facts.aborted:
             self._index_check = EarlyIndexCheck.of_newest(self.index, state.log_end_offset)
@@ -278,7 +281,8 @@ class ReadOnlyParts:
     # --- the log's end ------------------------------------------------------------------------
 
     def _dispatched_offset(self) -> int:
-        """The largest queue end that is the end of a good record; dispatch is in log order."""
+        """Return the largest queue end that is the end of a good record (dispatch runs in log
+        order)."""
         limit = self.log.queue.last()
         self.log.move_end(limit.file_from_offset + limit.file_size if limit is not None else 0)
         ends = sorted({queue.recovered_end for queue in self.queues}, reverse=True)
@@ -295,7 +299,7 @@ class ReadOnlyParts:
         return self._minimum
 
     def _missing_nbytes(self, dispatched: int) -> int:
-        """Bytes of the log behind ``dispatched``, from the first record on that must have a
+        """Return the bytes of the log from the first record past ``dispatched`` that must have a
         unit."""
         end = self.log.max_offset
         scan = LogScan(self.log, dispatched, end, int(self.log.record_flags))
@@ -323,7 +327,7 @@ class ReadOnlyParts:
         if self.rocksdb is not None:
             report.notes.append(
                 f"{self.rocksdb.directory} holds consume queues in RocksDB, which are not read; "
-                "they are made from the log"
+                "queues are derived from the log"
             )
         report.skipped += [
             str(path)
@@ -338,7 +342,7 @@ class ReadOnlyParts:
         return report
 
     def _odd_index_files(self) -> list[Path]:
-        """Index files of no known geometry."""
+        """Return the index files of unknown geometry."""
         begun = self.index.begun
         if begun is None or self.paths.has_writer():
             return self.index.unusable
@@ -362,8 +366,8 @@ class ReadOnlyParts:
         )
         if may_index and not wants_index and end > self._minimum:
             self.report.notes.append(
-                "there is no index file; find reads the log for a key, and query_message finds it "
-                'after opening with derive="full"'
+                "there is no index file; find() scans the log for a key, query_message() needs "
+                'derive="full" at opening'
             )
             self.index.gaps = ((self._minimum, end),)
         indexed = IndexPosition(end, 0)
@@ -377,7 +381,7 @@ class ReadOnlyParts:
             state = self.facts.valid_state
             if state is not None and not self.index.files and self._has_no_keys_yet():
                 indexed = IndexPosition(min(max(self._minimum, state.indexed_offset), end), 0)
-        # Beside damage, units tell where a message was that cannot be read any more.
+        # In a corrupt log, keep the units: they still show where an unreadable message was.
         names = self.dialect.multi_dispatch(any_name=self.config.enable_multi_dispatch)
         compare = derive == "tail" and is_short and not self.report.damaged
         compare = compare and not has_units_of_other_rules(self.log, self.queues, names)
@@ -406,8 +410,8 @@ class ReadOnlyParts:
         self.report.rebuilt_units = kernel.mended_units if compare else kernel.dispatched_count
 
     def _take_expired_queues(self) -> None:
-        """Take from the files what the log cannot tell: where queues ended that have no message
-        any more."""
+        """Take queues whose messages have all expired from the files: only these hold the queues'
+        ends."""
         files = self._load_queues(load=True)
         for key, queue in list(files.table.items()):
             if key not in self.queues.table and 0 < queue.recovered_end <= self._minimum:
@@ -415,35 +419,35 @@ class ReadOnlyParts:
         files.close()
 
     def _has_no_keys_yet(self) -> bool:
-        """Whether there was no index file when the state file was written, since no record in
-        front of its mark has a key."""
+        """Return whether the state file counts no index file: no record before its offset has a
+        key."""
         state = self.facts.valid_state
         return state is not None and state.index_file_count == 0
 
     def _dispatch_around_damage(self, end: int) -> None:
         assert self.dispatcher is not None
-        behind = {damage.start: damage.stop for damage in self.report.damaged}
+        ends = {damage.start: damage.stop for damage in self.report.damaged}
         while True:
-            for start in sorted(behind):
+            for start in sorted(ends):
                 if start >= self.dispatcher.reput_offset:
                     self.dispatcher.dispatch_until(min(start, end))
-                    self.dispatcher.skip_to(max(behind[start], self.dispatcher.reput_offset))
+                    self.dispatcher.skip_to(max(ends[start], self.dispatcher.reput_offset))
             status = self.dispatcher.dispatch_until(end)
             if status in (RecordStatus.END, RecordStatus.OK):
                 return
-            # Damage in front of where the log was checked: go on behind it as reads do.
+            # Corruption before the checked part of the log: continue after it, as reads do.
             from rocketstore.log.scan import find_next_record
 
             place = self.dispatcher.reput_offset
             next_record = find_next_record(self.log, place + 1)
             if next_record is None or next_record >= end:
                 return
-            behind[place] = next_record
+            ends[place] = next_record
             self.dispatcher.skip_to(next_record)
 
     def come_after(self, old: ReadOnlyParts | None) -> None:
-        """Close these parts and raise ``MappedFileError`` when what was read before cannot have
-        become this."""
+        """Close these parts and raise ``MappedFileError`` unless their log can be a later state of
+        the log of ``old``."""
         if old is None:
             return
         try:
@@ -456,11 +460,12 @@ class ReadOnlyParts:
             raise
 
     def abandon(self) -> None:
-        """Leave all parts to whoever reads by them: they go with the last one who does."""
+        """Leave all parts to their current readers: they are closed with the last one."""
         self.queues.abandon()
 
     def close(self) -> None:
-        """Close files, also those of parts that were opened in part; messages in use stay valid."""
+        """Close all files that were opened, also after a failed opening. Messages in use stay
+        valid."""
         if self.dispatcher is not None:
             self.dispatcher.close()
         for name in ("log", "queues", "index"):

@@ -1,4 +1,4 @@
-"""The questions that a store answers: by queue, by key, by place, by time, and in log order."""
+"""The reading calls of a store: by queue, by key, by offset, by time, and in log order."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ if TYPE_CHECKING:
     from rocketstore.query.arrow_scan import ArrowScan
     from rocketstore.query.queue_view import QueueView
 
-#: ``find`` with a topic and one key only.
+#: The other arguments of ``find`` with only a topic and one key.
 _NOTHING_ELSE = (None,) * 5
 
 
 class ReadingStore(OpenStore):
-    """The calls that read; in mode ``"r"`` beside whoever writes."""
+    """The calls that read; in mode ``"r"`` also while another process writes."""
 
     # --- queues -------------------------------------------------------------------------------
 
     def topics(self) -> list[str]:
-        """Topics that have a queue, system topics included."""
+        """Return the topics that have a queue, including system topics."""
         return self._use().queues.topics()
 
     def queues(self, topic: str) -> list[int]:
-        """Queue ids of a topic; empty for an unknown one."""
+        """Return the queue ids of a topic; empty for an unknown topic."""
         return self._use().queues.queue_ids(topic)
 
     def min_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """Queue offset of the first message that is still there, 0 for an unknown queue."""
+        """Return the queue offset of the oldest message left, 0 for an unknown queue."""
         check_int("queue_id", queue_id)
         queue = self._use().queues.get(topic, queue_id)
         return 0 if queue is None else queue.min_index
 
     def max_offset_in_queue(self, topic: str, queue_id: int) -> int:
-        """Queue offset of the next message, 0 for an unknown queue."""
+        """Return the queue offset of the next message, 0 for an unknown queue."""
         check_int("queue_id", queue_id)
         queue = self._use().queues.get(topic, queue_id)
         return 0 if queue is None else queue.max_index
@@ -75,12 +75,12 @@ class ReadingStore(OpenStore):
         Returns
         -------
         GetMessageResult
-            An unknown queue answers NO_MESSAGE_IN_QUEUE and is not created.
+            An unknown queue returns NO_MESSAGE_IN_QUEUE and is not created.
 
         Raises
         ------
         CorruptMessageError
-            When the first message to return is damaged.
+            The first message to return is corrupt.
         """
         if not (type(queue_id) is int and type(offset) is int and type(max_count) is int):
             for name, value in (
@@ -103,23 +103,23 @@ class ReadingStore(OpenStore):
         *,
         boundary: Literal["lower", "upper"] | None = None,
     ) -> int:
-        """Queue offset for an epoch-ms store time.
+        """Return the queue offset for a store time in epoch ms.
 
-        ``boundary=None`` answers as the store's RocketMQ line does (up to 5.1.0 by file times,
-        D-16); ``"lower"``: the smallest offset with time >= ``timestamp``; ``"upper"``: the
+        ``boundary=None`` answers as the store's RocketMQ version does (up to 5.1.0 by file times,
+        D-16). ``"lower"`` returns the smallest offset with time >= ``timestamp``, ``"upper"`` the
         largest with time <= ``timestamp``.
         """
         if boundary not in (None, "lower", "upper"):
-            raise ValueError(f"boundary {boundary!r} is neither 'lower' nor 'upper'")
+            raise ValueError(f"boundary must be 'lower' or 'upper', not {boundary!r}")
         check_int("timestamp", timestamp)
         return self._use().get_offset_in_queue_by_time(topic, queue_id, timestamp, boundary)
 
     def queue_view(self, topic: str, queue_id: int) -> QueueView:
-        """Units of a queue from its min to its max offset as a structured array (a copy), shape
-        (n,); ``first_offset`` of the array is the queue offset of row 0.
+        """Return the units of a queue from its min to its max offset as a structured array.
 
-        Their fields are those of ``formats.CONSUME_QUEUE_UNIT``, of a BatchConsumeQueue those of
-        ``formats.BATCH_QUEUE_UNIT``. An unknown queue is empty.
+        The array is a copy of shape (n,); its ``first_offset`` is the queue offset of row 0. The
+        fields are those of ``formats.CONSUME_QUEUE_UNIT``, or of ``formats.BATCH_QUEUE_UNIT`` for a
+        BatchConsumeQueue. An unknown queue gives an empty array.
         """
         from rocketstore.query.queue_view import units_of
 
@@ -129,22 +129,22 @@ class ReadingStore(OpenStore):
     def filter_units(
         self, topic: str, queue_id: int, tags: str | TagFilter
     ) -> NDArray[numpy.int64]:
-        """Queue offsets (int64) whose unit's tags code is that of one of ``tags``."""
+        """Return the queue offsets (int64) of units whose tags code is that of one of ``tags``."""
         from rocketstore.query.queue_view import offsets_with_tags
 
         check_int("queue_id", queue_id)
         chosen = tags if isinstance(tags, TagFilter) else TagFilter(tags)
         return offsets_with_tags(self._use().queues.get(topic, queue_id), chosen)
 
-    # --- keys and places ----------------------------------------------------------------------
+    # --- keys and offsets ---------------------------------------------------------------------
 
     def query_message(
         self, topic: str, key: str, max_count: int = 32, begin: int = 0, end: int = MAX_TIMESTAMP
     ) -> QueryMessageResult:
-        """Find messages by key as RocketMQ does: 64 at most, times in whole seconds, hash hits
-        unchecked.
+        """Find messages by key as RocketMQ does: at most 64, with times in whole seconds, and by
+        hash only.
 
-        ``find`` is the exact way. ``begin`` and ``end`` (inclusive) are epoch ms.
+        ``find`` is exact. ``begin`` and ``end`` (inclusive) are epoch ms.
         """
         for name, value in (("max_count", max_count), ("begin", begin), ("end", end)):
             check_int(name, value)
@@ -162,10 +162,10 @@ class ReadingStore(OpenStore):
         end: int | None = None,
         on_corruption: OnCorruption = "fail",
     ) -> Iterator[StoredMessage]:
-        """Find messages exactly, uncapped, by ascending log offset.
+        """Find all messages that match exactly, by ascending log offset.
 
-        With ``topic`` and a key the index answers, and the log where no whole index file covers it;
-        otherwise the log is read through.
+        With ``topic`` and a key, look the key up in the index, and scan only the parts of the log
+        that no complete index file covers. Otherwise scan the whole log.
 
         Parameters
         ----------
@@ -173,29 +173,29 @@ class ReadingStore(OpenStore):
         tags : str, optional
             ``"A"`` or ``"A || B"``, compared with the message's own tag.
         body_contains : str or bytes-like, optional
-            Occurs in the body as it is stored; a str is looked for as UTF-8.
+            Searched in the body as stored; a str is encoded as UTF-8.
         begin, end : int, optional
             Store times in epoch ms, ``begin <= time < end``.
         on_corruption : {"fail", "skip", "stop"}
-            As in ``scan``: where the index names a record that cannot be read, or while the log is
-            read through.
+            As in ``scan``, for corrupt places of the log and for index entries whose record cannot
+            be read.
 
         Returns
         -------
         iterator of StoredMessage
-            Those for which every condition given holds.
+            Those that match every given condition.
 
         Raises
         ------
         CorruptMessageError
-            At a damaged place with ``"fail"``.
+            At a corrupt place with ``"fail"``.
         """
         check_corruption_word(on_corruption)
         reader = self._use()
         text = unique_key if unique_key is not None else key
         others = (key if text is unique_key else None, tags, body_contains, begin, end)
         if type(topic) is str and type(text) is str and others == _NOTHING_ELSE:
-            # What is asked most: the reader compares topic and key itself.
+            # The most frequent case: the reader compares topic and key itself.
             return reader.find_by_key(
                 topic, text, unique=text is unique_key, begin=0, end=MAX_TIMESTAMP,
                 on_corruption=on_corruption,
@@ -228,25 +228,25 @@ class ReadingStore(OpenStore):
         Returns
         -------
         (physical_offsets, row_splits) : int64 arrays
-            Hits of key ``i`` are ``physical_offsets[row_splits[i]:row_splits[i + 1]]``, ascending;
-            hash hits that were not compared with the messages.
+            Hits of key ``i`` are ``physical_offsets[row_splits[i]:row_splits[i + 1]]``, ascending.
+            They match by hash; the messages' keys were not compared.
         """
         from rocketstore.index.index_service import lookup_many
 
         return lookup_many(self._use().index, topic, keys)
 
     def look_message_by_offset(self, physical_offset: int) -> StoredMessage | None:
-        """Return the record that starts at ``physical_offset``, ``None`` when none does.
+        """Return the record that starts at ``physical_offset``, or ``None``.
 
-        Raises ``CorruptMessageError`` when a record starts there but is damaged.
+        Raises ``CorruptMessageError`` if a record starts there but is corrupt.
         """
         check_int("physical_offset", physical_offset)
         return self._use().look_message_by_offset(physical_offset)
 
     def look_message_by_id(self, msg_id: str) -> StoredMessage | None:
-        """Return the record an offsetMsgId names, ``None`` when it is not there.
+        """Return the record with the given offsetMsgId, or ``None``.
 
-        Raises ``ValueError`` for a text that is no message id.
+        Raises ``ValueError`` if ``msg_id`` is not a message id.
         """
         _, offset = decode_message_id(msg_id)
         message = self._use().look_message_by_offset(offset)
@@ -267,7 +267,7 @@ class ReadingStore(OpenStore):
         on_corruption: OnCorruption = "fail",
         records: Records = "log",
     ) -> Iterator[StoredMessage]:
-        """Iterate over records in log order, PREPARED and ROLLBACK ones too.
+        """Iterate over records in log order, including PREPARED and ROLLBACK records.
 
         Parameters
         ----------
@@ -276,22 +276,21 @@ class ReadingStore(OpenStore):
             Store times, ``begin <= time < end``.
         start, stop : int, optional
             Physical offsets; ``start`` is a record's first byte, or lies outside the log. Records
-            that reach beyond ``stop`` are left out.
+            that extend past ``stop`` are skipped.
         on_corruption : {"fail", "skip", "stop"}
-            At a damaged place, or where a segment is missing or may not be read: raise, go on at
+            At a corrupt place, or at a segment that is missing or not readable: raise, continue at
             the next good record, or end.
         records : {"log", "queues"}
-            ``"queues"``: what consumers see. Transactions' PREPARED and ROLLBACK records are left
-            out, and so are those whose topic is no name of a queue; an inner batch is taken apart
-            into its messages, which share the batch's log offset and have queue offsets of their
-            own.
+            ``"queues"``: what consumers see. PREPARED and ROLLBACK records of transactions are
+            skipped, and records whose topic is not a valid queue name. An inner batch is split into
+            its messages, which share the batch's log offset but have their own queue offsets.
 
         Raises
         ------
         CorruptMessageError
-            At a damaged place with ``"fail"``.
+            At a corrupt place with ``"fail"``.
         ValueError
-            When no record begins at ``start``.
+            No record begins at ``start``.
         """
         from rocketstore.query.queue_records import check_record_word, queue_messages
 
@@ -325,12 +324,13 @@ class ReadingStore(OpenStore):
         records: Records = "log",
         **limits: Any,
     ) -> ArrowScan:
-        """Records in log order as a stream of Arrow record batches, up to the log's end now.
+        """Return records in log order as a stream of Arrow record batches, up to the log's current
+        end.
 
         Parameters
         ----------
         columns : str or sequence of str
-            ``"core"``, ``"full"``, ``"kafka"``, or names of columns.
+            ``"core"``, ``"full"``, ``"kafka"``, or column names.
         start, stop, on_corruption, records
             As in ``scan``.
         check_crc : bool
@@ -342,7 +342,7 @@ class ReadingStore(OpenStore):
         Returns
         -------
         ArrowScan
-            With ``__arrow_c_stream__``; iterating gives ``pyarrow.RecordBatch``.
+            Supports ``__arrow_c_stream__``; iterating yields ``pyarrow.RecordBatch``.
         """
         from rocketstore.display.columns import resolve
         from rocketstore.query.arrow_scan import scan_arrow
@@ -366,32 +366,35 @@ class ReadingStore(OpenStore):
         on_corruption: OnCorruption = "fail",
         on_event: Callable[[str], None] | None = None,
     ) -> Iterator[StoredMessage]:
-        """Iterate over records as they come, in log order, for ever; mode ``"r"`` refreshes itself.
+        """Follow the log: iterate over new records in log order, without end.
+
+        In mode ``"r"`` the store is refreshed automatically.
 
         Parameters
         ----------
         topics : sequence of str, optional
         start : int, optional
-            Physical offset of the first record; the default is the log's end now.
+            Physical offset of the first record; the default is the log's current end.
         interval_s : float
-            Seconds between two looks.
+            Seconds between two polls.
         timeout_s : float, optional
             End after so many seconds without a new record.
         on_corruption : {"fail", "skip", "stop"}
-            At a place that still seems damaged when it was looked at several times.
+            As in ``scan``, for a place that is still corrupt after several polls.
         on_event : callable, optional
-            Told in a sentence of records that were deleted unread and of a log that was cut.
+            Called with a sentence when records were deleted before they were read, or when the
+            writer truncated the log.
 
         Raises
         ------
         CorruptMessageError
-            At a damaged place with ``"fail"``.
+            At a corrupt place with ``"fail"``.
         ValueError
-            When ``start`` lies behind the log's end, or no record begins there.
+            ``start`` is past the log's end, or no record begins there.
 
         Notes
         -----
-        Survives rolls, deletions and cuts by whoever writes; see ``tail.LogTail``.
+        Continues after the writer rolls, deletes or truncates segments; see ``tail.LogTail``.
         """
         from rocketstore.query.conditions import Conditions
         from rocketstore.query.tail import LogTail

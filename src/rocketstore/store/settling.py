@@ -1,4 +1,4 @@
-"""Looking again at what ``verify`` found beside a writer: files that were just in the making."""
+"""Repeats ``verify`` while a writer runs, to drop findings about files that it was just writing."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from rocketstore.directory.paths import StorePaths
     from rocketstore.verify.report import Finding, VerifyReport
 
-#: Looks at a store that changes, the first one included, and the time between two.
+#: Most checks of a changing store, including the first one, and the time between two.
 MOST_LOOKS = 3
 PAUSE_S = 0.3
-#: Times a store is opened whose files are deleted at the same time.
+#: Attempts to open a store whose files are deleted at the same time.
 _OPENING_TRIES = 4
-#: A file that was not changed for so long is not in the making; its findings stand.
+#: A file that did not change for so long is not being written; its findings count.
 _SETTLED_S = 60.0
-#: What a writer makes, fills or replaces while it works.
+#: Kinds of findings about files that a writer creates, fills or replaces.
 _GROWING = frozenset(
     {
         *("log-file", "record", "queue-file", "unit", "missing-unit"),
@@ -34,8 +34,11 @@ _Seen = TypeVar("_Seen")
 
 
 def look_until_settled(look: Callable[[], VerifyReport], paths: StorePaths) -> VerifyReport:
-    """Return what ``look`` reports; beside a writer, findings in files that were just changed
-    count when each of up to three looks has them."""
+    """Return the report of ``look``.
+
+    While a writer runs, a finding about a recently changed file counts only if up to three calls of
+    ``look`` all report it.
+    """
     report = opening_again(look, paths)
     for _ in range(MOST_LOOKS - 1):
         if not any(map(is_young, report.findings)) or not paths.has_writer():
@@ -54,17 +57,17 @@ def _place(finding: Finding) -> tuple[str, str, int]:
 
 
 def is_young(finding: Finding) -> bool:
-    """Return whether a finding is about a file that a writer may be making at the moment."""
+    """Return whether a finding is about a file that a writer may be writing at the moment."""
     if finding.kind not in _GROWING:
         return False
     try:
         return time.time() - os.stat(finding.path).st_mtime < _SETTLED_S
     except OSError:
-        return True  # deleted, or not made yet
+        return True  # deleted, or not yet created
 
 
 def opening_again(look: Callable[[], _Seen], paths: StorePaths) -> _Seen:
-    """Call ``look``; once more when the writer deleted a file, or cut the log, meanwhile."""
+    """Call ``look``; retry if the writer deleted a file or truncated the log meanwhile."""
     tries = 0
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Taking a store over for writing: what is checked, refused and truncated before any put."""
+"""The first part of opening for writing: check the log, refuse corruption, truncate its tail."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ from rocketstore.survey.facts import StoreFacts
 
 @dataclass(frozen=True)
 class TakenOver:
-    """A store whose log was found fit: nothing is missing, its end is no torn write any more.
+    """A store whose log is fit for writing: nothing is missing, and torn writes are truncated.
 
     Attributes
     ----------
     facts : StoreFacts
     segments : MappedFileQueue
-        The log's, mapped once: for the check, and for all that comes later.
+        The log's, mapped once for the check and for all later use.
     queues : QueueTable
     index : IndexService
         Both loaded, and not yet compared with the log.
     index_check : EarlyIndexCheck or None
-        The check of the newest index file, begun while the log was checked.
+        The check of the newest index file, started before the log's check.
     state : StoreState or None
-        What the state file says, as far as it is true.
+        The valid part of the state file.
     report : RecoveryReport
     unused : list of Path
         Empty segments at the log's end, to be deleted.
@@ -65,7 +65,7 @@ class TakenOver:
 
 
 class TakeOver:
-    """One opening for writing, up to the place where the log is fit.
+    """One opening for writing, up to the point where the log is fit.
 
     Parameters
     ----------
@@ -76,9 +76,9 @@ class TakeOver:
         Epoch ms.
     progress : callable or None
     undo : OpeningUndo
-        Is told of what there is.
+        Records which queues and index files exist.
     opened : ExitStack
-        Takes the parts that are to be closed.
+        Receives the parts that must be closed.
     """
 
     def __init__(
@@ -98,9 +98,9 @@ class TakeOver:
         self._opened = opened
 
     def run(self) -> TakenOver:
-        """Examine, check the log, refuse what is damaged, truncate what is torn, sync.
+        """Examine the files, check the log, refuse corruption, truncate a torn tail, and sync.
 
-        Nothing on disk changes before the log was found fit.
+        Nothing on disk changes until the log is found fit.
         """
         facts = examine_for_writing(self._paths, self._config)
         unused = take_unused_segments(facts.listing)
@@ -123,7 +123,7 @@ class TakeOver:
         return EarlyIndexCheck.of_newest(index, state.indexed_offset)
 
     def _load_queues(self, facts: StoreFacts, index: IndexService) -> QueueTable:
-        """Load the queues' files. What is refused of them is refused before the log is cut."""
+        """Load the queues' files, and refuse unfit ones before the log is truncated."""
         queues = load_queues(facts)
         self._opened.callback(queues.close)
         self._undo.note_parts(queues, index)

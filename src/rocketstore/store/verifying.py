@@ -1,4 +1,4 @@
-"""Verifying a store: opening its files for the checks, and looking again beside a writer."""
+"""Verifies a store: opens its files for the checks, and repeats them while a writer runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def verify(
 ) -> VerifyReport:
     """Check an open store's files against each other; see ``verify_parts``.
 
-    In mode ``"r"`` the files are looked at afresh and as they are, nothing derived in memory.
+    In mode ``"r"`` the files are read again as they are on disk; nothing is derived in memory.
     """
     if store.mode == "r":
         return verify_files(
@@ -41,8 +41,8 @@ def verify(
     paths = StorePaths.of(store.path, config)
 
     def look() -> VerifyReport:
-        parts, behind = store.reader, store.dispatch_behind_nbytes
-        end = max(parts.log.max_offset, 0) - behind
+        parts, lag_nbytes = store.reader, store.dispatch_behind_nbytes
+        end = max(parts.log.max_offset, 0) - lag_nbytes
         return verify_parts(
             parts.log,
             parts.queues,
@@ -68,16 +68,16 @@ def verify_files(
     progress: Progress | None = None,
     max_findings: int = 1000,
 ) -> VerifyReport:
-    """Check the files of the store at ``root`` as they lie there; see ``verify_parts``.
+    """Check the files of the store at ``root`` as they are on disk; see ``verify_parts``.
 
-    Beside a writer, findings in files that were just changed are looked at again (see
+    While a writer runs, findings about recently changed files are checked again (see
     ``look_until_settled``).
 
-    Raises ``FileNotFoundError`` when there is no log, unless the state file of a new store tells
-    that there is none yet, and what ``open`` raises.
+    Raises what ``open`` raises, and ``FileNotFoundError`` if there is no log. A new store that has
+    a state file but no log yet does not raise.
     """
     if level not in LEVELS:
-        raise ValueError(f"level {level!r} is none of {LEVELS}")
+        raise ValueError(f"level must be one of {LEVELS}, not {level!r}")
     paths = StorePaths.of(root, config)
 
     def look() -> VerifyReport:
@@ -97,7 +97,9 @@ def _look_at_files(
 
     refuse_dledger(paths.root, paths.commit_log)
     has_none = not paths.commit_log.is_dir() and not paths.state.is_file()
-    none = FileNotFoundError(f"{paths.root} is no store: it has no folder {paths.commit_log.name}")
+    none = FileNotFoundError(
+        f"{paths.root} is not a store: it has no folder {paths.commit_log.name}"
+    )
     if has_none and not paths.root.is_dir():
         raise none
     around = _surroundings(paths)
@@ -106,12 +108,12 @@ def _look_at_files(
     )
     try:
         if has_none:
-            raise none  # nothing tells that there was a log
+            raise none  # nothing shows that there was a log
         around.take_facts(files.facts)
         dispatched = dispatched_offset(files, around)
         indexed = indexed_offset(files, dispatched, around)
         if paths.has_writer():
-            files.load_again()  # what is in front of these offsets is there now
+            files.load_again()  # so that units and keys up to these offsets are loaded
         report = verify_parts(
             files.log,
             files.queues,
@@ -126,10 +128,10 @@ def _look_at_files(
             progress=progress,
             max_findings=max_findings,
         )
-        # What is wrong with the tables was judged with all of them, and so were queues' types.
-        topics, told = str(config_path(paths.root, TOPICS_FILE)), around.queue_types.contradictions
+        # Problems of the tables and of the queues' types are reported as findings already.
+        topics, known = str(config_path(paths.root, TOPICS_FILE)), around.queue_types.contradictions
         report.notes += [
-            note for note in files.report.notes if not note.startswith(topics) and note not in told
+            note for note in files.report.notes if not note.startswith(topics) and note not in known
         ]
         return report
     finally:
@@ -137,8 +139,8 @@ def _look_at_files(
 
 
 def no_clock() -> int:
-    """Stand in for the clock of a store that is only looked at."""
-    raise AssertionError("nothing is written, so nobody asks for the time")
+    """Stand in for the clock of a store that is only read."""
+    raise AssertionError("nothing is written, so the clock must not be called")
 
 
 def _surroundings(paths: StorePaths, facts: StoreFacts | None = None) -> Surroundings:
@@ -151,10 +153,10 @@ def _surroundings(paths: StorePaths, facts: StoreFacts | None = None) -> Surroun
 
 
 def dispatched_offset(files: ReadOnlyParts, around: Surroundings) -> int:
-    """Records in front of this offset must have their units.
+    """Return the offset up to which records must have their units.
 
-    After an orderly stop nothing is behind. Otherwise dispatch may be, unless all queues are gone
-    that there were.
+    After a clean stop this is the log's end. Otherwise dispatch may lag, unless all queues that
+    existed are gone.
     """
     end = files.log.max_offset
     if formats.CONSUME_QUEUE_DIR in around.absent:
@@ -164,10 +166,10 @@ def dispatched_offset(files: ReadOnlyParts, around: Surroundings) -> int:
 
 
 def indexed_offset(files: ReadOnlyParts, dispatched: int, around: Surroundings) -> int:
-    """Records in front of this offset must have their keys.
+    """Return the offset up to which records must have their keys.
 
-    After a clean stop these are all dispatched ones; otherwise the index may end earlier, and the
-    last record that it knows may have been cut short.
+    After a clean stop these are all dispatched records. Otherwise the index may end earlier, and
+    the keys of its last record may be incomplete.
     """
     if not files.facts.aborted:
         return dispatched

@@ -1,4 +1,4 @@
-"""A store open for writing: taking it over, its services, and leaving it in good order."""
+"""A store open for writing: opening it, its services, and closing it cleanly."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rocketstore.errors import (
     ServiceFailedError,
     StoreClosedError,
     StoreFullError,
-    told,
+    error_text,
 )
 from rocketstore.files.durable import (
     NO_DESCRIPTORS,
@@ -55,10 +55,11 @@ _log = logging.getLogger(__name__)
 
 
 class StoreWriter:
-    """Owns lock, log, queues, index and services of a store that is written.
+    """Owns lock, log, queues, index and services of a store open for writing.
 
-    The order of opening is: lock, examine, scan the log, refuse damage, cut the torn tail, sync
-    (``TakeOver``), write ``abort``, dispatch what is missing, accept puts.
+    Opening takes the lock, examines the files, scans the log, refuses corruption, truncates the
+    torn tail and syncs (``TakeOver``). It then writes ``abort``, dispatches missing units and keys,
+    and accepts puts.
 
     Attributes
     ----------
@@ -73,7 +74,7 @@ class StoreWriter:
     queues : QueueTable
     index : IndexService
     flushed : FlushedLog
-        How far the log is on disk.
+        The offset up to which the log is on disk.
     marks : StoreMarks
         State file and checkpoint.
     dispatcher : CommitLogDispatcher
@@ -84,7 +85,7 @@ class StoreWriter:
     services : list of ServiceThread
         All that run on threads, in the order in which they are stopped.
     failure : BaseException or None
-        Why nothing is accepted any more.
+        Why puts are no longer accepted.
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class StoreWriter:
                 self.marks = StoreMarks(paths, found.facts, config, self.log, found.state)
                 self.dispatcher = self._dispatch_missing(found)
                 opened.callback(self.dispatcher.close)
-                self._mark_anew(found.state)
+                self._write_first_marks(found.state)
                 self._remove_unused(found.unused)
                 self.group_commit, self.flush_log = self._make_flush_service()
                 self.reput = ReputMessageService(
@@ -163,13 +164,13 @@ class StoreWriter:
         write_file(self.paths.abort, content)
 
     def _clear_the_way(self, found: TakenOver) -> None:
-        """Move what stands in the way of segments, queues and index files."""
+        """Delete segments past the log's end; move files aside that block queues and index."""
         found.segments.destroy_behind(self.report.log_end)
         self.queues.clear_the_way()
         self.report.skipped += [str(path) for path in self.queues.skipped]
         self.report.skipped += [str(path) for path in self.index.skipped]
         self.report.notes += [
-            f"moved to {path}: an index file of a size that says nothing; its keys are made again"
+            f"moved to {path}: an index file of an unknown size; its keys are rebuilt from the log"
             for path in self.index.move_unusable_aside()
         ]
 
@@ -194,12 +195,12 @@ class StoreWriter:
         newest = self.report.newest_store_timestamp
         physic = min(self.facts.checkpoint.physic_timestamp, newest)
         flushed = FlushedLog(self.log, physic, self.fail)
-        if self._lacks_slave:  # which is what ``_wait`` answers, whatever the disk says
+        if self._lacks_slave:  # as ``_wait`` returns, whatever the result of the sync
             flushed.loops.late_status = PutMessageStatus.SLAVE_NOT_AVAILABLE
         return flushed
 
     def _dispatch_missing(self, found: TakenOver) -> CommitLogDispatcher:
-        """Give queues and index what they lack; each queue goes on behind its last message."""
+        """Dispatch missing units and keys; set each queue's next offset after its last message."""
         recovery = DispatchRecovery(
             self.log, self.queues, self.index, self.config, self.dialect, found.state, self.report,
             self._give_up_state, found.index_check,
@@ -219,18 +220,20 @@ class StoreWriter:
             self.log.appender.set_next_queue_offset(lost.topic, lost.queue_id, lost.next_offset)
         return dispatcher
 
-    def _mark_anew(self, state: StoreState | None) -> None:
-        """Without a true state file, sync everything and write one, so that nothing that is durable
-        now will look torn later, and so that the sizes that files will have are known to whoever
-        opens the store after a kill."""
-        is_told = state is not None and self.facts.are_told_by(state)
-        if not is_told or not self.paths.state.exists():
+    def _write_first_marks(self, state: StoreState | None) -> None:
+        """Sync everything and write a state file if there is no valid one.
+
+        Durable data then cannot look like a torn write later, and an opening after a kill knows the
+        file sizes.
+        """
+        is_stated = state is not None and self.facts.are_told_by(state)
+        if not is_stated or not self.paths.state.exists():
             snapshot = DispatchSnapshot.take(self.dispatcher)
             self._sync_and_mark(snapshot, self.report.log_end, clean=False)
 
     def _give_up_state(self) -> None:
-        """Delete the state file durably: what is made anew is not on disk yet, and must not be
-        believed after another crash."""
+        """Delete the state file durably: rebuilt files are not synced yet, so that after another
+        crash no state file may call them complete."""
         self.paths.state.unlink(missing_ok=True)
         sync_directory(self.paths.root)
 
@@ -243,7 +246,8 @@ class StoreWriter:
     # --- services -----------------------------------------------------------------------------
 
     def _make_flush_service(self) -> tuple[GroupCommitService | None, ServiceThread]:
-        """The service that syncs the log, and the same where puts wait for it."""
+        """Return the group commit service, if puts wait for the sync, and the service that syncs
+        the log."""
         if self.config.flush_disk_type != FlushDiskType.SYNC_FLUSH:
             return None, FlushRealTimeService(
                 self.flushed, lambda: self.log, self.config, self.fail
@@ -260,7 +264,7 @@ class StoreWriter:
         )  # fmt: skip
 
     def _threads(self) -> list[ServiceThread]:
-        """All services that run on threads, in the order in which they are stopped."""
+        """Return all services that run on threads, in the order in which they are stopped."""
         commit: list[ServiceThread] = []
         if self.log.pool is not None and self.group_commit is None:
             commit.append(CommitRealTimeService(self.log, self.config, self.fail))
@@ -268,9 +272,10 @@ class StoreWriter:
         return [self.allocate, *commit, *own, *self.cleaning.services]
 
     def _start_services(self) -> None:
-        """Start all; where the system gives no thread, leave the store as it was found.
+        """Start all services; if the system refuses a thread, close the store.
 
-        The first one has most to do at the beginning, and would keep the others from starting.
+        The order is reversed: the first service has most work at the beginning and would delay the
+        start of the others.
         """
         try:
             for service in reversed(self.services):
@@ -281,18 +286,19 @@ class StoreWriter:
             raise
 
     def _visible_end(self) -> int:
-        """Dispatch never runs ahead of what SYNC_FLUSH promises."""
+        """Return the offset up to which records are dispatched: only synced ones with
+        SYNC_FLUSH."""
         return self.flushed.offset if self.group_commit is not None else self.log.max_offset
 
     def _wait(self, end_offset: int) -> int:
-        """Wait for the disk, then for the slave that is not there: its answer wins."""
+        """Wait for the sync and return its status, or SLAVE_NOT_AVAILABLE if a slave is missing."""
         service = self.group_commit
         status = PutMessageStatus.PUT_OK if service is None else service.wait(end_offset)
         return PutMessageStatus.SLAVE_NOT_AVAILABLE if self._lacks_slave else status
 
     def _let_dispatch_catch_up(self) -> None:
-        """A broker of 5.4 and later recovers the last ten files only; dispatch must not lag
-        further."""
+        """Wait until dispatch is within its lag limit: a broker 5.4 or later recovers only the last
+        ten files."""
         lag = self._max_lag_nbytes
         if lag is not None and self.log.max_offset - self.dispatcher.reput_offset > lag:
             if self.group_commit is not None:
@@ -308,7 +314,7 @@ class StoreWriter:
         return self.reput.wait_until(end, timeout_s)
 
     def fail(self, error: BaseException) -> None:
-        """Stop accepting puts for good: a sync or a service failed."""
+        """Stop accepting puts permanently: a sync or a service failed."""
         if self.failure is None:
             self.failure = error
             self.log.appender.fail(error)
@@ -321,13 +327,15 @@ class StoreWriter:
         least_units = least_pages * 4096 // formats.CONSUME_QUEUE_UNIT.nbytes
         with self._write_lock:
             self._refuse_after_failure()
-            self.log.check_newest_name()  # each second, so that no broker writes beside this store
+            self.log.check_newest_name()  # each second, to detect a broker that writes this store
             for queue in self.queues:
                 if queue.max_index - queue.flushed_index >= least_units:
                     queue.flush(queue.max_index)
 
     def _raise_failure(self) -> NoReturn:
-        raise ServiceFailedError(f"writing has failed: {told(self.failure)}") from self.failure
+        raise ServiceFailedError(
+            f"writing has failed: {error_text(self.failure)}"
+        ) from self.failure
 
     def _refuse_after_failure(self) -> None:
         if self.failure is not None:
@@ -336,9 +344,10 @@ class StoreWriter:
             raise StoreClosedError(f"the store {self.paths.root} is closed")
 
     def flush_thoroughly(self, *, clean: bool = False) -> None:
-        """Sync log, queues, index, in this order, then write state and checkpoint.
+        """Sync log, queues and index in this order, then write state file and checkpoint.
 
-        Raises ``ReplacedFileError``, which is final, when a file of the store is gone.
+        Raises ``ReplacedFileError`` if a file of the store is gone; the store then fails
+        permanently.
         """
         try:
             self._flush_thoroughly(clean=clean)
@@ -358,9 +367,9 @@ class StoreWriter:
             try:
                 self._sync_and_mark(snapshot, flushed, clean=clean)
             except StoreFullError:
-                raise  # the marks stay where they were, which is true; the next try may have room
+                raise  # the old marks stay valid; the next call may find disk space
             except OSError as error:
-                if error.errno not in NO_DESCRIPTORS:  # as without room
+                if error.errno not in NO_DESCRIPTORS:  # may pass, like a full disk
                     self.fail(error)
                 raise
 
@@ -374,11 +383,10 @@ class StoreWriter:
     # --- closing ------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop in good order; ``abort`` stays when anything had failed, or an interrupt struck.
-        Idempotent.
+        """Stop cleanly; after a failure or an interrupt ``abort`` stays. Idempotent.
 
-        Raises ``ServiceFailedError`` when a service had failed or could not finish,
-        ``StoreFullError`` when there was no room for the last marks.
+        Raises ``ServiceFailedError`` if a service failed or could not finish, ``StoreFullError`` if
+        the disk has no space for state file and checkpoint.
         """
         if self._closed:
             return
@@ -387,7 +395,7 @@ class StoreWriter:
             self._stop_services()
             if self.failure is not None:
                 raise ServiceFailedError(
-                    f"writing has failed: {told(self.failure)}"
+                    f"writing has failed: {error_text(self.failure)}"
                 ) from self.failure
             self.flushed.flush()
             self.reput.drain()
@@ -404,8 +412,11 @@ class StoreWriter:
                     self._lock.release()
 
     def refuse_interrupted_close(self) -> None:
-        """Raise ``ReentrantCallError`` where a close would wait for ever: services wait for the
-        steps that their threads take, and those for what this thread was interrupted in."""
+        """Raise ``ReentrantCallError`` if a close would wait forever.
+
+        Closing waits for the current steps of the services. A signal handler may have interrupted
+        this thread in such a step, or while it held a lock that a step needs.
+        """
         refuse_interrupted()
         services = (*self.services, self.cleaning.log_service, self.cleaning.queue_service)
         if any(service.is_interrupted_here for service in services):
@@ -414,11 +425,10 @@ class StoreWriter:
             raise ReentrantCallError()
 
     def _stop_services(self) -> None:
-        """Refuse puts and stop all services, also those behind one that fails; then raise the first
-        failure.
+        """Refuse puts and stop all services, even after one fails; then raise the first failure.
 
-        An interrupt is raised behind that, too: nothing is closed, nor the lock given back, under a
-        service that is about to write.
+        An interrupt is also raised only then: no file is closed, and the lock is not released,
+        while a service may still write.
         """
         failures: list[BaseException] = []
         left = list(self.services)

@@ -1,4 +1,4 @@
-"""Puts: one message or many, awaited or not, and waiting for the disk and for dispatch."""
+"""The writing calls of a store: puts of one message or many, flush, and waiting for dispatch."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _CREATING = kernels.locks.OrderedLock(LockRank.LEAF)
 
 
 class WritingStore(OpenStore):
-    """The calls that add messages, and those that wait for what was added."""
+    """The calls that store messages, and those that wait for sync and dispatch."""
 
     def put_message(self, message: Message) -> PutMessageResult:
-        """Store one ``Message``; see ``put`` for outcomes and errors."""
+        """Store one ``Message``; see ``put`` for results and errors."""
         return self._writing().log.appender.put_message(message)
 
     def put_messages(self, batch: MessageBatch) -> PutMessageResult:
-        """Store a batch of one queue, all or nothing; returns one ``PutMessageResult``."""
+        """Store a batch of one queue, all or nothing; return one ``PutMessageResult``."""
         return self._writing().log.appender.put_messages(batch)
 
     def put_many(self, messages: Iterable[Message]) -> PutManyResult:
-        """Store many messages, one lock per chunk; returns a ``PutManyResult``."""
+        """Store many messages, taking the put lock once per chunk; return a ``PutManyResult``."""
         return self._writing().log.appender.put_many(messages)
 
     def put_columns(
@@ -58,8 +58,8 @@ class WritingStore(OpenStore):
         store_host: str | None = None,
         wait_store_msg_ok: bool = True,
     ) -> PutManyResult:
-        """Store bodies that lie back to back in ``data``, cut at ``offsets`` (int32 or int64, n +
-        1)."""
+        """Store the bodies ``data[offsets[i]:offsets[i + 1]]``; ``offsets`` has n + 1 int32 or
+        int64 values."""
         return self._writing().log.appender.put_columns(
             topic, offsets, data, queue_id=queue_id, tags=tags, keys=keys, properties=properties,
             flag=flag, sys_flag=sys_flag, born_timestamp=born_timestamp, born_host=born_host,
@@ -85,23 +85,23 @@ class WritingStore(OpenStore):
         Returns
         -------
         PutMessageResult
-            With ASYNC_FLUSH at once; with SYNC_FLUSH when the message is on disk, and with the
-            status FLUSH_DISK_TIMEOUT when that takes longer than ``sync_flush_timeout``.
+            With ASYNC_FLUSH immediately. With SYNC_FLUSH when the message is on disk, or with the
+            status FLUSH_DISK_TIMEOUT if that takes longer than ``sync_flush_timeout``.
 
         Raises
         ------
         ServiceFailedError
-            A sync failed: whether the message is on disk is unknown.
+            A sync failed; the message may or may not be on disk.
         StoreFullError, StoreClosedError, TypeError, ValueError
             As ``put``; nothing was stored.
 
         Notes
         -----
-        The message is appended by the call itself, on the loop's thread, which takes microseconds;
-        a call that might need a new segment or blocks of the disk is appended by a thread of the
-        store. The messages of one loop are appended in the order in which the calls began.
-        All that one sync made durable complete together, by one callback in each loop. Cancelling
-        ends the wait; what was appended stays. Threading: any number of loops in any threads.
+        The call appends the message on the loop's thread, which takes microseconds. If it might
+        need a new segment or new disk blocks, a thread of the store appends it instead. Messages of
+        one loop are appended in the order of the calls. All calls that one sync made durable
+        complete together, by one callback per loop. Cancelling ends the wait; an appended message
+        stays. Threading: any number of loops in any threads.
         """
         writer = self._writing()
         put = partial(writer.log.appender.put, topic, body, queue_id, tags, keys, **others)
@@ -117,7 +117,7 @@ class WritingStore(OpenStore):
         Parameters
         ----------
         messages : iterable of Message
-            Taken at once, on the loop's thread.
+            Consumed immediately, on the loop's thread.
 
         Returns
         -------
@@ -126,7 +126,7 @@ class WritingStore(OpenStore):
         Raises
         ------
         ServiceFailedError, StoreFullError, StoreClosedError, TypeError
-            As ``put_many``: messages in front of the one that failed may be stored.
+            As ``put_many``: messages before the failed one may be stored.
         """
         writer = self._writing()
         put = partial(writer.log.appender.put_many, list(messages))
@@ -143,15 +143,18 @@ class WritingStore(OpenStore):
         return self._async_appends
 
     def flush(self) -> int:
-        """Sync log, queues and index, and write checkpoint and state; return the flushed offset."""
+        """Sync log, queues and index, and write state file and checkpoint.
+
+        Return the flushed offset.
+        """
         writer = self._writing()
         writer.flush_thoroughly()
         return writer.flushed.offset
 
     def wait_dispatched(self, timeout_s: float | None = None) -> bool:
-        """Wait until queues and index have everything that is in the log now.
+        """Wait until everything that is now in the log is dispatched to queues and index.
 
-        False after ``timeout_s`` seconds. Raises ``ServiceFailedError`` when dispatch failed.
+        Return False after ``timeout_s`` seconds. Raises ``ServiceFailedError`` if dispatch failed.
         """
         self._use()
         if self._writer is None:
@@ -159,5 +162,5 @@ class WritingStore(OpenStore):
         try:
             return self._writer.wait_dispatched(timeout_s)
         except ValueError:
-            self._use()  # a part was closed meanwhile: so was the store
+            self._use()  # a part was closed meanwhile, so the store was too
             raise

@@ -1,1 +1,1 @@
-"""What a store's files say about it before it is opened: sizes, version, what is lost."""
+"""Detect sizes, RocketMQ version and losses from a store's files before it is opened."""

@@ -1,5 +1,7 @@
-"""Topics that a broker deleted while the log still has their messages: they come back when queues
-are made from the log."""
+"""Topics that a broker deleted while the log still has their messages.
+
+They come back when queues are rebuilt from the log.
+"""
 
 from __future__ import annotations
 
@@ -26,36 +28,36 @@ _UNLISTED = (
 
 
 def known_topics(root: Path) -> frozenset[str] | None:
-    """Return the topics of ``config/topics.json``; ``None`` when it tells nothing."""
+    """Return the topics of ``config/topics.json``; ``None`` if it is missing or unusable."""
     try:
         found = read_config_file(config_path(root, TOPICS_FILE), root, _names)
     except (CorruptionError, MappedFileError, UnsafePathError, OSError):
-        return None  # what is wrong with the table is told by verify and info
+        return None  # verify and info report what is wrong with the table
     return found.content or None
 
 
 def _names(document: dict[str, Any]) -> frozenset[str]:
     table = document.get("topicConfigTable") or {}
     if not isinstance(table, dict):
-        raise ContentError("$.topicConfigTable: no object")
+        raise ContentError("$.topicConfigTable: not an object")
     return frozenset(table)
 
 
 def is_unlisted(topic: str, known: frozenset[str] | None) -> bool:
-    """Whether a topic is in no row of a table that has others, although it should be."""
+    """Return whether a non-empty table of topics lacks a topic that it should have."""
     if known is None or topic in known or topic == formats.TOPIC_SCHEDULE:
         return False
     return not topic.startswith(_UNLISTED)
 
 
 def deleted_topics_note(topics: Iterable[str], what: str) -> str | None:
-    """Words about deleted topics and ``what`` becomes of their queues; ``None`` without any."""
+    """Return a note on deleted topics and ``what`` happens to their queues; ``None`` if none."""
     names = sorted(topics)
     if not names:
         return None
     more = len(names) - _MOST_NAMED
     return (
-        "topics with messages in the log that had neither a folder nor a row in topics.json, so "
-        f"that they were deleted; {what}: {', '.join(names[:_MOST_NAMED])}"
+        "topics with messages in the log had neither a folder nor a row in topics.json, so they "
+        f"were deleted; {what}: {', '.join(names[:_MOST_NAMED])}"
         + (f" and {more} more" if more > 0 else "")
     )

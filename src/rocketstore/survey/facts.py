@@ -1,5 +1,4 @@
-"""What a store directory is: its paths, the sizes its files show, and the RocketMQ line behind
-it."""
+"""Detect a store's facts from its files: paths, sizes, and the RocketMQ version that wrote it."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ from rocketstore.survey.segment_size import UnitPlaces, log_file_size
 
 @dataclass
 class StoreFacts:
-    """What the files say, before anything is opened for reading messages.
+    """Facts detected from the files before the store is opened.
 
     Attributes
     ----------
@@ -50,21 +49,21 @@ class StoreFacts:
     commit_log_file_size, consume_queue_file_size, batch_queue_file_size : int
         Bytes.
     ext_file_size : int
-        Bytes of a consume-queue-ext file, 0 when none are kept.
+        Bytes of a consume-queue-ext file, 0 if the store has none.
     queue_types : QueueTypes
         Which topics have batch queues.
     index : GeometryChoice
     dialect : Dialect
     dialect_reason : str
-        Why this dialect.
+        Why this dialect was chosen.
     checkpoint : StoreCheckpoint
     checkpoint_crc : int
-        Of the file's content, to compare with the state file's.
+        CRC of the checkpoint's content, to compare with the one in the state file.
     state : StoreState or None
     aborted : bool
-        ``abort`` is there: the last writer did not stop in good order.
+        ``abort`` exists: the last writer did not stop in order.
     notes : list of str
-        Doubts, in words.
+        Doubtful findings, in words.
     """
 
     paths: StorePaths
@@ -85,14 +84,14 @@ class StoreFacts:
 
     @property
     def valid_state(self) -> StoreState | None:
-        """The state file as far as it can be trusted: nobody else wrote the checkpoint since."""
+        """Return the state file, or ``None`` if another program wrote the checkpoint since."""
         state = self.state
         if state is None or not state.belongs_to(self.checkpoint_crc):
             return None
         return state
 
     def are_told_by(self, state: StoreState) -> bool:
-        """Whether sizes and dialect in ``state`` are those of the files that will be made."""
+        """Return whether ``state`` has the sizes and the dialect that new files will get."""
         return (
             state.commit_log_file_size == self.commit_log_file_size
             and state.consume_queue_file_size == self.consume_queue_file_size
@@ -104,15 +103,15 @@ class StoreFacts:
 def examine(
     paths: StorePaths, config: MessageStoreConfig, *, tolerate_unreadable: bool = False
 ) -> StoreFacts:
-    """Read a directory's facts; nothing is changed.
+    """Detect a directory's facts; change nothing.
 
     Raises
     ------
     ConfigError
         When a configured size contradicts the files.
     MappedFileError, UnsafePathError
-        As ``list_directory``; ``MappedFileError`` also when ``abort`` is no file, and when the log
-        is missing (see ``refuse_lost_log``).
+        As ``list_directory``; ``MappedFileError`` also when ``abort`` is not a regular file, or
+        when the log is missing (see ``refuse_lost_log``).
     """
     paths.check(tolerant=tolerate_unreadable)
     refuse_dledger(paths.root, paths.commit_log)
@@ -121,8 +120,8 @@ def examine(
     state = _read_hint(StoreState.read, paths.state, paths.root, notes, tolerant=tolerant)
     if state is None and not notes and os.path.isfile(paths.state):
         notes.append(
-            f"{paths.state} is no whole state file of this version: it is ignored, and the store "
-            "is opened as one that a broker left"
+            f"{paths.state} is not a complete state file of this version: it is ignored, and the "
+            "store is opened like a broker's"
         )
     found = _read_hint(read_bytes, paths.checkpoint, paths.root, notes, tolerant=tolerant)
     content = found or b""
@@ -183,22 +182,24 @@ def _geometry(
 
 
 def _set_beyond_aside(listing: DirectoryListing, size: int) -> None:
-    """A segment that would end behind the last possible offset is none."""
+    """Treat files that would end past the highest offset as foreign, not as segments."""
     beyond = [path for offset, path, _ in listing.files if offset > 2**63 - 1 - size]
     listing.foreign += beyond
     listing.files = [row for row in listing.files if row[1] not in beyond]
 
 
 def _is_aborted(path: Path, notes: list[str], *, tolerant: bool) -> bool:
-    """Whether ``abort`` is there, whatever it holds. Raises ``MappedFileError`` when it cannot be
-    replaced, unless ``tolerant``."""
+    """Return whether ``abort`` exists, whatever it holds.
+
+    Raises ``MappedFileError`` if it cannot be replaced, unless ``tolerant``.
+    """
     if not os.path.lexists(path):
         return False
     if not path.is_symlink() and not path.is_file():
         problem = f"{path} is {kind_name(os.lstat(path).st_mode)}, not a regular file"
         if not tolerant:
             raise MappedFileError(problem)
-        notes.append(f"{problem}; the last stop is taken for unclean")
+        notes.append(f"{problem}; the last stop is treated as unclean")
     return True
 
 
@@ -213,37 +214,40 @@ def _read_hint(
     *,
     tolerant: bool,
 ) -> _Hint | None:
-    """Read a small file that a reader can do without; with ``tolerant`` it is noted, and taken for
-    missing, when it is no regular file or may not be read. Links out of the root are refused."""
+    """Read a small file that a reader can do without.
+
+    If it is not a regular file or cannot be read, raise; with ``tolerant`` note it, and treat it
+    as missing. Links out of the root are refused.
+    """
     try:
         if path.is_symlink() and not path.exists():
             refuse_link_out(path, root)
-            raise MappedFileError(f"{path} is a symbolic link that leads to nothing")
+            raise MappedFileError(f"{path} is a dangling symbolic link")
         return read(path, root)
     except (MappedFileError, OSError) as error:
         if not tolerant:
             raise
-        notes.append(f"{_told(path, error)}; it is taken for missing")
+        notes.append(f"{_with_path(path, error)}; it is treated as missing")
         return None
 
 
-def _told(path: Path, error: Exception) -> str:
-    """An error in words that name the file."""
+def _with_path(path: Path, error: Exception) -> str:
+    """Return an error's text with the file's name."""
     return f"{path}: {error.strerror}" if isinstance(error, OSError) else str(error)
 
 
 def _queue_types(
     paths: StorePaths, config: MessageStoreConfig, notes: list[str], *, tolerant: bool
 ) -> QueueTypes:
-    """What the broker's table says wins against what the caller says, and files against both."""
+    """Return the queue types; the broker's table overrides the caller, the files override both."""
     try:
         table = topic_attributes(paths.root, notes, tolerant=tolerant)
     except (MappedFileError, OSError) as error:
         if not tolerant:
             raise
         table = {}
-        problem = _told(config_path(paths.root, TOPICS_FILE), error)
-        notes.append(f"{problem}; topics are taken to have no attributes")
+        problem = _with_path(config_path(paths.root, TOPICS_FILE), error)
+        notes.append(f"{problem}; topics are treated as having no attributes")
     declared = {
         topic: attributes[QUEUE_TYPE_ATTRIBUTE]
         for source in (config.topic_attributes, table)
@@ -265,7 +269,7 @@ def _queue_types(
 def choose_dialect(
     paths: StorePaths, config: MessageStoreConfig, facts: StoreFacts
 ) -> tuple[Dialect, str]:
-    """Return the dialect and why: given, the state file's, what the files show, or the newest."""
+    """Return the dialect and why: configured, from the state file, detected, or the newest."""
     if config.broker_version is not None:
         dialect = Dialect.for_version(config.broker_version, allow_newer=config.allow_newer)
         return dialect, "given as broker_version"
@@ -282,7 +286,7 @@ def _shown_version(paths: StorePaths, facts: StoreFacts) -> tuple[str, str]:
     if facts.checkpoint.logics_physical_offset:
         return "5.5.0", "the checkpoint holds a logicsPhysicalOffset, which 5.5 writes"
     if (paths.root / "rocksdbstore").exists():
-        return "5.5.0", "rocksdbstore exists, which 5.4 and later make"
+        return "5.5.0", "rocksdbstore exists, which 5.4 and later create"
     tail = _record_signs(paths, facts)
     newer = (
         tail.newer
@@ -298,12 +302,12 @@ def _shown_version(paths: StorePaths, facts: StoreFacts) -> tuple[str, str]:
     if _has_tag_entries(paths, facts, tail.tag_keys):
         return "5.4.0", "the index holds entries for tags, which 5.4 and later write"
     if tail.trailing_separator:
-        return "5.3.3", "a separator stands behind the last property, as 5.2 to 5.3 write it"
+        return "5.3.3", "a separator follows the last property, as 5.2 to 5.3 write it"
     if newer:
-        return "5.1.4", "files of 5.x, and no separator behind the last property (before 5.2)"
+        return "5.1.4", "files of 5.x, and no separator after the last property (before 5.2)"
     if tail.trailing_separator is None:
-        return DEFAULT_VERSION, "nothing in the files tells; the newest line is assumed"
-    return "4.9.8", "no sign of 5.x, and no separator behind the last property (4.9.1 and later)"
+        return DEFAULT_VERSION, "the files do not show the version; the newest is assumed"
+    return "4.9.8", "no sign of 5.x, and no separator after the last property (4.9.1 and later)"
 
 
 @dataclass
@@ -314,7 +318,7 @@ class _RecordSigns:
 
 
 def _record_signs(paths: StorePaths, facts: StoreFacts) -> _RecordSigns:
-    """Look at the first records of every segment (at most 16 segments of them)."""
+    """Read the first records of each of the last 16 segments."""
     from rocketstore.status import RecordFlags
 
     signs = _RecordSigns()
@@ -351,7 +355,7 @@ def _take_signs(signs: _RecordSigns, record: memoryview, row: dict[str, int]) ->
 
 
 def _has_tag_entries(paths: StorePaths, facts: StoreFacts, keys: list[bytes]) -> bool:
-    """Whether an index file holds an entry for one of the ``topic#T#TAGS`` texts."""
+    """Return whether an index file has an entry for one of the ``topic#T#TAGS`` keys."""
     for path, nbytes in index_paths(paths.index, paths.root, [], tolerant=True)[-4:]:
         pair = facts.index.by_nbytes.get(nbytes)
         if pair is None:

@@ -1,4 +1,4 @@
-"""Whether a store without a segment had a log: what is not there is not taken for empty."""
+"""Detect a missing log: a store without segments that had messages is not an empty store."""
 
 from __future__ import annotations
 
@@ -34,50 +34,50 @@ _MAX_SHOWN = 6
 
 
 class Places(Protocol):
-    """Where the parts of a store lie that show whether it had messages."""
+    """Paths of the parts of a store that show whether it had messages."""
 
     @property
     def root(self) -> Path:
-        """The store's root."""
+        """Return the store's root."""
 
     @property
     def commit_log(self) -> Path:
-        """The log's folder."""
+        """Return the log's folder."""
 
     @property
     def consume_queue(self) -> Path:
-        """The folder of the queues."""
+        """Return the folder of the queues."""
 
     @property
     def batch_consume_queue(self) -> Path:
-        """The folder of batch queues."""
+        """Return the folder of batch queues."""
 
     @property
     def consume_queue_ext(self) -> Path:
-        """The folder of the queues' extension files."""
+        """Return the folder of the queues' extension files."""
 
     @property
     def index(self) -> Path:
-        """The folder of index files."""
+        """Return the folder of index files."""
 
     @property
     def checkpoint(self) -> Path:
-        """The checkpoint."""
+        """Return the path of the checkpoint."""
 
     @property
     def state(self) -> Path:
-        """The state file."""
+        """Return the path of the state file."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacesBelow:
-    """Where a broker puts them below a root."""
+    """The paths that a broker uses below a root."""
 
     root: Path
 
     @property
     def commit_log(self) -> Path:
-        """See ``Places``, as for the others."""
+        """See ``Places``."""
         return self.root / formats.COMMIT_LOG_DIR
 
     @property
@@ -111,7 +111,7 @@ class PlacesBelow:
         return self.root / formats.STATE_FILE
 
 
-#: How to name the folder of a log that lies outside of its store.
+#: How to configure the folder of a log outside its store.
 ELSEWHERE = "name its folder: store_path_commit_log=DIR, on the command line --commit-log DIR"
 
 
@@ -122,24 +122,22 @@ def refuse_lost_log(
     state: StoreState | None,
     elsewhere: str = ELSEWHERE,
 ) -> None:
-    """Raise when the log's folder holds no segment although there was a log, or is not there
-    although it was named.
+    """Raise if the log's folder holds no segment although the store had a log.
 
-    A store that began anew in its place would give out the same offsets once more, and delete the
-    queues and keys of what was there; a reader would show an empty store. ``elsewhere`` says how to
-    name the folder of a log that lies elsewhere.
+    A new log in its place would assign the same offsets again and delete the old queues and keys;
+    a reader would show an empty store. ``elsewhere`` is the advice for a log in another folder.
 
     Raises
     ------
     MappedFileError
-        Names the folder, all that shows that there was a log, and what to do.
+        Names the folder, the evidence that there was a log, and what to do.
     PermissionError
-        When all segments there are may not be read.
+        When the process has no permission to read any of the segments.
     """
     if any(nbytes for _, _, nbytes in listing.files):
         return
     if listing.unreadable:
-        why = "no segment of the log may be read"
+        why = "no permission to read any segment of the log"
         path, reason = next(iter(listing.unreadable.items()))
         if reason != MAY_NOT_BE_READ:
             raise MappedFileError(f"no segment of the log can be read: {path} {reason}")
@@ -151,9 +149,9 @@ def refuse_lost_log(
     shown = found[:_MAX_SHOWN] + ([f"{more} more"] if more > 0 else [])
     raise MappedFileError(
         f"the log is missing: {paths.commit_log} {_what_is_there(paths.commit_log, listing)}, but "
-        f"there was one: {'; '.join(shown)}. Is its disk not mounted, or does the log lie "
-        f"elsewhere (a broker's storePathCommitLog)? Mount it, or {elsewhere}. Nothing was "
-        "changed; to begin a new log, use another folder, or move away what the old one left"
+        f"there was one: {'; '.join(shown)}. Mount its disk, or, if the log lies elsewhere (a "
+        f"broker's storePathCommitLog), {elsewhere}. Nothing was changed; to start a new log, use "
+        "another folder, or move the old store's files away"
     )
 
 
@@ -161,7 +159,7 @@ def _what_is_there(directory: Path, listing: DirectoryListing) -> str:
     if not directory.is_dir():
         return "does not exist"
     if listing.files:
-        return f"holds nothing but files of 0 bytes ({listing.files[0][1].name})"
+        return f"holds only files of 0 bytes ({listing.files[0][1].name})"
     if listing.foreign:
         return f"holds no segment, only other entries ({listing.foreign[0].name})"
     return "is empty"
@@ -170,12 +168,12 @@ def _what_is_there(directory: Path, listing: DirectoryListing) -> str:
 def proofs_of_a_log(
     paths: Places, checkpoint: StoreCheckpoint, state: StoreState | None
 ) -> Iterator[str]:
-    """Yield, in words, what shows that the store had messages; at most one of each kind of file.
+    """Yield evidence, in words, that the store had messages; at most one of each kind of file.
 
-    The broker's table of topics is none: a broker writes it before the first message.
+    The broker's table of topics is no evidence: a broker writes it before the first message.
     """
     if state is not None and state.flushed_offset > 0:
-        yield f"{paths.state} says that it was on disk up to offset {state.flushed_offset}"
+        yield f"{paths.state} says that the log was on disk up to offset {state.flushed_offset}"
     times = (checkpoint.physic_timestamp, checkpoint.logics_timestamp, checkpoint.index_timestamp)
     offsets = (
         checkpoint.master_flushed_offset,
@@ -199,7 +197,7 @@ def proofs_of_a_log(
 
 
 def _first_of_queues(directory: Path, root: Path, holds: Callable[[int], bool]) -> Path | None:
-    """The first queue file below ``directory`` that ``holds``."""
+    """Return the first queue file below ``directory`` for which ``holds`` returns True."""
     for _, folder in queue_directories(directory, root, [], tolerant=True):
         listing = list_directory(folder, root, tolerate_unreadable=True, tolerate_odd=True)
         for _, path, nbytes in listing.files:
@@ -220,7 +218,7 @@ def _look(path: Path, root: Path, holds: Callable[[int], bool]) -> bool:
 
 
 def _chunks(fd: int, step: int) -> Iterator[bytes]:
-    """Yield the parts of a file that may hold anything but zeros, from multiples of ``step``."""
+    """Yield the parts of a file that are not holes, each starting at a multiple of ``step``."""
     seek = getattr(os, "SEEK_DATA", None)
     position, nbytes = 0, os.fstat(fd).st_size
     while position < nbytes:
@@ -229,8 +227,8 @@ def _chunks(fd: int, step: int) -> Iterator[bytes]:
                 at = os.lseek(fd, position, seek)
             except OSError as error:
                 if error.errno == errno.ENXIO:
-                    return  # nothing but a hole up to the end
-                at = position  # the file system cannot tell
+                    return  # only a hole up to the end
+                at = position  # the file system does not support SEEK_DATA
             position = max(position, at - at % step)
         chunk = os.pread(fd, step, position)
         if not chunk:
@@ -244,7 +242,7 @@ def _has_content(fd: int) -> bool:
 
 
 def _has_unit(fd: int) -> bool:
-    """Whether a unit of a message is in a queue file (a filler is of none)."""
+    """Return whether a queue file holds a unit other than fillers."""
     unit = formats.CONSUME_QUEUE_UNIT
     for chunk in _chunks(fd, unit.nbytes * 50_000):
         if not chunk.strip(b"\0"):
@@ -275,7 +273,7 @@ def _index_proofs(paths: Places) -> Iterator[str]:
 
 
 def _rocksdb_proofs(root: Path) -> Iterator[str]:
-    """A table, or a journal with something in it; the database itself is made without a message."""
+    """Yield a table or a non-empty journal; a broker creates the database without messages."""
     queues = rocksdb_queues(root)
     if queues is None:
         return
@@ -286,43 +284,45 @@ def _rocksdb_proofs(root: Path) -> Iterator[str]:
 
 
 def _table_proofs(root: Path) -> Iterator[str]:
-    """Offsets up to which messages were consumed or delivered."""
+    """Yield the tables with offsets of consumed or delivered messages."""
     for name in _BEHIND_TOPICS:
         try:
             table = read_config_file(config_path(root, name), root)
         except (CorruptionError, MappedFileError, UnsafePathError, PermissionError):
-            continue  # a table that cannot be read proves nothing
+            continue  # an unreadable table proves nothing
         if table.content is not None and _has_positive(table.content.get("offsetTable")):
             yield f"{table.path} holds offsets of messages"
 
 
 def _has_positive(value: Any) -> bool:
-    """Whether a number above zero is somewhere in a table of tables."""
+    """Return whether nested tables contain a number above zero."""
     if isinstance(value, dict):
         return any(_has_positive(one) for one in value.values())
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def refuse_another_log(old: CommitLog, new: CommitLog) -> None:
-    """Raise ``MappedFileError`` when what was read now cannot be a later state of what was read
-    before: the log is gone, or another store stands in its place."""
+    """Raise ``MappedFileError`` if ``new`` cannot be a later state of the log ``old``.
+
+    Then the log is gone, or another store is in its place.
+    """
     if old.max_offset <= max(old.min_offset, 0):
         return
     directory = new.queue.directory
     if not new.queue.files:
         raise MappedFileError(
             f"the log is gone: {directory} held messages up to log offset {old.max_offset}, and "
-            "holds no segment now. Is its disk not mounted, or was it moved?"
+            "holds no segment now. Check whether its disk is mounted, or whether it was moved"
         )
     first = max(old.min_offset, new.min_offset, 0)
     if new.max_offset < old.min_offset or _differs(old, new, first):
         raise MappedFileError(
-            f"{directory} holds another log than when it was opened: other messages stand at its "
-            "offsets. Open the store anew"
+            f"{directory} holds another log than when it was opened: its offsets hold other "
+            "messages. Reopen the store"
         )
 
 
 def _differs(old: CommitLog, new: CommitLog, offset: int) -> bool:
-    """Whether good records with different bytes stand at ``offset``, a segment's first byte."""
+    """Return whether both logs have good records at ``offset`` that differ."""
     before, after = (log.record_at(offset)[1] for log in (old, new))
     return before is not None and after is not None and bytes(before.raw) != bytes(after.raw)

@@ -1,7 +1,7 @@
-"""Queues whose files are gone and whose messages have all expired: the log cannot give them back
-their numbers, the broker's tables of offsets still tell how far they had come.
+"""Queues whose files are missing and whose messages have all expired.
 
-RocketMQ begins such a queue at 0, and gives a group nothing until the group's offset is passed.
+The log no longer shows their next queue offset; the broker's tables of offsets still do. RocketMQ
+restarts such a queue at 0, and a group gets nothing until the queue has passed the group's offset.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ Key = tuple[str, int]
 
 
 class ToldEnd(NamedTuple):
-    """The highest offset that a table holds for a queue, and whose it is."""
+    """The highest offset that a table holds for a queue, and its owner."""
 
     offset: int
     owner: str
 
 
 class LostQueue(NamedTuple):
-    """A queue of which neither its files nor the log have a message.
+    """A queue without a message in its files or in the log.
 
     Attributes
     ----------
     topic : str
     queue_id : int
     next_offset : int
-        Its next message had this queue offset or a higher one.
+        Lower bound of the queue's next queue offset.
     owner : str
-        Whose offset tells it.
+        The owner of the offset that shows it.
     """
 
     topic: str
@@ -53,8 +53,8 @@ class LostQueue(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.topic} queue {self.queue_id} has no message, in its files or in the log, but "
-            f"{self.owner} has come to queue offset {self.next_offset}"
+            f"{self.topic} queue {self.queue_id} has no message in its files or in the log, but "
+            f"{self.owner} has reached queue offset {self.next_offset}"
         )
 
 
@@ -73,9 +73,9 @@ def committed_offsets(manager: ConsumerOffsetManager) -> Iterator[tuple[str, str
 
 
 def told_ends(managers: Iterable[ConfigManager]) -> dict[Key, ToldEnd]:
-    """Return how far consumers and delayed delivery have come, by queue.
+    """Return, by queue, the highest offset that consumers or delayed delivery have reached.
 
-    Light queues are left out: a broker deletes them with their clients.
+    Light queues are omitted: a broker deletes them with their clients.
     """
     found: dict[Key, ToldEnd] = {}
 
@@ -96,14 +96,14 @@ def told_ends(managers: Iterable[ConfigManager]) -> dict[Key, ToldEnd]:
 
 
 def read_told_ends(root: Path) -> dict[Key, ToldEnd]:
-    """Do the same with the tables of the store at ``root``, as far as they can be read."""
+    """Return ``told_ends`` of the tables of the store at ``root``; ignore unreadable ones."""
     managers: list[ConfigManager] = []
     for kind in (ConsumerOffsetManager, LmqConsumerOffsetManager, DelayOffsetManager):
         manager = kind(root)
         try:
             manager.load()
         except (CorruptionError, MappedFileError, UnsafePathError, OSError):
-            continue  # verify names it
+            continue  # verify reports it
         managers.append(manager)
     return told_ends(managers)
 
@@ -115,18 +115,19 @@ def find_lost_queues(
     batch_topics: Iterable[str],
     log_end: int,
 ) -> list[LostQueue]:
-    """Return the queues that tables tell of and that nothing else does.
+    """Return the queues that only the tables of offsets show.
 
     Parameters
     ----------
     told : mapping
+        By queue, as ``told_ends`` returns it.
     has_messages : callable
-        Whether files or log have a message of a queue, or may have one.
+        Return whether files or log have, or may have, a message of a queue.
     known_topics : frozenset of str or None
-        The topics of ``topics.json``: a deleted one leaves offsets behind.
+        The topics of ``topics.json``; a deleted topic's offsets remain in the tables.
     batch_topics : iterable of str
     log_end : int
-        A log so long cannot have had messages of any number: what is beyond is not believed.
+        Bounds the number of messages; higher queue offsets are ignored.
     """
     batch = frozenset(batch_topics)
     found = []

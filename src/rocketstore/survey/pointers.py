@@ -1,4 +1,4 @@
-"""What tells of lost messages: what a salvage left behind, and what points behind the log's end."""
+"""Units and index entries that name records past the log's end: messages that are lost."""
 
 from __future__ import annotations
 
@@ -15,31 +15,24 @@ if TYPE_CHECKING:
     from rocketstore.queues.consume_queue import ConsumeQueue
 
 
-# --- what a salvage left --------------------------------------------------------------------------
-
-
-# --- what points behind the end -------------------------------------------------------------------
-
-
 @dataclass
 class PointersBehind:
-    """What names records behind a log's end: messages that were there once.
+    """Units and index entries that name records past a log's end, which were lost.
 
     Attributes
     ----------
     end : int
         The log's end.
     queues : dict of (topic, queue id) to int
-        Units of records that end behind it.
+        Number of units of records that end past it.
     keys : int
-        Index entries of records that begin there.
+        Number of index entries of records that begin past it.
     keyed_records : int
-        Records that those name.
+        Number of records that these entries name.
     last_offset : int
-        The furthest log offset that any of them names.
+        The highest log offset that a unit or entry names.
     records : dict of int to int
-        Log offset of each record that any of them names, and its bytes (1 where only a key names
-        it).
+        Log offset and bytes of each named record (1 byte if only an index entry names it).
     """
 
     end: int
@@ -51,16 +44,18 @@ class PointersBehind:
 
     @property
     def message_count(self) -> int:
-        """Messages that are gone at the least."""
+        """Return the minimum number of lost messages."""
         return max(sum(self.queues.values()), self.keyed_records)
 
     def __bool__(self) -> bool:
         return bool(self.queues or self.keys)
 
     def reach(self, most_nbytes: int) -> int:
-        """Where the records that are named end, from the log's end on; one that leaves more than
-        ``most_nbytes`` between itself and the one in front of it is no proof: nothing else tells
-        of what would lie there, and one flipped bit makes such an offset."""
+        """Return the end of the named records after the log's end.
+
+        A record more than ``most_nbytes`` after the previous one is no proof, because a single
+        flipped bit can produce such an offset.
+        """
         reached = self.end
         for offset in sorted(self.records):
             if offset - reached > most_nbytes:
@@ -73,17 +68,17 @@ class PointersBehind:
         for (topic, _), count in sorted(self.queues.items()):
             topics[topic] = topics.get(topic, 0) + count
         named = ", ".join(f"{topic} {count}" for topic, count in topics.items())
-        text = f"at least {self.message_count} messages behind log offset {self.end} are gone"
+        text = f"at least {self.message_count} messages past log offset {self.end} are lost"
         return f"{text} ({named})" if named else text
 
 
 def pointers_behind(
     end: int, queues: Iterable[ConsumeQueue], index: IndexService | None = None
 ) -> PointersBehind:
-    """Count the units and index entries on disk that name what lies behind a log's ``end``.
+    """Count the units and index entries on disk that name records past a log's ``end``.
 
-    Queues are looked at from their newest file back to the first that begins in front of ``end``;
-    light queues name other queues' messages, so they count only where there is nothing else.
+    Each queue is read backwards, from its newest file to the first that also names earlier records.
+    Units of light queues are not counted, because they name messages of other queues.
     """
     found = PointersBehind(end)
     for queue in queues:
@@ -105,8 +100,11 @@ def pointers_behind(
 def units_behind(
     queue: ConsumeQueue, file: MappedFile, end: int
 ) -> tuple[int, dict[int, int], bool]:
-    """Messages behind ``end`` that a queue file names, their records' places and bytes, and whether
-    the file in front of it may name more."""
+    """Return what a queue file names past ``end``.
+
+    Returns the number of messages, their records' log offsets and bytes, and whether the previous
+    file may name more.
+    """
     import numpy
 
     is_batch = isinstance(queue, BatchConsumeQueue)
@@ -115,12 +113,12 @@ def units_behind(
     units = numpy.frombuffer(content[: len(content) // layout.nbytes * layout.nbytes], layout.dtype)
     offsets, sizes = units["physical_offset"].astype("i8"), units["size"].astype("i8")
     written = sizes > 0
-    behind = written & (offsets + sizes > end) & (sizes != formats.FILLER_UNIT_SIZE)
-    is_all = not bool((written & ~behind).any())
-    if not behind.any():
+    past = written & (offsets + sizes > end) & (sizes != formats.FILLER_UNIT_SIZE)
+    is_all = not bool((written & ~past).any())
+    if not past.any():
         return 0, {}, is_all
-    counts = units["batch_size"][behind].astype("i8") if is_batch else behind[behind]
-    records = dict(zip(offsets[behind].tolist(), sizes[behind].tolist(), strict=True))
+    counts = units["batch_size"][past].astype("i8") if is_batch else past[past]
+    records = dict(zip(offsets[past].tolist(), sizes[past].tolist(), strict=True))
     return int(counts.sum()), records, is_all
 
 

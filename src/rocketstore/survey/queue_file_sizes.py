@@ -1,6 +1,6 @@
-"""The sizes of a store's queue files: configured, shown by files that agree, known, preset.
+"""Detect the sizes of a store's queue files: configured, the files', the state file's, default.
 
-A file whose length differs from what the others show is damaged, and no hint.
+A file whose length differs from the others' is damaged and is not used as a hint.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from rocketstore.queues.directories import queue_directories
 
 
 class QueueFileSizes:
-    """Finds the sizes of queue files: given, else what most files have, else what the state file
-    says, else the default.
+    """Detect the sizes of queue files.
 
-    Where as many files have one size as another, the state file decides, then the longer one:
-    files are cut, they do not grow.
+    The order is: the configured size, the size of most files, the state file's, the default. If
+    two sizes are equally frequent, the state file decides, then the larger size: files get
+    truncated, they do not grow.
     """
 
     def __init__(
@@ -46,21 +46,21 @@ class QueueFileSizes:
         self._tolerant = tolerant
 
     def of_queues(self, directory: Path) -> int:
-        """Bytes of a ConsumeQueue's file."""
+        """Return the bytes of a ConsumeQueue's file."""
         given = self._config.mapped_file_size_consume_queue
         unit = formats.CONSUME_QUEUE_UNIT.nbytes
-        told = self._state.consume_queue_file_size if self._state else None
+        hint = self._state.consume_queue_file_size if self._state else None
         name = "mapped_file_size_consume_queue"
-        return self._choose(name, given, directory, unit, (told, DEFAULT_CONSUME_QUEUE_FILE_SIZE))
+        return self._choose(name, given, directory, unit, (hint, DEFAULT_CONSUME_QUEUE_FILE_SIZE))
 
     def of_batch_queues(self, directory: Path) -> int:
-        """Bytes of a BatchConsumeQueue's file."""
+        """Return the bytes of a BatchConsumeQueue's file."""
         given = self._config.mapper_file_size_batch_consume_queue
         name, unit = "mapper_file_size_batch_consume_queue", formats.BATCH_QUEUE_UNIT.nbytes
         return self._choose(name, given, directory, unit, (None, DEFAULT_BATCH_QUEUE_FILE_SIZE))
 
     def of_ext(self, directory: Path) -> int:
-        """Bytes of an ext file; 0 when they are switched off, or not asked for and not there."""
+        """Return the bytes of an ext file; 0 if disabled, or if neither enabled nor present."""
         config = self._config
         if config.enable_consume_queue_ext is False:
             return 0
@@ -71,8 +71,10 @@ class QueueFileSizes:
         return self._choose(name, given, directory, 1, (None, DEFAULT_EXT_FILE_SIZE))
 
     def _sizes_below(self, directory: Path) -> Counter[int]:
-        """Sizes of the queue files below ``directory`` (of 200 queues at the most), counted; not
-        those that cannot be the place of a file's name."""
+        """Count the sizes of the queue files below ``directory``, of at most 200 queues.
+
+        A size that equals the distance of two neighbouring files counts once more.
+        """
         sizes: Counter[int] = Counter()
         folders = queue_directories(directory, self._root, [], tolerant=self._tolerant)
         for number, (_, folder) in enumerate(folders):
@@ -99,9 +101,9 @@ class QueueFileSizes:
         known: tuple[int | None, int],
     ) -> int:
         sizes = self._sizes_below(directory)
-        told, default = known
+        hint, default = known
         fitting = [size for size in sizes if size % unit == 0]
-        fitting.sort(key=lambda size: (sizes[size], size == told, size), reverse=True)
+        fitting.sort(key=lambda size: (sizes[size], size == hint, size), reverse=True)
         if given is not None:
             if fitting and given not in fitting:
                 raise ConfigError(
@@ -109,14 +111,14 @@ class QueueFileSizes:
                     f"{fitting[0]}, or leave it unset to have it detected"
                 )
             return given
-        chosen = fitting[0] if fitting else told or default
-        if told and fitting and sizes[chosen] == 1 and chosen < told:
-            # A single file that is shorter than what was written down was cut.
-            chosen = told
+        chosen = fitting[0] if fitting else hint or default
+        if hint and fitting and sizes[chosen] == 1 and chosen < hint:
+            # A single file that is shorter than the recorded size was truncated.
+            chosen = hint
         if chosen not in sizes and sizes:
-            source = "the state file" if chosen == told else "RocketMQ's default"
+            source = "the state file" if chosen == hint else "RocketMQ's default"
             self._notes.append(
-                f"no file below {directory} has a length that files there can have; one has "
-                f"{chosen} bytes by {source}"
+                f"no file below {directory} has a valid length; the file size is {chosen} bytes "
+                f"by {source}"
             )
         return chosen

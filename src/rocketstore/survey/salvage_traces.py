@@ -1,4 +1,4 @@
-"""What a salvage left behind, in words: placeholders, fillers, and where the old files are."""
+"""Traces of a salvage: placeholders, filler records, and quarantined files."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ from rocketstore import formats
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.scan import LogScan, RecordBatch, find_next_record
 
-#: Topics and files named; of more there is the number.
+#: Topics and files that are listed by name; the rest is counted.
 _MOST_NAMED = 10
-#: Topic of the records that fill a lost stretch; they have no queue (shortened where there is no
-#: room for it).
+#: Topic of the records that fill a lost range and have no queue; shortened if there is no room.
 FILLER_TOPIC = "rocketstore_lost"
-#: The property that marks a placeholder, where there is room for it.
+#: The property that marks a placeholder, if there is room for it.
 LOST_PROPERTY = "ROCKETSTORE_LOST"
 LOST_MARK = f"{LOST_PROPERTY}{chr(formats.NAME_VALUE_SEPARATOR)}".encode()
 
 
 def salvage_notes(root: Path, traces: SalvageTraces) -> Iterator[str]:
-    """Yield notes about the store at ``root``; none where nothing was ever salvaged."""
+    """Yield notes about the store at ``root``; nothing if it was never salvaged."""
     if traces.placeholders:
         counts = sorted(traces.placeholders.items(), key=lambda item: -item[1].count)
         named = _named([f"{topic} {one.count:,}" for topic, one in counts])
@@ -38,18 +37,18 @@ def salvage_notes(root: Path, traces: SalvageTraces) -> Iterator[str]:
     if traces.fillers:
         yield (
             f"a salvage filled {traces.filler_nbytes:,} lost bytes of the log with "
-            f"{traces.fillers:,} records of no queue"
+            f"{traces.fillers:,} records that belong to no queue"
         )
     try:
         files = quarantined_files(root)
     except OSError as error:
-        yield f"the quarantine folder could not be looked at: {error}"
+        yield f"the quarantine folder could not be read: {error}"
         return
     if files:
         times = [one.timestamp for one in files if one.timestamp]
-        when = f", put there {_time(min(times))} to {_time(max(times))}" if times else ""
+        when = f" from {_time(min(times))} to {_time(max(times))}" if times else ""
         named = _named([os.path.relpath(one.path, root) for one in files])
-        yield f"recovery or salvage kept what it took out of the store{when}: {named}"
+        yield f"recovery or salvage moved files or parts of them to quarantine{when}: {named}"
 
 
 def _named(names: list[str]) -> str:
@@ -58,7 +57,7 @@ def _named(names: list[str]) -> str:
 
 
 def _time(timestamp: int) -> str:
-    """An epoch-ms time in UTC, the number where there is none."""
+    """Format an epoch-ms time in UTC; return the number if it is out of range."""
     try:
         moment = datetime.datetime.fromtimestamp(timestamp // 1000, datetime.UTC)
     except (ValueError, OverflowError, OSError):
@@ -68,14 +67,14 @@ def _time(timestamp: int) -> str:
 
 @dataclass
 class PlaceholderCount:
-    """Placeholders of one topic, and the earliest and latest store time (epoch ms) beside them."""
+    """Number of placeholders of one topic, and their earliest and latest store time (epoch ms)."""
 
     count: int = 0
     oldest: int = 0
     newest: int = 0
 
     def take(self, timestamp: int) -> None:
-        """Count one more."""
+        """Count one placeholder."""
         self.count += 1
         self.oldest = min(self.oldest or timestamp, timestamp)
         self.newest = max(self.newest, timestamp)
@@ -88,10 +87,10 @@ class SalvageTraces:
     Attributes
     ----------
     placeholders : dict of str to PlaceholderCount
-        By topic: empty messages with the property ``ROCKETSTORE_LOST``. Where there was no room for
-        the property, a placeholder is not told from an empty message.
+        By topic: empty messages with the property ``ROCKETSTORE_LOST``. A placeholder without room
+        for the property looks like an empty message and is not counted.
     fillers, filler_nbytes : int
-        Records of no queue that fill what was lost, and their bytes.
+        Records of no queue that fill lost ranges, and their bytes.
     offsets : array of int
         Log offsets of all of them.
     """
@@ -103,14 +102,14 @@ class SalvageTraces:
 
     @property
     def placeholder_count(self) -> int:
-        """Placeholders of all topics."""
+        """Return the number of placeholders of all topics."""
         return sum(one.count for one in self.placeholders.values())
 
     def __bool__(self) -> bool:
         return bool(self.placeholders or self.fillers)
 
     def take(self, batch: RecordBatch) -> None:
-        """Look through the records of a batch."""
+        """Count the placeholders and fillers of a batch."""
         columns = batch.columns
         sys_flags = columns["sys_flag"] & formats.SYS_FLAG_TRANSACTION_MASK
         rolled_back = sys_flags == formats.SYS_FLAG_TRANSACTION_ROLLBACK
@@ -133,23 +132,25 @@ class SalvageTraces:
 
 
 def find_traces(log: CommitLog, start: int = 0, stop: int | None = None) -> SalvageTraces:
-    """Look for what a salvage left from ``start`` to ``stop`` (the log's end) of a log whose end is
-    known; damage is skipped."""
+    """Find the traces of a salvage from ``start`` to ``stop``, the log's end by default.
+
+    Corrupt ranges are skipped. The log's end must be known.
+    """
     traces, start = SalvageTraces(), max(log.min_offset, start)
     stop = log.max_offset if stop is None else min(stop, log.max_offset)
     while start < stop:
         scan = LogScan(log, start, stop, 0)
         for batch in scan:
             traces.take(batch)
-        behind = find_next_record(log, scan.offset + 1) if scan.offset < stop else None
-        if behind is None:
+        following = find_next_record(log, scan.offset + 1) if scan.offset < stop else None
+        if following is None:
             break
-        start = behind
+        start = following
     return traces
 
 
 class QuarantinedFile(NamedTuple):
-    """A file or folder that was put aside; ``timestamp`` (epoch ms, 0: not told) is when."""
+    """A quarantined file or folder; ``timestamp`` (epoch ms, 0: unknown) is when it was moved."""
 
     path: str
     timestamp: int
@@ -157,7 +158,7 @@ class QuarantinedFile(NamedTuple):
 
 
 def quarantined_files(root: Path) -> list[QuarantinedFile]:
-    """Return what lies in the quarantine folder of the store at ``root``, in order of name."""
+    """List the quarantine folder of the store at ``root``, in order of name."""
     folder, found = root / formats.QUARANTINE_DIR, []
     try:
         names = sorted(os.listdir(folder))
@@ -166,8 +167,8 @@ def quarantined_files(root: Path) -> list[QuarantinedFile]:
     for name in names:
         path = folder / name
         head = name.split("-", 1)[0]
-        told = int(head) if head.isascii() and head.isdigit() and len(head) == 13 else 0
-        found.append(QuarantinedFile(str(path), told, _nbytes_below(path)))
+        moved_at = int(head) if head.isascii() and head.isdigit() and len(head) == 13 else 0
+        found.append(QuarantinedFile(str(path), moved_at, _nbytes_below(path)))
     return found
 
 

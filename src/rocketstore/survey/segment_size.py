@@ -1,6 +1,6 @@
-"""The size of a log's segments: configured, shown by files that agree, or deduced.
+"""Detect the size of a log's segments: configured, shown by the files' lengths, or deduced.
 
-A file whose length differs from what the others show is damaged, and no hint.
+A file whose length differs from the others' is damaged and is not used as a hint.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 _LARGEST_LOG_FILE_NBYTES = 2**31 - 1
 _ROWS = 1024
-#: So many segments are looked at where their lengths do not tell the size.
+#: Segments that are read if their lengths do not show the size.
 _MOST_SEEN = 8
 _DEFAULT = "RocketMQ's default"
-#: So many units are taken into account.
+#: Queue units that are read at most.
 _MOST_UNITS = 4_000_000
 
 
@@ -41,10 +41,10 @@ def log_file_size(
     notes: list[str],
     units: UnitPlaces | None = None,
 ) -> int:
-    """Size given, else what the files show, else the state file's, else the default.
+    """Return the configured size, else the one the files show, the state file's, or the default.
 
-    ``units`` are read where the lengths of the files leave the size in doubt. Raises
-    ``MappedFileError`` when segments were cut short, and nothing tells how long they were.
+    ``units`` are read if the files' lengths leave the size in doubt. Raises ``MappedFileError`` if
+    segments were truncated and their original size cannot be deduced.
     """
     given = config.mapped_file_size_commit_log
     starts = [offset for offset, _, _ in listing.files]
@@ -68,7 +68,7 @@ def log_file_size(
 
 
 def _is_plain(starts: list[int], sizes: list[int], shown: int, hint: int | None) -> bool:
-    """Whether the lengths of the files tell the size, as they do in every whole log."""
+    """Return whether the files' lengths show the size, as they do in every complete log."""
     if len(sizes) == 1:
         return shown == sizes[0] in (hint, DEFAULT_COMMIT_LOG_FILE_SIZE)
     steps = {b - a for a, b in itertools.pairwise(starts)}
@@ -76,7 +76,7 @@ def _is_plain(starts: list[int], sizes: list[int], shown: int, hint: int | None)
 
 
 def _are_cut_to(listing: DirectoryListing, root: Path, size: int) -> bool:
-    """Whether the segments, all of one length, had ``size`` bytes before they were cut short."""
+    """Return whether the segments, all of one length, had ``size`` bytes before truncation."""
     files = [one for one in listing.files if one[2]]
     looks = [_look_at_end(path, at, nbytes, root) for at, path, nbytes in files[:_MOST_SEEN]]
     is_cut = any(look.is_cut for look in looks) or any(at % nbytes for at, _, nbytes in files)
@@ -95,7 +95,7 @@ def _deduce(
     notes: list[str],
     places: UnitPlaces,
 ) -> int:
-    """Find the size where the lengths of the files leave it in doubt."""
+    """Deduce the size if the files' lengths leave it in doubt."""
     files = [one for one in listing.files if one[2]]
     looks = {path: _look_at_end(path, at, nbytes, root) for at, path, nbytes in files[:_MOST_SEEN]}
     is_cut = any(look.is_cut for look in looks.values())
@@ -117,8 +117,8 @@ def _deduce(
     fit = f" ({' or '.join(map(str, fitting[:4]))} would fit)" if fitting else ""
     _, path, nbytes = next((one for one in files if one[0] % shown), files[0])
     raise MappedFileError(
-        f"{path} has {nbytes} bytes and was cut short, and nothing tells the size of a "
-        f"segment{fit}; configure mapped_file_size_commit_log (a command takes a file with "
+        f"{path} was truncated to {nbytes} bytes, and the segment size cannot be "
+        f"detected{fit}; configure mapped_file_size_commit_log (a command takes a file with "
         "mappedFileSizeCommitLog=… by --config)"
     )
 
@@ -126,16 +126,16 @@ def _deduce(
 def _note(files: list[tuple[int, Path, int]], size: int, source: str) -> str:
     if len(files) > 1:
         folder = files[0][1].parent
-        return f"files in {folder} were cut short; a segment has {size} bytes, by {source}"
+        return f"files in {folder} were truncated; a segment has {size} bytes, by {source}"
     ((_, path, nbytes),) = files
-    note = f"{path} has {nbytes} bytes and was cut short; a segment has {size}, by {source}"
+    note = f"{path} was truncated to {nbytes} bytes; a segment has {size}, by {source}"
     is_guess = size == DEFAULT_COMMIT_LOG_FILE_SIZE and source == _DEFAULT
     advice = "; if the broker has another size, configure mapped_file_size_commit_log"
     return note + advice * is_guess
 
 
 class _Limits:
-    """What a size must be so that files can have these names and lengths."""
+    """The sizes that are possible with the given file names and lengths."""
 
     def __init__(self, starts: list[int], least: int) -> None:
         self.least = least
@@ -144,18 +144,21 @@ class _Limits:
         self._most = min(_LARGEST_LOG_FILE_NBYTES, *steps, _LARGEST_LOG_FILE_NBYTES)
 
     def fit(self, size: int) -> bool:
-        """Whether no name and no length excludes it."""
+        """Return whether ``size`` agrees with all names and lengths."""
         least = max(self.least, formats.MIN_COMMIT_LOG_FILE_NBYTES)
         return least <= size <= self._most and not self.divided % size
 
     def all_sizes(self) -> list[int]:
-        """The sizes that fit, ascending; empty where no name tells anything."""
+        """Return the sizes that fit, ascending; empty if the names show nothing."""
         return sorted(size for size in _divisors(self.divided, self._most) if self.fit(size))
 
 
 def _divisors(number: int, most: int) -> set[int]:
-    """The divisors of ``number`` that are at most ``most``, but for those with a prime factor
-    above 2**16 that shares the number with another one: a name may be of any height."""
+    """Return the divisors of ``number`` up to ``most``.
+
+    Some are missing if ``number`` has two prime factors above 2**16: a file's name may be any
+    number, so the search must be bounded.
+    """
     found = {1}
     factor = 2
     while number > 1 and factor <= 1 << 16:
@@ -174,7 +177,7 @@ def _candidates(
     hint: int | None,
     places: UnitPlaces,
 ) -> Iterator[tuple[int, str]]:
-    """Yield sizes that nothing excludes and what tells them, the surest first."""
+    """Yield possible sizes and their sources, the most certain first."""
     if hint and limits.fit(hint):
         yield hint, "the state file"
     marked = Counter(look.marked for look in looks.values() if look.marked)
@@ -182,30 +185,30 @@ def _candidates(
         if limits.fit(size):
             yield size, "the marker at its end"
     longest = limits.least
-    # A record that runs beyond the file's end may be a damaged one in a whole file.
+    # A record that runs past the file's end may be a damaged one in a complete file.
     may_be_longest = limits.fit(longest) and not places.crossed(longest)
     if may_be_longest and not any(look.is_cut for look in looks.values()):
-        yield longest, "the longest one"
+        yield longest, "the longest file"
     if not may_be_longest:
-        told = places.told(limits.all_sizes())
-        if told is not None:
-            yield told, "the names of the files, and the records that the queues name"
+        deduced = places.deduced(limits.all_sizes())
+        if deduced is not None:
+            yield deduced, "the file names and the records that the queues name"
     default = DEFAULT_COMMIT_LOG_FILE_SIZE
     if limits.fit(default) and not places.crossed(default):
         yield default, _DEFAULT
     if may_be_longest:
-        yield longest, "the longest one"
+        yield longest, "the longest file"
 
 
 class UnitPlaces:
-    """Where the records lie that queue units name.
+    """Offsets of the records that queue units name.
 
-    No record lies across the edge of a segment, and one begins at each edge.
+    No record crosses the boundary of a segment, and a record begins at each boundary.
 
     Parameters
     ----------
     contents : iterable of bytes
-        Of consume queue files.
+        Contents of consume queue files.
     """
 
     def __init__(self, contents: Iterable[bytes] = ()) -> None:
@@ -214,11 +217,11 @@ class UnitPlaces:
 
     @classmethod
     def below(cls, directory: Path, root: Path) -> UnitPlaces:
-        """Of the units below a ``consumequeue`` folder, as far as they can be read."""
+        """Read the units below a ``consumequeue`` folder, as far as they are readable."""
         return cls(_contents_below(directory, root))
 
     def _load(self) -> tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]:
-        """Offsets of the records, each once and ascending, and where they end."""
+        """Return the records' distinct start offsets, ascending, and their ends."""
         if self._arrays is None:
             import numpy
 
@@ -235,13 +238,16 @@ class UnitPlaces:
         return self._arrays
 
     def crossed(self, size: int) -> bool:
-        """Whether a record lies across an edge of segments of ``size`` bytes."""
+        """Return whether a record crosses the boundary of segments of ``size`` bytes."""
         starts, ends = self._load()
         return bool((starts // size != (ends - 1) // size).any())
 
-    def told(self, sizes: list[int]) -> int | None:
-        """The one of ``sizes`` (ascending) that no record crosses; of several the smallest, when a
-        record begins at an edge that the larger ones do not have."""
+    def deduced(self, sizes: list[int]) -> int | None:
+        """Return the one of ``sizes`` (ascending) whose boundaries no record crosses.
+
+        Of several, return the smallest if a record begins at a boundary that only it has; else
+        ``None``.
+        """
         left = [size for size in sizes if not self.crossed(size)]
         if not left:
             return None
@@ -267,19 +273,19 @@ def _contents_below(directory: Path, root: Path) -> Iterator[bytes]:
 
 
 class _Look(NamedTuple):
-    """What a segment's records tell of it."""
+    """What a segment's records show about it."""
 
-    #: The size that the end-of-segment marker tells.
+    #: The size that the end-of-segment marker shows.
     marked: int | None
-    #: Whether the records run to the file's end, as in a file that was cut.
+    #: Whether the records run past the file's end, as in a truncated file.
     is_cut: bool
-    #: Whether the first record, if there is one, lies where the file's name says.
+    #: Whether the first record, if there is one, has the offset in the file's name.
     is_named: bool
 
 
 def _look_at_end(path: Path, start: int, nbytes: int, root: Path) -> _Look:
     limit = min(start + _LARGEST_LOG_FILE_NBYTES, 2**63 - 1)
-    if start + nbytes > limit:  # no record's offset can be that far
+    if start + nbytes > limit:  # past the highest offset a record can have
         return _Look(None, False, False)
     file = MappedFile(path, start, nbytes, root)
     try:

@@ -1,6 +1,6 @@
-"""For tests of programs that use rocketstore: pytest fixtures, and ``check_invariants``.
+"""Helpers for tests of programs that use rocketstore: pytest fixtures and ``check_invariants``.
 
-``pytest_plugins = ["rocketstore.testing"]`` in a ``conftest.py`` brings in the fixtures of
+``pytest_plugins = ["rocketstore.testing"]`` in a ``conftest.py`` loads the fixtures of
 ``rocketstore.testing.fixtures``; ``check_invariants`` works without pytest.
 """
 
@@ -14,7 +14,7 @@ from rocketstore.testing.invariants import (
     check_invariants,
 )
 
-#: Read by pytest when this module is named as a plugin.
+#: Read by pytest if this module is listed as a plugin.
 pytest_plugins = ("rocketstore.testing.fixtures",)
 
 __all__ = ["INVARIANTS", "Acknowledged", "Report", "Violation", "check_invariants"]

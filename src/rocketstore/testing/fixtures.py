@@ -18,7 +18,7 @@ from rocketstore.store.default_message_store import DefaultMessageStore
 from rocketstore.store.default_message_store import open as open_store
 from rocketstore.testing.invariants import check_invariants
 
-#: Small files, so that a test's store rolls and takes little room.
+#: Small files, so that a test's store rolls often and needs little disk space.
 SMALL_FILES: dict[str, Any] = {
     "mapped_file_size_commit_log": 64 * 1024,
     "mapped_file_size_consume_queue": 2000,
@@ -29,11 +29,11 @@ SMALL_FILES: dict[str, Any] = {
 
 @pytest.fixture
 def rocket_store(tmp_path: Path) -> Iterator[Callable[..., DefaultMessageStore]]:
-    """Open stores that are closed, and checked, when the test ends.
+    """Open stores; close and check them when the test ends.
 
     ``rocket_store(name="store", mode="a", **options)`` opens ``tmp_path / name`` with small files;
-    ``options`` are those of ``rocketstore.open``. When the test has ended, all are closed and every
-    store that was written is given to ``check_invariants``.
+    ``options`` are those of ``rocketstore.open``. After the test all stores are closed, and each
+    store that was open for writing is checked with ``check_invariants``.
     """
     opened: list[tuple[DefaultMessageStore, dict[str, Any]]] = []
 
@@ -53,7 +53,7 @@ def rocket_store(tmp_path: Path) -> Iterator[Callable[..., DefaultMessageStore]]
 
 
 def _config_of(options: dict[str, Any]) -> MessageStoreConfig:
-    """The configuration among the options of ``rocketstore.open``."""
+    """Return the configuration among the options of ``rocketstore.open``."""
     names = {field.name for field in dataclasses.fields(MessageStoreConfig)}
     fields = {name: value for name, value in options.items() if name in names}
     config = options.get("config")
@@ -64,12 +64,12 @@ def _config_of(options: dict[str, Any]) -> MessageStoreConfig:
 def golden_store(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> Callable[[str | os.PathLike[str]], Path]:
-    """Give a test a store of its own to read or to write: a copy of one that is kept.
+    """Copy a stored golden store, so that the test can read or write the copy.
 
-    ``golden_store(source)`` takes a store's directory, or a tar archive with a ``commitlog``
-    somewhere in it (modification times are kept: RocketMQ up to 5.1.0 answers by them), and returns
-    the root of the copy below ``tmp_path``. A relative ``source`` is looked for beside the test
-    file. What is kept stays as it is.
+    ``golden_store(source)`` takes a store's directory, or a tar archive with a ``commitlog`` folder
+    at any depth, and returns the root of the copy below ``tmp_path``. A relative ``source`` is
+    relative to the test file's folder. Modification times are kept, because RocketMQ up to 5.1.0
+    answers by them. The source is not changed.
     """
 
     def copy_of(source: str | os.PathLike[str]) -> Path:
@@ -83,7 +83,7 @@ def golden_store(
             _unpack(path, target)
         logs = [found for found in target.rglob("commitlog") if found.is_dir()]
         if len(logs) != 1:
-            raise ValueError(f"{path} holds {len(logs)} folders named commitlog, not one")
+            raise ValueError(f"{path} must have one folder named commitlog, not {len(logs)}")
         return logs[0].parent
 
     return copy_of

@@ -1,4 +1,4 @@
-"""``check_invariants``: what must hold for every store directory, checked from its bytes."""
+"""``check_invariants``: checks from its bytes what must hold for every store directory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LIGHT_NAMES, _LIGHT_OFFSETS = "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET
 
 
 class _Expected(NamedTuple):
-    """One unit as the log wants it."""
+    """One unit, as derived from the log."""
 
     record: PlainRecord
     tags_code: int
@@ -34,7 +34,7 @@ class _Expected(NamedTuple):
 
 
 class _Queues:
-    """Every queue as the log alone says it must be."""
+    """Every queue, as derived from the log alone."""
 
     def __init__(self, root: Path, log: PlainLog, config: MessageStoreConfig) -> None:
         self.batch = {
@@ -45,9 +45,9 @@ class _Queues:
         self._folders = {topic for topic, *_ in plain_files.queue_folders(root)}
         self._delays = config.delay_ms
         self.units: dict[tuple[str, int], dict[int, _Expected]] = defaultdict(dict)
-        #: Light queues' records in log order; RocketMQ appends their units whatever their offset.
+        #: Light queues' records in log order; RocketMQ appends their units and ignores the offset.
         self.light: dict[tuple[str, int], list[_Expected]] = defaultdict(list)
-        #: Records whose queue offset cannot be: (queue, record, what is wrong).
+        #: Records with a wrong queue offset: (queue, record, description).
         self.odd: list[tuple[tuple[str, int], PlainRecord, str]] = []
         following: dict[tuple[str, int], int] = {}
         for record in log.records:
@@ -72,13 +72,13 @@ class _Queues:
             self.light[light].append(_Expected(record, _tag_hash(record), 1))
 
     def expected(self, topic: str, queue_id: int, first: int) -> dict[int, _Expected]:
-        """Units of a queue by index; ``first`` is that of the first one whose record is there."""
+        """Return a queue's units by index; ``first`` is the first index whose record exists."""
         place = (topic, queue_id)
         expected = self.units.get(place, {})
         return {**expected, **dict(enumerate(self.light.get(place, ()), first))}
 
     def places(self) -> set[tuple[str, int]]:
-        """(topic, queue id) of every queue that must have a unit."""
+        """Return (topic, queue id) of every queue that must have a unit."""
         return {*self.units, *self.light}
 
     def _light_places(self, record: PlainRecord) -> list[tuple[str, int]]:
@@ -86,7 +86,7 @@ class _Queues:
         offsets = record.properties.get(_LIGHT_OFFSETS, "").split(",")
         places = []
         for name, offset in zip(names, offsets, strict=False):
-            # Whether light queues are dispatched at all is the broker's choice.
+            # A broker may be configured not to dispatch light queues.
             if name in self._folders and _number(offset) >= 0:
                 is_light = name.startswith(formats.TOPIC_LMQ_PREFIX)
                 places.append((name, 0 if is_light else record.queue_id))
@@ -101,12 +101,12 @@ class _Queues:
 
 
 def _number(text: str) -> int:
-    """The number that a property spells; -1 for anything else, also for one of too many digits."""
+    """Return the number in a property; -1 if it is not a number or has too many digits."""
     return int(text) if re.fullmatch("[0-9]{1,19}", text) else -1
 
 
 def _batch_count(record: PlainRecord) -> int:
-    """Messages of a record: several only where its flag and both numbers of a batch say so."""
+    """Return the number of messages in a record: 1, except for a valid inner batch."""
     base = _number(record.properties.get(formats.PROPERTY_INNER_BASE, ""))
     count = _number(record.properties.get(formats.PROPERTY_INNER_NUM, ""))
     is_batch = record.sys_flag & formats.SYS_FLAG_INNER_BATCH and base >= 0
@@ -119,7 +119,7 @@ def _tag_hash(record: PlainRecord) -> int:
 
 @functools.lru_cache(maxsize=1024)
 def _is_folder_name(topic: str) -> bool:
-    """Whether a topic may name a folder; others are in the log only."""
+    """Return whether a topic can name a folder; records of other topics are in the log only."""
     odd = any(character == "/" or not character.isprintable() for character in topic)
     return not odd and topic not in (".", "..") and "\ufffd" not in topic
 
@@ -133,34 +133,34 @@ def check_invariants(
     clock_steps: bool = False,
     reopen: bool = True,
 ) -> Report:
-    """Check a store directory that nobody is writing at the moment; see ``INVARIANTS``.
+    """Check a store directory that no process is writing; see ``INVARIANTS``.
 
-    Log, queues and index are read with plain code of its own (``plain_log``, ``plain_files``), so
-    that a mistake of the library shows. What holds "after any crash" holds once the store was
-    opened for writing again.
+    Log, queues and index are read with separate, plain code (``plain_log``, ``plain_files``), so
+    that errors of the library are detected. After a crash, open the store for writing once before
+    checking it.
 
     Parameters
     ----------
     path : path
         The store's root.
     acknowledged : iterable, optional
-        ``PutMessageResult`` (those that are not ``ok`` are passed over), ``StoredMessage`` or
-        ``Acknowledged``: messages that must be there (invariant 6).
+        Messages that must be stored (invariant 6): ``PutMessageResult`` (skipped if not ``ok``),
+        ``StoredMessage`` or ``Acknowledged``.
     config : MessageStoreConfig, optional
-        What the store was opened with, where that is not the default: delay levels, a log outside
-        the root, ``message_index_enable``.
+        The store's configuration, if not the default: delay levels, a log outside the root,
+        ``message_index_enable``.
     dispatched : bool
-        False: units and keys may be missing at the end, because dispatch is behind.
+        False: dispatch may lag, so that units and keys may be missing at the end.
     clock_steps : bool
-        True: the clock may have been put back, so invariant 2 is left out.
+        True: the clock may have been set back, so invariant 2 is not checked.
     reopen : bool
-        Check invariant 7 on a copy in a temporary directory; left out for a store that was not
-        closed in good order, because opening mends that one.
+        Check invariant 7 on a copy in a temporary directory. Not checked for a store that was not
+        closed cleanly, because opening repairs it.
 
     Returns
     -------
     Report
-        ``report.require()`` raises ``AssertionError`` when something does not hold.
+        ``report.require()`` raises ``AssertionError`` if an invariant does not hold.
 
     Raises
     ------
@@ -169,8 +169,8 @@ def check_invariants(
 
     Notes
     -----
-    Threading: none of its own; call it from any thread. Memory: bodies of the whole log, so it is
-    for stores of tests. Source: RocketMQ's behaviour as ``docs/differences.md`` tells it.
+    Threading: starts no thread; call it from any thread. Memory: all bodies of the log, so use it
+    for the stores of tests. Source: RocketMQ's behaviour as ``docs/differences.md`` describes it.
     """
     root = Path(path)
     if not root.is_dir():
@@ -180,7 +180,7 @@ def check_invariants(
     if not clock_steps:
         check.times()
     if _has_database(root):
-        check.report.notes.append("queues are in RocksDB: invariants 3, 4 and 7 were left out")
+        check.report.notes.append("queues are in RocksDB: invariants 3, 4 and 7 were not checked")
     else:
         check.queues(dispatched=dispatched)
         check.bounds(dispatched=dispatched)
@@ -190,14 +190,14 @@ def check_invariants(
         check.acknowledged(acknowledged)
     check.checkpoint()
     if (root / formats.ABORT_FILE).exists():
-        check.report.notes.append("not closed in good order: invariant 7 was left out")
+        check.report.notes.append("not closed cleanly: invariant 7 was not checked")
     elif reopen and not _has_database(root):
         check.reopening()
     return check.report
 
 
 def _has_database(root: Path) -> bool:
-    """Whether the queues are in RocksDB."""
+    """Return whether the queues are in RocksDB."""
     folders = (formats.CONSUME_QUEUE_DIR, "consumequeue_rocksdb")
     return any((root / name / "CURRENT").exists() for name in folders)
 
@@ -218,13 +218,13 @@ class _Check:
         self.report.log_start, self.report.log_end = self._log.start, self._log.end
 
     def log_itself(self) -> None:
-        """Invariant 1."""
+        """Check invariant 1."""
         self.report.checked.add(1)
         for fault in self._log.faults:
             self.report.add(1, fault.path, fault.physical_offset, fault.what)
 
     def times(self) -> None:
-        """Invariant 2."""
+        """Check invariant 2."""
         self.report.checked.add(2)
         latest = -(2**63)
         for record in self._log.records:
@@ -236,14 +236,14 @@ class _Check:
     # --- queues -------------------------------------------------------------------------------
 
     def queues(self, *, dispatched: bool) -> None:
-        """Invariant 3, and of 4 what is about single units."""
+        """Check invariant 3, and the part of invariant 4 about single units."""
         self.report.checked.update((3, 4))
         self._queues = _Queues(self.root, self._log, self.config)
         for (topic, queue_id), record, what in self._queues.odd:
             where = f"{topic}/{queue_id}"
             self.report.add(3, where, record.physical_offset, what)
         missing = self._queues.places()
-        #: Bounds of each queue as its records and units show them.
+        #: Bounds of each queue, from its records and units.
         self._bounds: dict[tuple[str, int], tuple[int, int]] = {}
         for topic, queue_id, folder, is_batch in plain_files.queue_folders(self.root):
             missing.discard((topic, queue_id))
@@ -262,10 +262,10 @@ class _Check:
         seen = set()
         for unit in kept:
             if unit.physical_offset >= self._log.end:
-                what = f"unit {unit.queue_offset} points behind the log's end {self._log.end}"
+                what = f"unit {unit.queue_offset} points past the log's end {self._log.end}"
                 self.report.add(4, unit.path, unit.physical_offset, what)
             elif unit.queue_offset not in expected:
-                what = f"unit {unit.queue_offset} is no message of this queue"
+                what = f"unit {unit.queue_offset} is not a message of this queue"
                 self.report.add(3, unit.path, unit.physical_offset, what)
             else:
                 seen.add(unit.queue_offset)
@@ -292,7 +292,7 @@ class _Check:
             self.report.add(3, unit.path, record.physical_offset, what)
 
     def bounds(self, *, dispatched: bool) -> None:
-        """Invariant 4: what the store answers as min and max of each queue."""
+        """Check invariant 4: the min and max offset that the store returns for each queue."""
         derive: Derive = "none" if dispatched else "tail"
         with open_store(self.root, config=self.config, derive=derive) as store:
             self._facts = store.facts
@@ -300,13 +300,13 @@ class _Check:
                 low = store.min_offset_in_queue(topic, queue_id)
                 high = store.max_offset_in_queue(topic, queue_id)
                 if (low, high) != wanted:
-                    what = f"the queue reaches from {low} to {high}, its records from {wanted}"
+                    what = f"the queue's bounds are {low} and {high}, those of its records {wanted}"
                     self.report.add(4, f"{topic}/{queue_id}", None, what)
 
     # --- keys ---------------------------------------------------------------------------------
 
     def keys(self) -> None:
-        """Invariant 5."""
+        """Check invariant 5."""
         self.report.checked.add(5)
         if self._facts is None:
             with open_store(self.root, config=self.config, derive="none") as store:
@@ -342,10 +342,10 @@ class _Check:
                 what = f"the key {key!r} of topic {record.topic!r} is in no index file"
                 self.report.add(5, self.root / formats.INDEX_DIR, record.physical_offset, what)
 
-    # --- what was promised --------------------------------------------------------------------
+    # --- acknowledged messages ----------------------------------------------------------------
 
     def acknowledged(self, promised: Iterable[Any]) -> None:
-        """Invariant 6."""
+        """Check invariant 6."""
         self.report.checked.add(6)
         for item in promised:
             if isinstance(item, Acknowledged):
@@ -367,7 +367,7 @@ class _Check:
                     self._result(item)
             else:
                 raise TypeError(
-                    "acknowledged holds PutMessageResult, StoredMessage or Acknowledged, not "
+                    "acknowledged must hold PutMessageResult, StoredMessage or Acknowledged, not "
                     f"{type(item).__name__}"
                 )
 
@@ -392,7 +392,7 @@ class _Check:
                 self.report.add(6, self._log_folder, item.physical_offset, what)
 
     def _result(self, result: kernels.commit_log.PutMessageResult) -> None:
-        """Every record of one put: a batch has several, back to back."""
+        """Check every record of one put: a batch has several, one after another."""
         offset, first = result.physical_offset, result.queue_offset
         assert offset is not None
         assert first is not None
@@ -404,7 +404,7 @@ class _Check:
                 return
             wanted = first + count if record.is_queued else first
             if record.queue_offset != wanted:
-                what = f"queue offset {wanted} was acknowledged, {record.queue_offset} is there"
+                what = f"queue offset {wanted} was acknowledged, but is {record.queue_offset}"
                 self.report.add(6, self._log_folder, offset, what)
             if record.store_timestamp != result.store_timestamp:
                 what = f"store time {result.store_timestamp} was acknowledged"
@@ -412,7 +412,7 @@ class _Check:
             offset, count = record.end, count + 1
 
     def checkpoint(self) -> None:
-        """Invariant 8."""
+        """Check invariant 8."""
         path = self.root / formats.CHECKPOINT_FILE
         if not path.is_file():
             return
@@ -428,10 +428,10 @@ class _Check:
                     self.report.add(8, path, None, what)
         place = named["logics_physical_offset"]
         if place >= self._log.start and place and place not in self._places:
-            self.report.add(8, path, place, "logics_physical_offset is no record's start")
+            self.report.add(8, path, place, "logics_physical_offset is not a record's start")
 
     def reopening(self) -> None:
-        """Invariant 7."""
+        """Check invariant 7."""
         self.report.checked.add(7)
         changes = changes_by_opening(self.root, self._log_folder, self._log.end, self.config)
         for path, what in changes:

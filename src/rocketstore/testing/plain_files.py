@@ -1,4 +1,4 @@
-"""Queues, queue extensions and index files read with plain code; see ``plain_log``."""
+"""Reads queues, queue extensions and index files with plain code; see ``plain_log``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BATCH_NBYTES = 46
 
 
 class Unit(NamedTuple):
-    """One entry of a queue: it names ``messages`` messages from ``queue_offset`` on."""
+    """One entry of a queue, for ``messages`` messages from ``queue_offset`` on."""
 
     path: Path
     position: int
@@ -34,7 +34,7 @@ class Unit(NamedTuple):
 
 
 def queue_folders(root: Path) -> Iterator[tuple[str, int, Path, bool]]:
-    """(topic, queue id, folder, whether it is a batch queue) of every queue that has files."""
+    """Yield (topic, queue id, folder, whether it is a batch queue) of every queue with files."""
     for name in (formats.CONSUME_QUEUE_DIR, _BATCH_FOLDER):
         for folder in sorted((root / name).glob("*/*")):
             if folder.is_dir() and folder.name.isascii() and folder.name.isdigit():
@@ -42,7 +42,7 @@ def queue_folders(root: Path) -> Iterator[tuple[str, int, Path, bool]]:
 
 
 def read_units(folder: Path) -> Iterator[Unit]:
-    """Units of a plain queue in order, up to the first that is none; fillers are left out."""
+    """Yield the units of a plain queue in order, up to the first invalid one, without fillers."""
     for base, path in log_files(folder):
         data = path.read_bytes()
         for position in range(0, len(data) - _UNIT.nbytes + 1, _UNIT.nbytes):
@@ -55,7 +55,7 @@ def read_units(folder: Path) -> Iterator[Unit]:
 
 
 def read_batch_units(folder: Path) -> Iterator[Unit]:
-    """Units of a batch queue in order, up to the first that is none."""
+    """Yield the units of a batch queue in order, up to the first invalid one."""
     for _, path in log_files(folder):
         data = path.read_bytes()
         for position in range(0, len(data) - _BATCH_NBYTES + 1, _BATCH_NBYTES):
@@ -72,7 +72,7 @@ def _integer(data: bytes, position: int, at: int, nbytes: int) -> int:
 
 
 def ext_tags_code(root: Path, topic: str, queue_id: int, address: int) -> int | None:
-    """The tags code behind an address of the queue's extension, ``None`` when nothing is there."""
+    """Return the tags code at an address of the queue's extension, or ``None``."""
     place = address + _EXT_BASE
     for base, path in reversed(log_files(root / _EXT_FOLDER / topic / str(queue_id))):
         if base <= place:
@@ -83,7 +83,7 @@ def ext_tags_code(root: Path, topic: str, queue_id: int, address: int) -> int | 
 
 
 def java_hash(text: str) -> int:
-    """``String.hashCode``: over UTF-16 units, in 32 bits with a sign."""
+    """Return Java's ``String.hashCode``: over UTF-16 units, as a signed 32-bit number."""
     data = text.encode("utf-16-be", "surrogatepass")
     total = 0
     for at in range(0, len(data), 2):
@@ -93,20 +93,20 @@ def java_hash(text: str) -> int:
 
 @functools.lru_cache(maxsize=1 << 16)
 def key_hash(topic: str, key: str) -> int:
-    """What an index file keeps of a key."""
+    """Return the hash of a key as an index file stores it."""
     number = java_hash(f"{topic}{formats.INDEX_KEY_SEPARATOR}{key}")
     return 0 if number == -(2**31) else abs(number)
 
 
 class IndexProblem(NamedTuple):
-    """What is wrong with an index file."""
+    """A fault of an index file."""
 
     path: Path
     what: str
 
 
 def read_index(path: Path, slots: int, problems: list[IndexProblem]) -> Iterator[tuple[int, int]]:
-    """(key hash, physical offset) of every entry that a chain of the file reaches."""
+    """Yield (key hash, physical offset) of every entry that a chain of the file reaches."""
     if path.stat().st_size < formats.INDEX_HEADER.nbytes:
         return
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -124,7 +124,7 @@ def read_index(path: Path, slots: int, problems: list[IndexProblem]) -> Iterator
                 place = base + number * _ENTRY.nbytes
                 found, offset, _, previous = _ENTRY.struct.unpack_from(data, place)
                 if found % slots != slot:
-                    problems.append(IndexProblem(path, f"entry {number} hangs in slot {slot}"))
+                    problems.append(IndexProblem(path, f"entry {number} is in wrong slot {slot}"))
                     break
                 yield found, offset
                 reached += 1
@@ -134,11 +134,11 @@ def read_index(path: Path, slots: int, problems: list[IndexProblem]) -> Iterator
 
 
 def _heads(data: mmap.mmap, slots: int) -> Iterator[tuple[int, int]]:
-    """(slot, newest entry) of every slot in use."""
+    """Yield (slot, newest entry) of every slot in use."""
     import numpy
 
     heads = numpy.frombuffer(data, ">i4", slots, formats.INDEX_HEADER.nbytes)
     used = numpy.flatnonzero(heads)
     pairs = list(zip(used.tolist(), heads[used].tolist(), strict=True))
-    del heads  # or the mapping could not be closed
+    del heads  # otherwise the mapping could not be closed
     return iter(pairs)

@@ -1,7 +1,7 @@
-"""The commit log read with plain code of its own: no kernel, no mapping, no recovery.
+"""Reads the commit log with separate, plain code: no kernel, no mapping, no recovery.
 
-What checks a store must not share the mistakes of what wrote it. Only the declarations of
-``formats`` are shared; they are compared with stores of real brokers elsewhere.
+A checker must not share the errors of the writer. Only the declarations of ``formats`` are shared;
+other tests compare these with stores of real brokers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FLAG_V6 = (formats.SYS_FLAG_BORN_HOST_V6, formats.SYS_FLAG_STORE_HOST_V6)
 
 
 class PlainRecord(NamedTuple):
-    """One good record of the log. Offsets as everywhere; ``properties`` are undecoded pairs."""
+    """One good record of the log; ``properties`` are its pairs as text."""
 
     physical_offset: int
     total_size: int
@@ -45,17 +45,17 @@ class PlainRecord(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Physical offset behind the record."""
+        """Physical offset after the record."""
         return self.physical_offset + self.total_size
 
     @property
     def transaction(self) -> int:
-        """The two bits that say NOT, PREPARED, COMMIT or ROLLBACK."""
+        """The two bits for NOT, PREPARED, COMMIT or ROLLBACK."""
         return self.sys_flag & formats.SYS_FLAG_TRANSACTION_MASK
 
     @property
     def is_queued(self) -> bool:
-        """Whether the record belongs into its queue."""
+        """Whether the record has a unit in its queue."""
         return self.transaction in (
             formats.SYS_FLAG_TRANSACTION_NOT,
             formats.SYS_FLAG_TRANSACTION_COMMIT,
@@ -79,12 +79,12 @@ class Fault(NamedTuple):
 
 @dataclass
 class PlainLog:
-    """All records of a log, and what is wrong with its files.
+    """All records of a log, and the faults of its files.
 
     Attributes
     ----------
     start, end : int
-        Physical offset of the first byte, and behind the last record (or the last full file).
+        Physical offset of the first byte, and after the last record (or the last full file).
     records : list of PlainRecord
     faults : list of Fault
     """
@@ -96,7 +96,7 @@ class PlainLog:
 
 
 def log_files(directory: Path) -> list[tuple[int, Path]]:
-    """(offset of the first byte, path) of the files of a mapped queue, in order."""
+    """Return (offset of the first byte, path) of the files of a mapped queue, in order."""
     if not directory.is_dir():
         return []
     named = ((formats.file_name_to_offset(path.name), path) for path in directory.iterdir())
@@ -104,7 +104,7 @@ def log_files(directory: Path) -> list[tuple[int, Path]]:
 
 
 def read_log(directory: Path) -> PlainLog:
-    """Walk the log from its first byte to its last record."""
+    """Read the log from its first byte to its last record."""
     log = PlainLog()
     files = log_files(directory)
     if not files:
@@ -112,7 +112,7 @@ def read_log(directory: Path) -> PlainLog:
     log.start = log.end = files[0][0]
     for number, (base, path) in enumerate(files):
         if base != log.end:
-            what = f"begins at {base}, but the log in front of it ends at {log.end}"
+            what = f"begins at {base}, but the log before it ends at {log.end}"
             log.faults.append(Fault(path, base, what))
             log.end = base
         nbytes = path.stat().st_size
@@ -131,7 +131,7 @@ def read_log(directory: Path) -> PlainLog:
 
 
 def _read_file(log: PlainLog, base: int, path: Path, data: mmap.mmap) -> bool:
-    """Take the records of one file; tell whether it is full."""
+    """Read the records of one file; return whether it is full."""
     position = 0
     nbytes = len(data)
     while position < nbytes:
@@ -140,7 +140,7 @@ def _read_file(log: PlainLog, base: int, path: Path, data: mmap.mmap) -> bool:
         size, magic = _BLANK.unpack_from(data, position)
         if magic == formats.BLANK_MAGIC:
             if size != nbytes - position:
-                what = f"a blank says {size}, but {nbytes - position} bytes are left"
+                what = f"a blank has size {size}, but {nbytes - position} bytes are left"
                 log.faults.append(Fault(path, base + position, what))
             log.end = base + nbytes
             return True
@@ -148,7 +148,7 @@ def _read_file(log: PlainLog, base: int, path: Path, data: mmap.mmap) -> bool:
         if record is None:
             return False
         if record.physical_offset != base + position:
-            what = f"the record says it lies at {record.physical_offset}"
+            what = f"the record has the physical offset {record.physical_offset}"
             log.faults.append(Fault(path, base + position, what))
         else:
             log.records.append(record)
@@ -158,7 +158,7 @@ def _read_file(log: PlainLog, base: int, path: Path, data: mmap.mmap) -> bool:
 
 
 def parse_record(data: bytes | mmap.mmap, position: int) -> PlainRecord | None:
-    """The record at ``position``, ``None`` when there is no whole and good one."""
+    """Return the record at ``position``, or ``None`` if it is incomplete or corrupt."""
     left = len(data) - position
     if left < formats.RECORD_MIN_NBYTES:
         return None
@@ -217,7 +217,7 @@ def _properties(data: bytes) -> dict[str, str]:
 
 
 def _is_empty(path: Path) -> bool:
-    """Whether a file holds nothing but zeros, as one that was made ahead."""
+    """Return whether a file is all zeros, like a preallocated one."""
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):
             if chunk.count(0) != len(chunk):
@@ -226,22 +226,22 @@ def _is_empty(path: Path) -> bool:
 
 
 def _check_rest(log: PlainLog, base: int, path: Path, data: mmap.mmap, *, is_last: bool) -> None:
-    """What lies behind the last record of a file that does not end in a blank."""
+    """Check the bytes after the last record of a file that does not end in a blank."""
     position = log.end - base
     if not is_last:
-        what = "the file ends in neither a blank nor a record, and others follow it"
+        what = "the file ends in neither a blank nor a record, but more files follow"
         log.faults.append(Fault(path, log.end, what))
     if any(data[position : position + formats.BLANK.nbytes]):
         what = "neither a record nor a blank nor zeros"
         log.faults.append(Fault(path, log.end, what))
     for place in _good_places(data, position):
-        what = f"a good record lies behind the end of the log at {log.end}"
+        what = f"a good record is past the end of the log at {log.end}"
         log.faults.append(Fault(path, base + place, what))
         return
 
 
 def _good_places(data: mmap.mmap, start: int) -> Iterator[int]:
-    """Positions of whole records that name their own place, from ``start`` on."""
+    """Yield the positions of complete records at their own offset, from ``start`` on."""
     for at in _magic_places(data, start + formats.RECORD_HEAD.at("magic")):
         position = at - formats.RECORD_HEAD.at("magic")
         record = parse_record(data, position)
@@ -252,8 +252,11 @@ def _good_places(data: mmap.mmap, start: int) -> Iterator[int]:
 
 
 def _magic_places(data: mmap.mmap, start: int) -> Iterator[int]:
-    """Positions of what looks like a record's magic. Pieces are copied and searched: ``find`` of a
-    mapping itself reads a byte behind it in some releases of Python (3.11.2 is Debian's)."""
+    """Yield the positions of possible record magics.
+
+    Searches copied pieces: ``find`` of a mapping reads one byte past its end in some Python
+    releases (such as 3.11.2 in Debian).
+    """
     for piece in range(start, len(data), _PIECE_NBYTES):
         content = data[piece : piece + _PIECE_NBYTES + _MAGIC_NBYTES - 1]
         for found in _MAGIC_WORDS.finditer(content):

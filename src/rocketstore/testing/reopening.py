@@ -1,4 +1,4 @@
-"""Opening a copy of a store for writing: which bytes change?"""
+"""Finds the bytes that opening a store for writing changes, using a copy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DERIVED_FOLDERS = ("consumequeue", "consumequeue_ext", "batchconsumequeue", "in
 
 
 class Change(NamedTuple):
-    """A file that opening changed, and how."""
+    """A file that opening changed, with a description."""
 
     path: Path
     what: str
@@ -26,9 +26,9 @@ class Change(NamedTuple):
 def changes_by_opening(
     root: Path, log_folder: Path, log_end: int, config: MessageStoreConfig
 ) -> list[Change]:
-    """Open a copy of the store for writing, close it, and compare.
+    """Open a copy of the store for writing, close it, and return the changes.
 
-    Files made ahead (nothing but zeros) are none, nor is what lies behind the log's end.
+    Preallocated files (all zeros) and bytes past the log's end do not count.
     """
     with tempfile.TemporaryDirectory(prefix="rocketstore-check-") as scratch:
         copy = Path(scratch) / "store"
@@ -52,7 +52,7 @@ def _compare(before: Path, after: Path, log_end: int | None) -> Iterator[Change]
             yield Change(old[name], "the file is gone")
         elif name not in old:
             if _first_difference(new[name], None) is not None:
-                yield Change(before / name, "a file with content was made")
+                yield Change(before / name, "a file with content was created")
         else:
             base = formats.file_name_to_offset(name)
             stop = None
@@ -71,7 +71,7 @@ def _files(folder: Path) -> dict[str, Path]:
 
 
 def _first_difference(one: Path, other: Path | None, stop: int | None = None) -> int | None:
-    """Position of the first byte that differs (from zeros without ``other``), ``None``: none."""
+    """Return the first position that differs from ``other`` (or from zeros), or ``None``."""
     size = one.stat().st_size
     if other is not None and other.stat().st_size != size:
         return min(size, other.stat().st_size)
@@ -89,7 +89,7 @@ def _first_difference(one: Path, other: Path | None, stop: int | None = None) ->
 
 
 def _copy_tree(source: Path, target: Path) -> None:
-    """Copy a folder; holes stay holes, so that a store of default sizes takes no room."""
+    """Copy a folder; keep holes, so that a store of default sizes needs no disk space."""
     ignored = shutil.ignore_patterns(formats.LOCK_FILE, "quarantine")
     shutil.copytree(source, target, ignore=ignored, copy_function=_copy_sparse)
 
@@ -102,7 +102,7 @@ def _copy_sparse(source: str, target: str) -> None:
         while at < nbytes:
             try:
                 at = os.lseek(old.fileno(), at, os.SEEK_DATA)
-            except OSError:  # no data behind this place
+            except OSError:  # no data after this position
                 break
             stop = os.lseek(old.fileno(), at, os.SEEK_HOLE)
             old.seek(at)

@@ -8,21 +8,21 @@ from typing import NamedTuple
 
 #: What is checked, by number.
 INVARIANTS: Mapping[int, str] = {
-    1: "records lie without gaps, each at the offset it names, each full file ends in a blank",
+    1: "records have no gaps between them, each is at its own offset, full files end in a blank",
     2: "store times do not go back in log order",
     3: "every queue counts 0, 1, 2, ... and has exactly its records' units",
-    4: "no unit points behind the log's end, and a queue's bounds are those of its records",
-    5: "every key of every record that is not rolled back is reached through the index",
-    6: "what was acknowledged is there, unchanged",
+    4: "no unit points past the log's end, and a queue's bounds are those of its records",
+    5: "every key of every record that is not rolled back is found through the index",
+    6: "acknowledged messages are stored, unchanged",
     7: "opening for writing and closing changes no byte of log, queues and index",
     8: "the checkpoint is not ahead of the log",
 }
-#: At most so many violations of one kind are kept.
+#: Most violations that are kept of one invariant.
 _MAX_VIOLATIONS = 100
 
 
 class Acknowledged(NamedTuple):
-    """A message that somebody was told is stored; what is ``None`` is not compared."""
+    """A message that was acknowledged as stored; fields that are ``None`` are not compared."""
 
     physical_offset: int
     topic: str | None = None
@@ -42,7 +42,7 @@ class Violation(NamedTuple):
     path : str
         File or folder.
     physical_offset : int or None
-        Log offset it is about.
+        Log offset of the violation.
     what : str
     """
 
@@ -58,20 +58,20 @@ class Violation(NamedTuple):
 
 @dataclass
 class Report:
-    """What ``check_invariants`` looked at and found.
+    """What ``check_invariants`` checked and found.
 
     Attributes
     ----------
     checked : set of int
-        Numbers of the invariants that were looked at.
+        Numbers of the invariants that were checked.
     violations : list of Violation
         The first hundred of each invariant.
     records, units, entries : int
-        Records of the log, units of queues and entries of index files that were read.
+        Number of records, units and index entries that were read.
     log_start, log_end : int
         Physical offsets.
     notes : list of str
-        What could not be checked, and why.
+        What was not checked, and why.
     """
 
     checked: set[int] = field(default_factory=set)
@@ -85,16 +85,16 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether everything that was looked at holds."""
+        """Whether all checked invariants hold."""
         return not self.violations
 
     def add(self, invariant: int, path: object, offset: int | None, what: str) -> None:
-        """Take a violation."""
+        """Add a violation."""
         if sum(found.invariant == invariant for found in self.violations) < _MAX_VIOLATIONS:
             self.violations.append(Violation(invariant, str(path), offset, what))
 
     def require(self) -> Report:
-        """Return the report; raise ``AssertionError`` naming the violations when there are some."""
+        """Return the report; raise ``AssertionError`` with the violations if there are any."""
         if self.violations:
             raise AssertionError("\n".join(map(str, self.violations[:20])))
         return self

@@ -1,1 +1,1 @@
-"""Every record, unit and entry against each other; changes nothing."""
+"""Check every record, unit and index entry against each other; read-only."""

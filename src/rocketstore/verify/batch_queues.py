@@ -28,7 +28,7 @@ Place = tuple[str, int]
 
 
 class BatchQueueCheck:
-    """One queue: its records and its units are in log order, and are walked side by side."""
+    """Compare one queue's records and units; both are in log order and are walked in parallel."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class BatchQueueCheck:
         self._ahead: tuple[Place, BatchUnit] | None = next(self._units, None)
 
     def _written(self, queue: BatchConsumeQueue) -> Iterator[tuple[Place, BatchUnit]]:
-        """Yield every unit that the files hold, with its place."""
+        """Yield every unit that the files hold, with its path and position."""
         files: dict[int, MappedFile | MemoryFile] = {
             f.file_from_offset: f for f in queue.queue.files
         }
@@ -88,7 +88,7 @@ class BatchQueueCheck:
             if expected.physical_offset >= self._dispatched_offset:
                 self._scope.counts["behind_units"] += 1
                 return
-            if self._is_told_otherwise():
+            if self._is_excused():
                 return
             self._add(
                 "missing-unit",
@@ -109,9 +109,11 @@ class BatchQueueCheck:
         ]
         self._add("unit", place, unit, ", ".join(differing))
 
-    def _is_told_otherwise(self) -> bool:
-        """Whether a missing unit is no finding of its own: all of them are gone, or could not be
-        read."""
+    def _is_excused(self) -> bool:
+        """Return whether a missing unit is not a finding of its own.
+
+        That is so if all units are missing or could not be read.
+        """
         around = self._scope.around
         if around is None:
             return False
@@ -127,11 +129,11 @@ class BatchQueueCheck:
 
     @property
     def end(self) -> int | None:
-        """The queue offset behind the last record, ``None`` when there was none."""
+        """Return the queue offset after the last record, ``None`` without a record."""
         return self._next_offset
 
     def _check_order(self, expected: BatchUnit) -> None:
-        """Queue offsets follow each other, except where damage or expiry took records."""
+        """Check that queue offsets are consecutive, except where records were lost or expired."""
         following, self._next_offset = self._next_offset, expected.next_offset
         start, self._last_end = self._last_end, expected.physical_offset + expected.size
         if following is None:
@@ -164,7 +166,7 @@ class BatchQueueCheck:
         )
 
     def _judge_stray(self, place: Place, unit: BatchUnit) -> None:
-        """A unit that no record of this queue asks for: expired, newer, or wrong."""
+        """Judge a unit without a record of this queue: expired, newer, or wrong."""
         scope, offset = self._scope, unit.physical_offset
         if 0 <= offset < scope.start:
             scope.counts["expired_units"] += 1
@@ -184,7 +186,7 @@ class BatchQueueCheck:
         self._scope.report.add(kind, *place, unit.physical_offset, f"{self._name}: {reason}")
 
     def finish(self) -> None:
-        """Judge the units behind the queue's last record."""
+        """Judge the units after the queue's last record."""
         if self._ahead is not None:
             self._judge_stray(*self._ahead)
         for place, unit in self._units:
@@ -198,7 +200,7 @@ class BatchQueueCheck:
 
 
 class BatchQueuesCheck:
-    """All BatchConsumeQueues of a store."""
+    """Compare all BatchConsumeQueues of a store with the log."""
 
     def __init__(self, scope: VerifyScope, queues: QueueTable, dispatched_offset: int) -> None:
         self._scope = scope
@@ -228,7 +230,7 @@ class BatchQueuesCheck:
         return check
 
     def take(self, batch: RecordBatch, rows: Any) -> None:
-        """Compare those records of a batch whose row numbers are ``rows``."""
+        """Compare the records of a batch in the given ``rows``."""
         columns = batch.columns
         window = batch.window
         for row in rows.tolist():
@@ -239,18 +241,18 @@ class BatchQueuesCheck:
             unit = unit_of(message, int(columns["tags_code"][row]))
             if unit is None or odd_inner_batch(message) is not None:
                 path, at = self._scope.place(offset)
-                reason = f"{message.topic} queue {message.queue_id}: the batch's numbers are none"
+                reason = f"{message.topic} queue {message.queue_id}: invalid numbers of a batch"
                 self._scope.report.add("queue-offset", path, at, offset, reason)
             if unit is not None:
                 self._check(message.topic, message.queue_id).take(unit)
 
     def ends(self) -> dict[tuple[str, int], int]:
-        """Next queue offset by (topic, queue id), as the records tell it."""
+        """Return the next queue offset by (topic, queue id), according to the records."""
         ends = {place: check.end for place, check in self._checks.items()}
         return {place: end for place, end in ends.items() if end is not None}
 
     def finish(self) -> None:
-        """Judge what the queues hold besides."""
+        """Judge the remaining units of all queues."""
         for check in self._checks.values():
             check.finish()
         self._scope.report.queues += len(self._checks)

@@ -1,4 +1,4 @@
-"""Units and keys of records before the log's beginning: expired, or taken away with a segment."""
+"""Units and keys of records before the log's beginning: expired, or of a removed segment."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 @dataclass
 class BeforeLog:
-    """What names log offsets before the log's beginning.
+    """Units and index entries that name log offsets before the log's beginning.
 
-    RocketMQ deletes queue and index files some time after the segments that they name, so that
-    this is no fault. A segment that was deleted by hand leaves the same.
+    RocketMQ deletes queue and index files some time after the segments that they name, so this is
+    not a fault. A segment that was deleted by hand has the same effect.
 
     Attributes
     ----------
     units : int
     queues : set of (topic, queue id)
-        Queues that hold them.
+        Queues with such units.
     files : set of str
         Index files with such entries.
     low, high : int
-        Lowest and highest log offset named; -1 for none.
+        Lowest and highest log offset named; -1 without any.
     """
 
     units: int = 0
@@ -57,7 +57,7 @@ class BeforeLog:
         self.high = max(self.high, high)
 
     def notes(self, start: int) -> Iterator[str]:
-        """Yield the note about a log that begins at ``start``; none where nothing was counted."""
+        """Yield the note about a log that begins at ``start``, if anything was counted."""
         parts = []
         if self.units:
             parts.append(f"{_counted(self.units, 'unit')} of {_counted(len(self.queues), 'queue')}")
@@ -67,7 +67,7 @@ class BeforeLog:
             verb = "names" if self.units + len(self.files) == 1 else "name"
             yield (
                 f"{' and '.join(parts)} {verb} log offsets {self.low} to {self.high}, before the "
-                f"log's beginning {start}: those messages expired, or their segment was taken away"
+                f"log's beginning {start}: those messages expired, or their segment was removed"
             )
 
 
@@ -78,9 +78,9 @@ def _counted(count: int, what: str) -> str:
 def find_before_log(
     start: int, queues: Iterable[ConsumeQueue], index: IndexService | None
 ) -> BeforeLog:
-    """Look at the units and index files before a log that begins at ``start``.
+    """Count the units and index entries before a log that begins at ``start``.
 
-    Of each queue the files are read up to the first with a unit of a record that the log has.
+    Each queue is read up to the first file with a unit of a record that the log has.
     """
     import numpy
 
@@ -106,7 +106,7 @@ def find_before_log(
 
 
 def _last_key_before(file: IndexFile, start: int) -> int:
-    """The highest log offset below ``start`` that an index file names: entries are in log order."""
+    """Return the highest log offset below ``start`` in an index file; entries are in log order."""
     count = min(file.header.index_count, file.entries) - 1
     number = bisect.bisect_left(range(1, count + 1), start, key=lambda at: file.entry(at)[1])
     return int(file.entry(max(number, 1))[1])

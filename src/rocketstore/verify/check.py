@@ -1,4 +1,4 @@
-"""``verify``: every record, queue unit and index entry against the log. Changes nothing."""
+"""``verify``: check every record, queue unit and index entry against the log. Read-only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rocketstore.files.mapped_file import MappedFile
     from rocketstore.verify.beside.surroundings import Surroundings
 
-#: Records looked at in one go.
+#: Records per batch.
 _BATCH_COUNT = 8192
 
 
@@ -50,7 +50,7 @@ def verify_parts(
     Parameters
     ----------
     log, queues, index
-        The opened parts; ``index`` is ``None`` when the store keeps none.
+        The opened parts; ``index`` is ``None`` if the store has none.
     queues_in_files : bool
         Whether the queues have files to be checked.
     delay_ms : tuple of int
@@ -58,15 +58,15 @@ def verify_parts(
     dispatched_offset, indexed_offset : int or None
         Records from here on may lack their units and keys (``None``: none may).
     damaged : sequence of DamagedRange
-        What recovery found; ranges behind the log's end become findings too.
+        What recovery found; ranges past the log's end become findings too.
     around : Surroundings, optional
-        Tables, checkpoint and folders, which are judged then too.
+        Tables, checkpoint and folders, to be judged as well.
     level : str
         ``"structure"``: lengths, offsets and references. ``"crc"``: every body's CRC as well.
     progress : callable or None
         ``progress(what, done, total)``, in bytes of the log, then in index files.
     max_findings : int
-        Findings kept; all are counted.
+        Findings that are listed; all are counted.
 
     Returns
     -------
@@ -75,15 +75,15 @@ def verify_parts(
     Raises
     ------
     ValueError
-        For another level.
+        For an unknown level.
 
     Notes
     -----
-    Memory: bounded by a batch of the log, half a million units and a chunk of each index file; an
-    index file whose entries are out of order is held whole.
+    Memory is bounded by a batch of the log, half a million units and a chunk of each index file. An
+    index file whose entries are out of order is read into memory as a whole.
     """
     if level not in LEVELS:
-        raise ValueError(f"level {level!r} is none of {LEVELS}")
+        raise ValueError(f"level must be one of {LEVELS}, not {level!r}")
     began = time.monotonic()
     report = VerifyReport(level=level, max_findings=max_findings)
     scope = VerifyScope(log, report, queues.directory.parent)
@@ -106,7 +106,7 @@ def verify_parts(
         report.notes += salvage_notes(around.paths.root, check.traces)
     report.notes += scope.before.notes(scope.start)
     for name in ("expired_units", "expired_keys"):
-        scope.counts.pop(name, None)  # that note tells of them
+        scope.counts.pop(name, None)  # included in that note
     note_foreign(scope)
     write_notes(report, scope.counts)
     report.duration_s = time.monotonic() - began
@@ -122,18 +122,19 @@ def note_another_log(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> Seq
 
 
 def note_lost_end(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> None:
-    """Remember what recovery knows to be lost behind the log's end, so that units and keys of it
-    are not told one by one."""
+    """Note the damage past the log's end, so that its units and keys are not listed one by one."""
     size = scope.log.segment_size
     for one in damaged:
         if one.start >= scope.stop:
-            # A file that was cut short has lost what lay behind its end, too.
+            # A truncated file has lost the bytes past its end, too.
             scope.note_damage(one.start, max(one.stop, one.start - one.start % size + size))
 
 
 def note_misnamed(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> None:
-    """Report segments under wrong names, and let the walk pass over them: each of their records is
-    whole, and none stands where it says."""
+    """Report segments with wrong names, and let the walk skip them.
+
+    Their records are complete, but all at wrong offsets.
+    """
     for one in damaged:
         if one.claimed_start is not None and one.start not in scope.hidden:
             scope.note_damage(one.start, one.stop)
@@ -148,7 +149,7 @@ def note_foreign(scope: VerifyScope) -> None:
     for base, count in foreign:
         path, position = scope.place(base)
         reason = (
-            f"it is likely another store's: of the {count:,} units that name it none fits a record"
+            f"it is likely another store's: none of the {count:,} units that name it fits a record"
         )
         scope.report.add("foreign-segment", path, position, base, reason)
     if not foreign:
@@ -163,22 +164,22 @@ def check_segments(scope: VerifyScope) -> None:
         if nbytes != size:
             reason = f"{nbytes} bytes instead of {size}"
             if nbytes > size:
-                reason += ": what lies behind them belongs to no segment, and no broker starts"
+                reason += ": the bytes past them belong to no segment, and no broker starts"
             position = min(nbytes, size)
             offset = file.file_from_offset + position
             scope.report.add("log-file", file.path, position, offset, reason)
 
 
 def _nbytes_on_disk(file: MappedFile) -> int:
-    """The size that its name shows; what is mapped of a file that is too long is a segment."""
+    """Return the file's size on disk; of a file that is too long, only a segment is mapped."""
     try:
         return os.stat(file.path).st_size
-    except FileNotFoundError:  # its writer has deleted it
+    except FileNotFoundError:  # the writer has deleted it
         return file.file_size
 
 
 class _StoreCheck:
-    """One walk along the log that hands every batch to the checks of queues and index."""
+    """Walk along the log, and pass every batch to the checks of queues and index."""
 
     def __init__(
         self,
@@ -198,12 +199,12 @@ class _StoreCheck:
         self._progress = progress
         self._last_timestamp: int | None = None
         self.traces = SalvageTraces()
-        #: Next queue offset by (topic, queue id), as the records tell it.
+        #: Next queue offset by (topic, queue id), according to the records.
         self.queue_ends: dict[tuple[str, int], int] = {}
         self._property_crcs: dict[int, tuple[int, list[int]]] = {}
 
     def run(self, dispatched_offset: int, indexed_offset: int) -> None:
-        """Walk; findings and counts go to the scope's report."""
+        """Walk the log; add findings and counts to the scope's report."""
         from rocketstore.verify.batch_queues import BatchQueuesCheck
         from rocketstore.verify.index import IndexCheck
         from rocketstore.verify.queues import QueuesCheck
@@ -278,7 +279,7 @@ class _StoreCheck:
         self._property_crcs[segment] = (valid + int((states == 1).sum()), wrong)
 
     def _judge_property_crcs(self) -> None:
-        """A wrong whole-record CRC counts where other records of the segment carry valid ones."""
+        """Report invalid property CRCs in segments where other records have valid ones."""
         for valid, wrong in self._property_crcs.values():
             if not valid:
                 self._scope.counts["foreign_property_crcs"] += len(wrong)
@@ -287,17 +288,17 @@ class _StoreCheck:
                 self._add_damage(offset, RecordStatus.BAD_PROPERTY_CRC, "")
 
     def _pass_damage(self, offset: int, status: RecordStatus) -> int:
-        """Report what stands at ``offset``; return where good records go on."""
+        """Report the damage at ``offset``; return the offset of the next good record."""
         scope = self._scope
         if offset in scope.hidden:
-            return min(scope.hidden[offset], scope.stop)  # it was told already
+            return min(scope.hidden[offset], scope.stop)  # already reported
         missing = scope.log.window(offset, scope.stop) is None
-        behind = find_next_record(scope.log, offset if missing else offset + 1)
-        stop = scope.stop if behind is None else min(behind, scope.stop)
+        following = find_next_record(scope.log, offset if missing else offset + 1)
+        stop = scope.stop if following is None else min(following, scope.stop)
         stop = min([stop, *(start for start in scope.hidden if start > offset)])
         scope.note_damage(offset, stop)
         where = f"; {stop - offset} bytes are lost, " + (
-            "nothing good follows" if behind is None else f"log offset {stop} is good again"
+            "nothing good follows" if following is None else f"log offset {stop} is good again"
         )
         if missing:
             name = formats.offset_to_file_name(offset - offset % scope.log.segment_size)
@@ -314,7 +315,7 @@ class _StoreCheck:
         self._scope.report.add("record", path, position, offset, describe(status, offset) + where)
 
 
-#: Damage to where records lie, which is seen without a look at their bodies.
+#: Damage that is detected without reading bodies.
 _OF_PLACES = (RecordStatus.BAD_PHYSICAL_OFFSET, RecordStatus.GHOST, RecordStatus.EMPTY)
 _ODD_RECORDS = (
     (RecordStatus.GHOST, "ghosts"),
@@ -324,10 +325,12 @@ _ODD_RECORDS = (
 
 
 def note_unseen_damage(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> None:
-    """Report damage that recovery knows of and that a walk from record to record passes over: each
-    record of a segment under a wrong name is whole."""
-    told = [(at, at + 1) for at in scope.told]
-    stretches = sorted([*told, *scope.damaged(), *scope.hidden.items()])
+    """Report damage that recovery detected but that the walk does not meet.
+
+    An example is a segment with a wrong name, whose records are complete.
+    """
+    reported = [(at, at + 1) for at in scope.told]
+    stretches = sorted([*reported, *scope.damaged(), *scope.hidden.items()])
     for one in damaged:
         number = bisect.bisect_left(stretches, (one.stop, 0)) - 1
         if one.start >= scope.stop or (number >= 0 and stretches[number][1] > one.start):
@@ -337,15 +340,15 @@ def note_unseen_damage(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> N
 
 
 def note_tail(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> None:
-    """What lies behind the log's end: damage that recovery knows of, or a torn write."""
-    behind = [one for one in damaged if one.start >= scope.stop]
-    for one in behind:
+    """Report the bytes past the log's end: damage that recovery detected, or a torn write."""
+    past = [one for one in damaged if one.start >= scope.stop]
+    for one in past:
         if one.start in scope.hidden:
-            continue  # told already
+            continue  # already reported
         scope.report.add("record", one.path, one.position, one.start, one.reason)
-    if not behind and scope.log.queue.last() is not None and has_content(scope.log, scope.stop):
+    if not past and scope.log.queue.last() is not None and has_content(scope.log, scope.stop):
         path, position = scope.place(scope.stop)
         scope.report.notes.append(
-            f"bytes behind the log's end {scope.stop} ({path} at position {position}): a torn "
-            "write, or a writer that has gone on"
+            f"bytes past the log's end {scope.stop} ({path} at position {position}): a torn "
+            "write, or a writer has appended since"
         )

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from rocketstore.verify.scope import VerifyScope
 
 
-#: A queue's record is remembered once in so many queue offsets.
+#: One record of a queue is remembered per this many queue offsets.
 _STEP = 1024
-#: Records that are looked for one by one in a store.
+#: Records of a store that are searched one by one.
 _MOST_LOOKED_FOR = 20
 Array = np.ndarray[Any, Any]
 
@@ -27,14 +27,14 @@ class DoubledOffsets:
         self._scope = scope
         self._topic = topic
         self._queue_id = queue_id
-        #: Some of the records: queue offset and place, in log order.
+        #: Queue offset and log offset of some of the records, in log order.
         self._known: list[tuple[int, int]] = []
         self._next = -1
         self._count = 0
         self._first: tuple[int, int] | None = None
 
     def take(self, first: int, offsets: Array) -> None:
-        """Remember records with the queue offsets from ``first`` on, and where they lie."""
+        """Remember records with consecutive queue offsets from ``first`` on, by log offset."""
         stop = first + len(offsets)
         if first != self._next or not self._known or stop - self._known[-1][0] > _STEP:
             self._known += [
@@ -43,14 +43,16 @@ class DoubledOffsets:
         self._next = stop
 
     def repeat(self, first: int, count: int, place: int) -> None:
-        """Take note that the record at ``place`` and those behind it claim ``count`` queue offsets
-        from ``first`` on once more."""
+        """Note that the records from ``place`` on claim ``count`` queue offsets again.
+
+        The first of these queue offsets is ``first``.
+        """
         self._count += count
         if self._first is None:
             self._first = first, place
 
     def finish(self) -> None:
-        """Report them, as one finding."""
+        """Report the doubled offsets, as one finding."""
         if self._first is None:
             return
         index, place = self._first
@@ -61,17 +63,19 @@ class DoubledOffsets:
         if former is None:
             kind = "queue-offset"
             reason = (
-                f"the record at log offset {place} claims {name}, though later ones stand before"
+                f"the record at log offset {place} claims {name}, though higher ones come before"
             )
             reason += " it"
         if self._count > 1:
-            reason += f"; {self._count:,} queue offsets of this queue are claimed so"
+            reason += f"; {self._count:,} queue offsets of this queue are claimed again"
         path, position = self._scope.place(place)
         self._scope.report.add(kind, path, position, place, reason)
 
     def _former(self, index: int, place: int) -> int | None:
-        """Log offset of the record that claimed a queue offset first; ``None`` where it would take
-        long to find."""
+        """Return the log offset of the record that claimed a queue offset first.
+
+        ``None`` if there is none, or if the search would take too long.
+        """
         number = bisect.bisect_right(self._known, (index, 2**63))
         fit = self._scope.fit
         if number == 0 or fit.looked_for >= _MOST_LOOKED_FOR:

@@ -1,4 +1,4 @@
-"""The part of ``verify`` that compares index entries with the keys of the log's records."""
+"""Compare index entries with the keys of the log's records, for ``verify``."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from rocketstore.verify.scope import VerifyScope
 
 _ENTRY = formats.INDEX_ENTRY.dtype
 _CHUNK_ENTRIES = 65536
-#: Keys taken from the log in one go, and slots of the scratch file that takes them.
+#: Keys read from the log per step, and slots of the scratch file that holds them.
 _SCRATCH_ENTRIES = 32768
 _SCRATCH_SLOTS = 8
 
 Array = np.ndarray[Any, Any]
 
-#: An index entry with where it lies.
+#: An index entry with its file and number.
 _PLACED = np.dtype(
     [
         ("physical_offset", "i8"),
@@ -39,7 +39,7 @@ _PLACED = np.dtype(
 
 
 class FileScope(Protocol):
-    """What is needed to judge an index file by itself."""
+    """What ``check_file`` needs to judge a single index file."""
 
     report: VerifyReport
     root: Path
@@ -47,9 +47,9 @@ class FileScope(Protocol):
 
 
 class KeyHashes:
-    """Key hashes of the log's records, made by the dispatch kernel in a scratch index file.
+    """Key hashes of the log's records, computed by the dispatch kernel in a scratch index file.
 
-    The kernel puts no unit: every queue is told that it holds everything already.
+    The kernel writes no units: every queue is registered as if it held all of them already.
     """
 
     def __init__(self, index_tags: bool, delay_ms: tuple[int, ...]) -> None:
@@ -87,7 +87,7 @@ class KeyHashes:
         hashes.append(entries["key_hash"].astype("i4"))
 
     def _clear(self, indexed_offset: int) -> None:
-        """Make the scratch file an empty one; a record whose keys were cut short goes on in it."""
+        """Empty the scratch file; a record with remaining keys continues in it."""
         nbytes = formats.index_file_nbytes(_SCRATCH_SLOTS, 0)
         self._kernel.set_index(None, _SCRATCH_SLOTS, _SCRATCH_ENTRIES, indexed_offset)
         self._scratch[:nbytes] = bytes(nbytes)
@@ -112,15 +112,15 @@ class EntryStream:
         self._check_order()
 
     def place(self, number: int) -> tuple[str, int]:
-        """File and position of an entry."""
+        """Return file and position of an entry."""
         return str(self.index_file.path), formats.index_file_nbytes(self.index_file.slots, number)
 
     def offset_of(self, number: int) -> int:
-        """Log offset of one entry."""
+        """Return the log offset of an entry."""
         return int(self.read(number, number + 1)["physical_offset"][0])
 
     def read(self, first: int, stop: int) -> Array:
-        """Entries ``first`` .. ``stop`` as they lie in the file."""
+        """Return the entries ``first`` .. ``stop`` in file order."""
         count = max(0, stop - first)
         content = read_bytes(
             self.index_file.file,
@@ -140,7 +140,7 @@ class EntryStream:
         return placed
 
     def _check_order(self) -> None:
-        """Offsets must not fall; when they do, the whole file is sorted so that all are judged."""
+        """Check that offsets ascend; if not, sort the whole file so that all can be judged."""
         last = -(2**63)
         for first in range(1, self.count + 1, _CHUNK_ENTRIES):
             offsets = self.read(first, min(first + _CHUNK_ENTRIES, self.count + 1))
@@ -151,7 +151,7 @@ class EntryStream:
                 path, position = self.place(number)
                 self._scope.report.add(
                     "index-entry", path, position, int(offsets[falls[0]]),
-                    f"entry {number}: its log offset is lower than that of the entry in front",
+                    f"entry {number}: its log offset is lower than the previous entry's",
                 )  # fmt: skip
                 everything = self._placed(1, self.count + 1)
                 order = np.argsort(everything["physical_offset"], kind="stable")
@@ -160,7 +160,7 @@ class EntryStream:
             last = int(offsets[-1])
 
     def below(self, offset: int | None) -> Array:
-        """Take the entries whose log offset is below ``offset`` (``None``: all that are left)."""
+        """Take the entries whose log offset is below ``offset`` (``None``: all that remain)."""
         taken = []
         while True:
             if not len(self._held):
@@ -168,18 +168,18 @@ class EntryStream:
                     break
                 stop = min(self._next + _CHUNK_ENTRIES, self.count + 1)
                 self._held, self._next = self._placed(self._next, stop), stop
-            cut = len(self._held)
+            count = len(self._held)
             if offset is not None:
-                cut = int(np.searchsorted(self._held["physical_offset"], offset))
-            taken.append(self._held[:cut])
-            self._held = self._held[cut:]
+                count = int(np.searchsorted(self._held["physical_offset"], offset))
+            taken.append(self._held[:count])
+            self._held = self._held[count:]
             if len(self._held):
                 break
         return np.concatenate(taken) if taken else np.empty(0, _PLACED)
 
 
 class IndexCheck:
-    """All index files against the log; fed with the log's records in order."""
+    """Compare all index files with the log's records, which are given in order."""
 
     def __init__(
         self,
@@ -202,9 +202,9 @@ class IndexCheck:
             around.paths.index in (path, path.parent) for path in around.access.closed
         )
         for path in (*index.skipped, *index.unusable, *filter(None, [index.begun])):
-            told = around is not None and path in around.access.closed
-            if formats.is_index_name(path.name) and not told:
-                scope.report.add("index-file", path, 0, None, "no index file of any known geometry")
+            reported = around is not None and path in around.access.closed
+            if formats.is_index_name(path.name) and not reported:
+                scope.report.add("index-file", path, 0, None, "its size fits no known geometry")
 
     def _below(self, offset: int | None) -> Array:
         parts = [part for part in (one.below(offset) for one in self._streams) if len(part)]
@@ -218,7 +218,7 @@ class IndexCheck:
     # --- entries against records --------------------------------------------------------------
 
     def take(self, batch: RecordBatch) -> None:
-        """Compare the keys of a batch of records with the entries of the same stretch."""
+        """Compare the keys of a batch of records with the entries of the same range."""
         columns = batch.columns
         first = int(columns["physical_offset"][0])
         last = batch.last()
@@ -236,7 +236,7 @@ class IndexCheck:
         self._match(batch, actual, first)
 
     def _match(self, batch: RecordBatch, actual: Array, first: int) -> None:
-        """Compare as sets: what is missing, what is too much, what is there twice."""
+        """Compare as sets: find missing, superfluous and duplicate entries."""
         required = _packed(*self._keys.of(batch), first)
         allowed = _packed(*self._tag_keys.of(batch), first)
         found = _packed(actual["physical_offset"], actual["key_hash"], first)
@@ -261,10 +261,10 @@ class IndexCheck:
         self._add(entry, what)
 
     def _add_missing(self, batch: RecordBatch, offsets: Array) -> None:
-        """One finding for each run of records of which a key is in no index file."""
-        behind = offsets >= self._indexed_offset
-        self._scope.counts["behind_keys"] += int(behind.sum())
-        offsets = offsets[~behind]
+        """Report each run of records with a key that is in no index file, as one finding."""
+        lagging = offsets >= self._indexed_offset
+        self._scope.counts["behind_keys"] += int(lagging.sum())
+        offsets = offsets[~lagging]
         if not len(offsets):
             return
         if self._scope.is_absent(formats.INDEX_DIR):
@@ -286,13 +286,13 @@ class IndexCheck:
             self._scope.report.add("missing-key", path, position, start, what)
 
     def _check_times(self, columns: Array, entries: Array) -> None:
-        """An entry's seconds, and the header's times, follow from the records' store times."""
+        """Check the entries' seconds and the header's times against the records' store times."""
         if not len(entries):
             return
         rows = np.searchsorted(columns["physical_offset"], entries["physical_offset"])
         times = columns["store_timestamp"][rows]
         begins = self._begins[entries["file"]]
-        # Entry 1 of a follow-up file was measured from the previous file's end (D-2).
+        # The time of entry 1 of a later file counts from the end of the previous file (D-2).
         wanted = np.clip(np.trunc((times - begins) / 1000), 0, MAX_SECONDS).astype("i8")
         wanted[begins <= 0] = 0
         wrong = (entries["time_diff"] != wanted) & (
@@ -313,7 +313,7 @@ class IndexCheck:
                     self._add_header(stream, name, getattr(stream.header, name), int(times[hit[0]]))
 
     def _judge_outside(self, entries: Array) -> None:
-        """Entries for places where the log has no record: expired, damaged, newer, or wrong."""
+        """Judge entries at offsets without a record: expired, damaged, newer, or wrong."""
         if not len(entries):
             return
         scope = self._scope
@@ -348,7 +348,7 @@ class IndexCheck:
         )
 
     def _add_past(self) -> None:
-        """One finding for each file's entries that name places past the log's end."""
+        """Report each file's entries that name offsets past the log's end, as one finding."""
         for entries in self._past.values():
             offsets = [int(entry["physical_offset"]) for entry in entries]
             many = f"{len(entries):,} entries name log offsets {min(offsets)} to {max(offsets)}"
@@ -359,7 +359,7 @@ class IndexCheck:
     # --- chains and headers -------------------------------------------------------------------
 
     def finish(self, progress: Progress | None) -> None:
-        """Judge what is left, then every file's header and chains."""
+        """Judge the remaining entries, then every file's header and chains."""
         self._judge_outside(self._below(None))
         self._add_past()
         self._keys.close()
@@ -375,7 +375,7 @@ class IndexCheck:
 
 
 def check_file(scope: FileScope, stream: EntryStream) -> None:
-    """Judge what one index file says of itself: chains, and the header's counts and offsets."""
+    """Judge an index file by itself: its chains, and the header's counts and offsets."""
     file, header = stream.index_file, stream.header
     if header.index_count > file.entries:
         add_header(scope, stream, "index_count", header.index_count, file.entries)
@@ -405,18 +405,20 @@ def add_header(scope: FileScope, stream: EntryStream, name: str, found: int, wan
 
 
 class ChainCheck:
-    """Whether a lookup reaches every entry of one index file."""
+    """Check whether a lookup reaches every entry of an index file."""
 
     def __init__(self, scope: FileScope, stream: EntryStream) -> None:
         self._scope = scope
         self._stream = stream
         self._file = stream.index_file
-        #: Slots that begin with the entry behind those that the header counts.
+        #: Slots that begin with the entry right after those that the header counts.
         self._unfinished: Array = np.zeros(stream.index_file.slots, bool)
 
     def run(self) -> tuple[int, int]:
-        """Report entries that cannot be reached; return the number of slots in use, and how many
-        more are by an entry that the header does not count yet."""
+        """Report unreachable entries; return the number of slots in use.
+
+        Also return how many more are used by an entry that the header does not count yet.
+        """
         count = self._stream.count
         slots = self._slots()
         self._unfinished = slots == count + 1
@@ -428,8 +430,10 @@ class ChainCheck:
         return int(used.sum()), int((self._unfinished & ~used).sum())
 
     def _as_counted(self, slots: Array) -> Array:
-        """The slots as they were when the header was read: an entry put since then stands in front
-        of the one that its slot began with."""
+        """Return the slots as they were when the header was read.
+
+        An entry that was put since then comes first in its chain.
+        """
         settled = slots.copy()
         count = self._stream.count
         for slot in np.flatnonzero((slots > count) & (slots < self._file.entries)).tolist():
@@ -452,7 +456,7 @@ class ChainCheck:
         return np.frombuffer(content, formats.INDEX_SLOT.dtype)["index"].astype("i4")
 
     def _locate(self, slots: Array) -> None:
-        """Compare each chain's links with those that its entries, in order, must have."""
+        """Compare each chain's links with those that follow from the order of its entries."""
         entries = self._stream.read(1, self._stream.count + 1)
         hashes = entries["key_hash"].astype("i4")
         for number in np.flatnonzero(hashes < 0).tolist():
@@ -466,14 +470,14 @@ class ChainCheck:
         wrong = np.flatnonzero(found != wanted)
         for number in self._scope.report.shown("index-chain", wrong.tolist()):
             self._add_entry(
-                number + 1, f"its chain goes on at {found[number]} instead of {wanted[number]}"
+                number + 1, f"its chain continues at {found[number]} instead of {wanted[number]}"
             )
         self._check_heads(slots, own)
 
     def _check_heads(self, slots: Array, own: Array) -> None:
         heads = np.zeros(len(slots), "i4")
         heads[own] = np.arange(1, len(own) + 1)
-        # An entry whose count was not written any more may head a chain already.
+        # An entry may head a chain although a crash prevented the update of the count.
         wrong = np.flatnonzero((slots != heads) & ~self._unfinished)
         if not len(wrong):
             self._scope.counts["odd_index_tails"] += 1
@@ -489,5 +493,5 @@ class ChainCheck:
 
 
 def _packed(offsets: Array, hashes: Array, first: int) -> Array:
-    """One number for (offset, hash); offsets of a batch lie within one segment."""
+    """Pack (offset, hash) into one number; the offsets of a batch are within one segment."""
     return np.asarray(((offsets.astype("i8") - first) << 31) | hashes.astype("i8"))

@@ -1,4 +1,4 @@
-"""One queue of ``verify``: its units compared with the records of the log."""
+"""Compare one queue's units with the records of the log, for ``verify``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 
 class QueueCheck:
-    """One queue: its records come in log order, its units must say the same."""
+    """Compare one queue's records, given in log order, with its units."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class QueueCheck:
         self._cursor: int | None = None
         self._last_end = 0
         self._doubled = DoubledOffsets(scope, topic.decode("utf-8", "replace"), queue_id)
-        #: Units that name places past the log's end: number of units, and the first and last.
+        #: Units that name offsets past the log's end: queue offset and log offset.
         self._past: list[tuple[int, int]] = []
 
     @property
@@ -48,8 +48,7 @@ class QueueCheck:
     def take(
         self, indexes: Array, offsets: Array, sizes: Array, codes: Array, times: Array
     ) -> None:
-        """Compare records (queue offset, physical offset, size, tags code, store time) with their
-        units."""
+        """Compare records with their units; the arrays hold one value per record."""
         breaks = np.flatnonzero(np.diff(indexes) != 1) + 1
         edges = [0, *breaks.tolist(), len(indexes)]
         columns = (indexes, offsets, sizes, codes, times)
@@ -59,10 +58,11 @@ class QueueCheck:
     def _take_run(
         self, indexes: Array, offsets: Array, sizes: Array, codes: Array, times: Array
     ) -> None:
-        """Compare records whose queue offsets follow each other."""
+        """Compare records with consecutive queue offsets."""
         first, place = int(indexes[0]), int(offsets[0])
         if not self._may_be(first, offsets, sizes):
-            self._add_record(place, f"queue offset {first} cannot be, {self._cursor or 0} is next")
+            next_offset = self._cursor or 0
+            self._add_record(place, f"queue offset {first} is impossible, {next_offset} is next")
             return
         if self._cursor is None:
             self._begin(first, place)
@@ -85,8 +85,8 @@ class QueueCheck:
         self._scope.fit.take_break(self._name, self._last_end, place, size)
 
     def _may_be(self, first: int, offsets: Array, sizes: Array) -> bool:
-        """Whether a run may begin at queue offset ``first`` (see ``QueueOffsetRule``)."""
-        # Every message in front took at least a shortest record.
+        """Return whether a run may begin at queue offset ``first`` (see ``QueueOffsetRule``)."""
+        # Every earlier message took at least the bytes of the shortest record.
         room = (int(offsets[0]) - self._last_end) // formats.RECORD_MIN_NBYTES
         if first - (self._cursor or 0) <= room or len(offsets) > 1:
             return first <= MAX_QUEUE_OFFSET
@@ -96,7 +96,7 @@ class QueueCheck:
         return bool(unit["physical_offset"] == offsets[0] and unit["size"] == sizes[0])
 
     def _begin(self, first: int, place: int) -> None:
-        """The first record of the queue that the log still has."""
+        """Start at the first record of the queue that the log still has."""
         start = self._files.first_index
         self._cursor = first
         if start is not None and start < first:
@@ -142,12 +142,12 @@ class QueueCheck:
         if count == len(same):
             return
         empty = (units["physical_offset"] == 0) & (units["size"] == 0)
-        behind = empty & (offsets >= self._dispatched_offset)
+        lagging = empty & (offsets >= self._dispatched_offset)
         ext = same_place & ~same & (units["tags_code"] <= formats.MAX_EXT_ADDRESS)
-        self._scope.counts["behind_units"] += int(behind.sum())
+        self._scope.counts["behind_units"] += int(lagging.sum())
         if ext.any():
             self._compare_ext(first, np.flatnonzero(ext), units, codes, times)
-        self._add_missing(first, offsets, empty & ~behind)
+        self._add_missing(first, offsets, empty & ~lagging)
         elsewhere = ~same_place & ~empty & (units["size"] != formats.FILLER_UNIT_SIZE)
         self._scope.fit.take_units(
             units["physical_offset"][elsewhere].astype("i8"), size, right=False
@@ -163,39 +163,42 @@ class QueueCheck:
             self._add_wrong(first + number, record, tuple(units[number].tolist()))
 
     def _is_of_queue(self, index: int, unit: Any) -> bool:
-        """Whether a unit names another record that claims the same queue offset, which is told."""
+        """Return whether a unit names another record with the same queue offset.
+
+        ``DoubledOffsets`` reports that.
+        """
         record = self._scope.record_at(int(unit["physical_offset"]), int(unit["size"]))
         return record is not None and self._is_own(record, index)
 
     def _is_own(self, record: StoredMessage, index: int) -> bool:
-        """Whether a record claims this queue and queue offset."""
+        """Return whether a record claims this queue and queue offset."""
         same = (record.topic.encode(), record.queue_id, record.queue_offset)
         return same == (self._topic, self._queue_id, index)
 
     def _compare_ext(
         self, first: int, numbers: Array, units: Array, codes: Array, times: Array
     ) -> None:
-        """Compare the ext units of those of ``units`` that carry addresses with their records."""
+        """Compare ext units with their records, for the ``units`` that carry ext addresses."""
         ext = self._files.ext
         heads = np.zeros(len(numbers), formats.CONSUME_QUEUE_EXT_UNIT.dtype)
         if ext is not None:
             addresses = units["tags_code"][numbers].astype("i8")
             heads = ext.heads(addresses, tolerant=True)
             if not heads["size"].all():
-                ext.list_again()  # files made since then, before the units that point into them
+                ext.list_again()  # the writer creates ext files before units that point into them
                 heads = ext.heads(addresses, tolerant=True)
         found = heads["size"] > 0
         same = found & (heads["tags_code"] == codes[numbers])
         same &= heads["store_timestamp"] == times[numbers]
         self._scope.counts["ext_units"] += int(same.sum())
         self._scope.report.units += int(same.sum())
-        # One address among other units is a damaged unit.
+        # A single address among other units is a damaged unit.
         if len(numbers) == len(units) > 1 and self._scope.is_absent(formats.CONSUME_QUEUE_EXT_DIR):
             self._scope.counts["absent_ext_units"] += int((~same).sum())
             return
         for row in self._scope.report.shown("unit", np.flatnonzero(~same).tolist()):
             number = int(numbers[row])
-            what = "no unit is there"
+            what = "there is no unit"
             if found[row]:
                 what = (
                     f"tags code {heads['tags_code'][row]} of store time "
@@ -209,7 +212,7 @@ class QueueCheck:
             )
 
     def _add_missing(self, first: int, offsets: Array, missing: Array) -> None:
-        """One finding for each run of units that were never written."""
+        """Report each run of units that were never written, as one finding."""
         numbers = np.flatnonzero(missing)
         if not len(numbers) or self._is_excused(len(numbers)):
             return
@@ -228,8 +231,10 @@ class QueueCheck:
             self._scope.report.add("missing-unit", path, position, int(offsets[start]), reason)
 
     def _is_excused(self, count: int) -> bool:
-        """Whether ``count`` missing units are told as one: the folder of all queues is gone, or the
-        topic was deleted."""
+        """Return whether ``count`` missing units are not findings of their own.
+
+        That is so if the folder of all queues is missing, or if the topic was deleted.
+        """
         around = self._scope.around
         if around is None:
             return False
@@ -244,7 +249,7 @@ class QueueCheck:
 
     @property
     def end(self) -> int | None:
-        """The queue offset behind the last record, ``None`` when there was none."""
+        """Return the queue offset after the last record, ``None`` without a record."""
         return self._cursor
 
     def _add_wrong(
@@ -269,14 +274,14 @@ class QueueCheck:
     # --- units without a record ---------------------------------------------------------------
 
     def finish(self) -> None:
-        """Judge the units behind the queue's last record (all of them when there was no record)."""
+        """Judge the units after the queue's last record (all units without a record)."""
         self._doubled.finish()
         start = self._files.first_index
         if start is not None:
-            self._judge_behind(start)
+            self._judge_rest(start)
             self._add_past()
 
-    def _judge_behind(self, start: int) -> None:
+    def _judge_rest(self, start: int) -> None:
         pending: list[tuple[int, Array]] = []
         for index, units in self._files.written(max(start, self._cursor or 0), None):
             pending.append((index, units))
@@ -288,8 +293,7 @@ class QueueCheck:
                 pending = [(index + last, units[last:])]
 
     def find_named(self, offsets: list[int]) -> None:
-        """Look for the units of records at these physical offsets (a light queue's), wherever in
-        the queue they stand."""
+        """Find the units of records at these physical offsets anywhere in a light queue."""
         start = self._files.first_index
         parts = [] if start is None else [units for _, units in self._files.written(start, None)]
         there = [units["physical_offset"][units["size"] > 0] for units in parts]
@@ -310,7 +314,7 @@ class QueueCheck:
             self._judge_units(index, units)
 
     def _judge_units(self, first: int, units: Array) -> None:
-        """Units that no record of the queue asks for: fillers, expired, or wrong."""
+        """Judge units without a record of the queue: fillers, expired, or wrong."""
         scope = self._scope
         offsets, sizes = units["physical_offset"].astype("i8"), units["size"].astype("i8")
         written = _is_written(units)
@@ -327,7 +331,7 @@ class QueueCheck:
         scope.before.take_units(queue, offsets[expired])
         self._add_holes(first, ~written)
         stray = np.flatnonzero(written & ~filler & ~expired & ~lost)
-        known = offsets[stray][offsets[stray] < scope.stop]  # others may be newer than this look
+        known = offsets[stray][offsets[stray] < scope.stop]  # later ones may be newer
         scope.fit.take_units(known, scope.log.segment_size, right=False)
         for number in stray.tolist():
             self._judge_stray(first + number, tuple(units[number].tolist()))
@@ -362,7 +366,7 @@ class QueueCheck:
             if offset >= scope.stop:
                 scope.counts["newer_units"] += 1
             else:
-                scope.report.units += 1  # its record's place among the others is what is odd
+                scope.report.units += 1  # the unit is right, its record's position is odd
             return
         self._add_unit(
             index,
@@ -372,7 +376,7 @@ class QueueCheck:
         )
 
     def _add_past(self) -> None:
-        """One finding for all units that name places past the log's end."""
+        """Report all units that name offsets past the log's end, as one finding."""
         if not self._past:
             return
         (first, low), (last, high) = self._past[0], self._past[-1]
@@ -388,7 +392,7 @@ class QueueCheck:
         self._scope.report.add("unit", path, position, low, reason)
 
     def _multi_dispatched_index(self, record: Any) -> str | None:
-        """The queue offset that a record claims in this queue besides its own (light messages)."""
+        """Return the queue offset that multi dispatch gives a record in this queue."""
         names = record.properties.get(formats.PROPERTY_INNER_MULTI_DISPATCH, "").split(",")
         indexes = record.properties.get(formats.PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
         topic = self._topic.decode("utf-8", "replace")
@@ -404,7 +408,7 @@ class QueueCheck:
         if code != kernels.message.string_hash_code((record.tags or "").encode()):
             self._add_unit(index, offset, f"tags code {code} is not that of its record")
         elif named != str(index):
-            # RocketMQ appends at the end where a queue offset was left out (D-14).
+            # If a queue offset was skipped, RocketMQ appends at the end (D-14).
             self._scope.counts["shifted_units"] += 1
         else:
             self._scope.report.units += 1

@@ -1,4 +1,4 @@
-"""The part of ``verify`` that compares queue units with the log's records."""
+"""Compare queue units with the log's records, for ``verify``."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from rocketstore.verify.unit_files import UnitFiles
 
 #: Records gathered before they are compared queue by queue.
 _GATHER_COUNT = 1 << 19
-#: A batch with longer records than this on average has its topics read one by one.
+#: If the average record of a batch is longer, its topics are read one by one.
 _WHOLE_READ_NBYTES = 16 * 1024
 
 _COLUMNS = ("queue_offset", "physical_offset", "total_size", "tags_code", "store_timestamp")
 _LIGHT_NAMES = int(MultiDispatch.LIGHT)
-#: Odd names that are told one by one.
-_MOST_TOLD = 20
+#: Odd names that are noted one by one.
+_MOST_NOTED = 20
 _NOT_LIGHT = (formats.TOPIC_RETRY_PREFIX, formats.TOPIC_DLQ_PREFIX, formats.TOPIC_SYSTEM_PREFIX)
 
 Array = np.ndarray[Any, Any]
 
 
 class QueuesCheck:
-    """All queues: sorts the log's records by queue and hands them out in large portions."""
+    """Group the log's records by queue, and compare them with the units in large portions."""
 
     def __init__(
         self,
@@ -62,11 +62,11 @@ class QueuesCheck:
         self._check_files()
 
     def plain_queues(self) -> list[ConsumeQueue]:
-        """Those whose files hold plain units."""
+        """Return the queues whose files hold plain units."""
         return [queue for queue in self._queues if not isinstance(queue, BatchConsumeQueue)]
 
     def _check_files(self) -> None:
-        """Files of another size, or at another place, than the queue's are not read at all."""
+        """Report files with a wrong size or offset, which are not read."""
         size = self._queues.file_size
         for queue in self.plain_queues():
             for offset, path, nbytes in list_directory(
@@ -110,8 +110,10 @@ class QueuesCheck:
             self._hand_out()
 
     def _learn_batch_topics(self, batch: RecordBatch, queued: Array) -> None:
-        """Without the folder of batch queues, a topic with inner batches and no other queue had
-        one there."""
+        """Detect batch topics if the folder of batch queues is missing.
+
+        Such a topic has inner batches and no other queue.
+        """
         columns = batch.columns
         rows = queued & ((columns["sys_flag"] & formats.SYS_FLAG_INNER_BATCH) != 0)
         for row in np.flatnonzero(rows).tolist():
@@ -123,16 +125,16 @@ class QueuesCheck:
                 self._batch_topics.append(topic)
 
     def _take_named(self, batch: RecordBatch, named: Array) -> None:
-        """Note which light queues must have a unit of a record."""
+        """Remember which light queues must have a unit of a record."""
         for position in batch.columns["position"][named].tolist():
             message = batch.window.message(position)
             topic = message.topic
             if topic.startswith(_NOT_LIGHT) or topic == formats.TOPIC_SCHEDULE:
                 continue
-            for told in odd_names(message, _LIGHT_NAMES):
+            for note in odd_names(message, _LIGHT_NAMES):
                 self._scope.counts["odd_names"] += 1
-                if self._scope.counts["odd_names"] <= _MOST_TOLD:
-                    self._scope.report.notes.append(told)
+                if self._scope.counts["odd_names"] <= _MOST_NOTED:
+                    self._scope.report.notes.append(note)
             for name, _, _ in named_queues(message, _LIGHT_NAMES):
                 if is_folder_name(name):
                     self._scope.counts["light_names"] += 1
@@ -177,7 +179,7 @@ class QueuesCheck:
             check.take(*(column[start:stop] for column in sorted_columns))
 
     def check_of(self, topic: bytes, queue_id: int) -> QueueCheck:
-        """The check of one queue."""
+        """Return the check of one queue, created on first use."""
         check = self._checks.get((topic, queue_id))
         if check is None:
             name = topic.decode("utf-8", "surrogateescape")
@@ -194,7 +196,7 @@ class QueuesCheck:
         return check
 
     def ends(self) -> dict[tuple[str, int], int]:
-        """Next queue offset by (topic, queue id), as the records tell it."""
+        """Return the next queue offset by (topic, queue id), according to the records."""
         return {
             (topic.decode("utf-8", "surrogateescape"), queue_id): check.end
             for (topic, queue_id), check in self._checks.items()
@@ -202,7 +204,7 @@ class QueuesCheck:
         }
 
     def finish(self) -> None:
-        """Hand out the rest, and judge what the queues hold besides."""
+        """Compare the remaining records, and judge the remaining units of all queues."""
         self._hand_out()
         for queue in self.plain_queues():
             self.check_of(queue.topic_bytes, queue.queue_id)

@@ -1,4 +1,4 @@
-"""What ``verify`` found."""
+"""The report of ``verify``."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ LEVELS = ("structure", "crc")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it must be.
+    """A fault in a store.
 
     Attributes
     ----------
     kind : str
         ``log-file``, ``record``, ``misnamed-segment``, ``foreign-segment``, ``another-log``
-        (all of it is another store's), ``queue-offset``,
+        (the whole log is another store's), ``queue-offset``,
         ``doubled-offset`` (claimed by two records), ``queue-file``, ``unit``, ``missing-unit``,
         ``index-file``, ``index-header``, ``index-chain``, ``index-entry``, ``missing-key``,
-        ``missing-folder``, ``unreadable`` (may not be read), ``odd-file`` (no file or
-        folder, or one file with another),
-        ``foreign-file`` (none of the folder's), ``checkpoint``, ``config-table``,
-        ``config-offset``, ``timer-file``, ``lost-queue`` (only the tables of offsets tell of it) or
+        ``missing-folder``, ``unreadable`` (no permission to read), ``odd-file`` (not a file or
+        folder as expected, or the same file as another),
+        ``foreign-file`` (does not belong in its folder), ``checkpoint``, ``config-table``,
+        ``config-offset``, ``timer-file``, ``lost-queue`` (only the tables of offsets show it) or
         ``queue-type`` (not that of its topic).
     path : str
         File.
     position : int
         From the start of the file, in bytes.
     offset : int or None
-        Commit-log offset it is about.
+        The commit-log offset concerned.
     reason : str
         What was found and what was expected.
     """
@@ -44,7 +44,7 @@ class Finding:
 
 @dataclass
 class VerifyReport:
-    """What ``verify`` looked at and found.
+    """What ``verify`` checked and found.
 
     Attributes
     ----------
@@ -61,9 +61,9 @@ class VerifyReport:
     findings : list of Finding
         The first ``max_findings`` of them.
     finding_counts : dict
-        All of them, by kind.
+        The number of findings, by kind.
     notes : list of str
-        What is odd but allowed, in words.
+        Irregularities that are allowed, in words.
     duration_s : float
     max_findings : int
         Limit on the length of ``findings``.
@@ -86,12 +86,12 @@ class VerifyReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found."""
+        """Return whether there are no findings."""
         return not self.finding_counts
 
     @property
     def finding_count(self) -> int:
-        """Number of findings, those beyond the limit included."""
+        """Return the number of findings, including those beyond the limit."""
         return sum(self.finding_counts.values())
 
     def add(
@@ -102,13 +102,13 @@ class VerifyReport:
         offset: int | None,
         reason: str,
     ) -> None:
-        """Take a finding; only counted once the limit is reached."""
+        """Add a finding; once the limit is reached, only count it."""
         self._count(kind, 1)
         if len(self.findings) < self.max_findings:
             self.findings.append(Finding(kind, os.fspath(path), position, offset, reason))
 
     def keep(self, is_kept: Callable[[Finding], bool]) -> None:
-        """Take back the listed findings that are not to be kept."""
+        """Remove the listed findings for which ``is_kept`` returns False."""
         for one in [one for one in self.findings if not is_kept(one)]:
             self.findings.remove(one)
             self._count(one.kind, -1)
@@ -119,10 +119,9 @@ class VerifyReport:
             del self.finding_counts[kind]
 
     def shown(self, kind: str, numbers: Sequence[int]) -> Sequence[int]:
-        """The leading ``numbers`` that still fit the limit; the rest is counted at once.
+        """Return the leading ``numbers`` within the limit; count the rest at once.
 
-        For loops over many findings of a kind, so that a store that is wrong throughout is told so
-        quickly.
+        This keeps loops over many findings of a kind fast on a store with many faults.
         """
         room = max(1, self.max_findings - len(self.findings))
         if len(numbers) > room:

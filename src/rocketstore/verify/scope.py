@@ -1,4 +1,4 @@
-"""What all checks of ``verify`` share: the log, its bounds, its damage, the report."""
+"""The state that all checks of ``verify`` share: the log, its bounds, its damage, the report."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 
 class VerifyScope:
-    """What all checks share: the log and its bounds, what of it is damaged, and the report.
+    """The log and its bounds, its corrupt ranges, and the report.
 
     Attributes
     ----------
     hidden : dict of int to int
-        Start and end of segments that may not be read.
+        Start and end of segments that the walk skips, as unreadable ones.
     newest : int
-        Latest store time of the records that were walked over.
+        Latest store time of the records read so far.
     around : Surroundings or None
-        What else there is to know of the store.
+        The other files of the store.
     told : set of int
-        Log offsets of the damage that is a finding.
+        Log offsets of damage that was already reported as a finding.
     """
 
     def __init__(self, log: CommitLog, report: VerifyReport, root: Path) -> None:
@@ -51,7 +51,7 @@ class VerifyScope:
         self.told: set[int] = set()
         #: Units and keys of records before the log's beginning.
         self.before = BeforeLog()
-        #: Which segments' records fit what names them.
+        #: How well the records of each segment fit the units that name them.
         self.fit = SegmentFit()
         self._starts: list[int] = []
         self._stops: list[int] = []
@@ -59,36 +59,36 @@ class VerifyScope:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the log has no file that can be read."""
+        """Return whether the log has no readable file."""
         return self.log.queue.last() is None
 
     @property
     def lost_end(self) -> bool:
-        """Whether the log's last records cannot be read."""
+        """Return whether the log's last records are unreadable."""
         return bool(self._stops) and max(self._stops) >= self.stop > 0
 
     def note_damage(self, start: int, stop: int) -> None:
-        """Remember a stretch without records."""
+        """Remember a range without records."""
         number = bisect.bisect_left(self._starts, start)
         self._starts.insert(number, start)
         self._stops.insert(number, stop)
 
     def damaged(self) -> list[tuple[int, int]]:
-        """Start and end of every stretch without records that is known."""
+        """Return start and end of every known range without records."""
         return list(zip(self._starts, self._stops, strict=True))
 
     def is_absent(self, folder: str) -> bool:
-        """Whether a folder of files that are derived from the log is missing."""
+        """Return whether a folder of files derived from the log is missing."""
         return self.around is not None and folder in self.around.absent
 
     def may_be_record(self, offset: int) -> bool:
-        """Whether a record starts at ``offset``, or may have before it was damaged."""
+        """Return whether a record starts at ``offset``, or may have before it was damaged."""
         import numpy as np
 
         return bool(self.is_damaged(np.array([offset]))[0]) or self.is_record(offset)
 
     def is_damaged(self, offsets: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
-        """Which of the offsets lie in a damaged stretch."""
+        """Return which of the offsets are in a corrupt range."""
         import numpy as np
 
         if not self._starts:
@@ -98,19 +98,21 @@ class VerifyScope:
         return (number >= 0) & (offsets < stops)
 
     def has_damage_between(self, start: int, stop: int) -> bool:
-        """Whether a damaged stretch lies in ``start`` .. ``stop``."""
+        """Return whether a corrupt range begins in ``start`` .. ``stop``."""
         number = bisect.bisect_left(self._starts, start)
         return number < len(self._starts) and self._starts[number] < stop
 
     def loss_between(self, start: int, stop: int) -> str | None:
-        """The count of lost queue offsets to which those between two log offsets belong; ``None``
-        where nothing says that records were lost there."""
+        """Return the name of the count for queue offsets lost between two log offsets.
+
+        ``None`` without evidence that records were lost there.
+        """
         if self.has_damage_between(start, stop):
             return "lost_queue_offsets"
         return "salvaged_queue_offsets" if self.was_salvaged_between(start, stop) else None
 
     def was_salvaged_between(self, start: int, stop: int) -> bool:
-        """Whether a salvage put something in place of lost records in ``start`` .. ``stop``."""
+        """Return whether a salvage replaced lost records in ``start`` .. ``stop``."""
         size = self.log.segment_size
         for base in range(start - start % size, stop, size):
             if base not in self._traces:
@@ -122,19 +124,19 @@ class VerifyScope:
         return False
 
     def place(self, offset: int) -> tuple[str, int]:
-        """File and position of a log offset."""
+        """Return file and position of a log offset."""
         file = self.log.queue.find_mapped_file_by_offset(offset)
         if file is None:
             return str(self.log.queue.directory), 0
         return str(file.path), offset - file.file_from_offset
 
     def record_at(self, offset: int, size: int) -> StoredMessage | None:
-        """The good record of ``size`` bytes at ``offset``, behind the verified end too."""
+        """Return the good record of ``size`` bytes at ``offset``, even past the verified end."""
         if offset < 0 or not 0 < size < 2**31:
             return None
         window = self.log.window(offset, offset + size)
         if window is None or offset - window.base_offset >= window.stop:
-            return None  # its segment is not there, or shorter than it was
+            return None  # its segment is missing or truncated
         position = offset - window.base_offset
         status, nbytes = kernels.message.check_record(
             window.buffer,
@@ -152,7 +154,7 @@ class VerifyScope:
             return None
 
     def is_record(self, offset: int) -> bool:
-        """Whether a good record starts at ``offset``, behind the verified end too."""
+        """Return whether a good record starts at ``offset``, even past the verified end."""
         window = self.log.window(offset, offset + 1)
         if window is None or offset - window.base_offset >= window.stop:
             return False
@@ -166,9 +168,9 @@ class VerifyScope:
         return self.record_at(offset, head.struct.unpack(content)[0]) is not None
 
     def is_newer(self, offset: int) -> bool:
-        """Whether ``offset`` lies in a segment that a writer made after this log was opened."""
+        """Return whether ``offset`` is in a segment created after this log was opened."""
         last = self.log.queue.last()
-        # The last one may have lost its end, which no writer brings back.
+        # A truncated last segment is not replaced by a writer.
         if last is None or offset < last.file_from_offset + self.log.segment_size:
             return False
         name = formats.offset_to_file_name(offset - offset % self.log.segment_size)

@@ -1,4 +1,4 @@
-"""Numbers for the topics of many records, found for a whole batch at a time."""
+"""Numbers for the topics of many records, looked up for a whole batch at a time."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Array = np.ndarray[Any, Any]
 
 
 class TopicNumbers:
-    """Numbers topics in order of appearance, for a whole batch of records at a time.
+    """Number topics in order of appearance, for a whole batch of records at a time.
 
-    A topic that is known is found by a hash of its bytes, and compared; whatever is not found so
-    goes through a dict.
+    A known topic is found by a hash of its bytes, and compared; other topics are looked up in a
+    dict.
     """
 
     def __init__(self) -> None:
@@ -27,14 +27,14 @@ class TopicNumbers:
         self._lengths = np.empty(0, "i8")
 
     def number(self, name: bytes) -> int:
-        """Number of one topic."""
+        """Return the number of a topic."""
         number = self._numbers.setdefault(name, len(self.names))
         if number == len(self.names):
             self.names.append(name)
         return number
 
     def of(self, content: bytes, starts: Array, lengths: Array) -> Array:
-        """Numbers of the topics that lie at ``starts`` of ``content``."""
+        """Return the numbers of the topics at ``starts`` of ``content``."""
         texts = _gather(content, starts, lengths)
         numbers = self._known(texts, lengths)
         unknown = np.flatnonzero(numbers < 0)
@@ -64,7 +64,7 @@ class TopicNumbers:
 
 
 def _gather(content: bytes, starts: Array, lengths: Array) -> Array:
-    """The texts as rows of bytes, padded with zeros to a multiple of 8."""
+    """Return the texts as rows of bytes, padded with zeros to a multiple of 8."""
     width = -(-int(lengths.max()) // 8) * 8
     column = np.arange(width)
     data = np.frombuffer(content, "u1")
@@ -76,6 +76,6 @@ def _hashes_of(texts: Array, lengths: Array) -> Array:
     hashes = lengths.astype("u8")
     for word in np.ascontiguousarray(texts).view("u8").T:
         mixed = (hashes ^ word) * _MULTIPLIER
-        # Padding must not count: how much there is depends on the batch.
+        # Ignore the padding, because its length depends on the batch.
         hashes = np.where(word != 0, mixed ^ (mixed >> np.uint64(32)), hashes)
     return hashes

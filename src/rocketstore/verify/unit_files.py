@@ -1,4 +1,4 @@
-"""The units of one queue as they lie in its files."""
+"""The units of a queue as stored in its files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 
 class UnitFiles:
-    """The units of one queue as they lie in its files, whatever the queue makes of them."""
+    """The units of a queue as stored in its files, without the queue's own interpretation."""
 
     def __init__(
         self, queue: ConsumeQueue | None, directory: Path, file_size: int, root: Path
@@ -37,11 +37,11 @@ class UnitFiles:
         self._directory = directory
         self._root = root
         self._per_file = file_size // UNIT_NBYTES
-        #: Ranges of units that lie where nothing may be read.
+        #: Ranges of units in unreadable files.
         self.hidden: list[tuple[int, int]] = []
 
     def hide(self, access: StoreAccess) -> None:
-        """Take note of the files that may not be read, or are none."""
+        """Mark the units in files that are unreadable or not regular files."""
         if access.hides(self._directory):
             self.hidden.append((0, 2**63 - 1))
         for path in access.closed:
@@ -51,7 +51,7 @@ class UnitFiles:
                 self.hidden.append((first, first + self._per_file))
 
     def is_hidden(self, first: int, count: int) -> Array:
-        """Which of ``count`` units from ``first`` on may not be read."""
+        """Return which of ``count`` units from ``first`` on are unreadable."""
         numbers = np.arange(first, first + count)
         hidden = np.zeros(count, bool)
         for low, high in self.hidden:
@@ -60,22 +60,22 @@ class UnitFiles:
 
     @functools.cached_property
     def ext(self) -> ConsumeQueueExt | None:
-        """What the units' addresses mean, ``None`` when the store keeps no ext files."""
+        """Return the ext files that the units point into, ``None`` if the store has none."""
         return self._queue.ext if self._queue is not None else None
 
     @property
     def first_index(self) -> int | None:
-        """Queue offset of the first file's first unit."""
+        """Return the queue offset of the first file's first unit."""
         return self._files[0].file_from_offset // UNIT_NBYTES if self._files else None
 
     def place(self, index: int) -> tuple[str, int]:
-        """File (where it should be, when there is none) and position of a unit."""
+        """Return file and position of a unit, also of a file that does not exist."""
         start = index - index % self._per_file
         path = self._directory / formats.offset_to_file_name(start * UNIT_NBYTES)
         return str(path), (index - start) * UNIT_NBYTES
 
     def read(self, first: int, stop: int) -> Array:
-        """Units ``first`` .. ``stop``; zeros where there is no file."""
+        """Return the units ``first`` .. ``stop``; zeros where there is no file."""
         units = np.zeros(stop - first, _DTYPE)
         for file in self._files:
             base = file.file_from_offset // UNIT_NBYTES
@@ -88,9 +88,9 @@ class UnitFiles:
         return units
 
     def written(self, first: int, stop: int | None) -> Iterator[tuple[int, Array]]:
-        """Yield (queue offset, units) of what the files hold in ``first`` .. ``stop``, in chunks.
+        """Yield (queue offset, units) of ``first`` .. ``stop`` from the files, in chunks.
 
-        Without ``stop``: to the end of the last file, holes in the file passed over.
+        Without ``stop``, read to the end of the last file and skip holes.
         """
         for file in self._files:
             base = file.file_from_offset // UNIT_NBYTES

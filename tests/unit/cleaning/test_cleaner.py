@@ -146,7 +146,7 @@ def test_times_in_the_report_are_those_of_the_messages(tmp_path: Path) -> None:
             assert file.oldest_store_timestamp in stored.values(), file
             if file.kind != "commitlog":
                 assert file.reason == CleanReason.FOLLOWS
-        assert report.kept == "the newest segment always stays"
+        assert report.kept == "the newest segment is always kept"
 
 
 def test_one_millisecond_decides(tmp_path: Path) -> None:
@@ -686,7 +686,7 @@ def test_a_folder_that_cannot_be_synced(
                 raise OSError(code, os.strerror(code), str(path))
             sync_directory(path)
 
-        for module in ("mapped_file_queue", "cleaner"):
+        for module in ("files.mapped_file_queue", "cleaning.cleaner"):
             monkeypatch.setattr(f"rocketstore.{module}.sync_directory", refuse)
         if code == errno.EIO:
             stack.pop_all()

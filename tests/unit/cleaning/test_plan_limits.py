@@ -74,7 +74,7 @@ def test_no_more_goes_by_force_than_at_one_look(
         assert reasons == [CleanReason.EXPIRED, *[CleanReason.FORCED] * 2]
         assert segment_count(root) == count - 3
         assert done.kept == planned.kept
-        assert "looked at again" in done.kept
+        assert "checked again" in done.kept
         store.clean_expired()
         assert segment_count(root) == count - 5
         disk.used = 85

@@ -91,7 +91,7 @@ def test_get_forms(pristine: Path) -> None:
     ("arguments", "message"),
     [
         (("Nowhere", 0), "there is no topic 'Nowhere'"),
-        (("TopicA", 7), "has no queue 7, but 0, 1"),
+        (("TopicA", 7), "has no queue 7, only 0, 1"),
         (("TopicA", 0, "--offset", 999), "holds the offsets 0 to 19"),
         (("TopicA", 0, "--tags", "TagX"), "NO_MATCHED_MESSAGE"),
     ],
@@ -230,7 +230,7 @@ def test_verify_forms_and_exit_codes(root: Path) -> None:
     assert summary["kind"] == "summary"
     assert summary["ok"] is True
     assert (summary["records"], summary["units"]) == (42, 42)
-    assert "Nothing wrong was found." in run("verify", root, "-f", "table").stdout
+    assert "No findings." in run("verify", root, "-f", "table").stdout
     path = root / "consumequeue" / "TopicA" / "0" / ("0" * 20)
     with open(path, "r+b") as file:
         file.seek(28)
@@ -305,12 +305,12 @@ def test_info_changes_nothing_and_names_what_it_does_not_read(root: Path) -> Non
     assert {str(path): path.stat().st_mtime_ns for path in root.rglob("*")} == before
     named = {row["name"]: row for row in facts["parts"]}
     for name in ("timerlog", "timerwheel", "dledger-n0", "compaction", "strange"):
-        assert named[name]["treatment"] == "left alone"
+        assert named[name]["treatment"] == "ignored"
     assert named["consumequeue_ext"]["treatment"] == "read and written"
-    assert named["strange"]["what"] == "no part of a store"
+    assert named["strange"]["what"] == "not part of a store"
     assert named[os.path.join("commitlog", "notes.txt")]["kind"] == "foreign"
     table = run("info", root, "-f", "table").stdout
-    assert "timerwheel: timer wheel; left alone" in table
+    assert "timerwheel: timer wheel; ignored" in table
     assert "commitLog" not in table
     assert "process 4711" in facts["lastExit"]
 
@@ -347,7 +347,7 @@ def test_info_of_broken_directories(root: Path, tmp_path: Path) -> None:
     assert "TopicA" in {one["topic"] for one in facts["topics"]}
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert "no RocketMQ store" in run("info", empty, "-f", "table", code=3).stdout
+    assert "not a RocketMQ store" in run("info", empty, "-f", "table", code=3).stdout
     run("info", tmp_path / "none", code=3)
     file = tmp_path / "file"
     file.write_bytes(b"")

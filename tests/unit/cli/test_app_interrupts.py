@@ -77,7 +77,7 @@ def test_rows_of_an_interrupted_follower_are_whole(tmp_path: Path, form: str) ->
     else:
         text = output.decode() if form == "json" else f"[{','.join(output.decode().splitlines())}]"
         places = [row["physicalOffset"] for row in json.loads(text)]
-    wanted = re.search(rb"--start (\d+) goes on", errors)
+    wanted = re.search(rb"--start (\d+) continues", errors)
     assert wanted is not None
     with rocketstore.open(tmp_path / "s") as store:
         all_places = [message.physical_offset for message in store.scan()]

@@ -60,7 +60,7 @@ def test_a_directory_that_is_no_store(command: str, pristine: Path, tmp_path: Pa
     """An empty answer would be taken for an empty store."""
     (tmp_path / "other").write_bytes(b"x")
     result = run(command, tmp_path, *READERS[command], code=3)
-    assert "is no store: it has no folder commitlog" in one_sentence(result)
+    assert "store: it has no folder commitlog" in one_sentence(result)
     result = run(command, pristine / "commitlog", *READERS[command], code=3)
     if command != "verify":
         assert one_sentence(result).endswith(f"it is the folder commitlog of the store {pristine}")
@@ -68,9 +68,9 @@ def test_a_directory_that_is_no_store(command: str, pristine: Path, tmp_path: Pa
 
 def test_put_makes_no_store_of_another_directory(tmp_path: Path) -> None:
     (tmp_path / "other").write_bytes(b"x")
-    assert "--create makes one" in run("put", tmp_path, "T", "body", code=3).stderr
+    assert "--create creates one" in run("put", tmp_path, "T", "body", code=3).stderr
     refused = run("put", tmp_path, "T", "body", "--create", code=4)
-    assert "holds other things" in refused.stderr
+    assert "holds other files" in refused.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["other"]
     (tmp_path / "empty").mkdir()
     run("put", tmp_path / "empty", "T", "body", code=3)
@@ -124,9 +124,9 @@ def test_put_into_what_cannot_be_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("scan", "--begin", "yesterday"), "'yesterday' is no time"),
-        (("find", "--end", "-2y"), "'-2y' is no time"),
-        (("get", "TopicA", "0", "--time", "noon"), "'noon' is no time"),
+        (("scan", "--begin", "yesterday"), "'yesterday' is not a time"),
+        (("find", "--end", "-2y"), "'-2y' is not a time"),
+        (("get", "TopicA", "0", "--time", "noon"), "'noon' is not a time"),
         (("get", "TopicA", "0", "--time", "1", "--offset", "1"), "not both"),
         (("get", "TopicA", "-1"), ""),
         (("get", "TopicA", "x"), "QUEUE"),
@@ -137,7 +137,7 @@ def test_put_into_what_cannot_be_written(tmp_path: Path) -> None:
         (("tail", "--interval", "0"), "--interval"),
         (("ls", "--format", "xml"), "xml"),
         (("verify", "--level", "deep"), "deep"),
-        (("put", "T", "b", "--create", "--segment-size", "64XB"), "'64XB' is no size"),
+        (("put", "T", "b", "--create", "--segment-size", "64XB"), "'64XB' is not a size"),
         (("put", "T", "b", "--broker-version", "9.9"), "9.9"),
         (("put", "T", "b", "--segment-size", "1MiB"), "1048576"),
         (("put", "T", "b", "--property", "a"), "NAME=VALUE"),

@@ -68,7 +68,7 @@ def test_hours_and_a_brokers_file(root: Path, tmp_path: Path) -> None:
     code, output = run("clean", root, "--config", config, "--hours", 0, "--format", "table")
     assert code == 0
     assert "its newest message was stored" in " ".join(output.split())
-    assert "the newest segment always stays" in " ".join(output.split())
+    assert "the newest segment is always kept" in " ".join(output.split())
     assert len(segments(root)) == 1
 
 

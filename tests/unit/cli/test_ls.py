@@ -65,9 +65,9 @@ def test_links_are_named_and_not_followed(tmp_path: Path) -> None:
 
 def test_what_is_not_there(pristine: Path, tmp_path: Path) -> None:
     assert "there is no topic 'None'" in run("ls", pristine, "None", code=1).stderr
-    assert "goes with no topic" in run("ls", pristine, "T", "--files", code=2).stderr
+    assert "give it without a topic" in run("ls", pristine, "T", "--files", code=2).stderr
     (tmp_path / "empty").mkdir()
-    assert "is no store" in run("ls", tmp_path / "empty", code=3).stderr
+    assert "is not a store" in run("ls", tmp_path / "empty", code=3).stderr
     run("ls", tmp_path / "empty", "--files", code=1)
 
 

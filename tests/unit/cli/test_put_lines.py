@@ -87,14 +87,14 @@ def test_lines_by_hand(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b"{", "no JSON"),
-        (b"[1]", "no JSON object"),
+        (b"{", "not JSON"),
+        (b"[1]", "not a JSON object"),
         (b"\xff", "it is not UTF-8"),
-        (b"[" * 100_000, "no JSON"),
+        (b"[" * 100_000, "not JSON"),
         (b'{"body": "x"}', "no topic"),
-        (b'{"topic": 3}', "topic is 3, which is no str"),
-        (b'{"topic": "T", "queueId": "0"}', "queueId is '0', which is no int"),
-        (b'{"topic": "T", "queueId": true}', "queueId is True, which is no int"),
+        (b'{"topic": 3}', "topic is 3; it must be str"),
+        (b'{"topic": "T", "queueId": "0"}', "queueId is '0'; it must be int"),
+        (b'{"topic": "T", "queueId": true}', "queueId is True; it must be int"),
         (b'{"topic": "T", "queueId": -1}', "queue"),
         (b'{"topic": "T", "queueId": 99999999999}', ""),
         (b'{"topic": "T", "flag": 1e400}', "flag is inf"),
@@ -102,8 +102,8 @@ def test_lines_by_hand(tmp_path: Path) -> None:
         (b'{"topic": "T", "body": "x", "bodyBase64": "eA=="}', "both body and bodyBase64"),
         (b'{"topic": "T", "bodyBase64": "x"}', "bodyBase64:"),
         (b'{"topic": "T", "body": "\\ud800"}', "body is"),
-        (b'{"topic": "T", "properties": [1]}', "properties is no JSON object"),
-        (b'{"topic": "T", "properties": {"a": 1}}', "property 'a' is 1, which is no str"),
+        (b'{"topic": "T", "properties": [1]}', "properties is not a JSON object"),
+        (b'{"topic": "T", "properties": {"a": 1}}', "property 'a' is 1; it must be str"),
         (b'{"topic": "T", "properties": {"a": "\\u0001"}}', ""),
         (b'{"topic": "T", "tags": "A", "properties": {"TAGS": "B"}}', "property TAGS is 'B'"),
         (b'{"topic": "T", "bornHost": "nowhere"}', "nowhere"),
@@ -117,7 +117,7 @@ def test_a_wrong_line_is_named_and_can_be_gone_on_at(
     result = create(tmp_path / "new", "--lines", "-", stdin=good + line + b"\n" + good, code=2)
     assert "stdin, line 3: " in result.stderr
     assert reason in result.stderr
-    assert "--skip 2 goes on" in result.stderr
+    assert "--skip 2 continues" in result.stderr
     assert lines(result)[0]["stored"] == 2
     mended = good + ndjson({"topic": "T", "body": "three"})
     run("put", tmp_path / "new", "--lines", "-", "--skip", 2, stdin=mended)
@@ -128,7 +128,7 @@ def test_a_wrong_line_is_named_and_can_be_gone_on_at(
 def test_a_refused_line_is_a_finding(tmp_path: Path) -> None:
     text = ndjson({"topic": "T" * 200})
     result = create(tmp_path / "new", "--lines", "-", stdin=text, code=1)
-    assert "line 1: the store answers MESSAGE_ILLEGAL" in result.stderr
+    assert "line 1: the store answered MESSAGE_ILLEGAL" in result.stderr
 
 
 def test_a_line_without_end_is_not_kept_in_memory(
@@ -199,7 +199,7 @@ def test_an_interrupted_command_is_code_130(
     monkeypatch.setattr(put_lines._Interrupts, "lines", interrupted)
     text = ndjson(*({"topic": "T", "body": str(number)} for number in range(5)))
     result = create(tmp_path / "new", "--lines", "-", stdin=text, code=130)
-    assert "interrupted; 2 lines done, --skip 2 goes on" in result.stderr
+    assert "interrupted; 2 lines done, --skip 2 continues" in result.stderr
     assert len(lines(run("scan", tmp_path / "new"))) == 2
 
 

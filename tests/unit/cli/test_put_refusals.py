@@ -27,7 +27,7 @@ LINE = '{"topic": "T", "body": "x"}\n'
         (b"PAR1\x15\x04\xff\n", "looks like a Parquet file"),
         (bytes(range(256)), "looks like a binary file"),
         (b'{"topic": "T", "body": "\xe9"}\n', "it is not UTF-8: byte 25 is 0xe9"),
-        (b"nonsense\n", "no JSON"),
+        (b"nonsense\n", "not JSON"),
     ],
 )
 def test_a_line_that_is_no_text_is_described(content: bytes, words: str, tmp_path: Path) -> None:

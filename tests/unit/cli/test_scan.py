@@ -133,10 +133,10 @@ def test_an_interrupted_scan_says_where_to_go_on(
     monkeypatch.setattr(rocketstore.DefaultMessageStore, "scan", interrupted)
     for form in ("ndjson", "table", "json"):
         result = run("scan", pristine, "-f", form, code=130)
-        assert f"--start {every[9]['physicalOffset']} goes on" in result.stderr
+        assert f"--start {every[9]['physicalOffset']} continues" in result.stderr
     assert len(json.loads(result.stdout)) == 9
     found = run("find", pristine, "--tags", "Tag2", code=130)
-    assert f"--start {every[9]['physicalOffset']} goes on" in found.stderr
+    assert f"--start {every[9]['physicalOffset']} continues" in found.stderr
 
 
 def test_progress_goes_to_stderr_only_when_somebody_sees_it(pristine: Path) -> None:
@@ -233,7 +233,7 @@ def test_tail_follows_until_interrupted(
     monkeypatch.setattr(tail_command, "time", SimpleNamespace(sleep=turn))
     result = run("tail", root, "-n", 1, "-F", "-f", form, code=130)
     assert result.stdout.index("first new") < result.stdout.index("second new")
-    assert f"--start {ends[-1]} goes on" in result.stderr
+    assert f"--start {ends[-1]} continues" in result.stderr
 
 
 def test_tail_tells_what_it_could_not_show(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

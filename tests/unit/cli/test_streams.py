@@ -114,7 +114,7 @@ def test_a_put_whose_answer_is_lost_says_that_it_is_stored(words: str, tmp_path:
         root, words.replace("lines lines", f"lines {tmp_path}/lines"), ">/dev/full"
     )
     assert code == 3
-    assert "is stored" in err or "lines up to 1 are on disk; --skip 1 goes on" in err
+    assert "is stored" in err or "lines up to 1 are on disk; --skip 1 continues" in err
     assert "standard output: No space left on device" in err
     assert message_count(root) == 43
 
@@ -138,5 +138,5 @@ def test_answers_of_lines_whose_reader_has_gone(tmp_path: Path) -> None:
     )
     assert done.returncode == 3
     stored = message_count(root) - 42
-    assert f"--skip {stored} goes on" in done.stderr
+    assert f"--skip {stored} continues" in done.stderr
     assert stored < 6000

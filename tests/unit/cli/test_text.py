@@ -46,7 +46,7 @@ def test_a_time_without_a_zone_is_local() -> None:
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2h", "-2y", "-h", "2026-13-01", "1e9", "²"])
 def test_what_is_no_time(text: str) -> None:
-    with pytest.raises(typer.BadParameter, match="is no time"):
+    with pytest.raises(typer.BadParameter, match="is not a time"):
         parse_time(text)
 
 
@@ -70,7 +70,7 @@ def test_sizes(text: str, expected: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "-1", "64XB", "MiB", "1.5GiB"])
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(typer.BadParameter, match="is no size"):
+    with pytest.raises(typer.BadParameter, match="is not a size"):
         parse_size(text)
 
 

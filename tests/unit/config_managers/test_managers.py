@@ -158,12 +158,12 @@ def test_fields_in_other_spellings_and_kinds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "where"),
     [
-        ('{"order":2}', "$.topicConfigTable.T.order: 2 where true or false"),
-        ('{"perm":"x"}', "$.topicConfigTable.T.perm: 'x' where a whole number"),
-        ('{"perm":true}', "$.topicConfigTable.T.perm: True where a whole number"),
-        ('{"topicName":{}}', "$.topicConfigTable.T.topicName: dict where a text"),
-        ('{"attributes":[]}', "$.topicConfigTable.T.attributes: list where an object"),
-        ('"x"', "$.topicConfigTable.T: 'x' where an object"),
+        ('{"order":2}', "$.topicConfigTable.T.order: expected true or false, found 2"),
+        ('{"perm":"x"}', "$.topicConfigTable.T.perm: expected a whole number, found 'x'"),
+        ('{"perm":true}', "$.topicConfigTable.T.perm: expected a whole number, found True"),
+        ('{"topicName":{}}', "$.topicConfigTable.T.topicName: expected a string, found dict"),
+        ('{"attributes":[]}', "$.topicConfigTable.T.attributes: expected an object, found list"),
+        ('"x"', "$.topicConfigTable.T: expected an object, found 'x'"),
     ],
 )
 def test_content_errors_name_the_place(tmp_path: Path, entry: str, where: str) -> None:

@@ -23,7 +23,7 @@ def other(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("mode", ["r", "r+"])
 def test_other_files_are_no_empty_store(other: Path, mode: str) -> None:
     # Any directory was opened as a store without a message; "r+" was ready to write into it.
-    with pytest.raises(FileNotFoundError, match="is no store: it has no folder commitlog"):
+    with pytest.raises(FileNotFoundError, match="is not a store: it has no folder commitlog"):
         rocketstore.open(other, mode)
     assert files_below(other) == {"notes.txt": b"mine"}
 

@@ -41,12 +41,12 @@ def test_properties_are_added_once_and_as_kafka_calls_them() -> None:
         (["storeTimestmp"], "did you mean 'storeTimestamp'"),
         ("cor", "did you mean 'core'"),
         # It asked whether the very same word had been meant.
-        ("core,raw", "'core' is no column but a preset, which stands alone"),
-        (["topic", "Full"], "'Full' is no column but a preset"),
+        ("core,raw", "'core' is a preset, not a column; use it alone"),
+        (["topic", "Full"], "'Full' is a preset, not a column"),
         ("xyzzy", "there are topic, queueId"),
-        ([], "no column is asked for"),
+        ([], "no column is given"),
         ("", "no column ''"),
-        (["body", "body"], "'body' is asked for twice"),
+        (["body", "body"], "'body' is given twice"),
     ],
 )
 def test_wrong_names(columns: str | list[str], words: str) -> None:

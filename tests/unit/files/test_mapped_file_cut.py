@@ -276,5 +276,5 @@ def test_a_misnamed_segment_tells_no_size(tmp_path: Path) -> None:
     for path in others:
         path.unlink()
     last.rename(last.with_name(f"{131_080:020d}"))
-    with pytest.raises(rocketstore.MappedFileError, match="no multiple of the file size 65536"):
+    with pytest.raises(rocketstore.MappedFileError, match="not a multiple of the file size 65536"):
         rocketstore.open(root)

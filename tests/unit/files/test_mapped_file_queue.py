@@ -52,7 +52,7 @@ def test_the_first_files_are_deleted_the_oldest_first_each_durably(queue, monkey
 
 @pytest.mark.parametrize("chosen", [slice(1, 2), slice(0, 4), slice(3, 4)])
 def test_only_the_first_files_and_never_the_last_are_deleted(queue, chosen):
-    with pytest.raises(ValueError, match="first files"):
+    with pytest.raises(ValueError, match="first ones"):
         queue.delete_first(queue.files[chosen])
     assert names(queue) == [0, SIZE, 2 * SIZE, 3 * SIZE]
     assert len(queue.files) == 4

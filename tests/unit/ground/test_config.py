@@ -209,7 +209,7 @@ def test_half_a_pair_in_a_brokers_file_is_completed(name: str, given: int) -> No
 
 @pytest.mark.parametrize("text", ["", "x", "1.5", "1_000", "\u0661", "0x10", "9" * 5000, "1 2"])
 def test_whole_numbers_are_digits(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"maxMessageSize = .* is no whole number") as caught:
+    with pytest.raises(ConfigError, match=r"maxMessageSize = .* is not a whole number") as caught:
         MessageStoreConfig.from_properties({"maxMessageSize": text})
     assert len(str(caught.value)) < 200
 
@@ -305,10 +305,10 @@ def test_what_is_no_file_is_refused_before_it_is_opened(tmp_path: Path) -> None:
     os.truncate(tmp_path / "large", 1 << 30)
     (tmp_path / "link").symlink_to(tmp_path / "fifo")
     for name in ("fifo", "link", "."):
-        with pytest.raises(ConfigError, match="no regular file"):
+        with pytest.raises(ConfigError, match="not a regular file"):
             MessageStoreConfig.from_properties(tmp_path / name)
     for device in ("/dev/null", "/dev/zero"):
-        with pytest.raises(ConfigError, match="no regular file"):
+        with pytest.raises(ConfigError, match="not a regular file"):
             MessageStoreConfig.from_properties(device)
     with pytest.raises(ConfigError, match="too many for a configuration"):
         MessageStoreConfig.from_properties(tmp_path / "large")

@@ -173,13 +173,13 @@ def test_versions_are_read(text: str, version: tuple[int, int, int]) -> None:
 
 @pytest.mark.parametrize("text", ["", "5", "five", "5.3.3.1", "5.3.x", "-5.3", "5,3", "5.3.3-rc1"])
 def test_what_is_no_version_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="is no version like"):
+    with pytest.raises(ConfigError, match="is not a version such as"):
         Dialect.for_version(text)
 
 
 @pytest.mark.parametrize("value", [None, 5.3, (5, 3, 3)])
 def test_what_is_no_text_is_refused(value: Any) -> None:
-    with pytest.raises(ConfigError, match="is no version like"):
+    with pytest.raises(ConfigError, match="is not a version such as"):
         Dialect.for_version(value)
 
 

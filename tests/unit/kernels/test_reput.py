@@ -485,7 +485,7 @@ BAD_CALLS: list[tuple[str, tuple[Any, ...], type[Exception], str]] = [
     ("set_queue", (TOPIC, 0, None, 2, 1, -1), ValueError, "next_index 1 is outside 2"),
     ("set_queue", (TOPIC, 0, None, 0, 2**70, -1), ValueError, f"next_index {2**70} is outside"),
     ("set_queue", (TOPIC, 0, None, 0, 0, -2), ValueError, "max_physical_offset -2 is outside"),
-    ("set_queue", (TOPIC, 0, bytearray(39), 5, 7, -1), ValueError, "next_index 7 lies behind the"),
+    ("set_queue", (TOPIC, 0, bytearray(39), 5, 7, -1), ValueError, "next_index 7 is past the"),
     ("set_queue", (TOPIC, 0, bytes(40), 0, 0, -1), BufferError, "Object is not writable."),
     ("set_queue", (TOPIC, 0, 5, 0, 0, -1), TypeError, "a bytes-like object is required, not"),
     (

@@ -173,7 +173,7 @@ def test_a_staged_row_becomes_what_put_stores(
     kernels: Bodies, version: str, with_crc: bool
 ) -> None:
     if with_crc and version in ("4.9.8", "5.1.4"):
-        with pytest.raises(ValueError, match="knows no property CRC"):
+        with pytest.raises(ValueError, match=r"append_property_crc needs broker_version 5\.2\.0"):
             appender(kernels, version, append_property_crc=True)
         return
     rows = ROWS + random_rows(6, 200)
@@ -265,10 +265,14 @@ def test_other_types_slices_and_missing_columns(kernels: Bodies) -> None:
     [
         ({"topic": ["T"]}, ValueError, "there is no column body"),
         ({"body": [b""], "colour": [1]}, ValueError, "takes no column 'colour'"),
-        ({"body": [1]}, TypeError, "column body has an Arrow type"),
-        ({"body": [b""], "queueId": ["1"]}, TypeError, "column queueId has an Arrow type"),
-        ({"body": [b""], "properties": ["1"]}, TypeError, "column properties has an Arrow type"),
-        ({"body": [b""], "tags": [True]}, TypeError, "column tags has an Arrow type"),
+        ({"body": [1]}, TypeError, "column body has the wrong Arrow type"),
+        ({"body": [b""], "queueId": ["1"]}, TypeError, "column queueId has the wrong Arrow type"),
+        (
+            {"body": [b""], "properties": ["1"]},
+            TypeError,
+            "column properties has the wrong Arrow type",
+        ),
+        ({"body": [b""], "tags": [True]}, TypeError, "column tags has the wrong Arrow type"),
     ],
 )
 def test_columns_that_are_none_of_a_sink(
@@ -315,7 +319,7 @@ def test_a_tally_counts_what_fits_by_queue(kernels: Bodies) -> None:
         2,
         {("T0", 0): 1, ("T1", 1): 1},
     )
-    with pytest.raises(ValueError, match="lies behind"):
+    with pytest.raises(ValueError, match="is past the"):
         tally(content, 0, len(content) + 1, 0, 1 << 30)
 
 

@@ -89,7 +89,7 @@ def test_the_switches(
 
 @pytest.mark.parametrize("switch", ON)
 def test_versions_without_light_queues_refuse_the_switches(kernels: Bodies, switch: str) -> None:
-    with pytest.raises(ConfigError, match=r"knows no light queues; they need 4\.9\.3"):
+    with pytest.raises(ConfigError, match=r"light queues need broker_version 4\.9\.3"):
         Log(kernels, broker_version="4.9.2", **{switch: True})
 
 

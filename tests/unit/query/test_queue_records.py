@@ -130,7 +130,7 @@ def test_messages_of_a_batch_have_their_own_fields(tmp_path: Path) -> None:
     assert {m.physical_offset for m in inner} == {m.physical_offset for m in whole}
     assert {m.store_timestamp for m in inner} <= {m.store_timestamp for m in whole}
     assert {m.born_host for m in inner} == {m.born_host for m in whole}
-    with pytest.raises(ValueError, match="records 'all'"):
+    with pytest.raises(ValueError, match="not 'all'"):
         list(rocketstore.open(root).scan(records="all"))
     with pytest.raises(ConfigError, match="records is 'all'"):
         parse_read({"path": str(root), "records": "all"})

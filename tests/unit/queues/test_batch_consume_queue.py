@@ -455,7 +455,7 @@ def test_a_batch_without_a_number_is_one_message(made: tuple[Path, Model], base:
         assert all_read(store) == model.from_offset(0)
         assert store.max_offset_in_queue("BCQ", 0) == model.end
     with rocketstore.open(root) as store:
-        assert any("numbers are none" in finding.reason for finding in store.verify().findings)
+        assert any("invalid numbers" in finding.reason for finding in store.verify().findings)
 
 
 @pytest.mark.parametrize("derive", ["full", "r+"])

@@ -118,7 +118,7 @@ def test_what_the_thread_finds_is_mended(root: Path, checks: list[tuple[str, int
     entry = formats.index_file_nbytes(OPTIONS["max_hash_slot_num"], 30)
     content[entry : entry + 20] = bytes(20)
     path.write_bytes(content)
-    assert any("entries from 30 on are not good" in note for note in open_and_look(root))
+    assert any("entries from 30 on are invalid" in note for note in open_and_look(root))
     assert checks[0][0] == EARLY
     assert not open_and_look(root)
 

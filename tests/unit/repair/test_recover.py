@@ -152,9 +152,9 @@ def test_the_command_tells_what_it_does_and_salvage_names_it(tmp_path: Path) -> 
     told = run("salvage", root, "--what-if", "-f", "table")
     assert f"rocketstore recover {root}" in lines(told)
     planned = run("recover", root, "--what-if", "-f", "table", code=1)
-    assert "Would mend" in lines(planned)
+    assert "Would repair" in lines(planned)
     done = run("recover", root, "-f", "table")
-    assert "Queues and index fit the log" in lines(done)
+    assert "Queues and index match the log" in lines(done)
     assert "DamagedRange" not in planned.stdout + planned.stderr
     run("verify", root)
 
@@ -169,6 +169,6 @@ def test_salvage_tells_people_the_sum_first_and_each_place_once(tmp_path: Path) 
         assert text.startswith("Lost: 126 messages, 64.0 KiB of the log.\n")
         assert "TopicA: 28 messages, stored between 20" in lines(result)
         assert text.count(f"{65536:020d}: the segment is missing") <= 1
-        assert text.count("written anew") == 1
+        assert text.count("rewritten") == 1
         assert "None" not in text + result.stderr
         assert "DamagedRange" not in text + result.stderr

@@ -127,7 +127,7 @@ def test_a_remote_file_that_shrinks_or_goes_is_named(in_memory: str) -> None:
 
     splits = plan_splits(list_log(in_memory))
     write(splits[0].uri, lambda content: content[:3000])
-    with pytest.raises(MappedFileError, match="was shortened"):
+    with pytest.raises(MappedFileError, match="was truncated"):
         Reading(splits[:1])
     system, path = url_to_fs(splits[1].uri)
     system.rm_file(path)
@@ -138,7 +138,7 @@ def test_a_remote_file_that_shrinks_or_goes_is_named(in_memory: str) -> None:
 def test_what_is_no_remote_store_is_refused(in_memory: str) -> None:
     with pytest.raises(FileNotFoundError, match="no store"):
         list_log(in_memory + "/nowhere")
-    with pytest.raises(FileNotFoundError, match="no store"):
+    with pytest.raises(FileNotFoundError, match="not a store"):
         list_log(in_memory.removesuffix("/store"))
     with pytest.raises(NotADirectoryError):
         list_log(in_memory + "/checkpoint")
@@ -164,7 +164,7 @@ def test_a_missing_remote_segment_is_named(in_memory: str) -> None:
 
     system, path = url_to_fs(list_log(in_memory).segments[1].uri)
     system.rm_file(path)
-    with pytest.raises(MappedFileError, match=f"lacks the bytes {SEGMENT} to {2 * SEGMENT}"):
+    with pytest.raises(MappedFileError, match=f"has no bytes {SEGMENT} to {2 * SEGMENT}"):
         list_log(in_memory)
 
 

@@ -84,7 +84,7 @@ def test_a_log_elsewhere_is_read_from_its_own_folder(
         (there / "notes.txt").write_text("hello")
     with pytest.raises((MappedFileError, UnsafePathError)) as found:
         list_log(root)
-    assert "give its folder as the path, in the place of the store's" in str(found.value)
+    assert "give the log's folder as the path instead of the store's" in str(found.value)
     assert "commit-log" not in str(found.value)
     assert read_log(list_log(log)).records == expected
 
@@ -99,10 +99,10 @@ def test_something_else_in_the_place_of_the_log(root: Path) -> None:
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"there is no store .*nowhere$"):
         list_log(tmp_path / "nowhere")
-    with pytest.raises(FileNotFoundError, match="is no store"):
+    with pytest.raises(FileNotFoundError, match="is not a store"):
         list_log(tmp_path)
     (tmp_path / "notes.txt").write_text("hello")
-    with pytest.raises(FileNotFoundError, match="is no store"):
+    with pytest.raises(FileNotFoundError, match="is not a store"):
         list_log(tmp_path)
     with pytest.raises(NotADirectoryError, match="is a file"):
         list_log(tmp_path / "notes.txt")
@@ -121,7 +121,7 @@ def test_a_store_without_segments_gives_no_splits(tmp_path: Path) -> None:
 
 def test_a_missing_segment_is_named(root: Path) -> None:
     segment(root, 1).unlink()
-    with pytest.raises(MappedFileError, match=f"lacks the bytes {SEGMENT} to {2 * SEGMENT}"):
+    with pytest.raises(MappedFileError, match=f"has no bytes {SEGMENT} to {2 * SEGMENT}"):
         list_log(root)
     log = list_log(root, allow_holes=True)
     assert log.holes == ((SEGMENT, 2 * SEGMENT),)

@@ -407,7 +407,7 @@ def test_a_file_that_was_shortened_is_named(whole: Path, tmp_path: Path) -> None
     splits = plan_splits(list_log(root))
     with open(splits[1].uri, "r+b") as file:
         file.truncate(3000)
-    with pytest.raises(MappedFileError, match="was shortened") as caught:
+    with pytest.raises(MappedFileError, match="was truncated") as caught:
         Reading(splits[1:2])
     assert splits[1].uri in str(caught.value)
 

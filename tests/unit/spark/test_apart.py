@@ -51,7 +51,7 @@ def test_the_store_that_is_read_is_no_target(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     source, target = source.replace("{tmp}", str(tmp_path)), target.replace("{tmp}", str(tmp_path))
-    with pytest.raises(rocketstore.ConfigError, match="the store that is read"):
+    with pytest.raises(rocketstore.ConfigError, match="the source store"):
         check_apart(source, target)
     before = sorted(os.walk(root))
     for command, others in (
@@ -61,7 +61,7 @@ def test_the_store_that_is_read_is_no_target(
         ("load", ("--from", "rocketstore")),
     ):
         told = run("spark", command, source, target, *others, code=2).stderr
-        assert "the store that is read" in told
+        assert "the source store" in told
     assert sorted(os.walk(root)) == before
 
 

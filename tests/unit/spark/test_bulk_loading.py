@@ -154,5 +154,5 @@ def test_a_damaged_stage_makes_no_store(tmp_path: Path) -> None:
 
 
 def test_whole_record_crcs_are_refused() -> None:
-    with pytest.raises(ConfigError, match="no whole-record CRCs"):
+    with pytest.raises(ConfigError, match="does not support enabled_append_prop_crc"):
         loading._settings(replace(CONFIG, enabled_append_prop_crc=True))

@@ -261,9 +261,9 @@ def test_a_second_attempt_of_a_task_is_not_seen(store: Path, tmp_path: Path) -> 
     [
         ({"partition_by": ("tags",)}, "partition_by"),
         ({"partition_by": ("topic", "topic")}, "partition_by"),
-        ({"columns": ["topic"]}, "no column is left"),
+        ({"columns": ["topic"]}, "leaves no columns"),
         ({"columns": ["bodi"]}, "did you mean 'body'"),
-        ({"compression": "rar"}, "there are none, snappy"),
+        ({"compression": "rar"}, "is not one of none, snappy"),
         ({"reading": {"on_corruption": "ignore"}}, "fail, skip, stop"),
     ],
 )

@@ -243,7 +243,7 @@ def test_what_a_last_segment_lost_is_not_newer(root: Path) -> None:
     wanted = verify_files(root, MessageStoreConfig())
     assert counts == wanted.finding_counts == {"log-file": 1, "record": 1}
     assert not any("newer" in note for note in wanted.notes)
-    (units,) = [note for note in wanted.notes if note.startswith("units that point into damaged")]
+    (units,) = [note for note in wanted.notes if note.startswith("units that point into corrupt")]
     assert units.endswith(": 20")
 
 

@@ -354,7 +354,7 @@ def test_without_a_folder_nothing_is_looked_for(store_root: Path) -> None:
     shutil.rmtree(store_root / "index")
     report = check(store_root)
     assert report.findings == []
-    assert report.notes == ["the store has no index folder: no key was looked for"]
+    assert report.notes == ["the store has no index folder: its keys were not checked"]
 
 
 def test_relative_paths_are_the_drivers(store_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

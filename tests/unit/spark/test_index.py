@@ -216,7 +216,7 @@ def test_nothing_is_written_over(pristine: Path, tmp_path: Path) -> None:
     (tmp_path / "used" / "file").touch()
     with pytest.raises(FileExistsError, match="used is not empty"):
         build_index(None, pristine, tmp_path / "used")
-    with pytest.raises(FileExistsError, match="file exists and is no directory"):
+    with pytest.raises(FileExistsError, match="file exists and is not a directory"):
         build_index(None, pristine, tmp_path / "used" / "file")
     (tmp_path / "empty").mkdir()
     assert build_index(None, pristine, tmp_path / "empty")
@@ -229,11 +229,11 @@ def test_wrong_arguments(pristine: Path, tmp_path: Path) -> None:
         build_index(None, pristine, out, on_corruption="stop")
     with pytest.raises(ConfigError, match="given together"):
         build_index(None, pristine, out, max_index_num=5)
-    with pytest.raises(ConfigError, match="no version"):
+    with pytest.raises(ConfigError, match="is not a version"):
         build_index(None, pristine, out, broker_version="new")
     with pytest.raises(ConfigError, match="is remote"):
         build_index(None, pristine, "s3://bucket/index")
-    with pytest.raises(FileNotFoundError, match="is no store"):
+    with pytest.raises(FileNotFoundError, match="is not a store"):
         build_index(None, tmp_path, out)
     assert list(tmp_path.iterdir()) == []
 

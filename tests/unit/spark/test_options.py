@@ -84,12 +84,12 @@ def test_options_are_read(option: str, value: str, field: str, expected: Any) ->
     ],
 )
 def test_an_unknown_option_names_the_nearest(option: str, nearest: str) -> None:
-    with pytest.raises(ConfigError, match=f"{option}' is no option.*did you mean '{nearest}'"):
+    with pytest.raises(ConfigError, match=f"{option}' is not an option.*did you mean '{nearest}'"):
         read(**{option: "x"})
 
 
 def test_an_option_like_no_other_is_told_which_there_are() -> None:
-    with pytest.raises(ConfigError, match=r"'zzz' is no option.*there are .*checkCrc"):
+    with pytest.raises(ConfigError, match=r"'zzz' is not an option.*must be one of .*checkCrc"):
         read(zzz="1")
 
 
@@ -97,7 +97,7 @@ def test_an_option_like_no_other_is_told_which_there_are() -> None:
     ("option", "value", "message"),
     [
         ("subscribe", " , ", "subscribe is empty"),
-        ("subscribePattern", "(", "no regular expression"),
+        ("subscribePattern", "(", "not a regular expression"),
         ("subscribePattern", "", "subscribePattern is empty"),
         ("assign", "A:0", "assign is 'A:0'; it must be JSON"),
         ("assign", "{}", "names no topic"),
@@ -110,7 +110,7 @@ def test_an_option_like_no_other_is_told_which_there_are() -> None:
         ("startingOffsets", '{"A": 1}', "earliest, latest or JSON"),
         ("startingOffsets", '{"A": {"x": 1}}', "earliest, latest or JSON"),
         ("startingOffsets", '{"A": {"0": 1.5}}', "earliest, latest or JSON"),
-        ("startingOffsets", '{"A": {"0": -3}}', "-3 of 'A' is no queue offset"),
+        ("startingOffsets", '{"A": {"0": -3}}', "-3 of 'A' is not a queue offset"),
         ("startingOffsets", '{"A": {"b1": {"0": 1}, "b2": {"0": 1}}}', "names several"),
         ("startingTimestamp", "yesterday", "startingTimestamp is 'yesterday'; it must be a whole"),
         ("startingTimestamp", "-1", "0 or more"),
@@ -123,7 +123,7 @@ def test_an_option_like_no_other_is_told_which_there_are() -> None:
         ("maxPartitionBytes", "many", "must be a size"),
         ("batchRows", "0", "from 1 to 1048576"),
         ("batchRows", "1048577", "from 1 to 1048576"),
-        ("batchBytes", "2g", "do not fit a batch"),
+        ("batchBytes", "2g", "at most 512 MiB"),
         ("columns", "", "columns is empty"),
         ("checkCrc", "1", "must be true or false"),
         ("storageOptions", "[1]", "storageOptions is '\\[1\\]'; it must be JSON"),
@@ -140,10 +140,10 @@ def test_wrong_values_are_told(option: str, value: str, message: str) -> None:
         ({"subscribe": "A", "assign": '{"A": [0]}'}, "only one of subscribe and assign"),
         ({"subscribe": "A", "subscribePattern": "A"}, "only one of"),
         ({"subscribe": "A", "topic": "B"}, "subscribe is given twice"),
-        ({"startingTimestamp": "2", "endingTimestamp": "1"}, "startingTimestamp 2 is behind"),
+        ({"startingTimestamp": "2", "endingTimestamp": "1"}, "startingTimestamp 2 is after"),
         (
             {"startingPhysicalOffset": "2", "endingPhysicalOffset": "1"},
-            "startingPhysicalOffset 2 is behind",
+            "startingPhysicalOffset 2 is after",
         ),
         ({"subscribe": "A", "startingOffsets": '{"B": {"0": 1}}'}, "'B', which is not among"),
         ({"subscribePattern": "A.*", "endingOffsets": '{"BA": {"0": 1}}'}, "'BA', which is not"),
@@ -199,5 +199,5 @@ def test_a_table_of_the_catalog_is_refused() -> None:
 def test_every_option_is_named_once_where_all_are_told() -> None:
     with pytest.raises(ConfigError) as failure:
         read(zzz="1")
-    names = str(failure.value).partition("there are ")[2].split(", ")
+    names = str(failure.value).partition("must be one of ")[2].split(", ")
     assert len(names) == len(set(names)) > 20

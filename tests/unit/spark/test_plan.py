@@ -202,7 +202,7 @@ def test_what_lies_before_all_queues_is_not_read(
     assert plan.initial().physical_offset == wanted[0] > 0
     assert flat(run(plan)) == wanted
     # Offsets name the queues that are read, or are refused, as in Kafka's source.
-    with pytest.raises(ConfigError, match=r"leaves out queue 0 of 'Alerts-1'.*subscribe"):
+    with pytest.raises(ConfigError, match=r"omits queue 0 of 'Alerts-1'.*subscribe"):
         plan_of(root, startingOffsets=ALL_ORDERS).initial()
 
 
@@ -354,7 +354,7 @@ def test_a_split_of_a_deleted_segment_is_known(growing: Path) -> None:
 
 def test_a_log_that_was_cut(growing: Path) -> None:
     at = StreamOffset(10**6)
-    with pytest.raises(MappedFileError, match="before the stream's place 1000000"):
+    with pytest.raises(MappedFileError, match="before the stream's position 1000000"):
         plan_of(growing).advance(at)
     assert plan_of(growing, failOnDataLoss=False).advance(at) is at
 
@@ -380,7 +380,7 @@ def test_a_log_that_was_written_anew(restarted: bool, policy: str, tmp_path: Pat
 
     root.rename(tmp_path / "earlier")
     grow(root, 1000, 10)
-    with pytest.raises(MappedFileError, match=r"ends at \d+, before the stream's place 11637"):
+    with pytest.raises(MappedFileError, match=r"ends at \d+, before the stream's position 11637"):
         again(plan).advance(place)
     assert again(lenient).advance(place) is place
 
@@ -388,7 +388,7 @@ def test_a_log_that_was_written_anew(restarted: bool, policy: str, tmp_path: Pat
     rows = rows_of(root)
     assert place.physical_offset not in [row.physical_offset for row in rows]
     plan, lenient = again(plan), again(lenient)
-    with pytest.raises(MappedFileError, match="a record lies across the stream's place"):
+    with pytest.raises(MappedFileError, match="a record lies across the stream's position"):
         plan.splits(place, plan.advance(place))
     left = [row.physical_offset for row in rows if row.physical_offset > place.physical_offset]
     assert flat(run(lenient, place)) == left

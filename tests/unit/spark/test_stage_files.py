@@ -50,7 +50,7 @@ def test_pieces_end_where_records_end_and_are_checked(tmp_path: Path) -> None:
     with open(file.path, "r+b") as damaged:
         damaged.seek(stop)
         damaged.write(b"\xff" * 4)
-    with pytest.raises(DecodeError, match="not those that were written"):
+    with pytest.raises(DecodeError, match="were changed after they were written"):
         list(stage.read_pieces(file))
 
 
@@ -58,7 +58,7 @@ def test_a_store_with_its_queues_in_rocksdb_is_refused_at_once(tmp_path: Path) -
     """Only the commit refused such a store, when all tasks had written their rows beside it."""
     root = golden_stores.unpack("rocksdb-5.5.0", tmp_path)
     names = sorted(path.name for path in root.iterdir())
-    with pytest.raises(MappedFileError, match="keeps its consume queues in RocksDB"):
+    with pytest.raises(MappedFileError, match="is a RocksDB database"):
         stage.encoder_settings(root)
     assert sorted(path.name for path in root.iterdir()) == names
 
@@ -124,7 +124,7 @@ def test_attempts_of_one_task_never_meet(tmp_path: Path) -> None:
         ({"body": [b"a", None]}, ValueError, "^partition 7, row 1: column body is null"),
         ({"body": [b"a"], "queueId": [2**40]}, ValueError, "column queueId: .*1099511627776"),
         ({"body": [b"a"], "size": [1]}, ValueError, "takes no column 'size'"),
-        ({"body": [1]}, TypeError, "column body has an Arrow type"),
+        ({"body": [1]}, TypeError, "column body has the wrong Arrow type"),
     ],
 )
 def test_a_task_that_fails_leaves_no_file(
@@ -161,7 +161,7 @@ def test_settings_are_those_of_the_store(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "letter.txt").write_text("mine")
-    with pytest.raises(UnsafePathError, match="is no store and not empty"):
+    with pytest.raises(UnsafePathError, match="is not a store and not empty"):
         stage.encoder_settings(other)
 
 

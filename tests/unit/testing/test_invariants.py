@@ -205,24 +205,24 @@ def checkpoint_between_records(root: Path) -> None:
 @pytest.mark.parametrize(
     ("plant", "invariant", "told"),
     [
-        (another_place, 1, "says it lies at"),
-        (damaged_body, 1, "a good record lies behind the end"),
+        (another_place, 1, "has the physical offset"),
+        (damaged_body, 1, "a good record is past the end"),
         (wrong_blank, 1, "bytes are left"),
-        (lost_segment, 1, "the log in front of it ends"),
+        (lost_segment, 1, "the log before it ends"),
         (garbage_behind, 1, "neither a record nor a blank nor zeros"),
-        (hidden_record, 1, "a good record lies behind the end"),
+        (hidden_record, 1, "a good record is past the end"),
         (time_goes_back, 2, "store time"),
         (wrong_size, 3, "its record"),
         (wrong_tags_code, 3, "its record"),
         (missing_unit, 3, "is missing"),
         (missing_queue, 3, "the queue has no files"),
         (wrong_queue_offset, 3, "queue offset 3, not 2"),
-        (unit_behind_the_end, 4, "points behind the log's end"),
+        (unit_behind_the_end, 4, "points past the log's end"),
         (lost_index_file, 5, "is in no index file"),
         (lost_chain, 5, "chains reach"),
         (wrong_entry, 5, "is in no index file"),
         (checkpoint_ahead, 8, "physic_timestamp"),
-        (checkpoint_between_records, 8, "no record's start"),
+        (checkpoint_between_records, 8, "not a record's start"),
     ],
 )
 def test_what_is_planted_is_found(
@@ -245,7 +245,7 @@ def test_a_hidden_record_is_found_wherever_a_piece_ends(
     last = read_log(root / "commitlog").records[-1]
     hidden_record(root)
     faults = read_log(root / "commitlog").faults
-    told = [fault.physical_offset for fault in faults if "good record lies behind" in fault.what]
+    told = [fault.physical_offset for fault in faults if "good record is past" in fault.what]
     assert told == [last.physical_offset]
 
 
@@ -298,7 +298,7 @@ def test_what_cannot_be_looked_at_is_told(root: Path) -> None:
     (root / "abort").touch()
     report = check_invariants(root).require()
     assert 7 not in report.checked
-    assert report.notes == ["not closed in good order: invariant 7 was left out"]
+    assert report.notes == ["not closed cleanly: invariant 7 was not checked"]
     shutil.rmtree(root / "index")
     assert not check_invariants(root).ok
     assert check_invariants(root, config=MessageStoreConfig(message_index_enable=False)).ok

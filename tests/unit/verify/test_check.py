@@ -134,12 +134,12 @@ def test_an_open_store_verifies_itself(store_root: Path, mode: str) -> None:
 
 
 def test_another_level_is_refused(pristine: Path) -> None:
-    with pytest.raises(ValueError, match="level 'everything' is none of"):
+    with pytest.raises(ValueError, match=r"level must be one of .*'everything'"):
         check(pristine, level="everything")
 
 
 def test_a_directory_without_a_log_is_no_store(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="is no store"):
+    with pytest.raises(FileNotFoundError, match="store: it has no folder"):
         check(tmp_path)
 
 
@@ -151,7 +151,7 @@ def test_what_rocketmq_wrote_has_no_finding(name: str, tmp_path: Path) -> None:
     assert report.records > (7 if name.startswith("expire-") else 100)
     assert report.units > (7 if name.startswith("expire-") else 100) or name.startswith("rocksdb-")
     if name.startswith("lag-"):
-        assert any("dispatch is behind" in note for note in report.notes)
+        assert any("dispatch lags" in note for note in report.notes)
 
 
 def test_both_kernel_bodies_report_the_same(pristine: Path, tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_records_behind_damage_are_checked_too(store_root: Path) -> None:
     assert report.finding_counts["record"] == 3
     assert {Path(one.path) for one in report.findings if one.kind == "record"} == set(segments[:3])
     assert report.records > 100
-    assert any("damaged stretches" in note for note in report.notes)
+    assert any("corrupt ranges" in note for note in report.notes)
     assert "missing-key" not in the_kinds(report)
     assert "unit" not in the_kinds(report)
 
@@ -239,7 +239,7 @@ def test_a_short_segment_is_named(store_root: Path) -> None:
     assert f"5000 bytes instead of {SEGMENT_NBYTES}" in finding.reason
 
 
-@pytest.mark.parametrize(("change", "word"), [(1, "records are missing"), (2**40, "cannot be")])
+@pytest.mark.parametrize(("change", "word"), [(1, "records are missing"), (2**40, "is impossible")])
 def test_a_wrong_queue_offset_is_found(store_root: Path, change: int, word: str) -> None:
     with rocketstore.open(store_root) as store:
         message = list(store.scan(topics=["TopicB"]))[10]
@@ -428,7 +428,7 @@ def test_entries_out_of_order_are_all_judged(store_root: Path) -> None:
     poke(path, at, pair[2 * ENTRY.nbytes :] + pair[: 2 * ENTRY.nbytes])
     report = check(store_root)
     assert "index-entry" in the_kinds(report)
-    assert any("lower than that of the entry in front" in one.reason for one in report.findings)
+    assert any("lower than the previous entry's" in one.reason for one in report.findings)
     assert "missing-key" not in the_kinds(report)
     assert report.keys == 240
 

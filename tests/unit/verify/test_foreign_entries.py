@@ -223,7 +223,7 @@ def test_all_tables_are_gone(unpacked: Unpack, tmp_path: Path) -> None:
     root = unpacked("plain-5.3.3")
     report = check(root, "5.3.3")
     assert report.ok
-    (note,) = [note for note in report.notes if "the offsets of all groups start anew" in note]
+    (note,) = [note for note in report.notes if "the offsets of all groups start over" in note]
     assert note.startswith(str(root / "config"))
     assert note in json.loads(run("info", root, "-f", "json").stdout)["notes"]
     (root / "config").mkdir()

@@ -138,7 +138,7 @@ def test_what_may_not_be_read_is_never_sound(root: Path, place: str) -> None:
     # It explains all that it hides, so nothing else is wrong.
     assert {one.kind for one in report.findings} <= {"unreadable", "config-table"}
     assert not any("expired" in note or "newer" in note for note in report.notes)
-    assert "let this user read the files" in table
+    assert "give this user read access" in table
     assert any(str(path) in refusal for refusal in facts["refusals"])
 
 
@@ -150,7 +150,7 @@ def test_a_segment_that_is_hidden_is_counted_once(root: Path) -> None:
         report = check(root)
         facts = json.loads(run("info", root, "-f", "json", "-q", code=1).stdout)
     assert report.records == 200 - hidden
-    assert any(note.endswith(f"not judged: {hidden}") for note in report.notes)
+    assert any(note.endswith(f"not checked: {hidden}") for note in report.notes)
     assert (facts["messages"], facts["lostMessages"]) == (200 - hidden, hidden)
 
 
@@ -240,8 +240,8 @@ def test_a_missing_folder_is_one_finding(
     assert report.finding_counts == {"missing-folder": 1}
     (one,) = report.findings
     assert one.path == str(root / folder)
-    assert f"the folder {folder} is missing; {count} will be made again" in one.reason
-    assert not any("behind" in note for note in report.notes)
+    assert f"the folder {folder} is missing; {count} will be rebuilt" in one.reason
+    assert not any("dispatch lags" in note for note in report.notes)
     assert f"rocketstore recover {root}" in run(
         "verify", root, "-f", "table", code=1
     ).stdout.replace("\n", "")
@@ -276,18 +276,18 @@ def test_a_deleted_topic_is_told(broker: Path) -> None:
     assert [note for note in report.notes if "they were deleted" in note and "Mix1" in note]
     with rocketstore.open(broker, "r+") as store:
         notes = store.recovery_report.notes
-    assert [note for note in notes if "their queues were made again: Mix1" in note]
+    assert [note for note in notes if "their queues were rebuilt: Mix1" in note]
 
 
 def test_one_entry_is_told_one_fate(root: Path) -> None:
-    """A file in the place of a topic's folder was "left alone" and "moved to quarantine"."""
+    """A file in the place of a topic's folder was "ignored" and "moved to quarantine"."""
     place = root / "consumequeue" / "A"
     shutil.rmtree(place)
     place.write_bytes(b"junk")
     (root / "consumequeue" / "B" / "note").write_bytes(b"n")
     (facts,) = lines(run("info", root))
     told = {part["name"]: part["treatment"] for part in facts["parts"]}
-    assert told["consumequeue/B/note"] == "left alone"
+    assert told["consumequeue/B/note"] == "ignored"
     assert "moved to quarantine" in told["consumequeue/A"]
     with rocketstore.open(root, "r+") as store:
         report = store.recovery_report
@@ -342,7 +342,7 @@ def test_a_table_that_is_none_means_that_offsets_start_anew(
     if backup is not None:
         beside.write_bytes(backup)
     (reason,) = reasons(check(broker), "config-table")
-    assert "the offsets of all consumer groups start anew" in reason
+    assert "the offsets of all consumer groups start over" in reason
 
 
 @pytest.mark.parametrize(
@@ -377,14 +377,14 @@ def test_a_good_backup_makes_a_note(broker: Path, name: str, content: bytes | No
 def test_an_unknown_table_that_is_broken_is_named(broker: Path) -> None:
     (broker / "config" / "plugin.json").write_bytes(b"{")
     (reason,) = reasons(check(broker), "config-table")
-    assert "not known here" in reason
+    assert "is unknown" in reason
 
 
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("delayOffset.json", '{"offsetTable":{1:25472423}}', "a broker begins at"),
-        ("delayOffset.json", '{"offsetTable":{1:-5}}', "a broker begins at 0"),
+        ("delayOffset.json", '{"offsetTable":{1:25472423}}', "a broker starts at"),
+        ("delayOffset.json", '{"offsetTable":{1:-5}}', "a broker starts at 0"),
         ("consumerOffset.json", '{"offsetTable":{"Mix0@g":{1:999999}}}', "past the queue's end 12"),
         ("consumerOffset.json", '{"offsetTable":{"Mix0@g":{1:-5}}}', "offset -5 is negative"),
         ("consumerOffset.json", '{"pullOffsetTable":{"Mix0@g":{1:13}}}', "the next 1 messages"),
@@ -428,7 +428,7 @@ def stamped(*values: int, nbytes: int = 4096) -> bytes:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (stamped(FUTURE, FUTURE, FUTURE), "the newest log file alone"),
+        (stamped(FUTURE, FUTURE, FUTURE), "the newest log file only"),
         (stamped(1_795_261_763_314, 1_795_261_763_313, 0), "0.0 s past the newest record"),
         (stamped(0, 0, 2**61), "keeps an index file"),
         (stamped(-1, -5, -(2**63)), "counts as 0"),
@@ -596,7 +596,7 @@ def test_what_a_salvage_left_is_told(tmp_path: Path) -> None:
     [
         ("store/commitlog", "the folder commitlog of the store"),
         ("store/consumequeue", "the folder consumequeue of the store"),
-        ("store/consumequeue/A/0", "it lies in the folder consumequeue of the store"),
+        ("store/consumequeue/A/0", "it is inside the folder consumequeue of the store"),
         ("store/index", "the folder index of the store"),
         (".", "there is a store in"),
     ],
@@ -691,7 +691,7 @@ def test_a_file_that_is_no_segment_is_told(
     assert [one.path for one in report.findings if one.kind == "foreign-file"] == [str(other)]
     code, out, _ = run_any("verify", str(root))
     assert code == 1
-    assert any("under its name" in step["why"] for step in json.loads(out.splitlines()[-1])["next"])
+    assert any("its name back" in step["why"] for step in json.loads(out.splitlines()[-1])["next"])
 
 
 # --- what no writer gets past --------------------------------------------------------------------
@@ -717,7 +717,7 @@ def test_a_segment_that_begins_nowhere(root: Path, offset: int, nbytes: int) -> 
     path.write_bytes(bytes(nbytes))
     findings = check(root).findings
     assert [(one.kind, one.path) for one in findings] == [("foreign-file", os.fspath(path))]
-    assert f"no multiple of {SEGMENT}" in findings[0].reason
+    assert f"not a multiple of {SEGMENT}" in findings[0].reason
     run("put", root, "A", "x", code=3)
 
 

@@ -1,4 +1,4 @@
-"""What mends the findings of ``verify``: the next command, or what a person has to do."""
+"""Advise on the findings of ``verify``: the next command, or what to do by hand."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _ORDER = frozenset(("queue-offset", "doubled-offset"))
 
 
 class Advice(NamedTuple):
-    """One step.
+    """One step of a repair.
 
     Attributes
     ----------
     command : tuple of str
-        Words to type; none where a person has to act otherwise.
+        Words of the command to run; empty if the step is done by hand.
     why : str
     """
 
@@ -28,19 +28,19 @@ class Advice(NamedTuple):
     why: str
 
     def document(self) -> dict[str, Any]:
-        """Names and values of the JSON form."""
+        """Return the values by their JSON names."""
         return {"command": list(self.command), "why": self.why}
 
     def text(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         return f"{shlex.join(self.command)}: {self.why}" if self.command else self.why
 
 
 class _Rule(NamedTuple):
     """Advice for findings of some kinds.
 
-    ``is_else``: only where the rule before does not hold, nor those that it is ``is_else`` of.
-    ``command``: the command of rocketstore that helps.
+    ``is_else``: skip this rule if the previous rule of its group applied.
+    ``command``: the subcommand of rocketstore that repairs.
     """
 
     kinds: frozenset[str]
@@ -52,88 +52,88 @@ class _Rule(NamedTuple):
 _RULES = (
     _Rule(
         frozenset({"unreadable"}),
-        "let this user read the files that are named, or run this as their owner; then verify",
+        "give this user read access to the named files, or run this as their owner; then verify",
     ),
     _Rule(
         frozenset({"odd-file"}),
-        "move away what stands in the place of a file or folder, or is another file by a link; "
+        "move away what occupies the place of a file or folder, or is a link to another file; "
         "then verify",
     ),
     _Rule(
         frozenset({"foreign-file"}),
-        "a segment or queue file that was renamed or compressed belongs back under its name; "
+        "give a segment or queue file that was renamed or compressed its name back; "
         "move anything else out of that folder before a broker starts",
     ),
     _Rule(
         frozenset({"lost-queue"}),
-        "put the folders of the queues that are gone back from a backup before anything is put "
-        "into them; without one, reset their groups' offsets once a broker runs (mqadmin "
-        "resetOffsetByTime), as it numbers from 0",
+        "restore the folders of the missing queues from a backup before putting messages into "
+        "them; without a backup, reset their groups' offsets once a broker runs (mqadmin "
+        "resetOffsetByTime), because it numbers from 0",
     ),
     _Rule(
         frozenset({"another-log"}),
-        "mount or put back the log that belongs to this store, and look again; no command "
-        "writes to it before",
+        "mount or restore the log that belongs to this store, then verify; until then no command "
+        "writes to it",
     ),
     _Rule(
         frozenset({"misnamed-segment"}),
-        "give each misnamed segment the name that its finding says (the first one holds the "
-        "commands), and look again; no command does it",
+        "rename each misnamed segment as its finding says (the first one lists the "
+        "commands), then verify; no command does this",
         is_else=True,
     ),
     _Rule(
         frozenset({"foreign-segment"}),
-        "put the log's own file in the place of the segment that is likely another store's; "
-        "where there is none, move the segment out of the log's folder and call rocketstore "
-        "salvage, which fills the hole (rocketstore scan copies its messages out before)",
+        "replace the segment that is likely another store's with the log's own file; "
+        "without that file, move the segment out of the log's folder and run rocketstore "
+        "salvage, which fills the hole (rocketstore scan copies its messages first)",
         is_else=True,
     ),
     _Rule(
         _LOG,
-        "fills what is lost of the log, keeps the old files, and makes queues and index fit "
-        "(--what-if: only says what)",
+        "fills the holes of the log, keeps the old files, and makes queues and index match "
+        "(--what-if: only reports)",
         command="salvage",
         is_else=True,
     ),
     _Rule(
         MENDED_KINDS,
-        "makes queues, index and checkpoint fit the log (--what-if: only says what)",
+        "makes queues, index and checkpoint match the log (--what-if: only reports)",
         command="recover",
         is_else=True,
     ),
     _Rule(
         _ORDER,
-        "copies the messages out; no command sets right queue offsets that are missing or "
-        "claimed twice. A segment of another store belongs out of the log's folder: then "
+        "copies the messages; no command repairs queue offsets that are missing or "
+        "used twice. Move a segment of another store out of the log's folder: then "
         "salvage fills the hole",
         command="scan",
     ),
     _Rule(
         frozenset({"config-table"}),
-        "restore the tables below config that are named from a backup before a broker starts; "
-        "an empty .bak beside them lets it start with empty tables",
+        "restore the named tables below config from a backup before a broker starts; "
+        "with an empty .bak beside them it starts with empty tables",
     ),
     _Rule(
         frozenset({"config-offset"}),
-        "set the offsets right: mqadmin resetOffsetByTime on a running broker, or "
-        "rocketstore.config_managers while none runs; a broker moves delay offsets itself",
+        "correct the offsets: mqadmin resetOffsetByTime on a running broker, or "
+        "rocketstore.config_managers while no broker runs; a broker corrects delay offsets itself",
     ),
     _Rule(
         frozenset({"timer-file"}),
         "restore timerwheel, timerlog and config/timercheck together from a backup; a broker "
-        "that starts without the three reads its timed messages again, and delivers again "
-        "those whose time has come",
+        "that starts without all three reads its timed messages again and redelivers "
+        "those that are due",
     ),
     _Rule(
         frozenset({"queue-type"}),
-        "set the topic's queue.type in topics.json to that of its queues, or remove the queues "
-        "of the wrong type: rocketstore recover makes those of the right one from the log",
+        "set the topic's queue.type in topics.json to the type of its queues, or remove the queues "
+        "of the wrong type: rocketstore recover rebuilds the right ones from the log",
     ),
 )
 
 
 def advice(path: Path, kinds: Iterable[str]) -> Iterator[Advice]:
-    """Yield what to do about findings of these kinds, in the order in which to do it."""
+    """Yield the steps that repair findings of these kinds, in order of execution."""
     found = frozenset(kinds)
     was_given = False
     for rule in _RULES:

@@ -1,4 +1,4 @@
-"""``rocketstore clean``: delete what has expired, or say what would go."""
+"""``rocketstore clean``: delete expired files, or list them."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from rocketstore.store.default_message_store import DefaultMessageStore
 from rocketstore.store.default_message_store import open as open_store
 from rocketstore.store.fit_for_writing import refuse_unfit
 
-#: Times a store is looked at whose files are deleted at the same time.
+#: Attempts to examine a store while another process deletes its files.
 _LOOKS_BESIDE_A_WRITER = 10
 
 
 def clean(
     path: StorePath,
     what_if: Annotated[
-        bool, typer.Option("--what-if", help="Only say what would go; change nothing.")
+        bool, typer.Option("--what-if", help="Only list the expired files; change nothing.")
     ] = False,
     hours: Annotated[
         int | None,
@@ -46,7 +46,7 @@ def clean(
             "--hours",
             min=0,
             callback=configures("file_reserved_time"),
-            help="Keep messages for so many hours [default: 72, or the file's].",
+            help="Hours to keep messages [default: 72, or the configuration file's].",
         ),
     ] = None,
     commit_log: CommitLogOption = None,
@@ -54,13 +54,13 @@ def clean(
     form: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Delete the files that hold expired messages only. Stop the broker first.
+    """Delete the files that hold only expired messages. Stop the broker first.
 
-    Log files go whose newest message is older than fileReservedTime, the oldest first, and files of
-    queues and index that held nothing else; where the disk is nearly full, log files of any age
-    (cleanFileForciblyEnable), at most deleteFileBatchMax of them. The newest log file always stays.
-    With --what-if a broker may be running, and nothing is changed; what cleaning would refuse is
-    refused all the same. Exit status 1 when a file could not be deleted.
+    A log file expires when its newest message is older than fileReservedTime. The oldest files go
+    first, with the queue and index files that refer to nothing else. If the disk is nearly full,
+    log files of any age go (cleanFileForciblyEnable), at most deleteFileBatchMax of them. The
+    newest log file always stays. --what-if changes nothing and works beside a running broker; it
+    refuses whatever cleaning would refuse. Exit status 1 if a file could not be deleted.
 
     \b
     Examples:
@@ -92,13 +92,13 @@ def _opened(
 
 
 def _what_if(path: Path, settings: MessageStoreConfig, *, quiet: bool) -> CleanReport:
-    """Say what would go; refuse what cleaning would refuse, apart from a store that is in use."""
+    """List what would go; refuse what cleaning would refuse, except a store that is in use."""
     for _ in range(_LOOKS_BESIDE_A_WRITER):
         try:
             refuse_unfit(StorePaths.of(path, settings), settings, log_files=True)
             break
         except FileNotFoundError as error:
-            missing = error  # whoever writes the store deletes files meanwhile
+            missing = error  # the store's writer deleted a file meanwhile
     else:
         raise missing
     with _opened(path, settings, quiet=quiet, mode="r") as store:
@@ -108,7 +108,7 @@ def _what_if(path: Path, settings: MessageStoreConfig, *, quiet: bool) -> CleanR
 
 
 def _clean(path: Path, settings: MessageStoreConfig, *, quiet: bool) -> CleanReport:
-    """Clean the store; where there is no room to open it, without that."""
+    """Clean the store; if the disk is too full to open it, clean it closed."""
     try:
         store = _opened(path, settings, quiet=quiet)
     except StoreFullError as error:
@@ -116,7 +116,7 @@ def _clean(path: Path, settings: MessageStoreConfig, *, quiet: bool) -> CleanRep
         if report.files:
             _settle(path, settings, quiet=quiet)
         elif not quiet:
-            complain(f"nothing expired; writing needs room: {words_of(error)}")
+            complain(f"nothing expired; opening for writing needs disk space: {words_of(error)}")
         return report
     with contextlib.ExitStack() as closing:
         closing.callback(_close, store)
@@ -124,24 +124,24 @@ def _clean(path: Path, settings: MessageStoreConfig, *, quiet: bool) -> CleanRep
 
 
 def _close(store: DefaultMessageStore) -> None:
-    """Close a store that was cleaned; what was deleted is to be told of all the same."""
+    """Close a cleaned store; a full disk must not hide the report of deleted files."""
     try:
         store.close()
     except StoreFullError as error:
-        complain(f"the store's last marks had no room, so that the next opening takes longer: "
-                 f"{words_of(error)}")  # fmt: skip
+        complain(f"the disk is too full for the store's final state, so the next opening takes "
+                 f"longer: {words_of(error)}")  # fmt: skip
 
 
 def _settle(path: Path, settings: MessageStoreConfig, *, quiet: bool) -> None:
-    """Have the store written in order with the room that came, if it is enough by now."""
+    """Open the store for writing and close it in order, if enough space was freed."""
     try:
         _opened(path, settings, quiet=quiet).close()
     except StoreFullError as error:
         if not quiet:
-            complain(f"writing to the store needs more room: {words_of(error)}")
+            complain(f"writing to the store needs more disk space: {words_of(error)}")
 
 
-#: Names of a file's values.
+#: Field names of a file.
 FILE_NAMES = (
     *("kind", "path", "bytes", "allocatedBytes"),
     *("oldestStoreTimestamp", "newestStoreTimestamp", "reason", "explanation"),

@@ -1,4 +1,4 @@
-"""``rocketstore completion``: the script for a shell to complete commands, options and topics."""
+"""``rocketstore completion``: a shell script that completes commands, options and topics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COMPLETE_VARIABLE = "_ROCKETSTORE_COMPLETE"
 
 
 class Shell(StrEnum):
-    """Shells for which there is a script."""
+    """Supported shells."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -25,7 +25,7 @@ def completion(
 ) -> None:
     """Print the script that makes a shell complete commands, options and the topics of a store.
 
-    `rocketstore --install-completion` puts it where the shell that is running looks for it.
+    `rocketstore --install-completion` installs it for the current shell.
 
     \b
     Examples:

@@ -64,10 +64,10 @@ def find(
     form: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Find messages; every condition given must hold. Exact: each hit is compared with its message.
+    """Find messages that meet all given conditions. Exact: each hit is compared with its message.
 
-    With --topic and a key the index answers at once; without them the log is read through, which
-    `rocketstore scan` does too, from any place on.
+    With --topic and a key the index answers at once. Without them the whole log is read;
+    `rocketstore scan` reads it too, from any offset.
 
     \b
     Examples:

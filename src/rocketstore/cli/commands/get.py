@@ -33,7 +33,7 @@ from rocketstore.status import GetMessageStatus
 from rocketstore.store.default_message_store import DefaultMessageStore
 
 _GROUP = "rocketstore"
-_PASSED_OVER = (
+_SKIPPED = (
     GetMessageStatus.NO_MATCHED_MESSAGE,
     GetMessageStatus.MESSAGE_WAS_REMOVING,
     GetMessageStatus.OFFSET_FOUND_NULL,
@@ -62,7 +62,9 @@ def get(
             help="First message stored at or after TIME.",
         ),
     ] = None,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Messages at most.")] = 32,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, help="Maximum number of messages.")
+    ] = 32,
     tags: TagsOption = None,
     on_corruption: OnCorruptionOption = OnCorruption.FAIL,
     commit_log: CommitLogOption = None,
@@ -70,7 +72,7 @@ def get(
     form: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Read messages of one queue, as a consumer would.
+    """Read messages of one queue, like a consumer.
 
     \b
     Examples:
@@ -99,22 +101,22 @@ def get(
 
 
 def refuse_another_log(store: DefaultMessageStore, on_corruption: OnCorruption) -> None:
-    """Raise where nothing was found in a store whose log is another one's."""
+    """Raise an error if nothing was found and the log belongs to another store."""
     for damage in store.recovery_report.damaged:
         if damage.is_another_log and on_corruption == OnCorruption.FAIL:
             raise damage.refusal()
 
 
 class Pull:
-    """Repeats ``get_message`` until enough messages have come.
+    """Repeats ``get_message`` until it has enough messages.
 
-    A pull, as a broker's, passes over units whose records are gone. Here those whose records should
-    be there are met as damage is: ``on_corruption`` says what happens then.
+    A broker's pull skips units whose records were deleted. Here a unit whose record should exist
+    counts as damage, which ``on_corruption`` handles.
 
     Attributes
     ----------
     passed : list of UnreadUnit
-        Messages that were passed over (``skip``), or in front of which it ended (``stop``).
+        Messages that were skipped (``skip``), or before which reading stopped (``stop``).
     """
 
     def __init__(
@@ -138,7 +140,7 @@ class Pull:
     def messages(self, count: int) -> Iterator[StoredMessage]:
         """Yield up to ``count`` messages.
 
-        Raises ``CorruptionError`` with ``fail`` where a message cannot be read.
+        Raises ``CorruptionError`` with ``fail`` if a message cannot be read.
         """
         while count > 0:
             try:
@@ -158,8 +160,8 @@ class Pull:
                     yield one
                     count -= 1
                     if count == 0:
-                        return  # what a pull passes over behind it is not asked for
-            ended = result.status != GetMessageStatus.FOUND and result.status not in _PASSED_OVER
+                        return  # units past the last message do not matter
+            ended = result.status != GetMessageStatus.FOUND and result.status not in _SKIPPED
             if result.next_begin_offset >= result.max_offset and count > 0:
                 self._meet_end()
             if ended or result.next_begin_offset <= self._offset:
@@ -169,7 +171,7 @@ class Pull:
                 return
 
     def _meet_end(self) -> None:
-        """Where the log's end is missing, more messages were here than the queue shows."""
+        """Report the messages that the queue held past the log's missing end."""
         unread = self._unread()
         for one in () if unread is None else unread.behind_end():
             self._may_pass(one)
@@ -178,7 +180,7 @@ class Pull:
         return self._store.reader.unread_units(self._topic, self._queue_id, self._filter)
 
     def _meet_damage(self, error: CorruptMessageError) -> bool:
-        """Go on behind the damaged message that the pull would return first, if that may be."""
+        """Continue after a corrupt message that the pull would return first; return whether to."""
         unread = self._unread()
         end = self._store.max_offset_in_queue(self._topic, self._queue_id)
         first = None if unread is None else next(unread.between(self._offset, end), None)
@@ -188,7 +190,7 @@ class Pull:
         return self._may_pass(first) and self._offset < end
 
     def _in_order(self, result: GetMessageResult) -> Iterator[StoredMessage | UnreadUnit]:
-        """The messages, and between them what should be there and cannot be read."""
+        """Yield the messages in order, with the units between them whose records are missing."""
         messages, following = list(result.messages), result.next_begin_offset
         unread = None
         if following - self._offset > len(messages):
@@ -205,29 +207,29 @@ class Pull:
         yield from missing
 
     def _may_pass(self, unread: UnreadUnit) -> bool:
-        """Whether to go on behind a message that cannot be read. Raises with ``fail``."""
+        """Return whether to continue after an unreadable message. Raises with ``fail``."""
         if self._on_corruption == "fail":
             raise unread.error
         self.passed.append(unread)
         return self._on_corruption == "skip"
 
     def explain_passed(self) -> str:
-        """Say what was passed over."""
+        """Return a message about what was skipped."""
         first = self.passed[0]
         if self._on_corruption == "stop":
             return f"stopped at queue offset {first.queue_offset}: {first.error}"
         count = len(self.passed)
         what = "a message" if count == 1 else f"{count} messages"
-        return f"passed over {what} that cannot be read, first: {first.error}"
+        return f"skipped {what} that cannot be read, first: {first.error}"
 
     def explain(self) -> str:
-        """Say why nothing came."""
+        """Return a message that explains why nothing was found."""
         queues = self._store.queues(self._topic)
         if not queues:
             return f"there is no topic {self._topic!r} here; `rocketstore info` lists the topics"
         if self._queue_id not in queues:
             which = ", ".join(map(str, queues))
-            return f"topic {self._topic!r} has no queue {self._queue_id}, but {which}"
+            return f"topic {self._topic!r} has no queue {self._queue_id}, only {which}"
         first = self._store.min_offset_in_queue(self._topic, self._queue_id)
         end = self._store.max_offset_in_queue(self._topic, self._queue_id)
         held = f"holds the offsets {first} to {end - 1}" if end > first else "is empty"

@@ -1,4 +1,4 @@
-"""``rocketstore info``: what is this directory?"""
+"""``rocketstore info``: describe a store directory."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def info(
     form: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Say what a directory is: RocketMQ line, sizes, last exit, extent, topics. Changes nothing.
+    """Describe a store: RocketMQ version, sizes, last exit, extent, topics. Changes nothing.
 
-    Works on broken stores too. What is wrong or cannot be read is named, and the exit status is
-    then 1; 3 when it is no store, or its log is not there; 4 when links lead out of it.
+    Works on broken stores too. It lists what is wrong or unreadable; the exit status is then 1.
+    It is 3 if PATH is not a store or its log is missing, and 4 if links lead out of the store.
 
     \b
     Examples:
@@ -47,7 +47,7 @@ def info(
       rocketstore info /data/store --format json | jq .rocketmq.version
     """
     settings = store_config(config, commit_log)
-    quieten()  # the answer says all that the log would
+    quieten()  # the answer contains what the library would log
     with progress_bar(quiet=quiet) as progress:
         facts = gather(path, progress, settings)
     if not print_document(facts.document, chosen(form)):
@@ -84,7 +84,7 @@ def _print_table(facts: Facts) -> None:
             shrink=("queue offsets", "topic"),
         )
     for heading, lines in (
-        ("Besides:", [_part(row) for row in document.get("parts", []) if _is_told(row)]),
+        ("Besides:", [_part(row) for row in document.get("parts", []) if _is_special(row)]),
         ("Notes:", document.get("notes", [])),
         ("Wrong:", facts.findings),
         ("Could not be read:", facts.refusals),
@@ -96,13 +96,13 @@ def _print_table(facts: Facts) -> None:
                 print_text(f"  {line}")
 
 
-#: Parts that every plain store has; they are told of only when something odd is done with them.
+#: Parts that every plain store has; not listed.
 _PLAIN_PARTS = frozenset(
     ("commitLog", "consumeQueue", "index", "checkpoint", "abort", "lock", "state")
 )
 
 
-def _is_told(part: dict[str, str]) -> bool:
+def _is_special(part: dict[str, str]) -> bool:
     return part["kind"] not in _PLAIN_PARTS
 
 
@@ -113,7 +113,7 @@ def _part(part: dict[str, str]) -> str:
 def _fields(document: dict[str, Any]) -> list[tuple[str, Any]]:
     fields: list[tuple[str, Any]] = [("store", document["path"])]
     if not document["isStore"]:
-        return [*fields, ("what", "no RocketMQ store: none of its files is here")]
+        return [*fields, ("what", "not a RocketMQ store: it has none of a store's files")]
     if "rocketmq" in document:
         line = document["rocketmq"]
         fields.append(("likely RocketMQ", f"{line['version']}: {line['because']}"))
@@ -125,7 +125,7 @@ def _fields(document: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _sizes(document: dict[str, Any]) -> list[str]:
-    """File sizes; those that no file shows are marked."""
+    """Return the file sizes; assumed ones are marked."""
     sizes = document["geometry"]
     assumed = {name: " (assumed: no file shows it)" for name in sizes.get("assumed", ())}
 
@@ -141,7 +141,7 @@ def _sizes(document: dict[str, Any]) -> list[str]:
 
 
 def _of_all(row: dict[str, Any]) -> str:
-    """Messages that can be read, and how many there were where some cannot."""
+    """Return the number of readable messages, and the total if some are lost."""
     lost = row.get("lostMessages", 0)
     if not lost:
         return f"{row['messages']:,}"

@@ -40,12 +40,14 @@ def ls(
     topic: Annotated[
         str | None,
         typer.Argument(
-            metavar="TOPIC", help="Only this topic, queue by queue.", autocompletion=complete_topics
+            metavar="TOPIC", help="Only this topic, by queue.", autocompletion=complete_topics
         ),
     ] = None,
-    queues: Annotated[bool, typer.Option("--queues", help="Every queue of every topic.")] = False,
+    queues: Annotated[
+        bool, typer.Option("--queues", help="List every queue of every topic.")
+    ] = False,
     files: Annotated[
-        bool, typer.Option("--files", help="Every file instead; the store is not opened for it.")
+        bool, typer.Option("--files", help="List every file, without opening the store.")
     ] = False,
     commit_log: CommitLogOption = None,
     config: ConfigOption = None,
@@ -54,8 +56,8 @@ def ls(
 ) -> None:
     """List topics, queues or files with their extents and sizes. Changes nothing.
 
-    Sizes of topics and queues are those of their queue files; the messages of all of them lie in
-    the log. Allocated is what takes room on the disk: files have their full length from the start.
+    The size of a topic or queue is that of its queue files; all messages are in the log. Allocated
+    is the space on disk: files have their full length from the start.
 
     \b
     Examples:
@@ -65,7 +67,7 @@ def ls(
       rocketstore ls /data/store --files
     """
     if files and (queues or topic is not None):
-        raise typer.BadParameter("--files lists all files; it goes with no topic and no --queues")
+        raise typer.BadParameter("--files lists all files; give it without a topic and --queues")
     form = chosen(form)
     if files:
         count = _FILES.print(form, (file.document() for file in files_below(path)))
@@ -80,7 +82,7 @@ def ls(
                 )
             else:
                 count = _TOPICS.print(form, (topic_row(store, one) for one in store.topics()))
-            # What is listed leaves out what a missing end held.
+            # The lists lack what a missing end of the log held; report that damage.
             store.reader.finish_scan(store.max_physical_offset, None, "fail")
     if not count:
         if not quiet:
@@ -90,7 +92,7 @@ def ls(
 
 
 def topic_row(store: DefaultMessageStore, topic: str) -> dict[str, Any]:
-    """What ``ls`` says of a topic."""
+    """Return the row of a topic."""
     rows = list(queue_rows(store, topic, times=False))
     summed = ("messages", "files", "bytes", "allocatedBytes")
     sums = {name: sum(row[name] for row in rows) for name in summed}
@@ -101,7 +103,7 @@ def topic_row(store: DefaultMessageStore, topic: str) -> dict[str, Any]:
 def queue_rows(
     store: DefaultMessageStore, topic: str, *, times: bool = True
 ) -> Iterator[dict[str, Any]]:
-    """What ``ls`` says of each queue of a topic; without ``times`` no message is looked at."""
+    """Yield the row of each queue of a topic; without ``times`` no message is read."""
     for queue_id in store.queues(topic):
         first = store.min_offset_in_queue(topic, queue_id)
         end = store.max_offset_in_queue(topic, queue_id)
@@ -125,7 +127,7 @@ def queue_rows(
 def _time(
     store: DefaultMessageStore, topic: str, queue_id: int, offset: int, end: int
 ) -> int | None:
-    """Store time of one message; ``None`` when there is none, or when it is damaged."""
+    """Return the store time of one message; ``None`` if it is missing or damaged."""
     queue = store.reader.queues.get(topic, queue_id)
     if queue is None or not 0 <= offset < end:
         return None
@@ -133,12 +135,12 @@ def _time(
     return timestamp if timestamp >= 0 else None
 
 
-# --- how it looks -----------------------------------------------------------------------------
+# --- layout -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One kind of list: its names in CSV, and its table."""
+    """One kind of list: its CSV columns and its table layout."""
 
     names: tuple[str, ...]
     headings: tuple[str, ...]
@@ -146,7 +148,7 @@ class Listing:
     cells: Callable[[Any], tuple[Any, ...]]
 
     def print(self, form: Format, rows: Iterable[Any]) -> int:
-        """Write the rows; return how many there were."""
+        """Write the rows; return their number."""
         table = Table(self.headings, right=self.numbers, shrink=self.headings[:1])
         with Rows(form, self.names, table=table, row=self.cells) as out:
             for row in rows:

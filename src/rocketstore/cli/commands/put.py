@@ -1,4 +1,4 @@
-"""``rocketstore put``: one message, or one a line, into a store."""
+"""``rocketstore put``: append one message, or one per line of a file."""
 
 from __future__ import annotations
 
@@ -66,14 +66,15 @@ def put(
     queue_id: Annotated[int, typer.Option("--queue", min=0, help="Queue id.")] = 0,
     tags: Annotated[str | None, typer.Option("--tags", help="The message's tag.")] = None,
     keys: Annotated[
-        list[str] | None, typer.Option("--key", "-k", help="A key; may be given several times.")
+        list[str] | None, typer.Option("--key", "-k", help="A key; repeatable.")
     ] = None,
     properties: Annotated[
         list[str] | None,
-        typer.Option("--property", metavar="NAME=VALUE", help="A property; several times."),
+        typer.Option("--property", metavar="NAME=VALUE", help="A property; repeatable."),
     ] = None,
     unique_key: Annotated[
-        bool, typer.Option("--unique-key", help="Make a unique key, as RocketMQ's client does.")
+        bool,
+        typer.Option("--unique-key", help="Generate a unique key, like RocketMQ's client."),
     ] = False,
     delay_level: Annotated[int, typer.Option("--delay-level", min=0, help="Delay level.")] = 0,
     lines: Annotated[
@@ -82,25 +83,25 @@ def put(
             "--lines",
             metavar="FILE",
             callback=optional_path_word,
-            help='Messages from a file of JSON objects, one a line, instead; "-" reads stdin.',
+            help='Read messages from a file of JSON objects, one per line; "-" reads stdin.',
         ),
     ] = None,
     skip: Annotated[
-        int, typer.Option("--skip", min=0, help="With --lines: leave out so many lines.")
+        int, typer.Option("--skip", min=0, help="With --lines: skip so many lines.")
     ] = 0,
     each: Annotated[
         bool,
-        typer.Option("--each", help="With --lines: an answer a message, once it is on disk."),
+        typer.Option("--each", help="With --lines: answer each message once it is on disk."),
     ] = False,
     create: Annotated[
-        bool, typer.Option("--create", help="Make the store when there is none.")
+        bool, typer.Option("--create", help="Create the store if it does not exist.")
     ] = False,
     broker_version: Annotated[
         str | None,
         typer.Option(
             "--broker-version",
             callback=check_version,
-            help="RocketMQ line to write, e.g. 5.3.3.",
+            help="RocketMQ version to write, e.g. 5.3.3.",
         ),
     ] = None,
     segment_size: Annotated[
@@ -109,7 +110,7 @@ def put(
             "--segment-size",
             metavar="SIZE",
             callback=configures("mapped_file_size_commit_log", parse_size),
-            help="Log file size of a new store: 64MiB.",
+            help="Log file size of a new store, e.g. 64MiB.",
         ),
     ] = None,
     commit_log: CommitLogOption = None,
@@ -120,9 +121,9 @@ def put(
     """Store messages; they are on disk when the command returns. No broker may be running.
 
     With --lines each line is a message as `scan` and the other commands write it: topic, queueId,
-    tags, keys, properties, body or bodyBase64 and so on. What only the store can give (offsets,
-    store time) is made anew. A line that cannot be put ends it, and is named with the --skip that
-    goes on there.
+    tags, keys, properties, body or bodyBase64 and so on. The store assigns new offsets and a new
+    store time. A line that cannot be put ends the command; the message gives the --skip that
+    continues there.
 
     \b
     Examples:
@@ -144,7 +145,7 @@ def put(
         if not given:
             raise typer.BadParameter("give TOPIC and BODY, or --lines")
         if skip or each:
-            raise typer.BadParameter("--skip and --each go with --lines")
+            raise typer.BadParameter("--skip and --each need --lines")
         for option, texts in (
             *(("TOPIC", [topic]), ("--tags", [tags])),
             *(("--key", keys), ("--property", properties)),
@@ -166,7 +167,7 @@ def put(
             raise typer.Exit(int(ExitCode.FINDINGS))
         return
     if topic is not None or tags is not None or keys or properties or unique_key or delay_level:
-        raise typer.BadParameter("with --lines everything about a message stands in its line")
+        raise typer.BadParameter("with --lines give everything about a message in its line")
     place.settings = place.settings.replace(flush_disk_type="ASYNC_FLUSH")
     with progress_bar(quiet=quiet or sys.stdout.isatty()) as progress:
         most = place.settings.max_message_size
@@ -174,7 +175,7 @@ def put(
 
 
 class Place:
-    """The store that is written to, and how it is opened."""
+    """The store to write to, and how to open it."""
 
     def __init__(self, path: Path, *, create: bool, quiet: bool) -> None:
         self.settings = MessageStoreConfig()
@@ -184,12 +185,12 @@ class Place:
         self._options: list[str] = []
 
     def set(self, option: str, **fields: Any) -> None:
-        """Take what an option says; when it contradicts the files, it is named."""
+        """Apply an option; an error about a contradiction with the files names it."""
         self.settings = self.settings.replace(**fields)
         self._options.append(option)
 
     def open(self) -> DefaultMessageStore:
-        """Open it for writing."""
+        """Open the store for writing."""
         if self._quiet:
             quieten()
         _check_place(self._path, create=self._create, config=self.settings)
@@ -205,23 +206,23 @@ class Place:
 
 
 def _check_place(path: Path, *, create: bool, config: MessageStoreConfig) -> None:
-    """Make no store out of a directory that is something else."""
+    """Refuse to create a store in a directory that holds something else."""
     if not create:
-        hint = "--create makes one"
+        hint = "--create creates one"
         if not path.exists():
             raise fail(ExitCode.CANNOT_READ, f"there is no store {path}; {hint}")
         check_is_store(path, hint=f"; {hint} in an empty directory, or a new one")
     elif path.is_dir() and any(path.iterdir()) and not is_store(store_parts(path)):
         raise fail(
-            ExitCode.UNSAFE, f"{path} holds other things and is no store; nothing was written"
+            ExitCode.UNSAFE, f"{path} is not a store but holds other files; nothing was written"
         )
 
 
 def _put_one(place: Place, *message: Any, **others: Any) -> Any:
     """Put one message, and close the store.
 
-    Once the message is stored it is said, whatever becomes of the closing: who is told of an error
-    alone tries again, and stores it twice.
+    Once the message is stored, an error of closing reports it too. Otherwise the caller would
+    retry and store it twice.
     """
     result: Any = None
     most = place.settings.max_message_size
@@ -236,8 +237,8 @@ def _put_one(place: Place, *message: Any, **others: Any) -> Any:
     except StoreFullError as error:
         if result is None or not result.ok:
             raise
-        complain(f"{_what_became(result)}; its last marks had no room, so that the next opening "
-                 f"takes longer: {words_of(error)}")  # fmt: skip
+        complain(f"{_what_became(result)}; the disk is too full for the store's final state, so "
+                 f"the next opening takes longer: {words_of(error)}")  # fmt: skip
     except (RocketStoreError, OSError, KeyboardInterrupt) as error:
         if result is None or not result.appended:
             raise
@@ -260,7 +261,7 @@ def _why(
     keys: list[str] | None,
     **others: Any,
 ) -> str:
-    """Why nothing was stored, of the arguments of a put."""
+    """Return why nothing was stored, given the arguments of the put."""
     pairs = dict(others.get("properties") or {})
     if tags is not None:
         pairs[formats.PROPERTY_TAGS] = tags
@@ -281,10 +282,10 @@ def _stdin() -> bytes:
 
 
 def _check_utf8(option: str, texts: Iterable[str | None]) -> None:
-    """Refuse bytes that are no UTF-8: RocketMQ would store them as ``?``."""
+    """Refuse bytes that are not UTF-8: RocketMQ would store them as ``?``."""
     for text in texts:
         if text is not None and not is_utf8(text):
-            raise typer.BadParameter(f"{text!r} is no UTF-8", param_hint=f"'{option}'")
+            raise typer.BadParameter(f"{text!r} is not UTF-8", param_hint=f"'{option}'")
 
 
 def _pairs(texts: list[str]) -> dict[str, str]:
@@ -292,7 +293,7 @@ def _pairs(texts: list[str]) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise typer.BadParameter(f"--property {text!r} is no NAME=VALUE")
+            raise typer.BadParameter(f"--property {text!r} is not NAME=VALUE")
         if name in pairs:
             raise typer.BadParameter(f"--property {name} is given twice")
         pairs[name] = value

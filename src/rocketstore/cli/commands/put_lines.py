@@ -1,4 +1,4 @@
-"""Putting messages that come as lines of JSON, in the vocabulary in which they are written."""
+"""Put messages from lines of JSON, with the names that all exports use."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from rocketstore.errors import RocketStoreError, StoreFullError
 from rocketstore.message import Message
 from rocketstore.store.default_message_store import DefaultMessageStore
 
-#: After so many messages what was put is synced, and is told to be so.
+#: Messages between two syncs; each sync makes them durable and reports them.
 _MESSAGES_A_SYNC = 2000
 _LONGEST_LINE_NBYTES = 64 * 1024 * 1024
 _ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, *filter(None, [getattr(signal, "SIGHUP", None)]))
@@ -53,40 +53,40 @@ _PLAIN = {
     "reconsumeTimes": ("reconsume_times", int),
     "preparedTransactionOffset": ("prepared_transaction_offset", int),
 }
-#: Properties that are written as values of their own, too.
+#: Properties that exports also write as values of their own.
 _PROPERTIES = {
     "tags": formats.PROPERTY_TAGS,
     "keys": formats.PROPERTY_KEYS,
     "uniqKey": formats.PROPERTY_UNIQUE_KEY,
 }
-#: Properties that the store makes itself where they belong.
-_PROPERTIES_MADE_ANEW = (
+#: Properties that the store sets itself where they belong.
+_ASSIGNED_PROPERTIES = (
     formats.PROPERTY_CRC32,
     formats.PROPERTY_INNER_BASE,
     formats.PROPERTY_INNER_MULTI_QUEUE_OFFSET,
 )
 _BODIES = ("body", "bodyBase64")
-#: Given by the store when a message is put, so left out of what was written about another one.
-_MADE_ANEW = {
+#: Values that the store assigns at a put, so those of the exported message are ignored.
+_ASSIGNED = {
     *("queueOffset", "physicalOffset", "storeSize", "storeTimestamp", "bodyCRC", "offsetMsgId"),
     *("bodySize", "raw"),
 }
 
 
 class LineError(ValueError):
-    """A line that is no message."""
+    """A line that is not a message."""
 
 
 def message_of(line: bytes) -> Message:
-    """Build the message that one line says. Raises ``LineError`` with the reason."""
+    """Build the message of one line. Raises ``LineError`` with the reason."""
     text = _text(line)
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise LineError(f"no JSON: {error}") from None
+        raise LineError(f"not JSON: {error}") from None
     if not isinstance(fields, dict):
-        raise LineError("no JSON object")
-    unknown = fields.keys() - _PLAIN.keys() - _PROPERTIES.keys() - _MADE_ANEW
+        raise LineError("not a JSON object")
+    unknown = fields.keys() - _PLAIN.keys() - _PROPERTIES.keys() - _ASSIGNED
     unknown -= {*_BODIES, "properties"}
     if unknown:
         raise LineError(f"unknown name {min(unknown)!r}")
@@ -103,7 +103,7 @@ def message_of(line: bytes) -> Message:
         raise LineError(str(error)) from None
 
 
-#: How a file begins whose text is not UTF-8, and what it is then.
+#: First bytes of files that are not UTF-8 text, and what they indicate.
 _MARKS = (
     (codecs.BOM_UTF32_LE, "UTF-32"),
     (codecs.BOM_UTF32_BE, "UTF-32"),
@@ -117,7 +117,7 @@ _MARKS = (
 
 
 def _text(line: bytes) -> str:
-    """The line as text. Raises ``LineError``; JSON of another encoding is not guessed at."""
+    """Decode the line. Raises ``LineError``; other encodings are reported, not decoded."""
     looks = next((name for mark, name in _MARKS if line.startswith(mark)), "")
     if not looks and b"\0" in line:
         zeros = line.count(b"\0")
@@ -136,16 +136,16 @@ def _text(line: bytes) -> str:
 def _typed(fields: dict[str, Any], name: str, kind: type) -> Any:
     value = fields[name]
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise LineError(f"{name} is {value!r}, which is no {kind.__name__}")
+        raise LineError(f"{name} is {value!r}; it must be {kind.__name__}")
     if isinstance(value, str) and not is_utf8(value):
-        raise LineError(f"{name} is {value!r}, which is no UTF-8")
+        raise LineError(f"{name} is {value!r}, which is not UTF-8")
     return value
 
 
 def _body(fields: dict[str, Any]) -> bytes:
     given = [name for name in _BODIES if fields.get(name) is not None]
     if len(given) > 1:
-        raise LineError("both body and bodyBase64")
+        raise LineError("both body and bodyBase64 are given")
     if not given:
         return b""
     text = _typed(fields, given[0], str)
@@ -160,39 +160,39 @@ def _body(fields: dict[str, Any]) -> bytes:
 def _properties(fields: dict[str, Any]) -> dict[str, str]:
     properties = fields.get("properties") or {}
     if not isinstance(properties, dict):
-        raise LineError("properties is no JSON object")
+        raise LineError("properties is not a JSON object")
     for name, value in properties.items():
         if not isinstance(value, str):
-            raise LineError(f"property {name!r} is {value!r}, which is no str")
+            raise LineError(f"property {name!r} is {value!r}; it must be str")
         if not is_utf8(name) or not is_utf8(value):
-            raise LineError(f"property {name!r} is {value!r}, which is no UTF-8")
+            raise LineError(f"property {name!r} is {value!r}, which is not UTF-8")
     for name, key in _PROPERTIES.items():
         if fields.get(name) is None:
             continue
         value = _typed(fields, name, str)
         if properties.setdefault(key, value) != value:
             raise LineError(f"{name} is {value!r}, but property {key} is {properties[key]!r}")
-    for name in _PROPERTIES_MADE_ANEW:
+    for name in _ASSIGNED_PROPERTIES:
         properties.pop(name, None)
     if properties.get(formats.PROPERTY_REAL_TOPIC) == fields["topic"]:
-        # It was delayed and delivered already; its level would have it delayed again.
+        # The message was already delayed and delivered; its level would delay it again.
         properties.pop(formats.PROPERTY_DELAY, None)
     return properties
 
 
 class _Interrupts:
-    """Ctrl-C, or a signal to end, while a line is waited for ends it at once, while one is put:
-    behind that one."""
+    """Handles Ctrl-C and termination signals: at once while waiting for a line, after the put
+    while one is running."""
 
     def __init__(self) -> None:
-        #: The signal that came, 0 for none.
+        #: The signal that arrived; 0 for none.
         self.wanted = 0
         self._may_raise = False
         self._old: dict[int, Any] = {}
 
     def __enter__(self) -> _Interrupts:
         for number in _ENDING_SIGNALS:
-            with contextlib.suppress(ValueError):  # not the main thread: nobody interrupts it
+            with contextlib.suppress(ValueError):  # only the main thread receives signals
                 if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
                     self._old[number] = signal.signal(number, self._handle)
         return self
@@ -208,7 +208,7 @@ class _Interrupts:
             raise KeyboardInterrupt
 
     def lines(self, file: IO[bytes]) -> Iterator[bytes]:
-        """Yield the lines; raise ``KeyboardInterrupt`` between two of them when it is wanted."""
+        """Yield the lines; raise ``KeyboardInterrupt`` between two lines after a signal."""
         while True:
             self._may_raise = True
             if self.wanted:
@@ -222,12 +222,12 @@ class _Interrupts:
 
 
 class _Putter:
-    """Puts line by line, and knows what of it is on disk.
+    """Puts line by line, and tracks which lines are on disk.
 
     Attributes
     ----------
     done_lines, durable_lines : int
-        Lines whose messages the store took, and those of them that are on disk.
+        Number of lines whose messages the store accepted, and of those that are on disk.
     """
 
     def __init__(self, store: DefaultMessageStore, out: Rows | None, most: int) -> None:
@@ -243,7 +243,7 @@ class _Putter:
         self._results: list[Any] = []
 
     def put(self, line: bytes) -> str | None:
-        """Put one line's message; the reason when it cannot be put."""
+        """Put one line's message; return the reason if that fails."""
         if len(line) > _LONGEST_LINE_NBYTES:
             return f"longer than {format_size(_LONGEST_LINE_NBYTES)}"
         if line.strip():
@@ -253,7 +253,7 @@ class _Putter:
             except (ValueError, TypeError) as error:
                 return str(error)
             if not result.ok:
-                return "the store answers " + why_refused(
+                return "the store answered " + why_refused(
                     self._store, self._most, result, message.topic, message.body, message.properties
                 )
             self._take(result)
@@ -261,7 +261,7 @@ class _Putter:
         return None
 
     def skip(self) -> None:
-        """Pass over a line."""
+        """Skip a line."""
         self.done_lines += 1
         self.durable_lines += 1
 
@@ -275,18 +275,18 @@ class _Putter:
             self._results.append(result)
 
     def sync_at_times(self) -> None:
-        """Sync after every so many messages."""
+        """Sync after every ``_MESSAGES_A_SYNC`` messages."""
         if self.stored % _MESSAGES_A_SYNC == 0 and self.durable_lines < self.done_lines:
             self.sync()
 
     def sync(self) -> None:
-        """Sync what was put, and say so."""
+        """Sync what was put, and write the answers."""
         try:
             self._store.flush()
         except StoreFullError:
             if self._store.flushed_offset < self.end_offset:
                 raise
-            # The messages are on disk; what had no room tells of them only, and is made again.
+            # The messages are on disk; only derived files had no space, and they are rebuilt.
         self.durable_lines = self.done_lines
         if self._out is not None:
             results, self._results = self._results, []
@@ -295,7 +295,7 @@ class _Putter:
             self._out.flush()
 
     def summary(self) -> dict[str, Any]:
-        """What was done, by name."""
+        """Return what was done, by JSON names."""
         return {
             "lines": self.done_lines,
             "stored": self.stored,
@@ -307,13 +307,13 @@ class _Putter:
 
 @dataclass
 class _Ending:
-    """How it ended: nothing set when all lines were put."""
+    """How the command ended; nothing is set if all lines were put."""
 
-    #: Why a line is no message, or was refused.
+    #: Why a line is not a message, or was refused.
     reason: str | None = None
     #: An error of the store, or of writing the answers.
     failure: Exception | None = None
-    #: Whether that error met a line that was being put.
+    #: Whether the error occurred while a line was put.
     at_line: bool = False
     interrupted_by: int = 0
 
@@ -328,15 +328,16 @@ def put_lines(
     each: bool,
     progress: Progress | None,
 ) -> None:
-    """Put every message of the file ``source`` (``-``: stdin) behind its first ``skip`` lines.
+    """Put every message of the file ``source`` (``-``: stdin) after its first ``skip`` lines.
 
-    However it ends, what was stored is synced, and the ``--skip`` said that stores nothing twice.
+    However it ends, stored messages are synced, and the message gives the ``--skip`` that stores
+    nothing twice.
     """
     table = Table(RESULT_NAMES, right=("physicalOffset", "queueOffset", "storeSize"))
     rows = Rows(form, RESULT_NAMES, table=table, row=_cells, document=result_fields)
     with _opened(source) as (file, total), _Interrupts() as interrupts, open_store() as store:
         putter = _Putter(store, rows if each else None, max_message_size)
-        lines = _told(interrupts.lines(file), total, progress)
+        lines = _counted(interrupts.lines(file), total, progress)
         ending = _put_all(putter, interrupts, lines, skip)
         _finish(putter, store, ending)
     name = "stdin" if source == "-" else source
@@ -347,13 +348,13 @@ def put_lines(
             elif not print_document(putter.summary(), form):
                 size = format_size(putter.nbytes)
                 print_text(f"{counted(putter.stored, 'message')} stored ({size} of log)")
-    _tell(name, putter, ending)
+    _report(name, putter, ending)
 
 
-def _told(
+def _counted(
     lines: Iterable[bytes], total: int, progress: Progress | None
 ) -> Iterator[tuple[int, bytes]]:
-    """Number the lines, and tell how far they have been read."""
+    """Number the lines, and report how far they have been read."""
     read = 0
     for number, line in enumerate(lines, start=1):
         read += len(line)
@@ -368,7 +369,7 @@ def _put_all(
     lines: Iterable[tuple[int, bytes]],
     skip: int,
 ) -> _Ending:
-    """Put line by line until one cannot be put, an error strikes, or they are interrupted."""
+    """Put line by line until a line fails, an error occurs, or a signal interrupts."""
     ending = _Ending()
     try:
         for number, line in lines:
@@ -389,7 +390,7 @@ def _put_all(
 
 
 def _finish(putter: _Putter, store: DefaultMessageStore, ending: _Ending) -> None:
-    """Sync what was put, and close the store; the first error counts."""
+    """Sync what was put, and close the store; keep the first error."""
     for step in (putter.sync, store.close):
         try:
             step()
@@ -397,8 +398,8 @@ def _finish(putter: _Putter, store: DefaultMessageStore, ending: _Ending) -> Non
             if putter.durable_lines < putter.done_lines:
                 ending.failure = ending.failure or error
             elif ending.failure is None:
-                complain(f"the store's last marks had no room, so that the next opening takes "
-                         f"longer: {words_of(error)}")  # fmt: skip
+                complain(f"the disk is too full for the store's final state, so the next opening "
+                         f"takes longer: {words_of(error)}")  # fmt: skip
         except (RocketStoreError, OSError) as error:
             ending.failure = ending.failure or error
 
@@ -408,18 +409,18 @@ def _is_of_output(error: Exception | None) -> bool:
 
 
 def _how_far(putter: _Putter) -> str:
-    """Say what is stored, and with which ``--skip`` nothing is stored twice."""
+    """Return what is stored, and the ``--skip`` that stores nothing twice."""
     done, durable = putter.done_lines, putter.durable_lines
     if durable == done:
-        return f"lines up to {done} are on disk; --skip {done} goes on behind them"
+        return f"lines up to {done} are on disk; --skip {done} continues after them"
     return (
-        f"lines up to {durable} are on disk; of those up to {done} nobody knows, as syncing them "
-        "failed: see what the store holds (`rocketstore tail`) before you go on"
+        f"lines up to {durable} are on disk; later ones up to {done} may be lost, as their sync "
+        "failed: check what the store holds (`rocketstore tail`) before you continue"
     )
 
 
-def _tell(name: str, putter: _Putter, ending: _Ending) -> None:
-    """Say how it ended where it did before the last line, and exit so."""
+def _report(name: str, putter: _Putter, ending: _Ending) -> None:
+    """Report why it ended before the last line, and exit accordingly."""
     if ending.failure is not None:
         if _is_of_output(ending.failure):
             drop(sys.stdout)
@@ -428,12 +429,12 @@ def _tell(name: str, putter: _Putter, ending: _Ending) -> None:
         raise fail(exit_code_of(ending.failure), _how_far(putter)) from ending.failure
     done = putter.done_lines
     if ending.interrupted_by:
-        complain(f"interrupted; {counted(done, 'line')} done, --skip {done} goes on")
+        complain(f"interrupted; {counted(done, 'line')} done, --skip {done} continues")
         raise typer.Exit(128 + ending.interrupted_by)
     if ending.reason is not None:
         complain(f"{name}, line {done + 1}: {ending.reason}")
-        complain(f"what stood in front of it is stored; --skip {done} goes on with this line")
-        refused = ending.reason.startswith("the store answers")
+        complain(f"the lines before it are stored; --skip {done} continues with this line")
+        refused = ending.reason.startswith("the store answered")
         raise typer.Exit(int(ExitCode.FINDINGS if refused else ExitCode.USAGE))
 
 

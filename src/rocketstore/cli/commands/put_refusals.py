@@ -1,4 +1,4 @@
-"""Why the store did not take a message, in words for people; a status has only a name."""
+"""Explain why the store refused a message; a status has only a name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rocketstore import formats
 from rocketstore.status import AppendMessageStatus, PutMessageStatus
 from rocketstore.store.default_message_store import DefaultMessageStore
 
-_NO_SERVICE = "the store takes no messages: its disk is nearly full, or it is a slave's"
+_NO_SERVICE = "the store accepts no messages: its disk is nearly full, or it belongs to a slave"
 
 
 def why_refused(
@@ -20,8 +20,10 @@ def why_refused(
     body: bytes,
     properties: Mapping[str, str],
 ) -> str:
-    """Return the status and what is known of its reason, such as ``MESSAGE_ILLEGAL: the body has
-    5,000,000 bytes; max_message_size allows 4,194,304``.
+    """Return the status and, if known, its reason.
+
+    For example ``MESSAGE_ILLEGAL: the body has 5,000,000 bytes; max_message_size allows
+    4,194,304``.
 
     ``most`` is the store's ``max_message_size``.
     """
@@ -42,7 +44,7 @@ def _too_long(
     body: bytes,
     properties: Mapping[str, str],
 ) -> str:
-    """Which limit a message exceeds; empty when it is none of them."""
+    """Return which limit a message exceeds, or an empty string."""
     nbytes = sum(len(name.encode()) + len(value.encode()) + 2 for name, value in properties.items())
     is_retry = topic.startswith(formats.TOPIC_RETRY_PREFIX)
     long_retry = is_retry and store.facts.dialect.long_retry_topics
@@ -57,7 +59,9 @@ def _too_long(
     record = len(body) + nbytes + len(topic.encode()) + formats.RECORD_MIN_NBYTES
     segment = store.facts.commit_log_file_size
     if result.append_status == AppendMessageStatus.MESSAGE_SIZE_EXCEEDED or record > segment:
-        return f"a record of about {record:,} bytes does not fit into a log file of {segment:,}"
+        return (
+            f"a record of about {record:,} bytes does not fit into a log file of {segment:,} bytes"
+        )
     if record > most:
         return f"the record would have about {record:,} bytes; max_message_size allows {most:,}"
     return ""

@@ -1,4 +1,4 @@
-"""``rocketstore recover``: make queues, index and checkpoint fit the log."""
+"""``rocketstore recover``: make queues, index and checkpoint match the log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rocketstore.cli.common.quantities import counted, format_size
 from rocketstore.repair.recover import RecoverReport
 from rocketstore.repair.recover import recover as recover_store
 
-#: Names of a row's values in CSV.
+#: CSV columns of a row.
 ROW_NAMES = ("kind", "path", "position", "physicalOffset", "reason")
 _LISTED = 20
 
@@ -38,11 +38,11 @@ def recover(
     form: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Make queues, index and checkpoint fit the log, without a new message. Stop the broker first.
+    """Make queues, index and checkpoint match the log without appending. Stop the broker first.
 
-    What the queues and the index lack is made from the log, and what differs from it is made
-    again; the old index files are kept in the folder "quarantine". A log that is damaged is
-    refused: see salvage. With --what-if the exit status is 1 when there is anything to do.
+    Missing queue units and index entries are derived from the log; those that differ from it are
+    rebuilt. The old index files are kept in the folder "quarantine". A damaged log is refused: run
+    salvage. With --what-if the exit status is 1 if there is anything to do.
 
     \b
     Examples:
@@ -52,7 +52,7 @@ def recover(
     """
     settings = store_config(config, commit_log).replace(message_index_enable=index)
     check_is_store(path, config=settings)
-    quieten()  # the report tells everything, and once
+    quieten()  # the report contains everything, once
     with progress_bar(quiet=quiet) as progress:
         report = recover_store(path, what_if=what_if, progress=progress, config=settings)
     _print(report, chosen(form))
@@ -71,9 +71,9 @@ def _rows(report: RecoverReport) -> list[dict[str, Any]]:
         }
         for one in report.findings
     ]
-    for cut in report.recovery.cut:
-        place = {"position": cut.position, "physicalOffset": cut.start}
-        rows.append({"kind": "cut", "path": cut.path, **place, "reason": cut.reason})
+    for one in report.recovery.cut:
+        place = {"position": one.position, "physicalOffset": one.start}
+        rows.append({"kind": "cut", "path": one.path, **place, "reason": one.reason})
     rows += [{"kind": "kept", "path": path} for path in report.moved]
     rows += [{"kind": "note", "reason": note} for note in report.recovery.notes]
     return rows
@@ -99,17 +99,17 @@ def _print(report: RecoverReport, form: Format) -> None:
 
 def _print_text(report: RecoverReport) -> None:
     if not report.was_needed:
-        print_text("Nothing had to be mended.", style="green")
+        print_text("Nothing needed repair.", style="green")
     if report.was_needed and not report.recovery.clean:
-        print_text("The last writer did not stop in good order.")
-    for cut in report.recovery.cut:
-        kept = f"; a copy is {cut.quarantined}" if cut.quarantined else ""
-        print_text(f"Cut {format_size(cut.nbytes)} at the end of {cut.path}: {cut.reason}{kept}.")
+        print_text("The last writer did not shut down cleanly.")
+    for one in report.recovery.cut:
+        kept = f"; a copy is {one.quarantined}" if one.quarantined else ""
+        print_text(f"Truncated {format_size(one.nbytes)} of {one.path}: {one.reason}{kept}.")
     if report.behind_nbytes:
         print_text(
-            f"{format_size(report.behind_nbytes)} of the log were not in queues and index yet."
+            f"{format_size(report.behind_nbytes)} of the log were not yet in queues and index."
         )
-    would = "Would mend" if report.what_if else "Mended"
+    would = "Would repair" if report.what_if else "Repaired"
     for kind, count in sorted(report.finding_counts.items()):
         first = next((one for one in report.findings if one.kind == kind), None)
         where = "" if first is None else f", first: {first.path}: {first.reason}"
@@ -120,11 +120,12 @@ def _print_text(report: RecoverReport) -> None:
     if hidden > 0:
         print_text(f"{counted(hidden, 'more note')}; --format ndjson lists them.")
     for path in report.moved:
-        print_text(f"Moved the index to {path}; it was made again.")
+        print_text(f"Moved the index to {path} and rebuilt it.")
     if report.left:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.left.items()))
         print_text(f"Still wrong: {kinds}; see rocketstore verify.", style="bold red")
     elif not report.what_if:
         print_text(
-            f"Queues and index fit the log, which ends at {report.recovery.log_end}.", style="green"
+            f"Queues and index match the log, which ends at {report.recovery.log_end}.",
+            style="green",
         )

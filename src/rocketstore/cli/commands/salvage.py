@@ -1,4 +1,4 @@
-"""``rocketstore salvage``: make a store fit for writing again whose log is damaged."""
+"""``rocketstore salvage``: make a store with a damaged log writable again."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def salvage(
         bool,
         typer.Option(
             "--placeholders/--no-placeholders",
-            help="Whether empty messages keep the queue offsets of lost ones.",
+            help="Let empty messages keep the queue offsets of lost ones.",
         ),
     ] = True,
     index: IndexOption = True,
@@ -46,10 +46,10 @@ def salvage(
     form: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Make a store that refuses to be opened for writing fit for it again. Stop the broker first.
+    """Make a store writable again that cannot be opened for writing. Stop the broker first.
 
-    Segments with damage are written anew around it; the old files are kept in the folder
-    "quarantine". Nothing is deleted. With --what-if the exit status is 1 when there is anything to
+    Segments with damage are rewritten without it; the old files are kept in the folder
+    "quarantine". Nothing is deleted. With --what-if the exit status is 1 if there is anything to
     do.
 
     \b
@@ -60,7 +60,7 @@ def salvage(
     """
     settings = store_config(config, commit_log).replace(message_index_enable=index)
     check_is_store(path, config=settings)
-    quieten()  # the report tells everything, and once
+    quieten()  # the report contains everything, once
     with progress_bar(quiet=quiet) as progress:
         report = salvage_store(
             path,
@@ -76,17 +76,17 @@ def salvage(
 
 
 def _left_wrong(path: Path, config: MessageStoreConfig) -> dict[str, int]:
-    """What is wrong beside the log, which a salvage does not look at as a whole."""
+    """Return the findings outside the log, which a salvage does not check completely."""
     found = verify_files(path, config, level="structure").finding_counts
     return {kind: count for kind, count in found.items() if kind in MENDED_KINDS}
 
 
-#: Names of a row's values in CSV; NDJSON rows hold those that mean something for their kind.
+#: CSV columns of a row; an NDJSON row holds only those that apply to its kind.
 ROW_NAMES = (
     *("kind", "path", "physicalOffset", "bytes", "topic", "queueId", "queueOffset", "reason"),
     *("messages", "storedAfter", "storedBefore"),
 )
-#: Places and gaps that are told one by one on a terminal.
+#: Number of corrupt ranges and gaps that the table lists.
 _LISTED = 20
 
 
@@ -156,15 +156,15 @@ def _print_text(report: SalvageReport, wrong: dict[str, int]) -> None:
         _print_nothing_done(report, wrong)
         return
     _print_sum(report)
-    would = "would be written" if report.what_if else "written"
+    would = "would be rewritten" if report.what_if else "rewritten"
     for segment in report.segments[:_LISTED]:
         kept = "" if segment.quarantined is None else f"; the old file is {segment.quarantined}"
         count = sum(segment.start <= one.start < segment.stop for one in report.damaged)
         more = f" (and {counted(count - 1, 'more place')})" if count > 1 else ""
-        print_text(f"{segment.path}: {segment.reason}{more}; {would} anew{kept}.")
+        print_text(f"{segment.path}: {segment.reason}{more}; {would}{kept}.")
     _print_more(len(report.segments), "more file")
     for path in report.moved:
-        print_text(f"Moved the index to {path}; it was made again.")
+        print_text(f"Moved the index to {path} and rebuilt it.")
     for topic, queue_id, first, stop in report.gaps[:_LISTED]:
         what = (
             f"queue offset {first}" if stop == first + 1 else f"queue offsets {first} to {stop - 1}"
@@ -173,18 +173,18 @@ def _print_text(report: SalvageReport, wrong: dict[str, int]) -> None:
     _print_more(len(report.gaps), "more gap")
     if not report.what_if:
         print_text(
-            f"The store is fit for writing; its log ends at {report.recovery.log_end}.",
+            f"The store is writable; its log ends at {report.recovery.log_end}.",
             style="green",
         )
 
 
 def _print_sum(report: SalvageReport) -> None:
-    """What is lost, for people: messages by topic, and when they were stored."""
+    """Print what is lost: messages by topic, and when they were stored."""
     named = sum(one.count for one in report.lost)
     unnamed = report.lost_count - named
     size = format_size(report.lost_nbytes)
     if not report.lost_count:
-        print_text(f"Lost: {size} of the log, in which no queue and no key tells of a message.")
+        print_text(f"Lost: {size} of the log; no queue and no key refers to a message in it.")
     else:
         known = "at least " if unnamed else ""
         print_text(f"Lost: {known}{counted(report.lost_count, 'message')}, {size} of the log.",
@@ -200,12 +200,12 @@ def _print_sum(report: SalvageReport) -> None:
 
 
 def _print_nothing_done(report: SalvageReport, wrong: dict[str, int]) -> None:
-    print_text("Nothing had to be salvaged.", style="green")
+    print_text("Nothing needed salvage.", style="green")
     if report.behind:
-        print_text(f"After a crash the end of the log is what is left of it: {report.behind}.")
+        print_text(f"The end of the log was lost in a crash: {report.behind}.")
     if wrong:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(wrong.items()))
-        print_text(f"Queues, index or checkpoint do not fit the log: {kinds}.", style="bold red")
+        print_text(f"Queues, index or checkpoint do not match the log: {kinds}.", style="bold red")
         for step in advice(Path(report.path), wrong):
             print_text(f"Next: {step.text()}.")
 

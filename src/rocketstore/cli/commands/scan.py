@@ -1,4 +1,4 @@
-"""``rocketstore scan``: the log from its first record to its last."""
+"""``rocketstore scan``: read the log from its first record to its last."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from rocketstore.store.default_message_store import DefaultMessageStore
 
 
 class RecordWord(StrEnum):
-    """Which records are read."""
+    """Which records to read."""
 
     LOG = "log"
     QUEUES = "queues"
 
 
 class OnCorruption(StrEnum):
-    """What happens at a damaged place."""
+    """What to do at a corrupt range."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -56,8 +56,8 @@ OnCorruptionOption = Annotated[
     OnCorruption,
     typer.Option(
         "--on-corruption",
-        help="At a damaged place, or where a segment is missing: fail, skip to the next good "
-        "record, or stop in good order.",
+        help="At a corrupt range or a missing segment: fail, skip to the next good record, or "
+        "stop without an error.",
     ),
 ]
 
@@ -73,18 +73,18 @@ def scan(
     end: EndOption = None,
     start: Annotated[
         int | None,
-        typer.Option("--start", min=0, help="Log offset of the first record to be read."),
+        typer.Option("--start", min=0, help="Log offset of the first record to read."),
     ] = None,
     stop: Annotated[
-        int | None, typer.Option("--stop", min=0, help="Log offset in front of which to stop.")
+        int | None, typer.Option("--stop", min=0, help="Log offset before which to stop.")
     ] = None,
     limit: LimitOption = None,
     records: Annotated[
         RecordWord,
         typer.Option(
             "--records",
-            help="log: every record, half messages and rollbacks of transactions too; queues: what "
-            "consumers see, batches message by message.",
+            help="log: every record, including half messages and rollbacks of transactions; "
+            "queues: what consumers see, with batches split into messages.",
         ),
     ] = RecordWord.LOG,
     on_corruption: OnCorruptionOption = OnCorruption.FAIL,
@@ -93,10 +93,10 @@ def scan(
     form: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Read the log in its own order: every record, also transactions' half messages and rollbacks,
-    which no consumer sees (--records queues leaves them out).
+    """Read the log in its own order.
 
-    What is interrupted, or ended by --limit, says at which --start it goes on.
+    The log also has half messages and rollbacks of transactions, which no consumer sees; --records
+    queues omits them. If interrupted or ended by --limit, it prints the --start that continues.
 
     \b
     Examples:
@@ -137,41 +137,41 @@ def scan(
 
 
 def check_start(store: DefaultMessageStore, start: int | None) -> None:
-    """Refuse a place where no record begins as wrong usage, in front of any output."""
+    """Refuse, before any output, an offset where no record begins."""
     if start is None or start <= max(store.min_physical_offset, 0):
         return
     end = store.max_physical_offset
     if end < start < max((one.stop for one in store.recovery_report.damaged), default=0):
-        return  # the log had it once: reading tells of it, as its policy is
+        return  # a corrupt range: reading handles it as --on-corruption says
     if start > end:
         raise typer.BadParameter(
-            f"the log ends at offset {end}, in front of {start}", param_hint="'--start'"
+            f"the log ends at offset {end}, before {start}", param_hint="'--start'"
         )
     try:
         store.reader.check_scan_start(start)
     except ValueError as error:
-        raise typer.BadParameter(f"{error}; `rocketstore scan` shows where records do") from None
+        raise typer.BadParameter(f"{error}; `rocketstore scan` lists record offsets") from None
 
 
 def progress_beside_output(*, quiet: bool) -> AbstractContextManager[Progress | None]:
-    """Progress on stderr, unless the answer is being written to the same terminal."""
+    """Show progress on stderr, unless the answer goes to the same terminal."""
     return progress_bar(quiet=quiet or sys.stdout.isatty())
 
 
 def print_walk(walk: LogWalk, form: Format, *, limit: int | None, quiet: bool) -> int:
-    """Write what the walk yields; return how many there were.
+    """Write the messages of the walk; return their number.
 
-    Interrupted or failing, it says where to go on.
+    If interrupted or failing, print how to continue.
     """
     try:
         count = print_records(walk, form)
     except KeyboardInterrupt:
-        complain(f"interrupted; `rocketstore scan` with --start {walk.position} goes on here")
+        complain(f"interrupted; `rocketstore scan` with --start {walk.position} continues here")
         raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
     except CorruptMessageError:
         if not quiet:
-            complain("`rocketstore scan --on-corruption skip` goes on behind a damaged place")
+            complain("`rocketstore scan --on-corruption skip` continues after a corrupt range")
         raise
     if limit is not None and count == limit and not quiet:
-        complain(f"{limit} written, as --limit says; --start {walk.position} goes on")
+        complain(f"{limit} written, as --limit says; --start {walk.position} continues")
     return count

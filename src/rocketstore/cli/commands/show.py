@@ -1,4 +1,4 @@
-"""``rocketstore show``: everything about one record."""
+"""``rocketstore show``: print everything about one record."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def show(
     path: StorePath,
     which: Annotated[
         str,
-        typer.Argument(metavar="OFFSET|MSGID", help="Commit-log offset, or an offsetMsgId."),
+        typer.Argument(metavar="OFFSET|MSGID", help="Log offset, or an offsetMsgId."),
     ],
     commit_log: CommitLogOption = None,
     config: ConfigOption = None,
@@ -71,7 +71,7 @@ def _look(store: DefaultMessageStore, which: str) -> StoredMessage | None:
     if offset >= 2**63:
         return None
     message = store.look_message_by_offset(offset)
-    # The library answers the first record for 0, as RocketMQ does; the question is what lies there.
+    # Like RocketMQ, the library returns the first record for 0; here the offset must match.
     return message if message is not None and message.physical_offset == offset else None
 
 
@@ -100,8 +100,8 @@ def _body_lines(body: bytes) -> list[str]:
     text = body_text(body)
     if text is not None:
         lines = text[:_TEXT_LIMIT].split("\n")
-        cut = len(text) - _TEXT_LIMIT
-        return [*lines, f"… and {cut} more characters"] if cut > 0 else lines
+        omitted = len(text) - _TEXT_LIMIT
+        return [*lines, f"… and {omitted} more characters"] if omitted > 0 else lines
     lines = hex_dump(body, _HEX_LIMIT)
-    cut = len(body) - _HEX_LIMIT
-    return [*lines, f"… and {cut} more bytes"] if cut > 0 else lines
+    omitted = len(body) - _HEX_LIMIT
+    return [*lines, f"… and {omitted} more bytes"] if omitted > 0 else lines

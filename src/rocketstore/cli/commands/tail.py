@@ -1,4 +1,4 @@
-"""``rocketstore tail``: the newest messages, and those that come."""
+"""``rocketstore tail``: print the newest messages, and follow new ones."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ def tail(
     tags: TagsOption = None,
     body_contains: BodyOption = None,
     count: Annotated[
-        int, typer.Option("--count", "-n", min=0, help="So many of the newest messages first.")
+        int, typer.Option("--count", "-n", min=0, help="Number of newest messages to begin with.")
     ] = 10,
     follow: Annotated[
-        bool, typer.Option("--follow", "-F", help="Go on with what comes, until interrupted.")
+        bool, typer.Option("--follow", "-F", help="Wait for new messages until interrupted.")
     ] = False,
     start: Annotated[
         int | None,
         typer.Option("--start", min=0, help="Begin at this log offset instead of the newest."),
     ] = None,
     interval: Annotated[
-        float, typer.Option("--interval", min=0.01, max=3600, help="Seconds between two looks.")
+        float, typer.Option("--interval", min=0.01, max=3600, help="Seconds between two polls.")
     ] = 0.5,
     idle: Annotated[
         float | None,
@@ -68,7 +68,7 @@ def tail(
 ) -> None:
     """Show the newest messages in log order; with --follow also what a running broker adds.
 
-    Files may be rolled and deleted meanwhile. Interrupted, it says at which --start it goes on.
+    Files may be rolled and deleted meanwhile. If interrupted, it prints the --start that continues.
 
     \b
     Examples:
@@ -78,11 +78,11 @@ def tail(
     """
     count = min(count, sys.maxsize)
     if idle is not None and not follow:
-        raise typer.BadParameter("--idle goes with --follow")
+        raise typer.BadParameter("--idle needs --follow")
     conditions = Conditions.of(topics=topics, key=key, tags=tags, body_contains=body_contains)
     options = {"derive": "none", "message_index_enable": False}
     with reading(path, quiet=quiet, config=store_config(config, commit_log), **options) as store:
-        quieten()  # every refresh would say it again
+        quieten()  # each refresh would repeat the warnings
         check_start(store, start)
         with record_rows(chosen(form)) as out:
             position = max(store.min_physical_offset, 0) if start is None else start
@@ -121,13 +121,13 @@ def tail(
 class Newest:
     """The last ``count`` messages of the log that meet the conditions, in log order.
 
-    Damage counts from the oldest of them to the log's end: what lies further back is not asked for.
-    With ``fail`` an error follows the messages in front of it, with ``stop`` nothing.
+    Only damage between the oldest of them and the log's end counts. With ``fail`` the messages
+    before it are followed by an error; with ``stop`` they are the last.
 
     Attributes
     ----------
     stopped : bool
-        Damage ended it.
+        Whether damage ended the iteration.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Newest:
         self.stopped = damage is not None
 
     def _find(self) -> tuple[int, deque[StoredMessage]]:
-        """Where they begin in the log, or the log does when there are fewer; and they."""
+        """Return the messages and the offset of the first; of the log's first if they are fewer."""
         store, match = self._store, self._conditions.match
         first = max(store.min_physical_offset, 0)
         reach = self._count
@@ -171,7 +171,7 @@ class Newest:
             reach *= _GROWTH
 
     def _first_damage(self, begin: int) -> tuple[int, CorruptMessageError] | None:
-        """The first damaged place from ``begin`` on: in front of what log offset, and the error."""
+        """Return the offset and error of the first corrupt range from ``begin`` on."""
         end = begin
         try:
             for message in self._store.scan(start=begin):
@@ -198,5 +198,5 @@ def _follow(
                 position = message.physical_offset + message.store_size
     except KeyboardInterrupt:
         out.flush()
-        complain(f"interrupted; --start {position} goes on here")
+        complain(f"interrupted; --start {position} continues here")
         raise typer.Exit(int(ExitCode.INTERRUPTED)) from None

@@ -1,4 +1,4 @@
-"""``rocketstore verify``: check a store and name every finding."""
+"""``rocketstore verify``: check a store and list every finding."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from rocketstore.verify.report import Finding, VerifyReport
 
 
 class Level(StrEnum):
-    """How closely to look."""
+    """How closely to check."""
 
     STRUCTURE = "structure"
     CRC = "crc"
@@ -43,7 +43,8 @@ def verify(
         typer.Option("--level", help="structure: lengths, offsets, references; crc: bodies too."),
     ] = Level.CRC,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, help="Findings listed; all are counted.")
+        int,
+        typer.Option("--limit", "-n", min=1, help="Maximum number of findings to list; all count."),
     ] = 1000,
     index: Annotated[
         bool, typer.Option("--index/--no-index", help="Whether the broker keeps an index.")
@@ -65,9 +66,9 @@ def verify(
 ) -> None:
     """Check every record, every queue unit and every index entry. Changes nothing.
 
-    Each finding names its file and position; what mends them is said at the end. Exit status 1 when
-    there is any, also for files that may not be read and for the broker's tables. In NDJSON the
-    last line, of kind "summary", holds the counts.
+    Each finding names its file and position; the last lines say how to repair. The exit status is 1
+    if there is any finding, including unreadable files and the broker's tables. In NDJSON the last
+    line, of kind "summary", has the counts.
 
     \b
     Examples:
@@ -81,7 +82,7 @@ def verify(
         options["message_delay_level"] = delay_levels
     settings = store_config(config, commit_log).replace(**options)
     check_is_store(path, config=settings)
-    quieten()  # the findings say all that the log would
+    quieten()  # the findings contain what the library would log
     with progress_bar(quiet=quiet) as progress:
         report = verify_files(
             path, settings, level=level.value, progress=progress, max_findings=limit
@@ -91,9 +92,9 @@ def verify(
         raise typer.Exit(int(ExitCode.FINDINGS))
 
 
-#: Names of a finding's values; further ones may be added, these stay.
+#: Fields of a finding; more may be added, these stay.
 FINDING_NAMES = ("kind", "path", "position", "physicalOffset", "reason")
-#: Raised when a value of the JSON forms changes its name or its meaning.
+#: Increased when a value of the JSON forms changes its name or meaning.
 SCHEMA_VERSION = 1
 
 
@@ -153,7 +154,7 @@ def _print_table(path: Path, report: VerifyReport) -> None:
     for note in report.notes:
         print_text(f"Note: {note}.")
     if report.ok:
-        print_text("Nothing wrong was found.", style="green")
+        print_text("No findings.", style="green")
         return
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.finding_counts.items()))
     print_text(f"{counted(report.finding_count, 'finding')}: {kinds}.", style="bold red")

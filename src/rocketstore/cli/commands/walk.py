@@ -1,4 +1,4 @@
-"""Reading a log through, with progress, and with a place to go on from when it is interrupted."""
+"""Read a log with progress, and with an offset to continue from after an interrupt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RECORDS_BETWEEN_REPORTS = 2000
 
 
 class LogWalk:
-    """Iterates over the messages of a stretch of the log that meet the conditions.
+    """Iterates over the messages in a range of the log that meet the conditions.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class LogWalk:
     start, stop : int, optional
         Physical offsets, as ``scan`` takes them.
     limit : int, optional
-        Messages at most.
+        Maximum number of messages.
     on_corruption : {"fail", "skip", "stop"}
     records : {"log", "queues"}
     progress : callable, optional
@@ -32,7 +32,7 @@ class LogWalk:
     Attributes
     ----------
     position : int
-        A walk that starts here goes on behind the last message that was taken and dealt with.
+        A walk that starts here continues after the last message that the caller processed.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Opening a store for a command: read-only, with progress, with a word about what was odd."""
+"""Open a store for a command: read-only, with progress, warnings on stderr."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _FOLDERS = (
 )
 
 
-#: A topic's queue folder lies so far below the root; entries of a folder that are looked into.
+#: Depth of a topic's queue folder below the root; entries of a folder that are examined.
 _DEPTH = 4
 _MOST_ENTRIES = 1000
 
 
 def quieten() -> None:
-    """Let only errors of the library's log through from now on."""
+    """Suppress the library's log messages below errors."""
     logging.getLogger("rocketstore").setLevel(logging.ERROR)
 
 
 def check_is_store(path: Path, *, hint: str = "", config: MessageStoreConfig | None = None) -> None:
-    """End the command when the directory ``path`` is no store; opening it would show an empty one.
+    """End the command if the directory ``path`` is not a store; opening it would show an empty one.
 
-    What is no directory is left to opening, and so is a log that ``config`` places elsewhere.
+    Opening reports a path that is not a directory, or a log that ``config`` places elsewhere.
     """
     if not path.exists():
         raise fail(ExitCode.CANNOT_READ, f"there is no store {path}")
@@ -48,16 +48,17 @@ def check_is_store(path: Path, *, hint: str = "", config: MessageStoreConfig | N
         return
     hint = _where_the_store_is(path) or hint
     raise fail(
-        ExitCode.CANNOT_READ, f"{path} is no store: it has no folder {formats.COMMIT_LOG_DIR}{hint}"
+        ExitCode.CANNOT_READ,
+        f"{path} is not a store: it has no folder {formats.COMMIT_LOG_DIR}{hint}",
     )
 
 
 def _where_the_store_is(path: Path) -> str:
-    """Words about a store above or below the directory ``path``, empty when none is seen."""
+    """Return a hint at a store above or below ``path``, or an empty string."""
     place = path.resolve()
     for folder, root in zip((place, *place.parents), place.parents[:_DEPTH], strict=False):
         if folder.name in _FOLDERS and _is_store(root):
-            inside = "it is the folder" if folder == place else "it lies in the folder"
+            inside = "it is the folder" if folder == place else "it is inside the folder"
             return f"; {inside} {folder.name} of the store {root}"
     below = []
     with contextlib.suppress(OSError):
@@ -69,7 +70,7 @@ def _where_the_store_is(path: Path) -> str:
 
 
 def _is_store(path: Path) -> bool:
-    """Whether a path can be looked at, and is a store."""
+    """Return whether a path is accessible and a store."""
     try:
         return path.is_dir() and is_store(store_parts(path))
     except OSError:
@@ -80,7 +81,7 @@ def _is_store(path: Path) -> bool:
 def reading(
     path: Path, *, quiet: bool, config: MessageStoreConfig | None = None, **options: Any
 ) -> Iterator[DefaultMessageStore]:
-    """Open the store at ``path`` with mode ``"r"``; damage that was found is named on stderr."""
+    """Open the store at ``path`` with mode ``"r"``; log damage to stderr."""
     if quiet:
         quieten()
     check_is_store(path, config=config)

@@ -19,8 +19,8 @@ from rocketstore.errors import ConfigError
 
 
 def complete_topics(context: typer.Context, incomplete: str) -> list[str]:
-    """Topics of the store that the command line names already, for the shell's completion."""
-    # With a word missing behind it the path may not have been taken for a parameter yet.
+    """Complete topics of the store that the command line already names."""
+    # If a later argument is missing, the path may not have been parsed as a parameter yet.
     root = context.params.get("path") or next(iter(context.args), None)
     if not isinstance(root, str | os.PathLike):
         return []
@@ -32,33 +32,33 @@ def complete_topics(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def check_path_word(text: str) -> str:
-    """Refuse what names no file: a script's unset variable must not mean the current folder.
+    """Refuse a word that names no file: a script's unset variable must not mean the current folder.
 
     Raises ``typer.BadParameter``.
     """
     if not text:
         raise typer.BadParameter('the path is empty; "." is the current folder')
     if "\0" in text:
-        raise typer.BadParameter(f"{text!r} holds a NUL character, which no path can")
+        raise typer.BadParameter(f"{text!r} contains a NUL character, which is invalid in a path")
     return text
 
 
 def path(text: str) -> Path:
-    """Return the path that a word on the command line names (help shows this function's name)."""
+    """Return the path that a command-line word names (help shows this function's name)."""
     return Path(check_path_word(text))
 
 
 def optional_path_word(text: str | None) -> str | None:
-    """``check_path_word`` as the callback of an option."""
+    """Apply ``check_path_word`` as the callback of an option."""
     return None if text is None else check_path_word(text)
 
 
 def configures(
     name: str, convert: Callable[[Any], Any] = lambda value: value
 ) -> Callable[[Any], Any]:
-    """Return the callback of an option that becomes the field ``name`` of the configuration.
+    """Return the callback of an option that sets the field ``name`` of the configuration.
 
-    What the field refuses is wrong usage then, and the option's name stands in front of it.
+    A value that the field refuses is wrong usage; the message begins with the option's name.
     """
 
     def check(value: Any) -> Any:
@@ -73,21 +73,21 @@ def configures(
 
 
 def check_version(text: str | None) -> str | None:
-    """Refuse what is no RocketMQ version that is known, as the callback of an option."""
+    """Refuse an unknown RocketMQ version, as the callback of an option."""
     if text is not None:
         try:
             Dialect.for_version(text)
         except ConfigError as error:
-            words = str(error).partition("; allow_newer")[0]  # an argument in Python only
+            words = str(error).partition("; allow_newer")[0]  # drop advice for Python callers
             raise typer.BadParameter(words) from None
     return text
 
 
 def check_words(given: Any) -> Any:
-    """Refuse an empty text, or one among several, as the callback of an option: a script's unset
-    variable must not mean everything."""
+    """Refuse an empty text, as the callback of an option: a script's unset variable must not
+    select everything."""
     if given is not None and "" in (given if isinstance(given, list) else [given]):
-        raise typer.BadParameter("the text is empty; leave the option out if none is meant")
+        raise typer.BadParameter("the text is empty; omit the option to select everything")
     return given
 
 
@@ -99,30 +99,30 @@ def check_tags(text: str | None) -> str | None:
 
 
 def check_time(text: str | None) -> str | None:
-    """Refuse what is no time, as the callback of an option."""
+    """Refuse an invalid time, as the callback of an option."""
     if text is not None:
         parse_time(text)
     return text
 
 
 def check_span(text: str | None) -> str | None:
-    """Refuse what is no span of time, as the callback of an option."""
+    """Refuse an invalid duration, as the callback of an option."""
     if text is not None:
         parse_span(text)
     return text
 
 
 def check_size(text: str) -> str:
-    """Refuse what is no size, as the callback of an option."""
+    """Refuse an invalid size, as the callback of an option."""
     parse_size(text)
     return text
 
 
 def store_config(file: Path | None = None, commit_log: str | None = None) -> MessageStoreConfig:
-    """Return what ``--config`` and ``--commit-log`` say of a store.
+    """Return the settings that ``--config`` and ``--commit-log`` give.
 
-    Raises ``typer.BadParameter`` when the file is no configuration, ``OSError`` when it cannot be
-    read.
+    Raises ``typer.BadParameter`` when the file is not a configuration, ``OSError`` when it cannot
+    be read.
     """
     settings = MessageStoreConfig()
     if file is not None:
@@ -142,7 +142,7 @@ StorePath = Annotated[
     ),
 ]
 WhatIfOption = Annotated[
-    bool, typer.Option("--what-if", help="Only say what would be done; change nothing.")
+    bool, typer.Option("--what-if", help="Only report what would be done; change nothing.")
 ]
 IndexOption = Annotated[
     bool, typer.Option("--index/--no-index", help="Whether the broker keeps an index.")
@@ -153,7 +153,7 @@ CommitLogOption = Annotated[
         "--commit-log",
         metavar="DIR",
         callback=optional_path_word,
-        help="The log's folder where it is not PATH/commitlog (a broker's storePathCommitLog).",
+        help="The log's folder if it is not PATH/commitlog (a broker's storePathCommitLog).",
     ),
 ]
 ConfigOption = Annotated[
@@ -172,11 +172,11 @@ FormatOption = Annotated[
         "-f",
         show_default=False,
         envvar="ROCKETSTORE_FORMAT",
-        help="Form of the answer [default: table on a terminal, ndjson in a pipe].",
+        help="Output format [default: table on a terminal, ndjson in a pipe].",
     ),
 ]
 QuietOption = Annotated[
-    bool, typer.Option("--quiet", "-q", help="No progress and no remarks on stderr.")
+    bool, typer.Option("--quiet", "-q", help="Print no progress and no notes on stderr.")
 ]
 TagsOption = Annotated[
     str | None,
@@ -190,15 +190,13 @@ TopicsOption = Annotated[
         "--topic",
         "-t",
         callback=check_words,
-        help="Only this topic; may be given several times.",
+        help="Only this topic; repeatable.",
         autocompletion=complete_topics,
     ),
 ]
 KeyOption = Annotated[
     str | None,
-    typer.Option(
-        "--key", "-k", callback=check_words, help="One of the message's keys, as a whole."
-    ),
+    typer.Option("--key", "-k", callback=check_words, help="One complete key of the message."),
 ]
 UniqueKeyOption = Annotated[
     str | None,
@@ -211,11 +209,12 @@ BodyOption = Annotated[
         "-b",
         metavar="TEXT",
         callback=check_words,
-        help="The body as it is stored holds this text (UTF-8).",
+        help="The stored body contains this text (UTF-8).",
     ),
 ]
 LimitOption = Annotated[
-    int | None, typer.Option("--limit", "-n", min=1, help="Messages at most [default: all].")
+    int | None,
+    typer.Option("--limit", "-n", min=1, help="Maximum number of messages [default: all]."),
 ]
 BeginOption = Annotated[
     str | None,

@@ -1,4 +1,4 @@
-"""Exit codes, and how errors become a short message and one of them."""
+"""Exit codes, and how an error becomes a short message and an exit code."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class ExitCode(IntEnum):
     """What the exit status of every command means."""
 
     FINE = 0
-    #: Findings, no hit, a put that was answered with another status than PUT_OK.
+    #: Findings, no hit, or a put answered with a status other than PUT_OK.
     FINDINGS = 1
-    #: Words on the command line, or settings that contradict the files.
+    #: Invalid arguments, or settings that contradict the files.
     USAGE = 2
-    #: Missing, damaged, no permission, no room, of wrong size or kind.
+    #: Missing, damaged, no permission, disk full, or wrong size or kind.
     CANNOT_READ = 3
     #: In use, or links that leave the store.
     UNSAFE = 4
@@ -34,7 +34,7 @@ class ExitCode(IntEnum):
     TERMINATED = 143
 
 
-#: The exit code of each refusal, the same in every command; the first class that fits counts.
+#: The exit code of each error class; the first class that matches counts.
 _CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (UnsafePathError, ExitCode.UNSAFE),
     (StoreLockedError, ExitCode.UNSAFE),
@@ -55,7 +55,7 @@ DEBUG_VARIABLE = "ROCKETSTORE_DEBUG"
 
 
 def wants_traceback() -> bool:
-    """Whether errors are shown with their traceback (``--debug`` or ROCKETSTORE_DEBUG)."""
+    """Return whether errors show a traceback (``--debug`` or ROCKETSTORE_DEBUG)."""
     return os.environ.get(DEBUG_VARIABLE, "") not in ("", "0")
 
 
@@ -65,13 +65,13 @@ def complain(text: str) -> None:
 
 
 def fail(code: ExitCode, text: str) -> typer.Exit:
-    """Say ``text`` on stderr and return the exit to raise."""
+    """Write ``text`` to stderr and return the exit to raise."""
     complain(text)
     return typer.Exit(int(code))
 
 
 def reporting(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a command: every error becomes a message and an exit code, a closed pipe a quiet end."""
+    """Wrap a command so that errors become a message and exit code; a closed pipe exits with 0."""
 
     @functools.wraps(command)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -83,7 +83,7 @@ def reporting(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def exit_codes() -> Iterator[None]:
-    """Translate whatever a command raises."""
+    """Translate every exception of a command into an exit code."""
     try:
         try:
             yield
@@ -98,7 +98,7 @@ def exit_codes() -> Iterator[None]:
     except BrokenPipeError:
         drop(sys.stdout)
         raise typer.Exit(int(ExitCode.FINE)) from None
-    except Exception as error:  # the edge of the process: nothing may pass it unsaid
+    except Exception as error:  # last resort: every error must be reported
         if getattr(error, "filename", None) == OUTPUT_NAME:
             drop(sys.stdout)
         raise _explain(exit_code_of(error), error) from error
@@ -106,9 +106,10 @@ def exit_codes() -> Iterator[None]:
 
 @contextlib.contextmanager
 def answering(done: str) -> Iterator[None]:
-    """Write the answer of a command that changed something, in the block.
+    """Write, in the block, the answer of a command that changed something.
 
-    Where it cannot be written the message begins with ``done``: who tries again must know.
+    If the answer cannot be written, the message begins with ``done``: the caller must know before
+    a retry.
     """
     try:
         yield
@@ -123,11 +124,11 @@ def answering(done: str) -> Iterator[None]:
 
 
 def words_of(error: BaseException) -> str:
-    """Say an error in one sentence: the file's name in front, no number."""
+    """Return an error as one sentence that begins with the file's name, without errno."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{os.fsdecode(error.filename)}: {error.strerror}"
     if isinstance(error, FileNotFoundError) and _is_folder_gone():
-        return "the current folder was deleted, so that no path can be told from it"
+        return "the current folder was deleted, so relative paths cannot be resolved"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

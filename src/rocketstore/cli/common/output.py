@@ -1,4 +1,4 @@
-"""Where answers go: tables for people; JSON, NDJSON and CSV for programs; always on stdout."""
+"""Write answers to stdout, as tables for people or as JSON, NDJSON and CSV for programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rocketstore.cli.common.text import escape, to_json
 
 
 class Format(StrEnum):
-    """Forms of an answer."""
+    """Output formats."""
 
     TABLE = "table"
     JSON = "json"
@@ -25,7 +25,7 @@ class Format(StrEnum):
 
 
 def chosen(given: Format | None) -> Format:
-    """The form asked for; else a table on a terminal and NDJSON in a pipe."""
+    """Return the requested format; by default a table on a terminal and NDJSON in a pipe."""
     if given is not None:
         return given
     return Format.TABLE if sys.stdout.isatty() else Format.NDJSON
@@ -37,12 +37,15 @@ def print_json(value: Any) -> None:
 
 
 def print_line(value: Any) -> None:
-    """Write one line of NDJSON, in one step: an interrupt leaves no line without its end."""
+    """Write one line of NDJSON in one call, so that an interrupt leaves no partial line."""
     sys.stdout.write(to_json(value) + "\n")
 
 
 def print_document(document: dict[str, Any], form: Format) -> bool:
-    """Write a single answer as JSON, NDJSON or CSV (name and value a line); False for a table."""
+    """Write a single answer as JSON, NDJSON or CSV (one name and value per line).
+
+    Return False for a table, which the caller writes.
+    """
     if form is Format.JSON:
         print_json(document)
     elif form is Format.NDJSON:
@@ -55,19 +58,19 @@ def print_document(document: dict[str, Any], form: Format) -> bool:
 
 
 class Rows:
-    """Writes many answers of one kind as they come, in the form asked for; a context manager.
+    """Writes items of one kind as they arrive, in the requested format; a context manager.
 
     Parameters
     ----------
     form : Format
     names : sequence of str
-        Names of the values in CSV (what a row lacks is empty).
+        Column names in CSV; a value that a row lacks is empty.
     table : Table, optional
-        How it looks as a table, together with
+        Layout of the table format.
     row : callable
-        ``row(item)``, the cells of that table.
+        ``row(item)`` returns the cells of the table.
     document : callable
-        ``document(item)``, the names and values of the other forms; by default the item itself.
+        ``document(item)`` returns names and values for the other formats; by default the item.
 
     Attributes
     ----------
@@ -120,13 +123,13 @@ class Rows:
         self._csv.writerow([_csv_cell(document.get(name)) for name in self._names])
 
     def flush(self) -> None:
-        """Let what has been written be seen."""
+        """Make all written items visible."""
         if self._table is not None and self._form is Format.TABLE:
             self._table.flush()
         sys.stdout.flush()
 
     def close(self) -> None:
-        """Write what is left, and the end of a JSON document. Idempotent."""
+        """Write buffered rows and the end of a JSON document. Idempotent."""
         if self._form is Format.JSON and not self._closed:
             print("\n]" if self.count else "[]")
         self._closed = True
@@ -134,7 +137,7 @@ class Rows:
 
 
 def _csv_cell(value: Any) -> Any:
-    """A value in CSV: lists and mappings as JSON; on a terminal without control characters."""
+    """Format a value for CSV; lists and mappings become JSON, control characters are escaped."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -151,8 +154,10 @@ def print_report(
     columns: Sequence[str],
     form: Format,
 ) -> bool:
-    """Print ``rows``, called ``name``, and their summary; False for a table, which differs from
-    command to command. CSV has the rows alone, with ``columns``."""
+    """Print ``rows``, called ``name``, and their summary; CSV has only the rows, with ``columns``.
+
+    Return False for a table: each command prints its own.
+    """
     if form is Format.JSON:
         print_json({**summary, name: rows})
     elif form is Format.NDJSON:
@@ -181,7 +186,7 @@ def print_rows(
 
 
 def print_fields(fields: Iterable[tuple[str, Any]]) -> None:
-    """Write names and values under each other; lines of a list value follow each other."""
+    """Write one name and value per line; a list value takes several lines."""
     pairs = list(fields)
     width = max((len(name) for name, _ in pairs), default=0)
     for name, value in pairs:
@@ -192,5 +197,5 @@ def print_fields(fields: Iterable[tuple[str, Any]]) -> None:
 
 
 def print_text(text: str = "", style: str | None = None) -> None:
-    """Write a line of our own words (data in it is escaped)."""
+    """Write a line of the program's own words (data in it is escaped)."""
     console().print(Text(escape(text), style=style or ""), soft_wrap=True)

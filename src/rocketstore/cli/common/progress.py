@@ -1,4 +1,4 @@
-"""Progress of long work, with rate and time left, on stderr and on terminals only."""
+"""Show progress, rate and remaining time of long operations on stderr, if it is a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Progress = Callable[[str, int, int], None]
 
 @contextlib.contextmanager
 def progress_bar(*, quiet: bool) -> Iterator[Progress | None]:
-    """Yield a ``progress(what, done, total)`` that draws; ``None`` where nobody would see it."""
+    """Yield a ``progress(what, done, total)`` that draws a bar; ``None`` without a terminal."""
     if quiet or not sys.stderr.isatty():
         yield None
         return

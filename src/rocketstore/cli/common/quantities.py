@@ -17,14 +17,15 @@ _MAX_MS = 253_402_300_799_999
 
 
 def now_ms() -> int:
-    """The system's time in epoch milliseconds."""
+    """Return the system time in epoch milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 def parse_time(text: str, *, clock: Callable[[], int] = now_ms) -> int:
     """Return the epoch milliseconds of ``1700000000000``, ``2026-01-31T12:00`` or ``-2h``.
 
-    The last is two hours ago; ISO 8601 without a zone is local. Raises ``typer.BadParameter``.
+    ``-2h`` means two hours ago; ISO 8601 without a zone is local time. Raises
+    ``typer.BadParameter``.
     """
     text = text.strip()
     if text.isascii() and text.isdigit() and len(text) <= 19:
@@ -37,7 +38,7 @@ def parse_time(text: str, *, clock: Callable[[], int] = now_ms) -> int:
         return round(moment.timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
         raise typer.BadParameter(
-            f"{text!r} is no time: give epoch milliseconds (1700000000000), ISO 8601 "
+            f"{text!r} is not a time: give epoch milliseconds (1700000000000), ISO 8601 "
             "(2026-01-31T12:00:00+01:00) or a time ago (-2h, -30m, -7d)"
         ) from None
 
@@ -47,7 +48,7 @@ def parse_span(text: str) -> int:
     ``typer.BadParameter``."""
     match = _AGO.fullmatch("-" + text.strip())
     if match is None or int(match[1]) == 0:
-        raise typer.BadParameter(f"{text!r} is no span of time: give 500ms, 30s, 5m, 1h or 1d")
+        raise typer.BadParameter(f"{text!r} is not a duration: give 500ms, 30s, 5m, 1h or 1d")
     return int(match[1]) * _UNITS_MS[match[2]]
 
 
@@ -55,14 +56,16 @@ def parse_size(text: str) -> int:
     """Return the bytes of ``64MiB``, ``1GB`` or ``4096``. Raises ``typer.BadParameter``."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise typer.BadParameter(f"{text!r} is no size: give bytes, or a number with KiB, MiB, GiB")
+        raise typer.BadParameter(
+            f"{text!r} is not a size: give bytes, or a number with KiB, MiB, GiB"
+        )
     unit = match[2].upper()
     base = 1000 if unit.endswith("B") and len(unit) == 2 else 1024
     return int(match[1]) * int(base ** _POWERS[unit.rstrip("B").rstrip("I")])
 
 
 def format_time(timestamp: int) -> str:
-    """Return an epoch-ms time as local ISO 8601 with zone; the number where there is none."""
+    """Return an epoch-ms time as local ISO 8601 with zone; an invalid time as its number."""
     if not 0 < timestamp <= _MAX_MS:
         return str(timestamp)
     seconds, milliseconds = divmod(timestamp, 1000)

@@ -1,4 +1,4 @@
-"""Stored messages as rows of a table and as JSON, in the one vocabulary of all exports."""
+"""Stored messages as table rows and as JSON, with the names that all exports use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PREVIEW_WIDTH = 48
 
 
 def record_fields(message: StoredMessage) -> dict[str, Any]:
-    """The record with RocketMQ's names; the body as text when it is UTF-8, else in base 64."""
+    """Return the record with RocketMQ's names; the body as UTF-8 text, else in base 64."""
     body = message.body
     fields = {
         "topic": message.topic,
@@ -49,7 +49,7 @@ def record_fields(message: StoredMessage) -> dict[str, Any]:
 
 
 def body_text(body: bytes) -> str | None:
-    """The body as text, ``None`` when it is not UTF-8."""
+    """Return the body as text, or ``None`` if it is not UTF-8."""
     try:
         return body.decode("utf-8")
     except UnicodeDecodeError:
@@ -57,10 +57,10 @@ def body_text(body: bytes) -> str | None:
 
 
 def body_preview(body: bytes, width: int = _PREVIEW_WIDTH) -> str:
-    """The beginning of the body for a table."""
+    """Return the beginning of the body for a table."""
     text = body_text(body[: 4 * width])
-    if text is None and (cut := body_text(body)) is not None:
-        text = cut  # the cut went through a character
+    if text is None and (excerpt := body_text(body)) is not None:
+        text = excerpt  # the slice split a character
     if text is None:
         return preview(f"0x{body[:width].hex()}", width)
     return preview(text, width)
@@ -69,7 +69,7 @@ def body_preview(body: bytes, width: int = _PREVIEW_WIDTH) -> str:
 _HEADINGS = ("topic", "queue", "offset", "log offset", "stored", "tags", "keys", "size", "body")
 _NUMBERS = ("queue", "offset", "log offset", "size")
 _SHRINK = ("body", "keys", "tags", "topic")
-#: Names of a record's values in CSV: those of NDJSON, and of the body only one is filled.
+#: Column names of a record in CSV, as in NDJSON; only one of the two body columns is filled.
 NAMES = (
     *("topic", "queueId", "queueOffset", "physicalOffset", "storeSize", "flag", "sysFlag"),
     *("bornTimestamp", "storeTimestamp", "bornHost", "storeHost", "reconsumeTimes"),
@@ -94,27 +94,27 @@ def _row(message: StoredMessage) -> tuple[Any, ...]:
 
 
 def record_rows(form: Format) -> Rows:
-    """Where records are written to, one by one, in any form."""
+    """Return the writer for records, in any format."""
     table = Table(_HEADINGS, right=_NUMBERS, shrink=_SHRINK)
     return Rows(form, NAMES, table=table, row=_row, document=record_fields)
 
 
 def print_records(messages: Iterable[StoredMessage], form: Format) -> int:
-    """Write the messages as they come; return how many there were."""
+    """Write the messages as they arrive; return their number."""
     with record_rows(form) as out:
         for message in messages:
             out.write(message)
     return out.count
 
 
-#: Names of what became of a message that was put.
+#: Field names of a put result.
 RESULT_NAMES = tuple(
     ["status", "physicalOffset", "queueOffset", "storeSize", "storeTimestamp", "offsetMsgId"]
 )
 
 
 def result_fields(result: Any) -> dict[str, Any]:
-    """What became of one message, by the names of all exports."""
+    """Return a put result by the names that all exports use."""
     return {
         "status": result.status.name,
         "physicalOffset": result.physical_offset,

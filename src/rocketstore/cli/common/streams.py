@@ -1,4 +1,4 @@
-"""The standard streams of the command: closed ones, full ones, and ones whose reader has gone."""
+"""Make standard streams safe: closed ones, full disks, and pipes whose reader has gone."""
 
 from __future__ import annotations
 
@@ -12,27 +12,26 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import IO, Any, TextIO
 
-#: What an error of standard output bears as the name of its file.
+#: File name that an error of standard output carries.
 OUTPUT_NAME = "standard output"
 _STREAMS = ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w"))
 
 
 def open_closed_streams() -> None:
-    """Let every standard stream that is closed be the null device.
+    """Replace every closed standard stream with the null device.
 
-    Daemons and cron close them. Python has ``None`` in their places then, and the first files that
-    are opened get their descriptors: what is written to standard output would go into a store.
-    Call this before any file is opened.
+    Daemons and cron close them. Python sets them to ``None``, and the first files that are opened
+    get their descriptors: output would be written into a store. Call this before opening any file.
     """
     for descriptor, name, mode in _STREAMS:
         if not _is_open(descriptor):
             null = os.open(os.devnull, os.O_RDWR)
-            os.dup2(null, descriptor)  # an equal one stays; children inherit it
+            os.dup2(null, descriptor)  # no-op if equal; children inherit the descriptor
             os.set_inheritable(descriptor, True)
             if null != descriptor:
                 os.close(null)
         if getattr(sys, name) is None:
-            setattr(sys, name, _text(open(os.devnull, mode + "b")))  # noqa: SIM115 - to the end
+            setattr(sys, name, _text(open(os.devnull, mode + "b")))  # noqa: SIM115 - until exit
 
 
 def _is_open(descriptor: int) -> bool:
@@ -48,14 +47,14 @@ def _text(file: IO[bytes]) -> io.TextIOWrapper:
 
 
 class _Output(io.TextIOWrapper):
-    """Standard output; its errors bear its name, so that nobody takes them for a store's.
+    """Standard output whose errors carry its name, to distinguish them from a store's errors.
 
-    The bytes below it are written by C code alone: an interrupt inside a method in Python would
-    come after they were written and before the buffer knows it, and they would be written twice.
+    C code alone writes the bytes below it. An interrupt inside a Python method could come after
+    the write but before the buffer is updated, and the bytes would be written twice.
     """
 
     def write(self, text: str, /) -> int:
-        """Write ``text``, or hold it until a flush."""
+        """Write ``text``, or buffer it until a flush."""
         try:
             return super().write(text)
         except OSError as error:
@@ -63,7 +62,7 @@ class _Output(io.TextIOWrapper):
             raise
 
     def flush(self) -> None:
-        """Write what is held."""
+        """Write the buffer."""
         try:
             super().flush()
         except OSError as error:
@@ -72,7 +71,7 @@ class _Output(io.TextIOWrapper):
 
 
 class _Messages(io.FileIO):
-    """Standard error; where nobody can be told, nobody is, and the exit code says the rest."""
+    """Standard error that ignores write errors; the exit code still reports the outcome."""
 
     def write(self, data: Any, /) -> int:
         """Write some of ``data``."""
@@ -83,8 +82,7 @@ class _Messages(io.FileIO):
 
 
 def prepare_streams() -> None:
-    """Let errors of standard output say that they are its, those of standard error pass, and all
-    text be UTF-8."""
+    """Make errors of stdout carry its name, ignore errors of stderr, and write UTF-8 to both."""
     sys.stdout = _replaced(sys.stdout, 1, io.FileIO, _Output)
     sys.stderr = _replaced(sys.stderr, 2, _Messages, io.TextIOWrapper)
 
@@ -103,10 +101,10 @@ def _replaced(
 
 
 class HeldInterrupt:
-    """Holds Ctrl-C back while a row is written, so that rows are written whole, and once.
+    """Delays Ctrl-C while a row is written, so that each row is written once and completely.
 
-    A context manager; in another thread than the main one, which no interrupt reaches, it does
-    nothing. A second Ctrl-C ends the writing too, as when nobody reads the output.
+    A context manager. Outside the main thread, which receives all interrupts, it does nothing. A
+    second Ctrl-C interrupts even a blocked write, for example into a pipe that is not read.
     """
 
     def __init__(self) -> None:
@@ -133,7 +131,7 @@ class HeldInterrupt:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Hold an interrupt back until the block is done."""
+        """Delay an interrupt until the block ends."""
         self._writing = True
         try:
             yield
@@ -145,7 +143,7 @@ class HeldInterrupt:
 
 
 def drop(stream: IO[str]) -> None:
-    """Send what is still buffered for ``stream`` to the null device: it must not fail at exit."""
+    """Send the buffer of ``stream`` to the null device, so that it cannot fail at exit."""
     null = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(null, stream.fileno())

@@ -1,4 +1,4 @@
-"""Tables that are written as their rows come, and that fit the terminal they are written to."""
+"""Tables that are written as rows arrive and that fit the terminal."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from rich.text import Text
 from rocketstore.cli.common.text import escape
 
 _GAP = "  "
-#: Rows that are measured together; what comes later keeps their widths.
+#: Rows that determine the column widths; later rows keep these widths.
 _MEASURED = 500
 _NARROWEST = 8
 
 
 class _PipedConsole(Console):
-    """A console whose closed pipe ends a command as ``reporting`` says: quietly, not with 1."""
+    """A console that passes a broken pipe on to ``reporting``, which exits with 0."""
 
     def on_broken_pipe(self) -> None:
-        """Let the error pass; it is being handled here."""
+        """Re-raise the error that is being handled."""
         raise
 
 
 def console() -> Console:
-    """A console on stdout that never reads markup, links or emoji out of data, and cuts nothing.
+    """Return a console on stdout that interprets no markup, links or emoji and never wraps.
 
-    It shows no colours where NO_COLOR is set or TERM is ``dumb``.
+    It uses no colours if NO_COLOR is set or TERM is ``dumb``.
     """
     return _PipedConsole(
         file=sys.stdout, markup=False, emoji=False, highlight=False, width=100_000, height=25
@@ -38,7 +38,7 @@ def console() -> Console:
 
 
 def cell(value: Any) -> str:
-    """A value as it stands in a table: escaped, ``-`` for none."""
+    """Format a value for a table: escaped, ``-`` for None."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -53,10 +53,10 @@ class Table:
     ----------
     headings : sequence of str
     right : iterable of str
-        Columns of numbers.
+        Right-aligned columns (numbers).
     shrink : sequence of str
-        On a terminal that is too narrow these are cut, the first one first; a cut cell ends in
-        ``…``. What still does not fit is cut at the terminal's edge. In a pipe nothing is cut.
+        Columns to shorten on a narrow terminal, in this order; a shortened cell ends in ``…``. A
+        line that is still too long ends at the terminal's edge. In a pipe nothing is shortened.
     """
 
     def __init__(
@@ -70,13 +70,13 @@ class Table:
         self._room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
     def add(self, values: Sequence[Any]) -> None:
-        """Take a row; it is written when enough have come to know the widths."""
+        """Add a row; it is written as soon as the column widths are known."""
         self._rows.append([cell(value) for value in values])
         if len(self._rows) >= (1 if self._widths else _MEASURED):
             self.flush()
 
     def flush(self) -> None:
-        """Write what has come; the headings with the first row."""
+        """Write the buffered rows; write the headings before the first row."""
         if not self._rows:
             return
         rows, self._rows = self._rows, []
@@ -88,7 +88,7 @@ class Table:
             else:
                 console().print(Text(heading, style="bold"), soft_wrap=True)
         for row in rows:
-            sys.stdout.write(self._line(row) + "\n")  # in one step
+            sys.stdout.write(self._line(row) + "\n")  # one call: no partial line
         sys.stdout.flush()
 
     def _fit(self, rows: list[list[str]]) -> list[int]:
@@ -99,9 +99,9 @@ class Table:
         excess = sum(widths) + len(_GAP) * (len(widths) - 1) - self._room
         for number in self._shrink:
             least = max(_NARROWEST, cell_len(self._headings[number]))
-            cut = min(max(excess, 0), max(widths[number] - least, 0))
-            widths[number] -= cut
-            excess -= cut
+            less = min(max(excess, 0), max(widths[number] - least, 0))
+            widths[number] -= less
+            excess -= less
         return widths
 
     def _line(self, cells: list[str]) -> str:
@@ -116,8 +116,7 @@ class Table:
 
 
 def cut_to(text: str, width: int) -> str:
-    """Cut ``text`` to ``width`` columns of a terminal, with an ellipsis where something is left
-    out."""
+    """Shorten ``text`` to ``width`` terminal columns; an ellipsis marks the omission."""
     if cell_len(text) <= width:
         return text
     return set_cell_size(text, width - 1).rstrip() + "…" if width > 0 else ""

@@ -1,4 +1,4 @@
-"""Text from a store made safe for terminals and for JSON."""
+"""Make text from a store safe for terminals and for JSON."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-#: Control characters, characters that reorder or hide text, separators of lines, lone surrogates.
+#: Control characters, characters that reorder or hide text, line separators, lone surrogates.
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
@@ -19,23 +19,25 @@ def _visible(match: re.Match[str]) -> str:
 
 
 def escape(text: str, *, keep: str = "") -> str:
-    r"""Return ``text`` with everything that a terminal would act on written out (``\x1b``).
+    r"""Return ``text`` with characters that a terminal interprets written out (``\x1b``).
 
-    Characters in ``keep`` stay.
+    Characters in ``keep`` are not escaped.
     """
     return _UNSAFE.sub(lambda m: m[0] if m[0] in keep else _visible(m), text)
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:
-    """Return JSON that is safe to print: no control character stands in it as itself."""
+    """Return JSON that is safe to print: all control characters are escaped."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     keep = "\n" if indent is not None else ""
     return _UNSAFE.sub(lambda m: m[0] if m[0] in keep else f"\\u{ord(m[0]):04x}", text)
 
 
 def is_utf8(text: str) -> bool:
-    """Whether ``text`` can be UTF-8; half a surrogate pair cannot, as which bytes that are none
-    come from the command line."""
+    """Return whether ``text`` can be encoded as UTF-8.
+
+    Command-line bytes that are not UTF-8 arrive as lone surrogates, which cannot.
+    """
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -44,7 +46,7 @@ def is_utf8(text: str) -> bool:
 
 
 def preview(text: str, width: int) -> str:
-    """Return at most ``width`` characters of ``text``, escaped, with an ellipsis when cut."""
+    """Return at most ``width`` characters of ``text``, escaped; an ellipsis marks the omission."""
     escaped = escape(text[: width + 1])
     return escaped if len(escaped) <= width else escaped[: width - 1] + "…"
 

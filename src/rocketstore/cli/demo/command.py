@@ -1,4 +1,4 @@
-"""``rocketstore demo``: everything once, on stores made on the spot."""
+"""``rocketstore demo``: show the main features on temporary stores."""
 
 from __future__ import annotations
 
@@ -35,14 +35,12 @@ def demo(
         typer.Option(
             metavar="DIR",
             parser=path,
-            help="A folder with a store that RocketMQ wrote and its recorded answers.",
+            help="A folder with a store written by RocketMQ and its recorded answers.",
         ),
     ] = None,
     spark: Annotated[
         bool,
-        typer.Option(
-            "--spark", help="At the end let Spark count the stores (takes half a minute)."
-        ),
+        typer.Option("--spark", help="Finally count the stores with Spark (takes half a minute)."),
     ] = False,
     plot: Annotated[
         Path | None,
@@ -52,11 +50,11 @@ def demo(
             help="With --spark: draw the volume over time in this PNG file.",
         ),
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the demo's stores on disk.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the demo's stores on disk.")] = False,
 ) -> None:
-    """Write a store, query it, kill its writer, recover it, verify it; then read RocketMQ's own.
+    """Write a store, query it, kill its writer, recover it, verify it; then read one of RocketMQ's.
 
-    Everything happens in a temporary directory. Exit status 1 when anything does not hold.
+    All files are in a temporary directory. Exit status 1 if any check fails.
 
     \b
     Examples:
@@ -78,13 +76,13 @@ def demo(
         else:
             shutil.rmtree(directory)
     if show.failures:
-        print_text(f"{counted(show.failures, 'thing')} did not hold.", style="bold red")
+        print_text(f"{counted(show.failures, 'check')} failed.", style="bold red")
         raise typer.Exit(int(ExitCode.FINDINGS))
-    print_text("Everything held.", style="bold green")
+    print_text("All checks passed.", style="bold green")
 
 
 class Demonstration:
-    """The steps, each with one line of what was found."""
+    """The steps of the demo; each prints one line per check."""
 
     def __init__(self, directory: Path) -> None:
         self.failures = 0
@@ -93,8 +91,8 @@ class Demonstration:
         self._stores = {"our store": self._root}
 
     def run(self, golden: Path | None) -> None:
-        """All steps."""
-        print_text(f"A store of our own, in {self._root}", style="bold")
+        """Run all steps."""
+        print_text(f"A new store, in {self._root}", style="bold")
         self._write()
         self._query()
         self._kill()
@@ -103,11 +101,11 @@ class Demonstration:
         if golden is None:
             return
         print_text()
-        print_text(f"A store that RocketMQ wrote, from {golden}", style="bold")
+        print_text(f"A store written by RocketMQ, from {golden}", style="bold")
         self._read_golden(golden)
 
     def count_with_spark(self, plot: Path | None) -> None:
-        """Let Spark count every store that was met."""
+        """Count every store of the demo with Spark."""
         print_text()
         print_text("The same stores in Spark", style="bold")
         demo_spark.run(self._stores, plot, self._say)
@@ -117,7 +115,7 @@ class Demonstration:
         mark, style = ("  ok    ", "green") if holds else ("  FAIL  ", "bold red")
         print_text(mark + text, style=None if holds else style)
 
-    # --- our own ------------------------------------------------------------------------------
+    # --- the demo's own store -----------------------------------------------------------------
 
     def _write(self) -> None:
         body = b"x" * 200
@@ -170,7 +168,7 @@ class Demonstration:
             )
 
     def _kill(self) -> None:
-        """Let a child write, and kill it in the middle of a put."""
+        """Start a child that writes, and kill it during a put."""
         environment = dict(os.environ)
         package = str(Path(kernels.__file__).parent.parent)
         environment["PYTHONPATH"] = os.pathsep.join(
@@ -197,24 +195,24 @@ class Demonstration:
         self._acknowledged += map(int, complete.split())
         self._say(
             child.returncode == -signal.SIGKILL and bool(self._acknowledged),
-            f"killed a writer (SIGKILL) behind {len(self._acknowledged):,} acknowledged puts",
+            f"killed a writer (SIGKILL) after {len(self._acknowledged):,} acknowledged puts",
         )
 
     def _reopen(self) -> None:
         with open_store(self._root, "r+") as store:
             report = store.recovery_report
-            cut = sum(one.nbytes for one in report.cut)
+            torn_nbytes = sum(one.nbytes for one in report.cut)
             self._say(
                 not report.clean and not report.damaged,
-                f"reopened: recovery looked at {counted(report.scanned_count, 'record')} and "
-                f"cut {counted(cut, 'torn byte')}",
+                f"reopened: recovery checked {counted(report.scanned_count, 'record')} and "
+                f"truncated {counted(torn_nbytes, 'torn byte')}",
             )
             there = sum(
                 store.look_message_by_offset(offset) is not None for offset in self._acknowledged
             )
             self._say(
                 there == len(self._acknowledged),
-                f"{there:,} of {len(self._acknowledged):,} acknowledged messages are there",
+                f"{there:,} of {len(self._acknowledged):,} acknowledged messages are readable",
             )
             result = store.put("Orders", b"and it goes on", 0, keys="after-the-kill")
             self._say(
@@ -233,7 +231,7 @@ class Demonstration:
         for finding in report.findings[:10]:
             print_text(f"          {finding.path} at {finding.position}: {finding.reason}")
 
-    # --- RocketMQ's ---------------------------------------------------------------------------
+    # --- RocketMQ's store ---------------------------------------------------------------------
 
     def _read_golden(self, golden: Path) -> None:
         root = demo_golden.unpack(golden, self._directory / "golden")
@@ -251,6 +249,6 @@ class Demonstration:
         total = sum(asked.values())
         self._say(
             bool(total) and same == asked,
-            f"{sum(same.values())} of {total} recorded questions got the answer RocketMQ gave",
+            f"{sum(same.values())} of {total} recorded questions got RocketMQ's answer",
         )
         self._verify(root)

@@ -1,4 +1,4 @@
-"""Asks a store that a real RocketMQ wrote the questions whose answers were recorded with it."""
+"""Ask a store written by RocketMQ the questions whose answers were recorded with it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rocketstore.store.default_message_store import DefaultMessageStore
 def unpack(golden: Path, directory: Path) -> Path:
     """Unpack ``store.tar.xz`` of a golden folder below ``directory``; return the store's root."""
     with tarfile.open(golden / "store.tar.xz", "r:xz") as archive:
-        # Python before 3.11.4 has no filters.
+        # Python before 3.11.4 does not support filters.
         archive.extraction_filter = getattr(tarfile, "data_filter", None)
         archive.extractall(directory)
     return directory / "store"
@@ -36,10 +36,12 @@ def questions(golden: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
 
 
 def is_answered(store: DefaultMessageStore, ask: dict[str, Any], expected: dict[str, Any]) -> bool:
-    """Whether ``store`` answers as RocketMQ did (its own timings aside)."""
+    """Return whether ``store`` answers like RocketMQ; timings are not compared."""
     answer = _ANSWERS.get(ask["op"])
     if answer is None:
-        raise DecodeError(f"the recorded question {ask['op']!r} is none that this demo knows")
+        raise DecodeError(
+            f"unknown recorded question {ask['op']!r}; a newer rocketstore may know it"
+        )
     wanted = {name: value for name, value in expected.items() if not name.endswith("Ms")}
     if "queues" in wanted:
         wanted["queues"] = sorted(wanted["queues"], key=lambda row: (row["topic"], row["queueId"]))
@@ -57,7 +59,7 @@ def _short(message: StoredMessage) -> dict[str, Any]:
 
 
 def _java_host(host: str | None) -> str:
-    """Java writes every group of an IPv6 address, and no brackets."""
+    """Format a host like Java, with every group of an IPv6 address and without brackets."""
     assert host is not None, "a stored record has both hosts"
     if not host.startswith("["):
         return host

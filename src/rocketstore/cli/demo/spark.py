@@ -1,4 +1,4 @@
-"""The end of the demo: Spark counts the stores, and their volume over time becomes a picture."""
+"""The demo's last step: count the stores with Spark and plot their volume over time."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _TOPICS = 8
 
 
 def run(stores: Mapping[str, Path], plot: Path | None, say: Say) -> None:
-    """Count each store with Spark, compare with a plain scan, and draw.
+    """Count each store with Spark, compare with a plain scan, and plot.
 
     Parameters
     ----------
     stores : mapping of str to Path
-        What a store is called, and where it is.
+        Name and directory of each store.
     plot : Path, optional
         The PNG to write.
     say : callable
@@ -49,7 +49,7 @@ def run(stores: Mapping[str, Path], plot: Path | None, say: Say) -> None:
         volumes = {name: _count(spark, name, root, say) for name, root in stores.items()}
     if plot is not None:
         draw(volumes, plot)
-        say(plot.stat().st_size > 0, f"volume over time is drawn in {plot}")
+        say(plot.stat().st_size > 0, f"volume over time plotted to {plot}")
 
 
 def _count(spark: SparkSession, name: str, root: Path, say: Say) -> list[tuple[Any, ...]]:
@@ -114,14 +114,14 @@ def _volume(frame: DataFrame, rows: list[Any]) -> list[tuple[Any, ...]]:
 
 
 def draw(volumes: Mapping[str, list[tuple[Any, ...]]], plot: Path) -> None:
-    """Draw messages over time as stacked bars, a panel for each store.
+    """Plot messages over time as stacked bars, one panel per store.
 
     Parameters
     ----------
     volumes : mapping of str to list of (str, int, int)
-        By store: topic, epoch ms of a bucket, messages in it.
+        By store: topic, bucket start in epoch ms, number of messages.
     plot : Path
-        The PNG to write; its folder is made.
+        The PNG to write; its folder is created.
     """
     import matplotlib
 
@@ -161,7 +161,7 @@ def _panel(axis: Any, name: str, rows: list[tuple[Any, ...]]) -> None:
             width,
             bottom=[below[bucket] for bucket in buckets],
             align="edge",
-            # A dollar would begin a formula, and an underscore hide the entry.
+            # In matplotlib a dollar begins a formula, and a leading underscore hides the entry.
             label=_plain("other topics" if topic is None else topic),
         )
         below = {bucket: below[bucket] + heights[bucket] for bucket in buckets}
@@ -175,6 +175,6 @@ def _panel(axis: Any, name: str, rows: list[tuple[Any, ...]]) -> None:
 
 
 def _plain(text: str) -> str:
-    """A name as matplotlib shows it letter by letter."""
+    """Return a name that matplotlib shows literally."""
     short = text if len(text) <= 24 else text[:23] + "…"
     return (" " if short.startswith("_") else "") + short.replace("$", r"\$")

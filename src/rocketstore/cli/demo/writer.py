@@ -1,4 +1,4 @@
-"""The process that ``rocketstore demo`` kills: writes until it dies, naming what was acknowledged.
+"""The process that ``rocketstore demo`` kills: it writes until then, and prints acknowledged puts.
 
 ``python -m rocketstore.cli.demo.writer PATH``
 """
@@ -13,7 +13,7 @@ _PER_LINE = 50
 
 
 def main(path: str) -> None:
-    """Put messages for ever; print the log offset of each acknowledged one."""
+    """Put messages forever; print the log offset of each acknowledged one."""
     with open_store(path, "r+") as store:
         number = 0
         while True:

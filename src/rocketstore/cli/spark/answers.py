@@ -1,4 +1,4 @@
-"""The answers of Spark jobs on stdout."""
+"""Print the answers of Spark jobs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TEXTS = frozenset(("string", "timestamp", "timestamp_ntz", "date", "boolean"))
 
 
 def print_frame(frame: Any, form: Format | None) -> int:
-    """Write the rows of a small DataFrame; return how many there are."""
+    """Write the rows of a small DataFrame; return their number."""
     names = list(frame.columns)
     numbers = [name for name, kind in frame.dtypes if kind not in _TEXTS]
     rows = frame.collect()
@@ -28,7 +28,7 @@ def _document(row: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it: times are epoch milliseconds."""
+    """Convert a value for JSON: times become epoch milliseconds."""
     import datetime
 
     if isinstance(value, datetime.datetime):

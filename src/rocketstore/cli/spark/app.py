@@ -1,4 +1,4 @@
-"""``rocketstore spark``: the heavy work on a store, as Spark jobs here or on a cluster."""
+"""``rocketstore spark``: heavy work on a store, as Spark jobs on this machine or a cluster."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ from rocketstore.spark.base.local import require
 _HELP = """Count, check, rebuild, export, replay, compact and load stores with Spark.
 
 PATH is a store or its commitlog: a directory that the driver and all executors see, or a URI
-such as s3://bucket/store. Without --master Spark runs on all cores of this machine; no Java need be
-installed. --master names a cluster (spark://host:7077, yarn, local[4]) or Spark Connect
-(sc://host). Under spark-submit its own choice holds.
+such as s3://bucket/store. Without --master Spark runs on all cores of this machine and needs no
+installed Java. --master names a cluster (spark://host:7077, yarn, local[4]) or Spark Connect
+(sc://host). Under spark-submit the default is its own master.
 
 Needs pip install "rocketstore[spark]".
 
@@ -80,7 +80,7 @@ def stats(
         typer.Option(
             "--by",
             metavar="NAMES",
-            help="Count for each value of topic, queueId, tags and bodySize; commas between them.",
+            help="Count per value of topic, queueId, tags and bodySize; separate with commas.",
         ),
     ] = "topic,queueId",
     bucket: Annotated[
@@ -89,7 +89,7 @@ def stats(
             "--bucket",
             metavar="TIME",
             callback=check_span,
-            help="And for each span of storeTimestamp: 1h.",
+            help="Also count per interval of storeTimestamp, e.g. 1h.",
         ),
     ] = None,
     measures: Annotated[
@@ -97,7 +97,7 @@ def stats(
         typer.Option(
             "--measures",
             metavar="NAMES",
-            help="Among count, bytes, bodyBytes, minStoreTimestamp, maxStoreTimestamp, "
+            help="Any of count, bytes, bodyBytes, minStoreTimestamp, maxStoreTimestamp, "
             "minQueueOffset, maxQueueOffset.",
         ),
     ] = "count,bytes",
@@ -154,8 +154,8 @@ def fsck(
 ) -> None:
     """Check every record of the log, and the queues and the index against it. Changes nothing.
 
-    Each finding names its file and position. Exit status 1 when there is any. In NDJSON the last
-    line, of kind "summary", holds the counts.
+    Each finding names its file and position. The exit status is 1 if there is any finding. In
+    NDJSON the last line, of kind "summary", has the counts.
 
     \b
     Examples:
@@ -172,7 +172,7 @@ def fsck(
             spark,
             path,
             level=level,
-            # Without a choice, what can be compared: of a remote store that is not its queues.
+            # None: compare what can be compared; a remote store's queues cannot.
             cross_check=None
             if queues and index
             else tuple(name for name, asked in wanted if asked),
@@ -196,7 +196,7 @@ def rebuild_queues(
     out: Annotated[
         str,
         typer.Argument(
-            callback=check_path_word, help="The new consumequeue directory: absent or empty."
+            callback=check_path_word, help="The new consumequeue directory; absent or empty."
         ),
     ],
     broker_version: BrokerOption = None,
@@ -207,10 +207,10 @@ def rebuild_queues(
     form: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Build the consume queues anew from the log, as the store itself writes them.
+    """Rebuild the consume queues from the log, exactly as the store writes them.
 
-    The store is left as it is: stop the broker, put OUT in the place of its consumequeue, and start
-    it again.
+    The store is not changed: stop the broker, replace its consumequeue with OUT, and restart the
+    broker.
 
     \b
     Example:
@@ -234,7 +234,7 @@ def rebuild_index(
     path: SourcePath,
     out: Annotated[
         str,
-        typer.Argument(callback=check_path_word, help="The new index directory: absent or empty."),
+        typer.Argument(callback=check_path_word, help="The new index directory; absent or empty."),
     ],
     slots: Annotated[
         int | None,
@@ -242,7 +242,7 @@ def rebuild_index(
     ] = None,
     entries: Annotated[
         int | None,
-        typer.Option("--max-index-num", min=2, help="Entries of a file [default: the store's]."),
+        typer.Option("--max-index-num", min=2, help="Entries per file [default: the store's]."),
     ] = None,
     broker_version: BrokerOption = None,
     split_size: SplitOption = _SPLIT,
@@ -252,10 +252,9 @@ def rebuild_index(
     form: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Build the index files anew from the log, as the store itself writes them.
+    """Rebuild the index files from the log, exactly as the store writes them.
 
-    The store is left as it is: stop the broker, put OUT in the place of its index, and start it
-    again.
+    The store is not changed: stop the broker, replace its index with OUT, and restart the broker.
 
     \b
     Example:
@@ -281,19 +280,17 @@ def export(
     path: SourcePath,
     destination: Annotated[
         str,
-        typer.Argument(
-            callback=check_path_word, help="A directory that is absent or empty, or a URI."
-        ),
+        typer.Argument(callback=check_path_word, help="An absent or empty directory, or a URI."),
     ],
     columns: Annotated[
-        str, typer.Option("--columns", help="core, full, kafka, or names with commas between them.")
+        str, typer.Option("--columns", help="core, full, kafka, or names separated by commas.")
     ] = "core",
     partition_by: Annotated[
         str,
         typer.Option(
             "--partition-by",
             metavar="NAMES",
-            help="A directory for each topic, queueId or date; commas between them, or empty.",
+            help="A directory per topic, queueId or date; separate with commas, or leave empty.",
         ),
     ] = "topic",
     compression: Annotated[
@@ -312,7 +309,7 @@ def export(
         typer.Option(
             "--destination-option",
             metavar="NAME=VALUE",
-            help="As --storage-option, for DESTINATION; may be repeated.",
+            help="Like --storage-option, for DESTINATION; repeatable.",
         ),
     ] = None,
     master: MasterOption = None,
@@ -320,9 +317,9 @@ def export(
     form: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Write messages to Parquet files: one for each split and topic.
+    """Write messages to Parquet files, one for each split and topic.
 
-    The files appear when all of them are written.
+    The files become visible once all of them are written.
 
     \b
     Examples:
@@ -359,7 +356,7 @@ def replay(
     out: Annotated[
         str,
         typer.Argument(
-            callback=check_path_word, help="The store to write to; made when it is absent."
+            callback=check_path_word, help="The store to write to; created if it does not exist."
         ),
     ],
     to_topic: Annotated[
@@ -368,7 +365,7 @@ def replay(
             "--to-topic",
             metavar="TOPIC",
             callback=check_words,
-            help="Where all go [default: their own].",
+            help="Topic for all messages [default: their own].",
         ),
     ] = None,
     where: Annotated[
@@ -377,7 +374,7 @@ def replay(
             "--where",
             metavar="SQL",
             callback=check_words,
-            help="A further condition, in Spark's SQL.",
+            help="An additional condition, in Spark SQL.",
         ),
     ] = None,
     topics: TopicsOption = None,
@@ -390,7 +387,7 @@ def replay(
         typer.Option(
             "--once",
             metavar="NAME",
-            help="A name for this replay: given again, nothing is written twice.",
+            help="A name for this replay: repeated with it, nothing is written twice.",
         ),
     ] = None,
     unpack: UnpackOption = True,
@@ -402,9 +399,9 @@ def replay(
     form: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Write messages of a store once more, chosen by key, tag, topic, time or SQL.
+    """Write messages of a store again, selected by key, tag, topic, time or SQL.
 
-    They go behind what OUT holds. Whoever uses that store must have closed it.
+    They are appended to OUT, which no other process may use meanwhile.
 
     \b
     Examples:
@@ -451,18 +448,18 @@ def replay(
 def compact(
     path: SourcePath,
     out: Annotated[
-        str, typer.Argument(callback=check_path_word, help="The store to make; absent or empty.")
+        str, typer.Argument(callback=check_path_word, help="The new store; absent or empty.")
     ],
     topics: Annotated[
         list[str],
-        typer.Option("--topic", "-t", callback=check_words, help="A topic; may be repeated."),
+        typer.Option("--topic", "-t", callback=check_words, help="A topic; repeatable."),
     ],
     key: Annotated[
         str, typer.Option("--by", help="keys (all of KEYS as one key) or uniqKey.")
     ] = "keys",
     keep_unkeyed: Annotated[
         bool,
-        typer.Option("--keep-unkeyed/--drop-unkeyed", help="What becomes of messages without one."),
+        typer.Option("--keep-unkeyed/--drop-unkeyed", help="Keep or drop messages without a key."),
     ] = True,
     unpack: UnpackOption = True,
     split_size: SplitOption = _SPLIT,
@@ -475,7 +472,7 @@ def compact(
 ) -> None:
     """Write the latest message of each key to a new store.
 
-    A key whose latest message has an empty body is left out.
+    A key whose latest message has an empty body is dropped.
 
     \b
     Example:
@@ -509,7 +506,7 @@ def load(
         ),
     ],
     path: Annotated[
-        str, typer.Argument(callback=check_path_word, help="The store to make; absent or empty.")
+        str, typer.Argument(callback=check_path_word, help="The new store; absent or empty.")
     ],
     from_: Annotated[
         str,
@@ -518,21 +515,24 @@ def load(
     topic: Annotated[
         str | None,
         typer.Option(
-            "--topic", "-t", callback=check_words, help="Where all go [default: the column topic]."
+            "--topic",
+            "-t",
+            callback=check_words,
+            help="Topic for all rows [default: the column topic].",
         ),
     ] = None,
     queues: Annotated[
-        int, typer.Option("--queues", min=1, help="Queues of a topic, without a column queueId.")
+        int, typer.Option("--queues", min=1, help="Queues per topic, without a column queueId.")
     ] = 4,
     master: MasterOption = None,
     conf: ConfOption = None,
     form: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Make a store out of rows that Spark reads.
+    """Create a store from rows that Spark reads.
 
-    Columns: body; if you like topic, queueId, tags, keys, properties, flag, bornTimestamp,
-    delayLevel. Others are an error.
+    Columns: body; optionally topic, queueId, tags, keys, properties, flag, bornTimestamp,
+    delayLevel. Other columns are an error.
 
     \b
     Examples:

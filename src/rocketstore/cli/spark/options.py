@@ -25,14 +25,14 @@ MasterOption = Annotated[
 ]
 ConfOption = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark's; may be repeated."),
+    typer.Option("--conf", metavar="NAME=VALUE", help="A Spark setting; repeatable."),
 ]
 StorageOption = Annotated[
     list[str] | None,
     typer.Option(
         "--storage-option",
         metavar="NAME=VALUE",
-        help="For the file system of a URI, as fsspec takes it; may be repeated.",
+        help="An fsspec option for the URI's file system; repeatable.",
     ),
 ]
 SplitOption = Annotated[
@@ -41,38 +41,34 @@ SplitOption = Annotated[
         "--split-size",
         metavar="SIZE",
         callback=check_size,
-        help="How much of the log one task reads.",
+        help="Bytes of the log per task.",
     ),
 ]
 TopicsOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--topic", "-t", callback=check_words, help="Only this topic; may be given several times."
-    ),
+    typer.Option("--topic", "-t", callback=check_words, help="Only this topic; repeatable."),
 ]
 TagsOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--tag", callback=check_words, help="Only messages with this tag; may be repeated."
-    ),
+    typer.Option("--tag", callback=check_words, help="Only messages with this tag; repeatable."),
 ]
 KeysOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--key", "-k", callback=check_words, help="Only messages with this key; may be repeated."
+        "--key", "-k", callback=check_words, help="Only messages with this key; repeatable."
     ),
 ]
 UnpackOption = Annotated[
     bool,
     typer.Option(
         "--unpack/--as-stored",
-        help="Unpack compressed bodies; as stored, nothing tells any more that they are packed.",
+        help="Decompress bodies, or keep them compressed without their compression flag.",
     ),
 ]
 
 
 class Corruption(StrEnum):
-    """What to do about a damaged place."""
+    """What to do at a corrupt range."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -83,7 +79,7 @@ CorruptionOption = Annotated[
     Corruption,
     typer.Option(
         "--on-corruption",
-        help="At damage, or where a segment is missing: fail, skip to the next good record, or "
+        help="At a corrupt range or a missing segment: fail, skip to the next good record, or "
         "stop (read up to it).",
     ),
 ]
@@ -93,6 +89,6 @@ BrokerOption = Annotated[
         "--broker-version",
         metavar="VERSION",
         callback=check_version,
-        help="Write what this line of RocketMQ writes, such as 5.3.3 [default: the store's].",
+        help="RocketMQ version whose format to write, e.g. 5.3.3 [default: the store's].",
     ),
 ]

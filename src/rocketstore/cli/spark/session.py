@@ -1,4 +1,4 @@
-"""Spark for the commands: its session, its progress, its errors."""
+"""The Spark session of the commands, its progress and its errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rocketstore.spark.base.local import java_environment, local_session, stoppi
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: An error of ours in the traceback that a failed task sends.
+#: An error of this library in the traceback of a failed task.
 _OURS = re.compile(r"^(?:rocketstore\.errors\.)(\w+): (.+)$", re.MULTILINE)
 _SYSTEM = re.compile(
     r"^(?:FileNotFoundError|FileExistsError|PermissionError|NotADirectoryError|OSError): (.+)$",
@@ -30,17 +30,17 @@ _SYSTEM = re.compile(
 def spark_session(
     master: str | None, conf: Sequence[str] | None, *, quiet: bool
 ) -> Iterator[SparkSession]:
-    """Yield a session; its jobs' progress is drawn on stderr, and its errors become ours.
+    """Yield a session; draw its progress on stderr, and translate its errors.
 
     Parameters
     ----------
     master : str, optional
-        A Spark master, ``sc://host`` for Spark Connect; None: all cores of this machine, or what
-        ``spark-submit`` chose.
+        A Spark master, or ``sc://host`` for Spark Connect. None: the master of ``spark-submit``,
+        or all cores of this machine.
     conf : sequence of str, optional
-        ``NAME=VALUE`` of Spark's settings.
+        Spark settings as ``NAME=VALUE``.
     quiet : bool
-        Draw nothing.
+        Draw no progress.
     """
     settings = dict(_pair(text) for text in conf or ())
     with (
@@ -49,7 +49,7 @@ def spark_session(
         _progress(session, quiet=quiet),
     ):
         if quiet and not (master or "").startswith("sc://"):
-            # What a task that fails prints of its stack is told in one sentence, too.
+            # The command's one-sentence error replaces a failed task's stack trace.
             session.sparkContext.setLogLevel("OFF")
         yield session
 
@@ -71,12 +71,12 @@ def _open(master: str | None, settings: dict[str, str]) -> SparkSession:
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise typer.BadParameter(f"{text!r} is no setting: give NAME=VALUE")
+        raise typer.BadParameter(f"{text!r} is not a setting: give NAME=VALUE")
     return name.strip(), value
 
 
 def pairs(texts: Sequence[str] | None) -> dict[str, str] | None:
-    """Return ``NAME=VALUE`` options as a dict, None for none. Raises ``typer.BadParameter``."""
+    """Return ``NAME=VALUE`` options as a dict; None without any. Raises ``typer.BadParameter``."""
     return dict(_pair(text) for text in texts) if texts else None
 
 
@@ -85,7 +85,7 @@ def pairs(texts: Sequence[str] | None) -> dict[str, str] | None:
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Turn what Spark raises into the error of ours behind it, or into one plain sentence."""
+    """Replace Spark's exception with the error of this library that caused it, or a sentence."""
     try:
         yield
     except (RocketStoreError, OSError, typer.Exit, typer.BadParameter, KeyboardInterrupt):
@@ -102,7 +102,7 @@ def _ours(error: Exception) -> Exception | None:
     found = _last(_OURS, text)
     if found is not None:
         kind = getattr(errors, found[1], RocketStoreError)
-        # Its own arguments are not in the text.
+        # Other classes take arguments that the text does not contain.
         plain = kind if kind in (errors.UnsafePathError, errors.StoreLockedError) else None
         return (plain or RocketStoreError)(found[2])
     found = _last(_SYSTEM, text)
@@ -127,7 +127,7 @@ def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
 
 @contextlib.contextmanager
 def _progress(session: SparkSession, *, quiet: bool) -> Iterator[None]:
-    """Draw how many tasks are done, on a terminal, while the block runs."""
+    """Draw the number of finished tasks on a terminal while the block runs."""
     if quiet or not sys.stderr.isatty():
         yield
         return
@@ -139,7 +139,7 @@ def _progress(session: SparkSession, *, quiet: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def drawn_stages() -> Iterator[Callable[[Sequence[tuple[int, int, int]]], None]]:
-    """Yield a function that draws a bar on stderr for each (stage, tasks done, all its tasks)."""
+    """Yield a function that draws a bar on stderr for each (stage, finished tasks, all tasks)."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,

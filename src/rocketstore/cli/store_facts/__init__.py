@@ -1,1 +1,1 @@
-"""What ``info`` and ``ls`` say of a directory."""
+"""What ``info`` and ``ls`` report about a directory."""

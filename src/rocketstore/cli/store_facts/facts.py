@@ -1,4 +1,4 @@
-"""What ``info`` says of a directory, gathered part by part so that a broken part hides no other."""
+"""Gather what ``info`` reports, part by part, so that a broken part does not hide the others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from rocketstore.store.default_message_store import DefaultMessageStore
 from rocketstore.store.default_message_store import open as open_store
 from rocketstore.survey.facts import StoreFacts
 
-#: The part that is the opening as a whole.
+#: Name of the part that stands for opening the store as a whole.
 _STORE = "store"
 
 
@@ -43,9 +43,9 @@ _STORE = "store"
 class Facts:
     """The answer of ``info``.
 
-    ``document`` has the values by the names of the JSON form; ``refusals`` what could not be read;
-    ``findings`` what is wrong. ``has_no_log``: it cannot be opened, as its log is not there.
-    ``refused_with``: what opening it raised.
+    ``document`` has the values by their JSON names. ``refusals`` lists what could not be read, and
+    ``findings`` what is wrong. ``has_no_log``: the store cannot be opened because its log is
+    missing. ``refused_with``: the error that opening it raised.
     """
 
     document: dict[str, Any] = field(default_factory=dict)
@@ -66,9 +66,9 @@ class Facts:
 
 
 def gather(path: Path, progress: Progress | None, config: MessageStoreConfig) -> Facts:
-    """Look at the directory ``path`` without changing anything; ``config`` says where its log is.
+    """Examine the directory ``path`` without changing it; ``config`` says where its log is.
 
-    Raises ``FileNotFoundError`` or ``NotADirectoryError`` when it is none.
+    Raises ``FileNotFoundError`` or ``NotADirectoryError`` when it is not a directory.
     """
     parts = store_parts(path)
     facts = Facts()
@@ -122,7 +122,7 @@ def _gather_store(
                 StorePart(
                     os.path.relpath(name, path),
                     "foreign",
-                    "no part of a store",
+                    "not part of a store",
                     IN_A_QUEUE_S_PLACE if _is_in_a_queue_s_place(name, path) else LEFT_ALONE,
                 )._asdict()
                 for name in report.skipped
@@ -136,7 +136,7 @@ def _gather_store(
 
 
 def _is_in_a_queue_s_place(name: str, root: Path) -> bool:
-    """Whether what is no folder stands where a topic's or a queue's folder belongs."""
+    """Return whether a file stands where a topic's or a queue's folder belongs."""
     parts = Path(os.path.relpath(name, root)).parts
     if parts[0] not in (formats.CONSUME_QUEUE_DIR, formats.BATCH_QUEUE_DIR) or len(parts) > 3:
         return False
@@ -147,16 +147,18 @@ def _is_in_a_queue_s_place(name: str, root: Path) -> bool:
 def _add_judgements(
     path: Path, judgements: StoreJudgements, facts: Facts, notes: Sequence[str]
 ) -> None:
-    """Take over what was judged; what the opening noted of the same tables is not told twice."""
+    """Add the judgements; skip notes and refusals that opening the store already reported."""
     topics = str(config_path(path, TOPICS_FILE))
     kept = [note for note in notes if not note.startswith(topics)]
     facts.document["notes"] = list(dict.fromkeys([*kept, *judgements.notes]))
-    told = "\n".join(facts.refusals)
-    facts.refusals += [one for one in judgements.unreadable if one.partition(": ")[0] not in told]
+    reported = "\n".join(facts.refusals)
+    facts.refusals += [
+        one for one in judgements.unreadable if one.partition(": ")[0] not in reported
+    ]
 
 
 def _add_by_parts(path: Path, facts: Facts, log: Path) -> None:
-    """A store that does not open: say at least what names and sizes tell."""
+    """Report what names and sizes show of a store that does not open."""
     facts.document["lastExit"] = _last_exit(path, None)
     with facts.part(formats.COMMIT_LOG_DIR), contextlib.suppress(FileNotFoundError):
         sizes = _segment_sizes(log)
@@ -176,7 +178,7 @@ def _add_by_parts(path: Path, facts: Facts, log: Path) -> None:
 
 
 def _segment_sizes(directory: Path) -> list[int]:
-    """Sizes of the regular files that are named like segments."""
+    """Return the sizes of the regular files with a segment's name."""
     with os.scandir(directory) as entries:
         return [
             entry.stat().st_size
@@ -249,7 +251,7 @@ def _first_timestamp(store: DefaultMessageStore, start: int, end: int) -> int | 
 
 
 def _last_timestamp(store: DefaultMessageStore) -> int | None:
-    """The newest message of any queue (PREPARED and ROLLBACK records are in none)."""
+    """Return the newest time in any queue; PREPARED and ROLLBACK records are in no queue."""
     newest: int | None = None
     for queue in store.reader.queues:
         for index in range(queue.max_index - 1, max(queue.min_index, queue.max_index - 4) - 1, -1):
@@ -291,7 +293,7 @@ def _add_topics(store: DefaultMessageStore, document: dict[str, Any], lost: Lost
 
 
 def queue_type(store: DefaultMessageStore, topic: str) -> str:
-    """``BatchCQ`` or ``SimpleCQ`` as RocketMQ names them, ``LightCQ`` for a light queue."""
+    """Return RocketMQ's ``BatchCQ`` or ``SimpleCQ``, or ``LightCQ`` for a light queue."""
     if topic.startswith(formats.TOPIC_LMQ_PREFIX):
         return "LightCQ"
     kinds = {type(store.reader.queues.get(topic, number)) for number in store.queues(topic)}

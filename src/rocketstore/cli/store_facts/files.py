@@ -1,4 +1,4 @@
-"""The files of a store's directory, by name and size; nothing in them is read."""
+"""List a store's files by name and size without reading their contents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rocketstore import formats
 from rocketstore.directory.parts import store_parts
 
 _BLOCK_NBYTES = 512
-#: Kinds whose file names are offsets in bytes, and the bytes of what is counted in them.
+#: Kinds whose file names are byte offsets, and the bytes of one counted item.
 _COUNTED = {
     "commitLog": 1,
     "consumeQueue": formats.CONSUME_QUEUE_UNIT.nbytes,
@@ -29,13 +29,13 @@ class StoredFile:
     Attributes
     ----------
     path : str
-        Below the store's root.
+        Relative to the store's root.
     kind : str
-        Of the part of the store it belongs to, such as ``"commitLog"``.
+        Kind of the store part it belongs to, such as ``"commitLog"``.
     nbytes, allocated_nbytes : int
-        Its length, and what it takes on the disk.
+        Its length, and its space on disk.
     first_offset, end_offset : int or None
-        What its name and length span: log offsets, queue offsets.
+        Range that name and length span, as log offsets or queue offsets.
     modified_ms : int
         Epoch ms.
     """
@@ -49,7 +49,7 @@ class StoredFile:
     modified_ms: int
 
     def document(self) -> dict[str, Any]:
-        """Names and values of the JSON forms."""
+        """Return the values by their JSON names."""
         return {
             "path": self.path,
             "kind": self.kind,
@@ -62,7 +62,7 @@ class StoredFile:
 
 
 class FileSums(NamedTuple):
-    """Regular files of one folder, added up."""
+    """Totals of the regular files in one folder."""
 
     file_count: int
     nbytes: int
@@ -70,7 +70,7 @@ class FileSums(NamedTuple):
 
 
 def regular_files(folder: Path) -> FileSums:
-    """Add up the regular files in ``folder``; none when it is missing."""
+    """Add up the regular files in ``folder``; a missing folder has none."""
     try:
         with os.scandir(folder) as entries:
             found = [entry.stat() for entry in entries if entry.is_file(follow_symlinks=False)]
@@ -80,15 +80,16 @@ def regular_files(folder: Path) -> FileSums:
 
 
 def _allocated(found: os.stat_result) -> int:
-    """Bytes on the disk; the file's length where that is not told."""
+    """Return the bytes on disk; the file's length on systems that do not report them."""
     blocks = getattr(found, "st_blocks", None)
     return found.st_size if blocks is None else blocks * _BLOCK_NBYTES
 
 
 def files_below(root: Path) -> Iterator[StoredFile]:
-    """Yield every file, by name; links are named and not followed.
+    """Yield every file, sorted by name; list links without following them.
 
-    Raises ``OSError`` when the root cannot be listed; other folders that are missing are empty.
+    Raises ``OSError`` when the root cannot be listed. Other folders that are missing count as
+    empty.
     """
     kinds = {part.name: part.kind for part in store_parts(root)}
     for folder, names, files in os.walk(root, onerror=_complain_of_others_only):

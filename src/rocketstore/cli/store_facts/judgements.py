@@ -1,4 +1,4 @@
-"""What ``info`` says of a store's tables, checkpoint, missing folders and former salvages."""
+"""What ``info`` reports about tables, checkpoint, missing folders and earlier salvages."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from rocketstore.verify.beside.surroundings import DERIVED_FOLDERS, Surroundings
 if TYPE_CHECKING:
     from rocketstore.store.default_message_store import DefaultMessageStore
 
-#: A log up to this length is looked through for placeholders in any case.
+#: A log up to this length is always searched for placeholders.
 _QUICKLY_READ_NBYTES = 64 << 20
-#: A longer one than this is left to ``verify``.
+#: Only ``verify`` reads a longer log.
 _READ_NBYTES = 4 << 30
 _TIMER_FILES = {
     "timercheck": "how far the timer wheel has read its queue",
@@ -28,7 +28,7 @@ _TIMER_FILES = {
 
 
 class StoreJudgements:
-    """Gathers them: what is wrong, and what is worth knowing.
+    """Collects findings (what is wrong) and notes (what is worth knowing).
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class StoreJudgements:
             (self.findings if one.is_finding else self.notes).append(text)
 
     def look_at(self, store: DefaultMessageStore) -> None:
-        """Compare tables and checkpoint with an open store; damage explains what it lacks."""
+        """Compare tables and checkpoint with an open store, unless damage explains a difference."""
         report, end = store.recovery_report, store.max_physical_offset
         queues = store.reader.queues
 
@@ -82,7 +82,7 @@ class StoreJudgements:
     def _take_lost_queues(
         self, store: DefaultMessageStore, start: int, end: int
     ) -> set[tuple[str, int]]:
-        """Judge the queues that only tables tell of; return them."""
+        """Judge the queues that only tables name; return them."""
         if rocksdb_queues(self.around.paths.root) is not None:
             return set()
         queues = store.reader.queues
@@ -102,8 +102,8 @@ class StoreJudgements:
         for name in names:
             if name in self.around.absent:
                 self.notes.append(
-                    f"the folder {name} is missing; its {DERIVED_FOLDERS[name][1]} are made from "
-                    "the log"
+                    f"the folder {name} is missing; its {DERIVED_FOLDERS[name][1]} are derived "
+                    "from the log"
                 )
 
     def _note_salvages(self, store: DefaultMessageStore) -> None:
@@ -114,11 +114,11 @@ class StoreJudgements:
         if nbytes <= (_READ_NBYTES if was_salvaged else _QUICKLY_READ_NBYTES):
             traces = find_traces(store.reader.log)
         elif was_salvaged:
-            self.notes.append("verify counts the placeholders of a log of this length")
+            self.notes.append("the log is too long to count its placeholders here; run verify")
         self.notes += salvage_notes(root, traces)
 
     def assumed(self, store: DefaultMessageStore) -> list[str]:
-        """Names of the sizes that no file of the store shows."""
+        """Return the names of the sizes that cannot be detected from any file."""
         if store.facts.valid_state is not None or store.facts.state is not None:
             return []
         names = []
@@ -132,7 +132,7 @@ class StoreJudgements:
 
 
 def timer_parts(root: Path) -> list[dict[str, str]]:
-    """The timer's files below ``config``, as parts of the store."""
+    """Return the timer's files below ``config`` as parts of the store."""
     return [
         StorePart(f"{formats.CONFIG_DIR}/{name}", "timerFile", what, LEFT_ALONE)._asdict()
         for name, what in _TIMER_FILES.items()

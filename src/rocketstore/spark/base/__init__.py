@@ -1,1 +1,1 @@
-"""What all of Spark's parts share: sessions, options, schema, shipping."""
+"""Shared by all Spark modules: sessions, options, schema, shipping."""

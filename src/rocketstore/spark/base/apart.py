@@ -1,4 +1,4 @@
-"""Refusing to write into the store that is read."""
+"""Refuse to write into the store that is read."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rocketstore.sources.files import local_path
 
 
 def check_apart(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-    """Refuse a target that is the store that is read, its log, or lies inside of it.
+    """Refuse a target that is the source store or its log, or lies inside it.
 
-    What is written there would be read once more, without an end, or stop a broker from starting.
-    Folders are compared by device and inode: links, relative paths and bind mounts are seen
-    through. Remote places are not compared.
+    Messages written there would be read again, endlessly, or stop a broker from starting. Folders
+    are compared by device and inode, which resolves links, relative paths and bind mounts. Remote
+    paths are not compared.
 
     Raises
     ------
@@ -33,13 +33,13 @@ def check_apart(source: str | os.PathLike[str], target: str | os.PathLike[str]) 
     written = (own / formats.COMMIT_LOG_DIR, own, *own.parents, *real.parents)
     if not read.isdisjoint(_identities(written)):
         raise ConfigError(
-            f"{os.fspath(target)} is, or lies in, the store that is read "
-            f"({os.fspath(source)}); give a place outside of it"
+            f"{os.fspath(target)} is, or lies in, the source store "
+            f"({os.fspath(source)}); give a path outside it"
         )
 
 
 def _read_folders(path: Path) -> Iterator[Path]:
-    """The folders of the store that is read at ``path``: the store, or its log."""
+    """Yield the folders of the source store at ``path``: the store, and its log."""
     path = Path(os.path.realpath(path))
     yield path
     yield path / formats.COMMIT_LOG_DIR
@@ -52,5 +52,5 @@ def _identities(paths: Iterator[Path] | tuple[Path, ...]) -> Iterator[tuple[int,
         try:
             found = os.stat(path)
         except OSError:
-            continue  # nothing is there yet, or nobody may look: opening says so
+            continue  # it does not exist yet, or is not accessible: opening it reports that
         yield found.st_dev, found.st_ino

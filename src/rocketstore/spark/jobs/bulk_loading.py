@@ -1,9 +1,9 @@
-"""A table becomes a whole new store: staged by many tasks, placed by the driver, written by many.
+"""Create a new store from a table: many tasks stage rows, the driver places them, many tasks write.
 
-Queue offsets and places in the log follow from the sizes and counts of what was staged, so the
-driver works them out from the tasks' answers (and one look into each file that a segment's end
-cuts), and a second job writes the segments in parallel. Queues, index and checkpoint are then made
-by opening the new store once, on the driver; one rename publishes it.
+The sizes and counts of the staged files determine queue offsets and log positions. The driver
+computes them from the tasks' answers, and reads only the files that cross a segment boundary. A
+second job then writes the segments in parallel. Opening the new store once, on the driver, derives
+queues, index and checkpoint; a rename publishes the store.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ Queue = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
-    """What ``bulk_load`` made.
+    """The result of ``bulk_load``.
 
     Attributes
     ----------
     path : Path
         The store.
     rows, nbytes : int
-        Messages, and bytes of their records.
+        Number of messages, and bytes of their records.
     segments : int
-        Files of the log.
+        Number of log files.
     queues : dict of (str, int) to int
         Messages by topic and queue id.
     """
@@ -68,18 +68,18 @@ class LoadReport:
 
 @dataclass(slots=True)
 class SegmentPlan:
-    """One file of the log to be written; plain values, as it travels to a task.
+    """One log file to write, as plain values that travel to a task.
 
     Attributes
     ----------
     base_offset : int
-        Its physical offset.
+        Physical offset of its first byte.
     ranges : list of (StagedFile, int, int)
-        Stretches of stage files, in their order.
+        Ranges of stage files, in order.
     offsets : dict of (str, int) to int
-        Queue offset of the first record of each queue that the segment has records of.
+        Queue offset of the segment's first record, for each queue with records in it.
     is_last : bool
-        Nothing follows: it gets no end marker.
+        Whether it is the last segment, which gets no blank.
     """
 
     base_offset: int
@@ -90,7 +90,7 @@ class SegmentPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """What a task needs to write a segment."""
+    """The input of a task that writes a segment."""
 
     plan: SegmentPlan
     root: str
@@ -115,16 +115,16 @@ def bulk_load(
         Columns as for the sink: body (string or binary), and any of topic, tags, keys, queueId,
         properties, flag, bornTimestamp, delayLevel.
     path : path
-        Of the store; it must not exist, or be an empty directory. It and the stage lie in a file
-        system that the driver and all executors mount.
+        Path of the new store; it must not exist, or be an empty directory. The store and the stage
+        must be on a file system that the driver and all executors mount.
     topic : str, optional
-        Of all rows, whatever the column says.
+        Topic of all rows; overrides the column.
     queues : int
-        A row without queueId gets its number in its partition modulo ``queues``.
+        A row without queueId gets its row number in its partition modulo ``queues``.
     staging_dir : path, optional
-        Where the tasks stage; by default beside ``path``. Needs the room of the whole log once.
+        Where the tasks stage; by default beside ``path``. It needs disk space for the whole log.
     config : MessageStoreConfig, optional
-        Of the new store: sizes, ``broker_version``.
+        Configuration of the new store: sizes, ``broker_version``.
 
     Returns
     -------
@@ -133,18 +133,17 @@ def bulk_load(
     Raises
     ------
     ConfigError
-        For a table or an option that makes no store, before any task runs.
+        For an invalid table or option, before any task runs.
     FileExistsError, FileNotFoundError
-        When ``path`` is in use, or its parent is not there.
+        If ``path`` is in use, or its parent does not exist.
     PythonException
-        From Spark, for a row that no store takes; nothing is left behind.
+        From Spark, for a row that the store cannot accept; all partial files are deleted.
 
     Notes
     -----
-    The log's order is that of the table's partitions. All store times are the time of the load.
-    A task that writes a segment maps it, so its process needs the segment's size (1 GiB by
-    default) as address space. Queues and index are written on the driver, which reads the log once
-    and checks it thereby.
+    The log has the order of the table's partitions. All store times are the time of the load. A
+    task that writes a segment maps it, so it needs the segment's size (1 GiB by default) as address
+    space. The driver writes queues and index; to do so it reads the log once, which also checks it.
     """
     from rocketstore.spark.base.shipping import shipped_function
     from rocketstore.spark.sink.writer import check_schema
@@ -172,7 +171,7 @@ def stage_rows(
     settings: dict[str, Any],
     batches: Iterator[pyarrow.RecordBatch],
 ) -> Iterator[pyarrow.RecordBatch]:
-    """What a task of the first job does: stage its rows, and answer with the file."""
+    """Stage the rows of a task of the first job, and yield the stage file."""
     import pyarrow as pa
     from pyspark import TaskContext
 
@@ -208,12 +207,12 @@ def write_store(
     spark : SparkSession or None
         None writes the segments in this process.
     files : iterable of StagedFile
-        With their counts.
+        The stage files with their counts.
     root : Path
     settings : dict
-        With which they were staged.
+        The settings with which they were staged.
     config, clock
-        See ``rocketstore.open``; the clock gives the store time.
+        See ``rocketstore.open``; the clock provides the store time.
 
     Returns
     -------
@@ -222,9 +221,9 @@ def write_store(
     Raises
     ------
     DecodeError
-        When a file is not as it was staged.
+        If a file differs from what was staged.
     RocketStoreError
-        When what was written is not what was planned.
+        If the store does not contain what was planned.
     """
     from rocketstore.store.default_message_store import open as open_store
 
@@ -246,17 +245,19 @@ def write_store(
             for queue in counts
         }
         if rows != wanted or found != counts or store.recovery_report.cut:
-            raise RocketStoreError(f"{root} does not hold the {wanted} messages that were staged")
+            raise RocketStoreError(
+                f"{root} does not contain the {wanted} staged messages; load them again"
+            )
     return LoadReport(root, wanted, nbytes, len(plans), counts)
 
 
 def plan_segments(files: Iterable[StagedFile], segment_nbytes: int) -> list[SegmentPlan]:
-    """Cut the files' records into segments, as an appender would.
+    """Divide the files' records into segments, as an appender would.
 
     Parameters
     ----------
     files : iterable of StagedFile
-        With their counts, in the order of the log.
+        The stage files with their counts, in log order.
     segment_nbytes : int
 
     Returns
@@ -270,7 +271,7 @@ def plan_segments(files: Iterable[StagedFile], segment_nbytes: int) -> list[Segm
 
 
 class _Planner:
-    """Places staged records one behind the other."""
+    """Places staged records one after another."""
 
     def __init__(self, segment_nbytes: int) -> None:
         self._size = segment_nbytes
@@ -313,7 +314,7 @@ class _Planner:
         self._left = self._size
 
     def finish(self) -> list[SegmentPlan]:
-        """All segments."""
+        """Return all segments."""
         if self._plans:
             self._plans[-1].is_last = True
         return self._plans
@@ -325,10 +326,10 @@ def _add(counts: dict[Queue, int], more: dict[Queue, int]) -> None:
 
 
 def write_segment(order: _Order) -> int:
-    """What a task of the second job does: write one file of the log; the number of records.
+    """Write one log file (a task of the second job); return the number of records.
 
-    The file is built under a temporary name, synced, and moved to its place; an attempt that comes
-    second replaces it by the same bytes.
+    The file is built under a temporary name, synced, and renamed. A repeated attempt replaces it
+    with the same bytes.
     """
     plan, root, settings = order.plan, Path(order.root), order.settings
     size = settings["segment_nbytes"]
@@ -358,7 +359,7 @@ def _fill_segment(mapping: mmap.mmap, order: _Order) -> int:
 
     def refuse(_: int) -> None:
         raise RocketStoreError(
-            f"the records for log offset {plan.base_offset} do not fit the segment they were "
+            f"the records for log offset {plan.base_offset} do not fit into the segment they were "
             "planned for"
         )
 
@@ -374,7 +375,7 @@ def _fill_segment(mapping: mmap.mmap, order: _Order) -> int:
             for position, content in read_range(file, start, stop):
                 result = appender.put_staged(content, position)
                 if not result.ok:
-                    raise RocketStoreError(f"staged records of {file.path} were refused")
+                    raise RocketStoreError(f"the new store refused staged records of {file.path}")
                 rows += len(result)
         end = appender.write_position
     finally:
@@ -389,13 +390,13 @@ def _fill_segment(mapping: mmap.mmap, order: _Order) -> int:
 def _settings(config: MessageStoreConfig | None) -> dict[str, Any]:
     if config is not None and (config.enabled_append_prop_crc or config.store_path_commit_log):
         raise ConfigError(
-            "bulk_load writes no whole-record CRCs, and no log outside the store's directory"
+            "bulk_load does not support enabled_append_prop_crc or store_path_commit_log"
         )
     return encoder_settings(None, config)
 
 
 def _sized(config: MessageStoreConfig | None, settings: dict[str, Any]) -> MessageStoreConfig:
-    """The configuration with what the log's files alone do not tell."""
+    """Return the configuration with the settings that log files alone do not show."""
     return (config or MessageStoreConfig()).replace(
         mapped_file_size_commit_log=settings["segment_nbytes"],
         broker_version=settings["broker_version"],

@@ -1,4 +1,4 @@
-"""Checks of what jobs are asked for."""
+"""Check the arguments of jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CORRUPTION = ("fail", "skip", "stop")
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """Say what could have been meant."""
+    """Return a hint at the nearest valid word, and all valid words."""
     known = list(words)
     close = difflib.get_close_matches(word, known, 1)
     hint = f"did you mean {close[0]!r}? " if close else ""
@@ -17,7 +17,7 @@ def nearest(word: str, words: Iterable[str]) -> str:
 
 
 def check_corruption(policy: str, allowed: Iterable[str] = CORRUPTION) -> None:
-    """Raise ``ValueError`` for a word that is no policy."""
+    """Raise ``ValueError`` for an unknown policy."""
     known = tuple(allowed)
     if policy not in known:
         raise ValueError(f"on_corruption is {policy!r}: {nearest(policy, known)}")

@@ -1,7 +1,7 @@
-"""The latest message of each key, as a store of its own.
+"""Write the latest message of each key to a new store.
 
-The first pass hands on keys and offsets alone: every split its own latest, from which Spark takes
-the latest of all. The second reads the survivors, in the order of the log.
+The first pass shuffles only keys and offsets: each split yields its latest message of each key, and
+Spark takes the latest of all splits. The second pass reads the survivors in log order.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame, SparkSession
 
-#: Columns that a key can be.
+#: Columns that can serve as key.
 KEYS = ("keys", "uniqKey")
 _PARTIAL_DDL = "topic string, key string, single bigint, place bigint, messages bigint"
 _SUMMARY_DDL = (
@@ -52,17 +52,17 @@ def compact(
     Parameters
     ----------
     spark : SparkSession
-        Also one of Spark Connect.
+        May be a Spark Connect session.
     path : str or path-like
         The store to read: a path that driver and executors see, or a URI.
     out : str or path-like
-        The store to make, as ``bulk_load`` makes it: a path that driver and executors see.
+        The new store, as for ``bulk_load``: a path that driver and executors see.
     key : str
-        ``"keys"``, the whole of KEYS, as RocketMQ's compaction takes it; or ``"uniqKey"``.
+        ``"keys"``, all of KEYS as one key, as in RocketMQ's compaction; or ``"uniqKey"``.
     topics : str or iterable of str
-        A key is one of its topic: the same key in two topics is two keys.
+        Keys belong to their topic: the same key in two topics counts as two keys.
     keep_unkeyed : bool
-        Keep all messages without a key, or none.
+        Keep all messages without a key, or drop them.
     unpack : bool
         As for ``replay``.
     split_bytes, min_partitions, on_corruption, check_crc, storage_options
@@ -71,24 +71,24 @@ def compact(
     Returns
     -------
     DataFrame
-        A row for each topic: topic, messages (read), keys (different ones), tombstones (keys whose
-        latest message has an empty body: nothing of them is kept), unkeyed (messages kept though
+        A row for each topic: topic, messages (read), keys (distinct), tombstones (keys whose
+        latest message has an empty body, and of which nothing is kept), unkeyed (messages kept
         without a key), kept (messages written).
 
     Raises
     ------
     ValueError
-        For an unknown ``key``, or no topic.
+        For an unknown ``key``, or no topics.
     FileExistsError
-        If ``out`` holds something.
+        If ``out`` is not empty.
     CorruptMessageError
-        In the tasks, at a damaged place: Spark reports it as a failed job.
+        In the tasks, at a corrupt range: Spark reports a failed job.
 
     Notes
     -----
-    Latest is what lies last in the log. Messages keep topic, queue, keys, tags, properties and body
-    (``replay`` tells the rest), and their order. Prepared and rolled back messages of transactions
-    do not count.
+    The latest message is the last one in the log. Messages keep topic, queue, keys, tags,
+    properties and body (see ``replay``), and their order. Prepared and rolled back messages of
+    transactions do not count.
     """
     import pyspark.sql.functions as sf
 
@@ -144,12 +144,12 @@ def compact(
 def _topic_names(topics: str | Iterable[str]) -> list[str]:
     names = [topics] if isinstance(topics, str) else list(topics)
     if not names:
-        raise ValueError("no topic is given")
+        raise ValueError("topics is empty; give at least one topic")
     return names
 
 
 def _counted(survivors: DataFrame) -> list[Any]:
-    """A row for each topic, as ``compact`` returns them."""
+    """Return a row for each topic, for ``compact``."""
     import pyspark.sql.functions as sf
 
     counts = survivors.groupBy("topic").agg(
@@ -169,7 +169,7 @@ def latest_of_splits(
     reading: dict[str, Any],
     batches: Iterable[pyarrow.RecordBatch],
 ) -> Iterator[pyarrow.RecordBatch]:
-    """The first pass's task: the latest of each key in the splits whose numbers come in."""
+    """Yield the latest of each key in the splits whose numbers come in (the first pass's task)."""
     splits: Sequence[Split] = pickle.loads(zlib.decompress(packed))
     for batch in batches:
         for number in batch.column(0).to_pylist():
@@ -181,9 +181,9 @@ def latest(
 ) -> Iterator[pyarrow.RecordBatch]:
     """Yield where the latest message of each key of a split is.
 
-    Columns: topic, key (null: none), single (a message without a key: its offset; else null), place
-    (twice the physical offset, and 1 more for a tombstone; -1: nothing to keep), messages (how many
-    there were).
+    Columns: topic; key (null: none); single (the offset of a message without a key, else null);
+    place (twice the physical offset, plus 1 for a tombstone; -1: nothing to keep); messages (how
+    many were read).
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -234,7 +234,7 @@ def _places(batch: pyarrow.RecordBatch, key: str, keep_unkeyed: bool) -> pyarrow
 def gather_rows(
     packed: bytes, reading: dict[str, Any], batches: Iterable[pyarrow.RecordBatch]
 ) -> Iterator[pyarrow.RecordBatch]:
-    """The second pass's task: the messages whose offsets come in, ascending."""
+    """Yield the messages at the incoming offsets, which ascend (the second pass's task)."""
     import numpy as np
 
     log: LogFiles = pickle.loads(zlib.decompress(packed))
@@ -255,7 +255,7 @@ def gather(log: LogFiles, offsets: Any, reading: dict[str, Any]) -> Iterator[pya
     if not len(offsets):
         return
     if reading.get("on_corruption") == "stop":
-        # It ended a split of the first pass; what the splits behind it gave lies behind the damage.
+        # Damage ended a split of the first pass, but later splits have survivors after it.
         reading = {**reading, "on_corruption": "skip"}
     first, last = int(offsets[0]), int(offsets[-1])
     for piece in plan_splits(log, start=first, stop=last + 1, aligned_start=True):

@@ -1,9 +1,9 @@
-"""A store's messages as Parquet files, written inside the tasks: one file a split and topic.
+"""Export a store's messages as Parquet files: tasks write one file per split and topic.
 
-A task writes under a name of its own below ``_temporary``; when all tasks are through, the driver
-notes the last names there and renames the files into place. What a failed or repeated attempt wrote
-is never seen, and since the last names come from the splits alone, a repeated run of the same log
-writes the same names. A run that finds names without ``_SUCCESS`` takes those files back.
+A task writes under a unique name below ``_temporary``. After all tasks have finished, the driver
+records the final names there and renames the files. Files of failed or repeated attempts never
+become visible. The final names depend only on the splits, so a repeated run of the same log writes
+the same names. A run that finds recorded names without ``_SUCCESS`` removes those files.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 COMPRESSIONS = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
-#: What files can be set apart by, and the column that tells it.
+#: Partition columns, and the message columns that they derive from.
 PARTITIONS = {"topic": "topic", "queueId": "queueId", "date": "storeTimestamp"}
 ROW_GROUP_BYTES = 128 << 20
-#: Files that a task keeps open; the ones with least to come are closed beyond that.
+#: Maximum number of open files per task; the one with the fewest waiting bytes is closed first.
 _MAX_OPEN = 64
 _TEMPORARY = "_temporary"
 _SUCCESS = "_SUCCESS"
-#: The last names of all files, written before the first of them is given.
+#: Final names of all files, written before the first rename.
 _FINALS = f"{_TEMPORARY}/finals"
 _FINAL = re.compile(r"([^/=]+=[^/]*/)*part-\d{20}(-\d+)?\.parquet")
-#: Columns whose values repeat; the others gain nothing by a dictionary.
+#: Columns whose values repeat; other columns gain nothing from a dictionary.
 _REPEATING = frozenset(
     ("topic", "queueId", "tags", "flag", "sysFlag", "reconsumeTimes", "bornHost", "storeHost")
 ) | {"partition", "timestampType"}
-#: What Hive, and Spark with it, writes as %XX in the name of a partition.
+#: Characters that Hive and Spark write as %XX in partition names.
 _ESCAPED = re.compile(r"[\x00-\x1f\"#%'*/:=?\\{\[\]^\x7f]")
-#: The calendar repeats itself after so many days.
+#: The calendar repeats after so many days.
 _DAYS_IN_400_YEARS = 146_097
 _DAYS_TO_2000 = (datetime.date(2000, 1, 1) - datetime.date(1970, 1, 1)).days
 _DDL = (
@@ -63,12 +63,12 @@ class ExportedFile:
     Attributes
     ----------
     path : str
-        Below the destination.
+        Relative to the destination.
     topic, queue_id, date
-        What its messages have in common, as far as the export is partitioned by it; else None.
+        Common values of its messages, if the export is partitioned by them; else None.
     rows, bytes : int
     start_physical_offset, stop_physical_offset : int
-        The range of the log that it was read from.
+        The range of the log that the messages come from.
     """
 
     path: str
@@ -83,7 +83,7 @@ class ExportedFile:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What every task of an export is told; plain values."""
+    """The input of every task of an export, as plain values."""
 
     destination: str
     destination_options: dict[str, Any] | None
@@ -118,41 +118,41 @@ def export_parquet(
     storage_options: Mapping[str, Any] | None = None,
     destination_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """Write messages to Parquet files below ``dest``; the work is done when this returns.
+    """Write messages to Parquet files below ``dest``; return when all files are written.
 
     Parameters
     ----------
     spark : SparkSession
-        Also one of Spark Connect.
+        May be a Spark Connect session.
     path : str
         A store's root or its ``commitlog``: a path that driver and executors see, or a URI.
     dest : str
-        A folder that is absent or empty: a path that all see, or a URI of fsspec. What an export
-        that failed left in it is removed.
+        An absent or empty folder: a path that driver and executors see, or a URI for fsspec. Files
+        of a failed export are removed.
     columns : str or sequence of str
         A preset (``core``, ``full``, ``kafka``) or names.
     partition_by : sequence of str
-        Among ``topic``, ``queueId`` and ``date`` (the day of storeTimestamp in UTC): a folder for
-        each value, as Spark names them (``topic=Orders``), and without that column in the files.
-        Empty: one file a split.
+        Any of ``topic``, ``queueId`` and ``date`` (the day of storeTimestamp in UTC). Each value
+        gets a folder with Spark's naming (``topic=Orders``), and the files lack that column. Empty:
+        one file per split.
     compression : str
         ``snappy``, ``zstd``, ``gzip``, ``lz4``, ``brotli`` or ``none``.
     topics, tags, keys : str or iterable of str, optional
-        Only messages of these topics; with one of these tags; with one of these keys.
+        Only messages of these topics, with one of these tags and one of these keys.
     begin, end : int, optional
-        Epoch ms of storeTimestamp, half open.
+        Epoch ms of storeTimestamp; the end is exclusive.
     start, stop : int, optional
-        Physical offsets, half open.
+        Physical offsets; the end is exclusive.
     split_bytes, min_partitions : int, optional
-        The largest share of the log of one task, and how many tasks at least.
+        Maximum bytes of the log per task, and the minimum number of tasks.
     row_group_bytes : int
-        Arrow bytes that a task gathers before it writes; its memory is about twice that.
+        Arrow bytes that a task buffers before writing; its memory is about twice that.
     on_corruption : str
-        ``fail``, ``skip`` (go on behind the damage) or ``stop`` (export what lies before it).
+        ``fail``, ``skip`` (continue after the damage) or ``stop`` (export what lies before it).
     check_crc : bool
         Compare each body with its checksum.
     storage_options, destination_options : mapping, optional
-        For the file systems of URIs.
+        fsspec options for URIs.
 
     Returns
     -------
@@ -165,14 +165,14 @@ def export_parquet(
     ValueError
         For an unknown column, partition or compression.
     FileExistsError
-        If something lies in ``dest``.
+        If ``dest`` is not empty.
     CorruptMessageError
-        For a damaged record, with ``on_corruption="fail"``.
+        For a corrupt record, with ``on_corruption="fail"``.
 
     Notes
     -----
-    Read ``dest`` with ``spark.read.parquet(dest)``. Topics that look like numbers are taken for
-    numbers there, unless ``spark.sql.sources.partitionColumnTypeInference.enabled`` is false.
+    Read ``dest`` with ``spark.read.parquet(dest)``. Spark then reads topics that look like numbers
+    as numbers, unless ``spark.sql.sources.partitionColumnTypeInference.enabled`` is false.
     """
     check_apart(path, dest)
     files = export_files(
@@ -213,18 +213,18 @@ def export_files(
     storage_options: Mapping[str, Any] | None = None,
     destination_options: Mapping[str, Any] | None = None,
 ) -> list[ExportedFile]:
-    """Export as ``export_parquet`` does; without a session in this process. In order of names."""
+    """Export like ``export_parquet``, in this process if ``spark`` is None; sorted by path."""
     names = tuple(resolve(columns))
     parts = tuple(partition_by)
     unknown = next((part for part in parts if part not in PARTITIONS), None)
     if unknown is not None or len(set(parts)) < len(parts):
         raise ValueError(
-            f"partition_by is {parts!r}; it takes each of {', '.join(PARTITIONS)} once at most"
+            f"partition_by is {parts!r}; it must name each of {', '.join(PARTITIONS)} at most once"
         )
     if not set(names) - set(parts):
-        raise ValueError("no column is left beside those of partition_by")
+        raise ValueError("partition_by leaves no columns for the files; add one to columns")
     if compression not in COMPRESSIONS:
-        raise ValueError(f"compression is {compression!r}; there are {', '.join(COMPRESSIONS)}")
+        raise ValueError(f"compression {compression!r} is not one of {', '.join(COMPRESSIONS)}")
     reading = reading or {}
     if reading.get("on_corruption", "fail") not in CORRUPTION_POLICIES:
         raise ValueError(f"on_corruption must be one of {', '.join(CORRUPTION_POLICIES)}")
@@ -248,7 +248,7 @@ def export_files(
     folder.make()
     _clear(folder)
     plan = _Plan(
-        # Whole: tasks run in another folder than the driver.
+        # Absolute: tasks have other working directories than the driver.
         folder.uri,
         dict(destination_options) if destination_options else None,
         uuid.uuid4().hex,
@@ -276,35 +276,35 @@ def export_files(
 
 
 def _clear(folder: Folder) -> None:
-    """Remove what a failed export left; raise when there is anything else."""
+    """Remove the files of a failed export; raise if the folder contains anything else."""
     if _SUCCESS not in folder.names():
         _take_back(folder)
     others = sorted(set(folder.names()) - {_TEMPORARY})
     if others:
         raise FileExistsError(
-            17, f"the folder is not empty (it holds {others[0]}); name another one", folder.uri
+            17, f"the folder is not empty (it contains {others[0]}); give another one", folder.uri
         )
     folder.remove(_TEMPORARY)
 
 
 def _take_back(folder: Folder) -> None:
-    """Remove what an export that died while it renamed had put into place."""
+    """Remove the files that an interrupted export had already renamed."""
     noted = folder.read(_FINALS)
     finals: list[str] = []
     if noted is not None:
-        with contextlib.suppress(ValueError, TypeError):  # half a list: nothing was renamed
+        with contextlib.suppress(ValueError, TypeError):  # incomplete list: nothing was renamed
             finals = [final for final in json.loads(noted) if _FINAL.fullmatch(final)]
     places: set[str] = set()
     for final in finals:
         folder.remove(final)
         parts = final.split("/")[:-1]
         places.update("/".join(parts[: i + 1]) for i in range(len(parts)))
-    for place in sorted(places, reverse=True):  # what lies inside comes first
+    for place in sorted(places, reverse=True):  # inner folders first
         folder.remove_empty(place)
 
 
 def write_split(item: tuple[_Plan, Split]) -> list[tuple[str, ExportedFile]]:
-    """The task: write one split's messages; tell (name it has now, what it is) of each file."""
+    """Write one split's messages (a task); return (temporary name, file) of each file."""
     from rocketstore.arrow.reading import read_batches
 
     plan, split = item
@@ -321,7 +321,7 @@ def write_split(item: tuple[_Plan, Split]) -> list[tuple[str, ExportedFile]]:
 
 
 class _Writers:
-    """The files of one attempt at one split, by what their messages have in common."""
+    """The files of one attempt at one split, by partition values."""
 
     def __init__(self, plan: _Plan, split: Split) -> None:
         self._plan = plan
@@ -334,7 +334,7 @@ class _Writers:
         self._done: list[tuple[str, ExportedFile]] = []
 
     def add(self, batch: pyarrow.RecordBatch) -> None:
-        """Take the rows of a batch."""
+        """Add the rows of a batch."""
         if not batch.num_rows:
             return
         for values, rows in partitioned(batch, self._plan.partition_by):
@@ -379,20 +379,20 @@ class _Writers:
         self._done.append((file.name, exported))
 
     def finish(self) -> list[tuple[str, ExportedFile]]:
-        """Close all; return (temporary name, file) of each."""
+        """Close all files; return (temporary name, file) of each."""
         for values in list(self._open):
             self._close(values)
         return self._done
 
     def abort(self) -> None:
-        """Remove what was written."""
+        """Remove all written files."""
         for file in self._open.values():
             file.drop()
         self._folder.remove(self._attempt)
 
 
 class _File:
-    """A Parquet file that is being written; made when the first row group is."""
+    """A Parquet file in progress; created with its first row group."""
 
     def __init__(self, folder: Folder, name: str, compression: str) -> None:
         self.name = name
@@ -405,7 +405,7 @@ class _File:
         self._writer: Any = None
 
     def flush(self) -> None:
-        """Write what waits as a row group."""
+        """Write the buffered rows as a row group."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -426,15 +426,15 @@ class _File:
         self.rows += table.num_rows
 
     def close(self) -> int:
-        """Write the rest and close, on disk; return the bytes."""
+        """Write the remaining rows, sync and close; return the file's bytes."""
         self.flush()
         self._writer.close()
         return self._folder.finish(self._sink)
 
     def drop(self) -> None:
-        """Close without finishing."""
+        """Close without finishing the file."""
         if self._writer is not None:
-            # The disk may be full: what is dropped need not be whole.
+            # The disk may be full; a dropped file need not be complete.
             with contextlib.suppress(OSError, ValueError):
                 self._writer.close()
             with contextlib.suppress(OSError, ValueError):
@@ -442,7 +442,7 @@ class _File:
 
 
 def _has_order(table: pyarrow.Table, name: str) -> bool:
-    """Whether a smallest and a largest value of the column tell anything."""
+    """Return whether minimum and maximum of the column are useful statistics."""
     import pyarrow as pa
 
     kind = table.schema.field(name).type
@@ -452,7 +452,7 @@ def _has_order(table: pyarrow.Table, name: str) -> bool:
 def partitioned(
     batch: pyarrow.RecordBatch, partition_by: Sequence[str]
 ) -> Iterator[tuple[tuple[Any, ...], pyarrow.RecordBatch]]:
-    """Yield (values, rows) for each combination of values in a batch, rows in their order."""
+    """Yield (values, rows) for each combination of values in a batch; rows keep their order."""
     import numpy as np
 
     if not partition_by or not batch.num_rows:
@@ -485,13 +485,13 @@ def _decode(code: int, dictionaries: list[list[Any]]) -> tuple[Any, ...]:
 
 
 def _partition_values(batch: pyarrow.RecordBatch, part: str) -> Any:
-    """What tells the rows of a batch apart, as a dictionary array."""
+    """Return the partition values of the rows as a dictionary array."""
     column = batch.column(PARTITIONS[part])
     if part != "date":
         return column.dictionary_encode("encode")
     import pyarrow as pa
 
-    # Days of 86,400 s since 1970, also of times before: pyarrow's cast floors.
+    # Days of 86,400 s since 1970, also before 1970: pyarrow's cast rounds down.
     days = column.cast(pa.timestamp("us")).cast(pa.date32(), safe=False).cast(pa.int32())
     encoded = days.dictionary_encode()
     names = pa.array([date_name(day) for day in encoded.dictionary.to_pylist()], pa.string())
@@ -499,9 +499,9 @@ def _partition_values(batch: pyarrow.RecordBatch, part: str) -> Any:
 
 
 def date_name(day: int) -> str:
-    """A day, counted from 1970-01-01, as Spark writes it, also where a clock was out by ages.
+    """Format a day, counted from 1970-01-01, as Spark does.
 
-    pyarrow and Python's dates give up thousands of years from now, a record's time does not.
+    A record's time may be millennia away, beyond the range of Python's and pyarrow's dates.
     """
     eras, rest = divmod(day - _DAYS_TO_2000, _DAYS_IN_400_YEARS)
     date = datetime.date(2000, 1, 1) + datetime.timedelta(days=rest)
@@ -511,14 +511,14 @@ def date_name(day: int) -> str:
 
 
 def _final_name(values: Mapping[str, Any], first: int, part: int) -> str:
-    """Where a file ends up: the folders Hive would make, and the split's first offset."""
+    """Return a file's final name: the folders of Hive, and the split's first offset."""
     folders = [f"{name}={escaped(value)}" for name, value in values.items()]
     suffix = f"-{part}" if part else ""
     return "/".join([*folders, f"part-{first:020d}{suffix}.parquet"])
 
 
 def escaped(value: object) -> str:
-    """A value as the name of a Hive partition."""
+    """Escape a value for the name of a Hive partition."""
     if value is None or value == "":
         return "__HIVE_DEFAULT_PARTITION__"
     return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", str(value))

@@ -1,4 +1,4 @@
-"""Folders that jobs write to: of this machine, or of a file system that fsspec knows."""
+"""Folders that jobs write to, local or on any file system that fsspec supports."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ from rocketstore.spark.base.local import require
 
 
 class Folder(Protocol):
-    """What a job does in the folder it writes to; names are relative, with ``/`` between parts."""
+    """A job's output folder; names are relative, with ``/`` between parts."""
 
     uri: str
 
     def make(self) -> None:
-        """Make the folder; fine when it is there."""
+        """Create the folder, if it does not exist."""
 
     def names(self) -> list[str]:
-        """What lies right inside."""
+        """Return the names directly in the folder."""
 
     def create(self, name: str) -> Any:
-        """Open a new file for writing; folders on the way are made."""
+        """Open a new file for writing; create its parent folders."""
 
     def finish(self, file: Any) -> int:
-        """Close a file that ``create`` opened, on disk; return its bytes."""
+        """Sync and close a file that ``create`` opened; return its bytes."""
 
     def write(self, name: str, data: bytes) -> None:
-        """Make a small file; folders on the way are made."""
+        """Write a small file; create its parent folders."""
 
     def read(self, name: str) -> bytes | None:
-        """What is in a small file; None when it is absent."""
+        """Return the content of a small file; None if it does not exist."""
 
     def rename(self, old: str, new: str) -> None:
-        """Move a file, over what is there."""
+        """Rename a file; replace an existing one."""
 
     def remove(self, name: str) -> None:
-        """Remove a file or a folder with all in it; fine when it is absent."""
+        """Remove a file, or a folder with its content, if it exists."""
 
     def remove_empty(self, name: str) -> None:
-        """Remove a folder unless something is in it."""
+        """Remove a folder if it is empty."""
 
 
 def open_folder(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> Folder:
-    """Return the folder of a path or URI; nothing is made yet.
+    """Return the folder of a path or URI without creating it.
 
     Parameters
     ----------
     uri : str or path-like
     options : mapping, optional
-        Handed to fsspec.
+        Options for fsspec.
     """
     path = local_path(uri)
     if path is not None:
@@ -63,7 +63,7 @@ def open_folder(uri: str | os.PathLike[str], options: Mapping[str, Any] | None =
 
 
 class LocalFolder:
-    """A folder of this machine; what is finished or renamed is synced."""
+    """A local folder; finished and renamed files are synced."""
 
     def __init__(self, path: Path) -> None:
         self.uri = str(path)
@@ -130,7 +130,7 @@ class LocalFolder:
 
 
 class RemoteFolder:
-    """A folder of a file system that fsspec knows, object stores above all."""
+    """A folder on a file system that fsspec supports, usually an object store."""
 
     def __init__(self, uri: str, options: dict[str, Any]) -> None:
         require("fsspec", "remote")
@@ -144,7 +144,7 @@ class RemoteFolder:
         return f"{self._path}/{name}"
 
     def make(self) -> None:
-        """See ``Folder``; an object store has no folders to make."""
+        """See ``Folder``; an object store has no folders to create."""
         self._system.makedirs(self._path, exist_ok=True)
 
     def names(self) -> list[str]:

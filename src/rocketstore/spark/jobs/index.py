@@ -1,4 +1,4 @@
-"""``rebuild_index``: a store's index files made again from its log, byte for byte."""
+"""``rebuild_index``: rebuild a store's index files from its log, byte for byte."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rocketstore.sources.segments import LogFiles
 from rocketstore.sources.splits import DEFAULT_SPLIT_BYTES, Split
 from rocketstore.sources.walk import walk
 from rocketstore.spark.jobs.outputs import new_directory
-from rocketstore.spark.jobs.progress import Progress, Told
+from rocketstore.spark.jobs.progress import Progress, ProgressBar
 from rocketstore.spark.jobs.tasks import run_tasks
 from rocketstore.spark.reading.listing import list_to_read
 from rocketstore.survey.facts import examine
@@ -32,9 +32,9 @@ from rocketstore.survey.facts import examine
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Keys between two places that a count remembers: what a file's task reads in vain at most.
+#: Keys between two marks of a count: the most that a file's task reads and skips.
 MARK_KEYS = 1 << 17
-#: A name has four digits for the year, and a zone may be hours ahead.
+#: A file name has four digits for the year, and a zone may be hours ahead.
 _LAST_NAMED_MS = 253_402_214_400_000  # 9999-12-31
 _ROWS_SCHEMA = (
     "path string, keys bigint, beginTimestamp bigint, endTimestamp bigint, "
@@ -43,17 +43,17 @@ _ROWS_SCHEMA = (
 
 
 class IndexFileRow(NamedTuple):
-    """One index file that was made.
+    """One rebuilt index file.
 
     Attributes
     ----------
     path : str
     keys : int
-        Entries in it.
+        Number of its entries.
     begin_timestamp, end_timestamp : int
         Store times of the first and the last entry's record, epoch ms.
     begin_physical_offset, end_physical_offset : int
-        Where these records are.
+        Physical offsets of these records.
     """
 
     path: str
@@ -71,7 +71,7 @@ class Reading:
     Attributes
     ----------
     index_tags : bool
-        One key for the tags, too.
+        Whether tags get a key, too.
     on_corruption : str
         ``fail`` or ``skip``.
     check_crc : bool
@@ -98,17 +98,17 @@ class Reading:
 
 
 class KeyCount(NamedTuple):
-    """The keys of one split: how many, and (keys in front, physical offset) of some records."""
+    """The number of keys in one split, and (keys before it, physical offset) of some records."""
 
     key_count: int
     marks: tuple[tuple[int, int], ...]
 
 
 class FilePlan(NamedTuple):
-    """What one task makes: a file of ``key_count`` keys.
+    """The input of one task: a file of ``key_count`` keys to build.
 
-    ``skip`` keys of the first split are passed over. With ``follows`` the next one is the last key
-    of the file in front, whose record's time and place the new header begins with (D-2).
+    The task skips ``skip`` keys of the first split. With ``follows`` the next one is the last key
+    of the previous file; the new header begins with its record's time and offset (D-2).
     """
 
     splits: tuple[Split, ...]
@@ -136,12 +136,12 @@ def rebuild_index(
     storage_options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> DataFrame:
-    """Make a store's index files from its log; the store itself is not touched.
+    """Rebuild a store's index files from its log; the store itself is not changed.
 
-    Every byte is what the store writes when it dispatches the same log. Only names may differ: a
-    store names a file by the clock of its machine, here it is the store time of the file's first
-    record (one millisecond more where that name does not sort behind the one in front; the end of
-    the year 9999 for any time behind).
+    Every byte equals what the store writes when it dispatches the same log. Only names may differ:
+    a store names a file by its machine's clock. Here the name is the store time of the file's
+    first record, at most the end of the year 9999. A name that does not sort after the previous
+    one gets one millisecond more.
 
     Parameters
     ----------
@@ -149,52 +149,51 @@ def rebuild_index(
     path : str or path-like
         The store's root or its ``commitlog`` folder: a path or URI.
     out : str or path-like
-        Becomes the new ``index`` folder. It must not exist, or be empty, and lie on a file system
-        that the driver and all executors see under this path. It is there when all files are
-        whole, or not at all.
+        The new ``index`` folder. It must be absent or empty, on a file system that the driver and
+        all executors see under this path. It appears once all files are complete, or not at all.
     max_hash_slot_num, max_index_num : int, optional
-        Slots of a file, and entry numbers (a file holds one key less); given together. Default:
-        those of the store's index files, else RocketMQ's 5,000,000 and 20,000,000.
+        Slots of a file, and entry numbers (a file holds one key less). Give both or neither;
+        default: those of the store's index files, else RocketMQ's 5,000,000 and 20,000,000.
     broker_version : str, optional
-        5.4.0 and later index tags, too. Default: the version that the store's files show, for a
-        remote store 5.5.0.
+        5.4.0 and later also index tags. Default: the version detected from the store's files, or
+        5.5.0 for a remote store.
     timezone : str, optional
-        Of the names; default: the driver's.
+        Time zone of the names; default: the driver's.
     on_corruption : {"fail", "skip"}
-        A damaged place of the log is an error, or is passed over.
+        Whether a corrupt range is an error or skipped.
     check_crc : bool
         Compare every body with its CRC.
     split_bytes : int
-        Upper bound of what one task counts.
+        Maximum bytes of the log that one task counts.
     storage_options : mapping, optional
-        Handed to fsspec, for a remote store.
+        fsspec options for a remote store.
     progress : callable, optional
         Called with (done, total) bytes of the log.
 
     Returns
     -------
     DataFrame
-        One row for each file: path, keys, begin and end time (epoch ms) and physical offset.
+        One row for each file: path, keys, first and last time (epoch ms) and physical offset.
 
     Raises
     ------
     FileExistsError
-        When ``out`` holds anything.
+        If ``out`` is not empty.
     CorruptMessageError
-        For a damaged place, with file and position.
+        At a corrupt range, with file and position.
     ConfigError
-        For sizes, a version or a zone that cannot be, and when ``out`` is remote.
+        For invalid sizes, version or zone, or if ``out`` is remote.
     FileNotFoundError, MappedFileError, UnsafePathError
-        As ``list_log``.
+        As ``list_log`` raises.
     StoreFullError
-        Without room.
+        If the disk is full.
 
     Notes
     -----
-    The log is read twice: the keys of every split are counted, which tells where each file begins;
-    then each file is made by one task, which reads only its own stretch. So at most as many tasks
-    work as there are files (a file of RocketMQ's size holds 20 million keys). A task needs the
-    memory of one file's pages, 400 MB of page cache.
+    The log is read twice. The first pass counts the keys of every split, which determines where
+    each file begins. In the second pass one task builds each file, and reads only that file's part
+    of the log. The parallelism is thus limited to the number of files (20 million keys each at
+    RocketMQ's size). A task needs the memory of one file's pages, 400 MB of page cache.
     """
     rows = build_index(
         spark,
@@ -229,9 +228,9 @@ def build_index(
     storage_options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> list[IndexFileRow]:
-    """As ``rebuild_index``, with rows of Python; ``spark=None`` does everything in this process.
+    """Do the work of ``rebuild_index``, in this process if ``spark`` is None; return plain rows.
 
-    ``mark_keys`` is how many keys lie between two places that a count remembers.
+    ``mark_keys`` is the number of keys between two marks of a count.
     """
     if on_corruption not in ("fail", "skip"):
         raise ValueError(f"on_corruption is {on_corruption!r}; it must be 'fail' or 'skip'")
@@ -248,28 +247,28 @@ def build_index(
     with new_directory(out) as building:
         splits = plan_reading(log, on_corruption, check_crc=check_crc, split_bytes=split_bytes)
         nbytes = sum(split.nbytes for split in splits)
-        told = Told(progress, 2 * nbytes)
+        bar = ProgressBar(progress, 2 * nbytes)
         counts = []
         items = [(split, reading) for split in splits]
-        counted = run_tasks(spark, count_keys, items, watch=told.part(nbytes))
+        counted = run_tasks(spark, count_keys, items, watch=bar.part(nbytes))
         for split, count in zip(splits, counted, strict=True):
             counts.append(count)
-            told.add(split.nbytes)
+            bar.add(split.nbytes)
         plans = plan_files(splits, counts, slots, entries, building, reading)
         rows = []
-        made = run_tasks(spark, make_file, plans, watch=told.part(nbytes))
+        made = run_tasks(spark, make_file, plans, watch=bar.part(nbytes))
         for plan, row in zip(plans, made, strict=True):
             rows.append(row)
-            told.add(sum(split.nbytes for split in plan.splits))
+            bar.add(sum(split.nbytes for split in plan.splits))
         named = _name_files(building, rows, config.zone)
-        told.end()
+        bar.end()
     target = local_path(out)
     assert target is not None
     return [row._replace(path=str(Path(os.path.abspath(target)) / row.path)) for row in named]
 
 
 def _habits(log: LogFiles, config: MessageStoreConfig) -> tuple[tuple[int, int], Dialect]:
-    """The geometry and the dialect of the new files."""
+    """Return the geometry and the dialect of the new files."""
     given = None
     if config.max_hash_slot_num is not None and config.max_index_num is not None:
         given = config.max_hash_slot_num, config.max_index_num
@@ -283,7 +282,7 @@ def _habits(log: LogFiles, config: MessageStoreConfig) -> tuple[tuple[int, int],
 
 
 def store_root(log: LogFiles) -> Path | None:
-    """Return the root of a local store, ``None`` for a remote one and a log without a store."""
+    """Return the root of a local store, or ``None`` for a remote store or a log without a store."""
     path = local_path(log.root)
     if path is None:
         return None
@@ -293,7 +292,7 @@ def store_root(log: LogFiles) -> Path | None:
     return path.parent if path.name == formats.COMMIT_LOG_DIR else None
 
 
-# --- first pass: how many keys ----------------------------------------------------------------
+# --- first pass: count the keys ---------------------------------------------------------------
 
 
 def count_keys(item: tuple[Split, Reading]) -> KeyCount:
@@ -320,7 +319,8 @@ def plan_files(
     folder: Path,
     reading: Reading,
 ) -> list[FilePlan]:
-    """Tell where each file's keys begin; the first task of all has nothing in front to look at."""
+    """Plan the files by the position of their keys; every file but the first needs its
+    predecessor's last key."""
     firsts = []
     total = 0
     for one in counts:
@@ -328,7 +328,7 @@ def plan_files(
         total += one.key_count
     room = entries - 1
     if reading.on_corruption == "fail":
-        # The count has compared every CRC already.
+        # The count has already checked every CRC.
         reading = dataclasses.replace(reading, check_crc=False)
     plans = []
     for number in range(-(-total // room)):
@@ -363,11 +363,11 @@ def plan_files(
     return plans
 
 
-# --- second pass: the files -------------------------------------------------------------------
+# --- second pass: build the files -------------------------------------------------------------
 
 
 def make_file(plan: FilePlan) -> IndexFileRow:
-    """Make one index file under a name of its own (a task, which may be tried again)."""
+    """Build one index file under a unique name (a task, which Spark may retry)."""
     path = Path(f"{plan.path}.{os.urandom(6).hex()}")
     nbytes = formats.index_file_nbytes(plan.slots, plan.entries)
     used = formats.index_file_nbytes(plan.slots, plan.key_count + 1)
@@ -395,7 +395,7 @@ def make_file(plan: FilePlan) -> IndexFileRow:
         if left:
             raise MappedFileError(
                 f"{plan.splits[-1].uri} has {left} keys less than when they were counted: the log "
-                "was changed while its index was made"
+                "was changed during the rebuild; stop its writer and run it again"
             )
         file.flush(used)
         header = IndexFile(file, plan.slots, plan.entries).header
@@ -412,7 +412,7 @@ def make_file(plan: FilePlan) -> IndexFileRow:
 
 
 def _keys_of(plan: FilePlan) -> Iterator[tuple[memoryview, memoryview, memoryview]]:
-    """The plan's keys in pieces, from the first that is wanted on."""
+    """Yield the plan's keys in pieces, without the skipped ones."""
     keys = kernels.passes_index_keys.IndexKeysPass(index_tags=plan.reading.index_tags)
     skip = plan.skip
     for split in plan.splits:
@@ -427,7 +427,7 @@ def _keys_of(plan: FilePlan) -> Iterator[tuple[memoryview, memoryview, memoryvie
 def _name_files(
     folder: Path, rows: Sequence[IndexFileRow], zone: datetime.tzinfo | None
 ) -> list[IndexFileRow]:
-    """Give the files their names, and remove what tasks left that were tried again."""
+    """Rename the files to their final names, and remove files of repeated attempts."""
     made = {row.path for row in rows}
     for path in sorted(folder.iterdir()):
         if path.name not in made:

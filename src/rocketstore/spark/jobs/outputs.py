@@ -1,4 +1,4 @@
-"""Directories that jobs make: built beside their place, and put there when they are whole."""
+"""Create output directories: built beside their path, and renamed to it once complete."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from rocketstore.sources.files import local_path
 
 @contextmanager
 def new_directory(out: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a folder to build in, which becomes ``out`` at the end.
+    """Yield a folder to build in, which becomes ``out`` at the end.
 
     Parameters
     ----------
     out : str or path-like
-        A directory of a file system that the driver and all executors see under this path. It must
-        not exist, or be empty; its parent must exist.
+        A directory on a file system that the driver and all executors see under this path. It must
+        be absent or empty; its parent must exist.
 
     Yields
     ------
     Path
-        An empty folder beside ``out``. Whoever writes files into it syncs them; its folders are
-        synced here. After an exception it is removed, and ``out`` stays as it was.
+        An empty folder beside ``out``. The caller syncs the files it writes into it; this function
+        syncs the folders. After an exception the folder is removed, and ``out`` is unchanged.
 
     Raises
     ------
     FileExistsError
-        When ``out`` holds anything, or is no directory.
+        If ``out`` is not empty, or not a directory.
     FileNotFoundError
-        When its parent does not exist.
+        If its parent does not exist.
     ConfigError
-        When it is a URI of a remote file system.
+        If it is a URI of a remote file system.
     """
     path = local_path(out)
     if path is None:
         raise ConfigError(
-            f"{os.fspath(out)} is remote; the files are written at places that lie apart, so it "
-            "must be a directory on a file system that driver and executors mount"
+            f"{os.fspath(out)} is remote; it must be a directory on a file system that driver and "
+            "executors mount, because tasks write parts of its files in any order"
         )
     path = Path(os.path.abspath(path))
     _refuse_used(path)
@@ -65,6 +65,6 @@ def new_directory(out: str | os.PathLike[str]) -> Iterator[Path]:
 
 def _refuse_used(path: Path) -> None:
     if path.is_symlink() or (path.exists() and not path.is_dir()):
-        raise FileExistsError(f"{path} exists and is no directory")
+        raise FileExistsError(f"{path} exists and is not a directory")
     if path.is_dir() and any(path.iterdir()):
-        raise FileExistsError(f"{path} is not empty; nothing is ever written over")
+        raise FileExistsError(f"{path} is not empty; give an absent or empty directory")

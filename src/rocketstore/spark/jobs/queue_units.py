@@ -1,4 +1,4 @@
-"""``rebuild_consume_queues``: a store's queue files made again from its log, byte for byte."""
+"""``rebuild_consume_queues``: rebuild a store's queue files from its log, byte for byte."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rocketstore.sources.walk import log_end, walk
 from rocketstore.spark.jobs.choices import check_corruption
 from rocketstore.spark.jobs.index import store_root
 from rocketstore.spark.jobs.outputs import new_directory
-from rocketstore.spark.jobs.progress import Progress, Told
+from rocketstore.spark.jobs.progress import Progress, ProgressBar
 from rocketstore.spark.jobs.queues import (
     UNIT_NBYTES,
     FilePlan,
@@ -43,27 +43,27 @@ _ROWS_SCHEMA = (
     "topic string, queueId int, minOffset bigint, maxOffset bigint, units bigint, fillers bigint, "
     "refused bigint, files int"
 )
-#: What one task writes at most: bytes of units, and files.
+#: Maximum bytes of units, and number of files, that one task writes.
 _TASK_NBYTES = 32 << 20
 _TASK_FILES = 4096
-#: Files that are open at a time while the disk works on them.
+#: Number of files kept open between write and sync.
 _WRITTEN_FILES = 64
 _FILLER = formats.CONSUME_QUEUE_UNIT.struct.pack(0, formats.FILLER_UNIT_SIZE, 0)
 
 
 class QueueRow(NamedTuple):
-    """One queue that was made.
+    """One rebuilt queue.
 
     Attributes
     ----------
     topic : str
     queue_id : int
     min_offset, max_offset : int
-        Queue offsets of the first unit, and behind the last one.
+        Queue offset of the first unit, and the one after the last.
     units, fillers : int
-        Units of records, and fillers for queue offsets in between that no record carries.
+        Units of records, and fillers for queue offsets between them that no record has.
     refused : int
-        Records whose queue offset cannot be right; they have no unit.
+        Records whose queue offset is invalid; they have no unit.
     files : int
     """
 
@@ -79,12 +79,12 @@ class QueueRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Gathering:
-    """How tasks gather units: plain data.
+    """The settings for tasks that gather units, as plain data.
 
     Attributes
     ----------
     directory : str
-        Where they put them.
+        Where tasks put the units.
     delay_ms : tuple of int
     multi_dispatch : int
         ``MultiDispatch`` flags.
@@ -102,7 +102,7 @@ class Gathering:
 
 
 class Gathered(NamedTuple):
-    """What a task found in its split."""
+    """The result of gathering one split."""
 
     runs: list[Run]
     damaged: list[tuple[int, int | None]]
@@ -124,58 +124,59 @@ def rebuild_consume_queues(
     storage_options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> DataFrame:
-    """Make a store's queue files from its log; the store itself is not touched.
+    """Rebuild a store's queue files from its log; the store itself is not changed.
 
-    Every byte is what the store writes when it dispatches the same log: file sizes, fillers for
-    missing queue offsets, light queues, deliver times of delayed messages, and the records whose
-    queue offset cannot be right, which get no unit.
+    Every byte equals what the store writes when it dispatches the same log. This includes file
+    sizes, fillers for missing queue offsets, light queues and deliver times of delayed messages.
+    Records whose queue offset is invalid get no unit.
 
     Parameters
     ----------
     spark : SparkSession
-        A Connect session too.
+        May be a Spark Connect session.
     path : str or path-like
         The store's root or its ``commitlog`` folder: a path or URI.
     out : str or path-like
-        Becomes the new ``consumequeue`` folder. It must not exist, or be empty, and lie on a file
-        system that the driver and all executors see under this path; beside it there must be room
-        for the units once more. It is there when all files are whole, or not at all.
+        The new ``consumequeue`` folder. It must be absent or empty, on a file system that the
+        driver and all executors see under this path. Its parent needs free space for the units
+        twice. It appears once all files are complete, or not at all.
     broker_version : str, optional
-        Whose rules the queues follow. Default: what the store's files show, else the newest.
+        RocketMQ version whose rules apply. Default: detected from the store's files, else the
+        newest.
     mapped_file_size_consume_queue : int, optional
-        Bytes of a queue file. Default: what the store's queue files have, else 6,000,000.
+        Bytes of a queue file. Default: the size of the store's queue files, else 6,000,000.
     message_delay_level : str, optional
-        The broker's delay levels (``"1s 5s 10s ..."``), for the deliver times of delayed messages.
+        The broker's delay levels (``"1s 5s 10s ..."``), for deliver times of delayed messages.
     enable_multi_dispatch : bool
-        As in the store's configuration: records go into queues they name that are no light ones,
-        too (4.9).
+        As in the store's configuration: also dispatch records to queues that they name and that
+        are not light queues (4.9).
     on_corruption : {"fail", "skip"}
-        At a damaged place in the log: fail, or go on behind it.
+        At a corrupt range in the log: fail, or continue after it.
     check_crc : bool
         Compare bodies with their CRCs.
     split_bytes : int
         Bytes of the log for one task.
     storage_options : mapping, optional
-        Handed to fsspec for a remote log.
+        fsspec options for a remote log.
     progress : callable, optional
         ``progress(done, total)``, in bytes of the log.
 
     Returns
     -------
     DataFrame
-        One row for each queue: ``topic``, ``queueId``, ``minOffset``, ``maxOffset`` (behind the
+        One row for each queue: ``topic``, ``queueId``, ``minOffset``, ``maxOffset`` (after the
         last unit), ``units``, ``fillers``, ``refused`` (records without a unit) and ``files``.
 
     Raises
     ------
     FileExistsError, FileNotFoundError, ConfigError
-        When ``out`` cannot be made, or a setting is wrong.
+        If ``out`` cannot be created, or a setting is invalid.
     CorruptMessageError
-        At a damaged place, with ``"fail"``.
+        At a corrupt range, with ``"fail"``.
     MappedFileError
         For a DLedger log, for inner batches (their topics have batch consume queues), and for a
-        store that keeps ``consumequeue_ext`` files: open such a store for writing without its
-        queues, which makes them again.
+        store with ``consumequeue_ext`` files. Move the queues of such a store away and open it for
+        writing, which rebuilds them.
     """
     rows = build_queues(
         spark,
@@ -209,7 +210,7 @@ def build_queues(
     storage_options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> list[QueueRow]:
-    """As ``rebuild_consume_queues``, with rows of Python; ``spark=None`` does everything here."""
+    """Do the work of ``rebuild_consume_queues``, here if ``spark`` is None; return plain rows."""
     check_corruption(on_corruption, ("fail", "skip"))
     config = MessageStoreConfig(
         broker_version=broker_version,
@@ -222,12 +223,12 @@ def build_queues(
     habits = store_habits(log, config)
     if habits.has_ext:
         raise MappedFileError(
-            f"{log.root} keeps consumequeue_ext files, which belong to its queue files and are not "
-            "made here; open the store for writing without its queues, which makes both again"
+            f"{log.root} has consumequeue_ext files, which this job does not rebuild; move both "
+            "queue folders away and open the store for writing, which rebuilds them"
         )
     splits = plan_reading(log, on_corruption, check_crc=check_crc, split_bytes=split_bytes)
     nbytes = sum(split.nbytes for split in splits)
-    told = Told(progress, nbytes)
+    bar = ProgressBar(progress, nbytes)
     with (
         new_directory(out) as building,
         tempfile.TemporaryDirectory(prefix=f"{building.name}-units-", dir=building.parent) as units,
@@ -243,25 +244,25 @@ def build_queues(
         runs: list[Run] = []
         damaged: list[tuple[int, int]] = []
         items = [(split, gathering) for split in splits]
-        gathered = run_tasks(spark, gather_units, items, watch=told.part(nbytes))
+        gathered = run_tasks(spark, gather_units, items, watch=bar.part(nbytes))
         for split, found in zip(splits, gathered, strict=True):
             _refuse_inner_batch(log, found.inner_batch_offset)
             runs += found.runs
             stop = split.base_offset + split.file_size
             damaged += [(first, stop if last is None else last) for first, last in found.damaged]
-            told.add(split.nbytes)
+            bar.add(split.nbytes)
         queues = _plan(log, runs, damaged, habits.file_size // UNIT_NBYTES)
         _refuse_batch_topics(log, queues, habits.batch_topics)
         plans = [(queue, list(plan_files(queue, building, habits.file_size))) for queue in queues]
         portions = list(_portions(plan for _, files in plans for plan in files))
         for _ in run_tasks(spark, write_files, portions):
             pass
-        told.end()
+        bar.end()
     return [_row(queue, files) for queue, files in plans if files or queue.refused]
 
 
 class Habits(NamedTuple):
-    """What a store's files say about its queues."""
+    """The queue settings that a store's files show."""
 
     file_size: int
     dialect: Dialect
@@ -270,7 +271,7 @@ class Habits(NamedTuple):
 
 
 def store_habits(log: LogFiles, config: MessageStoreConfig) -> Habits:
-    """Look at the store that a log belongs to, or take what is given."""
+    """Examine the store that a log belongs to; without one use the given settings."""
     size = config.mapped_file_size_consume_queue
     root = store_root(log)
     if root is None:
@@ -290,9 +291,9 @@ def store_habits(log: LogFiles, config: MessageStoreConfig) -> Habits:
 def _refuse_inner_batch(log: LogFiles, offset: int) -> None:
     if offset >= 0:
         raise MappedFileError(
-            f"the record at log offset {offset} of {log.root} is an inner batch: the queues of its "
-            "topic are batch consume queues, which are not made here; open the store for writing "
-            "without its queues, which makes them again"
+            f"the record at log offset {offset} of {log.root} is an inner batch, so its topic has "
+            "batch consume queues, which this job does not rebuild; move the store's queues away "
+            "and open it for writing, which rebuilds them"
         )
 
 
@@ -302,15 +303,16 @@ def _refuse_batch_topics(
     for queue in queues:
         if queue.name[0] in batch_topics:
             raise MappedFileError(
-                f"the topic {queue.name[0]} of {log.root} has batch consume queues, which are not "
-                "made here; open the store for writing without its queues, which makes them again"
+                f"the topic {queue.name[0]} of {log.root} has batch consume queues, which this job "
+                "does not rebuild; move the store's queues away and open it for writing, which "
+                "rebuilds them"
             )
 
 
 def _plan(
     log: LogFiles, runs: list[Run], damaged: list[tuple[int, int]], units_per_file: int
 ) -> list[Queue]:
-    """The queues, by name."""
+    """Return the planned queues, sorted by name."""
     ends: list[int] = []
 
     def end() -> int:
@@ -323,7 +325,7 @@ def _plan(
 
 
 def _portions(plans: Iterator[FilePlan]) -> Iterator[tuple[FilePlan, ...]]:
-    """Files for one task each."""
+    """Group the files into portions, one per task."""
     portion: list[FilePlan] = []
     nbytes = 0
     for plan in plans:
@@ -344,17 +346,17 @@ def _row(queue: Queue, files: list[FilePlan]) -> QueueRow:
     return QueueRow(*queue.name, first, last, units, fillers, queue.refused, len(files))
 
 
-# --- what tasks do ------------------------------------------------------------------------------
+# --- tasks --------------------------------------------------------------------------------------
 
 
 def gather_units(item: tuple[Split, Gathering]) -> Gathered:
-    """Gather the units of one split into a file of their own."""
+    """Gather the units of one split into a new file."""
     split, how = item
     consumer = kernels.passes_queue_units.QueueUnitsPass(
         delay_ms=how.delay_ms, multi_dispatch=how.multi_dispatch
     )
     damaged: list[tuple[int, int | None]] = []
-    # A task may run twice at a time: each attempt has its own file.
+    # Spark may run a task twice at the same time: each attempt has its own file.
     path = Path(how.directory) / uuid.uuid4().hex
     runs: list[Run] = []
     position = 0
@@ -407,7 +409,7 @@ def _sync_all(written: list[int]) -> None:
 
 
 def _write_file(plan: FilePlan, sources: dict[str, int], written: list[int]) -> None:
-    """Write a queue file; its descriptor goes to ``written``, to be synced."""
+    """Write a queue file; append its descriptor to ``written``, for a later sync."""
     content = bytearray(_FILLER * plan.used_count)
     for piece in plan.pieces:
         fd = sources.get(piece.source)
@@ -417,11 +419,11 @@ def _write_file(plan: FilePlan, sources: dict[str, int], written: list[int]) -> 
         if len(units) < piece.unit_count * UNIT_NBYTES:
             raise MappedFileError(
                 f"{piece.source} ends at position {piece.position + len(units)}: units "
-                "that a task gathered are gone"
+                "that a task gathered are missing; run the job again"
             )
         start = piece.start * UNIT_NBYTES
         content[start : start + len(units)] = units
-    # Not emptied: another attempt, which may be killed here, writes the same over a whole file.
+    # Not truncated: another attempt, which may be killed here, rewrites a complete file equally.
     fd = os.open(plan.path, os.O_WRONLY | os.O_CREAT, 0o644)
     written.append(fd)
     view = memoryview(content)

@@ -1,4 +1,4 @@
-"""Where the units that were gathered go: the dispatcher's decisions, made over runs of units."""
+"""Place the gathered units: the dispatcher's decisions, made for whole runs of units."""
 
 from __future__ import annotations
 
@@ -24,22 +24,23 @@ UNIT_NBYTES = _UNIT.nbytes
 
 
 class Run(NamedTuple):
-    """Units of one queue whose queue offsets count up one by one, as they lie in a file.
+    """Units of one queue with consecutive queue offsets, as they lie in a file.
 
     Attributes
     ----------
     topic : bytes
     queue_id : int
     named : int
-        0 for the queue's own records, 1 where records of other topics name it, 2 where its own do.
+        0: the queue's own records; 1: records of other topics name it; 2: records of its own topic
+        name it.
     first_offset : int
         Queue offset of the first unit.
     first_physical, end_physical : int
-        Physical offsets of the first record, and behind the last one.
+        Physical offset of the first record, and end of the last one.
     source : str
         File of the units.
     position : int
-        Of the first unit in it.
+        Position of the first unit in it.
     unit_count : int
     """
 
@@ -55,7 +56,7 @@ class Run(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """A unit to be looked at, in the order of the log: ``first`` of the run ``number``."""
+    """The next unit to decide on, in log order: unit ``first`` of run ``number``."""
 
     physical_offset: int
     named: bool
@@ -64,7 +65,7 @@ class _Place(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Units that go to one place of a queue: ``unit_count`` from ``start`` on."""
+    """Units that go to one part of a queue: ``unit_count`` from ``start`` on."""
 
     start: int
     source: str
@@ -74,16 +75,16 @@ class Piece(NamedTuple):
 
 @dataclass
 class Queue:
-    """One queue as it will be.
+    """One planned queue.
 
     Attributes
     ----------
     name : (topic, queue id)
     pieces : list of Piece
-        Ascending; what lies between them is filler.
+        Ascending; filler lies between them.
     next_index : int
     refused : int
-        Records whose queue offset cannot be right; they get no unit.
+        Records whose queue offset is invalid; they get no unit.
     """
 
     name: tuple[str, int]
@@ -96,21 +97,21 @@ class Queue:
 
     @property
     def is_light(self) -> bool:
-        """Whether it is a light message queue."""
+        """Return whether it is a light queue."""
         return self.name[0].startswith(formats.TOPIC_LMQ_PREFIX)
 
     def append(self, run: Run, number: int, count: int) -> None:
-        """Put units of a run at the queue's end."""
+        """Append units of a run to the queue."""
         position = run.position + number * UNIT_NBYTES
         self.pieces.append(Piece(self.next_index, run.source, position, count))
         self.next_index += count
 
 
 class UnitFiles:
-    """Reads single units of the files that hold them."""
+    """Reads single units from their files."""
 
     def read(self, run: Run, number: int) -> tuple[int, int]:
-        """(physical offset, size) of a unit's record."""
+        """Return (physical offset, size) of a unit's record."""
         with Path(run.source).open("rb", buffering=0) as file:
             file.seek(run.position + number * UNIT_NBYTES)
             place, size, _ = _UNIT.struct.unpack(file.read(UNIT_NBYTES))
@@ -118,24 +119,24 @@ class UnitFiles:
 
 
 class QueuePlanner:
-    """Decides for every unit where it goes, as the store's dispatcher does.
+    """Decides where each unit goes, like the store's dispatcher.
 
     Parameters
     ----------
     runs : sequence of Run
-        In log order of their first records; those of one record in the order of its queues.
+        In log order of their first records; runs of one record in the order of its queues.
     log_min_offset : int
-        Where the log begins.
+        Beginning of the log.
     log_end : callable
-        Returns the log's end; called where it counts.
+        Returns the log's end; called only if needed.
     damaged : sequence of (start, stop)
-        Stretches of the log without records, ascending.
+        Ranges of the log without records, ascending.
     units_per_file : int
-        Of a queue file.
+        Units in a queue file.
 
     Notes
     -----
-    A run is taken as a whole unless something is odd, so that the work is that of the runs.
+    A run is normally placed as a whole, so the cost depends on the number of runs.
     """
 
     def __init__(
@@ -162,7 +163,7 @@ class QueuePlanner:
         self._link_runs()
 
     def _link_runs(self) -> None:
-        """Note each run's next one of its queue and kind, and the queues with runs of several."""
+        """Link each run to the next of its queue and kind; note queues with several kinds."""
         last: dict[tuple[bytes, int, int], int] = {}
         kinds: dict[tuple[bytes, int], int] = {}
         for number, run in enumerate(self._runs):
@@ -175,8 +176,8 @@ class QueuePlanner:
             last[*key, run.named] = number
 
     def plan(self) -> dict[tuple[bytes, int], Queue]:
-        """Go through all runs; return the queues, those without a unit too."""
-        # Of one record, its own queue comes first.
+        """Place all runs; return the queues, including those without a unit."""
+        # For one record, its own queue comes first.
         heap: list[_Place] = []
         for number, run in enumerate(self._runs):
             place = _Place(run.first_physical, run.named > 0, number, 0)
@@ -196,8 +197,7 @@ class QueuePlanner:
             heapq.heappush(heap, _Place(place, run.named > 0, number, following))
 
     def _take(self, number: int, run: Run, first: int) -> int:
-        """Take units of a run from ``first`` on; return the first one that is to be looked at at
-        its own time."""
+        """Place units of a run from ``first`` on; return the first unit to decide on later."""
         key = (run.topic, run.queue_id)
         if len(run.topic) > formats.MAX_FOLDER_NAME_NBYTES:
             return run.unit_count
@@ -208,7 +208,7 @@ class QueuePlanner:
         place = self._units.read(run, first)[0] if first else run.first_physical
         single = key in self._mixed
         if queue.known and place < queue.last_end:
-            return first + 1  # the record has a unit, or was refused
+            return first + 1  # the record already has a unit, or was refused
         if queue.known and queue_offset < queue.next_index:
             return first + min(run.unit_count - first, queue.next_index - queue_offset)
         if not self._has_room(queue, number, run, first, place):
@@ -221,7 +221,7 @@ class QueuePlanner:
         return first + count
 
     def _has_room(self, queue: Queue, number: int, run: Run, first: int, place: int) -> bool:
-        """Let the queue go on at the unit's queue offset; ``False`` when that cannot be right."""
+        """Advance the queue to the unit's queue offset; return False if that is invalid."""
         queue_offset = run.first_offset + first
         if queue_offset == queue.next_index:
             queue.known = True
@@ -274,9 +274,9 @@ class QueuePlanner:
         return False
 
     def _next_of_queue(self, number: int, first: int, start: int) -> Iterator[NextRecord]:
-        """Yield the queue's records behind unit ``first`` of a run, which ends at ``start``, as far
-        as they are near."""
-        for queue_offset, place, size in self._units_behind(number, first):
+        """Yield the queue's nearby records after unit ``first`` of a run, which ends at
+        ``start``."""
+        for queue_offset, place, size in self._units_after(number, first):
             stop = min(start + min(NEXT_NBYTES, self._look_ahead_nbytes), self._log_end())
             if place < start:
                 continue  # the same record, which names the queue twice
@@ -289,8 +289,8 @@ class QueuePlanner:
         stop = min(start + min(NEXT_NBYTES, self._look_ahead_nbytes), self._log_end())
         self._look_ahead_nbytes -= stop - start
 
-    def _units_behind(self, number: int, first: int) -> Iterator[tuple[int, int, int]]:
-        """Yield (queue offset, physical offset, size) of the units behind unit ``first`` of a
+    def _units_after(self, number: int, first: int) -> Iterator[tuple[int, int, int]]:
+        """Yield (queue offset, physical offset, size) of the units after unit ``first`` of a
         run."""
         following: int | None = number
         first += 1
@@ -305,15 +305,15 @@ class QueuePlanner:
 
 
 class FilePlan(NamedTuple):
-    """One queue file to be written: what is neither unit nor behind the last one is filler.
+    """One queue file to write; positions before the last unit without a unit are filler.
 
     Attributes
     ----------
     path : str
     nbytes : int
-        Of the whole file.
+        Length of the whole file.
     used_count : int
-        Units from the file's start on, fillers among them.
+        Number of units from the file's start on, including fillers.
     pieces : tuple of Piece
         Their indexes count from the file's start.
     """
@@ -325,7 +325,7 @@ class FilePlan(NamedTuple):
 
 
 def plan_files(queue: Queue, directory: Path, file_size: int) -> Iterator[FilePlan]:
-    """Yield the files of a queue, ascending; those of gaps too, which are all filler."""
+    """Yield the files of a queue, ascending, including those in gaps, which are all filler."""
     if not queue.pieces:
         return
     per_file = file_size // UNIT_NBYTES

@@ -1,4 +1,4 @@
-"""Messages of a store in the form in which they are written again, chosen by key, time or topic."""
+"""Convert a store's messages to rows that can be written again, selected by key, time or topic."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import Column, DataFrame, SparkSession
 
-#: What the sink takes, and what a replayed message keeps.
+#: Columns of the sink that a replayed message keeps.
 WRITTEN = ("topic", "queueId", "tags", "keys", "properties", "flag", "bornTimestamp", "body")
-#: What has to be read for it.
+#: Columns to read for them.
 READ = (*WRITTEN, "sysFlag", "physicalOffset")
-#: What a condition may name beside it.
+#: Additional columns that a condition may name.
 _FOR_CONDITIONS = (
     *("queueOffset", "storeTimestamp", "uniqKey", "storeSize", "bodySize", "bornHost"),
     *("storeHost", "reconsumeTimes", "offsetMsgId", "preparedTransactionOffset", "bodyCRC"),
 )
-#: Columns of their own, what the first store made, and what would delay the message once more.
+#: Properties that have their own columns, that the first store set, or that cause another delay.
 DROPPED_PROPERTIES = (
     *(formats.PROPERTY_TAGS, formats.PROPERTY_KEYS, formats.PROPERTY_CRC32),
     *(formats.PROPERTY_INNER_MULTI_QUEUE_OFFSET, formats.PROPERTY_DELAY),
     *(formats.PROPERTY_TIMER_DELIVER_MS, formats.PROPERTY_TIMER_DELAY_SEC),
     *(formats.PROPERTY_TIMER_DELAY_MS, formats.PROPERTY_TIMER_OUT_MS),
 )
-#: Bytes that a compressed body may unpack to.
+#: Maximum size of a decompressed body.
 MAX_UNPACKED_NBYTES = 64 << 20
 _ZLIB, _LZ4, _ZSTD = 3, 1, 2
 _CODECS = {_LZ4: "lz4", _ZSTD: "zstd"}
@@ -62,28 +62,28 @@ def replay(
     check_crc: bool = True,
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """Return chosen messages as rows that ``.write.format("rocketstore")`` takes, in log order.
+    """Return selected messages as rows for ``.write.format("rocketstore")``, in log order.
 
     Parameters
     ----------
     spark : SparkSession
-        Also one of Spark Connect.
+        May be a Spark Connect session.
     path : str or path-like
         The store to read: a path that driver and executors see, or a URI.
     where : str or Column, optional
-        A further condition, in SQL or as a Column, on the columns of the preset ``full`` and
-        ``bodySize``. The choices below cost less: they are made while the log is read.
+        An additional condition, in SQL or as a Column, on the columns of the preset ``full`` and
+        ``bodySize``. The filters below are faster, because they apply while the log is read.
     topic : str, optional
-        The topic that all messages go to; None: each stays on its own.
+        The topic for all messages; None: each keeps its own.
     topics, tags, keys : str or iterable of str, optional
-        Only messages of these topics; with one of these tags; with one of these keys.
+        Only messages of these topics, with one of these tags and one of these keys.
     begin, end : int, optional
-        Epoch ms of storeTimestamp, half open; whole segments outside are not read.
+        Epoch ms of storeTimestamp, end exclusive; whole segments outside are not read.
     start, stop : int, optional
-        Physical offsets, half open.
+        Physical offsets; the end is exclusive.
     unpack : bool
-        Unpack bodies that a client compressed. False: as they are stored, though nothing will tell
-        consumers any more that they are compressed.
+        Decompress bodies. With False they stay as stored, but the written messages no longer carry
+        the compression flag.
     split_bytes, min_partitions, on_corruption, check_crc, storage_options
         As for ``scan``.
 
@@ -94,14 +94,14 @@ def replay(
 
     Raises
     ------
-    Whatever ``scan`` raises. In the tasks ``DecodeError`` for a compressed body that does not
-    unpack, and for an inner batch.
+    Whatever ``scan`` raises. In the tasks ``DecodeError`` for a compressed body that cannot be
+    decompressed, and for an inner batch.
 
     Notes
     -----
-    What consumers never got is left out: prepared and rolled back messages of transactions, and
-    without ``topics`` those of RocketMQ's own topics. A message is not delayed a second time, and
-    gets a new offset, store time and born host (the writer's).
+    Messages that consumers never got are omitted: prepared and rolled back messages of
+    transactions, and without ``topics`` those of RocketMQ's system topics. A message is not delayed
+    again, and gets a new offset, store time and born host (the writer's).
     """
     import pyspark.sql.functions as sf
 
@@ -137,7 +137,7 @@ def replay(
 
 
 def as_written(frame: DataFrame, *, unpack: bool) -> DataFrame:
-    """Return messages with the columns of ``READ`` in the form that the sink takes."""
+    """Return messages with the columns of ``READ`` in the form that the sink accepts."""
     import pyspark.sql.functions as sf
 
     own = sf.col("sysFlag").bitwiseAND(formats.SYS_FLAG_TRANSACTION_MASK)
@@ -150,7 +150,7 @@ def as_written(frame: DataFrame, *, unpack: bool) -> DataFrame:
 
 
 def written(unpack: bool, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """Yield the batches with the columns of ``WRITTEN``, compressed bodies unpacked if wanted."""
+    """Yield the batches with the columns of ``WRITTEN``; decompress bodies if requested."""
     import pyarrow as pa
 
     for batch in batches:
@@ -168,24 +168,24 @@ def written(unpack: bool, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[py
 
 
 def unpacked(body: bytes, sys_flag: int, physical_offset: int) -> bytes:
-    """Return the body that a client sent, given the one that is stored.
+    """Return the body as the client sent it, given the stored one.
 
     Parameters
     ----------
     body : bytes
     sys_flag : int
-        Of the record; says whether and how the body is compressed.
+        The record's flags; they say whether and how the body is compressed.
     physical_offset : int
-        For messages.
+        Physical offset for error messages.
 
     Raises
     ------
     DecodeError
-        For an inner batch, and for a body that does not unpack to at most 64 MiB.
+        For an inner batch, and for a body that does not decompress to at most 64 MiB.
     """
     where = f"the message at log offset {physical_offset}"
     if sys_flag & formats.SYS_FLAG_INNER_BATCH:
-        raise DecodeError(f"{where} is a batch of messages in one record, which is not supported")
+        raise DecodeError(f"{where} is an inner batch, which is not supported")
     if not sys_flag & formats.SYS_FLAG_COMPRESSED:
         return body
     kind = (sys_flag & formats.SYS_FLAG_COMPRESSION_TYPE_MASK) >> 8
@@ -201,9 +201,11 @@ def unpacked(body: bytes, sys_flag: int, physical_offset: int) -> bytes:
             with pa.input_stream(pa.BufferReader(body), compression=_CODECS[kind]) as stream:
                 content = stream.read(MAX_UNPACKED_NBYTES + 1)
         else:
-            raise DecodeError(f"{where} is compressed in a way unknown here ({kind})")
+            raise DecodeError(f"{where} has an unknown compression type ({kind})")
     except (OSError, zlib.error) as error:
-        raise DecodeError(f"the body of {where} does not unpack: {error}") from error
+        raise DecodeError(f"the body of {where} cannot be decompressed: {error}") from error
     if len(content) > MAX_UNPACKED_NBYTES:
-        raise DecodeError(f"the body of {where} unpacks to more than {MAX_UNPACKED_NBYTES} bytes")
+        raise DecodeError(
+            f"the body of {where} decompresses to more than {MAX_UNPACKED_NBYTES} bytes"
+        )
     return content

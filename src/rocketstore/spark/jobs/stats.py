@@ -1,4 +1,4 @@
-"""``stats``: sums over a store's log by group, made natively in the tasks."""
+"""``stats``: aggregate a store's log by group, natively in the tasks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame, SparkSession
 
-#: What can make a group, and the type of its column; the place is that in a group of StatsPass.
+#: Group columns and their types, in the order of a group of StatsPass.
 GROUPS = {
     "topic": "string",
     "queueId": "int",
@@ -28,7 +28,7 @@ GROUPS = {
     "bucket": "timestamp",
     "bodySize": "int",
 }
-#: What can be measured: type, place in a group of StatsPass, and how two groups are joined.
+#: Measures: type, index in a group of StatsPass, and how to merge two groups.
 MEASURES = {
     "count": ("bigint", 5, "sum"),
     "bytes": ("bigint", 6, "sum"),
@@ -44,7 +44,7 @@ _JOIN: dict[str, Callable[[Iterable[int]], int]] = {"sum": sum, "min": min, "max
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked for: plain data that travels to the tasks.
+    """The aggregation to compute, as plain data that travels to the tasks.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Question:
 
     @property
     def types(self) -> dict[str, str]:
-        """Name and Spark's type of every column."""
+        """Return name and Spark type of every column."""
         types = {name: GROUPS[name] for name in self.by}
         types.update({name: MEASURES[name][0] for name in self.measures})
         return types
@@ -78,7 +78,7 @@ def question(
     measures: str | Sequence[str],
     **reading: Any,
 ) -> Question:
-    """Check what is asked for; see ``stats``."""
+    """Validate the aggregation; see ``stats``."""
     groups = [by] if isinstance(by, str) else list(by)
     if bucket is not None and "bucket" not in groups:
         groups.append("bucket")
@@ -92,9 +92,9 @@ def question(
     if len(set(groups)) < len(groups) or len(set(wanted)) < len(wanted) or not wanted:
         raise ValueError("by and measures must name each column once, and at least one measure")
     if "bucket" in groups and bucket is None:
-        raise ValueError("by='bucket' needs the width of a bucket: bucket=60_000 is a minute")
+        raise ValueError("by='bucket' needs the width of a bucket, e.g. bucket=60_000 (a minute)")
     if bucket is not None and bucket < 1:
-        raise ValueError(f"bucket is {bucket}; it is a number of milliseconds, 1 or more")
+        raise ValueError(f"bucket is {bucket}; it must be 1 or more milliseconds")
     check_corruption(reading.get("on_corruption", "fail"))
     return Question(tuple(groups), tuple(wanted), bucket or 1, **reading)
 
@@ -112,46 +112,46 @@ def stats(
     min_partitions: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """Sum up the messages of a store by group. Tasks send home their groups, no messages.
+    """Aggregate the messages of a store by group. Tasks return only groups, no messages.
 
     Parameters
     ----------
     spark : SparkSession
-        A Connect session too.
+        May be a Spark Connect session.
     path : str or path-like
         The store's root or its ``commitlog`` folder: a path or URI that driver and executors see.
     by : str or sequence of str
-        What makes a group, any of ``topic``, ``queueId``, ``tags`` (null: no tags), ``bucket`` (of
-        the store time) and ``bodySize`` (bytes, the largest power of two that is not above the
-        body's size; 0 for an empty one). Empty: one group.
+        Group columns, any of ``topic``, ``queueId``, ``tags`` (null: no tags), ``bucket`` (of the
+        store time) and ``bodySize`` (the body's bytes, rounded down to a power of two; 0 for an
+        empty body). Empty: one group.
     bucket : int, optional
-        Width of a time bucket, ms; adds ``bucket`` to ``by``. The column holds the buckets' first
-        moments; buckets are counted from the epoch in UTC.
+        Width of a time bucket in ms; adds ``bucket`` to ``by``. The column has the start of each
+        bucket; buckets are counted from the epoch in UTC.
     measures : str or sequence of str
         Any of ``count``, ``bytes`` (of whole records), ``bodyBytes``, ``minStoreTimestamp``,
         ``maxStoreTimestamp``, ``minQueueOffset``, ``maxQueueOffset``.
     on_corruption : {"fail", "skip", "stop"}
-        At a damaged place: fail, go on behind it, or count what lies before it.
+        At a corrupt range: fail, continue after it, or count what lies before it.
     check_crc : bool
-        Compare bodies with their CRCs; about twice as fast without.
+        Compare bodies with their CRCs; False is about twice as fast.
     split_bytes, min_partitions : int
         See ``rocketstore.sources.plan_splits``.
     storage_options : mapping, optional
-        Handed to fsspec for remote paths.
+        fsspec options for remote paths.
 
     Returns
     -------
     DataFrame
-        The columns of ``by``, then the measures; one row for each group, in no order. The log is
+        The columns of ``by``, then the measures; one row for each group, unordered. The log is
         listed now, and read when the DataFrame is used.
 
     Raises
     ------
     ValueError
-        For names and numbers that are none of these.
+        For invalid names and numbers.
     FileNotFoundError, MappedFileError, ConfigError
-        As ``rocketstore.sources.list_log``. What a task raises (``CorruptMessageError`` and
-        others) comes as PySpark's ``PythonException`` that names it.
+        As ``rocketstore.sources.list_log`` raises. Errors in tasks (such as
+        ``CorruptMessageError``) arrive as PySpark's ``PythonException``, which names them.
     """
     from pyspark.sql import functions as f
 
@@ -186,7 +186,7 @@ def stats(
 
 
 def work(packed: bytes, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """What a task does: the groups of the splits whose numbers come in."""
+    """Yield the groups of the splits whose numbers come in (a task)."""
     asked, splits = pickle.loads(zlib.decompress(packed))
     for batch in batches:
         for number in batch.column(0).to_pylist():
@@ -195,7 +195,7 @@ def work(packed: bytes, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyar
 
 
 def split_groups(asked: Question, split: Split) -> Iterator[list[tuple[Any, ...]]]:
-    """Yield the groups of one split as StatsPass tells them; a group may come again."""
+    """Yield the groups of one split from StatsPass; a group may be repeated."""
     consumer = kernels.passes_stats.StatsPass(asked.by, bucket_ms=asked.bucket_ms)
     for _ in walk(
         split,
@@ -210,7 +210,7 @@ def split_groups(asked: Question, split: Split) -> Iterator[list[tuple[Any, ...]
 
 
 def _batch(asked: Question, groups: Sequence[tuple[Any, ...]]) -> pyarrow.RecordBatch:
-    """The asked columns of groups."""
+    """Return the requested columns of groups."""
     import pyarrow as pa
 
     places = [list(GROUPS).index(name) for name in asked.by]
@@ -229,7 +229,7 @@ def _batch(asked: Question, groups: Sequence[tuple[Any, ...]]) -> pyarrow.Record
 
 
 def _text(stored: bytes | None) -> str | None:
-    """A topic or tags as messages show them: what is no UTF-8 is replaced."""
+    """Decode a topic or tags as messages do; invalid UTF-8 is replaced."""
     if stored is None:
         return None
     try:
@@ -240,7 +240,7 @@ def _text(stored: bytes | None) -> str | None:
 
 
 def stats_table(path: str | os.PathLike[str], **asked: Any) -> pyarrow.Table:
-    """Do what ``stats`` does in this process, without Spark.
+    """Compute ``stats`` in this process, without Spark.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Running one function over many items: as the tasks of one Spark job, or in this process."""
+"""Run one function over many items, as the tasks of one Spark job or in this process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _SCHEMA = "number bigint, result binary"
-#: Errors that another attempt would meet again: they come to the driver as themselves.
+#: Errors that a retry would meet again; the driver re-raises them unchanged.
 _FINAL = (RocketStoreError, FileNotFoundError, FileExistsError, PermissionError)
 
 
@@ -35,16 +35,16 @@ def run_tasks(
     Parameters
     ----------
     spark : SparkSession or None
-        ``None`` runs everything here, one item after the other, each when its result is asked
-        for. With a session (a Connect session too) there is one task per item, and all have ended
-        before the first result is yielded.
+        ``None`` runs all items in this process, each when its result is requested. With a session
+        (which may be Spark Connect) each item is a task, and all tasks finish before the first
+        result is yielded.
     function : callable
-        At the top of a module of rocketstore, as executors import it by name. Spark may run it
-        twice for one item.
+        A module-level function of rocketstore, since executors import it by name. Spark may run
+        it twice for one item.
     items : iterable
-        Plain values that pickle.
+        Picklable plain values.
     watch : callable, optional
-        ``watch(done, tasks)``, called now and then while the tasks of a session run, maybe by
+        ``watch(done, tasks)``, called occasionally while the tasks of a session run, possibly by
         another thread.
 
     Yields
@@ -55,9 +55,9 @@ def run_tasks(
     Raises
     ------
     RocketStoreError, FileNotFoundError, FileExistsError, PermissionError
-        As ``function`` raised them, for the first such item; Spark does not try these again.
+        As ``function`` raised them, for the first such item; Spark does not retry these.
     PythonException
-        With Spark: what else ``function`` raised, once the task's attempts are used up.
+        With Spark: any other exception of ``function``, after the task's last attempt.
     """
     if spark is None:
         yield from map(function, items)
@@ -86,7 +86,7 @@ def _watched(
     from rocketstore.spark.base.watching import watched
 
     def look(stages: Sequence[tuple[int, int, int]]) -> None:
-        # Another query's stage may run, too; with as many tasks it would be a rare guest.
+        # Stages of other queries may also run; they rarely have the same number of tasks.
         for _, done, number in stages:
             if number == tasks:
                 watch(done, tasks)
@@ -106,7 +106,7 @@ def _outcome(
 def work(
     module: str, name: str, packed: list[bytes], batches: Iterator[pyarrow.RecordBatch]
 ) -> Iterator[pyarrow.RecordBatch]:
-    """What a task does: the items whose numbers come in, one result for each."""
+    """Yield one result for each item whose number comes in (a task)."""
     import pyarrow as pa
 
     function = getattr(importlib.import_module(module), name)

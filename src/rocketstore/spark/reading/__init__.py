@@ -1,1 +1,1 @@
-"""Reading a log with Spark: listing, splits, filters, scans."""
+"""Read a log with Spark: listing, splits, filters, scans."""

@@ -1,6 +1,6 @@
-"""Filters that Spark hands down, as bounds of what is read.
+"""Turn filters that Spark pushes down into bounds of what is read.
 
-Spark checks every row itself again, so bounds may let too much through, never too little.
+Spark checks every row again, so bounds may let rows through but must not drop matching ones.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from rocketstore.spark.base.options import ReadOptions
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
-#: Times beyond are shown as the nearest that a timestamp holds, so they bound nothing.
+#: Later times are clamped to the maximum of a timestamp, so they cannot serve as bounds.
 _MAX_MS = (2**63 - 1) // 1000
-#: The same column under Kafka's name.
+#: Kafka's names of columns.
 _NAMES = {"partition": "queueId", "timestamp": "storeTimestamp"}
 
 
 def narrowed(options: ReadOptions, filters: Iterable[Any]) -> ReadOptions:
-    """Return options that read at least the rows which pass all filters, and less where possible.
+    """Return options that read at least the rows that pass all filters, and fewer if possible.
 
     Parameters
     ----------
     options : ReadOptions
     filters : iterable of pyspark.sql.datasource.Filter
-        Those of topic, tags, keys, storeTimestamp and physicalOffset are used, others passed over.
+        Filters of topic, tags, keys, storeTimestamp and physicalOffset are used, others ignored.
     """
     for item in filters:
         attribute = getattr(item, "attribute", None)
@@ -62,12 +62,12 @@ def _by_words(options: ReadOptions, name: str, item: Any) -> ReadOptions:
 
 
 def _is_one_key(word: str) -> bool:
-    """Whether a message whose KEYS are exactly ``word`` is found by the key ``word``."""
+    """Return whether the key ``word`` finds a message whose KEYS are exactly ``word``."""
     return bool(word) and " " not in word
 
 
 def _by_range(options: ReadOptions, name: str, item: Any) -> ReadOptions:
-    """Bounds ``at`` and ``at + 1`` are wide enough for strict and other comparisons."""
+    """Restrict a range; bounds ``at`` and ``at + 1`` fit strict and non-strict comparisons."""
     lower = isinstance(
         item, datasource.EqualTo | datasource.GreaterThan | datasource.GreaterThanOrEqual
     )

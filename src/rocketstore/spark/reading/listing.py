@@ -1,8 +1,8 @@
-"""The files of a log that is to be read, and what recovery knows to be lost at its end.
+"""List the files of a log to read, and the damage that recovery detects at its end.
 
-A walk along the log alone takes a broken last record for one that is being written. After an
-orderly stop there is none such: checkpoint, queues and state file tell what was there, as they do
-when the store is opened.
+The log alone cannot distinguish a corrupt last record from one that is being written. After an
+orderly stop it can only be corrupt. Checkpoint, queues and state file then show what the log held,
+as they do when the store is opened.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from rocketstore.sources.files import local_path
 from rocketstore.sources.segments import LogFiles, LostStretch
 from rocketstore.store.default_message_store import open as open_store
 
-#: Stores whose ends are remembered: a stream asks again and again.
+#: Stores whose log ends are cached: a stream asks repeatedly.
 _REMEMBERED = 32
-#: Number, time and size of a file.
+#: Inode, time and size of a file.
 _Look = tuple[int, int, int] | None
 
 
@@ -32,10 +32,10 @@ def list_to_read(
     *,
     storage_options: Mapping[str, Any] | None = None,
 ) -> LogFiles:
-    """List a log that is to be read with a policy (see ``policy.plan_reading``).
+    """List a log to read with a policy (see ``policy.plan_reading``).
 
-    Of a local store that was stopped in order, what is damaged at the log's end is among the
-    stretches that cannot be read.
+    For a local store that was stopped in order, damage at the log's end is listed among the
+    unreadable ranges.
     """
     log = policy.list_to_read(uri, on_corruption, storage_options=storage_options)
     root = _root_of(log)
@@ -51,7 +51,7 @@ def list_to_read(
 
 
 def _root_of(log: LogFiles) -> Path | None:
-    """The local store whose log it is."""
+    """Return the local store that the log belongs to."""
     last = local_path(log.segments[-1].uri) if log.segments else None
     folder = last.parent if last is not None else None
     return folder.parent if folder is not None and folder.name == formats.COMMIT_LOG_DIR else None
@@ -67,7 +67,7 @@ def _look(path: Path) -> _Look:
 
 @functools.lru_cache(_REMEMBERED)
 def _lost_at_end(root: Path, _: tuple[_Look, ...]) -> tuple[LostStretch, ...]:
-    """What is damaged behind the last good record; remembered while no file changes."""
+    """Return the corrupt ranges after the last good record; cached while no file changes."""
     with open_store(root, derive="none", message_index_enable=False) as store:
         end = store.max_physical_offset
         return tuple(

@@ -1,4 +1,4 @@
-"""Whether offsets by queue name exactly the queues that are read, as in Kafka's source."""
+"""Check that offsets by queue name exactly the queues that are read, as Kafka's source does."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _MAX_SHOWN = 5
 
 
 def check_queue_names(options: ReadOptions) -> None:
-    """Refuse offsets that leave out a queue that is read, or name one that is not there.
+    """Refuse offsets that omit a queue that is read, or name one that does not exist.
 
     Raises
     ------
     ConfigError
-        Names the queues; also when a queue would end before it begins, and where the queues of a
-        log cannot be listed and are not told by ``assign``.
+        Lists the queues. Also if a queue would end before it begins, or if the queues of a log
+        cannot be listed and ``assign`` does not name them.
     """
     given: dict[str, dict[str, dict[int, int]]] = {}
     for name, offsets, timestamp in (
@@ -38,16 +38,16 @@ def check_queue_names(options: ReadOptions) -> None:
         named = _named(offsets)
         if asked is None:
             raise ConfigError(
-                f"{name}: the queues of {options.path} cannot be listed; name those to be read "
-                "with the option assign, too"
+                f"{name}: the queues of {options.path} cannot be listed; also name those to read "
+                "with the option assign"
             )
         if named - asked or (there is not None and named - there):
             unknown = named - asked if named - asked else named - (there or set())
             raise ConfigError(f"{name} names {_shown(unknown)}, which {options.path} does not have")
         if asked - named:
             raise ConfigError(
-                f"{name} leaves out {_shown(asked - named)}: offsets must name every queue that is "
-                "read (-2 is the earliest, -1 the latest offset); choose topics with subscribe, or "
+                f"{name} omits {_shown(asked - named)}: offsets must name every queue that is "
+                "read (-2 is the earliest, -1 the latest offset); select topics with subscribe, or "
                 "queues with assign"
             )
     _check_order(given.get("startingOffsets"), given.get("endingOffsets"))
@@ -71,7 +71,7 @@ def _named(offsets: dict[str, dict[int, int]]) -> Queues:
 
 
 def _asked(options: ReadOptions, there: Queues | None) -> Queues | None:
-    """The queues that are read; ``None`` when nothing tells them."""
+    """Return the queues that are read; ``None`` if they are unknown."""
     if options.queue_ids is not None:
         return {(topic, number) for topic, ids in options.queue_ids.items() for number in ids}
     if there is None:
@@ -80,9 +80,9 @@ def _asked(options: ReadOptions, there: Queues | None) -> Queues | None:
 
 
 def _queues_of(options: ReadOptions) -> Queues | None:
-    """The queues of a store on this machine's disks; ``None`` for other logs.
+    """Return the queues of a store on local disks; ``None`` for other logs.
 
-    Light queues are none of them: their messages are read with the topics they were sent to.
+    Light queues are excluded: their messages are read with the topics they were sent to.
     """
     root = local_path(options.path)
     if root is not None and root.name == formats.COMMIT_LOG_DIR:

@@ -1,4 +1,4 @@
-"""What every reader of Spark does: plan the parts of a log, and read one of them in a task."""
+"""Shared by all Spark readers: plan the splits of a log, and read one of them in a task."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from rocketstore.store.default_message_store import open as open_store
 if TYPE_CHECKING:
     import pyarrow
 
-#: How much of a segment is read to learn how long its messages are.
+#: Bytes of a segment to read to estimate the message size.
 _SAMPLE_NBYTES = 1 << 20
-#: Queue offsets to read, half open, by (topic, queue id); None: open.
+#: Queue offsets to read by (topic, queue id), end exclusive; None: unbounded.
 QueueRanges = dict[tuple[str, int], tuple[int | None, int | None]]
 
 
@@ -34,23 +34,23 @@ QueueRanges = dict[tuple[str, int], tuple[int | None, int | None]]
 
 
 def plan(options: ReadOptions, bounds: ReadOptions | None = None) -> list[Split]:
-    """Return the parts of the log for a batch query, in log order.
+    """Return the splits of the log for a batch query, in log order.
 
     Parameters
     ----------
     options : ReadOptions
-        As the user gave them; what they ask for must be there.
+        The user's options; the messages that they name must exist.
     bounds : ReadOptions, optional
-        The same, narrowed by what else is known of the query.
+        The same, narrowed by pushed-down filters.
 
     Raises
     ------
     ConfigError
-        When offsets ask for what a batch cannot give.
+        If offsets ask for what a batch cannot provide.
     FileNotFoundError, MappedFileError
-        When the path is no store, or messages that were asked for are gone (failOnDataLoss).
+        If the path is not a store, or selected messages are gone (failOnDataLoss).
     CorruptMessageError
-        With onCorruption=fail, when a segment is missing.
+        With onCorruption=fail, if a segment is missing.
     """
     ranges = queue_ranges(options)
     log = list_to_read(options.path, options.on_corruption, storage_options=options.storage_options)
@@ -74,14 +74,14 @@ def plan(options: ReadOptions, bounds: ReadOptions | None = None) -> list[Split]
 
 
 def queue_ranges(options: ReadOptions) -> QueueRanges:
-    """Return the queue offsets that startingOffsets and endingOffsets of a batch query mean.
+    """Return the queue offsets that startingOffsets and endingOffsets select in a batch query.
 
     Timestamps take precedence over offsets, as they do in Kafka's source.
 
     Raises
     ------
     ConfigError
-        When a batch is to begin at the latest or to end at the earliest offset.
+        If a batch is to begin at the latest or to end at the earliest offset.
     """
     starting = None if options.starting_timestamp is not None else options.starting_offsets
     ending = None if options.ending_timestamp is not None else options.ending_offsets
@@ -109,11 +109,10 @@ def _values(offsets: Offsets | None) -> set[int]:
 
 
 def partition_bytes(options: ReadOptions, log: LogFiles) -> int:
-    """Return how much of the log one task reads at most: maxPartitionBytes, or less where
-    maxRecordsPerPartition asks for it.
+    """Return the maximum bytes of the log that one task reads.
 
-    The latter goes by the average length of the messages at the beginning of the first and of the
-    last segment.
+    This is maxPartitionBytes, or less for maxRecordsPerPartition, which is converted with the
+    average message size at the beginning of the first and the last segment.
     """
     if options.max_records_per_partition is None or not log.segments:
         return options.max_partition_bytes
@@ -122,7 +121,7 @@ def partition_bytes(options: ReadOptions, log: LogFiles) -> int:
 
 
 def _average_size(options: ReadOptions, log: LogFiles) -> int:
-    """Return about how many bytes a message takes in the log, at least 1."""
+    """Return about how many bytes a message has in the log, at least 1."""
     plain = ReadOptions(
         options.path, options.storage_options, on_corruption="stop", check_crc=False
     )
@@ -136,14 +135,14 @@ def _average_size(options: ReadOptions, log: LogFiles) -> int:
 
 
 def _refuse_lost_offsets(options: ReadOptions, log: LogFiles, ranges: QueueRanges) -> None:
-    """Raise ``MappedFileError`` when the beginning that was asked for is no longer in the log.
+    """Raise ``MappedFileError`` if the requested beginning is no longer in the log.
 
-    Queue offsets are looked up in the consume queues; of a log without them, or on remote storage,
-    nothing is known before it is read, and nothing refused.
+    Queue offsets are looked up in the consume queues. Without them, or on remote storage, the
+    check is skipped.
     """
     begin = log.segments[0].base_offset if log.segments else 0
     asked = options.starting_physical_offset
-    hint = "older messages were deleted (failOnDataLoss=false reads what is left)"
+    hint = "older messages were deleted (failOnDataLoss=false reads the remaining ones)"
     if asked is not None and asked < begin:
         raise MappedFileError(
             f"{options.path}: startingPhysicalOffset is {asked}, but the log begins at {begin}; "
@@ -171,12 +170,12 @@ def _refuse_lost_offsets(options: ReadOptions, log: LogFiles, ranges: QueueRange
 
 
 def to_plain(split: Split) -> tuple[Any, ...]:
-    """Return a split as a tuple: executors unpickle it without any class of rocketstore."""
+    """Return a split as a tuple, which executors unpickle without classes of rocketstore."""
     return tuple(getattr(split, field.name) for field in dataclasses.fields(split))
 
 
 def of_plain(values: tuple[Any, ...]) -> Split:
-    """Return the split of ``to_plain``."""
+    """Return the split that ``to_plain`` converted."""
     return Split(*values)
 
 
@@ -195,17 +194,17 @@ def read_partition(
     Parameters
     ----------
     options : ReadOptions
-        Its filters, limits of a batch, and what to do about damage.
+        Its filters, batch limits and corruption policy.
     names : sequence of str
         The columns, in order.
     split : Split
     start_offsets : mapping of (str, int) to (int or None, int or None), optional
-        Queue offsets to read, half open, by (topic, queue id); other queues whole.
+        Queue offsets to read by (topic, queue id), end exclusive; other queues are read whole.
 
     Raises
     ------
     CorruptMessageError
-        At a damaged place, with ``on_corruption="fail"``.
+        At a corrupt range, with ``on_corruption="fail"``.
     """
     begin_task()
     pattern = options.topic_pattern

@@ -1,4 +1,4 @@
-"""Reading a log by ``mapInArrow``: the quickest way into Spark, and the one for PySpark 3.5."""
+"""Read a log by ``mapInArrow``: the fastest way into Spark, also with PySpark 3.5."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def scan(
 ) -> DataFrame:
     """Return the messages of a store as a DataFrame, read by ``mapInArrow``.
 
-    Less work per row than ``format("rocketstore")``, which does the same with SQL's options; the
-    log is listed now and read when the DataFrame is used. Rows of one partition are in log order,
-    and so are the partitions.
+    Less work per row than ``format("rocketstore")``, which offers the same through SQL options.
+    The log is listed now and read when the DataFrame is used. Partitions, and the rows of each,
+    are in log order.
 
     Parameters
     ----------
     spark : SparkSession
-        Also one of Spark Connect.
+        May be a Spark Connect session.
     path : str or path-like
         A store's root or its ``commitlog``; a path that driver and executors see, or a URI.
     topics, tags, keys : str or iterable of str, optional
@@ -66,26 +66,26 @@ def scan(
     include_properties : bool
         Add the column ``properties`` (``headers`` to ``"kafka"``).
     begin, end : int, optional
-        Epoch ms of storeTimestamp, half open.
+        Epoch ms of storeTimestamp; the end is exclusive.
     start, stop : int, optional
-        Bytes from the start of the whole log, half open; a message belongs where it begins.
+        Bytes from the start of the log; the end is exclusive. A message counts by its start.
     split_bytes : int
-        What one task reads at most, in bytes of the log.
+        Maximum bytes of the log that one task reads.
     min_partitions : int, optional
-        About so many tasks, of 64 MiB or more each; by default two for each core of the session,
-        where it tells.
+        Approximate number of tasks, of 64 MiB or more each. The default is two for each core of
+        the session, if the session reports its cores.
     batch_rows, batch_bytes : int
         Limits of one Arrow batch: rows, and bytes of texts and bodies.
     on_corruption : str
-        ``"fail"`` raises at a damaged place, ``"skip"`` goes on behind it, ``"stop"`` ends there.
-        With ``"stop"`` the driver reads the log up to the damage before the tasks do.
+        ``"fail"`` raises at a corrupt range, ``"skip"`` continues after it, ``"stop"`` ends before
+        it. With ``"stop"`` the driver reads the log up to the damage before the tasks do.
     check_crc : bool
-        Compare each body with its checksum; without, the schema's fields say ``unchecked``.
+        Compare each body with its checksum; if False, the schema's fields say ``unchecked``.
     storage_options : mapping, optional
-        For the file system of a URI, as fsspec takes them.
+        fsspec options for the file system of a URI.
     records : str
-        ``"log"``: every record. ``"queues"``: what consumers see, without transactions' PREPARED
-        and ROLLBACK records, and inner batches message by message.
+        ``"log"``: every record. ``"queues"``: what consumers see, without PREPARED and ROLLBACK
+        records of transactions, and with inner batches split into messages.
 
     Returns
     -------
@@ -94,11 +94,11 @@ def scan(
     Raises
     ------
     FileNotFoundError, MappedFileError
-        When the path is no store, or holds a DLedger log.
+        If the path is not a store, or contains a DLedger log.
     ValueError, TypeError
-        For wrong arguments.
+        For invalid arguments.
     CorruptMessageError
-        In the tasks, at a damaged place: Spark reports it as a failed job.
+        In the tasks, at a corrupt range: Spark reports a failed job.
     """
     if on_corruption not in CORRUPTION_POLICIES:
         raise ValueError(f"on_corruption is {on_corruption!r}; it must be one of fail, skip, stop")
@@ -109,7 +109,7 @@ def scan(
     names = resolve(columns, include_properties=include_properties)
     local = local_path(path)
     options = ReadOptions(
-        # Executors have working directories of their own.
+        # An executor has its own working directory.
         os.fspath(path) if local is None else os.path.abspath(local),
         None if storage_options is None else dict(storage_options),
         topics=_words(topics, "topics"),
@@ -129,7 +129,7 @@ def scan(
         records=records,
     )
     splits = plan(options)
-    # One row for each task; a plan of many splits is compressed, as every task gets it whole.
+    # One row per task; the plan is compressed because every task receives all of it.
     packed = zlib.compress(pickle.dumps([to_plain(split) for split in splits]))
     count = len(splits)
     read = shipped_function(_read, options, tuple(names), packed)
@@ -139,7 +139,7 @@ def scan(
 
 
 def _tasks(spark: SparkSession) -> int | None:
-    """Two for each core; None where the session does not tell (Spark Connect)."""
+    """Return two tasks per core; None if the session does not report cores (Spark Connect)."""
     try:
         return 2 * spark.sparkContext.defaultParallelism
     except AttributeError:
@@ -161,7 +161,7 @@ def _read(
     packed: bytes,
     batches: Iterable[pyarrow.RecordBatch],
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Read the splits whose numbers the batches hold; runs in a task."""
+    """Read the splits whose numbers are in the batches; runs in a task."""
     splits = pickle.loads(zlib.decompress(packed))
     for batch in batches:
         for number in batch.column(0).to_pylist():

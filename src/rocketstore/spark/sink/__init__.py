@@ -1,1 +1,1 @@
-"""Writing to a store from Spark: staged by tasks, committed once."""
+"""Write to a store from Spark: tasks stage rows, one commit appends them."""

@@ -1,10 +1,10 @@
-"""Commit: the rows of a batch, staged by many tasks, are appended by one process, each once.
+"""Commit: one process appends the rows that many tasks staged, each row exactly once.
 
-The order of steps is: take the store's lock; write the intent (where the log ends, which files);
-append; sync; write that it is done; delete the stage. A process may die between any two of them.
-Whoever comes back with the same batch finds the intent, compares the log with the stage from the
-noted offset on, and appends what is missing; nothing of the log is ever cut, as others may have
-appended behind it. Nothing here needs Spark.
+A commit locks the store, writes the intent (log end and files), appends, syncs, marks the batch as
+done and deletes the stage, in this order. The process may die between any two steps. A retry of the
+same batch finds the intent, compares the log from the noted offset with the stage, and appends what
+is missing. It never truncates the log, since other writers may have appended meanwhile. Nothing
+here needs Spark.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from rocketstore.spark.sink.stage import (
 from rocketstore.status import PutMessageStatus
 
 Step = Callable[[str], None]
-#: The steps that ``on_step`` is told, each before it is done; "piece" comes again and again.
+#: The steps reported to ``on_step``, each before it runs; "piece" is repeated.
 STEPS = ("open", "intent", "piece", "sync", "done", "close", "clean")
-#: What is appended goes to the disk at once, beside the appending: there is little left to sync.
+#: Appended records are written to disk in parallel, which leaves little to sync.
 FLUSH_INTERVAL_MS = 50
-#: A stage that no intent needs is left over when nothing was written to it for so long.
+#: A stage without an intent counts as abandoned after so long without a write.
 LEFT_STAGE_S = 7 * 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
 class CommitReport:
-    """What a commit did.
+    """The result of a commit.
 
     Attributes
     ----------
     rows : int
-        Messages of the batch.
+        Number of messages in the batch.
     appended : int
-        Of them, those that this commit appended; fewer where an earlier one had died.
+        How many of them this commit appended; fewer if an earlier, interrupted one appended some.
     start, end : int or None
-        Physical offsets of the log between which it appended; None: nothing was to be done.
+        Physical offsets of the appended range; None: there was nothing to append.
     """
 
     rows: int
@@ -61,7 +61,7 @@ class CommitReport:
 
 
 def _say_nothing(_: str) -> None:
-    """Tell nobody."""
+    """Ignore the step."""
 
 
 def commit(
@@ -82,20 +82,20 @@ def commit(
     Parameters
     ----------
     root : Path
-        Of the store; it is made when there is none.
+        Root of the store, which is created if it does not exist.
     files : iterable of StagedFile
     app, version : str, int
-        The batch: a version that is not above the last one that was done is left out.
+        The batch: a version not above the last completed one is skipped.
     once : bool
         The batch is not part of a transaction; ``app`` is unique to it.
     stage : str
-        Folder of the files; deleted in the end.
+        Folder of the files; deleted at the end.
     broker_version : str, optional
         The RocketMQ version for which the rows were staged.
     config, clock
         See ``rocketstore.open``.
     on_step : callable, optional
-        Told the next of ``STEPS``, for tests.
+        Called with the next of ``STEPS``, for tests.
 
     Returns
     -------
@@ -104,11 +104,11 @@ def commit(
     Raises
     ------
     StoreLockedError
-        When another process writes the store.
+        If another process writes the store.
     DecodeError
-        When a file is not as it was staged.
+        If a file differs from what was staged.
     RocketStoreError, OSError
-        When the log cannot be appended to. What was appended is taken up by the next commit.
+        If the log cannot be appended to. The next commit continues after what was appended.
     """
     from rocketstore.store.default_message_store import open as open_store
 
@@ -151,11 +151,11 @@ def commit(
 
 
 def abort(root: Path, stage: str) -> bool:
-    """Delete a stage unless a commit has begun with it; tell whether it was deleted."""
+    """Delete a stage unless a commit has begun with it; return whether it was deleted."""
     if Ledger(root).is_pending(stage):
         return False
     remove_stage(stage)
-    # A store that was refused is left as it was found; a folder with anything in it stays.
+    # A refused store must stay unchanged; rmdir keeps folders that are not empty.
     for folder in (root / formats.SPARK_DIR / STAGE_DIR, root / formats.SPARK_DIR):
         with contextlib.suppress(OSError):
             folder.rmdir()
@@ -163,7 +163,7 @@ def abort(root: Path, stage: str) -> bool:
 
 
 def _forget_dead_writes(ledger: Ledger, but: str) -> None:
-    """Delete what died writes left behind that were no part of a transaction: nobody comes back."""
+    """Delete entries and stages of interrupted non-transactional writes: no retry needs them."""
     for entry in list(ledger.entries()):
         if entry.once and entry.app != but:
             if entry.stage is not None:
@@ -172,10 +172,10 @@ def _forget_dead_writes(ledger: Ledger, but: str) -> None:
 
 
 def _remove_left_stages(ledger: Ledger, but: str) -> None:
-    """Delete stages in the store that belong to writers which died in front of their intent.
+    """Delete stages in the store whose writers died before writing their intent.
 
-    Of a writer that lives after all, the commit misses its files and appends nothing. Stages
-    elsewhere are left alone: another store's intent may need them.
+    If such a writer is still alive, its commit misses its files and appends nothing. Stages
+    outside the store are kept: an intent of another store may need them.
     """
     folder = ledger.root / formats.SPARK_DIR / STAGE_DIR
     needed = {Path(but).name}
@@ -189,7 +189,7 @@ def _remove_left_stages(ledger: Ledger, but: str) -> None:
 
 
 def _sync_ways(root: Path) -> None:
-    """Make the folders durable that lead to a new store: tasks that staged in it made them."""
+    """Sync the parent folders of a new store, which staging tasks created."""
     device = root.stat().st_dev
     for folder in root.parents:
         if folder.stat().st_dev != device:
@@ -197,7 +197,7 @@ def _sync_ways(root: Path) -> None:
         try:
             sync_directory(folder)
         except PermissionError:
-            break  # nobody who may not read it made anything in it
+            break  # without read access this user cannot have created anything in it
 
 
 class _Commit:
@@ -212,7 +212,7 @@ class _Commit:
         self._on_step = on_step
 
     def finish_earlier(self, app: str) -> Entry:
-        """Append what is missing of a batch whose commit died; the entry is without intent then."""
+        """Append what is missing of an interrupted batch; return the entry without intent."""
         entry = self.ledger.read(app)
         if entry.intent is not None:
             entry = self.run(entry, self._count_present(entry.intent))
@@ -221,7 +221,7 @@ class _Commit:
         return entry
 
     def run(self, entry: Entry, row: int) -> Entry:
-        """Append the intent's rows from ``row`` on, and make them done."""
+        """Append the intent's rows from ``row`` on, sync, and mark the batch as done."""
         intent = entry.intent
         assert intent is not None
         store = self.store
@@ -265,7 +265,7 @@ class _Commit:
             skip = 0
 
     def _count_present(self, intent: Intent) -> int:
-        """Rows of the batch that the log has, from the first on."""
+        """Return how many leading rows of the batch are in the log."""
         row = 0
         for number, part in enumerate(intent.parts):
             row = part.row
@@ -280,9 +280,9 @@ class _Commit:
         end = store.max_physical_offset
         if part.start < max(store.min_physical_offset, 0):
             raise RocketStoreError(
-                f"the log of {store.path} begins at {store.min_physical_offset} now: whether the "
-                f"batch whose commit began at {part.start} is in it cannot be seen any more; "
-                f"delete its file in {self.ledger.directory} when it is"
+                f"the log of {store.path} now begins at {store.min_physical_offset}: it no longer "
+                f"shows whether it contains the batch whose commit began at {part.start}; if it "
+                f"does, delete the batch's file in {self.ledger.directory}"
             )
         stored = store.reader.scan(part.start, end if stop is None else min(stop, end), "stop")
         return _count_equal(files, part.row, stored)

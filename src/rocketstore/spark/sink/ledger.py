@@ -1,8 +1,8 @@
 """The ledger of the sink: which batches are in the log, and which one is being appended.
 
-One small JSON file for each application (a ``txnAppId``, a streaming query, a single write) below
-``.rocketstore-spark/ledger`` in the store's root, replaced as a whole and synced. Whoever changes
-it holds the store's lock. Nothing here needs Spark.
+Each application (a ``txnAppId``, a streaming query, a single write) has one small JSON file below
+``.rocketstore-spark/ledger`` in the store's root. Updates replace the whole file, sync it, and need
+the store's lock. Nothing here needs Spark.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rocketstore.errors import DecodeError
 from rocketstore.files.durable import make_directories, sync_directory, write_file
 from rocketstore.spark.sink.stage import StagedFile
 
-#: Of the files' format.
+#: Version of the file format.
 VERSION = 1
 LEDGER_DIR = "ledger"
 STAGE_DIR = "stage"
@@ -29,16 +29,16 @@ _SUFFIX = ".json"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A stretch of the log that was appended to without a break.
+    """A range of the log that one commit appended to.
 
     Attributes
     ----------
     start : int
-        Physical offset of the log's end when it began.
+        Physical offset of the log's end when the commit began.
     row : int
-        First row of the batch that was to be appended there.
+        First row of the batch to append there.
     stop : int or None
-        Nothing of the batch lies at or behind this offset, until the next part; None: not known.
+        Offset from which on no row of the batch lies, until the next part; None: unknown.
     """
 
     start: int
@@ -56,7 +56,7 @@ class Intent:
     files : tuple of StagedFile
         In the order of their rows in the log.
     parts : tuple of Part
-        More than one after it was taken up again.
+        More than one if the commit was interrupted and retried.
     """
 
     version: int
@@ -65,24 +65,24 @@ class Intent:
 
     @property
     def rows(self) -> int:
-        """Messages of the batch."""
+        """Return the number of messages in the batch."""
         return sum(file.rows for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is known of one application.
+    """The state of one application.
 
     Attributes
     ----------
     app : str
     done : int or None
-        The last version that is in the log; all lower ones are, too.
+        The last version in the log; all lower ones are in it too.
     intent : Intent or None
     stage : str or None
-        Folder of the stage that belongs to ``intent`` or, without one, to ``done``; it may be gone.
+        Folder of the stage that belongs to ``intent`` or, without one, to ``done``; may be deleted.
     once : bool
-        A write without a transaction: nobody will ask for it again.
+        A write without a transaction, which is never retried.
     """
 
     app: str
@@ -97,7 +97,7 @@ class Ledger:
 
     Notes
     -----
-    Threading: reading is safe at any time, changing under the store's lock only.
+    Threading: reading is safe at any time; changes need the store's lock.
     """
 
     def __init__(self, root: Path) -> None:
@@ -109,12 +109,12 @@ class Ledger:
         return self.directory / f"{name}{_SUFFIX}"
 
     def read(self, app: str) -> Entry:
-        """Return the entry of ``app``, an empty one when it never wrote.
+        """Return the entry of ``app``; an empty one if it never wrote.
 
         Raises
         ------
         DecodeError
-            When its file is none of a ledger.
+            If its file is not a ledger.
         """
         found = self._read(self._path(app))
         if found is None:
@@ -124,7 +124,7 @@ class Ledger:
         return found
 
     def entries(self) -> Iterator[Entry]:
-        """Every application's entry."""
+        """Yield every application's entry."""
         if not self.directory.is_dir():
             return
         for path in sorted(self.directory.iterdir()):
@@ -139,16 +139,16 @@ class Ledger:
         write_file(self._path(entry.app), json.dumps(_to_plain(entry, self.root)).encode())
 
     def remove(self, app: str) -> None:
-        """Forget ``app``."""
+        """Delete the entry of ``app``."""
         self._path(app).unlink(missing_ok=True)
         sync_directory(self.directory)
 
     def is_pending(self, stage: str) -> bool:
-        """Whether an intent needs the files of this stage."""
+        """Return whether an intent needs the files of this stage."""
         return any(entry.intent is not None and entry.stage == stage for entry in self.entries())
 
     def close_parts(self, but: str, end: int) -> None:
-        """Note that nothing of the batches that others left unfinished lies behind ``end``."""
+        """Note that unfinished batches of other applications have no rows after ``end``."""
         for entry in self.entries():
             intent = entry.intent
             if intent is None or entry.app == but or intent.parts[-1].stop is not None:
@@ -164,12 +164,14 @@ class Ledger:
         try:
             return _from_plain(json.loads(content), self.root)
         except (ValueError, TypeError, KeyError) as error:
-            raise DecodeError(f"{path} is no ledger of the Spark sink: {error!r}") from None
+            raise DecodeError(f"{path} is not a ledger of the Spark sink: {error!r}") from None
 
 
 def _noted(path: str, root: Path) -> str:
-    """A path in the store is noted relative to its root, as a store may be moved, and a copy of it
-    must leave the stage of the first one alone."""
+    """Return a path inside the store relative to its root.
+
+    A store may be moved, and a copy of it must not use the original's stage.
+    """
     return os.path.relpath(path, root) if Path(path).is_relative_to(root) else path
 
 

@@ -1,7 +1,7 @@
-"""Staging: what one task writes, so that one commit can append it.
+"""Staging: write one task's rows so that one commit can append them.
 
-A stage file is a stretch of records in the log's format, written in pieces that end where a record
-ends. Nothing here needs Spark.
+A stage file holds records in the log's format, in pieces that end at a record's end. Nothing here
+needs Spark.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rocketstore.config import MessageStoreConfig
 from rocketstore.errors import DecodeError
 from rocketstore.files.durable import begin_writing, reporting_full_disk, sync_descriptor
 
-#: What a table of the sink's rows may hold, and the Arrow type that the encoder takes.
+#: Columns that the sink accepts, and the Arrow types that the encoder takes.
 COLUMN_TYPES = {
     "body": "string or binary",
     "topic": "string",
@@ -33,27 +33,27 @@ COLUMN_TYPES = {
 }
 DEFAULT_QUEUES = 4
 PIECE_NBYTES = 4 << 20
-#: The cache drops no less than this at once: the largest page of x86-64 and arm64.
+#: The page cache drops at least so much at once: the largest page of x86-64 and arm64.
 _CACHE_UNIT_NBYTES = 2 << 20
 _NAME = re.compile(r"\d{6,}-\d+-[0-9a-f]{12}\.seg")
-#: Times a folder is made that another write removes as empty at the same time.
+#: Attempts to create a folder that another write may remove, as empty, at the same time.
 _CREATING_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A finished stage file; plain values, as it travels to the driver.
+    """A finished stage file, as plain values that travel to the driver.
 
     Attributes
     ----------
     path : str
     partition : int
-        Of the table; files are appended in this order.
+        Partition of the table; files are appended in this order.
     rows : int
     pieces : tuple of (int, int)
-        Bytes and CRC-32 of each stretch that was written at once; each ends where a record ends.
+        Bytes and CRC-32 of each piece; each ends at a record's end.
     counts : dict or None
-        Records by (topic, queue id), where they were asked for.
+        Records by (topic, queue id), if requested.
     """
 
     path: str
@@ -71,18 +71,18 @@ class StagedFile:
 def encoder_settings(
     root: str | os.PathLike[str] | None, config: MessageStoreConfig | None = None
 ) -> dict[str, Any]:
-    """Return what ``StageEncoder`` must know of the store: its version, its limits.
+    """Return the store's settings that ``StageEncoder`` needs: version and limits.
 
     Parameters
     ----------
     root : path or None
-        Of the store; None or a path without a store: those of a new one.
+        Root of the store; None or a path without a store: settings of a new store.
     config : MessageStoreConfig, optional
 
     Raises
     ------
     ConfigError, MappedFileError, UnsafePathError
-        As opening the store would.
+        As opening the store would raise.
     """
     from rocketstore.config import DEFAULT_COMMIT_LOG_FILE_SIZE
     from rocketstore.dialect import DEFAULT_VERSION, Dialect
@@ -115,14 +115,14 @@ def encoder_settings(
 
 
 def unique_name(partition: int, attempt: int) -> str:
-    """Return a file name that no other attempt of the same task has."""
+    """Return a file name that is unique among the attempts of the task."""
     return f"{partition:06d}-{attempt}-{os.urandom(6).hex()}.seg"
 
 
 def remove_stage(folder: str) -> None:
-    """Delete the stage files of a folder, and the folder unless anything else is in it.
+    """Delete the stage files of a folder, and the folder if it is then empty.
 
-    Its name may come from a ledger that others wrote: what is no stage is never deleted.
+    The folder's name may come from another process's ledger, so only stage files are deleted.
     """
     with contextlib.suppress(OSError):
         for path in Path(folder).iterdir():
@@ -133,7 +133,7 @@ def remove_stage(folder: str) -> None:
 
 
 def last_written(folder: Path) -> float:
-    """When a task last made a file of this stage or wrote to one, in epoch seconds."""
+    """Return when a task last created or wrote a file of this stage, in epoch seconds."""
     times = [folder.stat().st_mtime]
     for path in folder.iterdir() if folder.is_dir() else ():
         with contextlib.suppress(FileNotFoundError):
@@ -157,17 +157,17 @@ def write_stage(
     Parameters
     ----------
     batches : iterable of pyarrow.RecordBatch
-        Columns of ``COLUMN_TYPES``; integers of any width that fit.
+        Columns of ``COLUMN_TYPES``; integers of any width whose values fit.
     directory : str
-        Made when it is not there.
+        Created if it does not exist.
     partition, attempt : int
-        Of the task; the file's name is unique to this call.
+        Of the task; the file name is unique to this call.
     settings : dict
-        Of ``encoder_settings``.
+        The result of ``encoder_settings``.
     topic : str, optional
-        Of all rows, whatever the column says.
+        Topic of all rows; overrides the column.
     queues : int
-        A row without queueId gets its number in this partition modulo ``queues``.
+        A row without queueId gets its row number in this partition modulo ``queues``.
     counted : bool
         Count the records by queue.
 
@@ -178,9 +178,9 @@ def write_stage(
     Raises
     ------
     ValueError, TypeError
-        For a row that no store takes; the message names partition and row.
+        For a row that the store cannot accept; the message names partition and row.
     StoreFullError, OSError
-        When the file cannot be written. Nothing is left behind.
+        If the file cannot be written. The partial file is deleted.
     """
     path = Path(directory) / unique_name(partition, attempt)
     with reporting_full_disk(path):
@@ -211,7 +211,7 @@ def write_stage(
 
 
 def _create(path: Path) -> int:
-    """Create a file, and the folders above it, which a write that is given up may just remove."""
+    """Create a file and its parent folders, which an aborted write may remove concurrently."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     for _ in range(_CREATING_TRIES):
         with contextlib.suppress(FileNotFoundError):
@@ -222,7 +222,7 @@ def _create(path: Path) -> int:
 
 
 class _StageWriter:
-    """The pieces of a file that is being written."""
+    """Writes a stage file piece by piece."""
 
     def __init__(self, fd: int, *, counted: bool) -> None:
         self.pieces: list[tuple[int, int]] = []
@@ -230,12 +230,12 @@ class _StageWriter:
         self._fd = fd
         self._counted = counted
         self._position = 0
-        # What is not in the file yet; it begins at a multiple of the cache's unit.
+        # Data not yet written; it begins at a multiple of the cache unit.
         self._held: list[memoryview] = []
         self._held_nbytes = 0
 
     def add(self, encoder: Any, batch: Any) -> None:
-        """Encode a batch; write whatever makes a whole piece."""
+        """Encode a batch; write each complete piece."""
         row, count = 0, batch.num_rows
         while row < count:
             row = encoder.encode(batch, row)
@@ -243,7 +243,7 @@ class _StageWriter:
                 self.write(encoder)
 
     def write(self, encoder: Any) -> None:
-        """Write what waits as one piece."""
+        """Write the encoder's output as one piece."""
         content = encoder.take()
         if not content:
             return
@@ -260,12 +260,14 @@ class _StageWriter:
         self._store(self._held_nbytes // _CACHE_UNIT_NBYTES * _CACHE_UNIT_NBYTES)
 
     def finish(self) -> None:
-        """Write what is still held back."""
+        """Write the remaining data."""
         self._store(self._held_nbytes)
 
     def _store(self, nbytes: int) -> None:
-        """Write the first bytes of what is held. Whole units get large pages, which a commit can
-        set free one by one, see ``_forget``."""
+        """Write the first ``nbytes`` held bytes.
+
+        Whole units get large pages, which a commit can free one by one; see ``_forget``.
+        """
         start = self._position - self._held_nbytes
         self._held_nbytes -= nbytes
         views, self._held = _split(self._held, nbytes)
@@ -275,7 +277,7 @@ class _StageWriter:
 
 
 def _split(views: Sequence[memoryview], nbytes: int) -> tuple[list[memoryview], list[memoryview]]:
-    """The first bytes of what views show, and the rest; nothing is copied."""
+    """Split views into the first ``nbytes`` and the rest, without a copy."""
     first, rest = [], []
     for view in views:
         if nbytes:
@@ -287,12 +289,12 @@ def _split(views: Sequence[memoryview], nbytes: int) -> tuple[list[memoryview], 
 
 
 def as_encoded(batch: Any) -> Any:
-    """Return the batch with columns of the types that the encoder takes.
+    """Return the batch with its columns cast to the types that the encoder takes.
 
     Raises
     ------
     ValueError
-        For a number that is too large, naming its column.
+        For a number that is too large; the message names its column.
     """
     import pyarrow
     from pyarrow import types
@@ -316,13 +318,13 @@ def as_encoded(batch: Any) -> Any:
 
 
 def read_pieces(file: StagedFile, *, last: bool = False) -> Iterator[tuple[int, memoryview]]:
-    """Position and content of each piece, compared with its CRC.
+    """Yield position and content of each piece, after a CRC check.
 
     Parameters
     ----------
     file : StagedFile
     last : bool
-        Nobody reads the file again: the system may forget each piece once the next is asked for.
+        The file is not read again: the system may drop each piece from its cache afterwards.
 
     Yields
     ------
@@ -332,9 +334,9 @@ def read_pieces(file: StagedFile, *, last: bool = False) -> Iterator[tuple[int, 
     Raises
     ------
     DecodeError
-        When the file is not what was written.
+        If the file differs from what was written.
     FileNotFoundError
-        When it is gone.
+        If the file is missing.
     """
     yield from _read_pieces(file, 0, file.nbytes, last=last)
 
@@ -342,7 +344,7 @@ def read_pieces(file: StagedFile, *, last: bool = False) -> Iterator[tuple[int, 
 def _read_pieces(
     file: StagedFile, start: int, stop: int, *, last: bool
 ) -> Iterator[tuple[int, memoryview]]:
-    """The pieces that hold something between the positions ``start`` and ``stop``."""
+    """Yield the pieces that overlap the positions ``start`` to ``stop``."""
     position = 0
     buffer = memoryview(bytearray(max((nbytes for nbytes, _ in file.pieces), default=0)))
     with open(file.path, "rb", buffering=0) as source:
@@ -352,8 +354,8 @@ def _read_pieces(
                 content = buffer[:nbytes]
                 if not _read_whole(source, content) or kernels.message.crc32(content) != crc:
                     raise DecodeError(
-                        f"{file.path} at position {position}: the staged records are not those "
-                        "that were written; write the batch again"
+                        f"{file.path} at position {position}: the staged records were changed "
+                        "after they were written; write the batch again"
                     )
                 yield position, content
                 if last:
@@ -364,20 +366,19 @@ def _read_pieces(
 def _forget(fd: int, start: int, stop: int) -> None:
     """Let the system drop the file's pages between two positions from its cache.
 
-    A copy of a stretch of the same length is being written: it takes the pages that this sets
-    free. Otherwise it takes ones that nobody has used, which cost several times more, most of all
-    in virtual machines, and push others' pages out of the cache.
+    The commit writes a copy of the same length, which reuses the freed pages. New pages would
+    cost several times more, especially in virtual machines, and evict other pages from the cache.
     """
     advise = getattr(os, "posix_fadvise", None)
-    first, behind = -(-start // _CACHE_UNIT_NBYTES), stop // _CACHE_UNIT_NBYTES
-    if advise is not None and first < behind:
+    first, end = -(-start // _CACHE_UNIT_NBYTES), stop // _CACHE_UNIT_NBYTES
+    if advise is not None and first < end:
         unit = _CACHE_UNIT_NBYTES
-        with contextlib.suppress(OSError):  # advice: a file system may not take it
-            advise(fd, first * unit, (behind - first) * unit, os.POSIX_FADV_DONTNEED)
+        with contextlib.suppress(OSError):  # a file system may not support this advice
+            advise(fd, first * unit, (end - first) * unit, os.POSIX_FADV_DONTNEED)
 
 
 def _read_whole(source: Any, view: memoryview) -> bool:
-    """Fill the view; False when the file ends before that."""
+    """Fill the view; return False if the file ends earlier."""
     done = 0
     while done < len(view):
         count = source.readinto(view[done:])
@@ -388,8 +389,10 @@ def _read_whole(source: Any, view: memoryview) -> bool:
 
 
 def read_records(files: Iterable[StagedFile], row: int) -> Iterator[tuple[int, int, bytes]]:
-    """Place of the file among ``files``, position and content of each staged record, from row
-    ``row`` of all files on."""
+    """Yield each staged record from row ``row`` of all files on.
+
+    Each item is the file's index in ``files``, the position, and the content.
+    """
     for place, file in enumerate(files):
         if row >= file.rows:
             row -= file.rows
@@ -399,7 +402,7 @@ def read_records(files: Iterable[StagedFile], row: int) -> Iterator[tuple[int, i
             while at < len(piece):
                 size = int.from_bytes(piece[at : at + 4], "big")
                 if size <= 0:
-                    raise DecodeError(f"{file.path} at position {position + at}: no record")
+                    raise DecodeError(f"{file.path} at position {position + at}: not a record")
                 if row == 0:
                     yield place, position + at, bytes(piece[at : at + size])
                 else:
@@ -408,11 +411,10 @@ def read_records(files: Iterable[StagedFile], row: int) -> Iterator[tuple[int, i
 
 
 def read_range(file: StagedFile, start: int, stop: int) -> Iterator[tuple[int, memoryview]]:
-    """Position and content of the records between two positions where records begin, for the last
-    time (see ``read_pieces``).
+    """Yield position and content of the records between two record boundaries, for the last time.
 
-    Raises ``DecodeError`` when a piece that is read is not what was written.
+    See ``read_pieces`` for "last". Raises ``DecodeError`` if a piece differs from what was written.
     """
     for position, piece in _read_pieces(file, start, stop, last=True):
-        first, behind = max(start - position, 0), min(stop - position, len(piece))
-        yield position + first, piece[first:behind]
+        first, end = max(start - position, 0), min(stop - position, len(piece))
+        yield position + first, piece[first:end]

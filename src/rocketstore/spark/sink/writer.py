@@ -1,7 +1,7 @@
-"""The sink: tasks stage their rows, one commit on the driver appends them, each once.
+"""The sink: tasks stage their rows, and one commit on the driver appends each row once.
 
-Spark makes a writer on the driver and sends it to the tasks; of a stream it makes another one for
-each batch, and again another for its commit, so that whatever the commit must know travels in the
+Spark creates a writer on the driver and sends it to the tasks. For a stream it creates another one
+for each batch, and another for the commit. Whatever the commit needs must therefore travel in the
 tasks' messages.
 """
 
@@ -57,7 +57,7 @@ _MAX_VERSION = 2**63 - 1
 
 @dataclass
 class StagedMessage(WriterCommitMessage):
-    """What a task tells the commit.
+    """A task's message to the commit.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class StagedMessage(WriterCommitMessage):
     stage : str
         Folder of the file.
     query_id : str or None
-        Of a stream.
+        Id of the streaming query.
     """
 
     file: StagedFile
@@ -74,7 +74,7 @@ class StagedMessage(WriterCommitMessage):
 
 
 class _Target(Shipped):
-    """Where the rows go, and how they are encoded; plain values only."""
+    """The target of the rows and their encoding; plain values only."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         given = parse_write(options)
@@ -95,7 +95,7 @@ class _Target(Shipped):
         inside = str(Path(self.root) / formats.SPARK_DIR / STAGE_DIR)
         self.staging = inside if staging is None else local_path("stagingDir", staging)
         self.settings = encoder_settings(self.root)
-        # A topic that no store takes is told here, before any task runs.
+        # This refuses an invalid topic before any task runs.
         kernels.staged_records.StageEncoder(topic=self.topic, **self.settings)
 
     def stage_rows(
@@ -122,40 +122,40 @@ class _Target(Shipped):
     def commit_files(
         self, messages: Sequence[WriterCommitMessage | None], stage: str, **batch: Any
     ) -> None:
-        """Append what the tasks staged."""
+        """Append the rows that the tasks staged."""
         files = [message.file for message in messages if isinstance(message, StagedMessage)]
         version = self.settings["broker_version"]
         commit(Path(self.root), files, stage=stage, broker_version=version, **batch)
 
 
 class StagedWriter(_Target, DataSourceArrowWriter):
-    """Writer of a batch.
+    """Writer of a batch query.
 
     Parameters
     ----------
     options : mapping of str to str
         ``path``, ``topic``, ``queues``, ``txnAppId`` with ``txnVersion``, ``stagingDir``.
     schema : StructType
-        Columns of ``COLUMN_TYPES``; ``body`` is needed.
+        Columns of ``COLUMN_TYPES``; ``body`` is required.
     overwrite : bool
         Must be False.
 
     Raises
     ------
     ConfigError
-        For what cannot be written, before any task runs.
+        For options or columns that cannot be written, before any task runs.
 
     Notes
     -----
     With ``txnAppId`` and ``txnVersion`` a batch is appended once, however often it is written:
-    a version that is not above the last one of its application is left out. Without them a write
-    that is tried again by its user is appended again; tries of Spark itself are not.
+    a version not above the application's last one is skipped. Without them, a write that the user
+    repeats is appended again; Spark's own retries are not.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         super().__init__(options, schema, overwrite)
         if (self.app is None) != (self.version is None):
-            raise ConfigError("txnAppId and txnVersion are given both or neither")
+            raise ConfigError("give both txnAppId and txnVersion, or neither")
         self.write_id = uuid.uuid4().hex
         self.stage = str(Path(self.staging) / self.write_id)
 
@@ -164,7 +164,7 @@ class StagedWriter(_Target, DataSourceArrowWriter):
         return self.stage_rows(iterator, self.stage, None)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Append what all tasks staged."""
+        """Append the rows that all tasks staged."""
         if self.app is None or self.version is None:
             name = f"once:{self.write_id}"
             self.commit_files(messages, self.stage, app=name, once=True)
@@ -173,24 +173,24 @@ class StagedWriter(_Target, DataSourceArrowWriter):
             self.commit_files(messages, self.stage, app=name, version=self.version)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Delete what was staged, unless a commit has begun with it."""
+        """Delete the stage, unless a commit has begun with it."""
         abort(Path(self.root), self.stage)
 
 
 class StagedStreamWriter(_Target, DataSourceStreamArrowWriter):
-    """Writer of a stream's batches: each is appended once, by the query's id and its own.
+    """Writer of a stream's batches: each is appended once, identified by query id and batch id.
 
     Parameters
     ----------
     options, schema, overwrite
-        As for ``StagedWriter``; ``txnAppId`` takes the place of the query's id, ``txnVersion`` is
-        always the batch's.
+        As for ``StagedWriter``; ``txnAppId`` replaces the query id, and ``txnVersion`` is always
+        the batch id.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         super().__init__(options, schema, overwrite)
         if self.version is not None:
-            raise ConfigError("txnVersion of a stream is the number of its batch; do not give it")
+            raise ConfigError("txnVersion of a stream is the id of its batch; do not give it")
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> StagedMessage:
         """Stage the rows of one task."""
@@ -200,7 +200,7 @@ class StagedStreamWriter(_Target, DataSourceStreamArrowWriter):
         query_id = context.getLocalProperty(_QUERY_ID) if context is not None else None
         batch_id = context.getLocalProperty(_BATCH_ID) if context is not None else None
         if query_id is None or batch_id is None:
-            raise ConfigError("Spark does not tell the query and the batch that is written")
+            raise ConfigError("Spark did not pass the ids of the query and its batch to the task")
         stage = str(Path(self.staging) / f"{query_id}-{batch_id}")
         return self.stage_rows(iterator, stage, query_id)
 
@@ -209,34 +209,34 @@ class StagedStreamWriter(_Target, DataSourceStreamArrowWriter):
         messages: list[WriterCommitMessage | None],
         batchId: int,  # noqa: N803
     ) -> None:
-        """Append what all tasks of the batch staged."""
-        told = [message for message in messages if isinstance(message, StagedMessage)]
-        if told:
-            app = f"txn:{self.app}" if self.app is not None else f"query:{told[0].query_id}"
-            self.commit_files(messages, told[0].stage, app=app, version=batchId)
-            # What tries of this query left that nobody could name to ``abort``.
-            for left in Path(self.staging).glob(f"{told[0].query_id}-*"):
+        """Append the rows that all tasks of the batch staged."""
+        staged = [message for message in messages if isinstance(message, StagedMessage)]
+        if staged:
+            app = f"txn:{self.app}" if self.app is not None else f"query:{staged[0].query_id}"
+            self.commit_files(messages, staged[0].stage, app=app, version=batchId)
+            # Stages of this query's failed attempts, which ``abort`` was not called with.
+            for left in Path(self.staging).glob(f"{staged[0].query_id}-*"):
                 abort(Path(self.root), str(left))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Delete what was staged, unless a commit has begun with it."""
+        """Delete the stages, unless a commit has begun with them."""
         for stage in {m.stage for m in messages if isinstance(m, StagedMessage)}:
             abort(Path(self.root), stage)
 
 
 def check_schema(schema: StructType, topic: str | None) -> None:
-    """Refuse a table that is none of messages.
+    """Refuse a table whose columns are not those of messages.
 
     Parameters
     ----------
     schema : StructType
     topic : str or None
-        The option.
+        The option ``topic``.
 
     Raises
     ------
     ConfigError
-        Naming the column.
+        The message names the column.
     """
     names = [field.name for field in schema.fields]
     for field in schema.fields:
@@ -244,7 +244,8 @@ def check_schema(schema: StructType, topic: str | None) -> None:
             near = difflib.get_close_matches(field.name, COLUMN_TYPES, 1, 0.5)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ConfigError(
-                f"a sink takes no column {field.name!r}, only {', '.join(COLUMN_TYPES)}{hint}"
+                f"the sink does not support column {field.name!r}; it must be one of "
+                f"{', '.join(COLUMN_TYPES)}{hint}"
             )
         kind = field.dataType.simpleString()
         if kind not in _SPARK_TYPES.get(field.name, ("string",)):
@@ -266,26 +267,25 @@ def local_path(name: str, value: str) -> str:
     Raises
     ------
     ConfigError
-        When it is a URI of something that is not mounted.
+        If it is a URI of a file system that is not mounted.
     """
     scheme, separator, rest = value.partition("://")
     path = sources.local_path(value)
     if path is None or (separator and (scheme.lower() != "file" or not rest.startswith("/"))):
         raise ConfigError(
-            f"{name} is {value}; the log is appended to in place, so it must lie in a file "
-            "system that is mounted on the driver, and the stage in one that all executors "
-            "share with it"
+            f"{name} is {value}; it must be a path on a mounted file system: the store's on the "
+            "driver, the stage's on one that all executors share with the driver"
         )
     return os.path.abspath(path)
 
 
 def whole_number(name: str, value: str, low: int, high: int) -> int:
-    """Return an option's number.
+    """Parse an option's integer.
 
     Raises
     ------
     ConfigError
-        When it is none, or out of its bounds.
+        If it is not an integer, or out of range.
     """
     try:
         number = int(value)

@@ -1,21 +1,21 @@
-"""The offsets of a stream over a log: what stands in the checkpoint.
+"""The offsets of a stream over a log, as Spark's checkpoint holds them.
 
 An offset is one physical offset for the whole store, always the first byte of a record or the end
-of the last one: it orders everything, restarts exactly, and needs no consume queue. What a query
-was told about single queues when it began travels along in the offsets, so that a restart with
-other options does not change what the query reads.
+of the last one. It orders everything, restarts exactly, and needs no consume queue. The offsets
+also carry the query's initial choices for single queues. A restart with other options therefore
+reads the same queues.
 
 ==============  ====================================================================================
 key             meaning
 ==============  ====================================================================================
 ``v``           1
 ``phy``         physical offset, in bytes from the start of the log
-``queues``      topic → queue id → first queue offset that is read; queues not named are read whole
+``queues``      topic → queue id → first queue offset to read; other queues are read whole
 ``latest``      ``{"phy": n, "queues": topic → queue ids}``: those queues are read from physical
-                offset ``n`` on; left out as soon as ``phy`` has reached it
-``initial``     true in what ``initialOffset`` answers, which no checkpoint holds
-``first``       in the end of a query's first batch: the offset it began at. Spark asks for the
-                initial offset again when the first batch is repeated, and "latest" has moved by
+                offset ``n`` on; omitted once ``phy`` has reached it
+``initial``     true in the answer of ``initialOffset``, which is never in a checkpoint
+``first``       in the end of a query's first batch: the offset at which it began. Spark asks for
+                the initial offset again if it repeats the first batch, and "latest" has moved by
                 then
 ==============  ====================================================================================
 """
@@ -29,7 +29,7 @@ from typing import Any
 from rocketstore.errors import DecodeError
 
 VERSION = 1
-#: No record has this queue offset: a queue that begins here is not read.
+#: No record has this queue offset: a queue that starts here is not read.
 NEVER = 2**63 - 1
 #: RocketMQ's and Kafka's words for the ends of a queue in ``startingOffsets``.
 LATEST = -1
@@ -47,19 +47,19 @@ class Latest:
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """Where a stream stands; see the table above.
+    """The position of a stream; see the table above.
 
     Parameters
     ----------
     physical_offset : int
         Bytes from the start of the log.
     queues : mapping of str to mapping of int to int
-        First queue offset read, by topic and queue id.
+        First queue offset to read, by topic and queue id.
     latest : Latest, optional
     first : StreamOffset, optional
-        In the end of a first batch: where that began.
+        In the end of a first batch: where that batch began.
     initial : bool
-        Made by ``initialOffset``.
+        Returned by ``initialOffset``.
     """
 
     physical_offset: int
@@ -69,7 +69,7 @@ class StreamOffset:
     initial: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """The offset as Spark keeps it: equal offsets give equal dicts, with keys in one order."""
+        """Return the offset for Spark; equal offsets give equal dicts with keys in one order."""
         found: dict[str, Any] = {"v": VERSION, "phy": self.physical_offset}
         if self.queues:
             found["queues"] = {
@@ -89,17 +89,17 @@ class StreamOffset:
 
     @classmethod
     def from_json(cls, found: object) -> StreamOffset:
-        """Read an offset of a checkpoint.
+        """Parse an offset of a checkpoint.
 
         Raises
         ------
         DecodeError
-            When it is none of this source, or was written by a newer version.
+            If it is not an offset of this source, or was written by a newer version.
         """
         fields = _mapping(found, found)
         if fields.get("v") != VERSION:
             raise DecodeError(
-                f"the checkpoint's offset {found!r} is none of this version of rocketstore "
+                f"the checkpoint's offset {found!r} is not one of this version of rocketstore "
                 f"(v is not {VERSION}); continue the query with the version that began it"
             )
         if unknown := set(fields) - _KEYS:
@@ -129,7 +129,7 @@ class StreamOffset:
         )
 
     def advanced(self, physical_offset: int) -> StreamOffset:
-        """The offset of a batch that begins here and ends at ``physical_offset``."""
+        """Return the end of a batch that begins here and ends at ``physical_offset``."""
         latest = self.latest
         if latest is not None and physical_offset >= latest.physical_offset:
             latest = None
@@ -143,8 +143,10 @@ class StreamOffset:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Physical offsets ``start`` to ``stop`` of one batch, with the queues not read from their
-    beginning: (topic, queue id) → first queue offset."""
+    """Physical offsets ``start`` to ``stop`` of one batch.
+
+    ``queues`` has the queues not read from their beginning: (topic, queue id) → first queue offset.
+    """
 
     start: int
     stop: int
@@ -152,9 +154,9 @@ class Range:
 
 
 def batch_ranges(start: StreamOffset, end: StreamOffset) -> Iterator[Range]:
-    """Yield what a batch from ``start`` to ``end`` reads, in log order.
+    """Yield the ranges that a batch from ``start`` to ``end`` reads, in log order.
 
-    The first batch of a query begins where its end says, not at ``start``: Spark asks anew for the
+    The first batch of a query begins where its end says, not at ``start``. Spark requests a new
     initial offset when it repeats that batch after a restart.
     """
     if start.initial and end.first is not None:
@@ -174,8 +176,8 @@ def batch_ranges(start: StreamOffset, end: StreamOffset) -> Iterator[Range]:
 def starting_queues(
     offsets: Mapping[str, Mapping[int, int]], end: int
 ) -> tuple[dict[str, dict[int, int]], Latest | None]:
-    """Split ``startingOffsets`` into queues that begin at a number and those that begin at the
-    log's end, which is at physical offset ``end``."""
+    """Split ``startingOffsets`` into queues that start at a number and those that start at the
+    log's end, physical offset ``end``."""
     numbers: dict[str, dict[int, int]] = {}
     latest: dict[str, list[int]] = {}
     for topic, queues in offsets.items():
@@ -189,13 +191,13 @@ def starting_queues(
 
 def _mapping(value: object, whole: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise DecodeError(f"{whole!r} is no offset of a rocketstore stream")
+        raise DecodeError(f"{whole!r} is not an offset of a rocketstore stream")
     return value
 
 
 def _sequence(value: object, whole: object) -> Sequence[Any]:
     if not isinstance(value, list | tuple):
-        raise DecodeError(f"{whole!r} is no offset of a rocketstore stream")
+        raise DecodeError(f"{whole!r} is not an offset of a rocketstore stream")
     return value
 
 
@@ -203,5 +205,5 @@ def _number(value: object, whole: object) -> int:
     if isinstance(value, str) and value.isascii() and value.isdigit():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
-        raise DecodeError(f"{whole!r} is no offset of a rocketstore stream")
+        raise DecodeError(f"{whole!r} is not an offset of a rocketstore stream")
     return value

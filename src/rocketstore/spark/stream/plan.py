@@ -1,7 +1,7 @@
-"""Where the batches of a stream begin and end; needs the log, but no Spark.
+"""Determine where the batches of a stream begin and end; needs the log, but no Spark.
 
-A batch ends at the end of a record that lies in the log whole and with its checksum, never at the
-file's size: a broker allocates its files in advance, and may be in the midst of a record.
+A batch ends at the end of a complete record with a valid checksum, never at the file's size. A
+broker preallocates its files, and may be writing a record.
 """
 
 from __future__ import annotations
@@ -40,21 +40,20 @@ _log = logging.getLogger(__name__)
 #: Rows counted at a time.
 _COUNT_ROWS = 8192
 _WHOLE = 1 << 62
-#: A record's size and magic, or those of the end mark of a full file.
+#: Size and magic of a record or of a segment's blank.
 _MARK_NBYTES = 8
 _HEAD = formats.RECORD_HEAD
-#: In front of a stream's place a record is looked for so far at first.
-_IN_FRONT_NBYTES = 1 << 20
+#: Bytes before the stream's position that are searched first for a record.
+_BEFORE_NBYTES = 1 << 20
 
 
 def stream_options(options: ReadOptions) -> ReadOptions:
-    """Return the options that each batch is read with: what only says where the stream begins is
-    taken out.
+    """Return the options for reading each batch, without those that say where the stream begins.
 
     Raises
     ------
     ConfigError
-        When an end is given: a stream has none.
+        If an end is given: a stream has none.
     """
     for name, value in (
         ("endingOffsets", options.ending_offsets),
@@ -69,7 +68,7 @@ def stream_options(options: ReadOptions) -> ReadOptions:
 
 
 class StreamPlan:
-    """Finds offsets of a log for one stream.
+    """Determines the offsets of one stream over a log.
 
     Parameters
     ----------
@@ -79,28 +78,28 @@ class StreamPlan:
     Raises
     ------
     ConfigError
-        For options that a stream cannot have.
+        For options that a stream does not support.
 
     Notes
     -----
-    Holds plain data only and pickles. The methods read the directory anew each time; one thread at
-    a time.
+    Holds plain data only and is picklable. Each method reads the directory again. Only one thread
+    at a time may use it.
     """
 
     def __init__(self, options: ReadOptions) -> None:
         self._given = options
         self.options = stream_options(options)
         self._last_end: int | None = None
-        #: Path, position and file number of the log's end, on this machine's disks.
+        #: Path, position and inode of the log's end, on local disks.
         self._place: tuple[str, int, int] | None = None
-        #: Where the log ended when its file's number was another one; some mounts keep none.
+        #: Log end when its file had another inode; some mounts have no stable inodes.
         self._doubted: int | None = None
         self._has_numbers = True
         self._warned = ""
         self._begin = 0  # of the log when it was last listed
 
     def log(self) -> LogFiles:
-        """List the log as it is now."""
+        """List the log in its current state."""
         log = list_to_read(
             self.options.path,
             self.options.on_corruption,
@@ -110,8 +109,7 @@ class StreamPlan:
         return log
 
     def _beside_deletion(self, find: Callable[[], Found]) -> Found:
-        """Call ``find``, and again when a segment that it looked at was deleted meanwhile, where
-        lost messages are let pass."""
+        """Call ``find``; retry if a segment was deleted meanwhile and data loss is allowed."""
         while True:
             try:
                 return find()
@@ -128,9 +126,9 @@ class StreamPlan:
         Raises
         ------
         ConfigError
-            When ``startingPhysicalOffset`` is behind the log's end.
+            If ``startingPhysicalOffset`` is past the log's end.
         MappedFileError
-            When it lies before the log's beginning and ``failOnDataLoss`` is on.
+            If it lies before the log's beginning and ``failOnDataLoss`` is on.
         """
         return self._beside_deletion(self._initial)
 
@@ -142,9 +140,7 @@ class StreamPlan:
         if given.starting_physical_offset is not None:
             start, end = given.starting_physical_offset, self._end(log, None)
             if start > end:
-                raise ConfigError(
-                    f"startingPhysicalOffset is {start}, behind the log's end at {end}"
-                )
+                raise ConfigError(f"startingPhysicalOffset is {start}, past the log's end at {end}")
             start = self._kept(log, start, "startingPhysicalOffset")
             return StreamOffset(self._boundary(log, start, end), initial=True)
         offsets = given.starting_offsets
@@ -159,10 +155,10 @@ class StreamPlan:
         return StreamOffset(begin, numbers, latest, initial=True)
 
     def _queues_begin(self, numbers: Mapping[str, Mapping[int, int]], latest: Latest | None) -> int:
-        """A physical offset in front of which nothing is wanted, as the consume queues tell; 0
-        where they tell nothing: on remote storage, or when a queue is read from its beginning.
+        """Return a physical offset before which the query needs nothing, from the consume queues.
 
-        A queue's messages lie in the log in the order of their queue offsets.
+        It is 0 on remote storage, or if a queue is read from its beginning. A queue's messages lie
+        in the log in the order of their queue offsets.
         """
         root = local_path(self.options.path)
         if root is None or not (root / formats.CONSUME_QUEUE_DIR).is_dir():
@@ -184,7 +180,7 @@ class StreamPlan:
     def _queue_begin(
         self, store: DefaultMessageStore, topic: str, queue_id: int, first: int
     ) -> int:
-        """Where message ``first`` of a queue lies in the log, or the next one that is there."""
+        """Return where message ``first`` of a queue, or the next existing one, lies in the log."""
         smallest = store.min_offset_in_queue(topic, queue_id)
         if 0 < first < smallest:
             self._lost(
@@ -197,14 +193,14 @@ class StreamPlan:
         return found[0].physical_offset if len(found) else 0
 
     def _first_since(self, log: LogFiles, begin: int) -> int:
-        """The first record whose storeTimestamp is at or behind ``begin``; without one, the end."""
+        """Return the first record with a storeTimestamp of ``begin`` or later, or the end."""
         end = self._end(log, None)
         splits = plan_splits(log, split_bytes=_WHOLE, begin=begin, stop=end)
         found = self._rows(splits, ["physicalOffset"], 1, begin=begin)
         return next((table["physicalOffset"][0].as_py() for table in found), end)
 
     def _boundary(self, log: LogFiles, offset: int, end: int) -> int:
-        """The first record that begins at or behind ``offset``, a byte anywhere in the log."""
+        """Return the first record that begins at or after ``offset``, an arbitrary byte offset."""
         if offset >= end:
             return end
         splits = plan_splits(log, split_bytes=_WHOLE, start=offset, stop=end)
@@ -214,16 +210,17 @@ class StreamPlan:
     # --- the end of a batch ---------------------------------------------------------------------
 
     def end(self) -> int:
-        """Return the log's end as it is now."""
+        """Return the log's current end."""
         return self._end(self.log(), None)
 
     def _end(self, log: LogFiles, start: int | None) -> int:
-        """The log's end, looked for behind what is known; ``start`` is the stream's place."""
+        """Return the log's end, searched from the known part on; ``start`` is the stream's
+        position."""
         known = self._last_end
         if known is not None and known > log.end_offset:
             known = None
         if known is None and start is not None and start >= tail_offset(log):
-            # Where a record begins, the log did not end before.
+            # If a record begins at ``start``, the log cannot end before it.
             known = start if self._goes_on_at(log, start) else None
         end = log_end(log, start=known)
         if self._doubted is not None:
@@ -238,7 +235,7 @@ class StreamPlan:
         return end
 
     def _goes_on_at(self, log: LogFiles, offset: int) -> bool:
-        """Whether a record, or the mark that its file is full, begins at a physical offset."""
+        """Return whether a record, or a full segment's blank, begins at a physical offset."""
         for segment in log.segments:
             position = offset - segment.base_offset
             if 0 <= position < segment.file_size:
@@ -254,25 +251,26 @@ class StreamPlan:
         return False
 
     def _place_to_read(self, log: LogFiles, offset: int) -> int:
-        """The first byte of a batch whose place is ``offset``: there, unless deletion has moved the
-        log's beginning, or another record lies across it."""
-        at = self._kept(log, offset, "the stream's place")
+        """Return the first byte of a batch at ``offset``.
+
+        It differs if deletion has moved the log's beginning, or if a record lies across ``offset``.
+        """
+        at = self._kept(log, offset, "the stream's position")
         if self._goes_on_at(log, at):
             return at
-        behind = self._end_in_front(log, at)
-        if behind <= at:
-            return at  # damage stands there, or nothing yet
+        record_end = self._end_before(log, at)
+        if record_end <= at:
+            return at  # damage, or not yet written
         self._lost(
-            f"in the log {log.root} a record lies across the stream's place {at}: it was cut and "
-            "written on, or is another one"
+            f"in the log {log.root} a record lies across the stream's position {at}: the log was "
+            "truncated and then appended to, or replaced"
         )
-        return behind
+        return record_end
 
-    def _end_in_front(self, log: LogFiles, offset: int) -> int:
-        """Where the last record ends that begins in front of ``offset`` in its segment; 0 without
-        one."""
+    def _end_before(self, log: LogFiles, offset: int) -> int:
+        """Return the end of the last record that begins before ``offset`` in its segment, or 0."""
         begin = max((s.base_offset for s in log.segments if s.base_offset < offset), default=0)
-        for nbytes in (_IN_FRONT_NBYTES, _WHOLE):
+        for nbytes in (_BEFORE_NBYTES, _WHOLE):
             splits = plan_splits(
                 log, split_bytes=_WHOLE, start=max(begin, offset - nbytes), stop=offset
             )
@@ -284,22 +282,25 @@ class StreamPlan:
         return 0
 
     def _is_quiet(self, end: int) -> bool:
-        """Whether zeros still stand at ``end``, where the log ended: a record would begin there, or
-        the mark that the file is full. Spark asks every ten milliseconds, so nothing is listed."""
+        """Return whether the log still ends at ``end``, where only zeros stand.
+
+        A new record or a full segment's blank would begin there. Spark asks every ten
+        milliseconds, so this lists no files.
+        """
         if end != self._last_end or self._place is None:
             return False
         path, position, number = self._place
         try:
             if self._has_numbers and file_number(path) != number:
-                self._last_end, self._doubted = None, end  # another file: nothing is known of it
+                self._last_end, self._doubted = None, end  # a different file: its end is unknown
                 return False
             return read_at(path, position, _MARK_NBYTES) == bytes(_MARK_NBYTES)
         except (FileNotFoundError, NotADirectoryError, MappedFileError):
-            return False  # it is gone, which the listing will tell
+            return False  # the file is gone; the next listing handles that
 
     @property
     def last_end(self) -> int | None:
-        """The log's end when it was last looked for; None before."""
+        """Return the log's end at the last search; None before the first."""
         return self._last_end
 
     def advance(
@@ -315,22 +316,22 @@ class StreamPlan:
         Parameters
         ----------
         start : StreamOffset
-            ``start`` itself is returned when nothing has come.
+            Returned itself if no record was added.
         max_records : int, optional
-            Messages that the query reads, by topics, queues, tags and keys; others in between are
-            not counted.
+            Maximum number of messages that the query reads, by topics, queues, tags and keys;
+            other messages are not counted.
         max_bytes : int, optional
-            Bytes of log; the record that holds the last of them is read whole.
+            Maximum bytes of log; the record that contains the last of them is read whole.
         ceiling : int, optional
-            A physical offset that is not passed.
+            A physical offset that the batch must not pass.
 
         Raises
         ------
         MappedFileError
-            When the log's beginning has moved beyond ``start`` or the log ends before it, and
+            If the log's beginning has moved past ``start`` or the log ends before it, and
             ``failOnDataLoss`` is on.
         CorruptMessageError
-            When records are counted and one is damaged, and ``onCorruption`` is ``fail``.
+            If records are counted, one is corrupt, and ``onCorruption`` is ``fail``.
         """
         if not start.initial and self._is_quiet(start.physical_offset):
             return start
@@ -344,12 +345,12 @@ class StreamPlan:
         ceiling: int | None,
     ) -> StreamOffset:
         log = self.log()
-        at = self._kept(log, start.physical_offset, "the stream's place")
+        at = self._kept(log, start.physical_offset, "the stream's position")
         end = self._end(log, at)
         if end < at and not start.initial:
             self._lost(
-                f"the log {log.root} ends at {end}, before the stream's place {at}: it was cut or "
-                "is another one"
+                f"the log {log.root} ends at {end}, before the stream's position {at}: it was "
+                "truncated or replaced"
             )
             return start
         end = self._readable_end(log, at, end)
@@ -364,20 +365,22 @@ class StreamPlan:
         return start.advanced(max(end, start.physical_offset))
 
     def _readable_end(self, log: LogFiles, start: int, end: int) -> int:
-        """``end``, or where a missing segment stops the stream in front of it.
+        """Return ``end``, or the start of a missing segment before it.
 
-        Raises ``CorruptMessageError`` for one with ``onCorruption=fail``.
+        Raises ``CorruptMessageError`` for a missing segment with ``onCorruption=fail``.
         """
         lost = None if self.options.on_corruption == "skip" else log.first_lost(start)
-        if lost is None or lost.start > self._behind_filler(log, end):
+        if lost is None or lost.start > self._past_blank(log, end):
             return end
         if self.options.on_corruption == "fail":
             raise lost_error(log, lost)
         return max(start, min(end, lost.start))
 
-    def _behind_filler(self, log: LogFiles, end: int) -> int:
-        """``end``, or the end of its segment where nothing stands there but the mark that the
-        segment is full: the log's end is in front of it while there is no further segment."""
+    def _past_blank(self, log: LogFiles, end: int) -> int:
+        """Return ``end``, or the end of its segment if only the segment's blank follows ``end``.
+
+        The log's end stays before the blank until the next segment exists.
+        """
         if not self._goes_on_at(log, end):
             return end
         return end - end % log.segment_size + log.segment_size
@@ -385,7 +388,7 @@ class StreamPlan:
     def _counted(
         self, log: LogFiles, start: StreamOffset, end: StreamOffset, max_records: int | None
     ) -> int:
-        """Where the ``max_records``-th record ends, or the first damage of a stream that stops
+        """Return where the ``max_records``-th record ends, or the first damage if the stream stops
         there."""
         options, count = self.options, 0
         columns = ["physicalOffset", "storeSize"]
@@ -397,7 +400,7 @@ class StreamPlan:
                 taken = self._taken(table)
                 if max_records is not None and count + len(taken) >= max_records:
                     last = taken[max_records - count - 1]
-                    if options.records == "queues":  # the messages of a batch stay together
+                    if options.records == "queues":  # keep the messages of a batch together
                         at = table["physicalOffset"][last].as_py() + 1
                         return self._boundary(log, at, end.physical_offset)
                     return int(
@@ -409,7 +412,7 @@ class StreamPlan:
         return end.physical_offset
 
     def _taken(self, table: pyarrow.RecordBatch) -> range | list[int]:
-        """The rows of topics that are asked for; the decoder itself knows no patterns."""
+        """Return the rows of selected topics; the decoder does not support patterns."""
         if self.options.topic_pattern is None:
             return range(table.num_rows)
         takes: dict[str, bool] = {}
@@ -443,7 +446,7 @@ class StreamPlan:
                 split,
                 QueueRecords(decoder) if queues_only else decoder,
                 on_corruption=options.on_corruption if counted else "skip",
-                # What is only counted is read once more, with its checksum.
+                # Records that are only counted are read again later, with their checksum.
                 check_crc=options.check_crc and options.on_corruption == "stop",
                 storage_options=options.storage_options,
                 on_damage=lambda first, _next, _status: (
@@ -458,12 +461,12 @@ class StreamPlan:
     def splits(
         self, start: StreamOffset, end: StreamOffset
     ) -> list[tuple[Split, dict[tuple[str, int], int]]]:
-        """Return the splits of a batch in log order, each with the queues that begin later.
+        """Return the splits of a batch in log order, each with the queues that start later.
 
         Raises
         ------
         MappedFileError
-            When the log's beginning has moved beyond ``start``, and ``failOnDataLoss`` is on.
+            If the log's beginning has moved past ``start``, and ``failOnDataLoss`` is on.
         """
         if all(False for _ in batch_ranges(start, end)):
             return []
@@ -490,16 +493,16 @@ class StreamPlan:
                 stop=part.stop,
                 aligned_start=True,
             ):
-                # The range is known to be whole, so bytes that miss are an error, not the tail of
-                # a log that grows.
+                # The range is known to be complete, so missing bytes are an error, not the tail
+                # of a growing log.
                 yield replace(split, tail=False), dict(part.queues)
 
     def is_deleted(self, split: Split) -> bool:
-        """Whether the log's beginning has moved beyond a split."""
+        """Return whether the log's beginning has moved past a split."""
         return split.base_offset < self.log().min_offset
 
     def _kept(self, log: LogFiles, offset: int, what: str) -> int:
-        """``offset``, or the log's beginning when that has moved beyond it."""
+        """Return ``offset``, or the log's beginning if that has moved past it."""
         begin = log.min_offset
         if not log.segments or offset >= begin:
             return offset
@@ -512,7 +515,7 @@ class StreamPlan:
     def _lost(self, fault: str) -> None:
         if self.options.fail_on_data_loss:
             raise MappedFileError(
-                f"{fault}; with failOnDataLoss=false the stream goes on with what is there"
+                f"{fault}; with failOnDataLoss=false the stream continues with what is left"
             )
         if fault != self._warned:  # Spark asks every ten milliseconds
             self._warned = fault
@@ -520,12 +523,12 @@ class StreamPlan:
 
 
 def file_number(path: str | Path) -> int:
-    """What tells a file from another one of the same name."""
+    """Return the inode, which distinguishes a file from a replacement of the same name."""
     return os.stat(path).st_ino
 
 
 def queue_bounds(
     queues: Mapping[tuple[str, int], int],
 ) -> dict[tuple[str, int], tuple[int, int | None]] | None:
-    """The queues' beginnings as the decoder takes them."""
+    """Return the queues' first offsets in the decoder's format."""
     return {queue: (first, None) for queue, first in queues.items()} or None

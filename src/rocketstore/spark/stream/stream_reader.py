@@ -1,4 +1,4 @@
-"""``readStream`` of ``format("rocketstore")``; the methods have the names that Spark calls."""
+"""``readStream`` of ``format("rocketstore")``; Spark prescribes the method names."""
 # ruff: noqa: N802
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ try:
     )
 
     LIMITS = True
-except ImportError:  # PySpark 4.1 tells a source neither limits nor where a batch begins
+except ImportError:  # PySpark 4.1 passes a source neither limits nor the start of a batch
     SupportsTriggerAvailableNow = object  # type: ignore[misc, assignment]
     LIMITS = False
 
@@ -40,32 +40,32 @@ _log = logging.getLogger(__name__)
 
 
 class LogStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a log as it grows, in micro-batches.
+    """Reads a growing log in micro-batches.
 
-    Spark makes it on the driver, in a Python process that lives as long as the query, and sends a
-    copy to each task. The offsets are those of ``rocketstore.spark.stream.offsets``.
+    Spark creates it on the driver, in a Python process that lives as long as the query, and sends a
+    copy to each task. For its offsets see ``rocketstore.spark.stream.offsets``.
 
     Parameters
     ----------
     options : ReadOptions
-        ``startingOffsets`` is ``latest`` when nothing says where to begin.
+        ``startingOffsets`` defaults to ``latest`` if no option says where to begin.
     schema : StructType
 
     Raises
     ------
     ConfigError
-        For options that a stream cannot have: any ``ending…``; and limits per trigger where PySpark
-        is older than 4.2 and would not obey them.
+        For options that a stream does not support: any ``ending…``, and limits per trigger with
+        PySpark older than 4.2, which would ignore them.
 
     Notes
     -----
     ``maxOffsetsPerTrigger`` counts the messages that the query reads, as Kafka's counts offsets of
-    subscribed topics; ``maxBytesPerTrigger`` counts bytes of the log, and the record that holds the
-    last of them is read whole. With both, the nearer end counts. To count messages, and to stop at
-    damage, the driver walks through a batch's part of the log before the tasks do.
+    subscribed topics. ``maxBytesPerTrigger`` counts bytes of the log; the record that contains the
+    last of them is read whole. With both, the nearer end applies. To count messages, or to stop at
+    damage, the driver reads a batch's part of the log before the tasks do.
 
-    With ``onCorruption="stop"`` a stream waits in front of a damaged record. A torn record with
-    nothing good behind it is the end of a log that is being written, whatever the option says.
+    With ``onCorruption="stop"`` a stream waits before a corrupt record. A torn write at the log's
+    tail always counts as a record that is being written, whatever the option says.
     """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
@@ -75,7 +75,7 @@ class LogStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableN
                 ("maxBytesPerTrigger", options.max_bytes_per_trigger),
             ):
                 if value is not None:
-                    raise ConfigError(f"{name} needs PySpark 4.2; an older one would not obey it")
+                    raise ConfigError(f"{name} needs PySpark 4.2; older versions would ignore it")
         self._plan = StreamPlan(options)
         self._names = resolve_schema(schema)
         self._initial: StreamOffset | None = None
@@ -83,7 +83,7 @@ class LogStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableN
         self._ceiling: int | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return where a new query begins; the same each time it is asked."""
+        """Return where a new query begins; the same on each call."""
         return self._begin().to_json()
 
     def _begin(self) -> StreamOffset:
@@ -92,7 +92,7 @@ class LogStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableN
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of the options for one batch."""
+        """Return the limit that the options set for one batch."""
         options = self._plan.options
         if options.max_offsets_per_trigger is not None:
             return ReadMaxRows(options.max_offsets_per_trigger)
@@ -101,7 +101,7 @@ class LogStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableN
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Take the log's end of now as the end of this run."""
+        """Use the log's current end as the end of this run."""
         self._ceiling = self._plan.end()
 
     def latestOffset(
@@ -109,14 +109,14 @@ class LogStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableN
     ) -> dict[str, Any]:
         """Return the end of the batch that begins at ``start``.
 
-        PySpark 4.1 gives neither argument: there a batch ends at the log's end.
+        PySpark 4.1 passes neither argument: there a batch ends at the log's end.
 
         Raises
         ------
         MappedFileError
-            When messages behind ``start`` were deleted or cut off, and ``failOnDataLoss`` is on.
+            If messages after ``start`` were deleted or truncated, and ``failOnDataLoss`` is on.
         CorruptMessageError
-            When messages are counted and one is damaged, and ``onCorruption`` is ``fail``.
+            If messages are counted, one is corrupt, and ``onCorruption`` is ``fail``.
         """
         begin = StreamOffset.from_json(start) if start else self._last or self._begin()
         max_records = max_bytes = None
@@ -140,7 +140,7 @@ class LogStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableN
         Raises
         ------
         MappedFileError
-            When messages behind ``start`` were deleted, and ``failOnDataLoss`` is on.
+            If messages after ``start`` were deleted, and ``failOnDataLoss`` is on.
         """
         found = self._plan.splits(StreamOffset.from_json(start), StreamOffset.from_json(end))
         return [InputPartition((to_plain(split), tuple(q.items()))) for split, q in found]
@@ -151,9 +151,9 @@ class LogStreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableN
         Raises
         ------
         MappedFileError
-            When the file was deleted since the batch was planned, and ``failOnDataLoss`` is on.
+            If the file was deleted after the batch was planned, and ``failOnDataLoss`` is on.
         CorruptMessageError
-            For a damaged record, when ``onCorruption`` is ``fail``.
+            For a corrupt record, if ``onCorruption`` is ``fail``.
         """
         if partition is None or partition.value is None:
             return

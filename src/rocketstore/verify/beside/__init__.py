@@ -1,1 +1,1 @@
-"""What stands beside log, queues and index: tables, checkpoint, timer files, foreign entries."""
+"""Check the files around log, queues and index: tables, checkpoint, timer, foreign files."""

@@ -1,7 +1,7 @@
-"""What the checkpoint's times and offsets mean to a broker that has to recover.
+"""Check what the checkpoint's times and offsets mean to a broker that has to recover.
 
-RocketMQ begins to recover after an unclean stop at the newest log file whose first record is not
-later than the lower one of the log's and the queues' time, less three seconds. Source:
+After an unclean stop, RocketMQ starts recovery at the newest log file whose first record is old
+enough. That is three seconds before the lower one of the log's and the queues' time. Source:
 ``store/StoreCheckpoint.java``, ``store/CommitLog.java`` ``recoverAbnormally``.
 """
 
@@ -24,16 +24,16 @@ _OFFSETS = ("master_flushed_offset", "confirm_physical_offset")
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFile:
-    """The checkpoint as it lay there before the log was looked at.
+    """The checkpoint as it was before the log was read.
 
     Attributes
     ----------
     path : Path
     nbytes : int or None
-        Its length; ``None`` when there is none, or it cannot be read.
+        Its length; ``None`` if it is missing or unreadable.
     content : StoreCheckpoint
     aborted : bool
-        ``abort`` is there: the next start recovers by these times.
+        ``abort`` exists: the next start recovers by these times.
     """
 
     path: Path
@@ -43,7 +43,7 @@ class CheckpointFile:
 
     @classmethod
     def read(cls, path: Path, abort: Path, root: Path) -> CheckpointFile:
-        """Read what is there; what may not be read counts as missing here."""
+        """Read the checkpoint; treat an unreadable one as missing."""
         aborted = os.path.lexists(abort)
         try:
             content = read_bytes(path, root)
@@ -61,11 +61,11 @@ class CheckpointFile:
         Parameters
         ----------
         newest : int
-            Latest store time of the log's records, 0 when there is none: then nothing is judged.
+            Latest store time of the log's records; 0 without records, then nothing is judged.
         log_start, log_end : int
             The log's bounds.
         is_record : callable or None
-            Whether a record starts at a log offset; ``None``: that is not asked.
+            Return whether a record starts at a log offset; ``None``: not checked.
         """
         if newest <= 0:
             return
@@ -74,12 +74,12 @@ class CheckpointFile:
             yield self._note(0, reason)
             return
         if self.nbytes is None:
-            return  # StoreAccess tells why it cannot be read
+            return  # StoreAccess reports why it is unreadable
         if self.nbytes < formats.CHECKPOINT_FILE_NBYTES:
             yield self._finding(
                 self.nbytes,
-                f"{self.nbytes} bytes instead of {formats.CHECKPOINT_FILE_NBYTES}; what is missing "
-                f"counts as 0: {self._when()} a broker checks the whole log",
+                f"{self.nbytes} bytes instead of {formats.CHECKPOINT_FILE_NBYTES}; missing bytes "
+                f"count as 0: {self._when()} a broker checks the whole log",
             )
         if self.nbytes > formats.CHECKPOINT_FILE_NBYTES:
             yield self._note(
@@ -116,8 +116,8 @@ class CheckpointFile:
                 "reached the disk"
             )
         return (
-            f"{self._when()} a broker recovers the newest log file alone, so that queue units and "
-            "keys which records of older files lack are never made"
+            f"{self._when()} a broker recovers the newest log file only, so missing queue units "
+            "and keys of records in older files are never written"
         )
 
     def _judge_offsets(
@@ -153,7 +153,7 @@ class CheckpointFile:
 
 
 def _span(milliseconds: int) -> str:
-    """A span of time in words."""
+    """Format a duration in words."""
     for size, name in ((86_400_000 * 365, "years"), (86_400_000, "days"), (3_600_000, "hours")):
         if milliseconds >= 2 * size:
             return f"{milliseconds // size:,} {name}"

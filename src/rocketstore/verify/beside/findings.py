@@ -1,4 +1,4 @@
-"""What stands beside log, queues and index, as findings and notes of a ``VerifyReport``."""
+"""Findings and notes about the files around log, queues and index, for a ``VerifyReport``."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from rocketstore.verify.beside.surroundings import (
 )
 from rocketstore.verify.scope import VerifyScope
 
-#: What opening for writing makes in a second at least, on a machine of this kind.
+#: Lower bounds of what opening for writing processes per second.
 _NBYTES_PER_SECOND = 200_000_000
 _UNITS_PER_SECOND = 500_000
 
 
 def begin_surroundings(around: Surroundings, scope: VerifyScope) -> None:
-    """Report what cannot be looked at, and let the walk know of it."""
+    """Report unreadable files, and note them for the walk."""
     scope.around = around
     for path, start, stop in _hidden(around, scope):
         scope.note_damage(start, stop)
         scope.hidden[start] = stop
-        lost = f"{stop - start} bytes of the log, from log offset {start}, could not be looked at"
+        lost = f"{stop - start} bytes of the log, from log offset {start}, could not be read"
         if path in around.access.odd:
             reason = f"{around.access.odd_in_words(path)}: {lost}"
             scope.report.add("odd-file", path, 0, start, reason)
@@ -39,7 +39,7 @@ def begin_surroundings(around: Surroundings, scope: VerifyScope) -> None:
             scope.report.add("unreadable", path, 0, start, reason)
     segments = {path for path, *_ in _hidden(around, scope)}
     for path in sorted(set(around.access.unreadable) - segments):
-        reason = f"{around.access.unreadable[path]}: it could not be looked at"
+        reason = f"{around.access.unreadable[path]}: it could not be read"
         scope.report.add("unreadable", path, 0, None, reason)
     for path in sorted(set(around.access.odd) - segments):
         scope.report.add("odd-file", path, 0, None, around.access.odd_in_words(path))
@@ -63,14 +63,12 @@ def finish_surroundings(
     ends: QueueEnds,
     newest: int,
 ) -> None:
-    """Report missing folders, and what tables and checkpoint say.
+    """Report missing folders, and faults of tables and checkpoint.
 
-    ``queues``: ``None`` when they are in no files. ``newest``: the newest store time.
+    ``queues``: ``None`` if they are not in files. ``newest``: the newest store time.
     """
     _report_absent(around, scope)
-    note = deleted_topics_note(
-        around.deleted_topics, "opening for writing makes their queues again"
-    )
+    note = deleted_topics_note(around.deleted_topics, "opening for writing rebuilds their queues")
     scope.report.notes += [note] if note is not None else []
     around.tables.dialect = around.dialect
     _report(scope, around.tables.judge_files())
@@ -101,14 +99,14 @@ def _report_absent(around: Surroundings, scope: VerifyScope) -> None:
             seconds = 1 + (scope.stop - scope.start) // _NBYTES_PER_SECOND
             seconds += count // _UNITS_PER_SECOND
             reason = (
-                f"the folder {name} is missing; {count:,} {what} will be made again from the "
+                f"the folder {name} is missing; {count:,} {what} will be rebuilt from the "
                 f"log (about {seconds} s)"
             )
             scope.report.add("missing-folder", around.paths.root / name, 0, None, reason)
 
 
 def _report(scope: VerifyScope, judgements: Iterable[Judgement]) -> None:
-    """Put judgements into the report, as findings or as notes."""
+    """Add judgements to the report, as findings or notes."""
     for one in judgements:
         if one.is_finding:
             scope.report.add(one.kind, one.path, one.position, None, one.reason)
@@ -122,7 +120,7 @@ def _hidden(around: Surroundings, scope: VerifyScope) -> list[tuple[Path, int, i
 
 
 def _bounds(scope: VerifyScope, queues: QueueTable | None, ends: QueueEnds) -> Bounds:
-    """The function that tells a queue's lowest and next offset, from its files and records."""
+    """Return a function for a queue's lowest and next offset, from its files and records."""
 
     def bounds(topic: str, queue_id: int) -> tuple[int, int] | None:
         end = ends.get((topic, queue_id))

@@ -1,8 +1,8 @@
-"""Entries of folders of mapped files that are none of these, with which a broker does not start.
+"""Foreign entries in folders of mapped files, which keep a broker from starting.
 
-RocketMQ loads whatever lies in such a folder. A file of another length stops it, one of the right
-length is taken for a part of the queue or stops it by its name. 4.9 takes folders, and empty files
-at the end, for such files too; 5.x passes over them. Source: ``store/MappedFileQueue.java``.
+RocketMQ loads every entry of such a folder. A file with another length prevents the start. One with
+the right length is loaded as a part of the queue, or prevents the start by its name. 4.9 also loads
+folders, and empty files at the end; 5.x skips them. Source: ``store/MappedFileQueue.java``.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _NUMBER = re.compile(r"[+-]?[0-9]+")
 def judge_foreign(
     paths: StorePaths, foreign: Iterable[Path], dialect: Dialect
 ) -> Iterator[Judgement]:
-    """Say which entries of the folders of log, queues and index keep a broker from starting.
+    """Yield the entries in the folders of log, queues and index that keep a broker from starting.
 
     Parameters
     ----------
     paths : StorePaths
     foreign : iterable of Path
-        Entries whose names are no offsets, as ``StoreAccess`` finds them.
+        Entries whose names are not offsets, from ``StoreAccess``.
     dialect : Dialect
         The broker's.
     """
@@ -40,7 +40,7 @@ def judge_foreign(
         folders.add(paths.batch_consume_queue)
     for path in sorted(foreign):
         if path.parent == paths.commit_log:
-            # None that is empty is passed over here: a kill leaves no such file.
+            # Do not skip empty files here: a kill leaves no file with such a name.
             if path.is_file() and not path.is_symlink():
                 yield _foreign(path, "the log's folder", "segment", dialect)
             else:
@@ -52,15 +52,15 @@ def judge_foreign(
 
 
 def judge_entry(path: Path, place: str, what: str, dialect: Dialect) -> Iterator[Judgement]:
-    """Judge one entry of a folder of mapped files whose name is no offset."""
+    """Judge an entry of a folder of mapped files whose name is not an offset."""
     try:
         about = os.stat(path)
     except FileNotFoundError:
         if not path.is_symlink():
             return  # deleted meanwhile
-        nbytes, is_folder = 0, False  # as Java sees a link to nothing
+        nbytes, is_folder = 0, False  # as Java sees a dangling link
     except OSError:
-        return  # told by StoreAccess
+        return  # reported by StoreAccess
     else:
         nbytes, is_folder = about.st_size, stat.S_ISDIR(about.st_mode)
     passed = is_folder or (not nbytes and path.name == max(os.listdir(path.parent)))
@@ -73,16 +73,18 @@ def _foreign(path: Path, place: str, what: str, dialect: Dialect) -> Judgement:
     if kind == "folder":
         means = f"RocketMQ {dialect.name} does not start with it"
     elif _NUMBER.fullmatch(path.name):
-        means = "a broker takes it for one"
+        means = "a broker loads it as one"
     else:
         means = "no broker starts with it"
-    reason = f"a {kind} in {place} whose name is no {what}'s: {means}"
+    reason = f"a {kind} in {place} whose name is not a {what}'s: {means}"
     return Judgement("foreign-file", str(path), 0, reason)
 
 
 def _judge_index(folder: Path) -> Iterator[Judgement]:
-    """5.x does not start when an index file cannot be opened; a name that is no number is passed
-    over, and whatever bears an index file's name is judged elsewhere."""
+    """Judge the index folder for 5.x, which does not start if an index file cannot be opened.
+
+    5.x skips names that are not numbers. Entries with an index file's name are judged elsewhere.
+    """
     try:
         names = sorted(os.listdir(folder))
     except OSError:

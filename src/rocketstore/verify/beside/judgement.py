@@ -1,28 +1,28 @@
-"""One judgement about a file of a store that is neither record, unit nor index entry."""
+"""A judgement about a file of a store other than log, queues and index."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-#: Lowest and next queue offset of a queue, ``None`` for one that is not there.
+#: Return the lowest and next queue offset of a queue, ``None`` for a missing one.
 Bounds = Callable[[str, int], tuple[int, int] | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """One thing about a store's files that is worth telling.
+    """A fault or remark about a store's files.
 
     Attributes
     ----------
     kind : str
-        That of the finding it makes.
+        Kind of the finding.
     path : str
     position : int
         From the start of the file, in bytes.
     reason : str
     is_finding : bool
-        Something is wrong; otherwise it is only worth knowing.
+        It is a fault; otherwise a remark.
     """
 
     kind: str

@@ -1,5 +1,7 @@
-"""What of a store's state is neither record, unit nor index entry: files that cannot be looked at,
-folders that are missing, the broker's tables, the checkpoint."""
+"""Checks of a store besides its records, units and index entries.
+
+Covers unreadable files, missing folders, the broker's tables and the checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -26,19 +28,19 @@ if TYPE_CHECKING:
     from rocketstore.queues.queue_table import QueueTable
     from rocketstore.survey.facts import StoreFacts
 
-#: Folders that are made again from the log, and what is counted in them.
+#: Folders that are rebuilt from the log, and what is counted in them.
 DERIVED_FOLDERS = {
     formats.CONSUME_QUEUE_DIR: ("absent_units", "units"),
     formats.BATCH_QUEUE_DIR: ("absent_batch_units", "units"),
     formats.CONSUME_QUEUE_EXT_DIR: ("absent_ext_units", "units"),
     formats.INDEX_DIR: ("absent_keys", "records' keys"),
 }
-#: Next queue offset by (topic, queue id), as records tell it.
+#: Next queue offset by (topic, queue id), according to the records.
 QueueEnds = Mapping[tuple[str, int], int]
 
 
 class Surroundings:
-    """Looks around a store before its log and queues are opened, and judges when they were read.
+    """Inspect a store's other files before log and queues are opened; judge them afterwards.
 
     Parameters
     ----------
@@ -47,9 +49,9 @@ class Surroundings:
     Attributes
     ----------
     dialect : Dialect
-        Of the brokers that start on it; the newest until the store is opened and says so.
+        Of the brokers that start on the store; the newest until the store is opened.
     queue_types : QueueTypes
-        Of its topics, and what contradicts itself there.
+        Of its topics, with contradictions.
     """
 
     def __init__(self, paths: StorePaths) -> None:
@@ -66,22 +68,24 @@ class Surroundings:
             if paths.root / name in self.access.odd or not os.path.lexists(paths.root / name)
         )
         self.deleted_topics: dict[str, int] = {}
-        #: Queues that had messages when a state file was written that is true; 0 without one.
+        #: Queues with messages when the valid state file was written; 0 without one.
         self.queue_count = 0
-        #: Records name light queues, which are not among those that are counted.
+        #: Records name light queues, which ``queue_count`` does not include.
         self.has_light_queues = False
         self._known_topics = known_topics(paths.root)
 
     def take_facts(self, facts: StoreFacts) -> None:
-        """Take what was found when the store's files were opened."""
+        """Take over the facts detected when the store was opened."""
         state = facts.valid_state
         self.dialect, self.queue_types = facts.dialect, facts.queue_types
         self.queue_count = 0 if state is None else state.queue_count
 
     def was_there(self, folder: str, facts: StoreFacts) -> bool:
-        """Whether a folder that is missing must have been there: after an orderly stop, or where
-        checkpoint or state file say so. That records were dispatched proves no queue: half messages
-        go into none, and batches into those of the other folder."""
+        """Return whether a missing folder must have existed.
+
+        That is so after an orderly stop, or if checkpoint or state file show it. Dispatched records
+        prove no queue: half messages belong to none, and batches to those of the other folder.
+        """
         if not self.checkpoint.aborted:
             return True
         state = facts.valid_state
@@ -99,18 +103,18 @@ class Surroundings:
         return sum(bool(_names(queue)) for _, queue in found)
 
     def is_deleted_topic(self, topic: str) -> bool:
-        """Whether a topic has neither a folder nor a row in ``topics.json``, though others have."""
+        """Return whether a topic has no folder and no row in a non-empty ``topics.json``."""
         if not is_unlisted(topic, self._known_topics):
             return False
         folders = (self.paths.consume_queue, self.paths.batch_consume_queue)
         return not any(os.path.lexists(folder / topic) for folder in folders)
 
-    # --- queues that are gone -----------------------------------------------------------------
+    # --- lost queues --------------------------------------------------------------------------
 
     def lost_queues(
         self, queues: QueueTable, ends: QueueEnds, log_start: int, log_end: int
     ) -> list[LostQueue]:
-        """Return the queues that only the tables of offsets tell of."""
+        """Return the queues that only the tables of offsets show."""
         if log_start <= 0:
             return []
         known = _with_messages(queues, ends)
@@ -127,9 +131,9 @@ class Surroundings:
     ) -> Iterator[Judgement]:
         """Judge what ``lost_queues`` found.
 
-        Each is a finding where something else shows that it was lost, too. Otherwise its broker may
-        have deleted it (``cleanExpiredCQ``), or never had it, as a slave that began with the
-        newest segment.
+        A queue is a finding only if other evidence shows its loss. Otherwise the broker may have
+        deleted it (``cleanExpiredCQ``), or a slave that began with the newest segment never had
+        it.
         """
         lacking = self.queue_count - len(_with_messages(queues, ends))
         has_none = formats.CONSUME_QUEUE_DIR in self.absent
@@ -137,17 +141,17 @@ class Surroundings:
             folder = self._folder_of(one.topic, queues) / one.topic / str(one.queue_id)
             if has_none or lacking > 0 or queues.get(one.topic, one.queue_id) is not None:
                 reason = (
-                    f"{one}: it is lost. The next message that is put here gets this number; a "
-                    "broker begins at 0, and does not deliver what it numbers below"
+                    f"{one}: it is lost. rocketstore gives the next message this queue offset; a "
+                    "broker starts at 0, and does not deliver messages below it"
                 )
                 yield Judgement("lost-queue", str(folder), 0, reason)
             else:
-                reason = f"{one}: a broker begins at 0, and does not deliver what it numbers below"
+                reason = f"{one}: a broker starts at 0, and does not deliver messages below it"
                 yield Judgement("lost-queue", str(folder), 0, reason, is_finding=False)
         if lacking > len(lost) and not self.has_light_queues:
             reason = (
                 f"{self.queue_count} queues had messages when {self.paths.state.name} was written; "
-                f"{lacking - len(lost)} have none now, in their files or in the log, and no table "
+                f"{lacking - len(lost)} now have none in their files or in the log, and no table "
                 "names them: their next message gets queue offset 0"
             )
             path = str(self.paths.consume_queue)
@@ -158,7 +162,7 @@ class Surroundings:
         return self.paths.batch_consume_queue if is_batch else self.paths.consume_queue
 
     def _is_hidden(self, topic: str, queue_id: int) -> bool:
-        """Whether a queue's files are there that could not be looked at."""
+        """Return whether a queue has files that could not be read."""
         folders = [
             folder / topic / str(queue_id)
             for folder in (self.paths.consume_queue, self.paths.batch_consume_queue)
@@ -167,30 +171,32 @@ class Surroundings:
             path.parent in folders for path in self.access.closed
         )
 
-    # --- telling ------------------------------------------------------------------------------
+    # --- judging ------------------------------------------------------------------------------
 
     def hard_links_note(self, log: CommitLog, end: int) -> str | None:
-        """Say which files with hard links opening for writing refuses, in a log that ends at
-        ``end``; ``None``: none."""
-        told = {*self.access.shared.keys(), *self.access.shared.values()}
-        linked = frozenset(self.access.linked) - told
+        """Return a note on files with hard links that opening for writing refuses.
+
+        ``end``: the log's end. ``None`` if there are no such files.
+        """
+        reported = {*self.access.shared.keys(), *self.access.shared.values()}
+        linked = frozenset(self.access.linked) - reported
         if not linked:
             return None
         full = frozenset(file.path for file in log.queue.files if file.end_offset <= end)
         return hard_links_note(sorted(linked - full), (self.paths.root, self.paths.log_root))
 
     def begun_nowhere(self, size: int) -> Iterator[tuple[Path, str]]:
-        """Segments that begin at no multiple of the log's segment size, and why they are told."""
+        """Yield files in the log's folder that begin between two segments, and the reason."""
         for name in sorted(_names(self.paths.commit_log)):
             start = formats.file_name_to_offset(name)
             path = self.paths.commit_log / name
             is_odd = start is not None and start % size and start < 2**63 - size
             if is_odd and path.is_file() and not path.is_symlink():
-                reason = f"that begins at no multiple of {size}: it is in every writer's way"
+                reason = f"whose offset is not a multiple of {size}: it blocks every writer"
                 yield path, f"a file in the log's folder {reason}"
 
     def judge_no_tables(self) -> Iterator[Judgement]:
-        """Groups whose offsets are nowhere, as the whole folder of the tables is gone."""
+        """Judge a missing folder of tables by its consumer groups, whose offsets are lost."""
         folder = self.paths.root / formats.CONFIG_DIR
         if os.path.lexists(folder):
             return
@@ -199,15 +205,15 @@ class Surroundings:
         if count:
             reason = (
                 f"the folder is missing, and there are retry topics of consumer groups ({count}): "
-                "on a broker the offsets of all groups start anew, and topics are created anew"
+                "on a broker the offsets of all groups start over, and topics must be recreated"
             )
             yield Judgement("config-table", str(folder), 0, reason, is_finding=False)
 
     def judge_queue_types(self) -> Iterator[Judgement]:
-        """Topics whose queues are of another type than their table says, or of both."""
+        """Judge topics whose queues have another type than the table says, or both types."""
         folder = self.paths.batch_consume_queue
         for words in self.queue_types.contradictions:
-            reason = f"{words}: no broker of 5.x starts with it, and nothing is written here"
+            reason = f"{words}: no broker of 5.x starts with it, and opening for writing is refused"
             yield Judgement("queue-type", str(folder), 0, reason)
         listed = self.tables.topics()
         if listed is None or self.dialect.loads_folders:
@@ -225,7 +231,7 @@ class Surroundings:
 
 
 def _with_messages(queues: QueueTable, ends: QueueEnds) -> set[tuple[str, int]]:
-    """The queues of which the files or the log have a message."""
+    """Return the queues with a message in their files or in the log."""
     return {(queue.topic, queue.queue_id) for queue in queues if queue.max_index > 0} | set(ends)
 
 
@@ -237,5 +243,5 @@ def _names(folder: Path) -> list[str]:
 
 
 def one_file(other: Path) -> str:
-    """Say of a file that it is ``other`` as well."""
-    return f"it is one file with {other}, by a link: what is written to one is written to both"
+    """Describe a file that is linked to ``other``."""
+    return f"it is the same file as {other}, by a link: a write to one changes both"

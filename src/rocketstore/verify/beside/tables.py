@@ -1,7 +1,7 @@
-"""What a broker will make of its tables below ``config``: read, judged, compared with the queues.
+"""Check how a broker will read its tables below ``config``, and compare them with the queues.
 
-RocketMQ reads a table, or its ``.bak`` where the table is missing, empty or broken. With both
-broken it does not start; with no good file and no broken ``.bak`` it starts with an empty table.
+RocketMQ reads a table, or its ``.bak`` if the table is missing, empty or broken. If both are broken
+it does not start. With no good file and no broken ``.bak`` it starts with an empty table.
 Source: ``common/ConfigManager.java``, ``broker/BrokerController.java``.
 """
 
@@ -33,10 +33,10 @@ from rocketstore.verify.beside.judgement import Bounds, Judgement
 
 
 class _Table(NamedTuple):
-    """A table of RocketMQ's.
+    """A table of RocketMQ.
 
-    ``lost``: what a broker lacks that starts without it. ``is_needed``: a broken one keeps the
-    broker from starting.
+    ``lost``: what a broker lacks if it starts without the table. ``is_needed``: a broken table
+    keeps the broker from starting.
     """
 
     name: str
@@ -48,23 +48,23 @@ class _Table(NamedTuple):
 TABLES = (
     _Table(
         config_files.TOPICS_FILE, TopicConfigManager,
-        "it has no topic until each is created anew, with the broker's defaults",
+        "it has no topic until each is recreated, with the broker's defaults",
     ),
     _Table(
         config_files.SUBSCRIPTION_GROUPS_FILE, SubscriptionGroupManager,
-        "it has no consumer group until each is created anew, with the broker's defaults",
+        "it has no consumer group until each is recreated, with the broker's defaults",
     ),
     _Table(
         config_files.CONSUMER_OFFSETS_FILE, ConsumerOffsetManager,
-        "the offsets of all consumer groups start anew",
+        "the offsets of all consumer groups start over",
     ),
     _Table(
         config_files.LMQ_CONSUMER_OFFSETS_FILE, LmqConsumerOffsetManager,
-        "the offsets of all consumer groups of light queues start anew",
+        "the offsets of all consumer groups of light queues start over",
     ),
     _Table(
         config_files.DELAY_OFFSETS_FILE, DelayOffsetManager,
-        "it delivers every delayed message again that the log still has",
+        "it redelivers every delayed message that the log still has",
     ),
     _Table(
         config_files.CONSUMER_FILTERS_FILE, ConsumerFilterManager,
@@ -72,14 +72,14 @@ TABLES = (
     ),
     _Table(
         "consumerOrderInfo.json", None,
-        "orderly POP consumers get again what they had not acknowledged",
+        "orderly POP consumers get unacknowledged messages again",
     ),
     _Table(
         "topicQueueMapping.json", None, "it has no static topic",
     ),
     _Table(
         "messageRequestMode.json", None,
-        "all consumer groups pull, those too that were set to POP", is_needed=False,
+        "all consumer groups pull, even those that were set to POP", is_needed=False,
     ),
     _Table(
         "timermetrics", None, "its counts of timed messages start at 0"
@@ -97,11 +97,11 @@ _TIMER_CHECK_NBYTES = 32
 
 
 class TableFile(NamedTuple):
-    """What one file of a table holds.
+    """The content of one file of a table.
 
-    ``state``: ``missing``, ``empty`` (0 bytes), ``void`` (a value that is nothing), ``broken``,
-    ``unjudged`` (could not be looked at), ``good``. ``manager``: the table, decoded, ``None`` where
-    that is not to be done. ``refused``: what fastjson 2 does not read.
+    ``state``: ``missing``, ``empty`` (0 bytes), ``void`` (blanks or null), ``broken``, ``unjudged``
+    (unreadable or too large), ``good``. ``manager``: the decoded table, ``None`` if not decoded.
+    ``refused``: the error of fastjson 2.
     """
 
     path: Path
@@ -113,7 +113,7 @@ class TableFile(NamedTuple):
     refused: json_dialect.JsonDialectError | None = None
 
     def as_read(self, check: table_types.Check | None, dialect: Dialect) -> TableFile:
-        """This file as a broker of ``dialect`` reads it: ``broken`` where it is refused."""
+        """Return this file as a broker of ``dialect`` reads it: ``broken`` if refused."""
         if self.state != "good" or check is None:
             return self
         if dialect.fastjson_2 and self.refused is not None:
@@ -127,22 +127,22 @@ class TableFile(NamedTuple):
 
 
 class BrokerTables:
-    """The tables of one store as they lay there when this was made.
+    """The tables of a store, read when this object is created.
 
-    Read before queues are looked at, so that offsets which a running broker writes meanwhile are
-    not taken for wrong ones.
+    They are read before the queues, so that offsets which a running broker writes meanwhile do not
+    appear wrong.
 
     Parameters
     ----------
     root : Path
         The store's root.
     is_there : bool
-        Whether nothing else stands in the place of their folder.
+        Whether their path is a folder, or missing.
 
     Attributes
     ----------
     dialect : Dialect or None
-        Whose broker reads them; until that is known, a table is broken that none reads.
+        The broker's. While it is unknown, a table counts as broken only if no version reads it.
     """
 
     def __init__(self, root: Path, *, is_there: bool = True) -> None:
@@ -159,11 +159,11 @@ class BrokerTables:
         self._timer_check = _timer_check(timer, root) if is_there else None
 
     def _names(self) -> list[str]:
-        """Further tables that lie there, of other versions or of plugins."""
+        """Return the names of further tables, of other versions or of plugins."""
         try:
             found = sorted(os.listdir(self._folder))
         except OSError:
-            return []  # told by StoreAccess, or nothing is there
+            return []  # missing, or reported by StoreAccess
         return [name for name in found if name.endswith(".json")]
 
     def _read(self, name: str) -> TableFile:
@@ -183,7 +183,7 @@ class BrokerTables:
         return _decoded(path, content, _BY_NAME.get(name.removesuffix(BACKUP_SUFFIX)), self._root)
 
     def _as_read(self, name: str) -> tuple[TableFile, TableFile]:
-        """File and ``.bak`` of a table, as a broker reads them."""
+        """Return file and ``.bak`` of a table, as a broker reads them."""
         check = table_types.TYPES.get(name)
         file, backup = self._files[name]
         return self._as_one_reads(file, check), self._as_one_reads(backup, check)
@@ -194,14 +194,14 @@ class BrokerTables:
         return next((one for one in found if one.state == file.state), found[-1])
 
     def _used(self, name: str) -> TableFile | None:
-        """The file that a broker reads, ``None`` where it reads none."""
+        """Return the file that a broker reads, ``None`` if it reads neither."""
         file, backup = self._as_read(name)
         if file.state in ("good", "void"):
             return file
         return backup if backup.state == "good" else None
 
     def topics(self) -> Mapping[str, TopicConfig] | None:
-        """The topics that a broker knows, ``None`` where there is no table that is read."""
+        """Return the topics that a broker knows, ``None`` if it reads no table."""
         used = self._used(config_files.TOPICS_FILE)
         manager = used.manager if used is not None else None
         return manager.topic_config_table if isinstance(manager, TopicConfigManager) else None
@@ -209,7 +209,7 @@ class BrokerTables:
     # --- the files ----------------------------------------------------------------------------
 
     def judge_files(self) -> Iterator[Judgement]:
-        """Say what a broker makes of each table."""
+        """Judge how a broker reads each table."""
         for name in self._files:
             yield from _judge_pair(_BY_NAME.get(name), *self._as_read(name))
 
@@ -218,7 +218,7 @@ class BrokerTables:
     def judge_offsets(
         self, bounds: Bounds, gone: Container[tuple[str, int]] = ()
     ) -> Iterator[Judgement]:
-        """Compare consumer and delay offsets with the queues, but for those that are ``gone``."""
+        """Compare consumer and delay offsets with the queues, except those that are ``gone``."""
         for name in (config_files.CONSUMER_OFFSETS_FILE, config_files.LMQ_CONSUMER_OFFSETS_FILE):
             used = self._used(name)
             manager = used.manager if used is not None else None
@@ -229,12 +229,12 @@ class BrokerTables:
             yield from _judge_delays(used.path, used.manager, bounds, gone)
 
     def told_ends(self) -> dict[tuple[str, int], ToldEnd]:
-        """Return how far consumers and delayed delivery have come, by queue."""
+        """Return, by queue, the highest offset of consumers and delayed delivery."""
         used = [file for file in map(self._used, self._files) if file is not None]
         return told_ends([file.manager for file in used if file.manager is not None])
 
     def judge_timer_files(self) -> Iterator[Judgement]:
-        """Say which of the timer's files keep a broker from starting."""
+        """Judge the timer's files that keep a broker from starting."""
         from rocketstore.verify.beside.timer_files import judge_timer_files
 
         flushed = self._timer_check[1] if isinstance(self._timer_check, tuple) else None
@@ -255,13 +255,13 @@ class BrokerTables:
 
 def _decoded(path: Path, content: bytes, table: _Table | None, root: Path) -> TableFile:
     if not content.strip(b" \t\r\n\f\b"):
-        return TableFile(path, "void", 0, "the file holds nothing but blanks")
+        return TableFile(path, "void", 0, "the file holds only blanks")
     try:
         document, refused = json_dialect.loads_and_judge(content)
         if document is None:
-            return TableFile(path, "void", 0, "the file holds null and no table")
+            return TableFile(path, "void", 0, "the file holds null, not a table")
         if not isinstance(document, dict):
-            return TableFile(path, "broken", 0, "the file holds no object")
+            return TableFile(path, "broken", 0, "the file does not hold an object")
     except json_dialect.JsonTooLargeError as error:
         return TableFile(path, "unjudged", error.position, f"{error.reason}; it was not judged")
     except json_dialect.JsonDialectError as error:
@@ -271,7 +271,7 @@ def _decoded(path: Path, content: bytes, table: _Table | None, root: Path) -> Ta
         try:
             manager.decode(content)
         except ContentError:
-            manager = None  # whether a broker reads it is asked elsewhere
+            manager = None  # ``as_read`` checks whether a broker reads it
     return TableFile(path, "good", document=document, manager=manager, refused=refused)
 
 
@@ -297,7 +297,7 @@ def _judge_pair(table: _Table | None, file: TableFile, backup: TableFile) -> Ite
 
 
 def _judge_bad(table: _Table | None, file: TableFile, backup: TableFile) -> Judgement:
-    """Of a table that is missing, empty, broken or void, where not both files are fine."""
+    """Judge a table that is missing, empty, broken or void."""
     name = backup.path.name
     if file.state == "void":
         return _verdict(file, f"{file.reason}; {_starts_without(table)}, and {name} is not read")
@@ -320,13 +320,13 @@ def _verdict(file: TableFile, reason: str) -> Judgement:
 
 def _starts_without(table: _Table | None) -> str:
     if table is None:
-        return "what a broker makes of it is not known here"
+        return "how a broker handles it is unknown"
     return f"a broker starts with an empty table: {table.lost}"
 
 
 def _stops(table: _Table | None) -> str:
     if table is None:
-        return "what a broker makes of it is not known here"
+        return "how a broker handles it is unknown"
     if not table.is_needed:
         return f"a broker starts with an empty table: {table.lost}"
     return "a broker will not start (ConfigManager.load fails)"
@@ -349,14 +349,14 @@ def _judge_consumers(
             yield Judgement("config-offset", str(path), 0, f"{what} is negative")
         elif found is not None and offset > found[1]:
             reason = (
-                f"{what} lies past the queue's end {found[1]}: the group is never given the "
+                f"{what} is past the queue's end {found[1]}: the group never gets the "
                 f"next {offset - found[1]} messages"
             )
             yield Judgement("config-offset", str(path), 0, reason)
         elif found is not None and offset < found[0]:
             below += 1
     if below:
-        reason = f"offsets below their queue's lowest, as the messages have expired: {below}"
+        reason = f"offsets below their queue's lowest, because the messages have expired: {below}"
         yield Judgement("config-offset", str(path), 0, reason, is_finding=False)
 
 
@@ -368,11 +368,11 @@ def _judge_delays(
             continue
         low, high = bounds(formats.TOPIC_SCHEDULE, level - 1) or (0, 0)
         if 0 <= offset <= high:
-            continue  # below the lowest one, a broker begins there
+            continue  # below the queue's lowest offset, a broker starts at the lowest
         nearest = min(max(offset, low), high)
         reason = (
-            f"delay level {level}: offset {offset} lies outside queue {level - 1} of "
-            f"{formats.TOPIC_SCHEDULE}, which reaches from {low} to {high}; a broker begins at "
+            f"delay level {level}: offset {offset} is outside queue {level - 1} of "
+            f"{formats.TOPIC_SCHEDULE}, which reaches from {low} to {high}; a broker starts at "
             f"{nearest}"
         )
         yield Judgement("config-offset", str(path), 0, reason)
@@ -382,7 +382,7 @@ def _judge_delays(
 
 
 def _timer_check(path: Path, root: Path) -> tuple[int, int, int, int] | str | None:
-    """What ``timercheck`` holds; ``None`` when it is missing, a text when it cannot be read."""
+    """Read ``timercheck``; return ``None`` if it is missing, an error text if unreadable."""
     try:
         content = config_files.read_bytes(path, root)
     except (OSError, MappedFileError, UnsafePathError, CorruptionError) as error:
@@ -391,8 +391,8 @@ def _timer_check(path: Path, root: Path) -> tuple[int, int, int, int] | str | No
         return None
     if len(content) < _TIMER_CHECK_NBYTES:
         return (
-            f"{len(content)} bytes instead of {_TIMER_CHECK_NBYTES} or more; a broker takes what "
-            "is missing for zeros, and reads its timed messages anew"
+            f"{len(content)} bytes instead of {_TIMER_CHECK_NBYTES} or more; a broker reads the "
+            "missing bytes as zeros, and rereads its timed messages"
         )
     numbers = [int.from_bytes(content[at : at + 8], "big", signed=True) for at in (0, 8, 16, 24)]
     return numbers[0], numbers[1], numbers[2], numbers[3]
@@ -413,6 +413,6 @@ def _judge_timer_check(
     if queue_offset > end:
         reason = (
             f"the timer has read its queue up to {queue_offset}, which ends at {end}; timed "
-            "messages in between are gone"
+            "messages in between are lost"
         )
         yield Judgement("config-offset", str(path), 16, reason, is_finding=False)

@@ -1,5 +1,4 @@
-"""The timer's files beside the message log: whether a broker starts with them, and whether its log
-points past the message log's end."""
+"""Check the timer's files: whether a broker starts with them, and whether they fit the log."""
 
 from __future__ import annotations
 
@@ -21,10 +20,10 @@ TIMER_LOG_DIR = "timerlog"
 TIMER_WHEEL_FILE = "timerwheel"
 #: Two slots of 32 bytes for each second of a week, whatever the precision.
 _WHEEL_NBYTES = 7 * 86_400 * 2 * 32
-#: ``mappedFileSizeTimerLog``, unless a broker sets it, and what such a size is a multiple of.
+#: Default of ``mappedFileSizeTimerLog``, and likely divisors of other values.
 _LOG_FILE_NBYTES = 100 * 1024 * 1024
 _LIKELY_MULTIPLES = (52, 1024)
-#: Fields that matter here: size, the record's log offset and size (all big-endian).
+#: The fields used here: size, the record's log offset and size (all big-endian).
 _UNIT_NBYTES = 52
 _UNIT = {
     "names": ["size", "offset", "nbytes"],
@@ -36,7 +35,7 @@ _CHUNK_UNITS = 65_536
 
 
 def judge_timer_log(root: Path, log_end: int) -> Iterator[Judgement]:
-    """Say so when units of the newest timer log file point past the end of the message log.
+    """Report units of the newest timer log file that point past the end of the message log.
 
     Source: RocketMQ ``store/timer/TimerLog.java``.
     """
@@ -57,7 +56,7 @@ def judge_timer_log(root: Path, log_end: int) -> Iterator[Judgement]:
 
 
 def judge_timer_files(root: Path, dialect: Dialect, flushed: int | None) -> Iterator[Judgement]:
-    """Say which of the timer's files keep a broker from starting.
+    """Judge the timer's files that keep a broker from starting.
 
     Parameters
     ----------
@@ -65,7 +64,7 @@ def judge_timer_files(root: Path, dialect: Dialect, flushed: int | None) -> Iter
     dialect : Dialect
         The broker's; 4.9 has no timer.
     flushed : int or None
-        Up to where the timer's log was flushed, as ``timercheck`` says.
+        Up to where the timer's log was flushed, according to ``timercheck``.
 
     Notes
     -----
@@ -77,7 +76,7 @@ def judge_timer_files(root: Path, dialect: Dialect, flushed: int | None) -> Iter
     for judgements in (_judge_wheel(wheel), _judge_log(log, dialect, flushed)):
         try:
             yield from judgements
-        except OSError as error:  # a link to itself, or what may not be looked at
+        except OSError as error:  # a link to itself, or no permission
             path = str(error.filename or root)
             yield Judgement("unreadable", path, 0, error.strerror or str(error))
 
@@ -112,7 +111,7 @@ def _judge_log_folder(folder: Path, dialect: Dialect, flushed: int | None) -> It
         if about is not None and stat.S_ISREG(about.st_mode):
             files.append((start, folder / name, about.st_size))
     if files and not files[-1][2]:
-        files.pop()  # made, and never written
+        files.pop()  # created, but never written
     if not files:
         return
     size = _likely_size([(start, nbytes) for start, _, nbytes in files], flushed)
@@ -122,14 +121,14 @@ def _judge_log_folder(folder: Path, dialect: Dialect, flushed: int | None) -> It
             yield Judgement("timer-file", str(path), min(nbytes, size), reason)
     if len(files) == 1 and files[0][2] == size != _LOG_FILE_NBYTES:
         reason = (
-            f"{size} bytes: a broker starts with it only where its mappedFileSizeTimerLog is that "
-            f"(it is {_LOG_FILE_NBYTES} unless set)"
+            f"{size} bytes: a broker starts with it only if its mappedFileSizeTimerLog has this "
+            f"value (the default is {_LOG_FILE_NBYTES})"
         )
         yield Judgement("timer-file", str(files[0][1]), 0, reason, is_finding=False)
 
 
 def _likely_size(files: list[tuple[int, int]], flushed: int | None) -> int:
-    """The size that most lengths, and distances between names, agree with."""
+    """Return the size that most lengths, and distances between names, show."""
     votes = Counter(nbytes for _, nbytes in files)
     votes += Counter(after - before for (before, _), (after, _) in itertools.pairwise(files))
     (size, _), *_ = votes.most_common(1)

@@ -1,1 +1,1 @@
-"""``fsck``: checking a store with many tasks."""
+"""``fsck``: check a store with many tasks."""

@@ -1,4 +1,4 @@
-"""The index part of ``fsck``: every key of the log is found, and every entry leads to its key."""
+"""The index part of ``fsck``: every key of the log has an entry, and every entry has its key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rocketstore.spark.jobs.fsck.index_files import (
     finding,
     judge_file,
     list_index,
-    look_up_cuts,
+    look_up_bounds,
 )
 from rocketstore.spark.jobs.fsck.index_split import EntryRange, SplitFacts, SplitItem, is_record
 from rocketstore.spark.jobs.tasks import run_tasks
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class IndexFindings:
-    """What the check of the index found.
+    """The result of the index check.
 
     Attributes
     ----------
@@ -38,13 +38,13 @@ class IndexFindings:
         kinds are those of ``verify``: ``index-file``, ``index-header``, ``index-chain``,
         ``index-entry``, ``missing-key``. At most 1,000 for each file and each split.
     finding_counts : dict
-        All of them, by kind.
+        Number of all findings, by kind.
     summary : dict
         ``index_files``; ``keys``: entries that agree with their record; ``expired_keys``,
         ``damaged_keys``, ``newer_keys``, ``doubled_keys``: entries that are odd but allowed;
-        ``behind_keys``: records whose keys are not all there yet; ``odd_index_tails``.
+        ``behind_keys``: records with keys that are not indexed yet; ``odd_index_tails``.
     notes : list of str
-        In words, what was not looked at.
+        Descriptions of what was not checked.
     """
 
     findings: list[FindingRow] = field(default_factory=list)
@@ -53,7 +53,7 @@ class IndexFindings:
     notes: list[str] = field(default_factory=list)
 
     def add(self, row: FindingRow) -> None:
-        """Take one finding."""
+        """Add one finding."""
         self.findings.append(row)
         self.finding_counts[row[0]] += 1
 
@@ -61,11 +61,10 @@ class IndexFindings:
 class IndexCheck:
     """Compares a store's index files with the keys of its log, both ways and exactly.
 
-    Index entries lie in the order of the log, so each split is compared with its own stretch of
-    the index files, in the walk that reads the split anyway: no key is kept, sorted or sent
-    anywhere. Which stretch that is, the driver looks up in local files as if they were sound;
-    meanwhile other tasks judge them, and only splits whose files turn out otherwise are looked at
-    again. Remote files are judged first.
+    Index entries have the order of the log. The walk that reads a split thus compares it with its
+    own range of the index files; no key is kept, sorted or sent. The driver looks up these ranges
+    in local files, assuming that the files are valid. Other tasks judge the files meanwhile, and
+    only splits with a wrong range are checked again. Remote files are judged first.
 
     Parameters
     ----------
@@ -73,32 +72,32 @@ class IndexCheck:
         ``None``: in this process.
     log : LogFiles
     splits : sequence of Split
-        Of the whole log, in order.
+        All splits of the log, in order.
     log_end : int
-        Physical offset behind the last good record; entries from there on are judged by what
-        stands in the log now.
+        Physical end of the last good record; later entries are compared with the log's current
+        content.
     dispatched : int, optional
-        Records from this physical offset on need no entries. Default: what the store's files say
-        (all are dispatched after an orderly stop, else those in front of the newest entry's
-        record).
+        Records from this physical offset on need no entries. The default follows the store's
+        files: all records are dispatched after an orderly stop, else those before the newest
+        entry's record.
     damaged : sequence of (start, stop)
-        Stretches of the log without good records that are known already, physical offsets.
+        Known ranges of the log without good records, as physical offsets.
     index_uri : str, optional
-        The index folder; default: that of the store.
+        The index folder; default: the store's.
     storage_options : mapping, optional
-        Handed to fsspec.
+        Options for fsspec.
 
     Attributes
     ----------
     items : list of SplitItem or None
-        What the task of each split compares; ``None`` where there is nothing.
+        What the task of each split compares; ``None`` for nothing.
     files : list of IndexFileItem
-        What ``judge_file`` has still to judge.
+        The files that ``judge_file`` has to judge.
 
     Raises
     ------
     MappedFileError
-        When a file is gone or was shortened.
+        If a file is missing or was shortened.
     """
 
     def __init__(
@@ -125,7 +124,7 @@ class IndexCheck:
         root = store_uri(log)
         listing = list_index(root, index_uri=index_uri, storage_options=self._options)
         if listing is None:
-            self._report.notes.append("the store has no index folder: no key was looked for")
+            self._report.notes.append("the store has no index folder: its keys were not checked")
             return
         for row in listing.findings:
             self._report.add(row)
@@ -138,14 +137,14 @@ class IndexCheck:
         if local_path(root) is None:
             self._files = list(run_tasks(spark, judge_file, items))
         else:
-            self._files, self.files = [look_up_cuts(item) for item in items], items
+            self._files, self.files = [look_up_bounds(item) for item in items], items
         if dispatched is None:
             dispatched = self._shown_end(root, log_end, edges[0])
         self._dispatched = dispatched
         self.items = self._items(is_guess=bool(self.files))
 
     def _shown_end(self, root: str, log_end: int, log_start: int) -> int:
-        """Up to where the store's files say that the records are in the index."""
+        """Return the physical offset up to which the store's files show records as indexed."""
         if not _is_aborted(root, self._options):
             return log_end
         last = self._files[-1] if self._files else None
@@ -172,9 +171,10 @@ class IndexCheck:
     def judged(
         self, files: Sequence[IndexFileFacts], found: Sequence[SplitFacts | None]
     ) -> list[int]:
-        """Take what ``judge_file`` says of ``files``, and what the tasks of the splits found;
-        return the numbers of the splits that must be looked at again, with ``items`` as they are
-        now."""
+        """Use the results of ``judge_file`` for ``files``, and of the tasks of the splits.
+
+        Updates ``items``, and returns the numbers of the splits that must be checked again.
+        """
         if not self.files:
             return []
         guessed = self.items
@@ -189,9 +189,9 @@ class IndexCheck:
         ]
 
     def finish(self, found: Sequence[SplitFacts | None]) -> IndexFindings:
-        """Put together what was found: ``found`` by the task of each split.
+        """Return the combined findings; ``found`` has the result of each split's task.
 
-        Without an index folder there are no findings, but a note.
+        Without an index folder there are no findings, only a note.
         """
         compared = [
             (item, facts)
@@ -200,21 +200,21 @@ class IndexCheck:
         ]
         _take_files(self._report, self._files)
         _take_splits(self._report, compared, self._damaged)
-        _judge_behind(
+        _judge_past_end(
             self._report, self._log, self._files, self._damaged, self._options, self._log_end
         )
         return self._report
 
 
 def store_uri(log: LogFiles) -> str:
-    """The root of the store whose log was listed."""
+    """Return the root of the store that a listed log belongs to."""
     root = log.root.rstrip("/")
     name = root.replace("\\", "/").rsplit("/", 1)[-1]
     return root[: -len(name)].rstrip("/\\") or "." if name == formats.COMMIT_LOG_DIR else root
 
 
 def _is_aborted(root: str, options: dict[str, Any] | None) -> bool:
-    """Whether the last writer did not stop in good order, or is at work."""
+    """Return whether the last writer crashed or is still running."""
     path = local_path(root)
     if path is not None:
         return (path / formats.ABORT_FILE).exists()
@@ -223,7 +223,7 @@ def _is_aborted(root: str, options: dict[str, Any] | None) -> bool:
 
 
 def _ranges(files: Sequence[IndexFileFacts], number: int) -> list[EntryRange]:
-    """What each file has for a split."""
+    """Return each file's entry range for a split."""
     return [
         EntryRange(
             one.item,
@@ -231,11 +231,11 @@ def _ranges(files: Sequence[IndexFileFacts], number: int) -> list[EntryRange]:
             one.end_timestamp,
             one.count,
             one.ordered,
-            one.cuts[number],
-            one.cuts[number + 1],
+            one.bounds[number],
+            one.bounds[number + 1],
         )
         for one in files
-        if one.cuts[number] < one.cuts[number + 1]
+        if one.bounds[number] < one.bounds[number + 1]
     ]
 
 
@@ -245,7 +245,7 @@ def _take_files(report: IndexFindings, files: Sequence[IndexFileFacts]) -> None:
         report.findings += one.findings
         report.finding_counts.update(one.finding_counts)
         report.summary.update(one.counts)
-        report.summary["expired_keys"] += one.cuts[0] - one.negative_count
+        report.summary["expired_keys"] += one.bounds[0] - one.negative_count
         for number, offset in one.negatives:
             report.findings.append(_nothing_at(one.item, number, offset))
         report.finding_counts.update({"index-entry": one.negative_count})
@@ -267,7 +267,7 @@ def _take_splits(
         report.findings += facts.findings
         report.finding_counts.update(facts.finding_counts)
         report.summary.update(facts.counts)
-        # Damage that begins in a split in front reaches up to this one's first record.
+        # Damage that begins in an earlier split extends up to this one's first record.
         if any(start < facts.first_record and stop > item.start for start, stop in known):
             report.summary["damaged_keys"] += facts.lead_count
         else:
@@ -275,7 +275,7 @@ def _take_splits(
             report.finding_counts.update({"index-entry": facts.lead_count})
 
 
-def _judge_behind(
+def _judge_past_end(
     report: IndexFindings,
     log: LogFiles,
     files: Sequence[IndexFileFacts],
@@ -283,21 +283,21 @@ def _judge_behind(
     options: dict[str, Any] | None,
     log_end: int,
 ) -> None:
-    """Entries behind the log's end: lost with it, newer than this look at it, or of nothing."""
-    if any(one.behind for one in files):
-        # A writer may have begun segments since.
+    """Judge entries past the log's end: lost with the log, newer than this check, or invalid."""
+    if any(one.past_end for one in files):
+        # A writer may have begun segments meanwhile.
         log = list_log(log.root, storage_options=options, allow_holes=True)
     for one in files:
-        more, lost = one.behind_count - len(one.behind), 0
+        more, lost = one.past_end_count - len(one.past_end), 0
         stray: list[tuple[int, int]] = []
-        for number, offset in one.behind:
+        for number, offset in one.past_end:
             if any(start <= offset < stop for start, stop in damaged):
                 lost += 1
             elif _is_newer(log, offset, options):
                 report.summary["newer_keys"] += 1
             else:
                 stray.append((number, offset))
-        # The others are of the kind that was looked at.
+        # The entries that were not examined count like the examined ones.
         if stray:
             report.add(_past_the_end(one.item, stray, len(stray) + more, log_end))
         else:
@@ -308,8 +308,7 @@ def _judge_behind(
 def _past_the_end(
     item: IndexFileItem, entries: Sequence[tuple[int, int]], count: int, log_end: int
 ) -> FindingRow:
-    """The one finding for all entries of a file that name places past the log's end, in the words
-    of ``verify``."""
+    """Return the single finding for a file's entries past the log's end, worded like ``verify``."""
     offsets = [offset for _, offset in entries]
     what = f"it names log offset {offsets[0]}"
     if count > len(entries):

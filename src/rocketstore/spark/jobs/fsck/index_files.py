@@ -1,4 +1,4 @@
-"""The index part of ``fsck`` by file: geometry, header, chains, and which entries lie where."""
+"""The index part of ``fsck`` by file: geometry, header, chains, and entry ranges of splits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rocketstore.verify.index import EntryStream, check_file
 from rocketstore.verify.report import VerifyReport
 
 _DEFAULT = (DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM)
-#: Findings that one task tells one by one; the others are counted.
+#: Findings that one task lists; the others are only counted.
 MAX_FINDINGS = 1000
 
 #: kind, severity, path, position, physical offset, topic, queue id, queue offset, reason.
@@ -33,10 +33,9 @@ FindingRow = tuple[str, str, str, int, int | None, str | None, int | None, int |
 
 
 class IndexFileItem(NamedTuple):
-    """An index file to be judged: plain data.
+    """An index file to judge, as plain data.
 
-    ``edges`` are physical offsets, ascending: where each split of the log begins, and the log's
-    end.
+    ``edges`` are ascending physical offsets: the beginning of each split, and the log's end.
     """
 
     uri: str
@@ -49,30 +48,30 @@ class IndexFileItem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IndexFileFacts:
-    """What was found in one index file.
+    """The result of judging one index file.
 
     Attributes
     ----------
     item : IndexFileItem
     begin_timestamp, end_timestamp : int
-        Of the header, epoch ms.
+        From the header, epoch ms.
     end_physical_offset : int
-        Of the header.
+        From the header.
     count : int
-        Entries.
+        Number of entries.
     ordered : bool
-        Log offsets do not fall. Otherwise cuts are those of the entries in order of offset.
-    cuts : tuple of int
-        Entries (by order of offset) in front of each edge.
+        Whether log offsets never decrease. If they do, bounds refer to entries sorted by offset.
+    bounds : tuple of int
+        Number of entries (sorted by offset) before each edge.
     negatives : tuple of (number, physical offset)
-        The first entries of an offset below 0.
-    behind : tuple of (number, physical offset)
-        The first entries at or behind the last edge.
+        The first entries with a negative offset.
+    past_end : tuple of (number, physical offset)
+        The first entries at or past the last edge.
     findings : tuple of FindingRow
     finding_counts : dict
-        All of them, by kind.
+        Number of all findings, by kind.
     counts : dict
-        What is odd but allowed.
+        Counts of what is odd but allowed.
     """
 
     item: IndexFileItem
@@ -81,18 +80,18 @@ class IndexFileFacts:
     end_physical_offset: int
     count: int
     ordered: bool
-    cuts: tuple[int, ...]
+    bounds: tuple[int, ...]
     negatives: tuple[tuple[int, int], ...] = ()
     negative_count: int = 0
-    behind: tuple[tuple[int, int], ...] = ()
-    behind_count: int = 0
+    past_end: tuple[tuple[int, int], ...] = ()
+    past_end_count: int = 0
     findings: tuple[FindingRow, ...] = ()
     finding_counts: dict[str, int] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
 
 
 class IndexListing(NamedTuple):
-    """The index files of a store: (uri, bytes, slots, entries), and findings about others."""
+    """The index files of a store: (uri, bytes, slots, entries); findings about unusable files."""
 
     files: list[tuple[str, int, int, int]]
     findings: list[FindingRow]
@@ -108,7 +107,7 @@ class _Scope:
 
 
 def finding(kind: str, path: str, position: int, offset: int | None, reason: str) -> FindingRow:
-    """Return the row of something that is not as it must be."""
+    """Return the row of an error."""
     return kind, "error", path, position, offset, None, None, None, reason
 
 
@@ -125,13 +124,13 @@ def list_index(
     root : str
         The store's root.
     index_uri : str, optional
-        The folder; default: ``index`` in the root.
+        The index folder; default: ``index`` in the root.
     storage_options : mapping, optional
 
     Returns
     -------
     IndexListing or None
-        ``None`` when the folder does not exist.
+        ``None`` if the folder does not exist.
     """
     path = local_path(root)
     folder = index_uri or f"{root.rstrip('/')}/{formats.INDEX_DIR}"
@@ -140,7 +139,7 @@ def list_index(
         return _list_remote(folder, storage_options)
     if not directory.is_dir():
         return None
-    # Executors have working directories of their own.
+    # An executor has its own working directory.
     directory = Path(os.path.abspath(directory))
     top = directory.parent if path is None else Path(os.path.abspath(path))
     state = StoreState.read(top / formats.STATE_FILE, top)
@@ -158,7 +157,7 @@ def _listing(
     for uri, nbytes in rows:
         pair = by_nbytes.get(nbytes)
         if pair is None:
-            reason = "no index file of any known geometry"
+            reason = "its size fits no known geometry"
             listing.findings.append(finding("index-file", uri, 0, None, reason))
         else:
             listing.files.append((uri, nbytes, *pair))
@@ -191,10 +190,10 @@ def _list_remote(folder: str, storage_options: Mapping[str, Any] | None) -> Inde
 # --- one file ---------------------------------------------------------------------------------
 
 
-def look_up_cuts(item: IndexFileItem) -> IndexFileFacts:
-    """Cut a local file's entries at the edges by a few reads each, as if the file were sound.
+def look_up_bounds(item: IndexFileItem) -> IndexFileFacts:
+    """Find a local file's entry numbers at the edges by a few reads each, assuming a valid file.
 
-    For a sound file count, times and cuts are what ``judge_file`` finds.
+    For a valid file, count, times and bounds equal those of ``judge_file``.
     """
     file = _open(item)
     try:
@@ -216,7 +215,7 @@ def look_up_cuts(item: IndexFileItem) -> IndexFileFacts:
 
 
 def judge_file(item: IndexFileItem) -> IndexFileFacts:
-    """Judge one index file by itself, and cut its entries at the edges (a task)."""
+    """Judge one index file, and find its entry numbers at the edges (a task)."""
     file = _open(item)
     try:
         index_file = IndexFile(file, item.slots, item.entries)
@@ -230,14 +229,14 @@ def judge_file(item: IndexFileItem) -> IndexFileFacts:
             ordered = "index-entry" not in scope.report.finding_counts
         if ordered or stream is None:
             offsets: Any = _Offsets(index_file, count)
-            cuts = [bisect.bisect_left(offsets, edge) for edge in (0, *item.edges)]
+            bounds = [bisect.bisect_left(offsets, edge) for edge in (0, *item.edges)]
             numbers: Any = range(1, count + 1)
         else:
             placed = stream.below(None)
             offsets, numbers = placed["physical_offset"], placed["number"]
-            cuts = np.searchsorted(offsets, (0, *item.edges)).tolist()
-        negative_count, cuts = cuts[0], cuts[1:]
-        last = cuts[-1] if cuts else negative_count
+            bounds = np.searchsorted(offsets, (0, *item.edges)).tolist()
+        negative_count, bounds = bounds[0], bounds[1:]
+        last = bounds[-1] if bounds else negative_count
         shown = range(last, min(count, last + MAX_FINDINGS))
         header = index_file.header
         return IndexFileFacts(
@@ -247,7 +246,7 @@ def judge_file(item: IndexFileItem) -> IndexFileFacts:
             header.end_physical_offset,
             count,
             ordered,
-            tuple(cuts),
+            tuple(bounds),
             _placed(numbers, offsets, range(min(negative_count, MAX_FINDINGS))),
             negative_count,
             _placed(numbers, offsets, shown),
@@ -264,8 +263,10 @@ def judge_file(item: IndexFileItem) -> IndexFileFacts:
 
 
 def _look(scope: _Scope, file: IndexFile) -> tuple[int, bool]:
-    """Return the entries, and whether one pass finds all of the file in order; nothing is
-    reported."""
+    """Return the number of entries, and whether a quick pass finds the whole file valid.
+
+    Reports nothing.
+    """
     count, status = kernels.index_file.check_entries(
         file.buffer, file.slots, file.entries, 2**63 - 1
     )
@@ -277,7 +278,7 @@ def _look(scope: _Scope, file: IndexFile) -> tuple[int, bool]:
     header = file.header
     slots = np.frombuffer(content, formats.INDEX_SLOT.dtype)["index"]
     used = int(((slots > 0) & (slots <= header.index_count)).sum())
-    # Before 4.7.1 every entry was counted, not every slot in use.
+    # Before 4.7.1 RocketMQ counted every entry, not every slot in use.
     return count, header.hash_slot_count in (used, count)
 
 
@@ -286,7 +287,7 @@ def _placed(numbers: Any, offsets: Any, which: range) -> tuple[tuple[int, int], 
 
 
 class _Offsets:
-    """Log offsets of an index file's entries, one read for each."""
+    """Log offsets of an index file's entries, read one by one."""
 
     def __init__(self, file: IndexFile, count: int) -> None:
         self._file = file
@@ -310,7 +311,7 @@ def _open(item: IndexFileItem) -> MappedFile | MemoryFile:
 
 
 def read_entries(item: IndexFileItem) -> Any:
-    """All entries of a file in order of log offset: a structured array with their numbers."""
+    """Return all entries of a file sorted by log offset: a structured array with their numbers."""
     file = _open(item)
     try:
         scope = _Scope(file.path.parent.parent)

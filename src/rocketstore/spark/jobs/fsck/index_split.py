@@ -1,4 +1,4 @@
-"""The index part of ``fsck``, split by split: the keys of records against index entries."""
+"""The index part of ``fsck`` by split: compare the keys of records with index entries."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ Array = np.ndarray[Any, Any]
 
 
 class OutOfOrderError(MappedFileError):
-    """Entries of an index file that was said to be in order are not."""
+    """Entries of an index file that was assumed to be in order are not."""
 
 
 class EntryRange(NamedTuple):
-    """Entries ``first`` .. ``stop`` of an index file, as the records of a split may have them.
+    """Entries ``first`` .. ``stop`` of an index file, those that may belong to a split's records.
 
-    In a file out of order they are counted in order of log offset.
+    In a file out of order the numbers refer to the entries sorted by log offset.
     """
 
     item: IndexFileItem
@@ -54,11 +54,11 @@ class EntryRange(NamedTuple):
 
 
 class SplitItem(NamedTuple):
-    """What one task compares: plain data.
+    """The input of one task, as plain data.
 
     The split's records begin at physical offsets from ``start`` to ``stop``. Records from
-    ``indexed`` on need no entries. ``is_guess``: nobody has judged the files of ``ranges`` yet.
-    ``damaged``: (start, stop) of stretches without good records.
+    ``indexed`` on need no entries. ``is_guess``: the files of ``ranges`` have not been judged yet.
+    ``damaged``: (start, stop) of ranges without good records.
     """
 
     split: Split
@@ -73,24 +73,24 @@ class SplitItem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SplitFacts:
-    """What one task found.
+    """The result of one task.
 
     Attributes
     ----------
     findings : tuple of FindingRow
     finding_counts : dict
-        All of them, by kind.
+        Number of all findings, by kind.
     counts : dict
-        Keys that agree, and what is odd but allowed.
+        Counts of agreeing keys, and of what is odd but allowed.
     damaged : tuple of (start, stop)
         Damage that the split's records lead to.
     lead : tuple of FindingRow
-        Entries in front of the first record: findings, unless damage reaches from the split in
-        front to there.
+        Findings for entries before the first record, dropped if damage extends from an earlier
+        split to there.
     lead_count : int
-        All of them.
+        Number of all these entries.
     first_record : int
-        Physical offset of the first record, ``stop`` without one.
+        Physical offset of the first record; ``stop`` without one.
     """
 
     findings: tuple[FindingRow, ...]
@@ -107,7 +107,7 @@ class SplitFacts:
 
 @dataclass(slots=True)
 class _Chunk:
-    """Some entries of one file, as they lie there."""
+    """Consecutive entries of one file."""
 
     range: EntryRange
     buffer: memoryview
@@ -124,7 +124,7 @@ class _Chunk:
 
 
 def _chunks(item: SplitItem) -> Iterator[_Chunk]:
-    """The entries of a split's stretch by ascending log offset."""
+    """Yield the entries for a split by ascending log offset."""
     ranges = [one for one in item.ranges if one.first < one.stop]
     if all(one.ordered for one in ranges) and _follow_each_other(item, ranges):
         for one in ranges:
@@ -134,7 +134,7 @@ def _chunks(item: SplitItem) -> Iterator[_Chunk]:
 
 
 def _follow_each_other(item: SplitItem, ranges: Sequence[EntryRange]) -> bool:
-    """Whether no file has an entry for a record in front of one of the file before."""
+    """Return whether each file's entries come after those of the file before."""
     if len(ranges) < 2:
         return True
     ends = []
@@ -175,7 +175,7 @@ class _EntryReader:
         self._buffer = memoryview(bytearray(room * _ENTRY_NBYTES))
 
     def read(self, first: int, stop: int) -> memoryview:
-        """Entries ``first`` .. ``stop``; good until the next read."""
+        """Return entries ``first`` .. ``stop``; valid until the next read."""
         item = self._range.item
         position = formats.index_file_nbytes(item.slots, first + 1)
         view = self._buffer[: (stop - first) * _ENTRY_NBYTES]
@@ -185,7 +185,7 @@ class _EntryReader:
             count = self._input.readinto(view[filled:])
             if count == 0:
                 raise MappedFileError(
-                    f"{item.uri} has only {position + filled} of {item.nbytes} bytes any more"
+                    f"{item.uri} now has only {position + filled} of {item.nbytes} bytes"
                 )
             filled += count
         return view
@@ -196,7 +196,7 @@ class _EntryReader:
 
 
 def _sorted_chunks(ranges: Sequence[EntryRange]) -> Iterator[_Chunk]:
-    """Entries that lie out of order, brought into order; each run of one file is a chunk."""
+    """Sort entries that are out of order; yield each run of one file as a chunk."""
     numbers, files, contents = [], [], []
     for which, one in enumerate(ranges):
         if one.ordered:
@@ -214,12 +214,12 @@ def _sorted_chunks(ranges: Sequence[EntryRange]) -> Iterator[_Chunk]:
             contents.append(entries)
             numbers.append(placed["number"])
         files.append(np.full(one.stop - one.first, which))
-    content = np.concatenate(contents).astype(_ENTRY)  # which numpy brings to native order
+    content = np.concatenate(contents).astype(_ENTRY)  # numpy returns native byte order
     order = np.argsort(content["physical_offset"].astype("i8"), kind="stable")
     content, number, file = content[order], np.concatenate(numbers)[order], np.concatenate(files)
     file = file[order]
-    cuts = [0, *(np.flatnonzero(np.diff(file)) + 1).tolist(), len(file)]
-    for start, stop in itertools.pairwise(cuts):
+    edges = [0, *(np.flatnonzero(np.diff(file)) + 1).tolist(), len(file)]
+    for start, stop in itertools.pairwise(edges):
         yield _Chunk(
             ranges[int(file[start])],
             memoryview(content[start:stop].tobytes()),
@@ -231,9 +231,9 @@ def _sorted_chunks(ranges: Sequence[EntryRange]) -> Iterator[_Chunk]:
 
 
 class IndexComparison:
-    """Compares the keys of a split's records with the entries of the same stretch.
+    """Compares the keys of a split's records with the entries of the same range.
 
-    It steps through both side by side; they agree mostly, natively.
+    It steps through both in parallel. Most of them agree, and are compared natively.
     """
 
     def __init__(self, item: SplitItem) -> None:
@@ -248,7 +248,7 @@ class IndexComparison:
         self._first_record: int | None = None
         self._chunks = _chunks(item)
         self._chunk: _Chunk | None = next(self._chunks, None)
-        #: The last record with keys: its offset and their hashes.
+        #: Offset of the last record with keys, and the hashes of these keys.
         self._last: tuple[int, set[int]] = (-1, set())
         self._missing: list[int] = []
         self._missing_count = 0
@@ -258,11 +258,11 @@ class IndexComparison:
         self._chunks.close()  # type: ignore[attr-defined]
 
     def begin(self, first_record: int) -> None:
-        """Tell where the first record begins, before any key comes."""
+        """Set where the first record begins, before the first ``take``."""
         self._first_record = first_record
 
     def note_damage(self, first: int, following: int | None) -> None:
-        """Tell of a stretch without good records that the split's records lead to."""
+        """Note a range without good records that the split's records lead to."""
         split = self._item.split
         stop = split.base_offset + split.segment_size if following is None else following
         self._own_damage.append((first, stop))
@@ -271,7 +271,7 @@ class IndexComparison:
     # --- stepping -----------------------------------------------------------------------------
 
     def take(self, hashes: memoryview, offsets: memoryview, times: memoryview) -> None:
-        """Compare keys, those of whole records, with the entries from where the last ones ended."""
+        """Compare the keys of complete records with the next entries."""
         key, count = 0, len(hashes)
         while key < count:
             chunk = self._chunk
@@ -293,14 +293,14 @@ class IndexComparison:
         self._remember(hashes, offsets, count)
 
     def _remember(self, hashes: memoryview, offsets: memoryview, key: int) -> None:
-        """Keep the keys of the record in front of ``key``: it may have entries twice."""
+        """Keep the keys of the record before ``key``, which may have duplicate entries."""
         if key > 0 and offsets[key - 1] != self._last[0]:
             offset = offsets[key - 1]
             first = bisect.bisect_left(offsets, offset, 0, key)
             self._last = offset, {hashes[n] & _HASH for n in range(first, key)}
 
     def finish(self) -> SplitFacts:
-        """Judge the entries behind the last key; what was found in all."""
+        """Judge the entries after the last key; return the result."""
         while self._chunk is not None:
             self._stray(None)
         self._end_missing()
@@ -315,8 +315,8 @@ class IndexComparison:
         )
 
     def _agreed(self, chunk: _Chunk, at: int, offsets: memoryview, times: memoryview) -> None:
-        """Count entries ``at`` .. ``chunk.at`` of the chunk, and look at the header by the first
-        and the last entry of the file."""
+        """Count entries ``at`` .. ``chunk.at`` of the chunk; compare the header with the first and
+        the last entry of the file."""
         self._end_missing()
         self._counts["keys"] += chunk.at - at
         for place in {at, chunk.at - 1}:
@@ -327,8 +327,10 @@ class IndexComparison:
                 self._check_header(chunk.range, number, times[row])
 
     def _settle(self, hashes: memoryview, offsets: memoryview, times: memoryview, key: int) -> int:
-        """Judge what disagrees at a key and the entry at hand, up to the end of the record, or of
-        what has no counterpart; return the next key."""
+        """Judge a key and the current entry that disagree; return the next key.
+
+        This covers the rest of the record, or all keys or entries without a counterpart.
+        """
         offset, entry_offset = offsets[key], self._entry_offset()
         if entry_offset < offset:
             self._stray(offset)
@@ -365,7 +367,7 @@ class IndexComparison:
         return stop
 
     def _step(self) -> None:
-        """Pass the entry at hand."""
+        """Advance to the next entry."""
         assert self._chunk is not None
         self._chunk.at += 1
         if self._chunk.is_done:
@@ -378,7 +380,7 @@ class IndexComparison:
     # --- entries without a record, and keys without an entry ----------------------------------
 
     def _stray(self, offset: int | None) -> None:
-        """Judge the chunk's entries below an offset (all of them: ``None``), which have no keys."""
+        """Judge the chunk's entries below an offset (``None``: all), which have no keys."""
         self._pass_doubled()
         chunk = self._chunk
         if chunk is None or (offset is not None and self._entry_offset() >= offset):
@@ -404,7 +406,7 @@ class IndexComparison:
             self._chunk = next(self._chunks, None)
 
     def _pass_doubled(self) -> None:
-        """Pass entries of the last record that had all its own already."""
+        """Skip duplicate entries of the last record, whose keys all had entries already."""
         offset, allowed = self._last
         while self._chunk is not None and self._entry_offset() == offset:
             chunk, place = self._chunk, self._chunk.at
@@ -418,32 +420,32 @@ class IndexComparison:
             self._step()
 
     def _reason(self, chunk: _Chunk, place: int) -> str:
-        """Why an entry that no key leads to is wrong: there is no record, or it has no keys."""
+        """Return why an entry without a key is wrong: no record there, or no such key."""
         offset, key_hash, _ = _values(chunk, place)
         if is_record(self._item.split, offset, self._item.storage_options):
             return f"no key of the record at log offset {offset} has the hash {key_hash}"
         return _nothing_at(chunk, place)
 
     def _lack(self, hashes: memoryview, offsets: memoryview, key: int, stop: int) -> None:
-        """The records of keys ``key`` .. ``stop`` have no entries for them."""
+        """Report that the keys ``key`` .. ``stop`` have no entries."""
         own = np.asarray(hashes[key:stop]) >= 0
         missing = np.unique(np.asarray(offsets[key:stop])[own])
         if len(missing):
             self._miss(missing.tolist())
 
     def _miss(self, offsets: list[int]) -> None:
-        """Note records of which a key is in no index file."""
+        """Note records with a key that is in no index file."""
         values = np.array(offsets, "i8")
         values = values[~_is_within(values, self._damaged)]
-        behind = values >= self._item.indexed
-        self._counts["behind_keys"] += int(behind.sum())
-        values = values[~behind]
+        later = values >= self._item.indexed
+        self._counts["behind_keys"] += int(later.sum())
+        values = values[~later]
         if len(values):
             self._missing_count += len(values)
             self._missing = [*self._missing[:1], int(values[0]), int(values[-1])]
 
     def _end_missing(self) -> None:
-        """One finding for the run of records that lack keys."""
+        """Add one finding for a run of records whose keys are missing."""
         if not self._missing_count:
             return
         start, stop, count = self._missing[0], self._missing[-1], self._missing_count
@@ -463,19 +465,19 @@ class IndexComparison:
         wanted = 0
         if one.begin_timestamp > 0:
             wanted = min(max(time - one.begin_timestamp, 0) // 1000, _MAX_DIFF)
-        # Entry 1 of a follow-up file was measured from the previous file's end (D-2).
+        # Entry 1 of a follow-up file is relative to the previous file's end (D-2).
         if diff != wanted and (number != 1 or diff < 0):
             self._add_entry(chunk, place, f"{diff} seconds instead of {wanted}")
         if number in (1, one.entry_count):
             self._check_header(one, number, time)
 
     def _check_header(self, one: EntryRange, number: int, time: int) -> None:
-        told = []
+        stamps = []
         if number == 1:
-            told.append(("begin_timestamp", one.begin_timestamp))
+            stamps.append(("begin_timestamp", one.begin_timestamp))
         if number == one.entry_count:
-            told.append(("end_timestamp", one.end_timestamp))
-        for name, value in told:
+            stamps.append(("end_timestamp", one.end_timestamp))
+        for name, value in stamps:
             if value != time:
                 position = formats.INDEX_HEADER.at(name)
                 reason = f"{name} is {value} instead of {time}"
@@ -500,7 +502,7 @@ class IndexComparison:
 
 
 def _values(chunk: _Chunk, place: int) -> tuple[int, int, int]:
-    """Log offset, hash and seconds of an entry."""
+    """Return log offset, hash and seconds of an entry."""
     layout = formats.INDEX_ENTRY.struct
     key_hash, offset, diff, _ = layout.unpack_from(chunk.buffer, place * _ENTRY_NBYTES)
     return offset, key_hash, diff
@@ -511,7 +513,7 @@ def _nothing_at(chunk: _Chunk, place: int) -> str:
 
 
 def _is_within(offsets: Array, ranges: Sequence[tuple[int, int]]) -> Array:
-    """Which of the offsets lie in one of the stretches."""
+    """Return which of the offsets lie in one of the ranges."""
     inside = np.zeros(len(offsets), bool)
     for start, stop in ranges:
         inside |= (offsets >= start) & (offsets < stop)
@@ -521,7 +523,7 @@ def _is_within(offsets: Array, ranges: Sequence[tuple[int, int]]) -> Array:
 def is_record(
     segment: Split | Segment, offset: int, storage_options: dict[str, Any] | None
 ) -> bool:
-    """Whether a good record lies at a physical offset of a segment."""
+    """Return whether a good record lies at a physical offset of a segment."""
     head = formats.RECORD_HEAD
     position = offset - segment.base_offset
     if not 0 <= position <= segment.file_size - formats.RECORD_MIN_NBYTES:

@@ -1,4 +1,4 @@
-"""``fsck``: a store's log, queues and index checked against each other in the tasks of a job."""
+"""``fsck``: check a store's log, queues and index against each other in a job's tasks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rocketstore.spark.jobs.fsck.log import Key, LogSums, Reading, SplitSums, pl
 from rocketstore.spark.jobs.fsck.queues import FileSums, QueuesComparison, QueueSumming
 from rocketstore.spark.jobs.fsck.split import look_at, work_on
 from rocketstore.spark.jobs.index import store_root
-from rocketstore.spark.jobs.progress import Progress, Told
+from rocketstore.spark.jobs.progress import Progress, ProgressBar
 from rocketstore.spark.jobs.tasks import run_tasks
 from rocketstore.status import RecordStatus
 from rocketstore.store.read_only import ReadOnlyParts
@@ -51,7 +51,7 @@ from rocketstore.verify.scope import VerifyScope
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Parts of a store that can be compared with its log.
+#: Parts of a store that ``fsck`` can compare with its log.
 PARTS = (formats.CONSUME_QUEUE_DIR, formats.INDEX_DIR)
 _QUEUE_KINDS = (
     *("queue-offset", "queue-file", "unit", "missing-unit", "missing-folder"),
@@ -67,20 +67,20 @@ FindingRow = tuple[str, str, str, int, int | None, str | None, int | None, int |
 
 @dataclass
 class FsckReport:
-    """What ``fsck`` looked at and found.
+    """The result of ``fsck``.
 
     Attributes
     ----------
     rows : list of tuple
-        The findings, in the columns of ``findings``; the first ``max_findings`` of them.
+        The first ``max_findings`` findings, with the columns of ``findings``.
     finding_counts : dict
-        All of them, by kind.
+        Number of all findings, by kind.
     summary : dict
         ``records`` and ``bytes`` of the log between ``logStart`` and ``logEnd``, ``queues``,
         ``units`` that agree with their records, ``indexFiles``, ``keys`` that agree, and
         ``durationSeconds``.
     notes : list of str
-        What is odd but allowed, or was not looked at, in words.
+        Descriptions of what is odd but allowed, or was not checked.
     level : str
     """
 
@@ -93,16 +93,19 @@ class FsckReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found."""
+        """Return whether there are no findings."""
         return not self.finding_counts
 
     @property
     def findings(self) -> DataFrame:
-        """The findings as a DataFrame: ``kind``, ``severity``, ``path``, ``position`` (in the
-        file), ``physicalOffset``, ``topic``, ``queueId``, ``queueOffset`` and ``reason``; null
-        where there is none. Kinds are those of ``store.verify``."""
+        """Return the findings as a DataFrame.
+
+        Columns: ``kind``, ``severity``, ``path``, ``position`` (in the file), ``physicalOffset``,
+        ``topic``, ``queueId``, ``queueOffset`` and ``reason``; null if not applicable. Kinds are
+        those of ``store.verify``.
+        """
         if self._spark is None:
-            raise RuntimeError("this report was made without Spark; its findings are in rows")
+            raise RuntimeError("the report was created without Spark; its findings are in rows")
         return self._spark.createDataFrame(self.rows, _SCHEMA)
 
 
@@ -118,32 +121,32 @@ def fsck(
     storage_options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> FsckReport:
-    """Check a store, split by split; nothing is changed.
+    """Check a store, split by split; change nothing.
 
-    Every record's size, lengths, own offset and (``"crc"``) body are checked. Then log and queue
-    files are compared by checksums from both sides, and only queues that differ unit by unit; and
-    the keys of the log with the entries of the index files. What is found is what ``store.verify``
-    finds.
+    Every record's size, lengths, own offset and (``"crc"``) body are checked. Log and queue files
+    are compared by checksums; only queues that differ are compared unit by unit. The keys of the
+    log are compared with the entries of the index files. The findings are those of
+    ``store.verify``.
 
     Parameters
     ----------
     spark : SparkSession
-        A Connect session too.
+        May be a Spark Connect session.
     path : str or path-like
         The store's root or its ``commitlog`` folder: a path or URI that driver and executors see.
     level : {"crc", "structure"}
         ``"structure"``: lengths, offsets and references; ``"crc"``: every body's CRC as well.
     cross_check : sequence of str, optional
-        ``"consumequeue"`` (needs a store on a mounted file system), ``"index"``. Default: what
-        there can be checked.
+        ``"consumequeue"`` (needs a store on a mounted file system), ``"index"``. Default: all
+        that can be checked.
     message_delay_level : str, optional
-        The broker's delay levels, for the deliver times in queues of delayed messages.
+        The broker's delay levels, for deliver times in queues of delayed messages.
     max_findings : int
-        Findings kept; all are counted.
+        Maximum number of findings to keep; all are counted.
     split_bytes : int
         Bytes of the log for one task.
     storage_options : mapping, optional
-        Handed to fsspec for a remote store.
+        fsspec options for a remote store.
     progress : callable, optional
         ``progress(done, total)``, in bytes of the log.
 
@@ -154,17 +157,17 @@ def fsck(
     Raises
     ------
     ValueError
-        For another level or part.
+        For an unknown level or part.
     ConfigError
-        When queue files of a remote store are to be compared.
+        If ``cross_check`` names the queue files of a remote store.
     FileNotFoundError, MappedFileError
-        As ``rocketstore.sources.list_log``; ``MappedFileError`` also when a file was shortened
-        meanwhile.
+        As ``rocketstore.sources.list_log`` raises; ``MappedFileError`` also if a file was
+        shortened meanwhile.
 
     Notes
     -----
-    Memory of the driver: 28 bytes for each record of the queues that differ. Stores with batch
-    consume queues or light queues have their queues compared on the driver, record by record.
+    The driver needs 28 bytes of memory for each record of the queues that differ. In stores with
+    batch queues or light queues it compares all queues itself, record by record.
     """
     report = check_store(
         spark,
@@ -193,7 +196,7 @@ def check_store(
     storage_options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> FsckReport:
-    """As ``fsck``; ``spark=None`` does everything in this process."""
+    """Do the work of ``fsck``, in this process if ``spark`` is None."""
     if level not in LEVELS:
         raise ValueError(f"level {level!r}: {nearest(level, LEVELS)}")
     for part in cross_check or ():
@@ -206,8 +209,8 @@ def check_store(
     root = store_root(log)
     if root is None and formats.CONSUME_QUEUE_DIR in (cross_check or ()):
         raise ConfigError(
-            f"the queue files of {log.root} cannot be compared: only those of a store on a mounted "
-            'file system are; leave "consumequeue" out of cross_check (say --no-queues)'
+            f"the queue files of {log.root} cannot be compared: the store is not on a mounted file "
+            'system; remove "consumequeue" from cross_check (--no-queues)'
         )
     parts = PARTS if cross_check is None else tuple(cross_check)
     check = _Check(spark, log, config, level, max_findings, split_bytes, progress)
@@ -219,7 +222,7 @@ def check_store(
 
 
 class _Check:
-    """One check, and what it found so far."""
+    """One check, and its findings so far."""
 
     def __init__(
         self,
@@ -264,15 +267,15 @@ class _Check:
             self._take_index(keys)
 
     def _note_lost_end(self) -> None:
-        """Report what stands behind the log's last good record where the store's own marks tell
-        that there was another one; of a store on this machine recovery knows it."""
+        """Report damage after the last good record if the store's marks show that a record was
+        there; for a local store recovery has detected it."""
         log, report = self._log, self._report
         if log.durable_offset <= report.log_end:
             return
         how = self._how._replace(check_crc=True)
         for split in plan_splits(log, start=report.log_end, aligned_start=True):
-            for first, behind, status in look_at((split, how, None)).sums.damaged:
-                if behind is None:
+            for first, next_good, status in look_at((split, how, None)).sums.damaged:
+                if next_good is None:
                     path, position = place_of(log, first)
                     reason = describe(RecordStatus(status), first)
                     reason += "; it had been written durably"
@@ -360,11 +363,11 @@ class _Check:
     def _look(
         self, splits: Sequence[Split], index: IndexCheck | None, queues: QueueSumming | None
     ) -> tuple[LogSums, IndexFindings | None, dict[Key, FileSums]]:
-        """One job for all: a walk over the log for its records and for the keys of the index, the
-        index files by themselves, and the sums of the queue files."""
+        """Run one job for all parts: walk the log for records and keys, judge the index files, and
+        sum up the queue files."""
         report = self._report
         nbytes = sum(split.nbytes for split in splits)
-        told = Told(self._progress, nbytes)
+        bar = ProgressBar(self._progress, nbytes)
         wanted = [None] * len(splits) if index is None else index.items
         files = [] if index is None else index.files
         items: list[tuple[str, Any]] = [
@@ -375,12 +378,12 @@ class _Check:
             *(("index", file) for file in files),
             *(("queues", portion) for portion in (() if queues is None else queues.items)),
         ]
-        done = run_tasks(self._spark, work_on, items, watch=told.part(nbytes))
+        done = run_tasks(self._spark, work_on, items, watch=bar.part(nbytes))
         found, keys = [], []
         for split, one in zip(splits, done, strict=False):
-            found.append((split, self._told(split, one.sums)))
+            found.append((split, self._shown(split, one.sums)))
             keys.append(one.keys)
-            told.add(split.nbytes)
+            bar.add(split.nbytes)
         judged = list(itertools.islice(done, len(files)))
         units = {} if queues is None else queues.join(done)
         sums = put_together(self._log, report.log_end, found, report, self._counts)
@@ -392,15 +395,15 @@ class _Check:
             keys[number] = one.keys
         return sums, index.finish(keys), units
 
-    def _told(self, split: Split, sums: SplitSums) -> SplitSums:
-        """What a split says, without the damage in a segment that was judged as a whole."""
+    def _shown(self, split: Split, sums: SplitSums) -> SplitSums:
+        """Return a split's sums without damage in a segment that was judged as a whole."""
         hides = any(start <= split.base_offset < stop for start, stop in self._hidden.items())
         return sums._replace(damaged=[]) if hides else sums
 
     def _look_at_odd_queues(
         self, files: ReadOnlyParts, dispatched: int, around: Surroundings
     ) -> None:
-        """Compare batch queues and light queues here: their units are no matter of one record."""
+        """Compare batch and light queues here: their units do not depend on single records."""
         report = self._report
         found = verify_parts(
             files.log,
@@ -410,7 +413,7 @@ class _Check:
             dispatched_offset=dispatched,
             damaged=files.report.damaged,
             around=around,
-            level=report.level,  # a damaged body's record asks for no unit, and names no queue
+            level=report.level,  # a record with a corrupt body needs no unit, and names no queue
             max_findings=report.max_findings,
         )
         for finding in found.findings:
@@ -423,7 +426,7 @@ class _Check:
                 report.finding_counts[kind] = count
         report.queues, report.units = found.queues, found.units
         report.notes.append(
-            "the store has batch queues or light queues: the queues were compared on the driver"
+            "the store has batch queues or light queues: all queues were compared on the driver"
         )
 
     def _take_index(self, found: IndexFindings) -> None:
@@ -440,7 +443,7 @@ class _Check:
         write_notes(report, counts)
 
     def result(self) -> FsckReport:
-        """What was found."""
+        """Return the report."""
         report = self._report
         rows = [
             _row(finding, self._of_queue.get(number))

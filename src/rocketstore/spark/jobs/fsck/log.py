@@ -1,4 +1,4 @@
-"""The log's part of ``fsck``: what its splits say, put together."""
+"""The log part of ``fsck``: combine the results of the splits."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rocketstore.status import RecordStatus
 from rocketstore.verify.report import VerifyReport
 
 _WORD = 2**64
-#: Counts of a split that are added up as they are.
+#: Counts of a split that are summed up unchanged.
 _ADDED = ("ghosts", "nul_properties", "unsafe_topics", "backward_times", "named", "inner_batches")
 
 
 class Reading(NamedTuple):
-    """How tasks read the log: plain data."""
+    """How tasks read the log, as plain data."""
 
     delay_ms: tuple[int, ...]
     check_crc: bool
@@ -30,18 +30,18 @@ class Reading(NamedTuple):
 
 @dataclass
 class QueueSums:
-    """What the records of one queue say, in log order.
+    """Sums over the records of one queue, in log order.
 
     Attributes
     ----------
     count : int
-        Records with a unit.
+        Number of records with a unit.
     first_offset, next_offset : int
-        Queue offset of the first, and behind the last one.
+        Queue offset of the first record, and the one after the last.
     first_physical, end_physical : int
-        Where the first begins and the last one ends.
+        Start of the first record and end of the last one.
     breaks : int
-        How often a queue offset does not follow the one in front.
+        Number of queue offsets that do not follow the previous one.
     total : int
         Checksum of the units.
     """
@@ -55,7 +55,7 @@ class QueueSums:
     total: int
 
     def join(self, other: QueueSums) -> None:
-        """Add what lies behind in the log."""
+        """Add the sums of later records."""
         self.breaks += other.breaks + (other.first_offset != self.next_offset)
         self.count += other.count
         self.next_offset, self.end_physical = other.next_offset, other.end_physical
@@ -67,7 +67,7 @@ Queues = dict[Key, QueueSums]
 
 
 class SplitSums(NamedTuple):
-    """What a task says of its split.
+    """A task's result for its split.
 
     ``damaged``: (first physical offset, next good one or ``None``, status).
     """
@@ -79,17 +79,17 @@ class SplitSums(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """A stretch of the log without records; ``behind``: where good ones go on, if they do."""
+    """A range of the log without records; ``next_good``: where good records resume, if they do."""
 
     start: int
     stop: int
     status: RecordStatus | None
-    behind: int | None
+    next_good: int | None
 
 
 @dataclass
 class LogSums:
-    """What all splits say.
+    """The combined results of all splits.
 
     Attributes
     ----------
@@ -97,9 +97,9 @@ class LogSums:
         By (topic, queue id).
     damaged : list of (start, stop)
     named, inner_batches : int
-        Records that name other queues, and inner batches.
+        Number of records that name other queues, and of inner batches.
     in_segments : dict
-        By first log offset, the queues of which a segment has records.
+        By first log offset, the queues that a segment has records of.
     """
 
     queues: Queues = field(default_factory=dict)
@@ -110,7 +110,7 @@ class LogSums:
 
 
 def join_queue(queues: Queues, key: tuple[bytes, int], sums: QueueSums) -> None:
-    """Add what lies behind in the log about a queue."""
+    """Add the sums of a queue's later records."""
     known = queues.get(key)
     if known is None:
         queues[key] = sums
@@ -125,7 +125,7 @@ def put_together(
     report: VerifyReport,
     counts: Counter[str],
 ) -> LogSums:
-    """Put the splits' words together; findings go to the report, oddities to ``counts``."""
+    """Combine the splits' results; findings go to the report, oddities to ``counts``."""
     sums = LogSums()
     last_timestamp: int | None = None
     damaged: list[tuple[int, int | None, int]] = []
@@ -155,7 +155,7 @@ def put_together(
 
 
 def place_of(log: LogFiles, offset: int) -> tuple[str, int]:
-    """File and position of a physical offset."""
+    """Return file and position of a physical offset."""
     for segment in log.segments:
         if segment.base_offset <= offset < segment.end_offset:
             return segment.uri, offset - segment.base_offset
@@ -165,31 +165,32 @@ def place_of(log: LogFiles, offset: int) -> tuple[str, int]:
 def damages(
     log: LogFiles, log_end: int, damaged: Sequence[tuple[int, int | None, int]]
 ) -> list[Damage]:
-    """Return the stretches without records, missing segments too; those that touch are one."""
+    """Return the ranges without records, including missing segments; ranges that touch are
+    merged."""
     found: list[tuple[int, int | None, RecordStatus | None]] = [
-        (first, behind, RecordStatus(status)) for first, behind, status in damaged
+        (first, next_good, RecordStatus(status)) for first, next_good, status in damaged
     ]
     found += [(start, stop, None) for start, stop in log.holes]
     joined: list[Damage] = []
-    for first, behind, status in sorted(found, key=lambda row: row[0]):
+    for first, next_good, status in sorted(found, key=lambda row: row[0]):
         if first >= log_end:
             continue
-        stop = behind
+        stop = next_good
         if stop is None:
             ends = (one.end_offset for one in log.segments if first < one.end_offset)
             stop = min(next(ends, log_end), log_end)
-        good = stop if stop < log_end else behind
+        good = stop if stop < log_end else next_good
         one = Damage(first, min(stop, log_end), status, good)
         if joined and joined[-1].stop == first:
-            one = joined.pop()._replace(stop=one.stop, behind=one.behind)
+            one = joined.pop()._replace(stop=one.stop, next_good=one.next_good)
         joined.append(one)
     return joined
 
 
 def _add_damage(log: LogFiles, damage: Damage, report: VerifyReport) -> None:
-    start, stop, status, behind = damage
+    start, stop, status, next_good = damage
     where = f"; {stop - start} bytes are lost, " + (
-        "nothing good follows" if behind is None else f"log offset {behind} is good again"
+        "nothing good follows" if next_good is None else f"log offset {next_good} is good again"
     )
     if status is None:
         name = formats.offset_to_file_name(start - start % log.segment_size)
@@ -207,7 +208,7 @@ def _judge_crcs(
     report: VerifyReport,
     counts: Counter[str],
 ) -> None:
-    """A wrong whole-record CRC counts where other records of the segment carry valid ones."""
+    """Report wrong whole-record CRCs in segments where other records have valid ones."""
     wrong_ones = itertools.chain.from_iterable(wrong for valid, wrong in crcs.values() if valid)
     for offset in sorted(wrong_ones):
         path, position = place_of(log, offset)

@@ -1,4 +1,4 @@
-"""The queues' part of ``fsck``: checksums from both sides, and a close look where they differ."""
+"""The queue part of ``fsck``: compare checksums, then the units of queues that differ."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 _WORD = 2**64
 _CHUNK_NBYTES = UNIT_NBYTES * 65536
-#: Queue files of one task.
+#: Maximum bytes and number of queue files per task.
 _TASK_NBYTES = 256 << 20
 _TASK_FILES = 2048
 _ROW = np.dtype([*formats.CONSUME_QUEUE_UNIT.dtype.descr, ("store_timestamp", ">i8")])
 
 
 class QueueFile(NamedTuple):
-    """One file of a queue: plain data for a task; ``queue`` is the queue's number."""
+    """One file of a queue, as plain data for a task; ``queue`` is the queue's number."""
 
     queue: int
     path: str
@@ -48,14 +48,14 @@ class QueueFile(NamedTuple):
 
 
 class _Range(NamedTuple):
-    """What ``data_ranges`` wants to know of a file."""
+    """The part of a file that ``data_ranges`` needs."""
 
     path: str
     file_size: int
 
 
 class FileSums(NamedTuple):
-    """What units say, as ``sum_units`` tells it."""
+    """Sums over units, as returned by ``sum_units``."""
 
     unit_count: int = 0
     first_index: int = -1
@@ -66,7 +66,7 @@ class FileSums(NamedTuple):
     last_passed: int = -1
 
     def join(self, other: FileSums) -> FileSums:
-        """Add what lies behind in the queue."""
+        """Add the sums of later units."""
         return FileSums(
             self.unit_count + other.unit_count,
             self.first_index if self.unit_count else other.first_index,
@@ -79,7 +79,7 @@ class FileSums(NamedTuple):
 
 
 def sum_files(item: tuple[tuple[QueueFile, ...], int]) -> list[tuple[int, FileSums]]:
-    """Sum up queue files; runs in a task. Holes in files are not read."""
+    """Sum up queue files, without reading holes (a task)."""
     files, log_start = item
     found = []
     for one in files:
@@ -104,13 +104,13 @@ def sum_files(item: tuple[tuple[QueueFile, ...], int]) -> list[tuple[int, FileSu
 
 
 class QueueSumming:
-    """The files of all plain queues, in portions for tasks, and what these say.
+    """Divides the files of plain queues into portions for tasks, and joins their sums.
 
     Parameters
     ----------
     queues : QueueTable
     log_start : int
-        Records in front of this physical offset have expired.
+        Records before this physical offset have expired.
     """
 
     def __init__(self, queues: QueueTable, log_start: int) -> None:
@@ -132,7 +132,7 @@ class QueueSumming:
             self.items.append((tuple(portion), log_start))
 
     def join(self, found: Iterable[Sequence[tuple[int, FileSums]]]) -> dict[Key, FileSums]:
-        """Return the sums of each queue from what ``sum_files`` said of each item."""
+        """Return the sums of each queue from the results of ``sum_files``."""
         joined: dict[Key, FileSums] = {}
         for number, sums in itertools.chain.from_iterable(found):
             key = self._keys[number]
@@ -141,16 +141,16 @@ class QueueSumming:
 
 
 class QueuesComparison:
-    """Compares the log's queues with the queue files of an opened store.
+    """Compares the log's queues with the queue files of an open store.
 
     Parameters
     ----------
     spark : SparkSession or None
     scope : VerifyScope
-        With the log's damage noted.
+        Its damage must be noted already.
     queues : QueueTable
     dispatched : int
-        Records from this physical offset on may lack their units.
+        Records from this physical offset on may lack units.
     """
 
     def __init__(
@@ -174,24 +174,24 @@ class QueuesComparison:
     def run(
         self, sums: LogSums, found: dict[Key, FileSums], splits: Sequence[Split], how: Reading
     ) -> None:
-        """Compare the log's sums with those of the files; findings and counts go to the scope's
+        """Compare the log's sums with those of the files; add findings and counts to the scope's
         report."""
         files = {(queue.topic_bytes, queue.queue_id): queue for queue in self._plain_queues()}
         differing = []
         agreeing = set()
         for key in sorted({*sums.queues, *files}):
-            told, units = sums.queues.get(key), found.get(key, FileSums())
-            if self._agree(told, units, files.get(key)):
-                self._count(told, units)
+            records, units = sums.queues.get(key), found.get(key, FileSums())
+            if self._agree(records, units, files.get(key)):
+                self._count(records, units)
                 agreeing.add(key)
             elif self._has_new_files(key):
                 differing.append(key)
-            elif told is not None and units == FileSums() and self._is_simple(told):
-                if told.first_physical >= self._dispatched:
-                    self._scope.counts["behind_units"] += told.count
+            elif records is not None and units == FileSums() and self._is_simple(records):
+                if records.first_physical >= self._dispatched:
+                    self._scope.counts["behind_units"] += records.count
                     self._report.queues += 1
-                elif told.end_physical <= self._dispatched:
-                    self._add_missing(key, told)
+                elif records.end_physical <= self._dispatched:
+                    self._add_missing(key, records)
                 else:
                     differing.append(key)
             else:
@@ -201,8 +201,7 @@ class QueuesComparison:
             self._look_closely(differing, splits, how)
 
     def _note_fit(self, sums: LogSums, agreeing: set[Key]) -> None:
-        """Take note of the segments with records of queues that agree: these are no other
-        store's."""
+        """Note segments with records of agreeing queues: they do not belong to another store."""
         size = self._scope.log.segment_size
         for base, parts in sums.in_segments.items():
             if any(not agreeing.isdisjoint(keys) for keys in parts):
@@ -212,7 +211,7 @@ class QueuesComparison:
         return self._check.plain_queues()
 
     def _has_new_files(self, key: Key) -> bool:
-        """Take in files that a writer has made since the store was opened."""
+        """Load files that a writer has created since the store was opened."""
         topic = key[0].decode("utf-8", "surrogateescape")
         folder = self._queues.directory / topic / str(key[1])
         if not folder.is_dir():
@@ -228,78 +227,81 @@ class QueuesComparison:
         queue.queue.load(listing)
         return True
 
-    # --- what needs no close look -------------------------------------------------------------
+    # --- comparing sums -----------------------------------------------------------------------
 
-    def _agree(self, told: QueueSums | None, units: FileSums, queue: ConsumeQueue | None) -> bool:
-        """Whether records and units say the same, with nothing odd about either."""
+    def _agree(
+        self, records: QueueSums | None, units: FileSums, queue: ConsumeQueue | None
+    ) -> bool:
+        """Return whether records and units agree, and neither is odd."""
         start = 0
         if queue is not None and queue.queue.files:
             start = queue.queue.files[0].file_from_offset // UNIT_NBYTES
-        if told is None:
+        if records is None:
             whole = units.fillers + units.expired == units.last_passed + 1 - start
             return units == FileSums() or (units.unit_count == 0 and whole)
-        if not self._is_simple(told):
+        if not self._is_simple(records):
             return False
         return (
-            (units.unit_count, units.total) == (told.count, told.total)
-            and (units.first_index, units.last_index) == (told.first_offset, told.next_offset - 1)
-            and units.last_passed < told.first_offset
-            and units.fillers + units.expired == told.first_offset - start
+            (units.unit_count, units.total) == (records.count, records.total)
+            and (units.first_index, units.last_index)
+            == (records.first_offset, records.next_offset - 1)
+            and units.last_passed < records.first_offset
+            and units.fillers + units.expired == records.first_offset - start
         )
 
-    def _is_simple(self, told: QueueSums) -> bool:
-        """Whether the records' queue offsets count up from a place where a queue may begin."""
-        if told.breaks or (told.first_offset > 0 and self._scope.start == 0):
+    def _is_simple(self, records: QueueSums) -> bool:
+        """Return whether the queue offsets are consecutive from a plausible start."""
+        if records.breaks or (records.first_offset > 0 and self._scope.start == 0):
             return False
-        return told.first_offset <= told.first_physical // formats.RECORD_MIN_NBYTES
+        return records.first_offset <= records.first_physical // formats.RECORD_MIN_NBYTES
 
-    def _count(self, told: QueueSums | None, units: FileSums) -> None:
+    def _count(self, records: QueueSums | None, units: FileSums) -> None:
         self._report.queues += 1
-        self._report.units += told.count if told is not None else 0
+        self._report.units += records.count if records is not None else 0
         self._scope.counts["filler_units"] += units.fillers
         self._scope.counts["expired_units"] += units.expired
 
-    def _add_missing(self, key: Key, told: QueueSums) -> None:
-        """No unit of a queue is there."""
+    def _add_missing(self, key: Key, records: QueueSums) -> None:
+        """Report that all units of a queue are missing."""
         if self._scope.is_absent(formats.CONSUME_QUEUE_DIR):
             self._report.queues += 1
-            self._scope.counts["absent_units"] += told.count
+            self._scope.counts["absent_units"] += records.count
             return
         around = self._scope.around
         topic = key[0].decode("utf-8", "surrogateescape")
         if around is not None and around.is_deleted_topic(topic):
             self._report.queues += 1
-            around.deleted_topics[topic] = around.deleted_topics.get(topic, 0) + told.count
+            around.deleted_topics[topic] = around.deleted_topics.get(topic, 0) + records.count
             return
         queue_id, size = key[1], self._queues.file_size
-        start = told.first_offset * UNIT_NBYTES
+        start = records.first_offset * UNIT_NBYTES
         name = formats.offset_to_file_name(start - start % size)
         path = self._queues.directory / topic / str(queue_id) / name
-        last = told.next_offset - 1
-        which = f"{told.first_offset}" + (f" to {last}" if told.count > 1 else "")
+        last = records.next_offset - 1
+        which = f"{records.first_offset}" + (f" to {last}" if records.count > 1 else "")
         self._report.queues += 1
         with self._of_queue(key):
             self._report.add(
-                "missing-unit", path, start % size, told.first_physical,
+                "missing-unit", path, start % size, records.first_physical,
                 f"{key[0].decode('utf-8', 'replace')} queue {queue_id}: no unit for queue offset "
                 f"{which}, whose records are in the log",
             )  # fmt: skip
 
     @contextmanager
     def _of_queue(self, key: Key) -> Iterator[None]:
-        """Note that the findings made inside are about one queue."""
+        """Assign the findings made in the block to one queue."""
         before = len(self._report.findings)
         yield
         name = (key[0].decode("utf-8", "replace"), key[1])
         for number in range(before, len(self._report.findings)):
             self.of_finding[number] = name
 
-    # --- the close look -----------------------------------------------------------------------
+    # --- comparing units ----------------------------------------------------------------------
 
     def _look_closely(
         self, differing: Sequence[Key], splits: Sequence[Split], how: Reading
     ) -> None:
-        """Compare queues unit by unit, as ``verify`` does."""
+        """Compare queues unit by unit, like ``verify``."""
         wanted = tuple(differing)
         items = [(split, how, wanted) for split in splits]
         gathered: dict[Key, list[tuple[int, bytes]]] = {}
@@ -317,7 +319,7 @@ class QueuesComparison:
 
 
 def _columns(runs: Sequence[tuple[int, bytes]]) -> list[np.ndarray[Any, Any]]:
-    """Queue offsets, physical offsets, sizes, tags codes and store times of runs."""
+    """Return queue offsets, physical offsets, sizes, tags codes and store times of runs."""
     rows = np.frombuffer(b"".join(content for _, content in runs), _ROW)
     counts = (len(content) // _ROW.itemsize for _, content in runs)
     firsts = (first for first, _ in runs)
@@ -329,7 +331,7 @@ def _columns(runs: Sequence[tuple[int, bytes]]) -> list[np.ndarray[Any, Any]]:
 def gather(
     item: tuple[Split, Reading, tuple[Key, ...]],
 ) -> list[tuple[bytes, int, int, bytes]]:
-    """Gather the units, and the store times, that some queues must have; runs in a task."""
+    """Gather the units and store times that the given queues must have (a task)."""
     split, how, queues = item
     consumer = kernels.passes_queue_units.QueueUnitsPass(
         delay_ms=how.delay_ms, queues=queues, with_times=True

@@ -1,4 +1,4 @@
-"""What ``fsck`` does with one split: a single walk for the records, their queues and their keys."""
+"""Check one split for ``fsck`` in a single walk: its records, their queues and their keys."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from rocketstore.status import RecordStatus
 
 
 class SplitFound(NamedTuple):
-    """What a task says of its split: the log's sums, and of the index where that was asked for.
+    """A task's result for its split: the log's sums, and the index result if requested.
 
-    ``keys`` is ``None`` also when index entries that were said to be in order are not.
+    ``keys`` is also ``None`` if index entries are not in the order that was assumed.
     """
 
     sums: SplitSums
@@ -32,13 +32,13 @@ class SplitFound(NamedTuple):
 
 
 def work_on(item: tuple[str, Any]) -> Any:
-    """One piece of the check, by its kind; runs in a task."""
+    """Run one piece of the check by its kind (a task)."""
     kind, argument = item
     return _KINDS[kind](argument)
 
 
 def look_at(item: tuple[Split, Reading, SplitItem | None]) -> SplitFound:
-    """Look at one split; runs in a task."""
+    """Check one split (a task)."""
     split, how, index = item
     with contextlib.closing(_Look(how, index)) as look:
         for _ in walk(
@@ -54,7 +54,7 @@ def look_at(item: tuple[Split, Reading, SplitItem | None]) -> SplitFound:
 
 
 class _Look:
-    """The pass of a walk, and what is made of it."""
+    """The pass of a walk, and its results."""
 
     def __init__(self, how: Reading, index: SplitItem | None) -> None:
         self._index = index
@@ -81,7 +81,7 @@ class _Look:
         return found
 
     def drain(self) -> None:
-        """Take what the pass has: keys as long as there are some, as its sums have more room."""
+        """Take the pass's results: keys while there are any, since sums have more room."""
         if self._index is not None:
             hashes, offsets, times = self._records.take_keys()
             if len(hashes):
@@ -96,7 +96,7 @@ class _Look:
 
     @contextlib.contextmanager
     def _unless_guessed_wrong(self) -> Iterator[None]:
-        """Give the comparison up where entries are out of order that were only guessed not to."""
+        """Drop the comparison if entries that were only assumed to be in order are not."""
         try:
             yield
         except OutOfOrderError:
@@ -113,14 +113,14 @@ class _Look:
         for topic, queue_id, *sums in queues:
             join_queue(self._found.queues, (topic, queue_id), QueueSums(*sums))
 
-    def note_damage(self, first: int, behind: int | None, status: RecordStatus) -> None:
+    def note_damage(self, first: int, next_good: int | None, status: RecordStatus) -> None:
         """See ``walk``."""
-        self._found.damaged.append((first, behind, int(status)))
+        self._found.damaged.append((first, next_good, int(status)))
         if self._comparison is not None:
-            self._comparison.note_damage(first, behind)
+            self._comparison.note_damage(first, next_good)
 
     def finish(self) -> SplitFound:
-        """What was found."""
+        """Return the result."""
         self._drain_sums()
         keys = None
         if self._comparison is not None:
