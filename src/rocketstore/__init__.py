@@ -112,4 +112,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """The public names, and no module that they are made of."""
-    return sorted([*__all__, "__version__", "config_managers", "formats", "kernels", "sources"])
+    return sorted([*__all__, "__version__"])

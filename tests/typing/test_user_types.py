@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import rocketstore
+from rocketstore import kernels
 from rocketstore.arguments import StoreOptions
 from rocketstore.config import MessageStoreConfig
+from rocketstore.message import PutCall, PutOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "tests" / "typing" / "user_calls.py"
@@ -43,6 +47,21 @@ def test_pyright(tmp_path: Path) -> None:
     path = tmp_path / "pyrightconfig.json"
     path.write_text(json.dumps(configuration))
     checked("basedpyright", "-p", path, "--pythonpath", sys.executable)
+
+
+def test_put_is_declared_as_the_appender_s() -> None:
+    """``PutCall`` and ``PutOptions`` say a second time what ``put`` takes."""
+    kernel = inspect.signature(kernels.commit_log.Appender.put).parameters.values()
+    wanted = [(one.name, one.kind, one.default) for one in kernel if one.name != "_wait"]
+    call = inspect.signature(PutCall.__call__).parameters.values()
+    assert [(one.name, one.kind, one.default) for one in call] == wanted
+    by_name = [name for name, kind, _ in wanted if kind is inspect.Parameter.KEYWORD_ONLY]
+    assert list(PutOptions.__annotations__) == by_name
+
+
+def test_dir_shows_what_there_is() -> None:
+    assert set(dir(rocketstore)) == {*rocketstore.__all__, "__version__"}
+    assert all(hasattr(rocketstore, name) for name in dir(rocketstore))
 
 
 def test_options_are_those_of_the_configuration() -> None:

@@ -8,8 +8,6 @@ from typing import Annotated
 import typer
 
 from rocketstore.cli.commands.scan import (
-    OnCorruption,
-    OnCorruptionOption,
     print_walk,
     progress_beside_output,
 )
@@ -24,6 +22,8 @@ from rocketstore.cli.common.options import (
     FormatOption,
     KeyOption,
     LimitOption,
+    OnCorruption,
+    OnCorruptionOption,
     QuietOption,
     StorePath,
     TagsOption,

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from rocketstore.cli.commands.scan import OnCorruption, OnCorruptionOption
 from rocketstore.cli.common.opening import reading
 from rocketstore.cli.common.options import (
     CommitLogOption,
     ConfigOption,
     FormatOption,
+    OnCorruption,
+    OnCorruptionOption,
     QuietOption,
     StorePath,
     TagsOption,

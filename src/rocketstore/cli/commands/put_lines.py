@@ -18,6 +18,7 @@ from typing import IO, Any
 import typer
 
 from rocketstore import formats
+from rocketstore.arguments import Progress
 from rocketstore.cli.commands.put_refusals import why_refused
 from rocketstore.cli.common.outcome import (
     ExitCode,
@@ -28,7 +29,6 @@ from rocketstore.cli.common.outcome import (
     words_of,
 )
 from rocketstore.cli.common.output import Format, Rows, print_document, print_text
-from rocketstore.cli.common.progress import Progress
 from rocketstore.cli.common.quantities import counted, format_size
 from rocketstore.cli.common.records import RESULT_NAMES, result_fields
 from rocketstore.cli.common.streams import OUTPUT_NAME, drop

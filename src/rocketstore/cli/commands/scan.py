@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from rocketstore.arguments import Progress
 from rocketstore.cli.commands.walk import LogWalk
 from rocketstore.cli.common.opening import reading
 from rocketstore.cli.common.options import (
@@ -20,6 +21,8 @@ from rocketstore.cli.common.options import (
     FormatOption,
     KeyOption,
     LimitOption,
+    OnCorruption,
+    OnCorruptionOption,
     QuietOption,
     StorePath,
     TagsOption,
@@ -29,7 +32,7 @@ from rocketstore.cli.common.options import (
 )
 from rocketstore.cli.common.outcome import ExitCode, complain
 from rocketstore.cli.common.output import Format, chosen
-from rocketstore.cli.common.progress import Progress, progress_bar
+from rocketstore.cli.common.progress import progress_bar
 from rocketstore.cli.common.quantities import parse_time
 from rocketstore.cli.common.records import print_records
 from rocketstore.errors import CorruptMessageError
@@ -42,24 +45,6 @@ class RecordWord(StrEnum):
 
     LOG = "log"
     QUEUES = "queues"
-
-
-class OnCorruption(StrEnum):
-    """What to do at a corrupt range."""
-
-    FAIL = "fail"
-    SKIP = "skip"
-    STOP = "stop"
-
-
-OnCorruptionOption = Annotated[
-    OnCorruption,
-    typer.Option(
-        "--on-corruption",
-        help="At a corrupt range or a missing segment: fail, skip to the next good record, or "
-        "stop without an error.",
-    ),
-]
 
 
 def scan(

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from rocketstore.cli.commands.scan import OnCorruption, OnCorruptionOption, check_start
+from rocketstore.cli.commands.scan import check_start
 from rocketstore.cli.common.opening import quieten, reading
 from rocketstore.cli.common.options import (
     BodyOption,
@@ -18,6 +18,8 @@ from rocketstore.cli.common.options import (
     ConfigOption,
     FormatOption,
     KeyOption,
+    OnCorruption,
+    OnCorruptionOption,
     QuietOption,
     StorePath,
     TagsOption,

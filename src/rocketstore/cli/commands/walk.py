@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rocketstore.arguments import OnCorruption, Records
-from rocketstore.cli.common.progress import Progress
+from rocketstore.arguments import OnCorruption, Progress, Records
 from rocketstore.message import StoredMessage
 from rocketstore.query.conditions import Conditions
 from rocketstore.query.queue_records import is_packed

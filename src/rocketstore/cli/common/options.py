@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -228,4 +229,22 @@ BeginOption = Annotated[
 EndOption = Annotated[
     str | None,
     typer.Option("--end", metavar="TIME", callback=check_time, help="Stored before this time."),
+]
+
+
+class OnCorruption(StrEnum):
+    """What to do at a corrupt range."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+    STOP = "stop"
+
+
+OnCorruptionOption = Annotated[
+    OnCorruption,
+    typer.Option(
+        "--on-corruption",
+        help="At a corrupt range or a missing segment: fail, skip to the next good record, or "
+        "stop without an error.",
+    ),
 ]

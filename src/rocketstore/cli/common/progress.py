@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-Progress = Callable[[str, int, int], None]
+from rocketstore.arguments import Progress
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -63,24 +62,6 @@ UnpackOption = Annotated[
     typer.Option(
         "--unpack/--as-stored",
         help="Decompress bodies, or keep them compressed without their compression flag.",
-    ),
-]
-
-
-class Corruption(StrEnum):
-    """What to do at a corrupt range."""
-
-    FAIL = "fail"
-    SKIP = "skip"
-    STOP = "stop"
-
-
-CorruptionOption = Annotated[
-    Corruption,
-    typer.Option(
-        "--on-corruption",
-        help="At a corrupt range or a missing segment: fail, skip to the next good record, or "
-        "stop (read up to it).",
     ),
 ]
 BrokerOption = Annotated[

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rocketstore import formats
-from rocketstore.cli.common.progress import Progress
+from rocketstore.arguments import Progress
 from rocketstore.cli.store_facts.counts import LostMessages, count_lost
 from rocketstore.cli.store_facts.judgements import StoreJudgements, timer_parts
 from rocketstore.config import MessageStoreConfig
