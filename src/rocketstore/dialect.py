@@ -225,6 +225,15 @@ class Dialect:
             return False
         return self.version < (5, 5, 0) or not topic.startswith(formats.TOPIC_DLQ_PREFIX)
 
+    def check_put(self, *, append_property_crc: bool, light_queues: bool) -> None:
+        """Raise ``ConfigError`` if the version lacks a feature that puts are to use."""
+        if append_property_crc and not self.property_crc:
+            raise ConfigError(
+                f"enabled_append_prop_crc needs broker_version 5.2.0 or later, not {self.name}"
+            )
+        if light_queues and self.light_offsets == LightOffsets.NONE:
+            raise ConfigError(f"light queues need broker_version 4.9.3 or later, not {self.name}")
+
     @property
     def pools_with_sync_flush(self) -> bool:
         return self.version >= (5, 0, 0)

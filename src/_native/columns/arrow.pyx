@@ -15,9 +15,10 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
-from rs_arguments cimport rs_check_range, rs_get_bytes
+from rs_arguments cimport rs_get_bytes
 from rs_crc cimport rs_crc_import
 from rs_guard cimport rs_guard_import, rs_guarded
+from rs_pass cimport rs_pass_begin, rs_pass_call
 from rs_status cimport RS_FAULT, RS_LIMIT, RS_OK
 
 from rocketstore.record_filters import check_batch_limits, record_filters
@@ -53,15 +54,6 @@ cdef extern from "rs_arrow.h" nogil:
         int32_t tags
         int32_t keys
         int32_t unique_key
-
-    ctypedef struct rs_pass_call:
-        const uint8_t *buffer
-        int64_t position
-        int64_t stop
-        int64_t base_offset
-        int64_t segment_end
-        int64_t limit
-        int32_t flags
 
     ctypedef struct rs_text_table:
         void *slots
@@ -433,14 +425,7 @@ cdef class BatchDecoder:
             raise RuntimeError(ONE_THREAD)
         self._busy = True
         try:
-            rs_check_range(&view, position, stop, base_offset, segment_end)
-            call.buffer = <const uint8_t*>view.buf
-            call.position = position
-            call.stop = stop
-            call.base_offset = base_offset
-            call.segment_end = segment_end
-            call.limit = limit
-            call.flags = <int32_t>(flags & INT32_MAX)
+            rs_pass_begin(call, &view, position, stop, base_offset, segment_end, limit, flags)
             with nogil:
                 status = rs_guarded(rs_decode, self._decoder)
                 if status == RS_FAULT:

@@ -8,6 +8,7 @@ from libc.string cimport memset
 
 from rs_arguments cimport rs_get_bytes, rs_get_i32, rs_get_i64, rs_get_integers
 from rs_bytes cimport RS_PREFETCH_WRITE, rs_store_be64
+from rs_copy cimport rs_raise_fault
 from rs_formats cimport (
     RS_INDEX_HEADER_BEGIN_PHYSICAL_OFFSET_AT, RS_INDEX_HEADER_BEGIN_TIMESTAMP_AT,
     RS_INDEX_HEADER_END_PHYSICAL_OFFSET_AT, RS_INDEX_HEADER_END_TIMESTAMP_AT,
@@ -28,8 +29,6 @@ from rs_index_walk cimport (
 )
 from rs_status cimport RS_BAD_ENTRY, RS_FAULT, RS_LIMIT, RS_OK
 
-import errno
-
 rs_guard_import()
 
 
@@ -39,10 +38,6 @@ cdef int place(rs_index* index, Py_buffer* view, int64_t slots, int64_t entries)
             f"an index of {slots} slots and {entries} entries does not fit {view.len} bytes"
         )
     return 0
-
-
-cdef int shortened() except -1:
-    raise OSError(errno.EFAULT, "the mapped file was shortened")
 
 
 cdef int need_header(Py_buffer* view) except -1:
@@ -85,7 +80,7 @@ cdef int32_t hash_of(object key) except -1:
     status = rs_guarded(hash_text, &text)
     PyBuffer_Release(&view)
     if status == RS_FAULT:
-        shortened()
+        rs_raise_fault()
     return text.key_hash
 
 
@@ -133,7 +128,7 @@ def init_header(buffer, int64_t end_timestamp, int64_t end_physical_offset, /):
         preset.end_timestamp = end_timestamp
         preset.end_physical_offset = end_physical_offset
         if rs_guarded(preset_header, &preset) == RS_FAULT:
-            shortened()
+            rs_raise_fault()
     finally:
         PyBuffer_Release(&view)
 
@@ -152,7 +147,7 @@ def read_header(buffer, /):
         need_header(&view)
         index.base = <uint8_t*>view.buf
         if rs_guarded(load_header, &index) == RS_FAULT:
-            shortened()
+            rs_raise_fault()
     finally:
         PyBuffer_Release(&view)
     return (
@@ -199,7 +194,7 @@ cdef int run_puts(Puts* puts) except -1:
     with nogil:
         status = rs_guarded(put_all, puts)
     if status == RS_FAULT:
-        shortened()
+        rs_raise_fault()
     return 0
 
 
@@ -265,7 +260,7 @@ cdef tuple run_walk(rs_walk* walk):
         status = rs_guarded(rs_walk_first, walk)
     while True:
         if status == RS_FAULT:
-            shortened()
+            rs_raise_fault()
         for i in range(walk.kept):
             found.append(walk.offsets[i])
         if status != RS_LIMIT:
@@ -412,7 +407,7 @@ def rebuild(buffer, int64_t slots, int64_t entries, int64_t count, store_timesta
     if status == RS_BAD_ENTRY:
         raise ValueError(f"entry {work.bad} has a negative hash")
     if status == RS_FAULT:
-        shortened()
+        rs_raise_fault()
 
 
 # --- Geometry ---------------------------------------------------------------------------------
@@ -432,5 +427,5 @@ def contradictions(buffer, int64_t slots, int64_t entries, /):
     finally:
         PyBuffer_Release(&view)
     if status == RS_FAULT:
-        shortened()
+        rs_raise_fault()
     return explain.found

@@ -42,7 +42,7 @@ from rocketstore import formats
 from rocketstore._native import put_result
 from rocketstore._native.message import Message, StoredMessage
 from rocketstore.dialect import Dialect
-from rocketstore.errors import ConfigError, ForkedStoreError, MappedFileError
+from rocketstore.errors import ForkedStoreError, MappedFileError
 from rocketstore.errors import ServiceFailedError, StoreClosedError
 from rocketstore.errors import error_text
 from rocketstore.status import PutMessageStatus
@@ -141,14 +141,9 @@ cdef class Appender:
         if self._hosts is not None:
             raise RuntimeError("an Appender cannot be set up twice")
         dialect = Dialect.for_version(broker_version, allow_newer=True)
-        if append_property_crc and not dialect.property_crc:
-            raise ConfigError(
-                f"append_property_crc needs broker_version 5.2.0 or later, not {dialect.name}"
-            )
-        if (enable_lmq or enable_multi_dispatch) and not dialect.light_offsets:
-            raise ConfigError(
-                f"light queues need broker_version 4.9.3 or later, not {dialect.name}"
-            )
+        dialect.check_put(
+            append_property_crc=bool(append_property_crc),
+            light_queues=bool(enable_lmq or enable_multi_dispatch))
         self._store_host = rs_parse_host(store_host)
         self._rules.property_crc = bool(append_property_crc)
         self._rules.max_message_size = rs_to_integer(

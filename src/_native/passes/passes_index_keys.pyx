@@ -7,13 +7,12 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memset
 
 from rs_arguments cimport rs_get_bytes, rs_get_integers
+from rs_copy cimport rs_raise_fault
 from rs_crc cimport rs_crc_import
 from rs_formats cimport RS_INDEX_ENTRY_NBYTES
 from rs_guard cimport rs_guard_import, rs_guarded
 from rs_pass cimport rs_pass_call, rs_pass_consume
 from rs_status cimport RS_FAULT
-
-import errno
 
 cdef extern from "rs_pass_index_keys.h" nogil:
     enum:
@@ -168,5 +167,5 @@ def match_entries(entries, int64_t entry, hashes, offsets, timestamps, int64_t k
         for i in range(4):
             PyBuffer_Release(&views[i])
     if status == RS_FAULT:
-        raise OSError(errno.EFAULT, "the mapped file was shortened")
+        rs_raise_fault()
     return match.entry, match.key

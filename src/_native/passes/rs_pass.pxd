@@ -20,6 +20,22 @@ cdef extern from "rs_pass.h" nogil:
         int32_t flags
 
 
+cdef inline int rs_pass_begin(
+    rs_pass_call* call, const Py_buffer* view, int64_t position, int64_t stop,
+    int64_t base_offset, int64_t segment_end, int64_t limit, int64_t flags,
+) except -1:
+    """Check the arguments of ``consume`` and store them for the pass."""
+    rs_check_range(view, position, stop, base_offset, segment_end)
+    call.buffer = <const uint8_t*>view.buf
+    call.position = position
+    call.stop = stop
+    call.base_offset = base_offset
+    call.segment_end = segment_end
+    call.limit = limit
+    call.flags = <int32_t>(flags & INT32_MAX)
+    return 0
+
+
 cdef inline tuple rs_pass_consume(
     rs_guarded_function run, void* pass_, rs_pass_call* call, object window, int64_t position,
     int64_t stop, int64_t base_offset, int64_t segment_end, int64_t limit, int64_t flags,
@@ -30,14 +46,7 @@ cdef inline tuple rs_pass_consume(
     memset(&view, 0, sizeof(view))
     rs_get_bytes(window, &view, False)
     try:
-        rs_check_range(&view, position, stop, base_offset, segment_end)
-        call.buffer = <const uint8_t*>view.buf
-        call.position = position
-        call.stop = stop
-        call.base_offset = base_offset
-        call.segment_end = segment_end
-        call.limit = limit
-        call.flags = <int32_t>(flags & INT32_MAX)
+        rs_pass_begin(call, &view, position, stop, base_offset, segment_end, limit, flags)
         with nogil:
             status = rs_guarded(run, pass_)
     finally:

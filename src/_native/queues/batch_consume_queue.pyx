@@ -13,32 +13,11 @@ from rs_formats cimport (
     RS_BCQ_UNIT_NBYTES, RS_BCQ_UNIT_PHYSICAL_OFFSET_AT, RS_BCQ_UNIT_RESERVED_AT,
     RS_BCQ_UNIT_SIZE_AT, RS_BCQ_UNIT_STORE_TIMESTAMP_AT, RS_BCQ_UNIT_TAGS_CODE_AT,
 )
-from rs_guard cimport rs_guard_import, rs_guarded, rs_guarded_function
-from rs_status cimport RS_BAD_UNIT, RS_END, RS_FAULT, RS_NO_UNIT, RS_OK
-
-import errno
+from rs_guard cimport rs_guard_import, rs_guarded
+from rs_status cimport RS_BAD_UNIT, RS_END, RS_NO_UNIT, RS_OK
+from rs_units cimport rs_run, rs_whole_units
 
 rs_guard_import()
-
-
-cdef int64_t whole_units(Py_buffer* view, int64_t position, int64_t stop) except -1:
-    """Check a range of the file; return ``stop`` rounded down to whole units."""
-    if not 0 <= position <= stop <= view.len or position % RS_BCQ_UNIT_NBYTES:
-        raise ValueError(
-            f"units from position {position} to {stop}: not within a file of {view.len} bytes, "
-            f"or the position is not a multiple of {RS_BCQ_UNIT_NBYTES}"
-        )
-    return position + (stop - position) // RS_BCQ_UNIT_NBYTES * RS_BCQ_UNIT_NBYTES
-
-
-cdef int run(rs_guarded_function function, void* argument) except -1:
-    """Run a kernel that returns no status."""
-    cdef int status
-    with nogil:
-        status = rs_guarded(function, argument)
-    if status == RS_FAULT:
-        raise OSError(errno.EFAULT, "the mapped file was shortened")
-    return 0
 
 
 # --- One unit ---------------------------------------------------------------------------------
@@ -86,7 +65,7 @@ def put_unit(
     cdef Unit unit
     rs_get_bytes(buffer, &view, True)
     try:
-        if whole_units(&view, position, view.len) == position:
+        if rs_whole_units(&view, RS_BCQ_UNIT_NBYTES, position, view.len) == position:
             raise ValueError(f"no room for a unit at position {position} of {view.len} bytes")
         check_width("size", size, 4)
         check_width("batch_size", batch_size, 2)
@@ -97,7 +76,7 @@ def put_unit(
         unit.store_timestamp = store_timestamp
         unit.base_offset = base_offset
         unit.batch_size = batch_size
-        run(store_unit, &unit)
+        rs_run(store_unit, &unit)
     finally:
         PyBuffer_Release(&view)
 
@@ -122,10 +101,10 @@ def read_unit(buffer, int64_t position, /):
     cdef Unit unit
     rs_get_bytes(buffer, &view, False)
     try:
-        if whole_units(&view, position, view.len) == position:
+        if rs_whole_units(&view, RS_BCQ_UNIT_NBYTES, position, view.len) == position:
             raise ValueError(f"no unit at position {position} of {view.len} bytes")
         unit.place = <uint8_t*>view.buf + position
-        run(load_unit, &unit)
+        rs_run(load_unit, &unit)
     finally:
         PyBuffer_Release(&view)
     return (
@@ -187,7 +166,7 @@ def scan_units(
     cdef int status
     rs_get_bytes(buffer, &view, False)
     try:
-        units.stop = whole_units(&view, position, stop)
+        units.stop = rs_whole_units(&view, RS_BCQ_UNIT_NBYTES, position, stop)
         units.units = <const uint8_t*>view.buf
         units.position = position
         units.last_end = last_end
@@ -220,14 +199,14 @@ def search_units(buffer, int64_t position, int64_t stop, int64_t field_at, int64
     cdef Range units
     rs_get_bytes(buffer, &view, False)
     try:
-        units.stop = whole_units(&view, position, stop)
+        units.stop = rs_whole_units(&view, RS_BCQ_UNIT_NBYTES, position, stop)
         if not 0 <= field_at <= RS_BCQ_UNIT_NBYTES - 8:
             raise ValueError(f"a unit of {RS_BCQ_UNIT_NBYTES} bytes has no int64 at {field_at}")
         units.units = <const uint8_t*>view.buf
         units.position = position
         units.field_at = field_at
         units.value = value
-        run(search_range, &units)
+        rs_run(search_range, &units)
     finally:
         PyBuffer_Release(&view)
     return units.position

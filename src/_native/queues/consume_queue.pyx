@@ -14,35 +14,15 @@ from rs_formats cimport (
     RS_CQ_UNIT_NBYTES, RS_CQ_UNIT_PHYSICAL_OFFSET_AT, RS_CQ_UNIT_TAGS_CODE_AT, RS_FILLER_UNIT_SIZE,
     rs_selected_message,
 )
-from rs_guard cimport rs_guard_import, rs_guarded, rs_guarded_function
+from rs_guard cimport rs_guard_import, rs_guarded
 from rs_select cimport rs_select_all, rs_selection
-from rs_status cimport RS_BAD_UNIT, RS_END, RS_FAULT, RS_NO_UNIT, RS_OK
-from rs_units cimport rs_is_filler, rs_is_unwritten, rs_load_unit, rs_store_unit, rs_unit
-
-import errno
+from rs_status cimport RS_BAD_UNIT, RS_END, RS_NO_UNIT, RS_OK
+from rs_units cimport (
+    rs_is_filler, rs_is_unwritten, rs_load_unit, rs_run, rs_store_unit, rs_unit, rs_whole_units,
+)
 
 rs_guard_import()
 rs_crc_import()
-
-
-cdef int64_t whole_units(Py_buffer* view, int64_t position, int64_t stop) except -1:
-    """Check a range of the file; return ``stop`` rounded down to whole units."""
-    if not 0 <= position <= stop <= view.len or position % RS_CQ_UNIT_NBYTES:
-        raise ValueError(
-            f"units from position {position} to {stop}: not within a file of {view.len} bytes, "
-            f"or the position is not a multiple of {RS_CQ_UNIT_NBYTES}"
-        )
-    return position + (stop - position) // RS_CQ_UNIT_NBYTES * RS_CQ_UNIT_NBYTES
-
-
-cdef int run(rs_guarded_function function, void* argument) except -1:
-    """Run a kernel that returns no status."""
-    cdef int status
-    with nogil:
-        status = rs_guarded(function, argument)
-    if status == RS_FAULT:
-        raise OSError(errno.EFAULT, "the mapped file was shortened")
-    return 0
 
 
 # --- Columns ----------------------------------------------------------------------------------
@@ -108,13 +88,13 @@ def put_units(buffer, int64_t position, physical_offsets, sizes, tags_codes, /):
     memset(views, 0, sizeof(views))
     try:
         rs_get_bytes(buffer, &views[3], True)
-        stop = whole_units(&views[3], position, views[3].len)
+        stop = rs_whole_units(&views[3], RS_CQ_UNIT_NBYTES, position, views[3].len)
         get_columns(
             views, physical_offsets, sizes, tags_codes, False,
             (stop - position) // RS_CQ_UNIT_NBYTES, &columns,
         )
         columns.units = <uint8_t*>views[3].buf + position
-        run(store_columns, &columns)
+        rs_run(store_columns, &columns)
     finally:
         for i in range(4):
             PyBuffer_Release(&views[i])
@@ -129,13 +109,13 @@ def read_units(buffer, int64_t position, int64_t stop, physical_offsets, sizes, 
     memset(views, 0, sizeof(views))
     try:
         rs_get_bytes(buffer, &views[3], False)
-        stop = whole_units(&views[3], position, stop)
+        stop = rs_whole_units(&views[3], RS_CQ_UNIT_NBYTES, position, stop)
         get_columns(
             views, physical_offsets, sizes, tags_codes, True,
             (stop - position) // RS_CQ_UNIT_NBYTES, &columns,
         )
         columns.units = <uint8_t*>views[3].buf + position
-        run(load_columns, &columns)
+        rs_run(load_columns, &columns)
     finally:
         for i in range(4):
             PyBuffer_Release(&views[i])
@@ -167,10 +147,10 @@ def fill_units(buffer, int64_t position, int64_t stop, /):
     cdef Range units
     rs_get_bytes(buffer, &view, True)
     try:
-        units.stop = whole_units(&view, position, stop)
+        units.stop = rs_whole_units(&view, RS_CQ_UNIT_NBYTES, position, stop)
         units.units = <uint8_t*>view.buf
         units.position = position
-        run(fill_range, &units)
+        rs_run(fill_range, &units)
     finally:
         PyBuffer_Release(&view)
 
@@ -212,7 +192,7 @@ def scan_units(buffer, int64_t position, int64_t stop, int64_t last_end, int64_t
     cdef int status
     rs_get_bytes(buffer, &view, False)
     try:
-        units.stop = whole_units(&view, position, stop)
+        units.stop = rs_whole_units(&view, RS_CQ_UNIT_NBYTES, position, stop)
         units.units = <uint8_t*>view.buf
         units.position = position
         units.last_end = last_end
@@ -257,11 +237,11 @@ def find_unit(buffer, int64_t position, int64_t stop, int64_t physical_offset, /
     cdef Range units
     rs_get_bytes(buffer, &view, False)
     try:
-        units.stop = whole_units(&view, position, stop)
+        units.stop = rs_whole_units(&view, RS_CQ_UNIT_NBYTES, position, stop)
         units.units = <uint8_t*>view.buf
         units.position = position
         units.physical_offset = physical_offset
-        run(find_in_range, &units)
+        rs_run(find_in_range, &units)
     finally:
         PyBuffer_Release(&view)
     return units.position
@@ -324,7 +304,7 @@ def filter_units(buffer, int64_t position, int64_t stop, tags_codes, out, /):
     memset(views, 0, sizeof(views))
     try:
         rs_get_bytes(buffer, &views[0], False)
-        stop = whole_units(&views[0], position, stop)
+        stop = rs_whole_units(&views[0], RS_CQ_UNIT_NBYTES, position, stop)
         rs_get_integers(tags_codes, &views[1], 8, "tags_codes", False)
         rs_get_integers(out, &views[2], 8, "out", True)
         work.count = (stop - position) // RS_CQ_UNIT_NBYTES
@@ -335,7 +315,7 @@ def filter_units(buffer, int64_t position, int64_t stop, tags_codes, out, /):
         work.tags_count = views[1].len // 8
         work.out = <uint8_t*>views[2].buf
         work.found = 0
-        run(filter_all, &work)
+        rs_run(filter_all, &work)
     finally:
         for i in range(3):
             PyBuffer_Release(&views[i])
@@ -374,7 +354,7 @@ def select_messages(
     memset(views, 0, sizeof(views))
     try:
         rs_get_bytes(units, &views[0], False)
-        work.stop = whole_units(&views[0], position, stop)
+        work.stop = rs_whole_units(&views[0], RS_CQ_UNIT_NBYTES, position, stop)
         rs_get_bytes(log, &views[1], False)
         rs_get_bytes(out, &views[2], True)
         check_selection(

@@ -20,7 +20,6 @@ from rocketstore._reference.put_result import PutManyResult, PutMessageResult
 from rocketstore._reference.staged_records import staged_record, staged_rows
 from rocketstore.dialect import BatchProperties, Dialect
 from rocketstore.errors import (
-    ConfigError,
     ForkedStoreError,
     ServiceFailedError,
     StoreClosedError,
@@ -97,14 +96,10 @@ class Appender:
         before_roll: Callable[[], None] | None = None,
     ) -> None:
         dialect = Dialect.for_version(broker_version, allow_newer=True)
-        if append_property_crc and not dialect.property_crc:
-            raise ConfigError(
-                f"append_property_crc needs broker_version 5.2.0 or later, not {dialect.name}"
-            )
-        if (enable_lmq or enable_multi_dispatch) and not dialect.light_offsets:
-            raise ConfigError(
-                f"light queues need broker_version 4.9.3 or later, not {dialect.name}"
-            )
+        dialect.check_put(
+            append_property_crc=bool(append_property_crc),
+            light_queues=bool(enable_lmq or enable_multi_dispatch),
+        )
         parse_host(store_host)
         self._rules = RecordRules(
             dialect,

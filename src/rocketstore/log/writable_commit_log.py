@@ -25,17 +25,15 @@ ALLOCATE_AHEAD_NBYTES = 64 * 1024 * 1024
 def check_put_switches(config: MessageStoreConfig, dialect: Dialect) -> None:
     """Raise ``ConfigError`` for options that the broker version does not support, or that would
     make the store reject its own records."""
-    if config.enabled_append_prop_crc and not dialect.property_crc:
-        raise ConfigError(
-            f"enabled_append_prop_crc needs broker_version 5.2.0 or later, not {dialect.name}"
-        )
+    dialect.check_put(
+        append_property_crc=config.enabled_append_prop_crc,
+        light_queues=config.enable_lmq or config.enable_multi_dispatch,
+    )
     if config.force_verify_prop_crc and not config.enabled_append_prop_crc:
         raise ConfigError(
             "force_verify_prop_crc would reject records written without "
             "enabled_append_prop_crc; set both to write a store"
         )
-    if (config.enable_lmq or config.enable_multi_dispatch) and not dialect.light_offsets:
-        raise ConfigError(f"light queues need broker_version 4.9.3 or later, not {dialect.name}")
 
 
 class LogLock(Protocol):
