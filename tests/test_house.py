@@ -399,3 +399,35 @@ def test_unit_tests_are_named_after_what_they_test(house: House) -> None:
 def test_every_room_can_be_imported(house: House) -> None:
     for name in ROOMS:
         assert importlib.util.find_spec(f"rocketstore.{name}") is not None
+
+
+# --- kernels --------------------------------------------------------------------------------------
+
+#: Reference bodies whose docstrings state how they differ from the native body.
+DIFFERENT_BODIES = frozenset({"mapping.Mapping", "mapping.allocate"})
+
+
+def docstrings(path: Path) -> dict[str, str]:
+    """Docstrings of the public classes, methods and functions of a file, by name."""
+    found = {}
+
+    def visit(nodes: list[ast.stmt], prefix: str) -> None:
+        for node in nodes:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name[0] != "_":
+                found[f"{prefix}.{node.name}"] = ast.get_docstring(node) or ""
+                if isinstance(node, ast.ClassDef):
+                    visit(node.body, f"{prefix}.{node.name}")
+
+    visit(ast.parse(path.read_text(encoding="utf-8")).body, path.stem)
+    return found
+
+
+def test_a_kernel_s_contract_stands_in_the_stub_alone() -> None:
+    package = SOURCES / "rocketstore"
+    stubs = list((package / "_native").glob("*.pyi"))
+    assert stubs
+    for stub in stubs:
+        contracts = docstrings(stub)
+        for name, text in docstrings(package / "_reference" / f"{stub.stem}.py").items():
+            if name in contracts and name not in DIFFERENT_BODIES:
+                assert "\n" not in text, f"{name}: one line; the rest belongs in {stub.name}"

@@ -45,6 +45,17 @@ def check_int64(*values: int) -> None:
             raise OverflowError("Python int too large to convert to C long")
 
 
+def whole_units(view: memoryview, unit_nbytes: int, position: int, stop: int) -> int:
+    """Check a range of a queue file; return ``stop`` rounded down to whole units."""
+    check_int64(position, stop)
+    if not 0 <= position <= stop <= len(view) or position % unit_nbytes:
+        raise ValueError(
+            f"units from position {position} to {stop}: not within a file of {len(view)} bytes, "
+            f"or the position is not a multiple of {unit_nbytes}"
+        )
+    return position + (stop - position) // unit_nbytes * unit_nbytes
+
+
 class Integers:
     """An array argument: a buffer of 4-byte (``i``) or 8-byte (``q``) native integers.
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 import struct
 
 from rocketstore import formats
-from rocketstore._reference.arguments import INT64_MAX, Buffer, check_int64, readable, writable
+from rocketstore._reference.arguments import (
+    INT64_MAX,
+    Buffer,
+    check_int64,
+    readable,
+    whole_units,
+    writable,
+)
 from rocketstore.status import KernelStatus, RecordStatus
 
 _UNIT = formats.BATCH_QUEUE_UNIT.struct
@@ -14,17 +21,6 @@ _NBYTES = _UNIT.size
 _UNWRITTEN = bytes(_NBYTES)
 #: Fields of a unit that a caller gives, with their widths in bytes.
 _GIVEN = {field.name: field.nbytes for field in formats.BATCH_QUEUE_UNIT.fields[:6]}
-
-
-def _whole_units(view: memoryview, position: int, stop: int) -> int:
-    """Check a range of the file; return ``stop`` rounded down to whole units."""
-    check_int64(position, stop)
-    if not 0 <= position <= stop <= len(view) or position % _NBYTES:
-        raise ValueError(
-            f"units from position {position} to {stop}: not within a file of {len(view)} bytes, "
-            f"or the position is not a multiple of {_NBYTES}"
-        )
-    return position + (stop - position) // _NBYTES * _NBYTES
 
 
 def put_unit(
@@ -41,7 +37,7 @@ def put_unit(
     """Write one unit, its size last."""
     view = writable(buffer)
     check_int64(physical_offset, size, tags_code, store_timestamp, base_offset, batch_size)
-    if _whole_units(view, position, len(view)) == position:
+    if whole_units(view, _NBYTES, position, len(view)) == position:
         raise ValueError(f"no room for a unit at position {position} of {len(view)} bytes")
     values = (physical_offset, size, tags_code, store_timestamp, base_offset, batch_size)
     for (name, nbytes), value in zip(_GIVEN.items(), values, strict=True):
@@ -55,7 +51,7 @@ def put_unit(
 def read_unit(buffer: Buffer, position: int, /) -> tuple[int, int, int, int, int, int, int, int]:
     """Return the fields of one unit."""
     view = readable(buffer)
-    if _whole_units(view, position, len(view)) == position:
+    if whole_units(view, _NBYTES, position, len(view)) == position:
         raise ValueError(f"no unit at position {position} of {len(view)} bytes")
     offset, size, code, time, base, count, compacted, reserved = _UNIT.unpack_from(view, position)
     return offset, size, code, time, base, count, compacted, reserved
@@ -67,7 +63,7 @@ def scan_units(
     """Walk valid units; return where it ended, the running values, and why it ended."""
     view = readable(buffer)
     check_int64(last_end, next_offset, log_end)
-    stop = _whole_units(view, position, stop)
+    stop = whole_units(view, _NBYTES, position, stop)
     for at in range(position, stop, _NBYTES):
         offset, size, _, _, base, count, _, _ = _UNIT.unpack_from(view, at)
         good = (
@@ -90,7 +86,7 @@ def search_units(buffer: Buffer, position: int, stop: int, field_at: int, value:
     """Return the position of the first unit whose field is at least ``value``, or ``stop``."""
     view = readable(buffer)
     check_int64(field_at, value)
-    stop = _whole_units(view, position, stop)
+    stop = whole_units(view, _NBYTES, position, stop)
     if not 0 <= field_at <= _NBYTES - 8:
         raise ValueError(f"a unit of {_NBYTES} bytes has no int64 at {field_at}")
     low, high = 0, (stop - position) // _NBYTES

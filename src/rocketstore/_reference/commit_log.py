@@ -406,10 +406,7 @@ class Appender:
     def put_many(
         self, messages: Iterable[Any], *, _wait: Callable[[int], int] | None = None
     ) -> PutManyResult:
-        """Append messages, one mutex hold per chunk.
-
-        A wrong type raises before anything of its chunk is appended; chunks before it stay.
-        """
+        """Append messages, one mutex hold per chunk."""
         self._check_usable()
         return self._put_chunks((self._from_message(message) for message in messages), _wait)
 

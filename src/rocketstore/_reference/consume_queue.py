@@ -13,6 +13,7 @@ from rocketstore._reference.arguments import (
     check_int64,
     check_lengths,
     readable,
+    whole_units,
     writable,
 )
 from rocketstore.status import GetMessageStatus, KernelStatus, RecordStatus
@@ -26,17 +27,6 @@ _READABLE_STATUSES = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus
 _UNQUEUED_TYPES = (formats.SYS_FLAG_TRANSACTION_PREPARED, formats.SYS_FLAG_TRANSACTION_ROLLBACK)
 
 
-def _whole_units(view: memoryview, position: int, stop: int) -> int:
-    """Check a range of the file; return ``stop`` rounded down to whole units."""
-    check_int64(position, stop)
-    if not 0 <= position <= stop <= len(view) or position % _NBYTES:
-        raise ValueError(
-            f"units from position {position} to {stop}: not within a file of {len(view)} bytes, "
-            f"or the position is not a multiple of {_NBYTES}"
-        )
-    return position + (stop - position) // _NBYTES * _NBYTES
-
-
 def put_units(
     buffer: Buffer,
     position: int,
@@ -47,7 +37,7 @@ def put_units(
 ) -> int:
     """Write consecutive units until the buffer's end; return how many."""
     view = writable(buffer)
-    stop = _whole_units(view, position, len(view))
+    stop = whole_units(view, _NBYTES, position, len(view))
     offsets = Integers(physical_offsets, "q", "physical_offsets")
     lengths = Integers(sizes, "i", "sizes")
     codes = Integers(tags_codes, "q", "tags_codes")
@@ -60,7 +50,7 @@ def put_units(
 def fill_units(buffer: Buffer, position: int, stop: int, /) -> None:
     """Write pre-blank units from ``position`` to ``stop``."""
     view = writable(buffer)
-    for at in range(position, _whole_units(view, position, stop), _NBYTES):
+    for at in range(position, whole_units(view, _NBYTES, position, stop), _NBYTES):
         _UNIT.pack_into(view, at, *_FILLER)
 
 
@@ -75,7 +65,7 @@ def read_units(
 ) -> int:
     """Decode units into the arrays; return how many."""
     view = readable(buffer)
-    stop = _whole_units(view, position, stop)
+    stop = whole_units(view, _NBYTES, position, stop)
     offsets = Integers(physical_offsets, "q", "physical_offsets", writes=True)
     lengths = Integers(sizes, "i", "sizes", writes=True)
     codes = Integers(tags_codes, "q", "tags_codes", writes=True)
@@ -91,7 +81,7 @@ def scan_units(
     """Walk valid units; return where it ended, the end of the last message, and why it ended."""
     view = readable(buffer)
     check_int64(last_end, log_end)
-    stop = _whole_units(view, position, stop)
+    stop = whole_units(view, _NBYTES, position, stop)
     for at in range(position, stop, _NBYTES):
         unit = _UNIT.unpack_from(view, at)
         offset, size, _ = unit
@@ -111,7 +101,7 @@ def find_unit(buffer: Buffer, position: int, stop: int, physical_offset: int, /)
     """Return the position of the first unit at or after ``physical_offset``, or ``stop``."""
     view = readable(buffer)
     check_int64(physical_offset)
-    stop = _whole_units(view, position, stop)
+    stop = whole_units(view, _NBYTES, position, stop)
     low, high = 0, (stop - position) // _NBYTES
     while low < high:
         middle = probe = (low + high) // 2
@@ -132,7 +122,7 @@ def filter_units(
 ) -> int:
     """Find the units with one of the tags codes; return how many."""
     view = readable(buffer)
-    stop = _whole_units(view, position, stop)
+    stop = whole_units(view, _NBYTES, position, stop)
     wanted = frozenset(Integers(tags_codes, "q", "tags_codes"))
     numbers = Integers(out, "q", "out", writes=True)
     count = (stop - position) // _NBYTES
@@ -241,7 +231,7 @@ def select_messages(
 ) -> tuple[int, int, int, int, int]:
     """Follow units into one log segment, like getMessage's loop."""
     view = readable(units)
-    stop = _whole_units(view, position, stop)
+    stop = whole_units(view, _NBYTES, position, stop)
     log_view = readable(log)
     rows_view = writable(out)
     if not 0 <= log_stop <= len(log_view):

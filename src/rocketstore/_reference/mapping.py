@@ -196,10 +196,7 @@ class Mapping(mmap.mmap):
         return True
 
     def sync(self, position: int, length: int) -> None:
-        """Write the pages of the range to disk and wait for it.
-
-        Raises ``OSError``, the same one at every later call.
-        """
+        """Write the pages of the range to disk and wait for it."""
         self._check(position, length)
         ragged = position % mmap.PAGESIZE
         try:

@@ -95,12 +95,7 @@ def _content(value: Any) -> bytes:
 
 
 class Message:
-    """A message to be put.
-
-    The constructor checks types only; the put decides whether topic, hosts and sizes can be
-    stored. ``properties`` is the message's own dict; ``tags``, ``keys``, ``unique_key`` and
-    ``delay_level`` are views of it.
-    """
+    """A message to be put."""
 
     __slots__ = (
         "_body",
@@ -372,24 +367,7 @@ def _message(
 
 
 class StoredMessage(Message):
-    """A record in a buffer, decoded on access; read-only.
-
-    Parameters
-    ----------
-    buffer : bytes-like
-        Referenced, with an export, as long as the message lives.
-    position : int
-        Of the record in the buffer.
-    base_offset : int
-        Physical offset of the buffer's first byte.
-    segment_end : int
-        Physical offset after the record's segment.
-
-    Raises
-    ------
-    ValueError
-        If there can be no record: its lengths do not fit. No CRC is checked.
-    """
+    """A record in a buffer, decoded on access; read-only."""
 
     __slots__ = ("_physical_offset", "_row", "_view")
     _physical_offset: int
