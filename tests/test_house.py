@@ -428,6 +428,7 @@ def test_a_kernel_s_contract_stands_in_the_stub_alone() -> None:
     assert stubs
     for stub in stubs:
         contracts = docstrings(stub)
-        for name, text in docstrings(package / "_reference" / f"{stub.stem}.py").items():
+        body = package / "_reference" / stub.name.replace(".pyi", ".py")
+        for name, text in (docstrings(body) if body.exists() else {}).items():
             if name in contracts and name not in DIFFERENT_BODIES:
                 assert "\n" not in text, f"{name}: one line; the rest belongs in {stub.name}"

@@ -10,7 +10,7 @@
 #include "rs_property_pairs.h"
 #include "rs_record.h"
 #include "rs_status.h"
-#include "rs_texts.h"
+#include "rs_string_column.h"
 
 #define RS_CHUNK_ROWS 64
 #define RS_FIRST_GROWING_NBYTES 4096

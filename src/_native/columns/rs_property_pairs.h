@@ -4,7 +4,7 @@
 #include "rs_bytes.h"
 #include "rs_formats.h"
 #include "rs_properties.h"
-#include "rs_texts.h"
+#include "rs_string_column.h"
 
 /* A pair has at least a name, a value and their separators; the last may lack its separator. */
 #define RS_MAX_PAIRS (RS_MAX_PROPERTIES_NBYTES / 4 + 1)

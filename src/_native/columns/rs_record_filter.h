@@ -6,7 +6,7 @@
 #include "rs_formats.h"
 #include "rs_hash.h"
 #include "rs_status.h"
-#include "rs_texts.h"
+#include "rs_string_column.h"
 
 typedef struct {
     const uint8_t *p; /* NULL: free */

@@ -25,7 +25,7 @@ from rs_hosts cimport rs_parse_host
 from rs_message_object cimport rs_message_object
 from rs_put_arguments cimport *
 from rs_put_batch cimport rs_pack_ids, rs_take_batch
-from rs_put_late cimport rs_take_late_rules
+from rs_put_offset_properties cimport rs_take_offset_rules
 from rs_put_properties cimport rs_check_properties, rs_check_relayed
 from rs_put_properties cimport rs_gather_properties, rs_wants_wait
 from rs_put_result cimport *
@@ -153,7 +153,7 @@ cdef class Appender:
             formats.MAX_COMMIT_LOG_FILE_NBYTES)
         self._rules.delay_level_count = <int32_t> min(<Py_ssize_t> len(delay_ms), INT32_MAX)
         self._dialect = dialect
-        rs_take_late_rules(
+        rs_take_offset_rules(
             &self._rules.late, dialect, enable_lmq, enable_multi_dispatch,
             rs_to_integer("max_lmq_consume_queue_num", max_lmq_consume_queue_num, 0, INT32_MAX),
             enable_lmq_quota)

@@ -4,7 +4,7 @@
 #define RS_APPENDER_H
 #include "rs_encode.h"
 #include "rs_guard.h"
-#include "rs_late.h"
+#include "rs_offset_properties.h"
 #include "rs_mutex.h"
 #include "rs_topic_table.h"
 
@@ -25,7 +25,7 @@ typedef struct {
     rs_record_fields fields;
     int64_t nbytes;
     uint64_t topic_hash;
-    rs_late *late; /* NULL: the properties are already as stored */
+    rs_offset_properties *late; /* NULL: the properties are already as stored */
     int32_t width; /* queue offsets that it takes: the messages of an inner batch, else 1 */
     int32_t status; /* -1 until it is refused: a PutMessageStatus */
     int32_t append_status; /* -1: the append was not tried */
@@ -144,8 +144,8 @@ static inline int rs_write_group(rs_appender *a, rs_put_record *records, int64_t
             return RS_RUN_NO_MEMORY;
         }
     }
-    rs_late *late = records->late;
-    if (RS_UNLIKELY(late != NULL) && rs_late_reserve(late, &a->queues) != 0) {
+    rs_offset_properties *late = records->late;
+    if (RS_UNLIKELY(late != NULL) && rs_offset_reserve(late, &a->queues) != 0) {
         return RS_RUN_NO_MEMORY;
     }
     for (int64_t i = count - 1; i >= 0; i--) {
@@ -157,7 +157,7 @@ static inline int rs_write_group(rs_appender *a, rs_put_record *records, int64_t
         entry->next_offset += count == 1 ? records->width : count;
     }
     if (RS_UNLIKELY(late != NULL)) {
-        rs_late_take(late, &a->queues, entry);
+        rs_offset_take(late, &a->queues, entry);
     }
     rs_publish(a, a->position + nbytes);
     /* After the position: a thread that reads this time and then syncs has synced the record. */
@@ -167,7 +167,7 @@ static inline int rs_write_group(rs_appender *a, rs_put_record *records, int64_t
     return RS_RUN_DONE;
 }
 
-static inline void rs_refuse_late(rs_put_record *record, rs_refusal refusal)
+static inline void rs_refuse_offset_properties(rs_put_record *record, rs_refusal refusal)
 {
     record->status = refusal.status;
     record->append_status = refusal.append_status;
@@ -176,28 +176,28 @@ static inline void rs_refuse_late(rs_put_record *record, rs_refusal refusal)
 
 /* Fill in the properties of the log's next record; it may turn out to be too long. Out of line,
  * since few records have any: the calling loop keeps its registers. */
-RS_UNUSED RS_NOINLINE static void rs_settle_late(rs_appender *a, rs_put_record *record)
+RS_UNUSED RS_NOINLINE static void rs_settle_offset_properties(rs_appender *a, rs_put_record *record)
 {
     static const rs_refusal too_many = {RS_PUT_LMQ_CONSUME_QUEUE_NUM_EXCEEDED, -1};
     static const rs_refusal no_segment = {RS_PUT_MESSAGE_ILLEGAL, RS_APPEND_MESSAGE_SIZE_EXCEEDED};
     rs_record_fields *f = &record->fields;
-    rs_late *late = record->late;
+    rs_offset_properties *late = record->late;
     const uint64_t hash = rs_topic_queue_hash(record->topic_hash, f->queue_id);
     const rs_topic_entry *own =
         rs_topic_find(&a->queues, hash, f->topic, f->topic_nbytes, f->queue_id);
-    const int exceeded = rs_late_tell(late, &a->queues);
-    f->properties_nbytes = rs_late_compose(late, own == NULL ? 0 : own->next_offset);
+    const int exceeded = rs_offset_report(late, &a->queues);
+    f->properties_nbytes = rs_offset_compose(late, own == NULL ? 0 : own->next_offset);
     f->properties = late->out;
     f->separator = rs_needs_separator(f->properties, f->properties_nbytes);
     record->nbytes = rs_record_nbytes(f);
     if (exceeded) {
-        rs_refuse_late(record, too_many);
+        rs_refuse_offset_properties(record, too_many);
     } else if (rs_stored_properties_nbytes(f) > RS_MAX_PROPERTIES_NBYTES) {
-        rs_refuse_late(record, late->properties);
+        rs_refuse_offset_properties(record, late->properties);
     } else if (record->nbytes > late->max_record_nbytes) {
-        rs_refuse_late(record, late->size);
+        rs_refuse_offset_properties(record, late->size);
     } else if (record->nbytes + RS_BLANK_NBYTES > a->segment_nbytes) {
-        rs_refuse_late(record, no_segment);
+        rs_refuse_offset_properties(record, no_segment);
     }
 }
 
@@ -244,7 +244,7 @@ static int rs_append_records(void *argument)
         rs_put_record *record = &call->records[call->done];
         const int64_t count = call->atomic ? call->count : 1;
         if (RS_UNLIKELY(record->late != NULL) && record->status < 0) {
-            rs_settle_late(a, record);
+            rs_settle_offset_properties(a, record);
             call->refused += record->status >= 0;
         }
         if (record->status < 0) {
@@ -289,7 +289,7 @@ static inline int rs_is_populated(const rs_append_call *call)
     const rs_appender *a = call->appender;
     int64_t nbytes = rs_call_nbytes(call);
     for (int64_t i = call->done; i < call->count; i++) {
-        const rs_late *late = call->records[i].late;
+        const rs_offset_properties *late = call->records[i].late;
         nbytes += late == NULL ? 0 : (int64_t)RS_LATE_VALUE_NBYTES * (late->light_count + 1);
     }
     return a->position + nbytes + RS_BLANK_NBYTES <= a->populated;

@@ -46,7 +46,7 @@ cdef extern from "rs_appender.h" nogil:
 
     enum:
         RS_LATE_VALUE_NBYTES
-    ctypedef struct rs_late:
+    ctypedef struct rs_offset_properties:
         const uint8_t *fixed
         uint8_t *out
         rs_light_queue *lights
@@ -67,7 +67,7 @@ cdef extern from "rs_appender.h" nogil:
         rs_record_fields fields
         int64_t nbytes
         uint64_t topic_hash
-        rs_late *late
+        rs_offset_properties *late
         int32_t width
         int32_t status
         int32_t append_status

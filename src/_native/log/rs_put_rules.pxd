@@ -8,15 +8,15 @@ from libc.string cimport strlen
 from rs_appender cimport rs_appender, rs_put_record, rs_topic_hash
 from rs_encode cimport rs_needs_separator, rs_record_nbytes, rs_stored_properties_nbytes
 from rs_formats cimport *
-from rs_put_late cimport (
-    rs_late_rules,
+from rs_put_offset_properties cimport (
+    rs_offset_rules,
     rs_make_places,
     rs_named_queues,
     rs_on_batch_topic,
-    rs_pack_late,
+    rs_pack_offset_properties,
     rs_place_of,
     rs_set_limits,
-    rs_size_late,
+    rs_size_offset_properties,
 )
 from rs_put_properties cimport (
     rs_delay_level,
@@ -62,7 +62,7 @@ ctypedef struct rs_put_rules:
     int32_t delay_level_count
     int64_t max_message_size
     int64_t segment_nbytes
-    rs_late_rules late
+    rs_offset_rules late
     int names  # kinds of property names that need the rules
 
 
@@ -201,15 +201,15 @@ cdef inline int rs_finish_record(const rs_put_rules *rules, const rs_appender *s
     rs_encode_pairs(scratch, pairs, rules.trailing_separator)
     nbytes = scratch.used - start[0]
     if has_base or names is not None:
-        return rs_finish_late(rules, state, record, scratch.data + start[0], nbytes, body_nbytes,
-                              pairs, has_base, names, holds)
+        return rs_finish_offset_properties(rules, state, record, scratch.data + start[0], nbytes,
+                                           body_nbytes, pairs, has_base, names, holds)
     if nbytes > RS_MAX_PROPERTIES_NBYTES:
         return rs_refuse(record, RS_PUT_PROPERTIES_SIZE_EXCEEDED, -1)
     return rs_set_lengths(
         rules, record, scratch.data + start[0], <int32_t> nbytes, body_nbytes)
 
 
-cdef inline int rs_finish_late(const rs_put_rules *rules, const rs_appender *state,
+cdef inline int rs_finish_offset_properties(const rs_put_rules *rules, const rs_appender *state,
                                rs_put_record *record, const uint8_t *fixed, size_t fixed_nbytes,
                                int64_t body_nbytes, dict pairs, bint has_base, list names,
                                list holds) except -1:
@@ -217,14 +217,15 @@ cdef inline int rs_finish_late(const rs_put_rules *rules, const rs_appender *sta
     cdef int64_t extra = RS_RECORD_EXTRA_NBYTES if rules.record_extra else 0
     # Properties above the limit cannot be stored; one byte too many is enough to refuse them.
     cdef size_t kept = min(fixed_nbytes, <size_t> RS_MAX_PROPERTIES_NBYTES + 1)
-    cdef bint fits = rs_pack_late(&rules.late, state, record, fixed, kept, rs_is_queued(record),
-                                  pairs, names, holds)
+    cdef bint fits = rs_pack_offset_properties(&rules.late, state, record, fixed, kept,
+                                               rs_is_queued(record), pairs, names, holds)
     if has_base:
         record.late.base_at = rs_place_of(RS_PROPERTY_INNER_BASE, pairs)
     rs_set_limits(&rules.late, record.late, names is not None, rules.max_message_size, extra)
     if not fits:
         return rs_refuse(record, RS_PUT_MESSAGE_ILLEGAL, -1)
-    return rs_size_late(record, rules.property_crc, body_nbytes, rules.max_message_size)
+    return rs_size_offset_properties(record, rules.property_crc, body_nbytes,
+                                     rules.max_message_size)
 
 
 cdef inline int rs_set_lengths(const rs_put_rules *rules, rs_put_record *record,
@@ -376,7 +377,7 @@ cdef inline int rs_finish_row(const rs_put_rules *rules, const rs_appender *stat
     if common.status < 0:
         record[0] = common[0]
         if record.late != NULL:
-            return rs_size_late(
+            return rs_size_offset_properties(
                 record, rules.property_crc, body_nbytes, rules.max_message_size)
         return rs_set_lengths(rules, record, common.fields.properties,
                               common.fields.properties_nbytes, body_nbytes)

@@ -25,7 +25,7 @@ from rs_formats cimport *
 from rs_guard cimport rs_guard_import
 from rs_hosts cimport rs_parse_host
 from rs_put_arguments cimport rs_take_topic, rs_to_integer
-from rs_put_late cimport rs_take_late_rules
+from rs_put_offset_properties cimport rs_take_offset_rules
 from rs_put_properties cimport rs_gather_properties
 from rs_put_rules cimport rs_finish_record, rs_put_rules, rs_set_lengths
 from rs_put_rules cimport rs_take_dialect
@@ -161,7 +161,7 @@ cdef class StageEncoder:
         self._rules.delay_level_count = <int32_t> min(<Py_ssize_t> len(delay_ms), INT32_MAX)
         self._queue_count = rs_to_integer("queues", queues, 1, INT32_MAX)
         self._capacity = rs_to_integer("capacity", capacity, 1, INT32_MAX)
-        rs_take_late_rules(&self._rules.late, dialect, False, False, 0, False)
+        rs_take_offset_rules(&self._rules.late, dialect, False, False, 0, False)
         rs_take_dialect(&self._rules, dialect)
         self._batch_topics = frozenset()
         self._rules.late.batch_topics = <PyObject *> self._batch_topics

@@ -15,7 +15,7 @@ from rs_formats cimport (
     rs_selected_message,
 )
 from rs_guard cimport rs_guard_import, rs_guarded
-from rs_select cimport rs_select_all, rs_selection
+from rs_get_message cimport rs_get_message_all, rs_selection
 from rs_status cimport RS_BAD_UNIT, RS_END, RS_NO_UNIT, RS_OK
 from rs_units cimport (
     rs_is_filler, rs_is_unwritten, rs_load_unit, rs_run, rs_store_unit, rs_unit, rs_whole_units,
@@ -393,7 +393,7 @@ def select_messages(
         work.nbytes = 0
         work.reason = 0
         with nogil:
-            status = rs_guarded(rs_select_all, &work)
+            status = rs_guarded(rs_get_message_all, &work)
     finally:
         for i in range(4):
             PyBuffer_Release(&views[i])

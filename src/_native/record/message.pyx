@@ -31,7 +31,7 @@ from rs_properties cimport (
 )
 from rs_record cimport rs_check_lengths, rs_check_size, rs_store_timestamp_at
 from rs_status cimport RS_FAULT, RS_OK
-from rs_text cimport rs_decode_properties, rs_decode_text
+from rs_java_text cimport rs_decode_properties, rs_decode_text
 
 from rocketstore._native.record import (
     check_record,

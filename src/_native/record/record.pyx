@@ -29,7 +29,7 @@ from rs_scan cimport (
     rs_check_one, rs_crc_mark_count, rs_find_record, rs_scan, rs_scan_records,
 )
 from rs_status cimport RS_CHECK_BODY_CRC, RS_FAULT, RS_LIMIT, RS_OK
-from rs_text cimport rs_decode_properties
+from rs_java_text cimport rs_decode_properties
 
 rs_guard_import()
 rs_crc_import()

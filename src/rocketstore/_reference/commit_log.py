@@ -12,9 +12,9 @@ from typing import Any
 
 from rocketstore import formats
 from rocketstore._reference import put_arguments as arguments
-from rocketstore._reference.late_properties import LightSwitches
 from rocketstore._reference.locks import OrderedLock
 from rocketstore._reference.message import StoredMessage, parse_host
+from rocketstore._reference.offset_properties import LightSwitches
 from rocketstore._reference.put_record import Record, RecordRules
 from rocketstore._reference.put_result import PutManyResult, PutMessageResult
 from rocketstore._reference.staged_records import staged_record, staged_rows

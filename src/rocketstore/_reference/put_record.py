@@ -10,16 +10,16 @@ from typing import Any
 from rocketstore import formats
 from rocketstore._reference import message
 from rocketstore._reference import put_arguments as arguments
-from rocketstore._reference.late_properties import (
+from rocketstore._reference.message import encode_record
+from rocketstore._reference.offset_properties import (
     Key,
-    LateLimits,
-    LateProperties,
     LightQueue,
     LightSwitches,
+    OffsetLimits,
+    OffsetProperties,
     light_names,
     light_queues,
 )
-from rocketstore._reference.message import encode_record
 from rocketstore._reference.put_result import PutMessageResult
 from rocketstore.dialect import BatchProperties, Dialect, LightOffsets
 from rocketstore.status import AppendMessageStatus, PutMessageStatus
@@ -60,7 +60,7 @@ class Record:
     waits: bool = True
     #: Queue offsets that it takes: the messages of an inner batch, else 1.
     width: int = 1
-    late: LateProperties | None = None
+    late: OffsetProperties | None = None
     status: PutMessageStatus | None = None
     append_status: AppendMessageStatus | None = None
     physical_offset: int = -1
@@ -229,7 +229,7 @@ class RecordRules:
         self._set_version(record)
         record.late = self._late(record, pairs)
         if record.late is not None:
-            return self._prepare_late(record, record.late)
+            return self._prepare_offset_properties(record, record.late)
         record.properties = arguments.encode(pairs, self.dialect.trailing_separator)
         if record.properties_nbytes > formats.MAX_PROPERTIES_NBYTES:
             return record.refuse(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
@@ -239,7 +239,7 @@ class RecordRules:
 
     # --- properties that the append fills in --------------------------------------------------
 
-    def _late(self, record: Record, pairs: dict[str, str]) -> LateProperties | None:
+    def _late(self, record: Record, pairs: dict[str, str]) -> OffsetProperties | None:
         """Return the properties that only the append can fill in, or None.
 
         Adds their places to ``pairs``.
@@ -257,12 +257,12 @@ class RecordRules:
             if wait is not None and kind == LightOffsets.ALL:
                 pairs[formats.PROPERTY_WAIT] = wait
         extra = self.max_record_nbytes - self.max_message_size
-        return LateProperties(
+        return OffsetProperties(
             pairs,
             lights,
             has_base,
             self.dialect.trailing_separator,
-            LateLimits.of(
+            OffsetLimits.of(
                 self.dialect,
                 self.switches,
                 self.max_message_size,
@@ -284,7 +284,7 @@ class RecordRules:
             return None
         return light_queues(self.dialect, self.switches, light_names(value), record.queue_id)
 
-    def _prepare_late(self, record: Record, late: LateProperties) -> Record:
+    def _prepare_offset_properties(self, record: Record, late: OffsetProperties) -> Record:
         """Refuse a record that is too long even with empty values."""
         limits = late.limits
         record.properties = arguments.encode(late.pairs, late.trailing_separator)
@@ -301,7 +301,7 @@ class RecordRules:
             return record.refuse(*limits.properties)
         return record.refuse(*limits.size) if long_body else record
 
-    def settle(self, record: Record, late: LateProperties, queues: Mapping[Key, int]) -> Record:
+    def settle(self, record: Record, late: OffsetProperties, queues: Mapping[Key, int]) -> Record:
         """Fill in the late properties of the log's next record; this may refuse it."""
         record.properties = late.compose(queues, queues.get(record.key, 0))
         refusal = late.limits.exceeded_by(late.lights or (), queues)

@@ -8,8 +8,8 @@ from typing import Any
 from rocketstore import formats
 from rocketstore._reference import put_arguments as arguments
 from rocketstore._reference.hosts import format_host
-from rocketstore._reference.late_properties import LightSwitches
 from rocketstore._reference.message import encode_record, parse_host
+from rocketstore._reference.offset_properties import LightSwitches
 from rocketstore._reference.put_record import Record, RecordRules
 from rocketstore._reference.record_check import Row, check, host_nbytes
 from rocketstore.dialect import Dialect

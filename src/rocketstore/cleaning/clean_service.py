@@ -14,7 +14,7 @@ from rocketstore.errors import error_text
 from rocketstore.files.disk_space import SpaceJudgement, SpaceWatch
 from rocketstore.files.durable import NO_DESCRIPTORS
 from rocketstore.services.service_thread import ServiceThread
-from rocketstore.services.waiting import Bell
+from rocketstore.services.waiting import Wakeup
 
 _log = logging.getLogger(__name__)
 #: Seconds from the start of a store to the first check.
@@ -115,7 +115,7 @@ class _CleanService(ServiceThread):
         self, name: str, config: MessageStoreConfig, on_failure: Callable[[BaseException], None]
     ) -> None:
         super().__init__(name, config.clean_resource_interval / 1000, on_failure)
-        self._between = Bell()
+        self._between = Wakeup()
 
     def run_once(self) -> bool:
         """Check once; return False always, to keep the interval."""

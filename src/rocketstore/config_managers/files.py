@@ -88,7 +88,7 @@ def read_config_file(
     problem: CorruptionError | None = None
     for candidate in (path, backup):
         try:
-            content = read_bytes(candidate, root)
+            content = read_table(candidate, root)
             if content is not None:
                 return ConfigFile(decode(_document(candidate, content)), candidate, problem)
         except (CorruptionError, ContentError) as error:
@@ -110,7 +110,7 @@ def _as_corruption(path: Path, error: CorruptionError | ContentError) -> Corrupt
     return error if isinstance(error, CorruptionError) else CorruptionError(path, 0, str(error))
 
 
-def read_bytes(path: Path, root: Path) -> bytes | None:
+def read_table(path: Path, root: Path) -> bytes | None:
     """Return a table's bytes, ``None`` if it is missing.
 
     Raises
@@ -168,7 +168,7 @@ def write_config_file(path: Path, root: Path, document: dict[str, Any]) -> None:
     if len(text) > json_dialect.MAX_NBYTES:
         raise ValueError(f"{path} would have {len(text)} bytes")
     try:
-        content = read_bytes(path, root)
+        content = read_table(path, root)
         if content is not None:
             _document(path, content)
     except CorruptionError as error:

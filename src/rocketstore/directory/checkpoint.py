@@ -37,7 +37,7 @@ class StoreCheckpoint:
     @classmethod
     def read(cls, path: Path, root: Path) -> StoreCheckpoint:
         """Read ``path``; missing bytes read as zeros."""
-        return cls.from_bytes(read_bytes(path, root))
+        return cls.from_bytes(read_small_file(path, root))
 
     @classmethod
     def from_bytes(cls, content: bytes) -> StoreCheckpoint:
@@ -74,7 +74,7 @@ def signed_crc(content: bytes) -> int:
     return crc - (1 << 32) if crc >> 31 else crc
 
 
-def read_bytes(path: Path, root: Path) -> bytes:
+def read_small_file(path: Path, root: Path) -> bytes:
     """Return the file's content (at most its normal length), empty if it is missing."""
     try:
         fd = open_regular_file(path, READ_ONLY, root)

@@ -389,7 +389,7 @@ class CommitLogDispatcher:
                 if queue.recovered_end > log_min_offset:
                     notes.append(f"{queue.topic} queue {queue.queue_id} had units without a record")
                 if 0 <= queue.recovered_end <= log_min_offset:
-                    queue.clear_behind()
+                    queue.clear_after()
                 else:
                     queue.forget()
                 self._register(queue, queue.recovered_index, queue.recovered_end)
@@ -402,7 +402,7 @@ class CommitLogDispatcher:
             queue.flushed_index = min(queue.flushed_index, written)
             if queue.ext is not None:
                 queue.ext.recovered_offset = queue.ext.max_offset
-            queue.clear_behind()
+            queue.clear_after()
         self._unmet = {}
         return notes
 

@@ -15,7 +15,7 @@ from rocketstore.lock_order import LockRank
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.scan import LogScan
 from rocketstore.services.service_thread import ServiceThread
-from rocketstore.services.waiting import Bell, WaitingRoom, refuse_interrupted
+from rocketstore.services.waiting import Waiters, Wakeup, refuse_interrupted
 from rocketstore.status import RecordFlags, RecordStatus
 
 _STEP_COUNT = 16_384
@@ -58,9 +58,9 @@ class ReputMessageService(ServiceThread):
         self._log = log
         self._listener = listener
         self._delay_ms = delay_ms
-        self._moved = WaitingRoom()
+        self._moved = Waiters()
         self._dispatching = kernels.locks.OrderedLock(LockRank.DISPATCH)
-        self._pause = Bell()
+        self._pause = Wakeup()
         self._is_announcing = False  # guarded by: _step_lock
         #: Physical offset up to which the listener was called.
         self._announced_offset = dispatcher.reput_offset  # guarded by: _step_lock

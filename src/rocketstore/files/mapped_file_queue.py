@@ -396,7 +396,7 @@ class MappedFileQueue:
         self.flushed_where = offset
         return dropped
 
-    def destroy_behind(self, offset: int, *, keep_first: bool = True) -> None:
+    def destroy_after(self, offset: int, *, keep_first: bool = True) -> None:
         """Set positions to ``offset``; delete the files that start after it.
 
         The last file is deleted first, each durably, so that a crash leaves no gap.

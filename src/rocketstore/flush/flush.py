@@ -14,7 +14,7 @@ from rocketstore.flush.loop_waiters import LoopWaiters
 from rocketstore.lock_order import LockRank
 from rocketstore.log.writable_commit_log import WritableCommitLog
 from rocketstore.services.service_thread import ServiceThread
-from rocketstore.services.waiting import WaitingRoom
+from rocketstore.services.waiting import Waiters
 
 _PAGE_NBYTES = 4096
 
@@ -37,7 +37,7 @@ class FlushedLog:
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self.physic_timestamp = physic_timestamp
-        self.waiting = WaitingRoom()
+        self.waiting = Waiters()
         self.loops = LoopWaiters()
         self._log = log
         self._on_failure = on_failure

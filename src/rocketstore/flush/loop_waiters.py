@@ -25,7 +25,7 @@ class Waiter(NamedTuple):
     result: Any
 
 
-class LoopLine:
+class WaitersOfLoop:
     """The waiting puts of one event loop, ordered by offset.
 
     Notes
@@ -116,7 +116,7 @@ def _fail(waiters: list[Waiter], error: BaseException) -> None:
 
 
 class LoopWaiters:
-    """The waiting puts of all event loops, one ``LoopLine`` each.
+    """The waiting puts of all event loops, one ``WaitersOfLoop`` each.
 
     Attributes
     ----------
@@ -131,20 +131,20 @@ class LoopWaiters:
     def __init__(self) -> None:
         self.late_status = PutMessageStatus.FLUSH_DISK_TIMEOUT
         self._lock = kernels.locks.OrderedLock(LockRank.WAITING)
-        self._lines: tuple[LoopLine, ...] = ()  # replaced as a whole under _lock
+        self._lines: tuple[WaitersOfLoop, ...] = ()  # replaced as a whole under _lock
 
     def __len__(self) -> int:
         """Return the number of waiting puts."""
         return sum(map(len, self._lines))
 
-    def line(self, loop: asyncio.AbstractEventLoop) -> LoopLine:
+    def line(self, loop: asyncio.AbstractEventLoop) -> WaitersOfLoop:
         """Return the line of ``loop``, created on first use; drop those of closed loops."""
         for line in self._lines:
             if line.loop is loop:
                 return line
         with self._lock:
             open_lines = tuple(line for line in self._lines if not line.loop.is_closed())
-            line = LoopLine(loop, self.late_status)
+            line = WaitersOfLoop(loop, self.late_status)
             self._lines = (*open_lines, line)
         return line
 

@@ -107,7 +107,7 @@ def _usual(numbers: Sequence[int]) -> int:
     return min(frequent, key=lambda number: (number < 0, number))
 
 
-class Behind(NamedTuple):
+class BeforeRange(NamedTuple):
     """What is known before a corrupt range, to judge the records after it.
 
     Attributes
@@ -127,8 +127,8 @@ class Behind(NamedTuple):
     lost_nbytes: int
 
 
-def goes_on_behind(log: CommitLog, behind: int, limit: int, known: Behind) -> bool:
-    """Return whether the records at ``behind`` continue the log after a corrupt range.
+def continues_log(log: CommitLog, position: int, limit: int, known: BeforeRange) -> bool:
+    """Return whether the records at ``position`` continue the log after a corrupt range.
 
     They do if some record is not older than the last one before the range, and one of these holds:
 
@@ -141,7 +141,7 @@ def goes_on_behind(log: CommitLog, behind: int, limit: int, known: Behind) -> bo
     room = known.lost_nbytes // formats.RECORD_MIN_NBYTES + 1
     places: list[QueuePlace] = []
     seen, is_newer = 0, False
-    for stretch, batch in enumerate(good_batches(log, behind, limit, PROBE_COUNT)):
+    for stretch, batch in enumerate(good_batches(log, position, limit, PROBE_COUNT)):
         times = batch.columns["store_timestamp"]
         if known.last_timestamp is not None:
             newer = (times >= known.last_timestamp) & (times < LAST_TIME)

@@ -265,7 +265,7 @@ class BatchConsumeQueue(ConsumeQueue):
         """Set the queue's end before the first unit whose record is still in the log.
 
         Dispatch from the log's beginning then appends every unit again and so corrects wrong ones.
-        ``clear_behind`` ends the comparison.
+        ``clear_after`` ends the comparison.
         """
         expired, kept = -1, 0
         for file in self.files():
@@ -297,7 +297,7 @@ class BatchConsumeQueue(ConsumeQueue):
             file.allocate(position + ahead, used=position)
         return file
 
-    def clear_behind(self) -> None:
+    def clear_after(self) -> None:
         """Overwrite everything after the last good unit with zeros, so that stale units never
         reappear (D-12)."""
         if self.recovered_end < 0:

@@ -412,7 +412,7 @@ class ConsumeQueue:
         self.recovered_index, self.recovered_end, self.flushed_index = 0, -1, 0
         if self.ext is not None:
             self.ext.recovered_offset = 0
-        self.clear_behind()
+        self.clear_after()
 
     def fill_expired(self, log_min_offset: int) -> int:
         """Write fillers over the queue's start if units of expired records are zero; return how
@@ -517,14 +517,14 @@ class ConsumeQueue:
             file = self._overlay[start] = overlay_file(self.queue, start)
         return file
 
-    def clear_behind(self) -> None:
+    def clear_after(self) -> None:
         """Overwrite everything after the last good unit with zeros, so that stale units never
         reappear (D-12). A read-only queue is not changed."""
         if self._in_memory:
             return
         self._clear_from(self.recovered_index * UNIT_NBYTES)
         if self.ext is not None:
-            self.ext.cut()
+            self.ext.truncate()
 
     def _clear_from(self, end: int) -> None:
         """Delete the files after position ``end`` of the queue; write zeros after it in its
@@ -532,7 +532,7 @@ class ConsumeQueue:
         from rocketstore.files.raw import data_ranges
 
         self.recent = None  # it may be a file that is deleted and created again
-        self.queue.destroy_behind(end, keep_first=end > 0)
+        self.queue.destroy_after(end, keep_first=end > 0)
         last = self.queue.last()
         if last is None:
             return

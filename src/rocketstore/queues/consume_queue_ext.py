@@ -65,7 +65,7 @@ class ConsumeQueueExt:
 
     Notes
     -----
-    Threading: readers need no lock; ``room_for_append``, ``cut`` and ``flush`` belong to the
+    Threading: readers need no lock; ``room_for_append``, ``truncate`` and ``flush`` belong to the
     dispatching thread. Source: RocketMQ ``store/ConsumeQueueExt.java``.
     """
 
@@ -224,13 +224,13 @@ class ConsumeQueueExt:
             self.recovered_offset = int(ends[bad - 1])
         return int(which[bad]) if bad < len(which) else len(codes)
 
-    def cut(self) -> None:
+    def truncate(self) -> None:
         """Truncate after the last good unit: write zeros in its file, delete later files."""
         from rocketstore.files.raw import data_ranges
 
         end = self.recovered_offset
         self.flushed_offset = min(self.flushed_offset, end)
-        self.queue.destroy_behind(end, keep_first=end > 0)
+        self.queue.destroy_after(end, keep_first=end > 0)
         last = self.queue.last()
         if last is None:
             return

@@ -20,7 +20,7 @@ from rocketstore.recovery.another_log import written_units
 from rocketstore.recovery.orderly_stop import EndClaim, OrderlyStop, end_of_files
 from rocketstore.recovery.report import RecoveryReport
 from rocketstore.recovery.truncate import quarantine_path
-from rocketstore.survey.pointers import PointersBehind, pointers_behind, units_behind
+from rocketstore.survey.pointers import PointersPastEnd, pointers_past_end, units_behind
 
 if TYPE_CHECKING:
     from rocketstore.index.index_service import IndexService
@@ -66,12 +66,12 @@ class CrashLosses:
             return False
         if self._was_made_meanwhile():
             return False
-        pointers = pointers_behind(report.log_end, self._queues, self._index)
+        pointers = pointers_past_end(report.log_end, self._queues, self._index)
         size = self._log.segment_size
         if pointers.reach(2 * size) <= self._files_end:
             return False  # the units or entries are damaged themselves
         # A broker that truncates its log truncates the queues, but not the index.
-        stop = pointers_behind(report.log_end, self._queues).reach(size)
+        stop = pointers_past_end(report.log_end, self._queues).reach(size)
         if stop > self._files_end + size and self._was_synced(facts, report):
             claim = EndClaim(stop, "queues and the marks of a sync name later messages")
             OrderlyStop(facts, self._log).note_missing_end(report, claim)
@@ -87,7 +87,7 @@ class CrashLosses:
         is_whole = report.log_end >= self._files_end
         return is_whole and OrderlyStop(facts, self._log).is_newer(report.newest_store_timestamp)
 
-    def _report(self, report: RecoveryReport, pointers: PointersBehind) -> None:
+    def _report(self, report: RecoveryReport, pointers: PointersPastEnd) -> None:
         reason = (
             f"log files after {self._log.queue.files[-1].path} are missing since the crash, but "
             f"queues or index name them: {pointers}"

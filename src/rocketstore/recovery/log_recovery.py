@@ -16,10 +16,10 @@ from rocketstore.errors import CorruptionError
 from rocketstore.log.commit_log import CommitLog, describe
 from rocketstore.log.continuity import (
     LAST_TIME,
-    Behind,
+    BeforeRange,
     QueueEnds,
+    continues_log,
     displaced,
-    goes_on_behind,
     good_batches,
     queue_order,
 )
@@ -28,7 +28,7 @@ from rocketstore.log.misnamed_segments import claimed_start, renaming_in_words
 from rocketstore.log.scan import LogScan, RecordBatch, find_next_record, has_content
 from rocketstore.recovery.crash_losses import CrashLosses
 from rocketstore.recovery.durable_mark import DurableMark
-from rocketstore.recovery.odd_records import odd_batches, odd_delays
+from rocketstore.recovery.invalid_records import invalid_delay_levels, invalid_inner_batches
 from rocketstore.recovery.orderly_stop import OrderlyStop, end_of_files
 from rocketstore.recovery.report import RecoveryReport
 from rocketstore.status import RecordFlags, RecordStatus
@@ -226,7 +226,9 @@ class LogRecovery:
         if len(columns):
             self._take_good(columns)
         room = _MAX_DELAY_NOTES - len(self.report.notes)
-        self.report.notes += [*odd_delays(batch), *odd_batches(batch)][: max(room, 0)]
+        self.report.notes += [*invalid_delay_levels(batch), *invalid_inner_batches(batch)][
+            : max(room, 0)
+        ]
 
     def _take_good(self, columns: numpy.ndarray[Any, Any]) -> None:
         times = columns["store_timestamp"]
@@ -366,10 +368,10 @@ class LogRecovery:
         while self._recent:
             self._queue_ends.take(self._recent.popleft())
         self._lost_nbytes += following - start
-        known = Behind(
+        known = BeforeRange(
             self._queue_ends, self._last_timestamp, self._mark.physic_timestamp, self._lost_nbytes
         )
-        proven = goes_on_behind(self.log, following, self._limit, known)
+        proven = continues_log(self.log, following, self._limit, known)
         self._proven_count += proven
         return proven
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from rocketstore import formats
-from rocketstore.directory.checkpoint import read_bytes, signed_crc
+from rocketstore.directory.checkpoint import read_small_file, signed_crc
 from rocketstore.index.geometry import index_paths
 from rocketstore.log.commit_log import CommitLog, RecordGoneError
 from rocketstore.log.continuity import LAST_TIME, good_batches, queue_places
@@ -16,7 +16,7 @@ from rocketstore.log.damage import DamagedRange
 from rocketstore.queues.queue_table import QueueTable
 from rocketstore.recovery.report import RecoveryReport
 from rocketstore.status import RecordStatus
-from rocketstore.survey.pointers import pointers_behind
+from rocketstore.survey.pointers import pointers_past_end
 
 if TYPE_CHECKING:
     from rocketstore.survey.facts import StoreFacts
@@ -201,7 +201,7 @@ class OrderlyStop:
         """Describe how many messages past ``end`` the units name."""
         queues = self._load_queues()
         try:
-            pointers = pointers_behind(end, queues)
+            pointers = pointers_past_end(end, queues)
         finally:
             queues.close()
         return f"; {pointers}" if pointers else ""
@@ -271,7 +271,9 @@ class OrderlyStop:
         paths = self._facts.paths
         if os.path.lexists(paths.abort) != self._facts.aborted:
             return False
-        return signed_crc(read_bytes(paths.checkpoint, paths.root)) == self._facts.checkpoint_crc
+        return (
+            signed_crc(read_small_file(paths.checkpoint, paths.root)) == self._facts.checkpoint_crc
+        )
 
 
 def end_of_files(log: CommitLog) -> int:

@@ -29,7 +29,7 @@ _STEP_NBYTES = 1 << 20
 _CACHED_PIECE_NBYTES = 1 << 21
 
 
-def cut_tail(
+def truncate_tail(
     log: CommitLog, end: int, reason: str, root: Path, clock: Callable[[], int]
 ) -> list[CutRange]:
     """Truncate the log's files at ``end`` durably, and keep a copy of the tail.

@@ -16,7 +16,7 @@ from typing import Unpack
 from rocketstore import formats
 from rocketstore.arguments import Progress, StoreOptions
 from rocketstore.config import MessageStoreConfig
-from rocketstore.directory.checkpoint import read_bytes
+from rocketstore.directory.checkpoint import read_small_file
 from rocketstore.directory.lock import StoreLock
 from rocketstore.directory.paths import StorePaths
 from rocketstore.directory.place import check_platform, check_root
@@ -56,7 +56,7 @@ from rocketstore.store.default_message_store import open as open_store
 from rocketstore.store.fit_for_writing import refuse_unfit
 from rocketstore.store.marks import queues_crc
 from rocketstore.store.read_only import ReadOnlyParts
-from rocketstore.survey.pointers import PointersBehind
+from rocketstore.survey.pointers import PointersPastEnd
 
 _log = logging.getLogger(__name__)
 _STEP_NBYTES = 1 << 20
@@ -99,7 +99,7 @@ class SalvageReport:
         Queue offsets of lost messages without a placeholder.
     lost : list of LostOfTopic
         All lost messages by topic, most first, and when they were stored.
-    behind : PointersBehind
+    behind : PointersPastEnd
         Units and keys that point past the log's last good record.
     moved : list of str
         Other paths that were moved into quarantine.
@@ -116,7 +116,7 @@ class SalvageReport:
     placeholders: list[Placeholder] = field(default_factory=list)
     gaps: list[tuple[str, int, int, int]] = field(default_factory=list)
     lost: list[LostOfTopic] = field(default_factory=list)
-    behind: PointersBehind = field(default_factory=lambda: PointersBehind(0))
+    behind: PointersPastEnd = field(default_factory=lambda: PointersPastEnd(0))
     moved: list[str] = field(default_factory=list)
     duration_s: float = 0.0
 
@@ -357,7 +357,7 @@ class _Salvage:
             return
         self.ask_for_room(report)
         had_quarantine = os.path.lexists(self._paths.root / formats.QUARANTINE_DIR)
-        self._old_state = read_bytes(self._paths.state, self._paths.root)
+        self._old_state = read_small_file(self._paths.state, self._paths.root)
         renewed: list[SalvagedSegment] = []
         try:
             self._forget_derived(report)

@@ -21,7 +21,7 @@ from rocketstore.recovery.log_recovery import LogRecovery
 from rocketstore.recovery.recover_log import recover_log
 from rocketstore.recovery.report import RecoveryReport
 from rocketstore.survey.facts import StoreFacts
-from rocketstore.survey.pointers import PointersBehind, pointers_behind
+from rocketstore.survey.pointers import PointersPastEnd, pointers_past_end
 
 Listed = Sequence[tuple[int, Path, int]]
 #: Most missing segments in a row that are filled with placeholders.
@@ -49,13 +49,13 @@ class LogLosses:
         Of the check; its ``log_end`` is the end of the last good record, or of a hole.
     damaged : list of DamagedRange
         Ascending; the last one may end past all files.
-    behind : PointersBehind
+    behind : PointersPastEnd
         Units and keys that point past the last good record.
     """
 
     report: RecoveryReport
     damaged: list[DamagedRange]
-    behind: PointersBehind
+    behind: PointersPastEnd
 
 
 def find_losses(
@@ -78,7 +78,7 @@ def find_losses(
         path = directory / formats.offset_to_file_name(first)
         reason = "the file is empty although later ones follow"
         damaged.insert(0, DamagedRange(str(path), 0, first, log.min_offset, reason))
-    behind = pointers_behind(report.log_end, queues, index)
+    behind = pointers_past_end(report.log_end, queues, index)
     _add_lost_end(log, facts, report, damaged, behind)
     _add_lack_of_room(log, report.log_end, damaged)
     return LogLosses(report, [_with_room(log, one) for one in damaged], behind)
@@ -219,7 +219,7 @@ def _add_lost_end(
     facts: StoreFacts,
     report: RecoveryReport,
     damaged: list[DamagedRange],
-    behind: PointersBehind,
+    behind: PointersPastEnd,
 ) -> None:
     """Add the range of a lost end, so that no offset is assigned twice."""
     last = log.queue.last()
@@ -246,7 +246,7 @@ def _add_lost_end(
     damaged.append(DamagedRange(str(path), end - base, end, reached, reason))
 
 
-def _reach(log: CommitLog, facts: StoreFacts, behind: PointersBehind, end: int) -> tuple[int, str]:
+def _reach(log: CommitLog, facts: StoreFacts, behind: PointersPastEnd, end: int) -> tuple[int, str]:
     """Return the log's end before a clean stop, and the reason to assume it."""
     reached, reason = end, ""
     state = facts.valid_state

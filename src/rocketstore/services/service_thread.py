@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from rocketstore.errors import ServiceFailedError, error_text
 from rocketstore.lock_order import ReentrantLock
-from rocketstore.services.waiting import Bell
+from rocketstore.services.waiting import Wakeup
 
 _log = logging.getLogger(__name__)
 #: Lower limit of pauses: with shorter ones an idle service would occupy a processor and the GIL.
@@ -58,7 +58,7 @@ class ServiceThread:
         self.longest_s = max(self.interval_s, 0.0 if longest_s is None else longest_s)
         self.failure: BaseException | None = None
         self._on_failure = on_failure
-        self._bell = Bell()
+        self._bell = Wakeup()
         self._stopping = False
         self._pause_s = self.interval_s
         self._lacks_memory = self._has_logged_memory = False

@@ -24,7 +24,7 @@ def refuse_interrupted() -> None:
         raise ReentrantCallError()
 
 
-class Bell:
+class Wakeup:
     """Wakes one waiting thread, or the next one that waits.
 
     Notes
@@ -47,7 +47,7 @@ class Bell:
         return self._silent.acquire(timeout=timeout_s)
 
 
-class WaitingRoom:
+class Waiters:
     """Threads that wait, each for an offset of the log, until ``wake`` reaches it.
 
     Notes

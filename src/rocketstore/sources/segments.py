@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from rocketstore import formats
 from rocketstore.config import DEFAULT_COMMIT_LOG_FILE_SIZE
-from rocketstore.directory.checkpoint import StoreCheckpoint, read_bytes, signed_crc
+from rocketstore.directory.checkpoint import StoreCheckpoint, read_small_file, signed_crc
 from rocketstore.directory.parts import (
     dledger_refusal,
     is_dledger_head,
@@ -293,7 +293,7 @@ def _list_local(path: Path, *, tolerate_unreadable: bool) -> _Found:
         listing.refuse_unreadable()
     state = StoreState.read(root / formats.STATE_FILE, root)
     files = [(start, str(name), nbytes) for start, name, nbytes in listing.files]
-    checkpoint = read_bytes(root / formats.CHECKPOINT_FILE, root)
+    checkpoint = read_small_file(root / formats.CHECKPOINT_FILE, root)
     if root != folder:
         times = StoreCheckpoint.from_bytes(checkpoint)
         refuse_lost_log(PlacesBelow(root), listing, times, state, _ELSEWHERE)

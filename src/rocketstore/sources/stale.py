@@ -10,7 +10,7 @@ from collections import deque
 
 from rocketstore.files.mapped_file_queue import DirectoryListing, MappedFileQueue
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.continuity import Behind, QueueEnds, goes_on_behind
+from rocketstore.log.continuity import BeforeRange, QueueEnds, continues_log
 from rocketstore.log.scan import LogScan, RecordBatch
 from rocketstore.sources.files import folder_of_links, local_path
 from rocketstore.sources.splits import Split
@@ -20,8 +20,8 @@ from rocketstore.status import RecordStatus
 _RECENT_BATCHES = 8
 
 
-def is_stale(split: Split, position: int, behind: int, flags: int) -> bool:
-    """Return whether the good records at ``behind`` are older than those before ``position``.
+def is_stale(split: Split, position: int, resumed: int, flags: int) -> bool:
+    """Return whether the good records at ``resumed`` are older than those before ``position``.
 
     After a power failure RocketMQ continues writing at the first torn record. Records past it stay
     until they are overwritten. The durable offset of a state file decides. Without one, the store
@@ -31,7 +31,7 @@ def is_stale(split: Split, position: int, behind: int, flags: int) -> bool:
     ----------
     split : Split
         In the log's last segment.
-    position, behind : int
+    position, resumed : int
         Positions in the file of the corruption and of the next good record.
     flags : int
         ``RecordFlags`` of the strict check.
@@ -62,8 +62,8 @@ def is_stale(split: Split, position: int, behind: int, flags: int) -> bool:
             ends.take(batch)
         last_timestamp = int(recent[-1].columns["store_timestamp"][-1])
         limit = base + split.file_size
-        known = Behind(ends, last_timestamp, 0, behind - position)
-        return not goes_on_behind(log, base + behind, limit, known)
+        known = BeforeRange(ends, last_timestamp, 0, resumed - position)
+        return not continues_log(log, base + resumed, limit, known)
     finally:
         recent.clear()
         log.close()

@@ -126,7 +126,7 @@ class DispatchRecovery:
         if compare:
             self._report.notes += dispatcher.end_comparing(self._minimum)
             for batch_queue in batch_queues:
-                batch_queue.clear_behind()
+                batch_queue.clear_after()
         elif dispatcher.notes.gaps and start > self._minimum:
             # A queue lost units before the start: rebuild all of its units.
             dispatcher = self._dispatch_again(dispatcher)
@@ -185,13 +185,13 @@ class DispatchRecovery:
         if self._minimum == 0 or not (empty or has_none or queues_lost):
             return []
         from rocketstore.survey.deleted_topics import known_topics
-        from rocketstore.survey.lost_queues import find_lost_queues, read_told_ends
+        from rocketstore.survey.lost_queues import find_lost_queues, read_stated_ends
 
         root = self._queues.directory.parent
         listed = [
             one
             for one in find_lost_queues(
-                read_told_ends(root), self._has_messages, known_topics(root), batch, self._end
+                read_stated_ends(root), self._has_messages, known_topics(root), batch, self._end
             )
             if queues_lost or one[:2] in empty or (has_none and one.topic not in batch)
         ]
@@ -305,7 +305,7 @@ class DispatchRecovery:
                     "are corrupt; they are rebuilt from the log"
                 )
             if clear or isinstance(queue, BatchConsumeQueue):
-                queue.clear_behind()
+                queue.clear_after()
             if state is None:
                 queue.flushed_index = 0  # the last writer may not have synced it
 

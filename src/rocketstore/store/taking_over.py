@@ -20,7 +20,7 @@ from rocketstore.recovery.index import EarlyIndexCheck
 from rocketstore.recovery.log_recovery import LogRecovery
 from rocketstore.recovery.recover_log import recover_log
 from rocketstore.recovery.report import RecoveryReport
-from rocketstore.recovery.truncate import cut_tail, drop_cached_pages, sync_log
+from rocketstore.recovery.truncate import drop_cached_pages, sync_log, truncate_tail
 from rocketstore.store.fit_for_writing import (
     examine_for_writing,
     load_index,
@@ -171,5 +171,5 @@ class TakeOver:
             remove_leftovers(directory)
         end = report.log_end
         if not recovery.is_end_clean:
-            report.cut = cut_tail(log, end, recovery.torn_reason, root, self._clock)
+            report.cut = truncate_tail(log, end, recovery.torn_reason, root, self._clock)
         sync_log(log, 0 if state is None else report.durable_mark, end)

@@ -165,7 +165,7 @@ class StoreWriter:
 
     def _clear_the_way(self, found: TakenOver) -> None:
         """Delete segments past the log's end; move files aside that block queues and index."""
-        found.segments.destroy_behind(self.report.log_end)
+        found.segments.destroy_after(self.report.log_end)
         self.queues.clear_the_way()
         self.report.skipped += [str(path) for path in self.queues.skipped]
         self.report.skipped += [str(path) for path in self.index.skipped]
@@ -226,7 +226,7 @@ class StoreWriter:
         Durable data then cannot look like a torn write later, and an opening after a kill knows the
         file sizes.
         """
-        is_stated = state is not None and self.facts.are_told_by(state)
+        is_stated = state is not None and self.facts.are_stated_in(state)
         if not is_stated or not self.paths.state.exists():
             snapshot = DispatchSnapshot.take(self.dispatcher)
             self._sync_and_mark(snapshot, self.report.log_end, clean=False)

@@ -16,7 +16,7 @@ from rocketstore.config import (
 )
 from rocketstore.config_managers.files import TOPICS_FILE, config_path, topic_attributes
 from rocketstore.dialect import DEFAULT_VERSION, Dialect
-from rocketstore.directory.checkpoint import StoreCheckpoint, read_bytes, signed_crc
+from rocketstore.directory.checkpoint import StoreCheckpoint, read_small_file, signed_crc
 from rocketstore.directory.parts import refuse_dledger
 from rocketstore.directory.paths import StorePaths
 from rocketstore.directory.state import StoreState
@@ -90,7 +90,7 @@ class StoreFacts:
             return None
         return state
 
-    def are_told_by(self, state: StoreState) -> bool:
+    def are_stated_in(self, state: StoreState) -> bool:
         """Return whether ``state`` has the sizes and the dialect that new files will get."""
         return (
             state.commit_log_file_size == self.commit_log_file_size
@@ -123,7 +123,7 @@ def examine(
             f"{paths.state} is not a complete state file of this version: it is ignored, and the "
             "store is opened like a broker's"
         )
-    found = _read_hint(read_bytes, paths.checkpoint, paths.root, notes, tolerant=tolerant)
+    found = _read_hint(read_small_file, paths.checkpoint, paths.root, notes, tolerant=tolerant)
     content = found or b""
     checkpoint = StoreCheckpoint.from_bytes(content)
     listing = list_directory(

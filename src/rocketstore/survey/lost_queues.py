@@ -26,7 +26,7 @@ from rocketstore.survey.deleted_topics import is_unlisted
 Key = tuple[str, int]
 
 
-class ToldEnd(NamedTuple):
+class StatedEnd(NamedTuple):
     """The highest offset that a table holds for a queue, and its owner."""
 
     offset: int
@@ -72,31 +72,31 @@ def committed_offsets(manager: ConsumerOffsetManager) -> Iterator[tuple[str, str
                 yield topic, group, 0, offset
 
 
-def told_ends(managers: Iterable[ConfigManager]) -> dict[Key, ToldEnd]:
+def stated_ends(managers: Iterable[ConfigManager]) -> dict[Key, StatedEnd]:
     """Return, by queue, the highest offset that consumers or delayed delivery have reached.
 
     Light queues are omitted: a broker deletes them with their clients.
     """
-    found: dict[Key, ToldEnd] = {}
+    found: dict[Key, StatedEnd] = {}
 
-    def take(key: Key, end: ToldEnd) -> None:
-        if end.offset > 0 and end > found.get(key, ToldEnd(0, "")):
+    def take(key: Key, end: StatedEnd) -> None:
+        if end.offset > 0 and end > found.get(key, StatedEnd(0, "")):
             found[key] = end
 
     for manager in managers:
         if isinstance(manager, ConsumerOffsetManager):
             for topic, group, queue_id, offset in committed_offsets(manager):
                 if not topic.startswith(LMQ_PREFIX):
-                    take((topic, queue_id), ToldEnd(offset, f"group {group}"))
+                    take((topic, queue_id), StatedEnd(offset, f"group {group}"))
         elif isinstance(manager, DelayOffsetManager):
             for level, offset in manager.offset_table.items():
-                end = ToldEnd(offset, f"the delivery of delay level {level}")
+                end = StatedEnd(offset, f"the delivery of delay level {level}")
                 take((formats.TOPIC_SCHEDULE, level - 1), end)
     return found
 
 
-def read_told_ends(root: Path) -> dict[Key, ToldEnd]:
-    """Return ``told_ends`` of the tables of the store at ``root``; ignore unreadable ones."""
+def read_stated_ends(root: Path) -> dict[Key, StatedEnd]:
+    """Return ``stated_ends`` of the tables of the store at ``root``; ignore unreadable ones."""
     managers: list[ConfigManager] = []
     for kind in (ConsumerOffsetManager, LmqConsumerOffsetManager, DelayOffsetManager):
         manager = kind(root)
@@ -105,11 +105,11 @@ def read_told_ends(root: Path) -> dict[Key, ToldEnd]:
         except (CorruptionError, MappedFileError, UnsafePathError, OSError):
             continue  # verify reports it
         managers.append(manager)
-    return told_ends(managers)
+    return stated_ends(managers)
 
 
 def find_lost_queues(
-    told: Mapping[Key, ToldEnd],
+    stated: Mapping[Key, StatedEnd],
     has_messages: Callable[[str, int], bool],
     known_topics: frozenset[str] | None,
     batch_topics: Iterable[str],
@@ -119,8 +119,8 @@ def find_lost_queues(
 
     Parameters
     ----------
-    told : mapping
-        By queue, as ``told_ends`` returns it.
+    stated : mapping
+        By queue, as ``stated_ends`` returns it.
     has_messages : callable
         Return whether files or log have, or may have, a message of a queue.
     known_topics : frozenset of str or None
@@ -131,7 +131,7 @@ def find_lost_queues(
     """
     batch = frozenset(batch_topics)
     found = []
-    for (topic, queue_id), end in sorted(told.items()):
+    for (topic, queue_id), end in sorted(stated.items()):
         nbytes = formats.BATCH_ITEM_MIN_NBYTES if topic in batch else formats.RECORD_MIN_NBYTES
         if end.offset > log_end // nbytes or not 0 <= queue_id < 2**31:
             continue

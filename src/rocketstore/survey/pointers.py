@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class PointersBehind:
+class PointersPastEnd:
     """Units and index entries that name records past a log's end, which were lost.
 
     Attributes
@@ -72,15 +72,15 @@ class PointersBehind:
         return f"{text} ({named})" if named else text
 
 
-def pointers_behind(
+def pointers_past_end(
     end: int, queues: Iterable[ConsumeQueue], index: IndexService | None = None
-) -> PointersBehind:
+) -> PointersPastEnd:
     """Count the units and index entries on disk that name records past a log's ``end``.
 
     Each queue is read backwards, from its newest file to the first that also names earlier records.
     Units of light queues are not counted, because they name messages of other queues.
     """
-    found = PointersBehind(end)
+    found = PointersPastEnd(end)
     for queue in queues:
         count = 0
         for file in reversed(queue.queue.files):
@@ -122,7 +122,7 @@ def units_behind(
     return int(counts.sum()), records, is_all
 
 
-def _take_keys(found: PointersBehind, index: IndexService) -> None:
+def _take_keys(found: PointersPastEnd, index: IndexService) -> None:
     places: set[int] = set()
     for file in reversed(index.files):
         count = min(file.entry_count, file.entries - 1)

@@ -304,14 +304,14 @@ class _StoreCheck:
             name = formats.offset_to_file_name(offset - offset % scope.log.segment_size)
             reason = f"log offset {offset}: the segment {name} is missing" + where
             scope.report.add("record", scope.log.queue.directory / name, 0, offset, reason)
-            scope.told.add(offset)
+            scope.reported.add(offset)
         else:
             self._add_damage(offset, status, where)
         return stop
 
     def _add_damage(self, offset: int, status: RecordStatus, where: str) -> None:
         path, position = self._scope.place(offset)
-        self._scope.told.add(offset)
+        self._scope.reported.add(offset)
         self._scope.report.add("record", path, position, offset, describe(status, offset) + where)
 
 
@@ -329,7 +329,7 @@ def note_unseen_damage(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> N
 
     An example is a segment with a wrong name, whose records are complete.
     """
-    reported = [(at, at + 1) for at in scope.told]
+    reported = [(at, at + 1) for at in scope.reported]
     stretches = sorted([*reported, *scope.damaged(), *scope.hidden.items()])
     for one in damaged:
         number = bisect.bisect_left(stretches, (one.stop, 0)) - 1

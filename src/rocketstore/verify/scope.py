@@ -34,7 +34,7 @@ class VerifyScope:
         Latest store time of the records read so far.
     around : Surroundings or None
         The other files of the store.
-    told : set of int
+    reported : set of int
         Log offsets of damage that was already reported as a finding.
     """
 
@@ -48,7 +48,7 @@ class VerifyScope:
         self.hidden: dict[int, int] = {}
         self.newest = 0
         self.around: Surroundings | None = None
-        self.told: set[int] = set()
+        self.reported: set[int] = set()
         #: Units and keys of records before the log's beginning.
         self.before = BeforeLog()
         #: How well the records of each segment fit the units that name them.

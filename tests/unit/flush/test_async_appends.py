@@ -16,7 +16,7 @@ import pytest
 import rocketstore
 from rocketstore import Message, PutMessageStatus, ServiceFailedError, StoreClosedError
 from rocketstore.flush.async_appends import AsyncAppends
-from rocketstore.flush.loop_waiters import LoopLine
+from rocketstore.flush.loop_waiters import WaitersOfLoop
 from support.syncs import LONG_S, HeldSyncs
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
@@ -488,7 +488,7 @@ def test_the_wait_is_over_once_when_the_sync_comes_with_the_deadline() -> None:
     """The timer takes what is late, the sync what is ready: neither what the other took."""
 
     async def main() -> None:
-        line = LoopLine(asyncio.get_running_loop())
+        line = WaitersOfLoop(asyncio.get_running_loop())
         futures = [line.add(offset, 0.0, _Outcome()) for offset in (10, 20)]
         line.reached(10)
         assert len(line) == 1

@@ -11,7 +11,7 @@ import pytest
 
 import rocketstore
 from rocketstore import PutMessageStatus
-from rocketstore.services.waiting import Bell, WaitingRoom
+from rocketstore.services.waiting import Waiters, Wakeup
 from support.syncs import LONG_S, HeldSyncs
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
@@ -116,7 +116,7 @@ def test_a_sync_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_only_those_whose_place_is_reached_are_woken() -> None:
-    room = WaitingRoom()
+    room = Waiters()
     tickets = {place: room.enter(place) for place in (10, 20, 30)}
     room.wake(20)
     assert [tickets[place].acquire(blocking=False) for place in (10, 20, 30)] == [True, True, False]
@@ -130,7 +130,7 @@ def test_only_those_whose_place_is_reached_are_woken() -> None:
 
 
 def test_a_bell_rings_once_however_often_it_is_rung() -> None:
-    bell = Bell()
+    bell = Wakeup()
     assert not bell.wait(0)
     for _ in range(3):
         bell.ring()

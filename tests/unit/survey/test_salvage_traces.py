@@ -11,7 +11,7 @@ import pytest
 import rocketstore
 from crash import salvaging
 from golden import golden_stores
-from rocketstore.survey.pointers import pointers_behind
+from rocketstore.survey.pointers import pointers_past_end
 from rocketstore.survey.salvage_traces import find_traces, quarantined_files
 
 
@@ -53,8 +53,8 @@ def test_units_and_keys_behind_an_end_are_counted(name: str, tmp_path: Path) -> 
         queued = [offset for offset, kind in rows if kind in (0, 8)]
         end = rows[len(rows) * 2 // 3][0]
         queues, index = store.reader.queues, store.reader.index
-        assert not pointers_behind(store.max_physical_offset, queues, index)
-        found = pointers_behind(end, queues, index)
+        assert not pointers_past_end(store.max_physical_offset, queues, index)
+        found = pointers_past_end(end, queues, index)
     assert found.last_offset >= queued[-1]  # a prepared record has keys and no unit
     gone = sum(offset >= end for offset in queued)
     # Inner batches hold several messages.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocketstore import formats
-from rocketstore.directory.checkpoint import StoreCheckpoint, read_bytes
+from rocketstore.directory.checkpoint import StoreCheckpoint, read_small_file
 from rocketstore.errors import MappedFileError, UnsafePathError
 from rocketstore.verify.beside.judgement import Judgement
 
@@ -46,7 +46,7 @@ class CheckpointFile:
         """Read the checkpoint; treat an unreadable one as missing."""
         aborted = os.path.lexists(abort)
         try:
-            content = read_bytes(path, root)
+            content = read_small_file(path, root)
             mode = os.stat(path)
         except (OSError, MappedFileError, UnsafePathError):
             return cls(path, None, StoreCheckpoint(), aborted)

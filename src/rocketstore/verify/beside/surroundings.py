@@ -119,7 +119,7 @@ class Surroundings:
             return []
         known = _with_messages(queues, ends)
         return find_lost_queues(
-            self.tables.told_ends(),
+            self.tables.stated_ends(),
             lambda *key: key in known or self._is_hidden(*key),
             self._known_topics,
             queues.batch_topics,

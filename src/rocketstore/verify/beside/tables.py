@@ -28,7 +28,7 @@ from rocketstore.config_managers.managers import (
 from rocketstore.config_managers.tables import TopicConfig
 from rocketstore.dialect import Dialect
 from rocketstore.errors import CorruptionError, MappedFileError, UnsafePathError
-from rocketstore.survey.lost_queues import ToldEnd, committed_offsets, told_ends
+from rocketstore.survey.lost_queues import StatedEnd, committed_offsets, stated_ends
 from rocketstore.verify.beside.judgement import Bounds, Judgement
 
 
@@ -171,7 +171,7 @@ class BrokerTables:
         if not self._is_there:
             return TableFile(path, "missing")
         try:
-            content = config_files.read_bytes(path, self._root)
+            content = config_files.read_table(path, self._root)
         except CorruptionError as error:
             return TableFile(path, "unjudged", error.position, error.reason)
         except (OSError, MappedFileError, UnsafePathError) as error:
@@ -228,10 +228,10 @@ class BrokerTables:
         if used is not None and isinstance(used.manager, DelayOffsetManager):
             yield from _judge_delays(used.path, used.manager, bounds, gone)
 
-    def told_ends(self) -> dict[tuple[str, int], ToldEnd]:
+    def stated_ends(self) -> dict[tuple[str, int], StatedEnd]:
         """Return, by queue, the highest offset of consumers and delayed delivery."""
         used = [file for file in map(self._used, self._files) if file is not None]
-        return told_ends([file.manager for file in used if file.manager is not None])
+        return stated_ends([file.manager for file in used if file.manager is not None])
 
     def judge_timer_files(self) -> Iterator[Judgement]:
         """Judge the timer's files that keep a broker from starting."""
@@ -384,7 +384,7 @@ def _judge_delays(
 def _timer_check(path: Path, root: Path) -> tuple[int, int, int, int] | str | None:
     """Read ``timercheck``; return ``None`` if it is missing, an error text if unreadable."""
     try:
-        content = config_files.read_bytes(path, root)
+        content = config_files.read_table(path, root)
     except (OSError, MappedFileError, UnsafePathError, CorruptionError) as error:
         return str(error)
     if content is None:

@@ -328,7 +328,7 @@ class _Check:
                 comparison = QueuesComparison(self._spark, scope, files.queues, dispatched)
                 comparison.run(sums, units, splits, self._how)
                 self._of_queue = comparison.of_finding
-            scope.told.update(one.offset for one in report.findings if one.offset is not None)
+            scope.reported.update(one.offset for one in report.findings if one.offset is not None)
             note_unseen_damage(scope, damaged)
             note_tail(scope, damaged)
             note_foreign(scope)

@@ -1,4 +1,4 @@
-# Properties with values known only at the append: native twin of _reference/late_properties.py.
+# Properties with values known only at the append: native twin of _reference/offset_properties.py.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from libc.stddef cimport size_t
@@ -8,7 +8,7 @@ from libc.string cimport memcpy, memset
 from rs_appender cimport (
     RS_LATE_VALUE_NBYTES,
     rs_appender,
-    rs_late,
+    rs_offset_properties,
     rs_light_queue,
     rs_put_record,
     rs_topic_hash,
@@ -34,7 +34,7 @@ cdef enum:
     RS_LIGHT_ALL = 3
 
 # Settings of light queues and inner batches; the appender owns the objects they point to.
-ctypedef struct rs_late_rules:
+ctypedef struct rs_offset_rules:
     PyObject *dialect
     PyObject *batch_topics  # a frozenset
     int light_offsets
@@ -45,7 +45,7 @@ ctypedef struct rs_late_rules:
     int64_t max_light_count  # -1: no limit
 
 
-cdef inline int rs_take_late_rules(rs_late_rules *rules, object dialect, bint enable_lmq,
+cdef inline int rs_take_offset_rules(rs_offset_rules *rules, object dialect, bint enable_lmq,
                                    bint enable_multi_dispatch, int64_t max_count,
                                    bint enable_quota) except -1:
     rules.dialect = <PyObject *> dialect
@@ -65,7 +65,7 @@ cdef inline str rs_record_topic(const rs_put_record *record):
     return record.fields.topic[: record.fields.topic_nbytes].decode("ascii")
 
 
-cdef inline bint rs_on_batch_topic(const rs_late_rules *rules,
+cdef inline bint rs_on_batch_topic(const rs_offset_rules *rules,
                                    const rs_put_record *record) except -1:
     return rs_record_topic(record) in <object> rules.batch_topics
 
@@ -100,7 +100,7 @@ cdef inline bint rs_is_unsafe_name(str name) except -1:
     return False
 
 
-cdef inline list rs_named_queues(const rs_late_rules *rules, const rs_put_record *record,
+cdef inline list rs_named_queues(const rs_offset_rules *rules, const rs_put_record *record,
                                  bint queued, dict pairs):
     """Return the names of queues in which the append assigns offsets; None without any."""
     if not rules.gives_offsets:
@@ -116,7 +116,7 @@ cdef inline list rs_named_queues(const rs_late_rules *rules, const rs_put_record
     return rs_light_names(value)
 
 
-cdef inline int rs_make_places(const rs_late_rules *rules, bint has_base, bint has_lights,
+cdef inline int rs_make_places(const rs_offset_rules *rules, bint has_base, bint has_lights,
                                dict pairs) except -1:
     """Add the properties that the append fills in, with empty values."""
     if has_base:
@@ -141,14 +141,14 @@ cdef inline int32_t rs_place_of(const char *name, dict pairs) except -2:
     return -1
 
 
-cdef inline rs_late *rs_late_block(size_t light_count, size_t text_nbytes, size_t fixed_nbytes,
-                                   list holds) except NULL:
+cdef inline rs_offset_properties *rs_offset_block(size_t light_count, size_t text_nbytes,
+                                                  size_t fixed_nbytes, list holds) except NULL:
     """Return memory for a record's late properties, kept by ``holds``; zeroed except texts."""
-    cdef size_t nbytes = sizeof(rs_late) + light_count * sizeof(rs_light_queue)
+    cdef size_t nbytes = sizeof(rs_offset_properties) + light_count * sizeof(rs_light_queue)
     cdef size_t values_nbytes = (light_count + 1) * <size_t> RS_LATE_VALUE_NBYTES
     cdef bytes block = PyBytes_FromStringAndSize(
         NULL, <Py_ssize_t> (nbytes + text_nbytes + 2 * fixed_nbytes + values_nbytes))
-    cdef rs_late *late = <rs_late *> PyBytes_AS_STRING(block)
+    cdef rs_offset_properties *late = <rs_offset_properties *> PyBytes_AS_STRING(block)
     memset(late, 0, nbytes)
     late.lights = <rs_light_queue *> (late + 1)
     late.fixed = <uint8_t *> (late.lights + light_count) + text_nbytes
@@ -160,8 +160,8 @@ cdef inline rs_late *rs_late_block(size_t light_count, size_t text_nbytes, size_
     return late
 
 
-cdef inline int rs_set_limits(const rs_late_rules *rules, rs_late *late, bint has_lights,
-                              int64_t max_nbytes, int64_t extra) noexcept:
+cdef inline int rs_set_limits(const rs_offset_rules *rules, rs_offset_properties *late,
+                              bint has_lights, int64_t max_nbytes, int64_t extra) noexcept:
     """Set the limits for a record with late properties."""
     late.max_light_count = rules.max_light_count if has_lights else -1
     late.quota = rules.quota
@@ -182,8 +182,9 @@ cdef inline int rs_set_limits(const rs_late_rules *rules, rs_late *late, bint ha
     return 0
 
 
-cdef inline bint rs_set_lights(const rs_late_rules *rules, const rs_appender *state, rs_late *late,
-                               list names, list texts, int32_t queue_id) except -1:
+cdef inline bint rs_set_lights(const rs_offset_rules *rules, const rs_appender *state,
+                               rs_offset_properties *late, list names, list texts,
+                               int32_t queue_id) except -1:
     """Set the light queues; return False if a name is too long for a folder."""
     cdef rs_light_queue *light = late.lights
     cdef uint8_t *out = <uint8_t *> (late.lights + late.light_count)
@@ -210,13 +211,14 @@ cdef inline bint rs_set_lights(const rs_late_rules *rules, const rs_appender *st
     return fits
 
 
-cdef inline bint rs_pack_late(const rs_late_rules *rules, const rs_appender *state,
+cdef inline bint rs_pack_offset_properties(const rs_offset_rules *rules, const rs_appender *state,
                               rs_put_record *record, const uint8_t *fixed, size_t fixed_nbytes,
                               bint queued, dict pairs, list names, list holds) except -1:
     """Make the late properties of a record from its encoded pairs; False as ``rs_set_lights``."""
     cdef list texts = [rs_java_utf8(name) for name in names or ()]
     cdef size_t text_nbytes = sum(map(len, texts))
-    cdef rs_late *late = rs_late_block(<size_t> len(texts), text_nbytes, fixed_nbytes, holds)
+    cdef rs_offset_properties *late = rs_offset_block(<size_t> len(texts), text_nbytes,
+                                                      fixed_nbytes, holds)
     memcpy(<uint8_t *> late.fixed, fixed, fixed_nbytes)
     late.takes = queued or rules.light_offsets == RS_LIGHT_ALL
     late.absolute = rules.light_offsets == RS_LIGHT_ANY_NAME
@@ -227,10 +229,10 @@ cdef inline bint rs_pack_late(const rs_late_rules *rules, const rs_appender *sta
     return rs_set_lights(rules, state, late, names, texts, record.fields.queue_id)
 
 
-cdef inline int rs_size_late(rs_put_record *record, bint property_crc, int64_t body_nbytes,
-                             int64_t max_body_nbytes) noexcept:
+cdef inline int rs_size_offset_properties(rs_put_record *record, bint property_crc,
+                                          int64_t body_nbytes, int64_t max_body_nbytes) noexcept:
     """Set the lengths, with empty values; refuse a record that is too long already."""
-    cdef const rs_late *late = record.late
+    cdef const rs_offset_properties *late = record.late
     cdef bint long_body = body_nbytes > max_body_nbytes
     record.nbytes = 0
     record.fields.properties = late.fixed

@@ -90,7 +90,7 @@ def light_queues(
 
 
 @dataclass(frozen=True)
-class LateLimits:
+class OffsetLimits:
     """The limits for a record with late properties."""
 
     body_first: bool
@@ -105,7 +105,7 @@ class LateLimits:
     @classmethod
     def of(
         cls, dialect: Dialect, switches: LightSwitches, max_nbytes: int, extra: int, *, light: bool
-    ) -> LateLimits:
+    ) -> OffsetLimits:
         """Return the limits of a version; ``light``: the message names light queues."""
         quota = dialect.light_limit and dialect.light_offsets == LightOffsets.ALL
         counts = light and switches.enable_lmq and switches.enable_multi_dispatch
@@ -134,7 +134,7 @@ class LateLimits:
 
 
 @dataclass(frozen=True)
-class LateProperties:
+class OffsetProperties:
     """Properties with places for the values that the append fills in.
 
     ``pairs`` are as stored, except for the empty values of INNER_MULTI_QUEUE_OFFSET (unless
@@ -145,7 +145,7 @@ class LateProperties:
     lights: tuple[LightQueue, ...] | None
     has_base: bool
     trailing_separator: bool
-    limits: LateLimits
+    limits: OffsetLimits
     #: The record uses up the offsets that it stores.
     takes: bool
     #: The next offset follows the stored one, not the one in the table.

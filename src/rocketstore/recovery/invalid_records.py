@@ -7,7 +7,7 @@ from rocketstore.inner_batch import odd_inner_batch
 from rocketstore.log.scan import RecordBatch
 
 
-def odd_delays(batch: RecordBatch) -> list[str]:
+def invalid_delay_levels(batch: RecordBatch) -> list[str]:
     """Note records of the schedule topic with a delay level that is not a number."""
     notes = []
     columns = batch.columns
@@ -25,7 +25,7 @@ def odd_delays(batch: RecordBatch) -> list[str]:
     return notes
 
 
-def odd_batches(batch: RecordBatch) -> list[str]:
+def invalid_inner_batches(batch: RecordBatch) -> list[str]:
     """Note records with the flag of an inner batch but without its properties."""
     columns = batch.columns
     flagged = columns["sys_flag"] & formats.SYS_FLAG_INNER_BATCH != 0

@@ -1,6 +1,6 @@
 /* Text for columns: malformed UTF-8 replaced as in Java, hosts and message ids formatted. */
-#ifndef RS_TEXTS_H
-#define RS_TEXTS_H
+#ifndef RS_STRING_COLUMN_H
+#define RS_STRING_COLUMN_H
 #include "rs_bytes.h"
 #include "rs_formats.h"
 #include "rs_hash.h"

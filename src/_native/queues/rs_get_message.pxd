@@ -1,6 +1,6 @@
 # Following queue units into one log segment: the loop of getMessage.
 #
-# Entry point for rs_guarded: rs_select_all.
+# Entry point for rs_guarded: rs_get_message_all.
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memcmp
 
@@ -179,7 +179,7 @@ cdef inline void rs_prefetch_record(const rs_selection* work, Py_ssize_t positio
         RS_PREFETCH_READ(work.log + at + 128)
 
 
-cdef inline int rs_select_all(void* argument) noexcept nogil:
+cdef inline int rs_get_message_all(void* argument) noexcept nogil:
     cdef rs_selection* work = <rs_selection*>argument
     cdef rs_unit unit
     cdef int status

@@ -3,8 +3,8 @@
  * A record with such values has its properties in `fixed`, with empty values; under the appender's
  * mutex they are filled in, into `out`. The rows of a column share this memory, since nothing else
  * happens between filling in and writing. */
-#ifndef RS_LATE_H
-#define RS_LATE_H
+#ifndef RS_OFFSET_PROPERTIES_H
+#define RS_OFFSET_PROPERTIES_H
 #include "rs_formats.h"
 #include "rs_topic_table.h"
 
@@ -43,7 +43,7 @@ typedef struct {
     int32_t quota;    /* the limit is for queues that do not exist yet */
     rs_refusal properties;
     rs_refusal size;
-} rs_late;
+} rs_offset_properties;
 
 static inline uint8_t *rs_put_decimal(uint8_t *p, int64_t value)
 {
@@ -60,7 +60,7 @@ static inline uint8_t *rs_put_decimal(uint8_t *p, int64_t value)
 }
 
 /* Look up the offsets to store; return nonzero if there are too many light queues already. */
-static inline int rs_late_tell(rs_late *late, const rs_topic_table *queues)
+static inline int rs_offset_report(rs_offset_properties *late, const rs_topic_table *queues)
 {
     int new_count = 0;
     for (int32_t i = 0; i < late->light_count; i++) {
@@ -80,7 +80,7 @@ static inline int rs_late_tell(rs_late *late, const rs_topic_table *queues)
                        : count > late->max_light_count;
 }
 
-static inline uint8_t *rs_put_told(const rs_late *late, uint8_t *p)
+static inline uint8_t *rs_put_listed(const rs_offset_properties *late, uint8_t *p)
 {
     for (int32_t i = 0; i < late->light_count; i++) {
         if (i > 0) {
@@ -94,7 +94,7 @@ static inline uint8_t *rs_put_told(const rs_late *late, uint8_t *p)
 }
 
 /* Fill in the values; return the length of the properties. */
-static inline int32_t rs_late_compose(rs_late *late, int64_t queue_offset)
+static inline int32_t rs_offset_compose(rs_offset_properties *late, int64_t queue_offset)
 {
     uint8_t *p = late->out;
     int32_t from = 0;
@@ -104,7 +104,7 @@ static inline int32_t rs_late_compose(rs_late *late, int64_t queue_offset)
         if (at >= 0) {
             memcpy(p, late->fixed + from, (size_t)(at - from));
             p += at - from;
-            p = is_base ? rs_put_decimal(p, queue_offset) : rs_put_told(late, p);
+            p = is_base ? rs_put_decimal(p, queue_offset) : rs_put_listed(late, p);
             from = at;
         }
     }
@@ -117,8 +117,9 @@ static inline rs_topic_entry *rs_light_entry(const rs_light_queue *light, rs_top
     return rs_topic_put(queues, light->hash, light->topic, light->topic_nbytes, light->queue_id);
 }
 
-/* Create all entries, so that rs_late_take cannot fail; return 0, or -1 if out of memory. */
-RS_UNUSED RS_NOINLINE static int rs_late_reserve(const rs_late *late, rs_topic_table *queues)
+/* Create all entries, so that rs_offset_take cannot fail; return 0, or -1 if out of memory. */
+RS_UNUSED RS_NOINLINE static int rs_offset_reserve(const rs_offset_properties *late,
+                                                   rs_topic_table *queues)
 {
     for (int32_t i = 0; i < late->light_count; i++) {
         if (late->lights[i].topic != NULL && rs_light_entry(late->lights + i, queues) == NULL) {
@@ -128,9 +129,9 @@ RS_UNUSED RS_NOINLINE static int rs_late_reserve(const rs_late *late, rs_topic_t
     return 0;
 }
 
-/* Advance the light queues, except the record's own one. Requires: rs_late_reserve. */
-RS_UNUSED RS_NOINLINE static void rs_late_take(const rs_late *late, rs_topic_table *queues,
-                                const rs_topic_entry *own)
+/* Advance the light queues, except the record's own one. Requires: rs_offset_reserve. */
+RS_UNUSED RS_NOINLINE static void rs_offset_take(const rs_offset_properties *late,
+                                                 rs_topic_table *queues, const rs_topic_entry *own)
 {
     for (int32_t i = 0; late->takes && i < late->light_count; i++) {
         const rs_light_queue *light = late->lights + i;
