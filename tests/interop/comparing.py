@@ -22,38 +22,39 @@ from interop.differences import (
 
 #: What may differ, by its number in the project's register of RocketMQ's defects, and why.
 KNOWN = {
-    "D-1": "after an unclean stop RocketMQ deletes the newest index files and makes only a part of "
-    "their entries again; rocketstore finds the keys of every readable message",
-    "D-41": "RocketMQ 4.9 does not load a store in which its own kill left an empty file; "
-    "rocketstore opens it. The comparison is made on a copy without that file",
-    "blank": "the writer died between the blank record that closes a log file and the next file: "
-    "RocketMQ takes the blank's start for the log's end, rocketstore the file's end. No message is "
-    "there, and neither loses one",
-    "torn": "the writer died within a put: its record is complete but for zeros in the "
-    "properties, which are under no CRC. RocketMQ takes it for whole; rocketstore cuts it off, as "
-    "nobody was told that it was stored (its check of records takes zeros there for a torn write)",
-    "D-4": "what RocketMQ dispatches again it indexes again when it is the last indexed record "
-    "(after a crash; 4.9 also after an orderly stop when no queue has that record), and names it "
-    "twice",
-    "D-40": "RocketMQ gives two index files made in one millisecond the same name and writes the "
-    "second over the first, whose keys are lost; rocketstore's names differ",
-    "altered": "messages of a damaged store that RocketMQ delivers with other bytes than were "
-    "written, or in another place; rocketstore gives the right one (D-11, D-14, D-31)",
-    "lost": "messages that RocketMQ gives up because something near them is damaged: all behind a "
-    "bad record, or a queue that is not made again (D-23, D-24); rocketstore shows them",
-    "refused": "rocketstore does not open a store for writing while bytes that were durable are "
-    "damaged, since writing on would bury them; mode 'r' shows what is good. RocketMQ cuts the log "
-    "there, and the next put overwrites what is behind",
-    "unreadable": "RocketMQ does not load the damaged store, or does not answer (its endless loop "
-    "over a queue's units is D-11)",
-    "first": "where 4.9 has deleted the log's first file, it delivers the log's new first record "
-    "in place of the expired record at log offset 0, cut at the latter's size: to whoever pulls "
-    "that queue from queue offset 0; rocketstore delivers nothing for what has expired",
-    "min": "where the log has been cleaned and the queues not yet, RocketMQ looks for a queue's "
-    "first message in its first file only, and keeps min offset 0 when none is left there; "
-    "rocketstore's is that of the first message there is",
-    "tags": 'mode "r" completes the index behind its end in memory as the asked version would, '
-    "which from 5.4.0 on indexes tags, too: only the index's last time and offset differ",
+    "D-1": "After an unclean stop RocketMQ deletes the newest index files and rebuilds only part "
+    "of their entries. rocketstore finds the keys of every readable message",
+    "D-41": "RocketMQ 4.9 does not load a store in which its own kill left an empty file. "
+    "rocketstore opens it. The comparison uses a copy without that file",
+    "blank": "The writer died between the blank record that closes a log file and the next file. "
+    "RocketMQ takes the start of the blank as the end of the log, rocketstore the end of the file. "
+    "Neither loses a message",
+    "torn": "The writer died during a put. The record is complete except for zeros in its "
+    "properties, which no CRC covers. RocketMQ accepts it. rocketstore truncates it, because the "
+    "put was never acknowledged and zeros there indicate a torn write",
+    "D-4": "When RocketMQ dispatches the last indexed record again, it indexes it again and lists "
+    "it twice. This happens after a crash, and with 4.9 also after an orderly stop if no queue has "
+    "that record",
+    "D-40": "RocketMQ gives two index files created in one millisecond the same name. The second "
+    "overwrites the first, whose keys are lost. Names in rocketstore differ",
+    "altered": "RocketMQ delivers messages of a damaged store with other bytes than were written, "
+    "or in another place. rocketstore returns the right ones (D-11, D-14, D-31)",
+    "lost": "RocketMQ gives up messages near damage: all after a corrupt record, or a queue that "
+    "it does not rebuild (D-23, D-24). rocketstore returns them",
+    "refused": "rocketstore does not open a store for writing while durable bytes are damaged, "
+    "because new records would bury them. Mode 'r' returns what is good. RocketMQ truncates the "
+    "log there, and the next put overwrites what follows",
+    "unreadable": "RocketMQ does not load the damaged store, or does not answer (D-11: an endless "
+    "loop over the units of a queue)",
+    "first": "After the first log file was deleted, 4.9 delivers the new first record in place of "
+    "the expired record at log offset 0, truncated to the size of the latter. A consumer that "
+    "pulls that queue from queue offset 0 gets it. rocketstore delivers nothing for expired "
+    "messages",
+    "min": "When the log was cleaned and the queues were not yet, RocketMQ searches only the first "
+    "file of a queue for its first message, and keeps min offset 0 if that file has none left. "
+    "rocketstore returns the offset of the first message that exists",
+    "tags": "Mode 'r' derives the missing index entries in memory as the requested version would. "
+    "From 5.4.0 on that includes tags. Only the last time and offset of the index differ",
 }
 SHOWN = 1200
 
