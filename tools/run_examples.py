@@ -9,7 +9,7 @@ A block of commands is run if a comment precedes it:
     <!-- run -->                                the block that follows
     <!-- run exit=1 -->                         its last command ends with this status
     <!-- run changing -->                       its numbers differ from run to run
-    <!-- run loose -->                          only the options it names are compared
+    <!-- run loose -->                          help: its layout is not compared, nor defaults
     <!-- run unchecked -->                      --check skips it
 
 In such a block, lines that begin with ``$ `` are commands. All other lines are their output,
@@ -95,12 +95,22 @@ def settle(text: str, words: frozenset[str]) -> str:
     for pattern, instead in _TOOK:
         text = pattern.sub(instead, text)
     if "loose" in words:
-        return " ".join(sorted(set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", text))))
+        return " ".join(_help_words(text))
     if "changing" in words:
         text = re.sub(r"rocketstore-demo-\w+", "rocketstore-demo", text)
         text = re.sub(r"\b[0-9A-F]{32}\b", "#", text)
         text = re.sub(r"[ -]{2,}", " ", re.sub(r"\d[\d,.]*", "#", text))
     return text
+
+
+def _help_words(text: str) -> list[str]:
+    """Return the words of a help text that every version of the command-line library shows.
+
+    Metavars, defaults and ranges (in brackets, or upper case) and line breaks differ.
+    """
+    text = re.sub(r"<[^>\n]*>|\[[^\]]*\]|\{[^}]*\}", " ", text)
+    words = re.findall(r"(?<![\w-])-{0,2}[a-zA-Z][\w'-]*", text)
+    return [word for word in words if not word.isupper()]
 
 
 @contextmanager
