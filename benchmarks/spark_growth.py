@@ -38,7 +38,7 @@ def run(spark: Any, store: Path, times: int, split_bytes: int) -> tuple[float, i
     began = time.perf_counter()
     asked = question(("topic", "queueId"), None, ("count", "bytes"))
     splits = plan_splits(list_log(store), split_bytes=split_bytes) * times
-    packed = zlib.compress(pickle.dumps((asked, splits)))
+    packed = zlib.compress(pickle.dumps((asked, {}, splits)))
     numbers = spark.range(0, len(splits), 1, len(splits))
     parts = numbers.mapInArrow(shipped_function(work, packed), _DDL)
     rows = parts.groupBy("topic", "queueId").sum("count").collect()

@@ -51,7 +51,6 @@ ODD_LENGTHS = {
     "rocketstore.filter.message_filter": "one Protocol, public",
     "rocketstore.recovery.durable_mark": "one subject",
     "rocketstore.spark.base.worker": "runs in every Python worker",
-    "rocketstore.spark.jobs.choices": "one subject",
     "rocketstore.version": "one line",
     "rocketstore.verify.beside.judgement": "one class, below all judges",
 }

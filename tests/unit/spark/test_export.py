@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import shutil
 from pathlib import Path
@@ -15,23 +16,27 @@ import pytest
 
 import rocketstore
 from golden import golden_stores
+from rocketstore.arrow import reading
 from rocketstore.errors import CorruptMessageError
 from rocketstore.files import durable as durable_file
 from rocketstore.sources import list_log, plan_splits
 from rocketstore.spark.jobs import export, folders
 from rocketstore.spark.jobs.folders import open_folder
+from rocketstore.spark.reading.selection import Selection
 
+#: Names of the fields of ``Selection``.
+SELECTED = {field.name for field in dataclasses.fields(Selection)}
 SETTINGS: dict[str, Any] = {
     "columns": "core",
     "partition_by": ("topic",),
     "compression": "snappy",
-    "filters": {},
-    "split": {"split_bytes": 40_000},
 }
 
 
 def run(path: Path | str, dest: Path | str, **changed: Any) -> list[export.ExportedFile]:
-    return export.export_files(None, str(path), str(dest), **{**SETTINGS, **changed})
+    chosen = {name: changed.pop(name) for name in list(changed) if name in SELECTED}
+    selection = Selection(**{"split_bytes": 40_000, **chosen})
+    return export.export_files(None, str(path), str(dest), selection, **{**SETTINGS, **changed})
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +65,7 @@ NAMES = ["physicalOffset", "topic", "queueId", "queueOffset", "tags", "body"]
 
 @pytest.mark.parametrize("split_bytes", [9_000, 40_000, 1 << 30])
 def test_every_message_is_there_once(store: Path, tmp_path: Path, split_bytes: int) -> None:
-    files = run(store, tmp_path / "out", split={"split_bytes": split_bytes})
+    files = run(store, tmp_path / "out", split_bytes=split_bytes)
     assert rows(tmp_path / "out", NAMES) == expected(store)
     for file in files:
         written = pq.ParquetFile(tmp_path / "out" / file.path)
@@ -99,12 +104,13 @@ def test_small_row_groups_and_few_open_files(
 ) -> None:
     """With one open file at a time a topic goes on in a second file, and nothing is lost."""
     monkeypatch.setattr(export, "_MAX_OPEN", 1)
+    small = functools.partial(reading.read_batches, batch_rows=50)
+    monkeypatch.setattr(reading, "read_batches", small)
     files = run(
         store,
         tmp_path / "out",
         row_group_bytes=1,
-        split={"split_bytes": 1 << 30},
-        reading={"batch_rows": 50},
+        split_bytes=1 << 30,
     )
     assert any("-1.parquet" in file.path for file in files)
     assert rows(tmp_path / "out", NAMES) == expected(store)
@@ -134,7 +140,7 @@ def test_filters_choose(store: Path, tmp_path: Path) -> None:
         messages = list(opened.scan())
     topic = messages[0].topic
     middle = messages[len(messages) // 2].store_timestamp
-    files = run(store, tmp_path / "out", filters={"topics": topic, "begin": middle, "end": None})
+    files = run(store, tmp_path / "out", topics=(topic,), begin=middle)
     wanted = [one for one in messages if one.topic == topic and one.store_timestamp >= middle]
     assert sum(file.rows for file in files) == len(wanted) > 0
 
@@ -183,7 +189,7 @@ def test_an_export_that_was_killed_while_renaming_can_be_run_again(
     there = len(list(killed.rglob("*.parquet")))
     assert there == (len(files) if renamed == -1 else renamed)
     assert list(killed.glob("_temporary/*/*/*")) or renamed == -1
-    assert run(store, killed, partition_by=partition_by, filters={"topics": [files[0].topic]})
+    assert run(store, killed, partition_by=partition_by, topics=(files[0].topic,))
     assert not (killed / "_temporary").exists()
     topics = {path.name for path in killed.iterdir()} - {"_SUCCESS"}
     assert topics == {f"topic={export.escaped(files[0].topic)}"}
@@ -217,7 +223,7 @@ def test_damage_fails_and_leaves_nothing(store: Path, tmp_path: Path) -> None:
     with pytest.raises(CorruptMessageError):
         run(damaged, tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
-    files = run(damaged, tmp_path / "out", reading={"on_corruption": "skip"})
+    files = run(damaged, tmp_path / "out", on_corruption="skip")
     assert sum(file.rows for file in files) == len(expected(store)) - 1
 
 
@@ -264,7 +270,7 @@ def test_a_second_attempt_of_a_task_is_not_seen(store: Path, tmp_path: Path) -> 
         ({"columns": ["topic"]}, "leaves no columns"),
         ({"columns": ["bodi"]}, "did you mean 'body'"),
         ({"compression": "rar"}, "is not one of none, snappy"),
-        ({"reading": {"on_corruption": "ignore"}}, "fail, skip, stop"),
+        ({"on_corruption": "ignore"}, "fail, skip, stop"),
     ],
 )
 def test_wrong_arguments(store: Path, tmp_path: Path, changed: Any, reason: str) -> None:

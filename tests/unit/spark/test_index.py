@@ -225,7 +225,7 @@ def test_nothing_is_written_over(pristine: Path, tmp_path: Path) -> None:
 
 def test_wrong_arguments(pristine: Path, tmp_path: Path) -> None:
     out = tmp_path / "index"
-    with pytest.raises(ValueError, match="must be 'fail' or 'skip'"):
+    with pytest.raises(ValueError, match="must be one of fail, skip"):
         build_index(None, pristine, out, on_corruption="stop")
     with pytest.raises(ConfigError, match="given together"):
         build_index(None, pristine, out, max_index_num=5)

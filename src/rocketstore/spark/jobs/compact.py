@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from rocketstore import formats
 from rocketstore.sources import LogFiles, Split, plan_splits
-from rocketstore.sources.policy import plan_reading
 from rocketstore.spark.base.apart import check_apart
 from rocketstore.spark.base.shipping import shipped_function
 from rocketstore.spark.jobs.replay import READ, as_written
-from rocketstore.spark.reading.listing import list_to_read
+from rocketstore.spark.reading.selection import Selection, plain, words
 
 if TYPE_CHECKING:
     import pyarrow
@@ -98,23 +97,19 @@ def compact(
     check_apart(path, out)
     if key not in KEYS:
         raise ValueError(f"key is {key!r}; it must be one of {', '.join(KEYS)}")
-    names = _topic_names(topics)
-    log = list_to_read(
-        path, on_corruption, storage_options=dict(storage_options) if storage_options else None
-    )
-    splits = plan_reading(
-        log,
-        on_corruption,
-        check_crc=check_crc,
+    selection = Selection(
+        topics=words(topics, "topics"),
         split_bytes=split_bytes,
         min_partitions=min_partitions,
+        on_corruption=on_corruption,
+        check_crc=check_crc,
+        storage_options=plain(storage_options),
     )
-    reading = {
-        "topics": names,
-        "on_corruption": on_corruption,
-        "check_crc": check_crc,
-        "storage_options": log.storage_options,
-    }
+    if not selection.topics:
+        raise ValueError("topics is empty; give at least one topic")
+    log = selection.list_log(path)
+    splits = selection.plan(log)
+    reading = {"topics": selection.topics, **selection.reading}
     packed = zlib.compress(pickle.dumps(splits))
     count = max(1, len(splits))
     partial = spark.range(0, len(splits), 1, count).mapInArrow(
@@ -139,13 +134,6 @@ def compact(
     finally:
         survivors.unpersist()
     return spark.createDataFrame([tuple(row) for row in rows], _SUMMARY_DDL)
-
-
-def _topic_names(topics: str | Iterable[str]) -> list[str]:
-    names = [topics] if isinstance(topics, str) else list(topics)
-    if not names:
-        raise ValueError("topics is empty; give at least one topic")
-    return names
 
 
 def _counted(survivors: DataFrame) -> list[Any]:

@@ -19,12 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from rocketstore.display.columns import resolve
 from rocketstore.sources import Split
-from rocketstore.sources.policy import plan_reading
 from rocketstore.spark.base.apart import check_apart
-from rocketstore.spark.base.options import CORRUPTION_POLICIES
 from rocketstore.spark.jobs.folders import Folder, open_folder
 from rocketstore.spark.jobs.tasks import run_tasks
-from rocketstore.spark.reading.listing import list_to_read
+from rocketstore.spark.reading.selection import Selection, plain, words
 
 if TYPE_CHECKING:
     import pyarrow
@@ -92,7 +90,7 @@ class _Plan:
     partition_by: tuple[str, ...]
     compression: str
     row_group_bytes: int
-    reading: dict[str, Any]
+    reading: dict[str, Any]  # keywords of read_batches
 
 
 def export_parquet(
@@ -175,23 +173,29 @@ def export_parquet(
     as numbers, unless ``spark.sql.sources.partitionColumnTypeInference.enabled`` is false.
     """
     check_apart(path, dest)
+    selection = Selection(
+        topics=words(topics, "topics"),
+        tags=words(tags, "tags"),
+        keys=words(keys, "keys"),
+        begin=begin,
+        end=end,
+        start=start,
+        stop=stop,
+        split_bytes=split_bytes,
+        min_partitions=min_partitions,
+        on_corruption=on_corruption,
+        check_crc=check_crc,
+        storage_options=plain(storage_options),
+    )
     files = export_files(
         spark,
         path,
         dest,
+        selection,
         columns=columns,
         partition_by=partition_by,
         compression=compression,
-        filters={"topics": topics, "tags": tags, "keys": keys, "begin": begin, "end": end},
-        split={
-            "split_bytes": split_bytes,
-            "min_partitions": min_partitions,
-            "start": start,
-            "stop": stop,
-        },
         row_group_bytes=row_group_bytes,
-        reading={"on_corruption": on_corruption, "check_crc": check_crc},
-        storage_options=storage_options,
         destination_options=destination_options,
     )
     rows = [tuple(getattr(file, name) for name in ExportedFile.__slots__) for file in files]
@@ -202,15 +206,12 @@ def export_files(
     spark: SparkSession | None,
     path: str,
     dest: str,
+    selection: Selection,
     *,
     columns: str | Sequence[str],
     partition_by: Sequence[str],
     compression: str,
-    filters: dict[str, Any],
-    split: dict[str, Any],
     row_group_bytes: int = ROW_GROUP_BYTES,
-    reading: dict[str, Any] | None = None,
-    storage_options: Mapping[str, Any] | None = None,
     destination_options: Mapping[str, Any] | None = None,
 ) -> list[ExportedFile]:
     """Export like ``export_parquet``, in this process if ``spark`` is None; sorted by path."""
@@ -225,25 +226,7 @@ def export_files(
         raise ValueError("partition_by leaves no columns for the files; add one to columns")
     if compression not in COMPRESSIONS:
         raise ValueError(f"compression {compression!r} is not one of {', '.join(COMPRESSIONS)}")
-    reading = reading or {}
-    if reading.get("on_corruption", "fail") not in CORRUPTION_POLICIES:
-        raise ValueError(f"on_corruption must be one of {', '.join(CORRUPTION_POLICIES)}")
-    for name in ("topics", "tags", "keys"):
-        if filters.get(name) is not None:
-            given = filters[name]
-            filters = {**filters, name: [given] if isinstance(given, str) else list(given)}
-    policy = reading.get("on_corruption", "fail")
-    log = list_to_read(
-        path, policy, storage_options=dict(storage_options) if storage_options else None
-    )
-    splits = plan_reading(
-        log,
-        policy,
-        check_crc=reading.get("check_crc", True),
-        begin=filters.get("begin"),
-        end=filters.get("end"),
-        **split,
-    )
+    splits = selection.plan(selection.list_log(path))
     folder = open_folder(dest, destination_options)
     folder.make()
     _clear(folder)
@@ -256,7 +239,7 @@ def export_files(
         parts,
         compression,
         row_group_bytes,
-        {**filters, **reading, "storage_options": log.storage_options},
+        {**selection.filters, **selection.reading},
     )
     files: dict[str, ExportedFile] = {}
     temporary: dict[str, str] = {}

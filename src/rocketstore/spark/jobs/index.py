@@ -27,6 +27,7 @@ from rocketstore.spark.jobs.outputs import new_directory
 from rocketstore.spark.jobs.progress import Progress, ProgressBar
 from rocketstore.spark.jobs.tasks import run_tasks
 from rocketstore.spark.reading.listing import list_to_read
+from rocketstore.spark.reading.selection import check_corruption
 from rocketstore.survey.facts import examine
 
 if TYPE_CHECKING:
@@ -232,8 +233,7 @@ def build_index(
 
     ``mark_keys`` is the number of keys between two marks of a count.
     """
-    if on_corruption not in ("fail", "skip"):
-        raise ValueError(f"on_corruption is {on_corruption!r}; it must be 'fail' or 'skip'")
+    check_corruption(on_corruption, ("fail", "skip"))
     config = MessageStoreConfig(
         max_hash_slot_num=max_hash_slot_num,
         max_index_num=max_index_num,

@@ -20,7 +20,6 @@ from rocketstore.sources.policy import plan_reading
 from rocketstore.sources.segments import LogFiles
 from rocketstore.sources.splits import DEFAULT_SPLIT_BYTES, Split
 from rocketstore.sources.walk import log_end, walk
-from rocketstore.spark.jobs.choices import check_corruption
 from rocketstore.spark.jobs.index import store_root
 from rocketstore.spark.jobs.outputs import new_directory
 from rocketstore.spark.jobs.progress import Progress, ProgressBar
@@ -34,6 +33,7 @@ from rocketstore.spark.jobs.queues import (
 )
 from rocketstore.spark.jobs.tasks import run_tasks
 from rocketstore.spark.reading.listing import list_to_read
+from rocketstore.spark.reading.selection import check_corruption
 from rocketstore.survey.facts import examine
 
 if TYPE_CHECKING:

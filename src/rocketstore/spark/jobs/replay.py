@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rocketstore import formats
 from rocketstore.errors import DecodeError
 from rocketstore.spark.base.shipping import shipped_function
-from rocketstore.spark.reading.scanning import scan
+from rocketstore.spark.reading.scanning import scan_selected
+from rocketstore.spark.reading.selection import Selection, plain, words
 
 if TYPE_CHECKING:
     import pyarrow
@@ -106,13 +107,10 @@ def replay(
     import pyspark.sql.functions as sf
 
     columns = READ if where is None else (*READ, *_FOR_CONDITIONS)
-    frame = scan(
-        spark,
-        path,
-        topics=topics,
-        tags=tags,
-        keys=keys,
-        columns=columns,
+    selection = Selection(
+        topics=words(topics, "topics"),
+        tags=words(tags, "tags"),
+        keys=words(keys, "keys"),
         begin=begin,
         end=end,
         start=start,
@@ -121,8 +119,9 @@ def replay(
         min_partitions=min_partitions,
         on_corruption=on_corruption,
         check_crc=check_crc,
-        storage_options=storage_options,
+        storage_options=plain(storage_options),
     )
+    frame = scan_selected(spark, path, selection, columns)
     if where is not None:
         frame = frame.where(where)
     if topics is None:

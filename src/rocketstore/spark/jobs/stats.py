@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rocketstore import kernels
-from rocketstore.sources.policy import plan_reading
 from rocketstore.sources.splits import DEFAULT_SPLIT_BYTES, Split
 from rocketstore.sources.walk import walk
-from rocketstore.spark.jobs.choices import check_corruption, nearest
-from rocketstore.spark.reading.listing import list_to_read
+from rocketstore.spark.reading.selection import Selection, nearest, plain
 
 if TYPE_CHECKING:
     import pyarrow
@@ -52,17 +50,11 @@ class Question:
         Keys of ``GROUPS`` and ``MEASURES``.
     bucket_ms : int
         Width of a time bucket.
-    on_corruption : str
-    check_crc : bool
-    storage_options : dict or None
     """
 
     by: tuple[str, ...]
     measures: tuple[str, ...]
     bucket_ms: int
-    on_corruption: str = "fail"
-    check_crc: bool = True
-    storage_options: dict[str, Any] | None = None
 
     @property
     def types(self) -> dict[str, str]:
@@ -76,7 +68,6 @@ def question(
     by: str | Sequence[str],
     bucket: int | None,
     measures: str | Sequence[str],
-    **reading: Any,
 ) -> Question:
     """Validate the aggregation; see ``stats``."""
     groups = [by] if isinstance(by, str) else list(by)
@@ -95,8 +86,7 @@ def question(
         raise ValueError("by='bucket' needs the width of a bucket, e.g. bucket=60_000 (a minute)")
     if bucket is not None and bucket < 1:
         raise ValueError(f"bucket is {bucket}; it must be 1 or more milliseconds")
-    check_corruption(reading.get("on_corruption", "fail"))
-    return Question(tuple(groups), tuple(wanted), bucket or 1, **reading)
+    return Question(tuple(groups), tuple(wanted), bucket or 1)
 
 
 def stats(
@@ -157,24 +147,16 @@ def stats(
 
     from rocketstore.spark.base.shipping import shipped_function
 
-    options = dict(storage_options) if storage_options else None
-    asked = question(
-        by,
-        bucket,
-        measures,
-        on_corruption=on_corruption,
-        check_crc=check_crc,
-        storage_options=options,
-    )
-    log = list_to_read(path, on_corruption, storage_options=storage_options)
-    splits = plan_reading(
-        log,
-        on_corruption,
-        check_crc=check_crc,
+    asked = question(by, bucket, measures)
+    selection = Selection(
         split_bytes=split_bytes,
         min_partitions=min_partitions,
+        on_corruption=on_corruption,
+        check_crc=check_crc,
+        storage_options=plain(storage_options),
     )
-    packed = zlib.compress(pickle.dumps((asked, splits)))
+    splits = selection.plan(selection.list_log(path))
+    packed = zlib.compress(pickle.dumps((asked, selection.reading, splits)))
     columns = [f"`{name}` {kind}" for name, kind in asked.types.items()]
     numbers = spark.range(0, len(splits), 1, max(1, len(splits)))
     parts = numbers.mapInArrow(shipped_function(work, packed), ", ".join(columns))
@@ -187,23 +169,19 @@ def stats(
 
 def work(packed: bytes, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
     """Yield the groups of the splits whose numbers come in (a task)."""
-    asked, splits = pickle.loads(zlib.decompress(packed))
+    asked, reading, splits = pickle.loads(zlib.decompress(packed))
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            for groups in split_groups(asked, splits[number]):
+            for groups in split_groups(asked, splits[number], reading):
                 yield _batch(asked, groups)
 
 
-def split_groups(asked: Question, split: Split) -> Iterator[list[tuple[Any, ...]]]:
+def split_groups(
+    asked: Question, split: Split, reading: Mapping[str, Any]
+) -> Iterator[list[tuple[Any, ...]]]:
     """Yield the groups of one split from StatsPass; a group may be repeated."""
     consumer = kernels.passes_stats.StatsPass(asked.by, bucket_ms=asked.bucket_ms)
-    for _ in walk(
-        split,
-        consumer,
-        on_corruption=asked.on_corruption,
-        check_crc=asked.check_crc,
-        storage_options=asked.storage_options,
-    ):
+    for _ in walk(split, consumer, **reading):
         groups = consumer.take()
         if groups:
             yield groups
@@ -239,14 +217,23 @@ def _text(stored: bytes | None) -> str | None:
         return str(kernels.message.parse_properties(pair)["x"])
 
 
-def stats_table(path: str | os.PathLike[str], **asked: Any) -> pyarrow.Table:
+def stats_table(
+    path: str | os.PathLike[str],
+    *,
+    by: str | Sequence[str] = ("topic", "queueId"),
+    bucket: int | None = None,
+    measures: str | Sequence[str] = ("count", "bytes"),
+    **selected: Any,
+) -> pyarrow.Table:
     """Compute ``stats`` in this process, without Spark.
 
     Parameters
     ----------
     path : str or path-like
-    **asked
-        As ``stats`` takes them.
+    by, bucket, measures
+        As for ``stats``.
+    **selected
+        See ``Selection``.
 
     Returns
     -------
@@ -255,15 +242,11 @@ def stats_table(path: str | os.PathLike[str], **asked: Any) -> pyarrow.Table:
     """
     import pyarrow as pa
 
-    split_bytes = asked.pop("split_bytes", DEFAULT_SPLIT_BYTES)
-    by, measures = asked.pop("by", ("topic", "queueId")), asked.pop("measures", ("count", "bytes"))
-    asks = question(by, asked.pop("bucket", None), measures, **asked)
-    log = list_to_read(path, asks.on_corruption, storage_options=asks.storage_options)
+    asked = question(by, bucket, measures)
+    selection = Selection(**selected)
     sums: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
-    for split in plan_reading(
-        log, asks.on_corruption, check_crc=asks.check_crc, split_bytes=split_bytes
-    ):
-        for groups in split_groups(asks, split):
+    for split in selection.plan(selection.list_log(path)):
+        for groups in split_groups(asked, split, selection.reading):
             for group in groups:
                 topic, queue_id, tags, *rest = group[:5]
                 key = (_text(topic), queue_id, _text(tags), *rest)
@@ -274,4 +257,4 @@ def stats_table(path: str | os.PathLike[str], **asked: Any) -> pyarrow.Table:
         for _, place, how in MEASURES.values():
             row[place] = _JOIN[how](group[place] for group in found)
         rows.append(tuple(row))
-    return pa.Table.from_batches([_batch(asks, rows)])
+    return pa.Table.from_batches([_batch(asked, rows)])

@@ -12,10 +12,11 @@ from rocketstore.display.columns import resolve
 from rocketstore.query.queue_records import check_record_word
 from rocketstore.record_filters import check_batch_limits
 from rocketstore.sources.files import local_path
-from rocketstore.spark.base.options import CORRUPTION_POLICIES, ReadOptions
+from rocketstore.spark.base.options import ReadOptions
 from rocketstore.spark.base.schema import spark_schema
 from rocketstore.spark.base.shipping import shipped_function
 from rocketstore.spark.reading.reader import of_plain, plan, read_partition, to_plain
+from rocketstore.spark.reading.selection import Selection, plain, words
 
 if TYPE_CHECKING:
     import pyarrow
@@ -100,32 +101,64 @@ def scan(
     CorruptMessageError
         In the tasks, at a corrupt range: Spark reports a failed job.
     """
-    if on_corruption not in CORRUPTION_POLICIES:
-        raise ValueError(f"on_corruption is {on_corruption!r}; it must be one of fail, skip, stop")
+    selection = Selection(
+        topics=words(topics, "topics"),
+        tags=words(tags, "tags"),
+        keys=words(keys, "keys"),
+        begin=begin,
+        end=end,
+        start=start,
+        stop=stop,
+        split_bytes=split_bytes,
+        min_partitions=min_partitions,
+        on_corruption=on_corruption,
+        check_crc=check_crc,
+        storage_options=plain(storage_options),
+    )
+    return scan_selected(
+        spark,
+        path,
+        selection,
+        resolve(columns, include_properties=include_properties),
+        batch_rows=batch_rows,
+        batch_bytes=batch_bytes,
+        records=records,
+    )
+
+
+def scan_selected(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    selection: Selection,
+    names: Sequence[str],
+    *,
+    batch_rows: int = 8192,
+    batch_bytes: int = 4 << 20,
+    records: str = "log",
+) -> DataFrame:
+    """Return the selected messages as ``scan`` does, with the columns ``names``."""
     check_record_word(records)
-    if split_bytes < 1:
-        raise ValueError(f"split_bytes is {split_bytes}; it must be 1 or more")
     check_batch_limits(batch_rows, batch_bytes)
-    names = resolve(columns, include_properties=include_properties)
     local = local_path(path)
+    tasks = _tasks(spark) if selection.min_partitions is None else selection.min_partitions
     options = ReadOptions(
         # An executor has its own working directory.
         os.fspath(path) if local is None else os.path.abspath(local),
-        None if storage_options is None else dict(storage_options),
-        topics=_words(topics, "topics"),
-        tags=_words(tags, "tags"),
-        keys=_words(keys, "keys"),
-        starting_timestamp=begin,
-        ending_timestamp=end,
-        starting_physical_offset=start,
-        ending_physical_offset=stop,
+        selection.storage_options,
+        topics=selection.topics,
+        tags=selection.tags,
+        keys=selection.keys,
+        starting_timestamp=selection.begin,
+        ending_timestamp=selection.end,
+        starting_physical_offset=selection.start,
+        ending_physical_offset=selection.stop,
         fail_on_data_loss=False,
-        on_corruption=on_corruption,
-        min_partitions=_tasks(spark) if min_partitions is None else min_partitions,
-        max_partition_bytes=split_bytes,
+        on_corruption=selection.on_corruption,
+        min_partitions=tasks,
+        max_partition_bytes=selection.split_bytes,
         batch_rows=batch_rows,
         batch_bytes=batch_bytes,
-        check_crc=check_crc,
+        check_crc=selection.check_crc,
         records=records,
     )
     splits = plan(options)
@@ -134,7 +167,7 @@ def scan(
     count = len(splits)
     read = shipped_function(_read, options, tuple(names), packed)
     return spark.range(0, count, 1, max(1, count)).mapInArrow(
-        read, spark_schema(names, check_crc=check_crc)
+        read, spark_schema(names, check_crc=selection.check_crc)
     )
 
 
@@ -144,15 +177,6 @@ def _tasks(spark: SparkSession) -> int | None:
         return 2 * spark.sparkContext.defaultParallelism
     except AttributeError:
         return None
-
-
-def _words(words: str | Iterable[str] | None, name: str) -> tuple[str, ...] | None:
-    if words is None:
-        return None
-    found = (words,) if isinstance(words, str) else tuple(words)
-    if not all(isinstance(word, str) for word in found):
-        raise TypeError(f"{name} must be str or an iterable of str")
-    return found
 
 
 def _read(

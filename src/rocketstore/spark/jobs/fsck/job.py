@@ -21,7 +21,6 @@ from rocketstore.queues.queue_table import QueueTable
 from rocketstore.sources.segments import LogFiles, list_log
 from rocketstore.sources.splits import DEFAULT_SPLIT_BYTES, Split, plan_splits
 from rocketstore.sources.walk import log_end
-from rocketstore.spark.jobs.choices import nearest
 from rocketstore.spark.jobs.fsck.index import IndexCheck, IndexFindings
 from rocketstore.spark.jobs.fsck.log import Key, LogSums, Reading, SplitSums, place_of, put_together
 from rocketstore.spark.jobs.fsck.queues import FileSums, QueuesComparison, QueueSumming
@@ -29,6 +28,7 @@ from rocketstore.spark.jobs.fsck.split import look_at, work_on
 from rocketstore.spark.jobs.index import store_root
 from rocketstore.spark.jobs.progress import Progress, ProgressBar
 from rocketstore.spark.jobs.tasks import run_tasks
+from rocketstore.spark.reading.selection import nearest
 from rocketstore.status import RecordStatus
 from rocketstore.store.read_only import ReadOnlyParts
 from rocketstore.store.verifying import dispatched_offset, indexed_offset, no_clock

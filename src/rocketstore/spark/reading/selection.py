@@ -1,0 +1,135 @@
+"""Which records of a log a job reads, and how: the arguments that scan and jobs share."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from rocketstore.sources.policy import plan_reading
+from rocketstore.sources.segments import LogFiles
+from rocketstore.sources.splits import Split
+from rocketstore.spark.base.options import CORRUPTION_POLICIES, DEFAULT_PARTITION_BYTES
+from rocketstore.spark.base.shipping import shipped
+from rocketstore.spark.reading.listing import list_to_read
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """Return a hint at the nearest valid word, and all valid words."""
+    known = list(words)
+    close = difflib.get_close_matches(word, known, 1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}it must be one of {', '.join(known)}"
+
+
+def check_corruption(policy: str, allowed: Iterable[str] = CORRUPTION_POLICIES) -> None:
+    """Raise ``ValueError`` for an unknown policy."""
+    known = tuple(allowed)
+    if policy not in known:
+        raise ValueError(f"on_corruption is {policy!r}: {nearest(policy, known)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A checked selection. Plain values only: it travels to executors.
+
+    Attributes
+    ----------
+    topics, tags, keys : tuple of str or None
+        A record must have one of them; None: all records.
+    begin, end : int or None
+        Epoch ms of storeTimestamp; the end is exclusive.
+    start, stop : int or None
+        Bytes from the start of the log; the end is exclusive.
+    split_bytes : int
+        Maximum bytes of the log that one task reads.
+    min_partitions : int or None
+        Approximate number of tasks.
+    on_corruption : str
+        ``"fail"``, ``"skip"`` or ``"stop"``.
+    check_crc : bool
+    storage_options : dict or None
+        fsspec options for the file system of a URI.
+
+    Raises
+    ------
+    ValueError
+        For an unknown policy, or ``split_bytes`` below 1.
+    """
+
+    topics: tuple[str, ...] | None = None
+    tags: tuple[str, ...] | None = None
+    keys: tuple[str, ...] | None = None
+    begin: int | None = None
+    end: int | None = None
+    start: int | None = None
+    stop: int | None = None
+    split_bytes: int = DEFAULT_PARTITION_BYTES
+    min_partitions: int | None = None
+    on_corruption: str = "fail"
+    check_crc: bool = True
+    storage_options: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        check_corruption(self.on_corruption)
+        if self.split_bytes < 1:
+            raise ValueError(f"split_bytes is {self.split_bytes}; it must be 1 or more")
+
+    def __reduce__(self) -> Any:
+        values = tuple(getattr(self, field.name) for field in fields(self))
+        return shipped(__name__, "Selection", values)
+
+    def list_log(self, path: str | os.PathLike[str]) -> LogFiles:
+        """List the files of the log at ``path``."""
+        return list_to_read(path, self.on_corruption, storage_options=self.storage_options)
+
+    def plan(self, log: LogFiles) -> list[Split]:
+        """Return the splits of the selected range, in log order."""
+        return plan_reading(
+            log,
+            self.on_corruption,
+            check_crc=self.check_crc,
+            start=self.start,
+            stop=self.stop,
+            split_bytes=self.split_bytes,
+            min_partitions=self.min_partitions,
+            begin=self.begin,
+            end=self.end,
+        )
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How to read a split, as keywords of ``walk``."""
+        return {
+            "on_corruption": self.on_corruption,
+            "check_crc": self.check_crc,
+            "storage_options": self.storage_options,
+        }
+
+    @property
+    def filters(self) -> dict[str, Any]:
+        """Which records to take, as keywords of ``read_batches`` besides ``reading``."""
+        return {
+            "topics": self.topics,
+            "tags": self.tags,
+            "keys": self.keys,
+            "begin": self.begin,
+            "end": self.end,
+        }
+
+
+def words(given: str | Iterable[str] | None, name: str) -> tuple[str, ...] | None:
+    """Return the words of a filter, given as one or several; ``TypeError`` if one is no str."""
+    if given is None:
+        return None
+    found = (given,) if isinstance(given, str) else tuple(given)
+    if not all(isinstance(word, str) for word in found):
+        raise TypeError(f"{name} must be str or an iterable of str")
+    return found
+
+
+def plain(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return fsspec options in the form that travels to executors."""
+    return dict(options) if options else None
