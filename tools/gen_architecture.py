@@ -30,7 +30,7 @@ def _modules(folder: Path) -> str:
 
 
 def _ground_entry(name: str) -> str:
-    """Return a module or a folder of the ground floor; the kernels' modules are listed elsewhere."""
+    """Return the entry of a module or folder of the ground floor."""
     folder = PACKAGE / name
     if not folder.is_dir():
         return f"`{name}`"
