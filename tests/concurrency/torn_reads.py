@@ -93,14 +93,16 @@ class Reader:
 
     def __init__(self, store: rocketstore.DefaultMessageStore, seed: int) -> None:
         self.reads: Counter[str] = Counter()
-        self.told: Counter[str] = Counter()
+        self.events_seen: Counter[str] = Counter()
         self._store = store
         self._chance = random.Random(seed)
         self._known: list[int] = []
         self._tail = self._new_tail()
 
     def _new_tail(self) -> LogTail:
-        return LogTail(self._store, on_event=lambda text: self.told.update([text.split()[-1]]))
+        return LogTail(
+            self._store, on_event=lambda text: self.events_seen.update([text.split()[-1]])
+        )
 
     def check(self, message: StoredMessage, way: str) -> None:
         """Raise ``TornReadError`` when a message is not whole."""
@@ -164,7 +166,7 @@ class Reader:
                 first = self._store.min_physical_offset
                 if first <= offset < self._store.max_physical_offset:
                     raise TornReadError(f"look: the record at {offset} is gone")
-                self.told["gone"] += 1
+                self.events_seen["gone"] += 1
             elif message.physical_offset not in (offset, self._store.min_physical_offset):
                 raise TornReadError(f"look: {message.physical_offset} instead of {offset}")
             else:
@@ -174,13 +176,13 @@ class Reader:
     def has_met_deletions(self) -> bool:
         """Whether records were deleted under it, and more segments than there are at a time."""
         deleted = self._store.min_physical_offset // OPTIONS["mapped_file_size_commit_log"]
-        return self.told["gone"] > 0 and deleted > MOST_SEGMENTS
+        return self.events_seen["gone"] > 0 and deleted > MOST_SEGMENTS
 
     def step(self) -> None:
         """Read in one way; in mode ``"r"`` sometimes with a new snapshot first."""
         if self._store.mode == "r" and self._chance.random() < 0.1:
             self._store.refresh()
-            self.told["refresh"] += 1
+            self.events_seen["refresh"] += 1
         if self._chance.random() < 0.01:
             self._tail = self._new_tail()
         self._chance.choice((self.poll_tail, self.get, self.get, self.scan, self.look))()
@@ -198,8 +200,8 @@ def read(root: str, seed: int, wanted: int, results: Any) -> None:
     except Exception as caught:  # noqa: BLE001 - told to the parent, which fails
         error = f"{type(caught).__name__}: {caught}"
     reads = dict(reader.reads) if reader is not None else {}
-    told = dict(reader.told) if reader is not None else {}
-    results.put((error, reads, told))
+    events_seen = dict(reader.events_seen) if reader is not None else {}
+    results.put((error, reads, events_seen))
 
 
 def campaign(root: Path, seed: int, wanted: int, readers: int) -> dict[str, Any]:
@@ -236,17 +238,17 @@ def campaign(root: Path, seed: int, wanted: int, readers: int) -> dict[str, Any]
     errors = [error for error, _, _ in outcomes if error is not None]
     if writer.exitcode:
         errors.append(f"the writer ended with {writer.exitcode}")
-    reads, told = Counter[str](), Counter[str]()
+    reads, events_seen = Counter[str](), Counter[str]()
     for _, counts, events in outcomes:
         reads.update(counts)
-        told.update(events)
+        events_seen.update(events)
     with rocketstore.open(root) as store:
         deleted = store.min_physical_offset
     return {
         "torn": errors,
         "reads": dict(reads),
         "total": reads.total(),
-        "told": dict(told),
+        "events_seen": dict(events_seen),
         "deleted_segments": deleted // OPTIONS["mapped_file_size_commit_log"],
         "seed": seed,
         "seconds": round(time.monotonic() - begun, 1),

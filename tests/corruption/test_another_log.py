@@ -175,9 +175,9 @@ def test_commands_say_so(tmp_path: Path) -> None:
     ):
         assert WORDS in run(*words, code=3).stderr
     assert WORDS in run("info", root, "--format", "csv", code=1).stdout
-    told = run("verify", root, "--json", code=1).stdout
-    assert WORDS in told
-    assert '"command": ["rocketstore"' not in told
+    reported = run("verify", root, "--json", code=1).stdout
+    assert WORDS in reported
+    assert '"command": ["rocketstore"' not in reported
     assert snapshot(root) == before
 
 

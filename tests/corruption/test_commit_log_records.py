@@ -47,11 +47,11 @@ def test_a_torn_record_in_front_of_good_ones_is_cut(
 ) -> None:
     """The state file knows that none of them was durable; those behind are kept aside."""
     target = of_kind(store.records, kind, 1)
-    behind = [r for r in store.records if r.offset > target.offset]
+    later = [r for r in store.records if r.offset > target.offset]
     store.write(target.offset, damage(store, target))
     store.set_state(target.offset - 1)
     store.crashed()
-    check_cut(store, target, behind)
+    check_cut(store, target, later)
 
 
 # --- rotten: below the mark -------------------------------------------------------------------
@@ -327,8 +327,8 @@ def test_a22_stale_record_behind_a_torn_one_does_not_come_back(store: Crafted) -
 def test_a22_stale_tail_is_told_from_durable_records(store: Crafted, kind: str) -> None:
     records = store.records
     torn = of_kind(records, 2, 2)
-    behind = [r for r in records if r.offset > torn.offset and r.offset // crafted.SEGMENT == 2]
-    for record in behind:
+    later = [r for r in records if r.offset > torn.offset and r.offset // crafted.SEGMENT == 2]
+    for record in later:
         if kind == "older":
             raw = record.with_number("store_timestamp", records[0].store_timestamp - 5)
         else:

@@ -124,8 +124,8 @@ def test_e07_values_of_the_wrong_kind(root: Path, content: bytes, where: str) ->
 def test_e07_every_cut_of_a_file_is_told(root: Path) -> None:
     """Whatever a torn write leaves: the whole of it, or the ``.bak``, never a part."""
     other = GOOD.replace(b"12", b"77")
-    for cut in range(len(GOOD)):
-        files(root, GOOD[:cut], other)
+    for end in range(len(GOOD)):
+        files(root, GOOD[:end], other)
         manager = ConsumerOffsetManager(root)
         assert manager.load()
         assert manager.query_offset("g", "T", 0) == 77

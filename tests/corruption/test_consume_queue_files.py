@@ -112,11 +112,11 @@ def unit(content: bytes | bytearray, index: int) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("nbytes", [0, 1, 111, 319, 321, 640])
 def test_c01_file_of_another_length(original: Path, tmp_path: Path, nbytes: int) -> None:
-    def cut(root: Path) -> None:
+    def truncate(root: Path) -> None:
         path = first_file(root, long_queue(original))
         path.write_bytes((path.read_bytes() + bytes(320))[:nbytes])
 
-    root = damaged(original, tmp_path, cut)
+    root = damaged(original, tmp_path, truncate)
     report = assert_made_good(original, root)
     assert any("quarantine" in note for note in report.notes)
     kept = list((root / "quarantine").iterdir())
@@ -349,11 +349,11 @@ def test_damaged_ext_file_is_made_again(with_ext: Path, tmp_path: Path, kind: st
 def test_ext_file_of_another_length_is_made_again(
     with_ext: Path, tmp_path: Path, nbytes: int
 ) -> None:
-    def cut(root: Path) -> None:
+    def truncate(root: Path) -> None:
         path = first_file(root, "consumequeue_ext/T/0")
         path.write_bytes((path.read_bytes() + bytes(2048))[:nbytes])
 
-    assert_made_good(with_ext, damaged(with_ext, tmp_path, cut))
+    assert_made_good(with_ext, damaged(with_ext, tmp_path, truncate))
 
 
 @pytest.mark.parametrize("folder", ["T/0", "."])

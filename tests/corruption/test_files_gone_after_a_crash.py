@@ -63,8 +63,8 @@ def queue_ends(root: Path) -> dict[tuple[str, int], int]:
 def test_what_is_cut_is_told_and_kept(tmp_path: Path, name: str, kept: int) -> None:
     root = without_files(golden_stores.unpack(name, tmp_path), kept)
     before = derived(root)
-    told = run("verify", root, "--json", code=1).stdout
-    assert GONE in told
+    reported = run("verify", root, "--json", code=1).stdout
+    assert GONE in reported
     with rocketstore.open(root, "a") as store:
         (note,) = [note for note in store.recovery_report.notes if GONE in note]
         assert "messages past log offset" in note

@@ -32,17 +32,17 @@ def test_nuls_in_front_of_durable_damage_are_not_where_the_log_is_cut(
     if aborted:
         store.crashed()
     number = next(n for n, r in enumerate(store.records) if n > 10 and r.key == "k18")
-    record, behind = store.records[number : number + 2]
+    record, following = store.records[number : number + 2]
     store.write(record.offset, record.with_bytes(record.properties_at + 3, b"\0"))
-    store.write(behind.offset, behind.with_number("magic", 7))
+    store.write(following.offset, following.with_number("magic", 7))
     before = snapshot(store.root)
     with pytest.raises(CorruptMessageError) as caught:
         rocketstore.open(store.root, "r+")
-    assert caught.value.position == behind.offset % store.segment_size
+    assert caught.value.position == following.offset % store.segment_size
     assert snapshot(store.root) == before
     with rocketstore.open(store.root, "r") as reader:
         shown = [m.physical_offset for m in reader.scan(on_corruption="skip")]
-        assert shown == [r.offset for r in store.records if r is not behind]
+        assert shown == [r.offset for r in store.records if r is not following]
         assert reader.recovery_report.nul_properties == [record.offset]
 
 

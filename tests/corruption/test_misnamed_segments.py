@@ -132,8 +132,8 @@ def test_its_rightful_name_is_told(
             list(reader.scan())
         # Verify took records that carry lower offsets for those that a broker leaves, and was fine.
         findings = reader.verify().findings
-        told = {finding.path for finding in findings if finding.kind == "misnamed-segment"}
-        assert told & set(wrong)
+        reported = {finding.path for finding in findings if finding.kind == "misnamed-segment"}
+        assert reported & set(wrong)
     for mode in ("r+", "a"):
         with pytest.raises(rocketstore.RocketStoreError) as caught:
             rocketstore.open(store.root, mode)
@@ -180,8 +180,8 @@ def test_the_commands_that_are_told_give_all_back(
     for mode in ("r+", "r"):
         with contextlib.suppress(rocketstore.RocketStoreError):
             rocketstore.open(store.root, mode).close()
-    told = str(refused.value).split("All together, in ")[1]
-    folder, commands = told.split(": ", 1)
+    reported = str(refused.value).split("All together, in ")[1]
+    folder, commands = reported.split(": ", 1)
     for command in commands.split(";"):
         words = command.split()
         if words[:2] == ["mv", "-n"]:
@@ -204,10 +204,10 @@ def test_whatever_is_cut_is_kept(
     store.write(end, records + b"and half a rec")
     store.crashed()
     with rocketstore.open(store.root, "r+") as writer:
-        (cut,) = writer.recovery_report.cut
+        (part,) = writer.recovery_report.cut
         assert writer.max_physical_offset == end
-    assert cut.quarantined is not None
-    assert Path(cut.quarantined).read_bytes() == records + b"and half a rec"
+    assert part.quarantined is not None
+    assert Path(part.quarantined).read_bytes() == records + b"and half a rec"
 
 
 def test_a_copy_of_what_lies_far_behind_is_sparse(tmp_path: Path) -> None:
@@ -217,12 +217,12 @@ def test_a_copy_of_what_lies_far_behind_is_sparse(tmp_path: Path) -> None:
     store.write(200 << 20, b"something")
     store.crashed()
     with rocketstore.open(store.root, "r+") as writer:
-        (cut,) = writer.recovery_report.cut
-    assert cut.quarantined is not None
-    about = Path(cut.quarantined).stat()
+        (part,) = writer.recovery_report.cut
+    assert part.quarantined is not None
+    about = Path(part.quarantined).stat()
     assert about.st_size > 199 << 20
     assert about.st_blocks * 512 < 8 << 20
-    assert Path(cut.quarantined).read_bytes().endswith(b"something")
+    assert Path(part.quarantined).read_bytes().endswith(b"something")
 
 
 @pytest.mark.parametrize("name", ["00000000000000000000.bak", "0", "old", "-1", "x.tmp"])

@@ -67,14 +67,14 @@ ODD_NAMES = [
 
 
 @pytest.mark.parametrize("mode", ["r", "r+"])
-@pytest.mark.parametrize(("names", "numbers", "served", "told"), ODD_NAMES)
+@pytest.mark.parametrize(("names", "numbers", "served", "reported"), ODD_NAMES)
 def test_good_names_are_served_and_odd_ones_told(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     names: str,
     numbers: str,
     served: list[str],
-    told: str,
+    reported: str,
     mode: str,
 ) -> None:
     root = tmp_path / "s"
@@ -85,13 +85,13 @@ def test_good_names_are_served_and_odd_ones_told(
             assert store.topics() == sorted(["T", "%LMQ%good", *(f"%LMQ%{n}" for n in served)])
             for name in ["T", *(f"%LMQ%{n}" for n in served)]:
                 assert store.get_message("g", name, 0, 0, 1).messages[0].body == b"odd"
-            notes = [note for note in store.recovery_report.notes if told in note]
+            notes = [note for note in store.recovery_report.notes if reported in note]
             assert len(notes) == 1
             assert notes[0].startswith("log offset 0: INNER_MULTI_")
             verified = store.verify()
-            assert [note for note in verified.notes if told in note] == notes
+            assert [note for note in verified.notes if reported in note] == notes
             assert mode == "r" or verified.findings == []
-    assert any(told in record.getMessage() for record in caplog.records)
+    assert any(reported in record.getMessage() for record in caplog.records)
 
 
 def test_names_that_this_line_passes_over_are_not_told(tmp_path: Path) -> None:
@@ -109,9 +109,9 @@ def test_names_that_this_line_passes_over_are_not_told(tmp_path: Path) -> None:
         assert "Copies" not in store.topics()
 
 
-@pytest.mark.parametrize(("names", "numbers", "served", "told"), ODD_NAMES)
+@pytest.mark.parametrize(("names", "numbers", "served", "reported"), ODD_NAMES)
 def test_both_kernels_count_odd_records_once(
-    kernels: Bodies, names: str, numbers: str, served: list[str], told: str
+    kernels: Bodies, names: str, numbers: str, served: list[str], reported: str
 ) -> None:
     log = make_log(
         *({"topic": b"T", "queue_id": 0, "queue_offset": n, "properties": multi(names, numbers)}

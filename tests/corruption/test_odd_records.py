@@ -195,7 +195,7 @@ def test_a16_few_nuls_are_torn_above_the_mark(store: Crafted, properties: bytes,
     rebuild_state(store, mark, target.offset)
     with rocketstore.open(store.root, "r+") as writer:
         assert writer.max_physical_offset == target.offset
-        assert [cut.start for cut in writer.recovery_report.cut] == [target.offset]
+        assert [part.start for part in writer.recovery_report.cut] == [target.offset]
         # It was complete, so it is kept.
         assert raw.rstrip(b"\0") in crafted.quarantined(store.root)
 
@@ -267,7 +267,7 @@ def test_a08_ghost_as_the_last_thing_is_cut(store: Crafted, mark: str) -> None:
     rebuild_state(store, mark, target.offset)
     with rocketstore.open(store.root, "r+") as writer:
         assert writer.max_physical_offset == target.offset
-        assert [cut.start for cut in writer.recovery_report.cut] == [target.offset]
+        assert [part.start for part in writer.recovery_report.cut] == [target.offset]
         assert crafted.content_behind(store.root, target.offset, store.segment_size) == b""
 
 

@@ -66,7 +66,7 @@ def remove(*numbers: int) -> Callable[[Path], object]:
     return lambda root: [path.unlink() for path in [segments(root)[n] for n in numbers]]
 
 
-def cut(number: int, nbytes: int) -> Callable[[Path], object]:
+def truncated(number: int, nbytes: int) -> Callable[[Path], object]:
     return lambda root: os.truncate(segments(root)[number], nbytes)
 
 
@@ -84,10 +84,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda root: (overwrite(6850, b"\xff")(root), overwrite(40000, b"\xff")(root)),
         f"{0:020}",
     ),
-    "the last segment is short": (cut(-1, 2000), f"{4 * SEGMENT:020}"),
-    "a middle segment is short": (cut(1, 8192), f"{SEGMENT:020}"),
-    "a middle segment is empty": (cut(1, 0), f"{SEGMENT:020}"),
-    "the first segment is empty": (cut(0, 0), f"{0:020}"),
+    "the last segment is short": (truncated(-1, 2000), f"{4 * SEGMENT:020}"),
+    "a middle segment is short": (truncated(1, 8192), f"{SEGMENT:020}"),
+    "a middle segment is empty": (truncated(1, 0), f"{SEGMENT:020}"),
+    "the first segment is empty": (truncated(0, 0), f"{0:020}"),
 }
 
 
@@ -103,9 +103,9 @@ def by_scan_arrow(root: Path, policy: str) -> Iterator[int]:
 
 
 def by_spark(root: Path, policy: str, **options: str) -> Iterator[int]:
-    told = parse_read({"path": str(root), "onCorruption": policy, **options})
-    for split in plan(told):
-        for batch in read_partition(told, ["physicalOffset"], split):
+    reported = parse_read({"path": str(root), "onCorruption": policy, **options})
+    for split in plan(reported):
+        for batch in read_partition(reported, ["physicalOffset"], split):
             yield from batch.column(0).to_pylist()
 
 
@@ -461,7 +461,9 @@ def test_a_segment_with_a_wrong_name(root: Path) -> None:
 LOST: dict[str, Callable[[Path], object]] = {
     "no folder": lambda root: shutil.rmtree(root / "commitlog"),
     "no file": lambda root: remove(*range(len(segments(root))))(root),
-    "files without a byte": lambda root: [cut(n, 0)(root) for n in range(len(segments(root)))],
+    "files without a byte": lambda root: [
+        truncated(n, 0)(root) for n in range(len(segments(root)))
+    ],
     "nor a state file": lambda root: (
         shutil.rmtree(root / "commitlog"),
         (root / "rocketstore.state").unlink(),
@@ -488,9 +490,9 @@ def test_a_log_that_is_not_there_is_not_read_as_empty(
         stats_table(root, on_corruption=policy)
     with pytest.raises(MappedFileError, match="the log is missing"):
         to_parquet(root, tmp_path / "x.parquet", on_corruption=policy)
-    told = {"path": str(root), "onCorruption": policy, "failOnDataLoss": "false"}
+    reported = {"path": str(root), "onCorruption": policy, "failOnDataLoss": "false"}
     with pytest.raises(MappedFileError, match="the log is missing"):
-        StreamPlan(parse_read(told)).initial()
+        StreamPlan(parse_read(reported)).initial()
 
 
 @pytest.mark.parametrize("move", ["root", "commitlog"])
@@ -498,8 +500,12 @@ def test_a_log_that_is_not_there_is_not_read_as_empty(
 def test_a_store_that_vanishes_below_a_stream(
     move: str, fail_on_data_loss: str, root: Path, tmp_path: Path
 ) -> None:
-    told = {"path": str(root), "startingOffsets": "earliest", "failOnDataLoss": fail_on_data_loss}
-    stream = StreamPlan(parse_read(told))
+    reported = {
+        "path": str(root),
+        "startingOffsets": "earliest",
+        "failOnDataLoss": fail_on_data_loss,
+    }
+    stream = StreamPlan(parse_read(reported))
     start = stream.initial()
     end = stream.advance(start, max_records=10)
     planned = stream.splits(start, end)
@@ -521,8 +527,8 @@ def test_a_stream_meets_a_hole(root: Path) -> None:
     rows = answer(by_scan, root, "skip")[0]
 
     def streamed(policy: str) -> list[int]:
-        told = {"path": str(root), "startingOffsets": "earliest", "onCorruption": policy}
-        stream = StreamPlan(parse_read(told))
+        reported = {"path": str(root), "startingOffsets": "earliest", "onCorruption": policy}
+        stream = StreamPlan(parse_read(reported))
         at, found = stream.initial(), list[int]()
         while True:
             end = stream.advance(at, max_records=50)

@@ -303,9 +303,9 @@ def test_b07_is_told_once(store: Crafted, caplog: pytest.LogCaptureFixture) -> N
     for name in ("core.123", "core.124"):
         (store.root / "commitlog" / name).touch()
     with rocketstore.open(store.root, "r+"):
-        told = [r for r in caplog.records if "core.123" in r.getMessage()]
-    assert len(told) == 1
-    assert told[0].levelname == "WARNING"
+        reported = [r for r in caplog.records if "core.123" in r.getMessage()]
+    assert len(reported) == 1
+    assert reported[0].levelname == "WARNING"
 
 
 # --- B09, B10: what is no regular file --------------------------------------------------------
@@ -382,7 +382,7 @@ def done_without(store: Crafted, path: Path) -> None:
     with rocketstore.open(store.root) as reader:
         assert [bytes(m.raw) for m in reader.scan()] == [r.raw for r in store.records]
         report = reader.recovery_report
-        assert any(str(path) in told for told in [*report.notes, *report.skipped])
+        assert any(str(path) in reported for reported in [*report.notes, *report.skipped])
         for message in reader.scan(topics=["Orders"]):
             place = (message.topic, message.queue_id, message.queue_offset)
             (found,) = reader.get_message("g", *place, 1).messages

@@ -32,11 +32,11 @@ def make(root: Path, begin_ms: int, count: int, queue_count: int) -> list[int]:
 
 
 def by_spark(root: Path, policy: str) -> list[int]:
-    told = parse_read({"path": str(root), "onCorruption": policy})
+    reported = parse_read({"path": str(root), "onCorruption": policy})
     return [
         offset
-        for split in plan(told)
-        for batch in read_partition(told, ["physicalOffset"], split)
+        for split in plan(reported)
+        for batch in read_partition(reported, ["physicalOffset"], split)
         for offset in batch.column(0).to_pylist()
     ]
 
@@ -61,9 +61,9 @@ def test_older_records_behind_a_torn_one_are_no_part_of_the_log(
     former = (tmp_path / "former" / "commitlog" / ("0" * 20)).read_bytes()
     log = root / "commitlog" / ("0" * 20)
     content = log.read_bytes()
-    cut = offsets[good] + torn
-    middle = bytes(offsets[good + 1] - cut)
-    log.write_bytes(content[:cut] + middle + former[offsets[good + 1] :])
+    torn_at = offsets[good] + torn
+    middle = bytes(offsets[good + 1] - torn_at)
+    log.write_bytes(content[:torn_at] + middle + former[offsets[good + 1] :])
     forget_writer(root)
     with rocketstore.open(root) as store:
         assert [message.physical_offset for message in store.scan()] == offsets[:good]

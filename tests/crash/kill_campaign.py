@@ -183,8 +183,8 @@ def check_rows(store: rocketstore.DefaultMessageStore, rows: list[Row]) -> None:
     for row in rows:
         message = store.look_message_by_offset(row.offset)
         assert message is not None, f"the acknowledged message at {row.offset} is gone"
-        told = (message.topic, message.queue_id, message.queue_offset, message.body.decode())
-        assert told == row[1:5], (told, row)
+        reported = (message.topic, message.queue_id, message.queue_offset, message.body.decode())
+        assert reported == row[1:5], (reported, row)
         assert units[row.topic, row.queue_id].get(row.queue_offset) == row.offset, row
     for topic in {row.topic for row in rows}:
         of_topic = [row for row in rows if row.topic == topic]

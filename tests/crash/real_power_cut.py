@@ -73,7 +73,7 @@ def write_until_cut(root: Path, mode: str, seed: int, writing: int) -> None:
             time.sleep(choose.choice((0, 0, 0.002)))
 
 
-class Told:
+class Answers:
     """What the writers of one store told."""
 
     def __init__(self, mode: str) -> None:
@@ -107,18 +107,21 @@ class Told:
         self.flushed = min(self.flushed, end)
 
 
-def judge(root: Path, told: Told, mode: str) -> int:
+def judge(root: Path, answers: Answers, mode: str) -> int:
     """Open the store for writing; everything confirmed is there, and all of it is sound."""
-    promised = told.acknowledged()
+    promised = answers.acknowledged()
     if not root.exists() and not promised:
         return 0
     with rocketstore.open(root, "a", **OPTIONS, **MODES[mode]) as store:
         report = store.recovery_report
         assert not report.damaged, report
         assert not report.gaps, report
-        assert store.max_physical_offset >= told.flushed, (store.max_physical_offset, told.flushed)
+        assert store.max_physical_offset >= answers.flushed, (
+            store.max_physical_offset,
+            answers.flushed,
+        )
         for message in store.scan():
-            row = told.rows.get(message.physical_offset)
+            row = answers.rows.get(message.physical_offset)
             assert row is None or row[1] == message.body, f"other bytes at {message}"
         end = store.max_physical_offset
         verified = store.verify()
@@ -160,7 +163,7 @@ class Rounds:
     def __init__(self, system: FileSystem, mode: str, choose: random.Random) -> None:
         self.system = system
         self.mode = mode
-        self.told = Told(mode)
+        self.answers = Answers(mode)
         #: Acknowledged messages that were looked for, over all cuts.
         self.promised = 0
         self._choose = choose
@@ -179,8 +182,8 @@ class Rounds:
         os.waitpid(child, 0)
         if b"BROKEN" in output:
             return output.decode(errors="replace")
-        self.told.take(output)
-        self.promised += len(self.told.acknowledged())
+        self.answers.take(output)
+        self.promised += len(self.answers.acknowledged())
         self.system.unmount()
         self.system.mount()
         return self._judge()
@@ -205,7 +208,7 @@ class Rounds:
 
     def _judge(self) -> str:
         def work(writing: int) -> None:
-            end = judge(self._root, self.told, self.mode)
+            end = judge(self._root, self.answers, self.mode)
             os.write(writing, b"%d" % end)
 
         child, reading = in_child(work)
@@ -213,7 +216,7 @@ class Rounds:
         _, status = os.waitpid(child, 0)
         if status or not answer.isdigit():
             return f"status {status}: {answer.decode(errors='replace')}"
-        self.told.forget_behind(int(answer))
+        self.answers.forget_behind(int(answer))
         return ""
 
 
@@ -265,12 +268,12 @@ def main(arguments: list[str] | None = None) -> int:
     began, counts, broken, promised = time.monotonic(), Counter[str](), 0, 0
     ticker = Ticker("cuts", options.cuts)
     try:
-        for cut in run(options.cuts, seed, options.kinds):
-            counts[f"{cut.kind} {cut.mode} {cut.how}"] += 1
-            promised += cut.promised
-            if cut.broken:
+        for one in run(options.cuts, seed, options.kinds):
+            counts[f"{one.kind} {one.mode} {one.how}"] += 1
+            promised += one.promised
+            if one.broken:
                 broken += 1
-                print(f"BROKEN {cut.kind} {cut.mode} {cut.how}: {cut.broken}", flush=True)
+                print(f"BROKEN {one.kind} {one.mode} {one.how}: {one.broken}", flush=True)
             ticker.tell(counts.total(), broken)
     except ImpossibleError as error:
         print(f"no power cut on this machine: {error}")

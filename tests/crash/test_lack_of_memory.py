@@ -201,15 +201,15 @@ def test_what_ended_a_service_is_named_with_its_type(error: Exception) -> None:
         def run_once(self) -> bool:
             raise error
 
-    told: list[BaseException] = []
-    service = Failing("allocate", 0.01, told.append)
+    reported: list[BaseException] = []
+    service = Failing("allocate", 0.01, reported.append)
     service.start()
     end = time.monotonic() + 20
-    while not told and time.monotonic() < end:
+    while not reported and time.monotonic() < end:
         time.sleep(0.005)
     with pytest.raises(ServiceFailedError, match=f"allocate failed: {type(error).__name__}"):
         service.shutdown()
-    assert told == [error]
+    assert reported == [error]
 
 
 def test_a_put_for_which_there_was_no_thread_is_not_made_later(

@@ -228,8 +228,8 @@ def test_a_log_of_its_own_place_keeps_only_segments(tmp_path: Path) -> None:
     last = sorted((tmp_path / "log").iterdir())[-1]
     salvaging.overwrite(last, first.physical_offset % SEGMENT_NBYTES + 4, b"!")
     with rocketstore.open(root, "r+", **elsewhere, **OPTIONS) as store:
-        (cut,) = store.recovery_report.cut
-        assert Path(cut.quarantined or "").parent == root / "quarantine"
+        (part,) = store.recovery_report.cut
+        assert Path(part.quarantined or "").parent == root / "quarantine"
         assert store.max_physical_offset == first.physical_offset
     assert all(formats.file_name_to_offset(p.name) is not None for p in last.parent.iterdir())
 
@@ -282,11 +282,11 @@ def test_a_stretch_is_filled_to_its_last_byte(topics: tuple[str, ...], property_
         stretch = _stretch(total, property_crc=property_crc)
         for number, topic in enumerate(topics):
             assert stretch.take(LostPlace(topic, 0, number, 4096, 4096 + total))
-        records, told = stretch.records()
+        records, listed = stretch.records()
         assert sum(map(len, records)) == total
         messages = _decode(records)
         assert [(m.topic, m.queue_offset) for m in messages[: len(topics)]] == [
-            (place.topic, place.queue_offset) for place in told
+            (place.topic, place.queue_offset) for place in listed
         ]
         rest = [m.sys_flag & formats.SYS_FLAG_TRANSACTION_MASK for m in messages[len(topics) :]]
         assert set(rest) <= {formats.SYS_FLAG_TRANSACTION_ROLLBACK}

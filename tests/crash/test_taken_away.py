@@ -252,14 +252,14 @@ def second_writer(root: Path) -> str:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        told = "nothing"
+        reported = "nothing"
         try:
             with rocketstore.open(root, "r+") as store:
-                told = str(store.put("T", b"second").ok)
+                reported = str(store.put("T", b"second").ok)
         except BaseException as error:  # noqa: BLE001 - told to the parent
-            told = type(error).__name__
+            reported = type(error).__name__
         finally:
-            os.write(writing, told.encode())
+            os.write(writing, reported.encode())
             os._exit(0)
     os.close(writing)
     os.waitpid(child, 0)

@@ -63,13 +63,13 @@ def test_every_public_name_is_in_the_reference(name: str) -> None:
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_every_public_member_says_what_it_is(kind: Any) -> None:
     assert inspect.getdoc(kind)
-    told = inspect.getdoc(kind) or ""
+    reported = inspect.getdoc(kind) or ""
     silent = [
         name
         for name, member in inspect.getmembers(kind)
         if not name.startswith("_")
         and not (inspect.getdoc(member) or "").strip()
-        and not re.search(rf"\b{name}\b", told)
+        and not re.search(rf"\b{name}\b", reported)
     ]
     assert not silent
 

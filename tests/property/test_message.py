@@ -107,10 +107,10 @@ def test_garbage(garbage: bytes, flags: int, end: int) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=60), RECORDS, st.binary(max_size=60), st.integers(0, 2**40))
 def test_find_sees_through_garbage(
-    before: bytes, fields: dict[str, Any], behind: bytes, base: int
+    before: bytes, fields: dict[str, Any], following: bytes, base: int
 ) -> None:
     record = make_record(physical_offset=base + len(before), **fields)
-    log = before + record + behind
+    log = before + record + following
     end = base + len(log)
     found = both("message", "find_record", log, 0, len(log), base, end)
     good = both("message", "check_record", record, 0, len(record), base + len(before), end)[0]

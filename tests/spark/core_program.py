@@ -87,9 +87,9 @@ def jobs(spark: Any, root: str, damaged: str, folder: Path) -> dict[str, Any]:
     """Every job; what they write is left in ``folder``."""
     from rocketstore import spark as pipeline
 
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     report = pipeline.fsck(
-        spark, damaged, split_bytes=500_000, progress=lambda *both: told.append(both)
+        spark, damaged, split_bytes=500_000, progress=lambda *both: reported.append(both)
     )
     rebuilt = {"queues": pipeline.rebuild_consume_queues, "index": pipeline.rebuild_index}
     sizes: dict[str, dict[str, Any]] = {
@@ -102,7 +102,7 @@ def jobs(spark: Any, root: str, damaged: str, folder: Path) -> dict[str, Any]:
         ),
         "fsck": [report.summary["records"], sorted(report.finding_counts.items())],
         "findings": sorted(row.reason for row in report.findings.collect()),
-        "progress": told == sorted(told) and told[-1][0] == told[-1][1],
+        "progress": reported == sorted(reported) and reported[-1][0] == reported[-1][1],
     }
     for name, rebuild in rebuilt.items():
         target = str(folder / name)

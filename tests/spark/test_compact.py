@@ -93,13 +93,13 @@ def test_loading_rows(spark: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [({"key": "tags", "topics": "T"}, "must be one of keys"), ({"topics": []}, "topics is empty")],
 )
 def test_wrong_arguments(
-    spark: Any, store: Path, tmp_path: Path, arguments: dict[str, Any], told: str
+    spark: Any, store: Path, tmp_path: Path, arguments: dict[str, Any], reported: str
 ) -> None:
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=reported):
         compact(spark, store, tmp_path / "new", **arguments)
     assert not (tmp_path / "new").exists()
 

@@ -450,9 +450,9 @@ def test_a_missing_wheel_is_told(random_store: Path) -> None:
         timeout=120,
         check=False,
     )
-    told = found.stdout.decode().splitlines()
-    assert len(told) == 4, found.stderr
-    assert all("Every executor needs the rocketstore wheel" in line for line in told)
+    reported = found.stdout.decode().splitlines()
+    assert len(reported) == 4, found.stderr
+    assert all("Every executor needs the rocketstore wheel" in line for line in reported)
 
 
 def test_discovery_imports_nothing_of_rocketstore() -> None:

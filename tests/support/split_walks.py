@@ -85,7 +85,7 @@ def read_log(log: LogFiles, *, room: int = 1 << 30, **options: Any) -> Reading:
     return Reading(plan_splits(log, **options), room=room, **walking)
 
 
-def cut(splits: list[Split], places: Iterable[int]) -> list[Split]:
+def split_at(splits: list[Split], places: Iterable[int]) -> list[Split]:
     """Cut splits anew at physical offsets."""
     from dataclasses import replace
 

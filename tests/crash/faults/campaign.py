@@ -86,8 +86,8 @@ def run_case(case: Case, root: Path, faults: Faults) -> dict[str, Any]:
     if case.error in ("ENOSPC", "EDQUOT") and case.manner == "once" and kind in ASKS_FOR_ROOM:
         final = [error for error in errors if error.startswith("ServiceFailedError")]
         if final:
-            told = sorted({*final})
-            raise BrokenPromiseError(f"a disk that was full for a moment ended writing: {told}")
+            reported = sorted({*final})
+            raise BrokenPromiseError(f"a disk that was full for a moment ended writing: {reported}")
     check_store(root, script)
     return {"fired": fired, "count": count, "errors": errors}
 
@@ -126,24 +126,24 @@ def in_fork(case: Case, faults: Faults, scratch: Path) -> dict[str, Any]:
     with os.fdopen(reading, "rb") as pipe:
         answer = pipe.read()
     _, status = os.waitpid(child, 0)
-    told: dict[str, Any] = json.loads(answer or b"{}")
+    reported: dict[str, Any] = json.loads(answer or b"{}")
     if status:
         code = os.waitstatus_to_exitcode(status)
-        told.setdefault("broken", f"ended with {code}")
+        reported.setdefault("broken", f"ended with {code}")
         if code == -signal.SIGALRM:
-            told["broken"] = f"hung for {LIMIT_S} s"
-    return told
+            reported["broken"] = f"hung for {LIMIT_S} s"
+    return reported
 
 
 def _child(case: Case, root: Path, faults: Faults, writing: int) -> int:
     faulthandler.dump_traceback_later(LIMIT_S - 1, file=sys.__stderr__)
     signal.alarm(LIMIT_S)
     try:
-        told = run_case(case, root, faults)
+        reported = run_case(case, root, faults)
     except BaseException as error:  # noqa: BLE001 - told to the parent, which fails
-        told = {"broken": f"{error!r}", "where": traceback.format_exc(), "fired": faults.fired}
+        reported = {"broken": f"{error!r}", "where": traceback.format_exc(), "fired": faults.fired}
     faults.pause(True)
-    content = json.dumps(told).encode()
+    content = json.dumps(reported).encode()
     while content:
         content = content[os.write(writing, content) :]
     return 0
@@ -213,14 +213,14 @@ def main(arguments: list[str] | None = None) -> int:
         ticker = Ticker("runs", len(cases))
         for number, case in enumerate(cases):
             ticker.tell(number, broken)
-            told = in_fork(case, faults, scratch)
-            kinds[told.get("fired", "").split(" ")[0] or "none"] += 1
-            if "broken" in told:
+            reported = in_fork(case, faults, scratch)
+            kinds[reported.get("fired", "").split(" ")[0] or "none"] += 1
+            if "broken" in reported:
                 broken += 1
-                print(f"BROKEN --case {case} ({told.get('fired')}): {told['broken']}")
-                print(told.get("where", ""), flush=True)
+                print(f"BROKEN --case {case} ({reported.get('fired')}): {reported['broken']}")
+                print(reported.get("where", ""), flush=True)
             elif options.case:
-                print(json.dumps(told, indent=1))
+                print(json.dumps(reported, indent=1))
     summary = {
         "runs": len(cases),
         "seed": seed,

@@ -134,10 +134,10 @@ class Script:
 
     def _note(self, error: Exception) -> None:
         """An error says what it is about: a path of the store, or a failure told before."""
-        told = f"{type(error).__name__}: {error}"
-        self.outcome.errors.append(told)
-        if str(self.root) not in told and "is closed" not in told:
-            raise BrokenPromiseError(f"an error without a path: {told}") from error
+        reported = f"{type(error).__name__}: {error}"
+        self.outcome.errors.append(reported)
+        if str(self.root) not in reported and "is closed" not in reported:
+            raise BrokenPromiseError(f"an error without a path: {reported}") from error
 
     # --- steps --------------------------------------------------------------------------------
 

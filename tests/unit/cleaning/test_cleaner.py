@@ -306,8 +306,8 @@ def test_what_readers_hold_stays_readable(tmp_path: Path) -> None:
         arrow = iter(store.scan_arrow("core", batch_rows=1))
         next(arrow)
         seen_by_reader = messages_of(reader, ("Long", 0))
-        told: list[str] = []
-        late = store.tail(start=0, timeout_s=0, on_event=told.append)
+        reported: list[str] = []
+        late = store.tail(start=0, timeout_s=0, on_event=reported.append)
         minimum = store.clean_expired().min_offset
         assert minimum > 0
         assert bytes(view) == kept
@@ -316,7 +316,9 @@ def test_what_readers_hold_stays_readable(tmp_path: Path) -> None:
         assert [m.physical_offset for m in scan][-1] < store.max_physical_offset
         assert next(tail).physical_offset == minimum
         assert next(late).physical_offset == minimum
-        assert told == [f"the log's offsets 0 to {minimum - 1} were deleted before they were read"]
+        assert reported == [
+            f"the log's offsets 0 to {minimum - 1} were deleted before they were read"
+        ]
         assert sum(batch.num_rows for batch in arrow) > 0
         assert next(store.scan()).physical_offset == minimum
         # A reader of its own has a snapshot, then the new beginning.
@@ -576,7 +578,7 @@ def test_an_arriving_listener_is_not_waited_for_by_what_it_waits_for(tmp_path: P
     """Cleaning in a listener waited for another thread's, which waited for dispatch, for ever."""
     root = tmp_path / "store"
     was, end = made(root, "5.5.0")
-    deleting, arrived, told = threading.Event(), threading.Event(), threading.Event()
+    deleting, arrived, reported = threading.Event(), threading.Event(), threading.Event()
     seen: list[Any] = []
 
     def listener(*_: Any) -> None:
@@ -588,7 +590,7 @@ def test_an_arriving_listener_is_not_waited_for_by_what_it_waits_for(tmp_path: P
             except BlockingIOError as error:
                 seen.append(error.errno)
         if len(seen) == 4:
-            told.set()
+            reported.set()
 
     def delete() -> None:
         with store._writer.cleaning.cleaner.lock:
@@ -606,7 +608,7 @@ def test_an_arriving_listener_is_not_waited_for_by_what_it_waits_for(tmp_path: P
         assert not thread.is_alive()
         assert seen == [errno.EAGAIN, errno.EAGAIN]
         assert store.put("Long", b"x").ok
-        assert told.wait(120)
+        assert reported.wait(120)
         report, verified = seen[2:]
         assert report.files
         assert verified.ok

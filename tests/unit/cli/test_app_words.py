@@ -70,8 +70,8 @@ def test_no_option_takes_an_empty_path(here: Path) -> None:
     before = contents(here)
     for command, others in COMMANDS.items():
         for option in ("--commit-log", "--config"):
-            told = run(command, ".", *others, option, "", code=2).stderr
-            assert f"'{option}'" in told, command
+            reported = run(command, ".", *others, option, "", code=2).stderr
+            assert f"'{option}'" in reported, command
     assert "'--lines'" in run("put", ".", "--lines", "", code=2).stderr
     assert "'--golden'" in run("demo", "--golden", "", code=2).stderr
     assert contents(here) == before
@@ -143,15 +143,15 @@ def test_a_value_that_is_refused_is_usage(
 
 def test_numbers_behind_the_end_are_no_hit(here: Path) -> None:
     end = lines(run("scan", here))[-1]
-    behind = end["physicalOffset"] + end["storeSize"]
-    run("scan", here, "--start", behind, code=1)
-    run("tail", here, "--start", behind, code=1)
+    following = end["physicalOffset"] + end["storeSize"]
+    run("scan", here, "--start", following, code=1)
+    run("tail", here, "--start", following, code=1)
     for number in (1000, 2**63 - 1, 10**30):
         run("get", here, "TopicA", 0, "--offset", number, code=1)
         run("get", here, "TopicA", number, code=1)
         run("show", here, number, code=1)
         run("tail", here, "-n", number)
-    for inside in (1, behind - 6, behind - 90):
+    for inside in (1, following - 6, following - 90):
         assert "no record begins" in run("scan", here, "--start", inside, code=2).stderr
         assert "no record begins" in run("tail", here, "--start", inside, code=2).stderr
 

@@ -73,8 +73,8 @@ def test_a_process_of_its_own_with_all_streams_closed(words: str, tmp_path: Path
 
 
 def test_a_process_of_its_own_whose_answer_cannot_be_written(pristine: Path) -> None:
-    told = "rocketstore: standard output: No space left on device\n"
-    assert shell(pristine, "scan", ">/dev/full") == (3, "", told)
+    reported = "rocketstore: standard output: No space left on device\n"
+    assert shell(pristine, "scan", ">/dev/full") == (3, "", reported)
 
 
 @pytest.mark.parametrize("words", [*READERS, "clean", "salvage", "put --lines /dev/null"])

@@ -118,7 +118,7 @@ def test_every_cut_and_every_flipped_bit_is_read_or_refused() -> None:
     text = rb'{"a":{0:1,"b":[true,null,-1.5e2,"x\u00e9\n"],/*c*/},d:{"$ref":"$.a"}}'
     outcomes = {True: 0, False: 0}
     positions: list[tuple[int, int]] = []
-    variants = [text[:cut] for cut in range(len(text))]
+    variants = [text[:end] for end in range(len(text))]
     for at in range(len(text)):
         for bit in range(8):
             changed = bytearray(text)

@@ -130,9 +130,9 @@ def test_byte_40_that_is_no_record_start_becomes_0(root: Path, version: str) -> 
 def test_byte_40_of_a_record_that_recovery_cut_becomes_0(root: Path, tmp_path: Path) -> None:
     crafted.build(tmp_path / "template", broker_version="5.3.3")
     store = Crafted(tmp_path / "template", root)
-    target, behind = store.records[-6], store.records[-3]
+    target, following = store.records[-6], store.records[-3]
     store.write(target.offset, target.with_number("magic", 0))
-    write(root, logics_physical_offset=behind.offset)
+    write(root, logics_physical_offset=following.offset)
     store.set_state(target.offset)
     store.zero_from(target.end)
     store.crashed()

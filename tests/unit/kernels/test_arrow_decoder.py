@@ -251,10 +251,10 @@ def test_some_columns(names: list[str], flags: int) -> None:
     assert table.equals(_decode(NATIVE)[1].select(names))
 
 
-@pytest.mark.parametrize("cut", [0, 1, 5000, 5001, len(LOG) - 1, len(LOG)])
-def test_a_record_behind_the_limit_is_not_taken(kernels: Bodies, cut: int) -> None:
-    (answer,), table = _decode(kernels, limit=BASE + cut)
-    taken = [m for m in _messages() if m.physical_offset < BASE + cut]
+@pytest.mark.parametrize("end_at", [0, 1, 5000, 5001, len(LOG) - 1, len(LOG)])
+def test_a_record_behind_the_limit_is_not_taken(kernels: Bodies, end_at: int) -> None:
+    (answer,), table = _decode(kernels, limit=BASE + end_at)
+    taken = [m for m in _messages() if m.physical_offset < BASE + end_at]
     assert table.column("physicalOffset").to_pylist() == [m.physical_offset for m in taken]
     end = taken[-1].physical_offset + taken[-1].store_size - BASE if taken else 0
     assert answer == (RecordStatus.END, end, len(taken))

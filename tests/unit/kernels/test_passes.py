@@ -312,7 +312,7 @@ def test_what_stands_there_is_told(kernels: Bodies, which: str) -> None:
     good = make_record(queue_id=0)
     blank = formats.BLANK.struct.pack(500, formats.BLANK_MAGIC)
     wrong_crc = make_record(queue_id=0, physical_offset=len(good), body_crc=1)
-    for behind, end, wanted in (
+    for following, end, wanted in (
         (b"", 1000, RecordStatus.END),
         (good[:50], 1000, RecordStatus.INCOMPLETE),
         (blank, len(good) + 500, RecordStatus.BLANK),
@@ -320,7 +320,7 @@ def test_what_stands_there_is_told(kernels: Bodies, which: str) -> None:
         (b"x" * 100, 1000, RecordStatus.BAD_MAGIC),
         (wrong_crc, 1000, RecordStatus.BAD_BODY_CRC),
     ):
-        window = good + behind
+        window = good + following
         found = make(kernels, which).consume(window, 0, len(window), 0, end, NO_LIMIT, 1)
         assert found == (wanted, len(good))
 

@@ -150,13 +150,13 @@ def test_a_record_that_is_no_text_is_read_and_not_put_again(kernels: Bodies, nam
     assert read.properties_bytes == encoded
     assert "\ufffd" in "".join([*read.properties, *read.properties.values()])
     log = Log(kernels)
-    told = f"property {odd!r} of the record at offset 4096 is not UTF-8"
+    reported = f"property {odd!r} of the record at offset 4096 is not UTF-8"
     for call in (
         lambda: log.appender.put_message(read),
         lambda: log.appender.put_many([message(), read]),
         lambda: log.appender.put_messages(SimpleNamespace(**vars(batch(message(), read)))),
     ):
-        with pytest.raises(ValueError, match=re.escape(told)):
+        with pytest.raises(ValueError, match=re.escape(reported)):
             call()
     assert log.segments == []
 

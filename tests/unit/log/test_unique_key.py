@@ -41,13 +41,13 @@ def test_no_two_alike() -> None:
 
 
 @pytest.mark.parametrize(
-    ("year", "month", "behind"), [(2025, 11, (2025, 12)), (2025, 12, (2026, 1))]
+    ("year", "month", "following"), [(2025, 11, (2025, 12)), (2025, 12, (2026, 1))]
 )
-def test_months(year: int, month: int, behind: tuple[int, int]) -> None:
+def test_months(year: int, month: int, following: tuple[int, int]) -> None:
     now = datetime.datetime(year, month, 17, 3, tzinfo=UTC).timestamp() * 1000
     expected = [
         datetime.datetime(*first, 1, tzinfo=UTC).timestamp() * 1000
-        for first in ((year, month), behind)
+        for first in ((year, month), following)
     ]
     assert list(month_around(int(now), UTC)) == expected
 

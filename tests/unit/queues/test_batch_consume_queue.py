@@ -334,13 +334,13 @@ def test_damaged_units_are_found_and_made_again(made: tuple[Path, Model], field:
 
 def test_units_behind_the_log_are_dropped(made: tuple[Path, Model]) -> None:
     root, model = made
-    cut = model.records[-6][2]
+    lost_from = model.records[-6][2]
     segments = sorted((root / "commitlog").iterdir())
     for path in segments:
         start = int(path.name)
-        if start <= cut < start + SEGMENT:
-            rewrite(path, cut - start, bytes(SEGMENT - (cut - start)))
-        elif start > cut:
+        if start <= lost_from < start + SEGMENT:
+            rewrite(path, lost_from - start, bytes(SEGMENT - (lost_from - start)))
+        elif start > lost_from:
             path.unlink()
     (root / "rocketstore.state").unlink()
     (root / "abort").touch()

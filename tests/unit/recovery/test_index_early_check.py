@@ -169,7 +169,7 @@ def test_a_store_that_is_refused_meanwhile(root: Path, monkeypatch: pytest.Monke
     content = bytearray(segment.read_bytes())
     content[4] ^= 0xFF
     segment.write_bytes(content)
-    refused, told = threading.Event(), []
+    refused, reported = threading.Event(), []
     threads: list[threading.Thread] = []
     check_file = index_recovery.check_file
 
@@ -179,14 +179,14 @@ def test_a_store_that_is_refused_meanwhile(root: Path, monkeypatch: pytest.Monke
         return check_file(file, limit)
 
     monkeypatch.setattr(index_recovery, "check_file", check_late)
-    monkeypatch.setattr(threading, "excepthook", told.append)
+    monkeypatch.setattr(threading, "excepthook", reported.append)
     with pytest.raises(rocketstore.CorruptMessageError):
         rocketstore.open(root, "r+", start=False)
     refused.set()
     for thread in threads:
         thread.join()
     assert [thread.name for thread in threads] == [EARLY]
-    assert told == []
+    assert reported == []
 
 
 def test_without_a_thread_it_is_done_in_its_turn(

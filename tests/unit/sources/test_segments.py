@@ -253,7 +253,7 @@ def test_the_last_record_of_a_closed_store_is_no_torn_one(root: Path) -> None:
             read_log(list_log(root), split_bytes=split_bytes)
         reading = read_log(list_log(root), split_bytes=split_bytes, on_corruption="skip")
         assert reading.offsets == every[:-1]
-        assert [(first, behind) for first, behind, _ in reading.damage] == [(every[-1], None)]
+        assert [(first, following) for first, following, _ in reading.damage] == [(every[-1], None)]
     with rocketstore.open(root) as store:
         assert [damaged.start for damaged in store.recovery_report.damaged] == [every[-1]]
     (root / "checkpoint").write_bytes(b"\1" * 4096)  # somebody else wrote the store since

@@ -90,7 +90,7 @@ def test_in_several_splits_it_counts_as_damage_unless_the_end_is_given(
         read_log(log, split_bytes=2000)
     reading = read_log(log, split_bytes=2000, on_corruption="skip")
     assert reading.offsets == good + came_back
-    assert [behind for _, behind, _ in reading.damage] == [came_back[0]]
+    assert [following for _, following, _ in reading.damage] == [came_back[0]]
     reading = read_log(log, split_bytes=2000, stop=log_end(log))
     assert (reading.offsets, reading.damage) == (good, [])
 

@@ -17,7 +17,7 @@ from rocketstore.sources import LogFiles, Split, list_log, plan_splits
 from rocketstore.sources import window as window_module
 from rocketstore.sources.walk import log_end, walk
 from rocketstore.status import RecordFlags, RecordStatus
-from support.split_walks import Reading, Records, cut, read_log
+from support.split_walks import Reading, Records, read_log, split_at
 
 SEGMENT = 16 * 1024
 GOOD = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
@@ -67,12 +67,12 @@ def oracle(log: LogFiles) -> tuple[list[int], list[int]]:
                 continue
             if status == RecordStatus.BLANK:
                 break
-            behind = kernels.message.find_record(content, position + 1, len(content), base, end)
-            if behind >= 0 or segment is not begun[-1]:
+            next_good = kernels.message.find_record(content, position + 1, len(content), base, end)
+            if next_good >= 0 or segment is not begun[-1]:
                 damage.append(base + position)
-            if behind < 0:
+            if next_good < 0:
                 break
-            position = behind
+            position = next_good
     return offsets, damage
 
 
@@ -104,7 +104,7 @@ def test_any_window_gives_what_scan_gives(
 @pytest.mark.parametrize("seed", range(20))
 def test_cuts_anywhere_lose_and_repeat_nothing(whole: Path, seed: int) -> None:
     log = list_log(whole)
-    splits = cut(plan_splits(log), random_cuts(log, seed))
+    splits = split_at(plan_splits(log), random_cuts(log, seed))
     assert len(splits) > 12
     reading = Reading(splits)
     assert reading.offsets == oracle(log)[0]
@@ -116,7 +116,7 @@ def test_each_byte_of_a_segment_may_be_a_cut(whole: Path) -> None:
     split = plan_splits(log)[0]
     first = oracle(replace(log, segments=log.segments[:1]))[0]
     for at in range(1, 2000):
-        left, right = cut([replace(split, tail=False)], [at])
+        left, right = split_at([replace(split, tail=False)], [at])
         assert Reading([left]).offsets == [offset for offset in first if offset < at]
         if at % 7 == 0:
             assert Reading([right]).offsets == [offset for offset in first if offset >= at]
@@ -203,10 +203,10 @@ def test_damage_is_passed_over_and_told_once_wherever_the_log_is_cut(
     offsets, damage = oracle(log)
     for number in range(4):
         window = chance.choice((200, 3000, 1 << 20))
-        cuts = random_cuts(log, 100 * seed + number) if number else []
+        borders = random_cuts(log, 100 * seed + number) if number else []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(window_module, "WINDOW_NBYTES", window)
-            reading = Reading(cut(plan_splits(log), cuts), on_corruption="skip")
+            reading = Reading(split_at(plan_splits(log), borders), on_corruption="skip")
         assert reading.offsets == offsets
         assert [first for first, _, _ in reading.damage] == damage
         for first, following, _ in reading.damage:
@@ -281,7 +281,7 @@ def test_stop_ends_a_split_at_its_damage(whole: Path, tmp_path: Path) -> None:
 
 def test_damage_at_a_cut_belongs_to_the_split_in_front(whole: Path, tmp_path: Path) -> None:
     log, offset = harmed(whole, tmp_path, 5000)
-    splits = cut(plan_splits(log)[1:2], [offset])
+    splits = split_at(plan_splits(log)[1:2], [offset])
     left, right = Reading(splits[:1], on_corruption="skip"), Reading(splits[1:])
     assert [first for first, _, _ in left.damage] == [offset]
     assert right.damage == []
@@ -306,7 +306,9 @@ def test_without_crc_a_body_is_not_looked_at(whole: Path, tmp_path: Path) -> Non
     expected = oracle(list_log(whole))[0]
     assert offset in expected
     for seed in range(5):
-        reading = Reading(cut(plan_splits(log), [offset, *random_cuts(log, seed)]), check_crc=False)
+        reading = Reading(
+            split_at(plan_splits(log), [offset, *random_cuts(log, seed)]), check_crc=False
+        )
         assert reading.offsets == expected
     assert log_end(log) == log_end(list_log(whole))
 
@@ -396,7 +398,7 @@ def test_damage_of_a_long_record_is_not_the_end(harm: str, tmp_path: Path) -> No
         assert log_end(log, start=start) == end
     reading = read_log(log, stop=end, on_corruption="skip")
     assert reading.offsets == [offsets[0], offsets[2]]
-    assert [(first, behind) for first, behind, _ in reading.damage] == [tuple(offsets[1:])]
+    assert [(first, next_good) for first, next_good, _ in reading.damage] == [tuple(offsets[1:])]
 
 
 # --- files that go ------------------------------------------------------------------------------

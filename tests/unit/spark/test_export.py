@@ -90,8 +90,8 @@ def test_a_repeated_export_has_the_same_names_and_rows(store: Path, tmp_path: Pa
 def test_compressions(store: Path, tmp_path: Path, compression: str) -> None:
     files = run(store, tmp_path / "out", compression=compression, partition_by=())
     metadata = pq.ParquetFile(tmp_path / "out" / files[0].path).metadata
-    told = metadata.row_group(0).column(0).compression
-    assert told == {"none": "UNCOMPRESSED"}.get(compression, compression.upper())
+    reported = metadata.row_group(0).column(0).compression
+    assert reported == {"none": "UNCOMPRESSED"}.get(compression, compression.upper())
 
 
 def test_small_row_groups_and_few_open_files(

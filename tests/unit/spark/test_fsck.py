@@ -257,15 +257,15 @@ def test_findings_name_queue_and_place(root: Path) -> None:
 
 
 def test_a_sound_store(root: Path) -> None:
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     report = check_store(
-        None, root, split_bytes=30000, progress=lambda done, total: told.append((done, total))
+        None, root, split_bytes=30000, progress=lambda done, total: reported.append((done, total))
     )
     assert report.ok
     assert report.rows == []
     assert report.summary["records"] == report.summary["units"] == 400
     assert report.summary["indexFiles"] == len(list((root / "index").iterdir()))
-    assert told[-1][0] == told[-1][1] == report.summary["logEnd"]
+    assert reported[-1][0] == reported[-1][1] == report.summary["logEnd"]
 
 
 def test_structure_leaves_bodies_alone(root: Path) -> None:

@@ -168,11 +168,11 @@ def test_a_stream_has_no_end(store: tuple[Path, list[Row]], name: str) -> None:
 
 def test_queues_begin_where_they_are_told(growing: Path) -> None:
     old = rows_of(growing)
-    told = (
+    reported = (
         '{"Orders": {"0": 11, "1": -1, "2": -2}, "Alerts-1": {"0": -2, "1": -2, "2": 0}, '
         '"Bills": {"broker-a": {"0": -2, "1": -1, "2": -2}}}'
     )
-    plan = plan_of(growing, startingOffsets=told)
+    plan = plan_of(growing, startingOffsets=reported)
     start = plan.initial()
     begins = {("Orders", 0): 11}
     late = {("Orders", 1), ("Bills", 1)}
@@ -196,8 +196,8 @@ def test_what_lies_before_all_queues_is_not_read(
     store: tuple[Path, list[Row]], options: dict[str, str]
 ) -> None:
     root, rows = store
-    told = {("Orders", 0): 20, ("Orders", 2): 25}
-    wanted = [r.physical_offset for r in rows if told.get(r[2:4], 10**9) <= r.queue_offset]
+    reported = {("Orders", 0): 20, ("Orders", 2): 25}
+    wanted = [r.physical_offset for r in rows if reported.get(r[2:4], 10**9) <= r.queue_offset]
     plan = plan_of(root, startingOffsets=ALL_ORDERS, **options)
     assert plan.initial().physical_offset == wanted[0] > 0
     assert flat(run(plan)) == wanted
@@ -208,8 +208,8 @@ def test_what_lies_before_all_queues_is_not_read(
 
 def test_queues_that_have_not_come_so_far(store: tuple[Path, list[Row]]) -> None:
     root, rows = store
-    told = '{"Bills": {"0": 1000, "1": 1000, "2": -1}}'
-    plan = plan_of(root, subscribe="Bills", startingOffsets=told)
+    reported = '{"Bills": {"0": 1000, "1": 1000, "2": -1}}'
+    plan = plan_of(root, subscribe="Bills", startingOffsets=reported)
     assert plan.initial().physical_offset == rows[-1].physical_offset + rows[-1].store_size
     assert flat(run(plan)) == []
 
@@ -219,8 +219,8 @@ def test_without_consume_queues_the_log_is_read_from_its_beginning(growing: Path
     shutil.rmtree(growing / "consumequeue")
     plan = plan_of(growing, subscribe="Orders", startingOffsets=ALL_ORDERS)
     assert plan.initial().physical_offset == 0
-    told = {("Orders", 0): 20, ("Orders", 2): 25}
-    wanted = [r.physical_offset for r in rows if told.get(r[2:4], 10**9) <= r.queue_offset]
+    reported = {("Orders", 0): 20, ("Orders", 2): 25}
+    wanted = [r.physical_offset for r in rows if reported.get(r[2:4], 10**9) <= r.queue_offset]
     assert flat(run(plan)) == wanted
 
 
@@ -275,11 +275,11 @@ def test_a_store_elsewhere(store: tuple[Path, list[Row]]) -> None:
         )
         batches = run(plan, max_records=100)
         assert flat(batches) == [row.physical_offset for row in rows]
-        told = {"path": "memory://stream-elsewhere", "startingOffsets": ALL_ORDERS}
+        reported = {"path": "memory://stream-elsewhere", "startingOffsets": ALL_ORDERS}
         with pytest.raises(ConfigError, match=r"cannot be listed.*assign"):
-            StreamPlan(parse_read(told)).initial()
-        told["assign"] = '{"Orders": [0, 1, 2]}'
-        assert StreamPlan(parse_read(told)).initial().physical_offset == 0
+            StreamPlan(parse_read(reported)).initial()
+        reported["assign"] = '{"Orders": [0, 1, 2]}'
+        assert StreamPlan(parse_read(reported)).initial().physical_offset == 0
     finally:
         remote.rm("/stream-elsewhere", recursive=True)
 

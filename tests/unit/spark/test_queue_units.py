@@ -97,21 +97,21 @@ def claim(root: Path, offset: int, queue_offset: int) -> None:
 
 def test_rows_tell_what_was_made(tmp_path: Path) -> None:
     places = write(tmp_path / "store")
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     rows = build_queues(
         None,
         tmp_path / "store",
         tmp_path / "out",
         split_bytes=20000,
-        progress=lambda done, total: told.append((done, total)),
+        progress=lambda done, total: reported.append((done, total)),
     )
     assert [row[:2] for row in rows] == sorted({place[:2] for place in places})
     for row in rows:
         count = sum(place[:2] == row[:2] for place in places)
         assert row[2:7] == (0, count, count, 0, 0)
         assert row.files == -(-count // 20)
-    assert told == sorted(told)
-    assert told[-1][0] == told[-1][1] > 0
+    assert reported == sorted(reported)
+    assert reported[-1][0] == reported[-1][1] > 0
 
 
 @pytest.mark.parametrize("seed", range(5))

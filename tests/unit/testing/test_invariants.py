@@ -203,7 +203,7 @@ def checkpoint_between_records(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("plant", "invariant", "told"),
+    ("plant", "invariant", "reported"),
     [
         (another_place, 1, "has the physical offset"),
         (damaged_body, 1, "a good record is past the end"),
@@ -226,12 +226,12 @@ def checkpoint_between_records(root: Path) -> None:
     ],
 )
 def test_what_is_planted_is_found(
-    plant: Callable[[Path], None], invariant: int, told: str, root: Path
+    plant: Callable[[Path], None], invariant: int, reported: str, root: Path
 ) -> None:
     plant(root)
     report = check_invariants(root, reopen=False)
     found = [violation for violation in report.violations if violation.invariant == invariant]
-    assert told in "\n".join(map(str, found)), report.violations
+    assert reported in "\n".join(map(str, found)), report.violations
     with pytest.raises(AssertionError, match="invariant"):
         report.require()
 
@@ -245,8 +245,8 @@ def test_a_hidden_record_is_found_wherever_a_piece_ends(
     last = read_log(root / "commitlog").records[-1]
     hidden_record(root)
     faults = read_log(root / "commitlog").faults
-    told = [fault.physical_offset for fault in faults if "good record is past" in fault.what]
-    assert told == [last.physical_offset]
+    reported = [fault.physical_offset for fault in faults if "good record is past" in fault.what]
+    assert reported == [last.physical_offset]
 
 
 @pytest.mark.parametrize("bound", ["min_offset_in_queue", "max_offset_in_queue"])
@@ -262,8 +262,8 @@ def test_wrong_bounds_are_found(bound: str, root: Path, monkeypatch: pytest.Monk
 def test_what_is_not_as_acknowledged_is_found(made: tuple[Path, list[Any]]) -> None:
     root, _ = made
     record = read_log(root / "commitlog").records[3]
-    told = Acknowledged(record.physical_offset, "T", 1, 1, record.body, ("k3",))
-    assert check_invariants(root, acknowledged=[told], reopen=False).ok
+    reported = Acknowledged(record.physical_offset, "T", 1, 1, record.body, ("k3",))
+    assert check_invariants(root, acknowledged=[reported], reopen=False).ok
     wrong: dict[str, Any] = {
         "physical_offset": record.physical_offset + 1,
         "topic": "U",
@@ -273,7 +273,9 @@ def test_what_is_not_as_acknowledged_is_found(made: tuple[Path, list[Any]]) -> N
         "keys": (),
     }
     for name, value in wrong.items():
-        report = check_invariants(root, acknowledged=[told._replace(**{name: value})], reopen=False)
+        report = check_invariants(
+            root, acknowledged=[reported._replace(**{name: value})], reopen=False
+        )
         assert [violation.invariant for violation in report.violations] == [6], name
     with pytest.raises(TypeError, match="not int"):
         check_invariants(root, acknowledged=[3], reopen=False)

@@ -438,16 +438,16 @@ def test_entries_out_of_order_are_all_judged(store_root: Path) -> None:
 
 @given(
     names=st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=60),
-    cut=st.integers(0, 60),
+    border=st.integers(0, 60),
 )
 @settings(max_examples=60, deadline=None)
-def test_topics_are_numbered_in_order_of_appearance(names: list[bytes], cut: int) -> None:
+def test_topics_are_numbered_in_order_of_appearance(names: list[bytes], border: int) -> None:
     import numpy as np
 
     from rocketstore.verify.topic_numbers import TopicNumbers
 
     topics, found = TopicNumbers(), []
-    for part in (names[:cut], names[cut:], names):
+    for part in (names[:border], names[border:], names):
         if part:
             lengths = np.array([len(name) for name in part])
             starts = np.cumsum(lengths) - lengths

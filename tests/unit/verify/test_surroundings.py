@@ -132,9 +132,9 @@ def test_what_may_not_be_read_is_never_sound(root: Path, place: str) -> None:
         table = run("verify", root, "-f", "table", "-q", code=1).stdout
         facts = json.loads(run("info", root, "-f", "json", "-q", code=1).stdout)
     assert not report.ok
-    told = [one for one in report.findings if one.kind == "unreadable"]
-    assert [one.path for one in told] == [str(path)]
-    assert "Permission denied" in told[0].reason
+    reported = [one for one in report.findings if one.kind == "unreadable"]
+    assert [one.path for one in reported] == [str(path)]
+    assert "Permission denied" in reported[0].reason
     # It explains all that it hides, so nothing else is wrong.
     assert {one.kind for one in report.findings} <= {"unreadable", "config-table"}
     assert not any("expired" in note or "newer" in note for note in report.notes)
@@ -286,9 +286,9 @@ def test_one_entry_is_told_one_fate(root: Path) -> None:
     place.write_bytes(b"junk")
     (root / "consumequeue" / "B" / "note").write_bytes(b"n")
     (facts,) = lines(run("info", root))
-    told = {part["name"]: part["treatment"] for part in facts["parts"]}
-    assert told["consumequeue/B/note"] == "ignored"
-    assert "moved to quarantine" in told["consumequeue/A"]
+    reported = {part["name"]: part["treatment"] for part in facts["parts"]}
+    assert reported["consumequeue/B/note"] == "ignored"
+    assert "moved to quarantine" in reported["consumequeue/A"]
     with rocketstore.open(root, "r+") as store:
         report = store.recovery_report
     assert report.skipped == [str(root / "consumequeue" / "B" / "note")]

@@ -31,7 +31,7 @@ CALLS: dict[str, Callable[[DefaultMessageStore], object]] = {
 }
 
 
-def cut(root: Path, name: str) -> Path:
+def shorten(root: Path, name: str) -> Path:
     folder, number = name.split(" ")
     path: Path = sorted((root / folder).iterdir())[int(number)]
     os.truncate(path, 0)
@@ -46,7 +46,7 @@ def test_dispatch_into_a_file_that_was_cut(tmp_path: Path, name: str, start: boo
     store = rocketstore.open(root, "r+", start=start)
     assert store.put("TopicA", b"x", 0, keys="k").ok
     assert store.wait_dispatched(60)
-    path = cut(root, name)
+    path = shorten(root, name)
     assert store.put("TopicA", b"x", 0, keys="k").ok
     for call in (lambda: store.wait_dispatched(60), store.flush, store.close):
         with pytest.raises((ServiceFailedError, OSError), match=path.name) as caught:
@@ -59,7 +59,7 @@ def test_calls_that_meet_a_file_that_was_cut(tmp_path: Path, name: str) -> None:
     """``the mapped file was shortened``, and no word which."""
     root = make_store(tmp_path / "s")
     store = rocketstore.open(root, "r+", start=False)
-    path = cut(root, name)
+    path = shorten(root, name)
     met = 0
     for call in CALLS.values():
         try:

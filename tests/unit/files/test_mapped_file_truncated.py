@@ -40,14 +40,14 @@ def test_the_newest_index_file_is_no_hint_when_it_was_cut(
     before = {path: path.read_bytes() for path in good}
     newest = index_files(root)[-1]
     os.truncate(newest, int(newest.stat().st_size * share) // 20 * 20)
-    cut = newest.read_bytes()
+    length = newest.read_bytes()
     with rocketstore.open(root, "r+") as store:
         assert store.facts.index.pair == (pair.slots, pair.entries)
         assert any(str(newest) in note for note in store.recovery_report.notes)
         assert found_by_key(store) == found
     assert {path: path.read_bytes() for path in good} == before
     assert {path.stat().st_size for path in index_files(root)} == {len(before[good[0]])}
-    assert (root / "quarantine" / f"index-{newest.name}").read_bytes() == cut
+    assert (root / "quarantine" / f"index-{newest.name}").read_bytes() == length
 
 
 @pytest.mark.parametrize("grown", [20, 400])
@@ -132,10 +132,12 @@ def test_a_lone_index_file_cut_in_half(with_state: bool, tmp_path: Path) -> None
         assert any(source in note and "2120 bytes" in note for note in store.recovery_report.notes)
 
 
-@pytest.mark.parametrize("cut", [20_000, 40_001, 60_000])
+@pytest.mark.parametrize("length", [20_000, 40_001, 60_000])
 @pytest.mark.parametrize("with_state", [True, False])
 @pytest.mark.parametrize("name", ["broker-5.3.3", "plain-5.3.3", "crc-5.3.3"])
-def test_a_lone_segment_that_was_cut(name: str, with_state: bool, cut: int, tmp_path: Path) -> None:
+def test_a_lone_segment_that_was_cut(
+    name: str, with_state: bool, length: int, tmp_path: Path
+) -> None:
     """Its length was the size of all segments from then on."""
     root = golden_stores.unpack(name, tmp_path)
     if with_state:
@@ -144,14 +146,14 @@ def test_a_lone_segment_that_was_cut(name: str, with_state: bool, cut: int, tmp_
     first, *others = sorted((root / "commitlog").iterdir())
     for path in others:
         path.unlink()
-    os.truncate(first, cut)
+    os.truncate(first, length)
     wanted = size if with_state else 1 << 30
     with rocketstore.open(root) as store:
         assert store.facts.commit_log_file_size == wanted
         kept = [m.physical_offset for m in store.scan(on_corruption="skip")]
         source = "the state file" if with_state else "RocketMQ's default"
         assert any(source in note for note in store.recovery_report.notes)
-    with pytest.raises(rocketstore.MappedFileError, match=f"has {cut} bytes"):
+    with pytest.raises(rocketstore.MappedFileError, match=f"has {length} bytes"):
         rocketstore.open(root, "r+")
     with rocketstore.open(root, mapped_file_size_commit_log=size) as store:
         assert store.facts.commit_log_file_size == size
