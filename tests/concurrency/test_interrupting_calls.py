@@ -107,7 +107,7 @@ def check_after(store: rocketstore.DefaultMessageStore, confirmed: int, root: Pa
         with rocketstore.open(root, "r+", **OPTIONS):
             pass
     else:
-        assert store.put("T", b"behind").ok
+        assert store.put("T", b"following").ok
         confirmed += 1
         store.wait_dispatched()
         store.close()

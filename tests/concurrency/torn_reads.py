@@ -42,14 +42,14 @@ _HEAD_NBYTES = 12
 
 
 def make_body(number: int, chance: random.Random) -> bytes:
-    """A body that holds its number and the CRC-32 of everything behind the CRC."""
+    """A body that holds its number and the CRC-32 of everything after the CRC."""
     size = chance.choice((0, 5, 80, 300, 900, 5000))
     rest = number.to_bytes(8, "big") + chance.randbytes(8) * (size // 8)
     return zlib.crc32(rest).to_bytes(4, "big") + rest
 
 
 def write(root: str, seed: int, opened: Event, stop: Event) -> None:
-    """Put messages in every way, and delete old segments, until told to stop."""
+    """Put messages in every way, and delete old segments, until ``stop`` is set."""
     chance = random.Random(seed)
     number = 0
     with rocketstore.open(root, "x", **OPTIONS) as store:
@@ -114,12 +114,12 @@ class Reader:
         self.reads[way] += 1
 
     def poll_tail(self) -> None:
-        """Follow the log; each record is behind the one before."""
+        """Follow the log; each record comes after the one before."""
         last = -1
         for number, message in enumerate(self._tail.poll()):
             self.check(message, "tail")
             if message.physical_offset <= last:
-                raise TornReadError(f"tail: {message.physical_offset} came behind {last}")
+                raise TornReadError(f"tail: {message.physical_offset} came after {last}")
             last = message.physical_offset
             if number % 16 == 0:
                 self._known = [*self._known[-200:], last]
@@ -153,7 +153,7 @@ class Reader:
         for number, message in enumerate(self._store.scan(start=start)):
             self.check(message, "scan")
             if message.physical_offset <= last:
-                raise TornReadError(f"scan: {message.physical_offset} came behind {last}")
+                raise TornReadError(f"scan: {message.physical_offset} came after {last}")
             last = message.physical_offset
             if number > 2000:
                 break
@@ -197,7 +197,7 @@ def read(root: str, seed: int, wanted: int, results: Any) -> None:
             reader = Reader(store, seed)
             while reader.reads.total() < wanted or not reader.has_met_deletions:
                 reader.step()
-    except Exception as caught:  # noqa: BLE001 - told to the parent, which fails
+    except Exception as caught:  # noqa: BLE001 - sent to the parent, which fails
         error = f"{type(caught).__name__}: {caught}"
     reads = dict(reader.reads) if reader is not None else {}
     events_seen = dict(reader.events_seen) if reader is not None else {}

@@ -1,7 +1,7 @@
-"""Damaged commit-log records: cut when torn, refused when rotten, never returned as good.
+"""Damaged commit-log records: truncated if torn, refused if durable, never returned as good.
 
-Every kind of damage is put at the log's end, in front of good records above the durable mark, and
-below the mark, with the mark from a state file and from the checkpoint's times.
+Every kind of damage is placed at the log's end, before good records above the durable offset, and
+below it. The durable offset comes from a state file or from the checkpoint's times.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def test_a_torn_last_record_is_cut(store: Crafted, damage: Damage, kind: int, ma
 def test_a_torn_record_in_front_of_good_ones_is_cut(
     store: Crafted, damage: Damage, kind: int
 ) -> None:
-    """The state file knows that none of them was durable; those behind are kept aside."""
+    """The state file shows that none of them was durable; quarantine keeps the later ones."""
     target = of_kind(store.records, kind, 1)
     later = [r for r in store.records if r.offset > target.offset]
     store.write(target.offset, damage(store, target))
@@ -218,7 +218,7 @@ def wrong_digit(_: Crafted, record: Record) -> bytes:
 
 
 def other_text(_: Crafted, record: Record) -> bytes:
-    """Topic or properties changed to other letters: only the whole-record CRC can tell."""
+    """Topic or properties changed to other letters: only the whole-record CRC detects it."""
     return record.with_bytes(record.properties_at + 8, b"#")
 
 
@@ -269,7 +269,7 @@ def test_a20_copied_crc_in_a_store_without_them_says_nothing(store: Crafted, val
 
 
 def test_a20_crcs_that_begin_late_in_a_segment(template: Path, tmp_path: Path) -> None:
-    """The property was switched on in mid-segment, behind the records looked at first."""
+    """The property was switched on in mid-segment, after the records that are checked first."""
     root = tmp_path / "plain"
     options = {**crafted.OPTIONS, "mapped_file_size_commit_log": 128 * 1024}
     with rocketstore.open(root, "x", clock=crafted.Clock(), **options) as writer:
@@ -290,7 +290,7 @@ def test_a20_crcs_that_begin_late_in_a_segment(template: Path, tmp_path: Path) -
 
 
 def test_a22_stale_record_behind_a_torn_one_does_not_come_back(store: Crafted) -> None:
-    """The old record fits exactly behind a new one of the torn one's length."""
+    """The old record fits exactly after a new one of the torn one's length."""
     records = store.records
     torn = of_kind(records, 2, 2)
     stale = records[records.index(torn) + 1]

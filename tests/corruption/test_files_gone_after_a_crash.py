@@ -1,4 +1,5 @@
-"""Log files that are gone after a crash, not torn: what names them is told, kept, or refused."""
+"""Log files that are gone after a crash, not torn: references to them are reported, kept or
+refused."""
 
 from __future__ import annotations
 
@@ -83,7 +84,7 @@ def test_what_is_cut_is_told_and_kept(tmp_path: Path, name: str, kept: int) -> N
 
 @pytest.mark.parametrize("name", golden_stores.names("crash"))
 def test_keys_alone_tell(tmp_path: Path, name: str) -> None:
-    """A broker that cut its log leaves them."""
+    """A broker that truncated its log leaves them."""
     root = without_files(golden_stores.unpack(name, tmp_path), 1)
     shutil.rmtree(root / "consumequeue")
     with rocketstore.open(root, "a") as store:

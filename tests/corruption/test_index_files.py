@@ -271,7 +271,7 @@ def test_d07_newest_file_is_newer_than_the_checkpoint(store: Crafted, timestamp:
 
 
 def test_d07_newest_file_is_behind_and_is_completed(store: Crafted) -> None:
-    """As after a power cut: the newest entries are not there."""
+    """As after a power failure: the newest entries are missing."""
     index = Index(store)
     for number in range(index.count // 2, index.count):
         at = formats.index_file_nbytes(SLOTS, number)

@@ -195,7 +195,7 @@ def test_the_commands_that_are_told_give_all_back(
 def test_whatever_is_cut_is_kept(
     templates: dict[str, Path], tmp_path: Path, shift: int, count: int
 ) -> None:
-    """Complete records at a wrong offset, and bytes that are none, were zeroed without a copy."""
+    """Recovery zeroed complete records at a wrong offset, and other bytes, without a copy."""
     store = Crafted(templates["several"], tmp_path / "store")
     end = store.records[-1].end
     records = b"".join(

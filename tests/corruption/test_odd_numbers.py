@@ -1,8 +1,8 @@
-"""Names and numbers in properties that are none: told, and everything that is good is served.
+"""Invalid names and numbers in properties are reported, and everything good is served.
 
-A light queue's bad name, a number missing in the list beside it, or a word in its place kept all
-light queues of the record from it without a word. A flag bit alone made a topic a batch topic; a
-batch whose INNER_NUM was no number was in no queue, and its neighbours counted as repeated.
+A light queue's bad name, a missing number in the list beside it, or a word in its place removed the
+record from all its light queues without a report. A flag bit alone made a topic a batch topic. A
+batch whose INNER_NUM was not a number was in no queue, and its neighbours counted as repeated.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def multi(names: str, offsets: str) -> bytes:
 
 # --- light queues ---------------------------------------------------------------------------------
 
-#: Names, numbers, the light queues that get the message, and what is told.
+#: Names, numbers, the light queues that get the message, and what is reported.
 ODD_NAMES = [
     ("%LMQ%../z,%LMQ%b", "0,0", ["b"], "'%LMQ%../z'"),
     ("%LMQ%a,%LMQ%b", "0", ["a"], "'%LMQ%b'"),

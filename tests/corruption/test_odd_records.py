@@ -1,4 +1,4 @@
-"""Odd records that are no damage, and ghosts: accepted, skipped or passed over, and told."""
+"""Odd records that are not damage, and ghosts: accepted or skipped, and reported."""
 
 from __future__ import annotations
 
@@ -204,10 +204,10 @@ def test_a16_few_nuls_are_torn_above_the_mark(store: Crafted, properties: bytes,
 
 
 def insert(store: Crafted, at: Record, content: bytes) -> None:
-    """Put ``content`` in front of a record: what follows it in its segment moves up.
+    """Insert ``content`` before a record: the later records of its segment move up.
 
-    The last of them fall off the segment's end; those that stay carry their new offsets, and queue
-    offsets count on without them.
+    The last of them are lost at the segment's end. The others get their new offsets, and queue
+    offsets continue without the lost ones.
     """
     segment = at.offset - at.offset % store.segment_size
     stop = segment + store.segment_size

@@ -1,8 +1,8 @@
-"""One policy for damage in all readers: what cannot be read is named, passed over, or the end.
+"""One policy for damage in all readers: they fail at a corrupt range, skip it, or stop there.
 
-Each reader had its own idea: ``get`` passed over a missing segment with exit status 0, ``tail``
-over damage whatever it was told, Spark refused to plan where ``scan`` went on, and files of
-another user counted as expired.
+Each reader had its own behaviour: ``get`` skipped a missing segment with exit status 0, ``tail``
+skipped damage with any option, Spark refused to plan where ``scan`` continued, and unreadable files
+counted as expired.
 """
 
 from __future__ import annotations
@@ -304,8 +304,8 @@ def test_each_missing_file_is_reported_by_its_name(numbers: tuple[int, ...], roo
 
 @pytest.mark.parametrize("boundary", ["lower", "upper"])
 def test_a_search_by_time_goes_past_what_cannot_be_read(boundary: str, tmp_path: Path) -> None:
-    # A time that cannot be read counted as earlier than any, so that a search which met a hole in
-    # the middle answered behind it.
+    # An unreadable time counted as the earliest, so a search that met a hole in the middle
+    # answered with an offset after it.
     ticks = iter(range(1_700_000_000_000, 1_800_000_000_000, 1000))
     root = tmp_path / "timed"
     with rocketstore.open(
@@ -361,7 +361,7 @@ def as_nobody(ask: Callable[[Path], Any], root: Path, whole: Path) -> Any:
                 os.setgid(65534)
                 os.setuid(65534)
             text = repr(ask(root))
-        except BaseException as error:  # noqa: BLE001 - told to the parent
+        except BaseException as error:  # noqa: BLE001 - sent to the parent
             text = repr(f"{type(error).__name__}: {error}")
         os.write(write, text.encode())
         os._exit(0)

@@ -129,7 +129,7 @@ def test_b01_empty_segment_is_not_removed_when_the_open_is_refused(store: Crafte
 
 
 def test_b01_lone_empty_segment_in_mid_log(store: Crafted) -> None:
-    """Only its name tells where the log went on: it is not removed."""
+    """Only its name shows where the log continued: it is not removed."""
     for path in store.segments()[:-1]:
         path.unlink()
     os.truncate(store.segments()[0], 0)
@@ -249,7 +249,7 @@ def test_b06_later_segment_is_misnamed(store: Crafted, number: int) -> None:
     assert any(other.name in note for note in report.notes)
 
 
-# --- B07, B08: names that are none ------------------------------------------------------------
+# --- B07, B08: names that are not segment names -----------------------------------------------
 
 FOREIGN = [
     ".DS_Store", "core.123", f"{SEGMENT:020d}.bak", "notes", f"{SEGMENT:020d}~", f".{0:020d}.swp",

@@ -1,7 +1,7 @@
-"""What an earlier life of the log left behind a torn record, read without opening the store.
+"""Stale records after a torn record, read without opening the store.
 
-Spark took all records behind a damaged one for such: the judge looked at the damage instead of what
-is behind it. With ``fail`` a broken record in a broker's newest segment was no error.
+Spark took all records after a damaged one for stale: it judged the damaged record instead of those
+after it. With ``fail`` a broken record in a broker's newest segment was no error.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def by_spark(root: Path, policy: str) -> list[int]:
 
 
 def forget_writer(root: Path) -> None:
-    """Make of the store a broker's own, which a power cut ended."""
+    """Turn the store into a broker's, which a power failure ended."""
     (root / "rocketstore.state").unlink()
     (root / "checkpoint").unlink()
     shutil.rmtree(root / "consumequeue")

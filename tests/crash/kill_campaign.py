@@ -91,7 +91,7 @@ def live(root: Path, flavour: Flavour, seed: int, fd: int) -> None:
     """The child's part: write until killed."""
     store = rocketstore.open(root, "a", **OPTIONS, **flavour.options)
     os.write(fd, b"open\n")
-    os.dup2(fd, 1)  # where the writer tells what it was told
+    os.dup2(fd, 1)  # where the writer prints its acknowledged messages
     step = store.clean_expired if flavour.name == "cleaning" else None
     Writer(store, seed).run(step)
 
@@ -283,7 +283,7 @@ class Campaign:
             except Exception as error:
                 raise AssertionError(f"kill {self.counts['kills']}, {root}: {error}") from error
             shutil.rmtree(root, ignore_errors=True)
-            self._ticker.tell(self.counts["kills"])
+            self._ticker.report(self.counts["kills"])
 
     def _wear_out(self, root: Path, flavour: Flavour, lives: int) -> None:
         rows: list[Row] = []

@@ -1,4 +1,4 @@
-"""Any number of power cuts on the modelled disk: ``make powercut STATES= SEED=``.
+"""Any number of power failures on the modelled disk: ``make powercut STATES= SEED=``.
 
 A campaign is a row of stories. Each has a few lives: the first begins with nothing, every other in
 a state that the one before may have left. All distinct states of all lives are judged.
@@ -75,9 +75,9 @@ def _tell(seed: int, mode: str, number: int, scratch: Path) -> Story:
         end = ends[states.index(survivor)]
         if end is None:
             break
-        # The next life begins in an image as it is; its recovery may be cut short too.
+        # The next life begins in an image as it is; the power may fail in its recovery, too.
         write_image(survivor.image, str(root))
-        history = life.history.cut(end)
+        history = life.history.truncated(end)
         history.confirmed_end, history.log_start = survivor.confirmed_end, survivor.log_start
     shutil.rmtree(root, ignore_errors=True)
     return story
@@ -99,7 +99,7 @@ def _judge_one(
         if story.states % THOROUGH_EVERY == 1:
             story.thorough += 1
             judge_thoroughly(state, expected.history, story.mode, Path(root))
-    except Exception:  # noqa: BLE001 - told by the campaign, which fails
+    except Exception:  # noqa: BLE001 - reported by the campaign, which fails
         failure = f"--mode {story.mode} --story {story.number}: {where}\n{traceback.format_exc()}"
         story.broken.append(failure)
         return None
@@ -151,7 +151,7 @@ def main(arguments: list[str] | None = None) -> int:
         broken += len(story.broken)
         for text in story.broken[:3]:
             print(f"BROKEN --seed {seed} {text}", flush=True)
-        ticker.tell(states, broken)
+        ticker.report(states, broken)
         if states >= options.states or broken > 20:
             break
     summary = {

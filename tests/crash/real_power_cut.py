@@ -1,4 +1,4 @@
-"""Power cuts of real file systems under load: ``make powercut-real CUTS= SEED=``.
+"""Shutdowns of real file systems under load: ``make powercut-real CUTS= SEED=``.
 
 A writer puts messages into a store on an ext4 or xfs of its own until the kernel shuts that file
 system down. It is mounted again, the store is opened and judged, and the next writer goes on.
@@ -49,7 +49,7 @@ CUTS_PER_STORE = 8
 
 
 def write_until_cut(root: Path, mode: str, seed: int, writing: int) -> None:
-    """Put and tell: ``offset nbytes body`` of each message, ``flushed offset`` now and then."""
+    """Put and print: ``offset nbytes body`` of each message, ``flushed offset`` now and then."""
     choose = random.Random(seed)
     store = rocketstore.open(root, "a", **OPTIONS, **MODES[mode])
     os.write(writing, b"open\n")
@@ -74,7 +74,7 @@ def write_until_cut(root: Path, mode: str, seed: int, writing: int) -> None:
 
 
 class Answers:
-    """What the writers of one store told."""
+    """What the writers of one store acknowledged."""
 
     def __init__(self, mode: str) -> None:
         self.rows: dict[int, tuple[int, bytes]] = {}
@@ -82,7 +82,7 @@ class Answers:
         self._is_sync = MODES[mode]["flush_disk_type"] == "SYNC_FLUSH"
 
     def take(self, output: bytes) -> None:
-        """Take what one writer told."""
+        """Add the output of one writer."""
         for line in output.split(b"\n")[:-1]:
             if line == b"open" or line.startswith(b"error "):
                 continue
@@ -94,7 +94,7 @@ class Answers:
             self.rows[int(first)] = int(nbytes), body
 
     def acknowledged(self) -> list[testing.Acknowledged]:
-        """What must be there after a power cut."""
+        """What must be there after a shutdown."""
         return [
             testing.Acknowledged(offset, "Orders", None, None, body, ("k", "shared"))
             for offset, (nbytes, body) in self.rows.items()
@@ -102,7 +102,7 @@ class Answers:
         ]
 
     def forget_behind(self, end: int) -> None:
-        """The log ends at ``end`` now: what lay behind it was never confirmed, and is gone."""
+        """The log ends at ``end`` now: what was past it was never confirmed, and is gone."""
         self.rows = {offset: row for offset, row in self.rows.items() if offset < end}
         self.flushed = min(self.flushed, end)
 
@@ -145,7 +145,7 @@ def in_child(work: Callable[[int], Any]) -> tuple[int, int]:
     except (RocketStoreError, OSError) as error:
         status = 3  # what a writer meets when the power goes
         os.write(writing, f"error {error!r}\n".encode())
-    except BaseException:  # noqa: BLE001 - told to the parent
+    except BaseException:  # noqa: BLE001 - printed for the parent
         os.write(writing, b"BROKEN " + traceback.format_exc().encode())
     finally:
         os._exit(status)
@@ -158,25 +158,25 @@ def read_all(reading: int) -> bytes:
 
 
 class Rounds:
-    """One store on one file system, cut again and again."""
+    """One store on one file system, which is shut down repeatedly."""
 
     def __init__(self, system: FileSystem, mode: str, choose: random.Random) -> None:
         self.system = system
         self.mode = mode
         self.answers = Answers(mode)
-        #: Acknowledged messages that were looked for, over all cuts.
+        #: Acknowledged messages that were looked for, over all shutdowns.
         self.promised = 0
         self._choose = choose
         self._root = system.place / "store"
 
     def cut_once(self, how: str) -> str:
-        """Write, cut, mount, judge; return what is broken, or nothing."""
+        """Write, shut down, mount, judge; return what is broken, or nothing."""
         seed = self._choose.randrange(1 << 30)
         child, reading = in_child(
             lambda writing: write_until_cut(self._root, self.mode, seed, writing)
         )
         output = self._output_until(reading, self._choose.choice((0.0, 0.01, 0.03, 0.1)))
-        self.system.cut(how)
+        self.system.shut_down(how)
         os.kill(child, signal.SIGKILL)
         output += read_all(reading)
         os.waitpid(child, 0)
@@ -189,7 +189,7 @@ class Rounds:
         return self._judge()
 
     def _output_until(self, reading: int, delay_s: float) -> bytes:
-        """What the writer tells up to ``delay_s`` behind a moment: its start, or its opening."""
+        """The writer's output up to ``delay_s`` after a moment: its start, or its opening."""
         output = b""
         waits = self._choose.random() < 0.8
         deadline = time.monotonic() + (120.0 if waits else delay_s)
@@ -221,8 +221,8 @@ class Rounds:
 
 
 class Cut(NamedTuple):
-    """One cut: where and how, acknowledged messages that were looked for, and what was broken
-    (nothing: all is well)."""
+    """One shutdown: where and how, acknowledged messages that were checked, and what was broken
+    (empty: nothing)."""
 
     kind: str
     mode: str
@@ -231,7 +231,7 @@ class Cut(NamedTuple):
     broken: str
 
 
-def run(cuts: int, seed: int, kinds: list[str]) -> Iterator[Cut]:
+def run(shutdowns: int, seed: int, kinds: list[str]) -> Iterator[Cut]:
     """Cut the power so many times, a store ``CUTS_PER_STORE`` times.
 
     Raises ``ImpossibleError`` where such file systems cannot be made.
@@ -243,13 +243,13 @@ def run(cuts: int, seed: int, kinds: list[str]) -> Iterator[Cut]:
         mode = list(MODES)[number // len(kinds) % len(MODES)]
         with scratch_folder("real") as scratch, FileSystem(scratch, kind) as system:
             rounds = Rounds(system, mode, choose)
-            for _ in range(min(CUTS_PER_STORE, -(-cuts // len(kinds)))):
+            for _ in range(min(CUTS_PER_STORE, -(-shutdowns // len(kinds)))):
                 how = choose.choice(list(SHUTDOWNS))
                 before = rounds.promised
                 broken = rounds.cut_once(how)
                 yield Cut(kind, mode, how, rounds.promised - before, broken)
                 done += 1
-                if done == cuts:
+                if done == shutdowns:
                     return
                 if broken:
                     break
@@ -274,7 +274,7 @@ def main(arguments: list[str] | None = None) -> int:
             if one.broken:
                 broken += 1
                 print(f"BROKEN {one.kind} {one.mode} {one.how}: {one.broken}", flush=True)
-            ticker.tell(counts.total(), broken)
+            ticker.report(counts.total(), broken)
     except ImpossibleError as error:
         print(f"no power cut on this machine: {error}")
         return 2

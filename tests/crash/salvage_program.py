@@ -1,4 +1,4 @@
-"""Kills a salvage in front of every call that changes the disk, each time on a fresh copy.
+"""Kills a salvage before every call that changes the disk, each time on a fresh copy.
 
 Usage: ``python salvage_program.py ROOT COPIES``. Copies whose salvage was killed and then run again
 are left in ``COPIES``, those killed before the log was whole; one in four is killed in the rerun
@@ -21,7 +21,7 @@ CALLS = ("ftruncate", "fsync", "replace", "link", "rename", "unlink")
 
 
 def kill_in_front_of(number: int) -> None:
-    """Have the process kill itself in front of its ``number``-th call."""
+    """Have the process kill itself before its ``number``-th call."""
     left = number
 
     def wrap(call: Any) -> Any:
@@ -39,7 +39,7 @@ def kill_in_front_of(number: int) -> None:
 
 
 def salvage_killed(root: Path, number: int) -> bool:
-    """Salvage in a child that dies in front of call ``number``; False when it came to its end."""
+    """Salvage in a child that dies before call ``number``; False if it completed."""
     child = os.fork()
     if child == 0:
         kill_in_front_of(number)

@@ -179,8 +179,8 @@ def test_no_room_for_the_marks_is_no_failure(
 def test_the_state_file_knows_the_checkpoint_in_front_of_it(
     missed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A state file or checkpoint found no room; the next state file then named a checkpoint that
-    had never been written as the one in front of it, and a kill right behind it made it void."""
+    """A state file or checkpoint found no space. The next state file then named a checkpoint that
+    had never been written as the one before it, and a kill right after it made it void."""
     root = tmp_path / "s"
     written: list[Path] = []
 

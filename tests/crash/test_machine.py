@@ -1,5 +1,5 @@
-"""G02 and G05 to G08: no room, no memory, no descriptors, files cut by others, Ctrl-C: an error
-that says so, and a store that goes on."""
+"""G02 and G05 to G08: no space, no memory, no descriptors, files that others truncate, Ctrl-C: the
+error names the cause, and the store continues."""
 
 from __future__ import annotations
 
@@ -332,7 +332,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("mode", ["r", "r+"])
 def test_g07_file_cut_or_deleted_by_another(template: Path, tmp_path: Path, mode: str) -> None:
-    """Queue files that were cut killed ``get_message`` by SIGBUS."""
+    """Truncated queue files killed ``get_message`` by SIGBUS."""
     done = run_python(CUT_BY_OTHERS, str(template), str(tmp_path), mode)
     assert done.returncode == 0, (done.returncode, done.stdout, done.stderr[-2000:])
     assert done.stdout.endswith("alive\n")

@@ -41,8 +41,8 @@ def test_a_log_that_is_not_synced_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(MappedFile, "flush", forget)
     try:
-        cuts = itertools.islice(real_power_cut.run(40, SEED, ["ext4"]), 40)
-        broken = [one for one in cuts if one.broken]
+        shutdowns = itertools.islice(real_power_cut.run(40, SEED, ["ext4"]), 40)
+        broken = [one for one in shutdowns if one.broken]
     except ImpossibleError as error:
         pytest.skip(f"{IMPOSSIBLE}{error}")
     assert broken

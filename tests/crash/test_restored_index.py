@@ -57,7 +57,7 @@ def newest_as_it_was(root: Path, folder: Path) -> None:
 
 
 def oldest_as_it_was(root: Path, folder: Path) -> None:
-    """A file in front of the newest lacks its last keys."""
+    """A file before the newest lacks its last keys."""
     shutil.copyfile(folder / "early" / index_files(root)[0].name, index_files(root)[0])
 
 

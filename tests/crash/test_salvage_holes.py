@@ -20,13 +20,13 @@ def middle_gone(files: list[Path]) -> None:
 
 
 def last_renamed(files: list[Path]) -> None:
-    """The last file bears the name of the one behind it."""
+    """The last file has the name of the next one."""
     size = int(files[1].name) - int(files[0].name)
     files[-1].rename(files[-1].with_name(f"{int(files[-1].name) + size:020d}"))
 
 
 def second_short(files: list[Path]) -> None:
-    """A file in the middle was cut."""
+    """A file in the middle was truncated."""
     os.truncate(files[1], 30_000)
 
 

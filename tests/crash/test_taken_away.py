@@ -1,4 +1,4 @@
-"""Files taken from under a store that is open: deleted, moved, replaced or cut by somebody else."""
+"""Files that another process deletes, moves, replaces or truncates while the store is open."""
 
 from __future__ import annotations
 
@@ -55,8 +55,10 @@ TAKE: dict[str, Callable[[Path], object]] = {
     "segment replaced by its copy": lambda root: copy_over(segment(root)),
     "segment unlinked": lambda root: segment(root).unlink(),
     "segment renamed": lambda root: segment(root).rename(root / "elsewhere"),
-    "segment cut to nothing": lambda root: os.truncate(segment(root), 0),
-    "segment cut behind its end": lambda root: os.truncate(segment(root), SEGMENT_NBYTES - 4096),
+    "segment truncated to nothing": lambda root: os.truncate(segment(root), 0),
+    "segment truncated past its end": lambda root: os.truncate(
+        segment(root), SEGMENT_NBYTES - 4096
+    ),
     "segment replaced by a link to a copy": lambda root: (
         segment(root).rename(root / "elsewhere"),
         shutil.copyfile(root / "elsewhere", root / "copy"),
@@ -87,8 +89,8 @@ TAKE: dict[str, Callable[[Path], object]] = {
 def test_a_sync_into_what_was_taken_away_is_a_failed_one(
     tmp_path: Path, what: str, flush: str, start: bool
 ) -> None:
-    """Puts into a file that had lost its name were confirmed one after the other, ``close`` said
-    nothing, and nobody ever found the messages."""
+    """The store confirmed puts into a file that had lost its name, ``close`` reported nothing, and
+    the messages were lost."""
     root = tmp_path / "s"
     options = dict(OPTIONS, flush_disk_type="ASYNC_FLUSH", transient_store_pool_enable=True)
     if flush != "pool":
@@ -174,7 +176,7 @@ def test_a_segment_that_is_ready_and_goes_is_made_again(tmp_path: Path, take: st
         with rocketstore.open(root) as reader:
             assert sum(1 for _ in reader.scan()) == count
         return
-    segment(root, 1).write_bytes(b"somebody's own" * 5000)
+    segment(root, 1).write_bytes(b"a foreign file" * 5000)
     copy_over(segment(root, 1))
     before = segment(root, 1).read_bytes()
     with pytest.raises((FileExistsError, ServiceFailedError)):
@@ -188,7 +190,7 @@ QUEUE = "consumequeue/T/0/" + FIRST
 TAKE_DERIVED: dict[str, Callable[[Path], object]] = {
     "queue file replaced": lambda root: copy_over(root / QUEUE),
     "queue file unlinked": lambda root: (root / QUEUE).unlink(),
-    "queue file cut": lambda root: os.truncate(root / QUEUE, 100),
+    "queue file truncated": lambda root: os.truncate(root / QUEUE, 100),
     "queues moved": lambda root: (root / "consumequeue").rename(root / "elsewhere"),
     "index file unlinked": lambda root: next((root / "index").iterdir()).unlink(),
     "index file replaced": lambda root: copy_over(next((root / "index").iterdir())),
@@ -236,7 +238,7 @@ except (rocketstore.RocketStoreError, OSError) as error:
 TAKE_LOCK = {
     "nothing": lambda root: None,
     "deleted": lambda root: (root / "lock").unlink(),
-    "made anew": lambda root: ((root / "lock").unlink(), (root / "lock").write_bytes(b"lock")),
+    "replaced": lambda root: ((root / "lock").unlink(), (root / "lock").write_bytes(b"lock")),
     "replaced by its copy": lambda root: copy_over(root / "lock"),
     "renamed": lambda root: (root / "lock").rename(root / "lock.stale"),
     "deleted with the log's folder moved and back": lambda root: (
@@ -256,7 +258,7 @@ def second_writer(root: Path) -> str:
         try:
             with rocketstore.open(root, "r+") as store:
                 reported = str(store.put("T", b"second").ok)
-        except BaseException as error:  # noqa: BLE001 - told to the parent
+        except BaseException as error:  # noqa: BLE001 - sent to the parent
             reported = type(error).__name__
         finally:
             os.write(writing, reported.encode())

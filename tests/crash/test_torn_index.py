@@ -62,7 +62,7 @@ def lose_behind(content: bytearray, sector: int) -> None:
 
 
 def lose_in_front(content: bytearray, sector: int) -> None:
-    """Of what lies in front of the sector, the header alone reached the disk."""
+    """Of what is before the sector, only the header reached the disk."""
     start = formats.INDEX_HEADER.nbytes
     nbytes = max(sector * SECTOR_NBYTES - start, 0)
     content[start : start + nbytes] = bytes(nbytes)

@@ -1,4 +1,4 @@
-"""A queue or index file that was cut while the store is written: errors name it."""
+"""A queue or index file is truncated while the store is written: errors name it."""
 
 from __future__ import annotations
 

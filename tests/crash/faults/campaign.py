@@ -36,7 +36,7 @@ ERRORS = {
 #: Operations that may be interrupted; Python and the kernels have to try them again.
 INTERRUPTIBLE = {"open", "create", "ftruncate", "fallocate", "mmap", "msync", "fsync", "fdatasync"}
 INTERRUPTIBLE |= {"pread", "pwrite", "write", "lock"}
-#: Operations that ask for room; when there is none for a moment, writing goes on afterwards.
+#: Operations that allocate disk space; after a moment without space, writing continues.
 ASKS_FOR_ROOM = {"create", "mkdir", "link", "ftruncate", "fallocate", "write", "pwrite"}
 #: Seconds after which a run hangs.
 LIMIT_S = 150
@@ -79,7 +79,7 @@ def run_case(case: Case, root: Path, faults: Faults) -> dict[str, Any]:
     errors = script.outcome.errors
     kind = fired.split()[0] if fired else ""
     # With threads the number may be that of another operation than a write, as a read, which is
-    # short where a file was cut.
+    # short where a file was truncated.
     is_short_write = case.manner == "short" and kind in ("write", "pwrite")
     if errors and (is_short_write or (case.error == "EINTR" and kind in INTERRUPTIBLE)):
         raise BrokenPromiseError(f"an error from what can be gone on with: {errors}")
@@ -140,7 +140,7 @@ def _child(case: Case, root: Path, faults: Faults, writing: int) -> int:
     signal.alarm(LIMIT_S)
     try:
         reported = run_case(case, root, faults)
-    except BaseException as error:  # noqa: BLE001 - told to the parent, which fails
+    except BaseException as error:  # noqa: BLE001 - sent to the parent, which fails
         reported = {"broken": f"{error!r}", "where": traceback.format_exc(), "fired": faults.fired}
     faults.pause(True)
     content = json.dumps(reported).encode()
@@ -212,7 +212,7 @@ def main(arguments: list[str] | None = None) -> int:
         gc.freeze()
         ticker = Ticker("runs", len(cases))
         for number, case in enumerate(cases):
-            ticker.tell(number, broken)
+            ticker.report(number, broken)
             reported = in_fork(case, faults, scratch)
             kinds[reported.get("fired", "").split(" ")[0] or "none"] += 1
             if "broken" in reported:
@@ -245,8 +245,8 @@ sys.exit(campaign.main(sys.argv[1:]))
 def start(
     *arguments: str, prelude: str = "", **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the campaign in a process with the library in front of the C library; ``prelude`` is
-    Python that runs before."""
+    """Run the campaign in a process that loads the library before the C library; ``prelude`` is
+    Python code that runs before."""
     tests = Path(__file__).resolve().parents[2]
     path = os.pathsep.join([str(Path(rocketstore.__file__).parents[1]), str(tests)])
     return subprocess.run(
