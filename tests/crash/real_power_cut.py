@@ -276,7 +276,7 @@ def main(arguments: list[str] | None = None) -> int:
                 print(f"BROKEN {one.kind} {one.mode} {one.how}: {one.broken}", flush=True)
             ticker.report(counts.total(), broken)
     except ImpossibleError as error:
-        print(f"no power cut on this machine: {error}")
+        print(f"no shutdown of file systems on this machine: {error}")
         return 2
     summary = {
         "cuts": counts.total(),

@@ -31,8 +31,8 @@ STEP = int(os.environ.get("ROCKETSTORE_CLEANUP_KILL_STEP", "12"))
 def test_a_cleanup_killed_anywhere(
     tmp_path: Path, version: str, compares: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a short log, opening compares every unit. In a long one it trusts the state file, which may
-    lag the files after a kill."""
+    """In a short log, opening compares every unit. In a long one it trusts the state file, which
+    may lag the files after a kill."""
     if not compares:
         monkeypatch.setattr("rocketstore.store.dispatch_recovery.COMPARED_NBYTES", 0)
     pristine, folder = tmp_path / "pristine", tmp_path / "killed"

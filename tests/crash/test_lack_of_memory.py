@@ -281,8 +281,8 @@ def test_other_errors_of_these_types_end_a_service(error: Exception) -> None:
 
 
 def test_a_service_that_got_no_thread_is_stopped_like_any(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python starts no thread once the main thread has ended (3.12), nor does a system at its limit.
-    The error was "cannot join thread before it is started"."""
+    """Python starts no thread once the main thread has ended (3.12), nor does a system at its
+    limit. The error was "cannot join thread before it is started"."""
 
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't create new thread at interpreter shutdown")

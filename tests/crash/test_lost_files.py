@@ -67,8 +67,8 @@ def test_whatever_is_lost_is_made_again(store_root: Path, tmp_path: Path) -> Non
 def test_a_lost_log_is_no_new_store(
     store_root: Path, tmp_path: Path, folder_is_there: bool
 ) -> None:
-    """The log's disk was not mounted: the store began a new log at offset 0 in its place and deleted
-    all queues and keys, also without the state file."""
+    """The log's disk was not mounted: the store began a new log at offset 0 in its place and
+    deleted all queues and keys, also without the state file."""
     root = tmp_path / "s"
     shutil.copytree(store_root, root)
     (root / "commitlog").rename(tmp_path / "elsewhere")

@@ -198,7 +198,7 @@ def test_salvage_refuses_before_its_first_change(reason: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("reason", REASONS)
 def test_recover_and_opening_refuse_before_their_first_change(reason: str, tmp_path: Path) -> None:
-    """The end of the log is torn: it was truncated, and then a link among the queues was refused."""
+    """The end of the log is torn: it was truncated, then a link among the queues was refused."""
     root = _torn(tmp_path)
     options = REASONS[reason](root)
     before = found(root)

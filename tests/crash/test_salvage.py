@@ -211,8 +211,8 @@ def test_killed_anywhere_a_rerun_finishes(damage: Damage, tmp_path: Path) -> Non
 
 
 def test_a_log_of_its_own_place_keeps_only_segments(tmp_path: Path) -> None:
-    """Old segments and truncated bytes go to the store's own quarantine: a folder among the segments
-    prevents RocketMQ 4.9 from starting."""
+    """Old segments and truncated bytes go to the store's own quarantine: a folder among the
+    segments prevents RocketMQ 4.9 from starting."""
     elsewhere = {"store_path_commit_log": str(tmp_path / "log")}
     (tmp_path / "log").mkdir()
     root = tmp_path / "store"

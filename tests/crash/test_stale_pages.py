@@ -21,8 +21,8 @@ PAGE_NBYTES = mmap.PAGESIZE
 
 
 def write_and_stop(root: Path) -> None:
-    """A store that was not closed. All of its log after the durable offset is in the page that holds
-    this offset."""
+    """A store that was not closed. All of its log after the durable offset is in the page that
+    holds this offset."""
     with rocketstore.open(root, "x", mapped_file_size_commit_log=SEGMENT_NBYTES) as store:
         while store.max_physical_offset < 2 * PAGE_NBYTES:
             store.put("T", b"durable" * 20)

@@ -56,7 +56,7 @@ TAKE: dict[str, Callable[[Path], object]] = {
     "segment unlinked": lambda root: segment(root).unlink(),
     "segment renamed": lambda root: segment(root).rename(root / "elsewhere"),
     "segment truncated to nothing": lambda root: os.truncate(segment(root), 0),
-    "segment truncated past its end": lambda root: os.truncate(
+    "segment shortened past its end": lambda root: os.truncate(
         segment(root), SEGMENT_NBYTES - 4096
     ),
     "segment replaced by a link to a copy": lambda root: (
@@ -281,7 +281,7 @@ def second_program(root: Path) -> str:
 def test_a_second_writer_is_refused_whatever_became_of_the_lock_file(
     tmp_path: Path, what: str, way: str
 ) -> None:
-    """Somebody took ``lock`` for a stale one: both writers confirmed, one over the other."""
+    """A user deleted ``lock`` as stale: both writers confirmed puts, one over the other."""
     root = tmp_path / "s"
     (tmp_path / "link").symlink_to(root)
     path = tmp_path / "link" if way == "link" else root

@@ -1,4 +1,4 @@
-"""Every Python example of README and the site runs, and prints what stands behind it."""
+"""Every Python example of README and the site runs, and prints the output that follows it."""
 
 from __future__ import annotations
 

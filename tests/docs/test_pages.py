@@ -75,7 +75,7 @@ def test_every_public_member_says_what_it_is(kind: Any) -> None:
 
 
 def commands() -> dict[str, Any]:
-    """Every command by its name; those of a group with its name in front."""
+    """Every command by its name; those of a group begin with its name."""
     group: Any = typer.main.get_command(app)
     found = dict(group.commands)
     for name, command in group.commands.items():

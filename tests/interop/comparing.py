@@ -22,16 +22,16 @@ from interop.differences import (
 
 #: What may differ, by its number in the project's register of RocketMQ's defects, and why.
 KNOWN = {
-    "D-1": "after an unclean stop RocketMQ deletes the newest index files and makes only a part of "
-    "their entries again; rocketstore finds the keys of every readable message",
+    "D-1": "after an unclean stop RocketMQ deletes the newest index files and rebuilds only a part "
+    "of their entries; rocketstore finds the keys of every readable message",
     "D-41": "RocketMQ 4.9 does not load a store in which its own kill left an empty file; "
     "rocketstore opens it. The comparison is made on a copy without that file",
     "blank": "the writer died between the blank record that closes a log file and the next file: "
     "RocketMQ takes the blank's start for the log's end, rocketstore the file's end. No message is "
     "there, and neither loses one",
     "torn": "the writer died within a put: its record is complete but for zeros in the "
-    "properties, which are under no CRC. RocketMQ takes it for whole; rocketstore cuts it off, as "
-    "nobody was told that it was stored (its check of records takes zeros there for a torn write)",
+    "properties, which no CRC covers. RocketMQ accepts it; rocketstore truncates it, because no "
+    "put acknowledged it (its check of records treats zeros there as a torn write)",
     "D-4": "what RocketMQ dispatches again it indexes again when it is the last indexed record "
     "(after a crash; 4.9 also after an orderly stop when no queue has that record), and names it "
     "twice",
@@ -39,20 +39,20 @@ KNOWN = {
     "second over the first, whose keys are lost; rocketstore's names differ",
     "altered": "messages of a damaged store that RocketMQ delivers with other bytes than were "
     "written, or in another place; rocketstore gives the right one (D-11, D-14, D-31)",
-    "lost": "messages that RocketMQ gives up because something near them is damaged: all behind a "
-    "bad record, or a queue that is not made again (D-23, D-24); rocketstore shows them",
+    "lost": "messages that RocketMQ gives up because something near them is damaged: all after a "
+    "bad record, or a queue that is not rebuilt (D-23, D-24); rocketstore shows them",
     "refused": "rocketstore does not open a store for writing while bytes that were durable are "
-    "damaged, since writing on would bury them; mode 'r' shows what is good. RocketMQ cuts the log "
-    "there, and the next put overwrites what is behind",
+    "damaged, because further writes would bury them; mode 'r' shows what is good. RocketMQ "
+    "truncates the log there, and the next put overwrites what follows",
     "unreadable": "RocketMQ does not load the damaged store, or does not answer (its endless loop "
     "over a queue's units is D-11)",
     "first": "where 4.9 has deleted the log's first file, it delivers the log's new first record "
-    "in place of the expired record at log offset 0, cut at the latter's size: to whoever pulls "
+    "in place of the expired record at log offset 0, truncated to the latter's size, to a pull of "
     "that queue from queue offset 0; rocketstore delivers nothing for what has expired",
     "min": "where the log has been cleaned and the queues not yet, RocketMQ looks for a queue's "
     "first message in its first file only, and keeps min offset 0 when none is left there; "
     "rocketstore's is that of the first message there is",
-    "tags": 'mode "r" completes the index behind its end in memory as the asked version would, '
+    "tags": 'mode "r" completes the index past its end in memory as the asked version would, '
     "which from 5.4.0 on indexes tags, too: only the index's last time and offset differ",
 }
 SHOWN = 1200
@@ -128,7 +128,7 @@ def compare(
         The version that is asked delivers the log's first record for one that has expired.
     touched : collection of (topic, queue id)
         Queues whose files were written since: RocketMQ 4.9 answers times by their modification
-        times, so these questions are passed over.
+        times, so these questions are skipped.
     """
     found = Comparison()
     theirs, ours = [*map(comparable, theirs)], [*map(comparable, ours)]
@@ -174,7 +174,7 @@ def difference(
 
 
 def shown(value: object) -> str:
-    """A value for a message, long texts cut in the middle."""
+    """A value for a message; long texts are shortened in the middle."""
     return re.sub(r"(\w{12})\w{20,}(\w{4})", r"\1...\2", str(value))[:SHOWN]
 
 

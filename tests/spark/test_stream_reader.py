@@ -219,7 +219,7 @@ def delete_all(store: Path) -> str:
     return f"{store} is (not a|no) store: it has no folder commitlog, but nothing"
 
 
-@pytest.mark.parametrize("is_behind", [True, False], ids=["behind", "caught-up"])
+@pytest.mark.parametrize("is_behind", [True, False], ids=["lagging", "caught-up"])
 @pytest.mark.parametrize(
     "vanish",
     [

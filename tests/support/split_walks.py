@@ -86,7 +86,7 @@ def read_log(log: LogFiles, *, room: int = 1 << 30, **options: Any) -> Reading:
 
 
 def split_at(splits: list[Split], places: Iterable[int]) -> list[Split]:
-    """Cut splits anew at physical offsets."""
+    """Divide splits at physical offsets."""
     from dataclasses import replace
 
     for place in places:

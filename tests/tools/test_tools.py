@@ -145,14 +145,14 @@ def test_apt_is_left_alone_without_root(monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_makes_file_systems_is_installed_for_who_can_mount_them(
     bare: list[str], monkeypatch: pytest.MonkeyPatch, user: int, there: list[str], asked: list[Any]
 ) -> None:
-    """A test run as root without xfsprogs left the power cuts of xfs out, and was called whole."""
+    """A test run as root without xfsprogs skipped the shutdowns of xfs and counted as complete."""
     found: list[list[str]] = []
     monkeypatch.setattr(toolchain.os, "geteuid", lambda: user, raising=False)
     monkeypatch.setattr(toolchain.shutil, "which", lambda name: name if name in there else None)
     monkeypatch.setattr(toolchain, "apt_install", lambda packages, say: found.append(packages))
     toolchain.ensure_file_systems(bare.append)
     assert found == asked
-    assert len(bare) == len(asked)  # what will be skipped is told
+    assert len(bare) == len(asked)  # what will be skipped is reported
     assert not bare or "mkfs.xfs: tests that shut" in bare[0]
 
 

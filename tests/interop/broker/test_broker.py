@@ -1,4 +1,4 @@
-"""A real broker and stock client: on a directory of ours, beside our reader, and behind us."""
+"""A real broker and stock client: on a directory of ours, beside our reader, and after us."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_broker_serves_what_we_wrote_and_we_go_on_behind_it(
 
 
 class LiveReader(threading.Thread):
-    """Reads a directory that a broker writes, by every way there is, until it is told to stop."""
+    """Reads a directory that a broker writes, in every way, until it must stop."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(name="live reader")

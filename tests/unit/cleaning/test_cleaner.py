@@ -1,4 +1,4 @@
-"""Cleaning up: what goes and why, in which order, and that nobody who reads is disturbed."""
+"""Cleaning up: what is deleted and why, in which order, and that readers are not disturbed."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_what_would_go_is_told_while_a_writer_deletes_it(tmp_path: Path, mapped:
 
 
 def test_a_clock_that_once_ran_ahead_keeps_nothing_for_years(tmp_path: Path) -> None:
-    """A segment's newest time was ten years ahead: it stayed, and all behind it."""
+    """A segment's newest time was ten years ahead: it stayed, and so did all later ones."""
     root = tmp_path / "store"
     clock = Clock()
     with rocketstore.open(root, "x", clock=clock, **options_of("5.5.0")) as store:
@@ -516,7 +516,7 @@ def test_on_demand_at_the_next_twenty_looks(tmp_path: Path) -> None:
 
 
 def test_a_store_asks_the_disk_it_is_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``disk_space`` tells what the system tells; a store goes by it."""
+    """``disk_space`` returns what the system reports; a store uses it."""
     there = shutil.disk_usage(tmp_path)
     asked = disk_space(tmp_path)
     assert asked.total_nbytes == there.total
@@ -675,7 +675,7 @@ def test_a_full_disk_does_not_keep_what_would_make_room(
 def test_a_folder_that_cannot_be_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, folder: str
 ) -> None:
-    """Nobody knows then which names are on disk: the store's writing ends. Too many open files say
+    """Then it is unknown which names are on disk: the store's writing ends. Too many open files say
     nothing about the disk."""
     root = tmp_path / "store"
     was, end = made(root, "5.5.0")
@@ -711,8 +711,8 @@ def test_a_folder_that_cannot_be_synced(
 
 
 def test_ext_files_follow_their_queue(tmp_path: Path) -> None:
-    """Those go that no unit in the queue's files refers to any more, expired units included: a
-    store is opened by way of these, too."""
+    """Cleaning deletes files to which no unit in the queue's files refers, expired units included:
+    opening a store reads these, too."""
     root, clock = tmp_path / "store", Clock()
     options = {
         **options_of("5.5.0"),

@@ -1,4 +1,4 @@
-"""Tables on terminals: what is cut, what is escaped, what is coloured; and real terminals."""
+"""Tables on terminals: what is shortened, escaped and coloured; and real terminals."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from golden import golden_stores
 from rocketstore.cli.app import app
 from support.command_line import NASTY_TOPIC, CliRunner, make_store, run
 
-#: Every command that opens a store for reading, with what it needs behind the path.
+#: Every command that opens a store for reading, with what it needs after the path.
 READERS: dict[str, tuple[Any, ...]] = {
     "info": (),
     "ls": (),

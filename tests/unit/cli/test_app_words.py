@@ -1,7 +1,7 @@
 """Words on a command line: empty paths, odd numbers, values that a configuration refuses.
 
 ``put "" A x``, ``clean "" --hours 0`` and ``salvage ""`` (a script's unset variable) worked in the
-current folder and deleted there; ``tail --start`` behind the log's end ended with 70, and
+current folder and deleted there; ``tail --start`` past the log's end ended with 70, and
 ``verify --delay-levels x`` with 3.
 """
 
@@ -16,7 +16,7 @@ import pytest
 
 from support.command_line import lines, make_store, run
 
-#: Every command that is given a store, with what it needs behind the path.
+#: Every command that is given a store, with what it needs after the path.
 COMMANDS: dict[str, tuple[Any, ...]] = {
     "info": (),
     "ls": (),

@@ -51,7 +51,7 @@ def test_a_brokers_table_is_written_without_a_loss(broker: Path, kind: type[Conf
     assert path.with_name(path.name + ".bak").read_bytes() == former
     written = json.loads(path.read_bytes())
     wanted = loads(former)
-    wanted.pop("groupTopicMap", None)  # made of the offsets by whoever reads them
+    wanted.pop("groupTopicMap", None)  # readers derive it from the offsets
     assert written == wanted
     again = kind(broker)
     assert again.load()

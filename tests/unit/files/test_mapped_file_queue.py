@@ -1,4 +1,4 @@
-"""The row of files of a log or queue: adding at its end, deleting in front of it."""
+"""The files of a log or queue: adding at the end, deleting at the beginning."""
 
 import os
 import threading
@@ -120,7 +120,7 @@ def test_deleting_in_front_loses_no_file_added_behind(queue):
         try:
             for number in range(4, last):
                 queue.create_file(number * SIZE, allocated=0)
-        except Exception as error:  # noqa: BLE001 - told below
+        except Exception as error:  # noqa: BLE001 - reported below
             failures.append(error)
 
     thread = threading.Thread(target=add)

@@ -1,5 +1,5 @@
-"""A file that was cut does not tell how long its kind is: files that agree, the state file, the
-end-of-segment marker, or RocketMQ's default do."""
+"""A truncated file does not show the size of its kind. Files that agree, the state file, the blank
+of a segment, or RocketMQ's default do."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def test_an_index_file_that_grew_is_no_hint(grown: int, tmp_path: Path) -> None:
 def test_of_two_index_files_the_full_one_tells_the_length(
     name: str, changes: dict[int, int], tmp_path: Path
 ) -> None:
-    """The longer one won, whichever it was: the whole one went to ``quarantine``, and all new files
-    had a length that no broker here uses. The older one is full, so it tells its length itself."""
+    """The longer one won in any case: the whole one went to ``quarantine``, and all new files had a
+    length that no broker here uses. The older one is full, so it shows its own length."""
     root = golden_stores.unpack(name, tmp_path)
     with rocketstore.open(root) as store:
         found = found_by_key(store)
@@ -182,7 +182,7 @@ def test_the_marker_at_its_end_tells_a_segments_size(missing: int, tmp_path: Pat
      ("batchconsumequeue", "inner-5.3.3"), ("consumequeue", "lmq-5.3.3")],
 )  # fmt: skip
 def test_one_queue_file_that_was_cut(folder: str, name: str, tmp_path: Path) -> None:
-    """The others tell; the file goes to quarantine, and comes back whole."""
+    """The others show the size; the file goes to quarantine, and recovery rebuilds it."""
     root = golden_stores.unpack(name, tmp_path)
     with rocketstore.open(root) as store:
         sizes = store.facts
@@ -203,28 +203,28 @@ def test_one_queue_file_that_was_cut(folder: str, name: str, tmp_path: Path) -> 
 
 
 #: Bytes that are left of each of three segments (``None``: it is gone), and what their size is
-#: found to be (``None``: it cannot be told).
+#: found to be (``None``: nothing shows it).
 CUT_LOGS: dict[str, tuple[list[int | None], int | None]] = {
-    "empty, cut, gone": ([0, 40_059, None], 65_536),
-    "cut, cut, empty": ([50_000, 40_059, 0], 65_536),
-    "cut, empty, empty": ([40_059, 0, 0], 65_536),
-    "all cut": ([40_059, 40_059, 40_059], 65_536),
-    "all cut in half": ([32_768, 32_768, 32_768], 65_536),
-    "only the second, cut": ([None, 40_059, None], 65_536),
-    "only the second, cut in half": ([None, 32_768, None], 65_536),
+    "empty, truncated, gone": ([0, 40_059, None], 65_536),
+    "truncated, truncated, empty": ([50_000, 40_059, 0], 65_536),
+    "truncated, empty, empty": ([40_059, 0, 0], 65_536),
+    "all truncated": ([40_059, 40_059, 40_059], 65_536),
+    "all halved": ([32_768, 32_768, 32_768], 65_536),
+    "only the second, truncated": ([None, 40_059, None], 65_536),
+    "only the second, halved": ([None, 32_768, None], 65_536),
     "only the second, a page": ([None, 4096, None], 65_536),
-    "whole, gone, cut": ([65_536, None, 40_059], 65_536),
-    "cut, gone, whole": ([40_059, None, 65_536], 65_536),
+    "whole, gone, truncated": ([65_536, None, 40_059], 65_536),
+    "truncated, gone, whole": ([40_059, None, 65_536], 65_536),
     "empty, whole, empty": ([0, 65_536, 0], 65_536),
-    "only the third, cut": ([None, None, 40_059], None),
-    "cut in half, gone, cut in half": ([32_768, None, 32_768], None),
+    "only the third, truncated": ([None, None, 40_059], None),
+    "halved, gone, halved": ([32_768, None, 32_768], None),
 }
 
 
 @pytest.mark.parametrize("name", CUT_LOGS)
 def test_a_size_that_names_and_units_exclude_is_not_taken(name: str, tmp_path: Path) -> None:
-    """The length of a cut segment was the size of all, although their names were no multiples of
-    it: nothing was found in it, and ``salvage`` refused the log."""
+    """The length of a truncated segment counted as the size of all, although their names were no
+    multiples of it: no record was found in it, and ``salvage`` refused the log."""
     root = golden_stores.unpack("plain-5.3.3", tmp_path)
     left, wanted = CUT_LOGS[name]
     paths = sorted((root / "commitlog").iterdir())
@@ -258,7 +258,7 @@ def test_a_size_that_names_and_units_exclude_is_not_taken(name: str, tmp_path: P
 
 
 def test_a_damaged_record_does_not_make_a_segment_longer(tmp_path: Path) -> None:
-    """A record that runs beyond the end of its file looks like one that was cut."""
+    """A record that runs beyond the end of its file looks like a truncated one."""
     root = golden_stores.unpack("plain-5.3.3", tmp_path)
     *others, last = sorted((root / "commitlog").iterdir())
     for path in others:

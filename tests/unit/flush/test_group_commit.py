@@ -1,4 +1,4 @@
-"""Group commit: one sync for all that wait; nobody is told before the disk has what he put."""
+"""Group commit: one sync for all that wait; no put returns before the disk has its message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""File sizes that are found out from the files: odd ones, tiny ones, given ones that contradict."""
+"""File sizes detected from the files: odd ones, tiny ones, configured ones that contradict."""
 
 from __future__ import annotations
 
@@ -288,8 +288,7 @@ def test_golden_stores_agree_with_what_they_were_written_with(tmp_path: Path) ->
 
 @pytest.mark.parametrize(("slots", "entries"), [(0, 50), (1, 1), (1, 0), (2**31, 2), (1, 2**31)])
 def test_pairs_that_cannot_be(tmp_path: Path, slots: int, entries: int) -> None:
-    """One entry is none: number 0 is never used, and dispatch would begin one file after the
-    other for ever."""
+    """One entry is too few: number 0 is never used, and dispatch would begin new files forever."""
     with pytest.raises(ConfigError, match="max_"):
         rocketstore.open(tmp_path / "s", "x", max_hash_slot_num=slots, max_index_num=entries)
     assert not (tmp_path / "s").exists()

@@ -50,7 +50,7 @@ def _properties(random: Random, number: int) -> bytes:
 
 
 def _records(count: int, seed: int = 1) -> bytes:
-    """Records of all shapes one behind the other, the first at ``BASE``."""
+    """Records of all shapes one after the other, the first at ``BASE``."""
     random = Random(seed)
     log = bytearray()
     for number in range(count):

@@ -20,7 +20,7 @@ from support.kernel_bodies import Bodies
 
 UNIQUE_KEY = "0A0102031A2B18B4AAC20000000A0007"
 STORED = 1700000000500
-#: One record of 162 bytes, as RocketMQ 5.3.3 stores it, and the blank behind it in 512 bytes.
+#: One record of 162 bytes, as RocketMQ 5.3.3 stores it, and the blank after it in 512 bytes.
 WORKED = (
     bytes.fromhex(
         "000000a2daa320a73610a6860000000000000000000000000000000000000000"

@@ -182,8 +182,8 @@ def test_find_counts_fillers_as_minus_one(offset: int, position: int) -> None:
 
 @pytest.mark.parametrize("units", range(64))
 def test_find_is_not_led_astray_by_fillers_between_units(units: int) -> None:
-    """A filler was taken for a unit of offset -1, and everything in front of it for lower still:
-    in a queue with a gap behind damage, the messages in front of the gap were not found."""
+    """A filler counted as a unit of offset -1, and everything before it as still lower: in a queue
+    with a gap after damage, the messages before the gap were not found."""
     file = queue_file(*[(100 * n, 50, n) if units >> n & 1 else FILLER for n in range(6)])
     for offset in (0, 1, 100, 150, 250, 300, 450, 500, 501):
         wanted = [n for n in range(6) if units >> n & 1 and 100 * n >= offset]

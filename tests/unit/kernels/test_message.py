@@ -68,7 +68,7 @@ def test_good_records(
 
 
 def test_nothing_beyond_stop_is_read() -> None:
-    log = GOOD + b"garbage behind it"
+    log = GOOD + b"garbage after it"
     assert check(log, stop=len(GOOD)) == (RecordStatus.OK, len(GOOD))
     assert status(log, position=len(GOOD), stop=len(GOOD)) == RecordStatus.END
     for stop in range(1, len(GOOD)):

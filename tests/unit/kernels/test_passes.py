@@ -1,4 +1,5 @@
-"""The passes over log windows: both bodies, any window sizes, against the log's own records."""
+"""The passes that read log windows: both bodies, any window sizes, against the log's own
+records."""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ def segments(name: str, tmp_path: Path) -> Iterator[tuple[int, bytes, int]]:
 def drive(
     subject: Any, content: bytes, base: int, size: int, flags: int = 1, window_nbytes: int = 1 << 16
 ) -> tuple[list[Any], int, int]:
-    """Run a pass over a segment in windows; return what it gave, the last status and position."""
+    """Run a pass on a segment in windows; return what it gave, the last status and position."""
     taken, position, nbytes = [], 0, window_nbytes
     while True:
         window = bytearray(content[position : position + nbytes])
@@ -280,7 +281,7 @@ def test_units_that_do_not_count(kernels: Bodies) -> None:
 def test_only_what_may_have_been_a_record_has_expired(
     kernels: Bodies, unit: tuple[int, int, int]
 ) -> None:
-    """Units of no record at all were told as expired, as they point in front of the log."""
+    """Units of no record at all counted as expired, because they point before the log."""
     sums = kernels.passes_fsck.sum_units(formats.CONSUME_QUEUE_UNIT.struct.pack(*unit), 40, 150)
     assert (*sums[:3], *sums[4:]) == (1, 40, 40, 0, 0, -1)
 

@@ -31,7 +31,7 @@ HALVES = {
     "of JSON": json.loads('"order-\\ud83d"'),
     "two halves, not joined": "\ud83d\ude00",
     "the wrong way round": "\ude00\ud83d",
-    "behind other characters": "é標籤😀" * 9 + "\udc80",
+    "after other characters": "é標籤😀" * 9 + "\udc80",
 }
 
 

@@ -163,7 +163,7 @@ def test_a_queue_whose_file_is_not_mapped_asks_for_it(kernels: Bodies) -> None:
 
 
 def test_a_gap_is_filled_so_that_later_units_keep_their_numbers(kernels: Bodies) -> None:
-    """RocketMQ appends behind a gap at the queue's end, which shifts every later offset (D-14)."""
+    """RocketMQ appends after a gap at the queue's end, which shifts every later offset (D-14)."""
     log = encode_log(REFERENCE, [{"queue_offset": n} for n in (0, 4, 5)])
     starts = [start for start, _ in sizes_of(log)]
     store = MemoryStore(kernels, units_per_file=2, index_enable=False)

@@ -99,7 +99,7 @@ def test_other_messages_on_a_batch_topic_take_one(kernels: Bodies) -> None:
         ("5.3.3", inner(properties={"DELAY": "1"}), ILLEGAL),
         ("5.3.3", inner(properties={"TIMER_DELAY_MS": "1"}), "WHEEL_TIMER_NOT_ENABLE"),
         ("5.5.0", inner("0"), ILLEGAL),
-        # 4.9 knows no such queues: these are messages like any other.
+        # 4.9 has no such queues: these are messages like any other.
         ("4.9.8", inner("0"), "PUT_OK"),
         ("4.9.8", inner(topic="Simple"), "PUT_OK"),
         ("4.9.8", inner(sys_flag=0), "PUT_OK"),

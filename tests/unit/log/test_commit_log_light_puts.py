@@ -33,7 +33,7 @@ def stored_offsets(log: Log, offset: int) -> str | None:
 
 
 def put(log: Log, names: str, **values: Any) -> str | None:
-    """Put a message that names queues; what it was told."""
+    """Put a message that names queues; return the offsets that it stored."""
     result = log.appender.put_message(message(properties=light(names), **values))
     assert result.ok, result
     return stored_offsets(log, result.physical_offset)
@@ -159,7 +159,7 @@ def test_prepared_and_rollback_records(
     ],
 )
 def test_the_order_of_properties(kernels: Bodies, version: str, expected: str) -> None:
-    """WAIT is not stored, or behind all others; it is obeyed all the same."""
+    """WAIT is not stored, or after all others; the put obeys it all the same."""
     waited: list[int] = []
     log = Log(kernels, broker_version=version, wait=lambda end: waited.append(end) or 0, **ON)
     properties = {"KEYS": "k", "WAIT": "false", DISPATCH: "%LMQ%a", "x": "y"}

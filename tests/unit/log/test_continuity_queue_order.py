@@ -1,4 +1,4 @@
-"""Gaps and repeats of queue offsets: looked for in whole batches, told record by record."""
+"""Gaps and repeats of queue offsets: searched in whole batches, reported record by record."""
 
 from __future__ import annotations
 

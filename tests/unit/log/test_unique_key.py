@@ -58,7 +58,7 @@ def test_clocks_beyond_the_calendar(now: int) -> None:
 
 
 def test_a_put_gets_a_key_and_is_found_by_it(tmp_path: Path) -> None:
-    # ``unique_key=True`` was refused, since the store gave its appender nobody to make keys.
+    # ``unique_key=True`` was refused, since the store gave its appender no maker of keys.
     with rocketstore.open(tmp_path / "store", "x") as store:
         for number in range(3):
             assert store.put("T", b"body %d" % number, 0, unique_key=True).ok

@@ -163,7 +163,7 @@ def test_a_body_that_is_no_batch_is_damage(body: bytes, tmp_path: Path) -> None:
 
 
 class Plain:
-    """A pass that says that it is full behind each record."""
+    """A pass that reports that it is full after each record."""
 
     def __init__(self) -> None:
         self.places: list[int] = []

@@ -1,4 +1,4 @@
-"""Mode "r" while another process cuts a torn end, or writes over it, behind the reader's check."""
+"""Mode "r" while another process truncates or overwrites a torn end, after the reader's check."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def zero_from(root: Path, start: int, stop: int) -> None:
 def test_an_end_that_is_cut_while_the_directory_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Opening looks at the topics of the last records once more, for the order of their queues.
-    When a writer had cut these records since they were checked, it raised ``ValueError: no record
-    lies at position``."""
+    """Opening reads the topics of the last records a second time, for the order of their queues. If
+    a writer had truncated these records since the check, it raised ``ValueError: no record lies
+    at position``."""
     offsets = make_store(tmp_path / "s")
     resolve, left = LogRecovery._resolve, [1]
 
@@ -58,7 +58,7 @@ def test_an_end_that_is_cut_while_the_directory_is_opened(
 def test_a_directory_that_changes_at_every_look_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Trying again ends: a process that scribbles into the log for ever is told."""
+    """The retries end: if a process overwrites the log forever, an error reports it."""
     root = tmp_path / "s"
     offsets = make_store(root)
     path = root / "commitlog" / f"{0:020}"

@@ -58,7 +58,7 @@ class Model:
         self.records.append(row)
 
     def from_offset(self, offset: int) -> list[tuple[int, int]]:
-        """(base, log offset) of the records that hold ``offset`` and what is behind it."""
+        """(base, log offset) of the records that hold ``offset`` and what is after it."""
         return [(base, at) for base, count, at, _, _ in self.records if base + count > offset]
 
 
@@ -462,7 +462,7 @@ def test_a_batch_without_a_number_is_one_message(made: tuple[Path, Model], base:
 def test_a_batch_that_claims_too_high_an_offset_is_in_no_queue(
     made: tuple[Path, Model], derive: str
 ) -> None:
-    """Taken at its word, it would hide every record behind it."""
+    """If it were trusted, it would hide every record after it."""
     root, model = made
     change_property(root, b"KEYS\x01k11\x02INNER_BASE\x0159\x02", b"INNER_BASE\x0199999999999\x02")
     shutil.rmtree(root / "batchconsumequeue")
@@ -602,7 +602,7 @@ def test_both_kernel_bodies_make_and_answer_the_same(
 def test_what_decides_a_topics_type(
     declared: str, simple: str, batch: str, folders: str, chosen: bool, wrong: int
 ) -> None:
-    """Files, then the table, then an empty folder; files against the table are told."""
+    """Files, then the table, then an empty folder; files that contradict the table are reported."""
     types = queue_types({"T": declared} if declared else {}, set(simple), set(batch), set(folders))
     assert types.batch == ({"T"} if chosen else set())
     assert len(types.contradictions) == wrong

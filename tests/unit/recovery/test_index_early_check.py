@@ -126,7 +126,7 @@ def test_what_the_thread_finds_is_mended(root: Path, checks: list[tuple[str, int
 def test_a_log_that_lost_its_end_is_checked_again_by_that_end(
     root: Path, checks: list[tuple[str, int]]
 ) -> None:
-    """The state file told the early check another end; it is void, and so is what was checked."""
+    """The state file gave the early check another end; it is void, and so is what was checked."""
     (root / "rocketstore.state").rename(root / "kept")
     store = rocketstore.open(root, "r+", start=False)
     end = store.max_physical_offset
@@ -164,7 +164,7 @@ def test_a_failed_check_is_done_again_in_its_turn(
 
 
 def test_a_store_that_is_refused_meanwhile(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its index file is closed under the check, which has nobody to tell."""
+    """Its index file is closed under the check, which cannot report it."""
     segment = min((root / "commitlog").iterdir())
     content = bytearray(segment.read_bytes())
     content[4] ^= 0xFF

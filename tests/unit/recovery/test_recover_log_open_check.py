@@ -66,7 +66,7 @@ def test_a_long_log_without_keys_is_not_dispatched_anew(
 def test_what_is_behind_the_durable_mark_is_synced(
     unsynced: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And nothing else: behind an orderly stop the pages made ready for the next records, zeros,
+    """And nothing else: after an orderly stop, the pages prepared for the next records, zeros,
     would be written first."""
     root = tmp_path / "s"
     store = rocketstore.open(root, "x", **SMALL)

@@ -160,7 +160,7 @@ def test_the_command_tells_what_it_does_and_salvage_names_it(tmp_path: Path) -> 
 
 
 def test_salvage_tells_people_the_sum_first_and_each_place_once(tmp_path: Path) -> None:
-    """It told the same place three times, as Python objects, with an old file "None"."""
+    """It printed the same place three times, as Python objects, with an old file "None"."""
     root = golden_stores.unpack("plain-5.3.3", tmp_path)
     (root / "commitlog" / f"{65536:020d}").unlink()
     for words in (["--what-if"], []):

@@ -256,7 +256,7 @@ def test_the_last_record_of_a_closed_store_is_no_torn_one(root: Path) -> None:
         assert [(first, following) for first, following, _ in reading.damage] == [(every[-1], None)]
     with rocketstore.open(root) as store:
         assert [damaged.start for damaged in store.recovery_report.damaged] == [every[-1]]
-    (root / "checkpoint").write_bytes(b"\1" * 4096)  # somebody else wrote the store since
+    (root / "checkpoint").write_bytes(b"\1" * 4096)  # another program wrote the store since
     assert list_log(root).durable_offset == 0
     assert read_log(list_log(root)).offsets == every[:-1]
 

@@ -1,4 +1,4 @@
-"""After a power cut an earlier life of the log lies behind its end: it does not come back."""
+"""After a power failure, stale records are past the log's end: readers do not show them."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def put(root: Path, mode: str, count: int, start: int, nbytes: int) -> list[int]
 
 @pytest.fixture
 def root(tmp_path: Path) -> tuple[Path, list[int], list[int]]:
-    """A store without marks whose messages from the 20th on were lost and written anew, shorter;
-    the offsets of the messages that count, and of those that came back behind them."""
+    """A store without marks whose messages from the 20th on were lost and rewritten, shorter;
+    the offsets of the messages that count, and of the stale ones after them."""
     root = tmp_path / "store"
     former = put(root, "x", 60, 1_700_000_000_000, 100)
     path = root / "commitlog" / formats.offset_to_file_name(0)
@@ -55,7 +55,7 @@ def root(tmp_path: Path) -> tuple[Path, list[int], list[int]]:
 
 
 def drop_all_but_the_log(root: Path) -> None:
-    """Leave nothing that tells how far the log was written."""
+    """Leave nothing that shows how far the log was written."""
     for entry in os.scandir(root):
         if entry.name == "commitlog":
             continue

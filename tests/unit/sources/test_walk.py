@@ -1,4 +1,4 @@
-"""Splits give what the whole log gives, wherever it is cut, whole or damaged."""
+"""Splits give what the whole log gives, wherever they begin, intact or damaged."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def oracle(log: LogFiles) -> tuple[list[int], list[int]]:
-    """Offsets of the records, and of damage, told by looking at whole files one by one."""
+    """Offsets of the records, and of damage, computed from whole files one by one."""
     offsets, damage = [], []
     begun = [s for s in log.segments if Path(s.uri).read_bytes()[:8].strip(b"\0")]
     for segment in begun:
@@ -77,7 +77,7 @@ def oracle(log: LogFiles) -> tuple[list[int], list[int]]:
 
 
 def random_cuts(log: LogFiles, seed: int, count: int = 12) -> list[int]:
-    """Places to cut at: anywhere, and at and beside records' first bytes."""
+    """Places to split at: anywhere, and at and beside records' first bytes."""
     chance = random.Random(seed)
     known = oracle(log)
     beside = [place + shift for places in known for place in places for shift in (-1, 0, 1)]
@@ -157,7 +157,7 @@ def test_records_longer_than_the_window_are_read_whole(tmp_path: Path) -> None:
 
 
 def test_a_record_inside_a_body_is_not_taken_for_one(tmp_path: Path) -> None:
-    """A body that carries a whole record is passed over: the one inside has another offset."""
+    """A record inside a body is skipped: it has another offset."""
     root = tmp_path / "store"
     with rocketstore.open(root, "x", mapped_file_size_commit_log=SEGMENT) as store:
         store.put("T", b"first")
@@ -220,7 +220,7 @@ def test_damage_is_passed_over_and_told_once_wherever_the_log_is_cut(
 def damaged_copy(
     whole: Path, root: Path, harm: Callable[[bytearray, int], None], chance: random.Random
 ) -> Path:
-    """Copy a log without what tells how far it was written, and harm its second segment."""
+    """Copy a log without what shows how far it was written, and damage its second segment."""
     (root / "commitlog").mkdir(parents=True)
     names = sorted(path.name for path in (whole / "commitlog").iterdir())
     for number, name in enumerate(names):
@@ -235,7 +235,7 @@ def damaged_copy(
 def test_a_record_that_begins_where_little_is_in_memory_is_found(
     whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A search once passed over the place it began at when less than a head was in memory."""
+    """A search once skipped its own start when less than a head was in memory."""
     monkeypatch.setattr(window_module, "_BEHIND_NBYTES", 10)
     split = plan_splits(list_log(whole))[1]
     for offset in oracle(list_log(whole))[0]:
@@ -381,15 +381,15 @@ def test_the_end_moves_as_records_are_put(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("harm", ["its magic", "its head is zeros"])
 def test_damage_of_a_long_record_is_not_the_end(harm: str, tmp_path: Path) -> None:
-    """Whoever asked for the end of a log looked for good records within 1 MiB behind damage, and a
-    record may be longer: a stream waited in front of it, whatever its option for corruption said,
-    until the file was full.
+    """The search for a log's end looked for good records only within 1 MiB after damage, and a
+    record may be longer. A stream waited at the damage with any option for corruption, until the
+    file was full.
     """
     root = tmp_path / "store"
     with rocketstore.open(root, "x", mapped_file_size_commit_log=16 << 20) as store:
         offsets = [store.put("T", b"long" * 700_000).physical_offset for _ in range(3)]
         end = store.max_physical_offset
-    (root / formats.STATE_FILE).unlink()  # its marks would tell the end, too
+    (root / formats.STATE_FILE).unlink()  # its offsets would show the end, too
     with (root / "commitlog" / formats.offset_to_file_name(0)).open("r+b") as file:
         file.seek(offsets[1] + (4 if harm == "its magic" else 0))
         file.write(b"xxxx" if harm == "its magic" else bytes(4096))

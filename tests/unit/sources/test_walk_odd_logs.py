@@ -22,7 +22,7 @@ SEGMENT = 8192
 
 
 def log_of(root: Path, pieces: list[bytes], segment: int = SEGMENT) -> Path:
-    """A store whose log is one segment of these bytes, and one with a record behind it."""
+    """A store whose log is one segment of these bytes, and one with a record after it."""
     folder = root / "commitlog"
     folder.mkdir(parents=True)
     content = b"".join(pieces)

@@ -1,4 +1,4 @@
-"""Commits of staged batches: each row once, wherever a commit died and whoever came between."""
+"""Commits of staged batches: each row once, wherever a commit died and whatever ran between."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_single_writes_leave_nothing_behind(root: Path) -> None:
 
 
 def test_stages_that_dead_writers_left_in_the_store_are_removed(root: Path) -> None:
-    """A driver killed in front of its intent leaves a stage that no ledger knows."""
+    """A driver killed before its intent leaves a stage that no ledger names."""
     inside = "store/.rocketstore-spark/stage"
     staged = [staging.stage_batch(root, batch, [3], name=inside) for batch in range(4)]
     left, live, begun, other = (Path(folder) for folder, _ in staged)

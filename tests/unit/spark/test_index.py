@@ -86,8 +86,8 @@ def test_the_files_are_those_of_the_store(pristine: Path, tmp_path: Path, split_
 
 @pytest.mark.parametrize("time", [253_402_300_800_000, 2**62, 2**63 - 1, -(2**63)])
 def test_times_that_no_name_can_tell(pristine: Path, tmp_path: Path, time: int) -> None:
-    """No checksum covers a record's store time, and where the first one of an index file lay
-    behind the year 9999 the whole job failed: "year 10000 is out of range".
+    """No checksum covers a record's store time, and if the first one of an index file was
+    after the year 9999, the whole job failed: "year 10000 is out of range".
     """
     sound = build_index(None, pristine, tmp_path / "sound")
     root = Path(shutil.copytree(pristine, tmp_path / "store"))

@@ -294,7 +294,7 @@ def test_an_empty_store(tmp_path: Path) -> None:
     assert run(plan) == [[]]
 
 
-# --- deletion, cuts, damage -------------------------------------------------------------------
+# --- deletion, truncation, damage -------------------------------------------------------------
 
 
 def test_deleted_segments_fail_the_stream(growing: Path) -> None:
@@ -395,8 +395,8 @@ def test_a_log_that_was_written_anew(restarted: bool, policy: str, tmp_path: Pat
 
 
 def test_a_mount_that_keeps_no_file_numbers(growing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A number that changes though the log is the same tells nothing: it is looked at once, and the
-    end of the last file is not looked for again every ten milliseconds.
+    """A number that changes although the log is the same proves nothing: it is checked once, and
+    the end of the last file is not searched again every ten milliseconds.
     """
     plan = plan_of(growing)
     place = StreamOffset(plan.advance(plan.initial()).physical_offset)
@@ -475,7 +475,7 @@ def test_a_stream_stops_at_damage(growing: Path, limit: int | None) -> None:
     plan = plan_of(growing, onCorruption="stop")
     assert flat(run(plan, max_records=limit)) == [row.physical_offset for row in rows[:100]]
     grow_end = plan.end()
-    assert grow_end > rows[100].physical_offset  # what is behind has been seen, and waits
+    assert grow_end > rows[100].physical_offset  # what follows has been seen, and waits
     damage(growing, rows[100]._replace(body=bytes([rows[100].body[0] ^ 1]) + rows[100].body[1:]))
     assert flat(run(plan, max_records=limit)) == [row.physical_offset for row in rows]
 

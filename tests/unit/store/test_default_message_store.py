@@ -1,4 +1,4 @@
-"""The store's front door: modes, statuses, stepping by hand, what close leaves behind."""
+"""The store's public class: modes, statuses, stepping by hand, what ``close`` leaves."""
 
 from __future__ import annotations
 
@@ -372,7 +372,7 @@ def test_listener_hears_of_every_message(tmp_path: Path) -> None:
 
 
 def test_listener_hears_of_light_queues(tmp_path: Path) -> None:
-    """It was called for a message's own queue alone, so that whoever waited for a light queue was
+    """It was called only for a message's own queue, so callers that waited for a light queue were
     never woken."""
     heard: list[tuple[Any, ...]] = []
     light = {"enable_lmq": True, "enable_multi_dispatch": True, **OPTIONS}
@@ -398,7 +398,7 @@ def test_listener_hears_of_light_queues(tmp_path: Path) -> None:
 def test_a_listener_may_put_while_puts_wait_for_dispatch(
     tmp_path: Path, flush_disk_type: str
 ) -> None:
-    """From 5.4 on a put that rolls waits for dispatch when that is nine segments behind, and
+    """From 5.4 on a put that rolls waits for dispatch when that lags nine segments, and
     dispatch for the listener: a put in the listener then waited for the first put, or when it
     rolled itself for its own thread, for ever."""
     copied: list[int] = []

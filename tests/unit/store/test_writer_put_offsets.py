@@ -30,7 +30,7 @@ def put_some(store: Any, count: int) -> None:
 
 
 def answers(store: Any) -> tuple[str, str]:
-    """What one more message of each kind is told."""
+    """Return the offsets that one more message of each kind gets."""
     light = store.put("T", b"", properties=NAMES)
     inner = store.put("BCQ", b"", sys_flag=0x80, properties={"INNER_NUM": "3"})
     offsets = light.physical_offset, inner.physical_offset

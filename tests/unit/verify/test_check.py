@@ -365,7 +365,7 @@ def test_every_byte_of_the_index_counts(pristine: Path, data: st.DataObject) -> 
         flip(path, position, mask)
     harmless = formats.index_file_nbytes(SLOTS, 0) <= position < first  # entry 0 is never used
     if header.nbytes <= position < formats.index_file_nbytes(SLOTS, 0):
-        # A slot that names the entry behind the last one is what a killed writer leaves; one that
+        # A slot that names the entry after the last one is what a killed writer leaves; one that
         # names a later entry reads as the empty one that it was.
         at = position - (position - header.nbytes) % formats.INDEX_SLOT.nbytes
         count = int.from_bytes(content[header.at("index_count") :][:4], "big")

@@ -1,4 +1,4 @@
-"""``verify`` names what lies among the files of a queue and is none of them: RocketMQ loads it.
+"""``verify`` names foreign entries among the files of a queue: RocketMQ loads them.
 
 What each line does not start with was asked of ``DefaultMessageStore.load`` of 4.9.8, 5.1.4, 5.3.3
 and 5.5.0, entry by entry. All of it was a sound store.
@@ -154,7 +154,7 @@ def test_a_folder_among_segments(unpacked: Unpack, version: str, is_found: bool)
     ],
 )
 def test_in_the_index(unpacked: Unpack, make: Callable[[Path], Path], starts: bool) -> None:
-    """It passes over names that are no numbers, and cannot open a folder."""
+    """It skips names that are no numbers, and cannot open a folder."""
     root = unpacked("plain-5.3.3")
     path = make(root / "index")
     findings: list[Any] = check(root, "5.3.3").findings
@@ -162,7 +162,7 @@ def test_in_the_index(unpacked: Unpack, make: Callable[[Path], Path], starts: bo
 
 
 def test_what_no_broker_loads(unpacked: Unpack) -> None:
-    """Beside queues, and in folders that are none; 4.9 does not look at batch queues."""
+    """Beside queues, and in folders that are not queues; 4.9 does not read batch queues."""
     root = unpacked("inner-5.3.3")
     queue = place(root, "consumequeue")
     for folder in (queue.parent, queue.parent.parent, root / "consumequeue" / "T" / "notes"):
@@ -219,7 +219,7 @@ def test_queues_of_both_types(unpacked: Unpack) -> None:
 
 
 def test_all_tables_are_gone(unpacked: Unpack, tmp_path: Path) -> None:
-    """Retry topics tell that there were groups; a store that no broker had has no tables."""
+    """Retry topics show that there were groups; a store without a broker has no tables."""
     root = unpacked("plain-5.3.3")
     report = check(root, "5.3.3")
     assert report.ok

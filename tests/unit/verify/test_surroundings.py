@@ -1,9 +1,9 @@
-"""What ``verify`` and ``info`` say of files that cannot be looked at, folders that are missing,
-tables, checkpoint and former salvages; nothing of it may count as fine.
+"""What ``verify`` and ``info`` report on unreadable files, missing folders, tables, the checkpoint
+and former salvages; none of it may count as fine.
 
-Before, units of a log file of another user were "expired", a missing folder of queues "dispatch is
-behind", broken tables and a checkpoint of the year 36,000,000 no word at all, a store of 121
-placeholders sound, and ``info`` counted messages that were gone.
+Before, units of an unreadable log file were "expired", a missing folder of queues was lagging
+dispatch, broken tables and a checkpoint of the year 36,000,000 were not reported, a store of 121
+placeholders had no fault, and ``info`` counted messages that were gone.
 """
 
 from __future__ import annotations
@@ -401,7 +401,7 @@ def test_offsets_outside_their_queue_are_found(
 
 
 def test_timer_files_are_named_and_compared_with_the_log(broker: Path) -> None:
-    """They point behind a log that was cut (apache/rocketmq#7480)."""
+    """They point past a log that was truncated (apache/rocketmq#7480)."""
     (broker / "config" / "timercheck").write_bytes(struct.pack(">4q", 1, 52, 44, 44).ljust(4096))
     (broker / "timerlog").mkdir()
     unit = struct.pack(">iqiqiqiiq", 52, 0, 0, 0, 0, 97_600, 200, 0, 0)
@@ -712,7 +712,7 @@ def test_what_stands_in_a_mark_s_place(root: Path, name: str, make: Callable[[Pa
 @pytest.mark.parametrize("offset", [1, SEGMENT - 1, 5 * SEGMENT + 512, 9_999_999])
 @pytest.mark.parametrize("nbytes", [100, SEGMENT])
 def test_a_segment_that_begins_nowhere(root: Path, offset: int, nbytes: int) -> None:
-    """Reading passes over it, and every writer refuses it."""
+    """Reading skips it, and every writer refuses it."""
     path = root / "commitlog" / f"{offset:020}"
     path.write_bytes(bytes(nbytes))
     findings = check(root).findings
