@@ -152,7 +152,7 @@ def tear(root: Path, end: int, nbytes: int) -> None:
 
 
 @pytest.mark.parametrize("clean", [False, True])
-def test_killed_torn_and_cut_under_a_reader(tmp_path: Path, clean: bool) -> None:
+def test_killed_torn_and_truncated_under_a_reader(tmp_path: Path, clean: bool) -> None:
     root, choose = tmp_path / "s", random.Random(11)
     write_and_die(root, 0, 100, clean=False, sync=False)
     with reading(root) as reader:

@@ -330,7 +330,7 @@ def in_log_order(messages: list[Any]) -> list[bytes]:
     return [bytes(m.raw) for m in sorted(messages, key=lambda m: m.physical_offset)]
 
 
-def content_behind(store_root: Path, end: int, segment_size: int) -> bytes:
+def content_after(store_root: Path, end: int, segment_size: int) -> bytes:
     """Return what is not zero after log offset ``end`` in the segments."""
     left = b""
     for path in sorted((store_root / "commitlog").iterdir()):

@@ -26,7 +26,7 @@ def unpacked(name: str, folder: Path) -> Path:
 @pytest.mark.parametrize(
     "name", ["plain-4.9.8", "plain-5.3.3", "inner-5.3.3", "ext-4.9.8", "lmq-5.3.3", "expire-4.9.8"]
 )
-def test_verify_and_info_tell_what_names_it(tmp_path: Path, name: str, kept: str) -> None:
+def test_verify_and_info_show_what_names_it(tmp_path: Path, name: str, kept: str) -> None:
     root = unpacked(name, tmp_path)
     if name != "expire-4.9.8":
         sorted((root / "commitlog").iterdir())[0].unlink()

@@ -241,7 +241,7 @@ def test_first_open_of_a_rocketmq_store_marks_it_durable(
 # --- E03, E04: abort --------------------------------------------------------------------------
 
 
-def test_e03_torn_tail_behind_the_mark_without_abort(template: Path, tmp_path: Path) -> None:
+def test_e03_torn_tail_after_the_mark_without_abort(template: Path, tmp_path: Path) -> None:
     """The power failed before the abort file was synced: the same as with it."""
     ends = []
     for aborted in (True, False):
@@ -399,7 +399,7 @@ def test_e05_refused_open_makes_no_lock_file(template: Path, tmp_path: Path, exi
 
 
 @pytest.mark.parametrize("content", [b"lock", b"", b"something else", None])
-def test_e06_lock_left_behind(template: Path, tmp_path: Path, content: bytes | None) -> None:
+def test_e06_stale_lock(template: Path, tmp_path: Path, content: bytes | None) -> None:
     store = Crafted(template, tmp_path / "store")
     path = store.root / "lock"
     path.unlink()

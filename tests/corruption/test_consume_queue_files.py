@@ -335,7 +335,7 @@ EXT_DAMAGE: dict[str, Callable[[bytearray], object]] = {
 
 
 @pytest.mark.parametrize("kind", EXT_DAMAGE)
-def test_damaged_ext_file_is_made_again(with_ext: Path, tmp_path: Path, kind: str) -> None:
+def test_damaged_ext_file_is_rebuilt(with_ext: Path, tmp_path: Path, kind: str) -> None:
     root = damaged(
         with_ext,
         tmp_path,
@@ -346,9 +346,7 @@ def test_damaged_ext_file_is_made_again(with_ext: Path, tmp_path: Path, kind: st
 
 
 @pytest.mark.parametrize("nbytes", [0, 50, 2047, 4096])
-def test_ext_file_of_another_length_is_made_again(
-    with_ext: Path, tmp_path: Path, nbytes: int
-) -> None:
+def test_ext_file_of_another_length_is_rebuilt(with_ext: Path, tmp_path: Path, nbytes: int) -> None:
     def truncate(root: Path) -> None:
         path = first_file(root, "consumequeue_ext/T/0")
         path.write_bytes((path.read_bytes() + bytes(2048))[:nbytes])
@@ -357,7 +355,7 @@ def test_ext_file_of_another_length_is_made_again(
 
 
 @pytest.mark.parametrize("folder", ["T/0", "."])
-def test_lost_ext_files_are_made_again(with_ext: Path, tmp_path: Path, folder: str) -> None:
+def test_lost_ext_files_are_rebuilt(with_ext: Path, tmp_path: Path, folder: str) -> None:
     root = damaged(
         with_ext, tmp_path, lambda root: shutil.rmtree(root / "consumequeue_ext" / folder)
     )

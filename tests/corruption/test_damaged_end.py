@@ -49,7 +49,7 @@ SCANS = pytest.mark.parametrize("scan", [by_rows, by_batches])
 
 
 @SCANS
-def test_a_scan_raises_behind_the_good_records(root: Path, scan: Scan) -> None:
+def test_a_scan_raises_after_the_good_records(root: Path, scan: Scan) -> None:
     with rocketstore.open(root) as store:
         (damage,) = store.recovery_report.damaged
         assert damage.start == store.max_physical_offset

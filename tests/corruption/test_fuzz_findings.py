@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only
 
 
 @pytest.mark.parametrize("aborted", [True, False])
-def test_nuls_in_front_of_durable_damage_are_not_where_the_log_is_cut(
+def test_the_log_is_not_truncated_at_nuls_before_durable_damage(
     store: Crafted, aborted: bool
 ) -> None:
     """A log of three segments, closed in order and without a state file (as RocketMQ leaves it),
@@ -75,7 +75,7 @@ def test_two_segments_that_are_one_file_are_refused(
 
 @pytest.mark.parametrize("name", ["plain-4.9.8", "plain-5.3.3"])
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_missing_older_index_file_is_made_again(tmp_path: Path, name: str, number: int) -> None:
+def test_a_missing_older_index_file_is_rebuilt(tmp_path: Path, name: str, number: int) -> None:
     """A lost index file before others stayed lost in a store that RocketMQ wrote. Keys are only
     appended after the newest entry, and without a state file nothing showed how many files there
     had been. No query found the keys of its records."""

@@ -55,7 +55,7 @@ HOLES = [(5, 1), (5, 7), (0, 3), (40, 30), (100, 49)]
 
 @pytest.mark.parametrize("keeps_state", [True, False], ids=["state", "foreign"])
 @pytest.mark.parametrize(("first", "count"), HOLES)
-def test_records_behind_a_hole_are_served(
+def test_records_after_a_hole_are_served(
     written: tuple[Path, list[tuple[int, int]]],
     tmp_path: Path,
     first: int,
@@ -106,7 +106,7 @@ def test_a_hole_is_not_the_end_for_a_writer_either(
         assert any(finding.offset == written[1][first][0] for finding in report.findings)
 
 
-def test_ghosts_between_records_are_passed_over(
+def test_ghosts_between_records_are_skipped(
     written: tuple[Path, list[tuple[int, int]]], tmp_path: Path
 ) -> None:
     """A stale copy of an earlier record lies between two records of other queues' order: the log

@@ -122,7 +122,7 @@ def test_a_slot_beyond_the_count_is_empty(value: int) -> None:
 
 
 @pytest.mark.parametrize("lost", ["header", "slots"])
-def test_what_a_kill_or_a_power_cut_leaves_is_seen_and_mended(lost: str) -> None:
+def test_what_a_kill_or_a_power_failure_leaves_is_detected_and_repaired(lost: str) -> None:
     """After a kill in mid-batch the header lags the slots; after a power failure the slots may lag.
 
     Each entry by itself is good then. But the next puts would treat a slot beyond the count as

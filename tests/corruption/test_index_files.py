@@ -270,7 +270,7 @@ def test_d07_newest_file_is_newer_than_the_checkpoint(store: Crafted, timestamp:
     assert (store.root / "index" / names[-1]).exists()
 
 
-def test_d07_newest_file_is_behind_and_is_completed(store: Crafted) -> None:
+def test_d07_newest_file_lags_and_is_completed(store: Crafted) -> None:
     """As after a power failure: the newest entries are missing."""
     index = Index(store)
     for number in range(index.count // 2, index.count):

@@ -176,7 +176,7 @@ def test_a_broker_s_own_store(root: Path, lost: str) -> None:
         assert put(store, "Old") == 38
 
 
-def test_what_rocketmq_leaves_behind_in_normal_life_is_a_note(root: Path) -> None:
+def test_what_rocketmq_leaves_in_normal_use_is_a_note(root: Path) -> None:
     """A slave that began with the newest segment, and ``cleanExpiredCQ``: no such queue, and no
     other sign that it was there."""
     lose(root, "rocketstore.state", "consumequeue/Old")
@@ -217,7 +217,7 @@ def test_the_state_file_counts_those_that_no_table_names(root: Path) -> None:
 
 
 @pytest.mark.parametrize("state", ["there", "gone"])
-def test_killed_while_the_queues_are_made_again(
+def test_killed_while_the_queues_are_rebuilt(
     root: Path, state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lose(root, "consumequeue", *(["rocketstore.state"] if state == "gone" else []))

@@ -68,7 +68,7 @@ ODD_NAMES = [
 
 @pytest.mark.parametrize("mode", ["r", "r+"])
 @pytest.mark.parametrize(("names", "numbers", "served", "reported"), ODD_NAMES)
-def test_good_names_are_served_and_odd_ones_told(
+def test_good_names_are_served_and_odd_ones_reported(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     names: str,
@@ -94,7 +94,7 @@ def test_good_names_are_served_and_odd_ones_told(
     assert any(reported in record.getMessage() for record in caplog.records)
 
 
-def test_names_that_this_line_passes_over_are_not_told(tmp_path: Path) -> None:
+def test_names_that_this_version_ignores_are_not_reported(tmp_path: Path) -> None:
     root = tmp_path / "s"
     write_log(
         root,
@@ -264,7 +264,7 @@ NO_NUMBERS = ["", "-", "abcde", "\N{SUPERSCRIPT TWO}", "1_0", "9" * 25]
 
 @pytest.mark.parametrize("text", NO_NUMBERS, ids=ascii)
 @pytest.mark.parametrize("name", ["INNER_NUM", "INNER_BASE", "DELAY", "INNER_MULTI_QUEUE_OFFSET"])
-def test_invariants_are_checked_where_a_number_is_none(
+def test_invariants_are_checked_where_a_number_is_invalid(
     tmp_path: Path, name: str, text: str
 ) -> None:
     """``int`` of such a word ended the check with a ``ValueError``."""

@@ -10,8 +10,8 @@ from corruption.crafted import Crafted, Record, snapshot
 from corruption.record_checks import (
     GEOMETRY,
     both_modes,
-    check_cut,
     check_damaged,
+    check_truncated,
     of_kind,
     rebuild_queues,
     rebuild_state,
@@ -236,7 +236,7 @@ def insert(store: Crafted, at: Record, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_a08_ghosts_between_good_records_are_passed_over(store: Crafted, count: int) -> None:
+def test_a08_ghosts_between_good_records_are_skipped(store: Crafted, count: int) -> None:
     target = of_kind(store.records, 2, 1)
     ghost = store.records[2].raw
     insert(store, target, ghost * count)
@@ -260,7 +260,7 @@ def test_a08_ghosts_between_good_records_are_passed_over(store: Crafted, count: 
 
 
 @pytest.mark.parametrize("mark", ["state", "checkpoint"])
-def test_a08_ghost_as_the_last_thing_is_cut(store: Crafted, mark: str) -> None:
+def test_a08_ghost_as_the_last_record_is_truncated(store: Crafted, mark: str) -> None:
     target = of_kind(store.records, 2, 2)
     store.zero_from(target.offset)
     store.write(target.offset, store.records[2].raw)
@@ -268,10 +268,10 @@ def test_a08_ghost_as_the_last_thing_is_cut(store: Crafted, mark: str) -> None:
     with rocketstore.open(store.root, "r+") as writer:
         assert writer.max_physical_offset == target.offset
         assert [part.start for part in writer.recovery_report.cut] == [target.offset]
-        assert crafted.content_behind(store.root, target.offset, store.segment_size) == b""
+        assert crafted.content_after(store.root, target.offset, store.segment_size) == b""
 
 
-def test_a08_ghost_in_front_of_damage_is_damage(store: Crafted) -> None:
+def test_a08_ghost_before_damage_is_damage(store: Crafted) -> None:
     """Shorter than the record it overwrote: garbage follows it."""
     records = store.records
     target = of_kind(records, 5, 1)
@@ -341,4 +341,4 @@ def test_a23_times_do_not_decide_where_checking_begins(store: Crafted) -> None:
     old = StoreCheckpoint.from_bytes(path.read_bytes())
     old.replace(physic_timestamp=2**62, logics_timestamp=2**62).write(path)
     store.crashed()
-    check_cut(store, target, [])
+    check_truncated(store, target, [])

@@ -135,7 +135,7 @@ def test_the_next_put_and_the_next_opening_go_on(tmp_path: Path, first: int) -> 
 
 
 @pytest.mark.parametrize("jump", [1, 300, 900])
-def test_a_row_behind_a_gap(tmp_path: Path, jump: int) -> None:
+def test_a_row_after_a_gap(tmp_path: Path, jump: int) -> None:
     root = tmp_path / "s"
 
     def claims(queue_id: int, number: int) -> int:

@@ -151,7 +151,7 @@ def test_all_readers_give_the_same(name: str, root: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("tags", [None, "T1", "T0 || T2"])
 @pytest.mark.parametrize("name", DAMAGE)
-def test_get_names_what_a_pull_passes_over(name: str, tags: str | None, root: Path) -> None:
+def test_get_names_what_a_pull_skips(name: str, tags: str | None, root: Path) -> None:
     damage, named = DAMAGE[name]
     damage(root)
     wanted = None if tags is None else [tag.strip() for tag in tags.split("||")]

@@ -49,7 +49,7 @@ WAYS: dict[str, tuple[Place, ...]] = {
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("name", ["crash-4.9.8", "crash-5.3.3", "plain-5.3.3"])
-def test_all_other_records_are_served_and_nothing_is_cut(
+def test_all_other_records_are_served_and_nothing_is_truncated(
     name: str, way: str, tmp_path: Path
 ) -> None:
     root = golden_stores.unpack(name, tmp_path)

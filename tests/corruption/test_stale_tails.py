@@ -52,7 +52,7 @@ def forget_writer(root: Path) -> None:
 
 @pytest.mark.parametrize("queue_count", [1, 3])
 @pytest.mark.parametrize(("good", "torn"), [(10, 0), (10, 60), (1, 90), (17, 4), (5, 100)])
-def test_older_records_behind_a_torn_one_are_no_part_of_the_log(
+def test_older_records_after_a_torn_one_are_no_part_of_the_log(
     good: int, torn: int, queue_count: int, tmp_path: Path
 ) -> None:
     offsets = make(tmp_path / "former", 1_600_000_000_000, 20, queue_count)
@@ -73,7 +73,7 @@ def test_older_records_behind_a_torn_one_are_no_part_of_the_log(
 
 @pytest.mark.parametrize("queue_count", [1, 3])
 @pytest.mark.parametrize("broken", [1, 5, 10, 17, 18])
-def test_later_records_behind_a_broken_one_are(
+def test_later_records_after_a_broken_one_are(
     broken: int, queue_count: int, tmp_path: Path
 ) -> None:
     offsets = make(tmp_path / "store", 1_700_000_000_000, 20, queue_count)

@@ -48,7 +48,7 @@ MODES: dict[str, dict[str, Any]] = {
 CUTS_PER_STORE = 8
 
 
-def write_until_cut(root: Path, mode: str, seed: int, writing: int) -> None:
+def write_until_shutdown(root: Path, mode: str, seed: int, writing: int) -> None:
     """Put and print: ``offset nbytes body`` of each message, ``flushed offset`` now and then."""
     choose = random.Random(seed)
     store = rocketstore.open(root, "a", **OPTIONS, **MODES[mode])
@@ -101,7 +101,7 @@ class Answers:
             if self._is_sync or offset + nbytes <= self.flushed
         ]
 
-    def forget_behind(self, end: int) -> None:
+    def forget_after(self, end: int) -> None:
         """The log ends at ``end`` now: what was past it was never confirmed, and is gone."""
         self.rows = {offset: row for offset, row in self.rows.items() if offset < end}
         self.flushed = min(self.flushed, end)
@@ -169,11 +169,11 @@ class Rounds:
         self._choose = choose
         self._root = system.place / "store"
 
-    def cut_once(self, how: str) -> str:
+    def shut_down_once(self, how: str) -> str:
         """Write, shut down, mount, judge; return what is broken, or nothing."""
         seed = self._choose.randrange(1 << 30)
         child, reading = in_child(
-            lambda writing: write_until_cut(self._root, self.mode, seed, writing)
+            lambda writing: write_until_shutdown(self._root, self.mode, seed, writing)
         )
         output = self._output_until(reading, self._choose.choice((0.0, 0.01, 0.03, 0.1)))
         self.system.shut_down(how)
@@ -216,7 +216,7 @@ class Rounds:
         _, status = os.waitpid(child, 0)
         if status or not answer.isdigit():
             return f"status {status}: {answer.decode(errors='replace')}"
-        self.answers.forget_behind(int(answer))
+        self.answers.forget_after(int(answer))
         return ""
 
 
@@ -246,7 +246,7 @@ def run(shutdowns: int, seed: int, kinds: list[str]) -> Iterator[Cut]:
             for _ in range(min(CUTS_PER_STORE, -(-shutdowns // len(kinds)))):
                 how = choose.choice(list(SHUTDOWNS))
                 before = rounds.promised
-                broken = rounds.cut_once(how)
+                broken = rounds.shut_down_once(how)
                 yield Cut(kind, mode, how, rounds.promised - before, broken)
                 done += 1
                 if done == shutdowns:

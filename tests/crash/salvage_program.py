@@ -20,7 +20,7 @@ import rocketstore
 CALLS = ("ftruncate", "fsync", "replace", "link", "rename", "unlink")
 
 
-def kill_in_front_of(number: int) -> None:
+def kill_before(number: int) -> None:
     """Have the process kill itself before its ``number``-th call."""
     left = number
 
@@ -42,7 +42,7 @@ def salvage_killed(root: Path, number: int) -> bool:
     """Salvage in a child that dies before call ``number``; False if it completed."""
     child = os.fork()
     if child == 0:
-        kill_in_front_of(number)
+        kill_before(number)
         rocketstore.salvage(root)
         os._exit(0)
     _, status = os.waitpid(child, 0)

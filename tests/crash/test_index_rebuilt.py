@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("index_check")
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "older"])
-def test_nothing_vouches_for_an_index_that_is_made_again(
+def test_no_file_claims_that_a_rebuilt_index_is_on_disk(
     damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "s"

@@ -42,7 +42,7 @@ def lost_one_by_one(root: Path) -> list[Path]:
             *sorted((root / name).rglob("*"))]]  # fmt: skip
 
 
-def test_whatever_is_lost_is_made_again(store_root: Path, tmp_path: Path) -> None:
+def test_every_lost_file_is_rebuilt(store_root: Path, tmp_path: Path) -> None:
     lost = [path.relative_to(store_root) for path in lost_one_by_one(store_root)]
     assert len(lost) > 15
     for number, path in enumerate(lost):

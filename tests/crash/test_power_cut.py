@@ -25,7 +25,7 @@ STATES = 6_000
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("mode", MODES)
-def test_no_power_cut_breaks_a_promise(mode: str) -> None:
+def test_no_power_failure_breaks_a_promise(mode: str) -> None:
     states = thorough = 0
     for story in campaign.stories(SEED, [mode], 1):
         assert not story.broken, f"--seed {SEED} {story.broken[0]}"

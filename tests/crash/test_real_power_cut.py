@@ -24,7 +24,7 @@ SEED = 20261122
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_power_cut_of_a_file_system_breaks_a_promise(kind: str) -> None:
+def test_no_shutdown_of_a_file_system_breaks_a_promise(kind: str) -> None:
     promised = 0
     try:
         for one in real_power_cut.run(CUTS, SEED, [kind]):

@@ -219,7 +219,7 @@ def test_cleaning_a_full_disk_refuses_before_its_first_change(reason: str, tmp_p
     assert found(root) == before
 
 
-def test_without_such_a_reason_the_end_is_cut_and_the_log_mended(tmp_path: Path) -> None:
+def test_without_such_a_reason_the_end_is_truncated_and_the_log_repaired(tmp_path: Path) -> None:
     root = _torn(tmp_path / "torn")
     assert rocketstore.recover(root).recovery.cut
     assert rocketstore.salvage(_damaged(tmp_path / "damaged")).was_needed

@@ -134,7 +134,7 @@ def test_the_links_of_every_file_of_a_short_log_are_looked_at(folder: Path, tmp_
         assert store.verify().ok
 
 
-def test_a_whole_index_is_left_alone(folder: Path, tmp_path: Path) -> None:
+def test_a_whole_index_is_not_changed(folder: Path, tmp_path: Path) -> None:
     root = tmp_path / "s"
     shutil.copytree(folder / "s", root)
     before = {path: path.read_bytes() for path in index_files(root)}

@@ -121,7 +121,7 @@ def test_what_if_changes_nothing(store: tuple[Path, list[Written]], damage: Dama
     assert tree(root) == before
 
 
-def test_what_would_be_done_is_told_while_a_writer_deletes_files(
+def test_what_would_be_done_is_reported_while_a_writer_deletes_files(
     store: tuple[Path, list[Written]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first file that was gone ended it with FileNotFoundError."""

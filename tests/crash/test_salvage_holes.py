@@ -147,7 +147,7 @@ def test_several_holes_after_a_crash_are_filled(tmp_path: Path) -> None:
         for with_state in [(row + column) % 2 == 0]
     ],
 )
-def test_a_lost_end_is_written_anew_after_an_orderly_stop(
+def test_a_lost_end_is_rewritten_after_an_orderly_stop(
     name: str, damage: Callable[[list[Path]], None], with_state: bool, tmp_path: Path
 ) -> None:
     """Log offsets and queue offsets of synced messages were given out again."""
@@ -171,7 +171,7 @@ def test_a_lost_end_is_known_by_the_state_file_alone(tmp_path: Path) -> None:
         assert opened.max_physical_offset >= end
 
 
-def test_after_a_crash_a_lost_end_is_cut(tmp_path: Path) -> None:
+def test_after_a_crash_a_lost_end_is_truncated(tmp_path: Path) -> None:
     root = golden_stores.unpack("crash-5.3.3", tmp_path)
     files = sorted((root / "commitlog").iterdir())
     for path in files[2:]:

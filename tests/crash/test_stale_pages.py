@@ -72,7 +72,7 @@ def test_the_page_of_the_durable_mark_is_dropped_too(
     dropped: list[bool] = []
     advise = os.posix_fadvise
 
-    def look_behind(fd: int, offset: int, length: int, advice: int) -> None:
+    def look_after(fd: int, offset: int, length: int, advice: int) -> None:
         os.fsync(fd)  # dirty pages stay in any case
         advise(fd, offset, length, advice)
         if advice == os.POSIX_FADV_DONTNEED and os.path.samestat(os.fstat(fd), os.stat(segment)):
@@ -89,7 +89,7 @@ def test_the_page_of_the_durable_mark_is_dropped_too(
         assert dropped == [True]
         return recover_log(*given, **named)
 
-    monkeypatch.setattr(os, "posix_fadvise", look_behind)
+    monkeypatch.setattr(os, "posix_fadvise", look_after)
     monkeypatch.setattr(f"rocketstore.{module}.recover_log", check)
     reopen(root)
     assert dropped[0]

@@ -116,7 +116,7 @@ def test_a_sync_into_what_was_taken_away_is_a_failed_one(
     ("what", "flush"),
     [(what, ("SYNC_FLUSH", "ASYNC_FLUSH")[number % 2]) for number, what in enumerate(TAKE)],
 )
-def test_closing_alone_tells_of_it(tmp_path: Path, what: str, flush: str) -> None:
+def test_closing_alone_reports_it(tmp_path: Path, what: str, flush: str) -> None:
     """Nothing was left to sync, so nothing looked whether the files were there."""
     root = tmp_path / "s"
     store = rocketstore.open(root, "x", flush_disk_type=flush, **OPTIONS)
@@ -161,7 +161,7 @@ def test_no_new_log_begins_where_its_folder_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("take", ["unlink", "replace"])
-def test_a_segment_that_is_ready_and_goes_is_made_again(tmp_path: Path, take: str) -> None:
+def test_a_ready_segment_that_disappears_is_created_again(tmp_path: Path, take: str) -> None:
     root = tmp_path / "s"
     store = rocketstore.open(root, "x", start=False, **OPTIONS)
     while segment(root, 1).exists() is False:
@@ -199,7 +199,7 @@ TAKE_DERIVED: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("what", TAKE_DERIVED)
-def test_queues_and_index_that_were_taken_away_are_made_again(tmp_path: Path, what: str) -> None:
+def test_queues_and_index_that_were_taken_away_are_rebuilt(tmp_path: Path, what: str) -> None:
     """Units and keys went into files without a name, and the marks said that they were on disk."""
     root = tmp_path / "s"
     options = dict(OPTIONS, max_hash_slot_num=40, max_index_num=1000)

@@ -40,7 +40,7 @@ def shorten(root: Path, name: str) -> Path:
 
 @pytest.mark.parametrize("start", [False, True])
 @pytest.mark.parametrize("name", ["index -1", "consumequeue/TopicA/0 -1"])
-def test_dispatch_into_a_file_that_was_cut(tmp_path: Path, name: str, start: bool) -> None:
+def test_dispatch_into_a_file_that_was_truncated(tmp_path: Path, name: str, start: bool) -> None:
     """A healthy log file was blamed."""
     root = make_store(tmp_path / "s")
     store = rocketstore.open(root, "r+", start=start)
@@ -55,7 +55,7 @@ def test_dispatch_into_a_file_that_was_cut(tmp_path: Path, name: str, start: boo
 
 
 @pytest.mark.parametrize("name", ["index -1", "index 0", "consumequeue/TopicA/0 0"])
-def test_calls_that_meet_a_file_that_was_cut(tmp_path: Path, name: str) -> None:
+def test_calls_that_meet_a_file_that_was_truncated(tmp_path: Path, name: str) -> None:
     """``the mapped file was shortened``, and no word which."""
     root = make_store(tmp_path / "s")
     store = rocketstore.open(root, "r+", start=False)

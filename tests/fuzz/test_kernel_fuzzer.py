@@ -58,7 +58,7 @@ def test_a_reader_that_raises_is_a_finding() -> None:
         reader_cases.ask(check, b"xy")
 
 
-def test_a_child_that_dies_is_told_with_its_case(
+def test_a_child_that_dies_is_reported_with_its_case(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import kernel_build

@@ -78,9 +78,9 @@ def without_torn(question: Question, their: Answer, our: Answer, facts: Facts) -
     if changed.get("maxPhy") == facts.their_end:
         changed["maxPhy"] = facts.torn_at
     if "messages" in changed:
-        changed["messages"] = _in_front(changed["messages"], facts.torn_at)
+        changed["messages"] = _before(changed["messages"], facts.torn_at)
     if "queues" in changed:
-        rows = [_row_in_front(row, facts.torn_at) for row in changed["queues"]]
+        rows = [_row_before(row, facts.torn_at) for row in changed["queues"]]
         changed["queues"] = [row for row in rows if row["messages"] or row["max"] > 0]
     if question["op"] == "query" and their.get("lastOffset", 0) >= facts.torn_at:
         # An answer for a key without entries does not say where the index ends.
@@ -100,12 +100,12 @@ def without_torn(question: Question, their: Answer, our: Answer, facts: Facts) -
     return changed
 
 
-def _in_front(messages: Sequence[Answer], offset: int) -> list[Answer]:
+def _before(messages: Sequence[Answer], offset: int) -> list[Answer]:
     return [item for item in messages if item["offset"] < offset]
 
 
-def _row_in_front(row: Answer, offset: int) -> dict[str, Any]:
-    kept = _in_front(row["messages"], offset)
+def _row_before(row: Answer, offset: int) -> dict[str, Any]:
+    kept = _before(row["messages"], offset)
     return {**row, "messages": kept, "max": row["max"] - (len(row["messages"]) - len(kept))}
 
 

@@ -174,7 +174,7 @@ def log_ends_one_byte_later(sides: Sides) -> None:
 
 
 @plant
-def dispatch_is_behind(sides: Sides) -> None:
+def dispatch_lags(sides: Sides) -> None:
     sides.our("info")["behind"] = 4
 
 
@@ -347,7 +347,7 @@ def test_equal_answers_pass_in_every_mode(sides: Sides) -> None:
         assert found.compared == len(sides.questions)
 
 
-def test_only_times_of_touched_queues_are_passed_over(sides: Sides) -> None:
+def test_only_times_of_touched_queues_are_skipped(sides: Sides) -> None:
     number = sides.at("bytime")
     sides.ours[number]["offset"] += 1
     queue = sides.questions[number]["topic"], sides.questions[number]["queueId"]
@@ -533,7 +533,7 @@ def test_a_known_difference_is_counted(name: str, sides: Sides) -> None:
 
 
 @pytest.mark.parametrize("name", NEAR_MISSES)
-def test_a_near_miss_is_none(name: str, sides: Sides) -> None:
+def test_a_near_miss_is_no_known_difference(name: str, sides: Sides) -> None:
     make, rules = NEAR_MISSES[name]
     make(sides)
     assert sides.compare(**rules).failures
@@ -582,7 +582,7 @@ def begins_earlier(sides: Sides, more: int = 0) -> None:
     our["min"] = first + more
 
 
-def begins_behind_a_message(sides: Sides) -> None:
+def begins_after_a_message(sides: Sides) -> None:
     begins_earlier(sides, 1)
 
 
@@ -597,7 +597,7 @@ def begins_earlier_with_more(sides: Sides) -> None:
     [
         (begins_earlier, 65_536, True),
         (begins_earlier, 0, False),
-        (begins_behind_a_message, 65_536, False),
+        (begins_after_a_message, 65_536, False),
         (begins_earlier_with_more, 65_536, False),
     ],
 )

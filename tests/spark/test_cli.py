@@ -169,7 +169,9 @@ class FakeSparkError(Exception):
         ("no node\nat java.lang", RocketStoreError, "Spark: no node"),
     ],
 )
-def test_errors_of_tasks_are_told_plainly(text: str, kind: type[Exception], reported: str) -> None:
+def test_errors_of_tasks_are_reported_plainly(
+    text: str, kind: type[Exception], reported: str
+) -> None:
     with pytest.raises(kind) as caught, spark_session.translated():
         raise FakeSparkError(text)
     assert str(caught.value) == reported

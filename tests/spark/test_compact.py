@@ -104,7 +104,7 @@ def test_wrong_arguments(
     assert not (tmp_path / "new").exists()
 
 
-def test_survivors_behind_damage_that_ended_a_split_are_kept(store: Path, tmp_path: Path) -> None:
+def test_survivors_after_damage_that_ended_a_split_are_kept(store: Path, tmp_path: Path) -> None:
     """Without a session: the two passes divide the log into splits in different ways."""
     root = tmp_path / "store"
     shutil.copytree(store, root)

@@ -39,7 +39,7 @@ def _frozen_counts(spark: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("way", ["scan", "job"])
-def test_a_worker_passes_over_what_is_loaded(spark: Any, tmp_path: Path, way: str) -> None:
+def test_a_worker_skips_what_is_loaded(spark: Any, tmp_path: Path, way: str) -> None:
     """A reused worker collects garbage after each task; it need not scan what is loaded."""
     store = str(golden_stores.unpack("plain-5.3.3", tmp_path))
     jobs = {

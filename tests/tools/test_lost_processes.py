@@ -65,7 +65,7 @@ def run(folder: Path, source: str, *arguments: str) -> tuple[int, str]:
 def test_a_process_that_is_lost_ends_the_run(kind: str, tmp_path: Path) -> None:
     mark, body = DEADLY[kind]
     source = f"{mark}def test_before(): pass\n{mark}def test_deadly():\n    {body}\n"
-    source += f"{mark}def test_behind(): pass\n"
+    source += f"{mark}def test_following(): pass\n"
     code, reported = run(tmp_path, source, "-n", "2", "--dist", "loadgroup")
     assert code == 1, reported
     assert re.search(r"process gw\d died while it ran \S*test_deadly", reported), reported

@@ -98,7 +98,7 @@ def test_zig_is_taken_when_there_is_nothing_else(
     assert (found["CC"], found["LDSHARED"]) == ("/v/bin/zig-cc", "/v/bin/zig-cc -shared")
 
 
-def test_private_headers_go_in_front_of_the_users_flags(
+def test_private_headers_go_before_the_users_flags(
     bare: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CFLAGS", "-g3")
@@ -126,7 +126,7 @@ def test_apt_is_asked_for_all_that_is_missing(
     assert asked == [["gcc", "libc6-dev", "python3.11-dev"]]
 
 
-def test_apt_is_left_alone_without_root(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_apt_is_not_changed_without_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toolchain.os, "geteuid", lambda: 1000, raising=False)
     monkeypatch.setattr(toolchain.subprocess, "run", lambda *a, **k: pytest.fail("apt was run"))
     assert toolchain.apt_install(["gcc"], print) is False

@@ -96,7 +96,7 @@ def assert_served(driver: BrokerDriver, ours: dict[tuple[str, int], list[Any]]) 
                 assert row in driver.unique(row["topic"], row["uniqKey"])
 
 
-def test_broker_serves_what_we_wrote_and_we_go_on_behind_it(
+def test_broker_serves_what_we_wrote_and_we_continue_after_it(
     driver: BrokerDriver, tmp_path: Path
 ) -> None:
     root = tmp_path / "store"

@@ -190,7 +190,7 @@ def test_reading_mode_says_what_would_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mapped", [True, False])
-def test_what_would_go_is_told_while_a_writer_deletes_it(tmp_path: Path, mapped: bool) -> None:
+def test_what_would_go_is_reported_while_a_writer_deletes_it(tmp_path: Path, mapped: bool) -> None:
     """It raised FileNotFoundError for the first file that was gone."""
     root = tmp_path / "store"
     was, end = made(root, "5.5.0")

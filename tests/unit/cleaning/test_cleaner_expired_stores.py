@@ -79,7 +79,7 @@ def lose_long_queue(root: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [clean, lose_abort, lose_index, lose_long_queue])
-def test_writing_goes_on_behind_what_expired(made: Made, harm: Callable[[Path], None]) -> None:
+def test_writing_continues_after_what_expired(made: Made, harm: Callable[[Path], None]) -> None:
     root, was, minimum = made
     harm(root)
     with opened(root, was, mode="r+") as store:

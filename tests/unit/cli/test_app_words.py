@@ -141,7 +141,7 @@ def test_a_value_that_is_refused_is_usage(
     assert contents(here) == before
 
 
-def test_numbers_behind_the_end_are_no_hit(here: Path) -> None:
+def test_numbers_past_the_end_are_no_hit(here: Path) -> None:
     end = lines(run("scan", here))[-1]
     following = end["physicalOffset"] + end["storeSize"]
     run("scan", here, "--start", following, code=1)

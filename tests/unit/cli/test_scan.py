@@ -236,7 +236,7 @@ def test_tail_follows_until_interrupted(
     assert f"--start {ends[-1]} continues" in result.stderr
 
 
-def test_tail_tells_what_it_could_not_show(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tail_shows_what_it_could_not_show(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def turn(seconds: float) -> None:
         if not (root / "gone").exists():
             (root / "gone").mkdir()

@@ -113,7 +113,7 @@ def test_a_hundred_levels_are_read() -> None:
     assert json.dumps(loads(b"[" * 100 + b"]" * 100)) == "[" * 100 + "]" * 100
 
 
-def test_every_cut_and_every_flipped_bit_is_read_or_refused() -> None:
+def test_every_truncation_and_every_flipped_bit_is_read_or_refused() -> None:
     """Whatever comes out, nothing else than a value or the error of this module."""
     text = rb'{"a":{0:1,"b":[true,null,-1.5e2,"x\u00e9\n"],/*c*/},d:{"$ref":"$.a"}}'
     outcomes = {True: 0, False: 0}

@@ -127,7 +127,7 @@ def test_byte_40_that_is_no_record_start_becomes_0(root: Path, version: str) -> 
         assert read(root).logics_physical_offset in allowed, wrong
 
 
-def test_byte_40_of_a_record_that_recovery_cut_becomes_0(root: Path, tmp_path: Path) -> None:
+def test_byte_40_of_a_record_that_recovery_truncated_becomes_0(root: Path, tmp_path: Path) -> None:
     crafted.build(tmp_path / "template", broker_version="5.3.3")
     store = Crafted(tmp_path / "template", root)
     target, following = store.records[-6], store.records[-3]

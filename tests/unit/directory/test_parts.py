@@ -50,7 +50,7 @@ FOREIGN = {
 }
 
 
-def test_everything_is_named_and_left_alone(tmp_path: Path) -> None:
+def test_everything_is_named_and_not_changed(tmp_path: Path) -> None:
     root = tmp_path / "store"
     crafted.build(root, 4)
     ours = kinds(root)

@@ -112,7 +112,7 @@ def test_a_folder_that_could_not_be_synced_is_synced_before_the_next_deletion(qu
     assert names(queue) == [2 * SIZE, 3 * SIZE]
 
 
-def test_deleting_in_front_loses_no_file_added_behind(queue):
+def test_deleting_at_the_start_loses_no_file_added_at_the_end(queue):
     """One thread adds files while another deletes the first ones: no file gets lost."""
     last, failures = 60, []
 

@@ -28,9 +28,7 @@ def found_by_key(store: rocketstore.DefaultMessageStore) -> dict[tuple[str, str]
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])
 @pytest.mark.parametrize("name", ["plain-5.3.3", "plain-4.9.8", "lag-5.3.3"])
-def test_the_newest_index_file_is_no_hint_when_it_was_cut(
-    name: str, share: float, tmp_path: Path
-) -> None:
+def test_a_truncated_newest_index_file_is_no_hint(name: str, share: float, tmp_path: Path) -> None:
     """Its length decided, because it is the newest: two whole files were deleted, and six written
     that a broker of the true numbers cannot read; nothing went to ``quarantine``."""
     root = golden_stores.unpack(name, tmp_path)
@@ -65,7 +63,7 @@ def test_an_index_file_that_grew_is_no_hint(grown: int, tmp_path: Path) -> None:
     [{0: 20}, {0: 4000}, {0: -20}, {1: 20}, {1: -400}, {0: 7}, {1: 60}, {1: 4}],
     ids=str,
 )
-def test_of_two_index_files_the_full_one_tells_the_length(
+def test_of_two_index_files_the_full_one_shows_the_length(
     name: str, changes: dict[int, int], tmp_path: Path
 ) -> None:
     """The longer one won in any case: the whole one went to ``quarantine``, and all new files had a
@@ -92,7 +90,7 @@ def test_of_two_index_files_the_full_one_tells_the_length(
     [{0: 20}, {1: 400}, {2: 20}, {0: 20, 1: 20}, {0: 20, 1: 40, 2: 60}, {1: 20, 2: -20}],
     ids=str,
 )
-def test_of_three_index_files_the_full_ones_tell_the_length(
+def test_of_three_index_files_the_full_ones_show_the_length(
     changes: dict[int, int], tmp_path: Path
 ) -> None:
     root = golden_stores.unpack("plain-4.9.8", tmp_path)
@@ -104,7 +102,7 @@ def test_of_three_index_files_the_full_ones_tell_the_length(
     assert {path.stat().st_size for path in index_files(root)} == {4240}
 
 
-def test_a_wrong_count_in_a_full_index_file_tells_no_length(tmp_path: Path) -> None:
+def test_a_wrong_count_in_a_full_index_file_shows_no_length(tmp_path: Path) -> None:
     root = golden_stores.unpack("plain-5.3.3", tmp_path)
     first, second, third = index_files(root)
     third.unlink()
@@ -117,7 +115,7 @@ def test_a_wrong_count_in_a_full_index_file_tells_no_length(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("with_state", [True, False])
-def test_a_lone_index_file_cut_in_half(with_state: bool, tmp_path: Path) -> None:
+def test_a_lone_halved_index_file(with_state: bool, tmp_path: Path) -> None:
     """35 slots and 97 entries were read out of a half file that had 50 and 200."""
     root = golden_stores.unpack("plain-5.3.3", tmp_path)
     if with_state:
@@ -135,7 +133,7 @@ def test_a_lone_index_file_cut_in_half(with_state: bool, tmp_path: Path) -> None
 @pytest.mark.parametrize("length", [20_000, 40_001, 60_000])
 @pytest.mark.parametrize("with_state", [True, False])
 @pytest.mark.parametrize("name", ["broker-5.3.3", "plain-5.3.3", "crc-5.3.3"])
-def test_a_lone_segment_that_was_cut(
+def test_a_lone_segment_that_was_truncated(
     name: str, with_state: bool, length: int, tmp_path: Path
 ) -> None:
     """Its length was the size of all segments from then on."""
@@ -165,7 +163,7 @@ def test_a_lone_segment_that_was_cut(
 
 
 @pytest.mark.parametrize("missing", [1, 4, 8, 20])
-def test_the_marker_at_its_end_tells_a_segments_size(missing: int, tmp_path: Path) -> None:
+def test_the_blank_at_its_end_shows_a_segments_size(missing: int, tmp_path: Path) -> None:
     root = golden_stores.unpack("plain-5.3.3", tmp_path)
     first, *others = sorted((root / "commitlog").iterdir())
     for path in others:
@@ -181,7 +179,7 @@ def test_the_marker_at_its_end_tells_a_segments_size(missing: int, tmp_path: Pat
     [("consumequeue", "plain-5.3.3"), ("consumequeue_ext", "ext-4.9.8"),
      ("batchconsumequeue", "inner-5.3.3"), ("consumequeue", "lmq-5.3.3")],
 )  # fmt: skip
-def test_one_queue_file_that_was_cut(folder: str, name: str, tmp_path: Path) -> None:
+def test_one_queue_file_that_was_truncated(folder: str, name: str, tmp_path: Path) -> None:
     """The others show the size; the file goes to quarantine, and recovery rebuilds it."""
     root = golden_stores.unpack(name, tmp_path)
     with rocketstore.open(root) as store:
@@ -272,7 +270,7 @@ def test_a_damaged_record_does_not_make_a_segment_longer(tmp_path: Path) -> None
         assert store.facts.commit_log_file_size == 65_536
 
 
-def test_a_misnamed_segment_tells_no_size(tmp_path: Path) -> None:
+def test_a_misnamed_segment_shows_no_size(tmp_path: Path) -> None:
     root = golden_stores.unpack("plain-5.3.3", tmp_path)
     *others, last = sorted((root / "commitlog").iterdir())
     for path in others:

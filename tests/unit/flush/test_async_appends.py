@@ -193,7 +193,7 @@ def test_cancelling_ends_the_wait_and_nothing_else(
 
 
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
-def test_what_is_put_behind_a_cancelled_call_is_stored_behind_it(
+def test_what_is_put_after_a_cancelled_call_is_stored_after_it(
     tmp_path: Path, flush_disk_type: str
 ) -> None:
     """A call that was cancelled while the store's thread appended was no longer counted, and the
@@ -386,7 +386,7 @@ def test_closing_the_store_completes_what_waits(
 
 
 @pytest.mark.parametrize("start", [True, False])
-def test_closing_the_store_in_front_of_the_wait(
+def test_closing_the_store_before_the_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: bool
 ) -> None:
     """The store's thread had appended, and no service was left to sync: the put raised

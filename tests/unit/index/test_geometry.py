@@ -154,7 +154,7 @@ def test_damaged_files_do_not_contradict_the_right_pair(tmp_path: Path) -> None:
         rocketstore.open(root, max_hash_slot_num=8, max_index_num=51)
 
 
-def test_fewest_contradictions_are_told(tmp_path: Path) -> None:
+def test_fewest_contradictions_are_reported(tmp_path: Path) -> None:
     root = tmp_path / "store"
     build(root, (13, 50), 31)
     path = sorted((root / "index").iterdir())[-1]
@@ -221,7 +221,7 @@ def test_whole_files_outvote_a_damaged_one(
 
 
 @pytest.mark.parametrize("name", ["slots zeroed", "slots set", "a block zeroed"])
-def test_links_tell_the_slots_of_a_damaged_file(
+def test_links_show_the_slots_of_a_damaged_file(
     three_files: Path, tmp_path: Path, name: str
 ) -> None:
     for number in range(2):

@@ -503,7 +503,7 @@ def test_an_empty_batch_is_an_error(kernels: Bodies) -> None:
 # --- Many ---------------------------------------------------------------------------------------
 
 
-def test_put_many_goes_on_behind_a_refused_message(kernels: Bodies) -> None:
+def test_put_many_goes_on_after_a_refused_message(kernels: Bodies) -> None:
     log = Log(kernels, segment_nbytes=512, max_message_size=100)
     bodies = (b"a", bytes(101), b"c" * 90, b"d" * 90, b"e" * 90)
     results = log.appender.put_many(

@@ -258,7 +258,7 @@ def test_keys_gathered_beside_are_those_of_the_keys_pass(
         assert found[0]
 
 
-def test_keys_that_nobody_asked_for(kernels: Bodies) -> None:
+def test_keys_that_were_not_requested(kernels: Bodies) -> None:
     with pytest.raises(ValueError, match="gathers no keys"):
         kernels.passes_fsck.FsckPass().take_keys()
 
@@ -294,7 +294,7 @@ def test_every_field_of_a_unit_counts(kernels: Bodies) -> None:
 
 
 @pytest.mark.parametrize("which", PASSES)
-def test_a_record_behind_the_limit_is_left_to_others(kernels: Bodies, which: str) -> None:
+def test_a_record_after_the_limit_is_left_to_others(kernels: Bodies, which: str) -> None:
     first = len(make_record())
     log = make_log({"queue_offset": 0}, {"queue_offset": 1}, {"queue_offset": 2}, base_offset=1000)
     for limit, wanted in ((0, 0), (1000, 0), (1001, 1), (1000 + first, 1), (1001 + first, 2)):
@@ -309,7 +309,7 @@ def test_a_record_behind_the_limit_is_left_to_others(kernels: Bodies, which: str
 
 
 @pytest.mark.parametrize("which", PASSES)
-def test_what_stands_there_is_told(kernels: Bodies, which: str) -> None:
+def test_what_is_there_is_reported(kernels: Bodies, which: str) -> None:
     good = make_record(queue_id=0)
     blank = formats.BLANK.struct.pack(500, formats.BLANK_MAGIC)
     wrong_crc = make_record(queue_id=0, physical_offset=len(good), body_crc=1)

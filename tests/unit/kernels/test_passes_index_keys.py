@@ -98,7 +98,7 @@ def test_tag_keys_are_marked(kernels: Bodies) -> None:
     assert tag[1:] == (0, 1_700_000_000_123)
 
 
-def test_records_behind_the_limit_are_left_to_others(kernels: Bodies) -> None:
+def test_records_after_the_limit_are_left_to_others(kernels: Bodies) -> None:
     log = make_log({}, {}, {})
     size = len(log) // 3
     keys = kernels.passes_index_keys.IndexKeysPass()
@@ -109,7 +109,7 @@ def test_records_behind_the_limit_are_left_to_others(kernels: Bodies) -> None:
     assert keys.consume(log, size, len(log), 0, len(log), 5, 0) == (RecordStatus.END, size)
 
 
-def test_what_stands_behind_is_told(kernels: Bodies) -> None:
+def test_what_follows_is_reported(kernels: Bodies) -> None:
     record = make_log({})
     blank = struct.pack(">ii", 16, formats.BLANK_MAGIC) + bytes(8)
     for following, status in (

@@ -349,7 +349,7 @@ def random_records(pick: random.Random) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_both_bodies_leave_the_same_behind(seed: int) -> None:
+def test_both_bodies_leave_the_same_bytes(seed: int) -> None:
     pick = random.Random(seed)
     records, flags = random_records(pick), pick.randrange(16)
     ext = pick.choice((0, 24, EXT_FILE_NBYTES))

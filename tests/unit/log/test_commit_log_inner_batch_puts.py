@@ -150,7 +150,7 @@ def test_an_inner_batch_in_light_queues(kernels: Bodies, version: str) -> None:
     assert pairs == [b"INNER_NUM\x013", b"INNER_MULTI_DISPATCH\x01%LMQ%a", *late]
 
 
-def test_the_base_may_stand_behind_the_light_offsets(kernels: Bodies) -> None:
+def test_the_base_may_follow_the_light_offsets(kernels: Bodies) -> None:
     log = batch_log(kernels, enable_lmq=True)
     log.appender.set_next_queue_offset("BCQ", 0, 17)
     given = {"INNER_MULTI_QUEUE_OFFSET": "x", "INNER_BASE": "y", "INNER_MULTI_DISPATCH": "%LMQ%a"}

@@ -127,7 +127,7 @@ def test_options_of_a_broker_file() -> None:
 # --- What is seen ---------------------------------------------------------------------------------
 
 
-def test_nobody_sees_a_message_before_it_is_committed(tmp_path: Path) -> None:
+def test_a_message_is_invisible_before_it_is_committed(tmp_path: Path) -> None:
     with open_pooled(tmp_path / "store") as store:
         writer = store._writer
         assert writer is not None

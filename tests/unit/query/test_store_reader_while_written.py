@@ -191,7 +191,7 @@ def mapped_files(folder: Path) -> int:
     return sum(str(folder) in line for line in MAPS.read_text().splitlines())
 
 
-def test_refreshing_disturbs_nobody_who_reads(tmp_path: Path) -> None:
+def test_refreshing_disturbs_no_reader(tmp_path: Path) -> None:
     """It closed the files under readers: a running scan, another thread's ``get_message``, a second
     ``tail``; each raised that the store is closed. Now the last reader closes them, and nothing
     keeps them longer."""

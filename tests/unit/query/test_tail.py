@@ -105,7 +105,7 @@ def test_a_store_open_for_writing_is_followed_too(root: Path) -> None:
     assert bodies == [b"x", b"y"]
 
 
-def test_deleted_segments_are_told_and_passed_over(root: Path, reader: Any) -> None:
+def test_deleted_segments_are_reported_and_skipped(root: Path, reader: Any) -> None:
     def fill_and_delete() -> None:
         write(root, *(b"%03d" % number + b"." * 500 for number in range(40)))
         for path in sorted((root / "commitlog").iterdir())[:3]:
@@ -119,7 +119,7 @@ def test_deleted_segments_are_told_and_passed_over(root: Path, reader: Any) -> N
     assert bodies[-1].startswith(b"039")
 
 
-def test_a_log_that_was_cut_and_written_anew(root: Path, reader: Any, tmp_path: Path) -> None:
+def test_a_log_that_was_truncated_and_rewritten(root: Path, reader: Any, tmp_path: Path) -> None:
     """What a broker's recovery truncated and wrote again must be delivered, and only that."""
     shorter = tmp_path / "shorter"
     shutil.copytree(root, shorter)

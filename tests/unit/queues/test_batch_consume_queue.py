@@ -140,7 +140,7 @@ def test_what_was_put_is_read(made: tuple[Path, Model], derive: str) -> None:
     assert files_below(root) == before
 
 
-def test_units_fill_files_one_behind_the_other(pristine: tuple[Path, Model]) -> None:
+def test_units_fill_files_one_after_the_other(pristine: tuple[Path, Model]) -> None:
     root, model = pristine
     content = b"".join(path.read_bytes() for path in queue_files(root))
     rows = [row for row in UNIT.struct.iter_unpack(content[: len(content) // 46 * 46]) if row[1]]
@@ -315,7 +315,7 @@ def test_lost_files_come_back_byte_for_byte(made: tuple[Path, Model], lost: str)
 
 
 @pytest.mark.parametrize("field", [field.name for field in UNIT.fields[:6]])
-def test_damaged_units_are_found_and_made_again(made: tuple[Path, Model], field: str) -> None:
+def test_damaged_units_are_found_and_rebuilt(made: tuple[Path, Model], field: str) -> None:
     root, model = made
     before = files_below(root / "batchconsumequeue")
     path = queue_files(root)[1]
@@ -332,7 +332,7 @@ def test_damaged_units_are_found_and_made_again(made: tuple[Path, Model], field:
         assert files_below(root / "batchconsumequeue") == before
 
 
-def test_units_behind_the_log_are_dropped(made: tuple[Path, Model]) -> None:
+def test_units_past_the_log_are_dropped(made: tuple[Path, Model]) -> None:
     root, model = made
     lost_from = model.records[-6][2]
     segments = sorted((root / "commitlog").iterdir())
@@ -370,7 +370,7 @@ def write_topics(root: Path, **types: str) -> None:
     path.write_text(json.dumps({"topicConfigTable": table}), encoding="utf-8")
 
 
-def test_the_table_of_topics_tells(tmp_path: Path) -> None:
+def test_the_table_of_topics_decides(tmp_path: Path) -> None:
     root = tmp_path / "store"
     root.mkdir()
     write_topics(root, BCQ="BatchCQ", Other="SimpleCQ")
@@ -711,7 +711,7 @@ def test_harmed_files(made: tuple[Path, Model], harm: Callable[[Path], None], nu
 
 
 @pytest.mark.parametrize("lost", [(), ("batchconsumequeue",)], ids=["marks", "marks and queues"])
-def test_inner_batches_tell_that_a_store_is_of_5_x(tmp_path: Path, lost: tuple[str, ...]) -> None:
+def test_inner_batches_show_that_a_store_is_of_5_x(tmp_path: Path, lost: tuple[str, ...]) -> None:
     # Without its state file a store of 5.1.4 was taken for one of 4.9, whose separators are the
     # same; the next inner batch then took one queue offset, however many messages it held.
     root = tmp_path / "store"

@@ -76,7 +76,7 @@ def test_a_reader_beside_a_writer_checks_in_turn(root: Path, checks: list[tuple[
 
 
 @pytest.mark.parametrize("derive", ["full", "none"])
-def test_nothing_is_checked_that_nobody_reads(
+def test_nothing_is_checked_that_is_not_read(
     derive: str, root: Path, checks: list[tuple[str, int]]
 ) -> None:
     rocketstore.open(root, derive=derive).close()

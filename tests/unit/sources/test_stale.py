@@ -95,7 +95,7 @@ def test_in_several_splits_it_counts_as_damage_unless_the_end_is_given(
     assert (reading.offsets, reading.damage) == (good, [])
 
 
-def test_damage_with_later_messages_behind_is_damage(tmp_path: Path) -> None:
+def test_damage_before_later_messages_is_damage(tmp_path: Path) -> None:
     root = tmp_path / "store"
     offsets = put(root, "x", 60, 1_700_000_000_000, 100)
     drop_all_but_the_log(root)

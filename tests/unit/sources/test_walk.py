@@ -76,7 +76,7 @@ def oracle(log: LogFiles) -> tuple[list[int], list[int]]:
     return offsets, damage
 
 
-def random_cuts(log: LogFiles, seed: int, count: int = 12) -> list[int]:
+def random_borders(log: LogFiles, seed: int, count: int = 12) -> list[int]:
     """Places to split at: anywhere, and at and beside records' first bytes."""
     chance = random.Random(seed)
     known = oracle(log)
@@ -104,14 +104,14 @@ def test_any_window_gives_what_scan_gives(
 @pytest.mark.parametrize("seed", range(20))
 def test_cuts_anywhere_lose_and_repeat_nothing(whole: Path, seed: int) -> None:
     log = list_log(whole)
-    splits = split_at(plan_splits(log), random_cuts(log, seed))
+    splits = split_at(plan_splits(log), random_borders(log, seed))
     assert len(splits) > 12
     reading = Reading(splits)
     assert reading.offsets == oracle(log)[0]
     assert reading.damage == []
 
 
-def test_each_byte_of_a_segment_may_be_a_cut(whole: Path) -> None:
+def test_each_byte_of_a_segment_may_be_a_border(whole: Path) -> None:
     log = list_log(whole)
     split = plan_splits(log)[0]
     first = oracle(replace(log, segments=log.segments[:1]))[0]
@@ -194,7 +194,7 @@ def shorten(content: bytearray, at: int) -> None:
 
 @pytest.mark.parametrize("harm", [flip, wipe, lose, shorten])
 @pytest.mark.parametrize("seed", range(12))
-def test_damage_is_passed_over_and_told_once_wherever_the_log_is_cut(
+def test_damage_is_skipped_and_reported_once_wherever_the_log_is_split(
     tmp_path: Path, whole: Path, harm: Callable[[bytearray, int], None], seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -203,7 +203,7 @@ def test_damage_is_passed_over_and_told_once_wherever_the_log_is_cut(
     offsets, damage = oracle(log)
     for number in range(4):
         window = chance.choice((200, 3000, 1 << 20))
-        borders = random_cuts(log, 100 * seed + number) if number else []
+        borders = random_borders(log, 100 * seed + number) if number else []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(window_module, "WINDOW_NBYTES", window)
             reading = Reading(split_at(plan_splits(log), borders), on_corruption="skip")
@@ -279,7 +279,7 @@ def test_stop_ends_a_split_at_its_damage(whole: Path, tmp_path: Path) -> None:
     assert [first for first, _, _ in reading.damage] == [offset]
 
 
-def test_damage_at_a_cut_belongs_to_the_split_in_front(whole: Path, tmp_path: Path) -> None:
+def test_damage_at_a_border_belongs_to_the_split_before(whole: Path, tmp_path: Path) -> None:
     log, offset = harmed(whole, tmp_path, 5000)
     splits = split_at(plan_splits(log)[1:2], [offset])
     left, right = Reading(splits[:1], on_corruption="skip"), Reading(splits[1:])
@@ -307,7 +307,7 @@ def test_without_crc_a_body_is_not_looked_at(whole: Path, tmp_path: Path) -> Non
     assert offset in expected
     for seed in range(5):
         reading = Reading(
-            split_at(plan_splits(log), [offset, *random_cuts(log, seed)]), check_crc=False
+            split_at(plan_splits(log), [offset, *random_borders(log, seed)]), check_crc=False
         )
         assert reading.offsets == expected
     assert log_end(log) == log_end(list_log(whole))
@@ -323,7 +323,7 @@ def test_an_unknown_word_for_corruption_is_refused(whole: Path) -> None:
 
 
 @pytest.mark.parametrize("nbytes", [1, 7, 8, 60, 200])
-def test_a_torn_record_at_the_end_is_none(whole: Path, tmp_path: Path, nbytes: int) -> None:
+def test_a_torn_record_at_the_end_is_no_damage(whole: Path, tmp_path: Path, nbytes: int) -> None:
     root = damaged_copy(whole, tmp_path / "store", lambda c, _: None, random.Random(0))
     log = list_log(root)
     offsets, _ = oracle(log)

@@ -68,7 +68,7 @@ def records(*kinds: str) -> tuple[list[bytes], dict[str, list[int]]]:
         "crc good",
     ],
 )
-def test_odd_places_are_told_once_wherever_the_log_is_cut(kinds: str, tmp_path: Path) -> None:
+def test_odd_places_are_reported_once_wherever_the_log_is_split(kinds: str, tmp_path: Path) -> None:
     pieces, places = records(*kinds.split())
     log = list_log(log_of(tmp_path / "store", pieces))
     good = [*places["good"], SEGMENT]
@@ -88,7 +88,7 @@ def test_odd_places_are_told_once_wherever_the_log_is_cut(kinds: str, tmp_path: 
     assert (reading.offsets, reading.damage) == (whole.offsets, whole.damage)
 
 
-def test_what_stands_at_damage_is_told(tmp_path: Path) -> None:
+def test_the_status_at_damage_is_reported(tmp_path: Path) -> None:
     pieces, places = records("good", "crc", "good")
     (reported,) = read_log(
         list_log(log_of(tmp_path / "store", pieces)), on_corruption="skip"

@@ -191,7 +191,7 @@ def test_an_unfinished_batch_is_not_taken_for_what_others_wrote_later(root: Path
     assert staging.stored(root) == [*before, *rows(0), *rows(0)[len(before) - 1 :]]
 
 
-def test_single_writes_leave_nothing_behind(root: Path) -> None:
+def test_single_writes_leave_nothing(root: Path) -> None:
     staged = staging.stage_batch(root, 0, COUNTS)
     commit(root, staged, app="once:1", once=True)
     assert not list(Ledger(root).entries())
@@ -266,7 +266,7 @@ def test_a_damaged_stage_is_refused_before_anything_is_appended(root: Path, dama
     assert commits.abort(root, staged[0])
 
 
-def test_a_store_that_is_written_elsewhere_is_left_alone(root: Path) -> None:
+def test_a_store_that_is_written_elsewhere_is_not_changed(root: Path) -> None:
     staged = staging.stage_batch(root, 0, COUNTS)
     with rocketstore.open(root, "r+", **staging.OPTIONS), pytest.raises(StoreLockedError):
         commit(root, staged)

@@ -273,7 +273,7 @@ def test_wrong_arguments(store: Path, tmp_path: Path, changed: Any, reason: str)
     assert not (tmp_path / "out").exists()
 
 
-def test_no_store_is_told_before_anything_is_made(tmp_path: Path) -> None:
+def test_a_missing_store_is_reported_before_anything_is_created(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         run(tmp_path / "nowhere", tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -269,7 +269,7 @@ def test_planted_damage_is_found_as_by_verify(
         assert report.findings
 
 
-def test_missing_keys_are_told_by_run(store_root: Path) -> None:
+def test_missing_keys_are_reported_by_run(store_root: Path) -> None:
     index_file(store_root, 1).unlink()
     report = check(store_root, 1 << 20)
     rows = [row for row in report.findings if row[0] == "missing-key"]

@@ -85,7 +85,7 @@ def test_the_files_are_those_of_the_store(pristine: Path, tmp_path: Path, split_
 
 
 @pytest.mark.parametrize("time", [253_402_300_800_000, 2**62, 2**63 - 1, -(2**63)])
-def test_times_that_no_name_can_tell(pristine: Path, tmp_path: Path, time: int) -> None:
+def test_times_that_no_name_can_hold(pristine: Path, tmp_path: Path, time: int) -> None:
     """No checksum covers a record's store time, and if the first one of an index file was
     after the year 9999, the whole job failed: "year 10000 is out of range".
     """
@@ -193,7 +193,7 @@ def damage(store: Path) -> tuple[Path, int]:
     return path, at % 8192
 
 
-def test_damage_is_an_error_or_passed_over(pristine: Path, tmp_path: Path) -> None:
+def test_damage_is_an_error_or_skipped(pristine: Path, tmp_path: Path) -> None:
     store = shutil.copytree(pristine, tmp_path / "store")
     path, position = damage(store)
     with pytest.raises(CorruptMessageError) as raised:

@@ -77,7 +77,7 @@ def test_what_is_no_offset_is_refused(found: object) -> None:
         StreamOffset.from_json(found)
 
 
-def test_the_first_end_tells_where_the_query_began() -> None:
+def test_the_first_end_shows_where_the_query_began() -> None:
     began = StreamOffset(100, QUEUES, LATEST, initial=True)
     end = began.advanced(700)
     assert end.first == StreamOffset(100, QUEUES, LATEST)

@@ -154,7 +154,7 @@ def test_the_beginning(store: tuple[Path, list[Row]]) -> None:
     assert begin(startingTimestamp=FIRST_TIME + 10**9) == end
 
 
-def test_a_beginning_behind_the_end(store: tuple[Path, list[Row]]) -> None:
+def test_a_beginning_past_the_end(store: tuple[Path, list[Row]]) -> None:
     with pytest.raises(ConfigError, match="startingPhysicalOffset is 999999999"):
         plan_of(store[0], startingPhysicalOffset=999999999).initial()
 
@@ -166,7 +166,7 @@ def test_a_stream_has_no_end(store: tuple[Path, list[Row]], name: str) -> None:
         plan_of(store[0], **{name: value})
 
 
-def test_queues_begin_where_they_are_told(growing: Path) -> None:
+def test_queues_begin_at_the_given_offsets(growing: Path) -> None:
     old = rows_of(growing)
     reported = (
         '{"Orders": {"0": 11, "1": -1, "2": -2}, "Alerts-1": {"0": -2, "1": -2, "2": 0}, '
@@ -307,7 +307,7 @@ def test_deleted_segments_fail_the_stream(growing: Path) -> None:
             call()
 
 
-def test_deleted_segments_are_passed_over(growing: Path) -> None:
+def test_deleted_segments_are_skipped(growing: Path) -> None:
     plan = plan_of(growing, failOnDataLoss=False)
     rows = rows_of(growing)
     start = plan.initial()
@@ -352,7 +352,7 @@ def test_a_split_of_a_deleted_segment_is_known(growing: Path) -> None:
     assert [plan.is_deleted(split) for split, _ in splits] == [True] + [False] * (len(splits) - 1)
 
 
-def test_a_log_that_was_cut(growing: Path) -> None:
+def test_a_log_that_was_truncated(growing: Path) -> None:
     at = StreamOffset(10**6)
     with pytest.raises(MappedFileError, match="before the stream's position 1000000"):
         plan_of(growing).advance(at)
@@ -361,7 +361,7 @@ def test_a_log_that_was_cut(growing: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["fail", "skip", "stop"])
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_log_that_was_written_anew(restarted: bool, policy: str, tmp_path: Path) -> None:
+def test_a_log_that_was_written_again(restarted: bool, policy: str, tmp_path: Path) -> None:
     """A stream whose store had lost its end, or had been put back from a copy, took the zeros at
     its place in the file for a log that does not go on: it waited, though it read nothing of what
     came. When the log had grown over the place, the middle of a record stood there, which was

@@ -95,7 +95,7 @@ def claim(root: Path, offset: int, queue_offset: int) -> None:
         file.write(queue_offset.to_bytes(8, "big"))
 
 
-def test_rows_tell_what_was_made(tmp_path: Path) -> None:
+def test_rows_report_what_was_built(tmp_path: Path) -> None:
     places = write(tmp_path / "store")
     reported: list[tuple[int, int]] = []
     rows = build_queues(
@@ -200,7 +200,7 @@ def test_a_log_whose_head_is_gone(tmp_path: Path) -> None:
     assert any(content.startswith(filler) for content in found.values())
 
 
-def test_damage_is_an_error_or_passed_over(tmp_path: Path) -> None:
+def test_damage_is_an_error_or_skipped(tmp_path: Path) -> None:
     root = tmp_path / "store"
     places = write(root)
     wanted = files_below(root / "consumequeue")

@@ -525,7 +525,7 @@ def test_numbering_goes_on_after_reopening(tmp_path: Path) -> None:
         assert store.verify().ok
 
 
-def test_lost_queue_is_made_again_though_the_state_file_says_all_is_well(tmp_path: Path) -> None:
+def test_lost_queue_is_rebuilt_although_the_state_file_reports_no_loss(tmp_path: Path) -> None:
     """A single queue that was deleted is found by the names kept at the last close (D-24)."""
     import shutil
 
@@ -538,7 +538,7 @@ def test_lost_queue_is_made_again_though_the_state_file_says_all_is_well(tmp_pat
         assert store.verify().ok
 
 
-def test_lost_index_is_made_again(tmp_path: Path) -> None:
+def test_lost_index_is_rebuilt(tmp_path: Path) -> None:
     root = make(tmp_path / "s", 300)
     newest = sorted((root / "index").iterdir())[-1]
     newest.unlink()

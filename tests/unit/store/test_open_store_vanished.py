@@ -134,7 +134,7 @@ def test_a_store_that_comes_back_is_read_on(root: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["consumequeue", "index"])
-def test_derived_folders_are_made_again_in_memory(root: Path, folder: str) -> None:
+def test_derived_folders_are_rebuilt_in_memory(root: Path, folder: str) -> None:
     with rocketstore.open(root) as store:
         (root / folder).rename(root.with_name(folder))
         store.refresh()

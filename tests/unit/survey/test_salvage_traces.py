@@ -45,7 +45,7 @@ def test_what_a_salvage_left_is_found(damage: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["plain-5.3.3", "plain-4.9.8", "inner-5.3.3", "lmq-5.3.3"])
-def test_units_and_keys_behind_an_end_are_counted(name: str, tmp_path: Path) -> None:
+def test_units_and_keys_past_an_end_are_counted(name: str, tmp_path: Path) -> None:
     """The end of a log was truncated, and nothing said how many messages had been there."""
     root = golden_stores.unpack(name, tmp_path)
     with rocketstore.open(root) as store:

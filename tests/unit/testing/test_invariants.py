@@ -126,7 +126,7 @@ def lost_segment(root: Path) -> None:
     log_files(root / "commitlog")[1][1].unlink()
 
 
-def garbage_behind(root: Path) -> None:
+def garbage_after(root: Path) -> None:
     patch_log(root, read_log(root / "commitlog").end, b"garbage!")
 
 
@@ -170,7 +170,7 @@ def wrong_queue_offset(root: Path) -> None:
     patch_log(root, at, struct.pack(">q", record.queue_offset + 1))
 
 
-def unit_behind_the_end(root: Path) -> None:
+def unit_past_the_end(root: Path) -> None:
     end = read_log(root / "commitlog").end
     path = root / "consumequeue" / "B" / "0" / formats.offset_to_file_name(0)
     patch(path, 20 * 5, struct.pack(">qiq", end, 100, 0))
@@ -209,7 +209,7 @@ def checkpoint_between_records(root: Path) -> None:
         (damaged_body, 1, "a good record is past the end"),
         (wrong_blank, 1, "bytes are left"),
         (lost_segment, 1, "the log before it ends"),
-        (garbage_behind, 1, "neither a record nor a blank nor zeros"),
+        (garbage_after, 1, "neither a record nor a blank nor zeros"),
         (hidden_record, 1, "a good record is past the end"),
         (time_goes_back, 2, "store time"),
         (wrong_size, 3, "its record"),
@@ -217,7 +217,7 @@ def checkpoint_between_records(root: Path) -> None:
         (missing_unit, 3, "is missing"),
         (missing_queue, 3, "the queue has no files"),
         (wrong_queue_offset, 3, "queue offset 3, not 2"),
-        (unit_behind_the_end, 4, "points past the log's end"),
+        (unit_past_the_end, 4, "points past the log's end"),
         (lost_index_file, 5, "is in no index file"),
         (lost_chain, 5, "chains reach"),
         (wrong_entry, 5, "is in no index file"),
@@ -296,7 +296,7 @@ def test_a_store_that_opening_changes_is_found(plant: Callable[[Path], None], ro
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
 
 
-def test_what_cannot_be_looked_at_is_told(root: Path) -> None:
+def test_what_is_unreadable_is_reported(root: Path) -> None:
     (root / "abort").touch()
     report = check_invariants(root).require()
     assert 7 not in report.checked

@@ -207,7 +207,7 @@ def test_a_changed_body_is_found_at_its_place(store_root: Path) -> None:
     assert check(store_root, level="structure").ok
 
 
-def test_records_behind_damage_are_checked_too(store_root: Path) -> None:
+def test_records_after_damage_are_checked_too(store_root: Path) -> None:
     segments = sorted((store_root / "commitlog").iterdir())
     for segment in segments[:3]:
         poke(segment, 300, b"\xff" * 64)
@@ -301,7 +301,7 @@ def test_a_lost_queue_is_missing_units(store_root: Path) -> None:
     assert {Path(one.path).parent.parent.name for one in report.findings} == {"TopicB"}
 
 
-def test_units_behind_the_end_are_found(store_root: Path) -> None:
+def test_units_past_the_end_are_found(store_root: Path) -> None:
     path = sorted((store_root / "consumequeue" / "TopicA" / "0").iterdir())[-1]
     used = len(path.read_bytes().rstrip(b"\0"))
     end = -(-used // UNIT.nbytes) * UNIT.nbytes

@@ -177,7 +177,7 @@ def test_what_no_broker_loads(unpacked: Unpack) -> None:
 # --- types of queues --------------------------------------------------------------------------
 
 
-def types_told(root: Path, version: str = "5.3.3", **types: str) -> list[str]:
+def reported_types(root: Path, version: str = "5.3.3", **types: str) -> list[str]:
     """What is said of queues' types where ``topics.json`` names these; without any, there is
     none."""
     (root / "config").mkdir(exist_ok=True)
@@ -193,15 +193,15 @@ def types_told(root: Path, version: str = "5.3.3", **types: str) -> list[str]:
 
 def test_queues_of_another_type_than_the_table_says(unpacked: Unpack) -> None:
     root = unpacked("inner-5.3.3")
-    assert types_told(root) == []
-    assert types_told(root, BCQ="BatchCQ", T="", TopicA="SimpleCQ") == []
+    assert reported_types(root) == []
+    assert reported_types(root, BCQ="BatchCQ", T="", TopicA="SimpleCQ") == []
     for table in ({"T": ""}, {"BCQ": ""}):
-        (reason,) = types_told(root, **table)
+        (reason,) = reported_types(root, **table)
         assert "topics.json does not say" in reason
-        assert types_told(root, "4.9.8", **table) == []
-    (reason,) = types_told(root, BCQ="SimpleCQ")
+        assert reported_types(root, "4.9.8", **table) == []
+    (reason,) = reported_types(root, BCQ="SimpleCQ")
     assert "BCQ has the queue type SimpleCQ" in reason
-    (reason,) = types_told(root, BCQ="BatchCQ", T="BatchCQ")
+    (reason,) = reported_types(root, BCQ="BatchCQ", T="BatchCQ")
     assert "T has the queue type BatchCQ" in reason
 
 
@@ -209,7 +209,7 @@ def test_queues_of_both_types(unpacked: Unpack) -> None:
     """It was a note of a sound store, which no writer opens."""
     root = unpacked("inner-5.3.3")
     shutil.copytree(root / "consumequeue" / "T", root / "consumequeue" / "BCQ")
-    (reason,) = types_told(root)
+    (reason,) = reported_types(root)
     assert "BCQ has queues of both types" in reason
     document = json.loads(run("verify", root, "--json", code=1).stdout)
     assert document["findingCounts"]["queue-type"] == 1

@@ -262,7 +262,7 @@ def test_assumed_sizes_are_marked(tmp_path: Path) -> None:
     assert "20,000,000 entries (assumed" in table
 
 
-def test_a_deleted_topic_is_told(broker: Path) -> None:
+def test_a_deleted_topic_is_reported(broker: Path) -> None:
     shutil.rmtree(broker / "consumequeue" / "Mix1")
     report = check(broker)
     assert report.finding_counts == {"missing-unit": 4}  # the table has it: its queues are lost
@@ -279,7 +279,7 @@ def test_a_deleted_topic_is_told(broker: Path) -> None:
     assert [note for note in notes if "their queues were rebuilt: Mix1" in note]
 
 
-def test_one_entry_is_told_one_fate(root: Path) -> None:
+def test_one_entry_has_one_treatment(root: Path) -> None:
     """A file in the place of a topic's folder was "ignored" and "moved to quarantine"."""
     place = root / "consumequeue" / "A"
     shutil.rmtree(place)
@@ -332,7 +332,7 @@ def test_a_broker_with_two_broken_files_will_not_start(broker: Path, name: str) 
         *(b'{"dataVersion":null}', b'{"offsetTable":{"a@b":{"0":9223372036854775808}}}'),
     ],
 )
-def test_a_table_that_is_none_means_that_offsets_start_anew(
+def test_an_invalid_table_means_that_offsets_start_again(
     broker: Path, content: bytes, backup: bytes | None
 ) -> None:
     path = broker / "config" / "consumerOffset.json"
@@ -570,7 +570,7 @@ def test_an_end_that_is_missing_is_one_finding(tmp_path: Path, name: str) -> Non
     assert facts["log"]["lostBytes"] > 0
 
 
-def test_what_a_salvage_left_is_told(tmp_path: Path) -> None:
+def test_what_a_salvage_left_is_reported(tmp_path: Path) -> None:
     root = golden_stores.unpack("plain-5.3.3", tmp_path)
     zero_a_page(root)
     rocketstore.salvage(root)
@@ -677,7 +677,7 @@ def test_a_segment_that_is_too_long_is_found(root: Path, number: int, more: str)
     ("number", "ending", "copied"),
     [(0, ".gz", False), (0, ".bak", True), (1, ".gz", True), (-1, ".bak", False), (-1, "~", True)],
 )
-def test_a_file_that_is_no_segment_is_told(
+def test_a_file_that_is_no_segment_is_reported(
     root: Path, number: int, ending: str, copied: bool
 ) -> None:
     """The first segment, compressed or renamed, was an expired one of a sound store; the file
