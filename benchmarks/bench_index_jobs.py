@@ -93,7 +93,7 @@ def test_pass(benchmark: Any, stores: dict[str, Path], what: str, body: str) -> 
 
 
 def test_rebuild_index(benchmark: Any, stores: dict[str, Path], tmp_path: Path) -> None:
-    """Two passes over the log, and files that are synced."""
+    """Read the log twice, and sync the files."""
 
     def run() -> int:
         rows = build_index(None, stores["native"], tmp_path / "index")

@@ -1,11 +1,11 @@
 """Opening a clean store of 100 segments of 16 MiB, for reading and writing; and one after a kill.
 
 The store holds 400,000 messages of 4 KiB in 8 queues, one in a hundred with a key, and takes
-1.6 GiB in the temporary directory. Pages are in the cache; what a first open after a start of the
-machine takes is the disk's affair. ``close`` is not counted.
+1.6 GiB in the temporary directory. Pages are in the cache; the first open after a start of the
+machine depends on the disk. ``close`` is not counted.
 
-After a kill what was not synced is checked, and a stretch in front of it, and dispatched; its pages
-are in the cache, most of them not written back yet. Two lengths tell what each further GiB takes.
+After a kill, opening checks and dispatches what was not synced, and checks a range before it. The
+pages are in the cache, most of them not written back yet. Two lengths show the time per GiB.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def put_nbytes(store: rocketstore.DefaultMessageStore, nbytes: int) -> None:
 
 
 def leave_dirty(path: Path, nbytes: int) -> None:
-    """Kill a writer behind ``nbytes`` that it never synced nor dispatched."""
+    """Kill a writer that has written ``nbytes`` and neither synced nor dispatched them."""
     child = os.fork()
     if child == 0:
         store = rocketstore.open(path, "r+", start=False)
@@ -117,7 +117,7 @@ def test_open(root: Path, mode: str, options: dict[str, Any], benchmark: Any) ->
         assert store.max_physical_offset > (SEGMENTS - 1) * SEGMENT_NBYTES
         store.close()
     times = iter(took)
-    # The rounds have their own clock, which stops in front of ``close``.
+    # The rounds have their own clock, which stops before ``close``.
     benchmark.pedantic(lambda: next(times), rounds=1, iterations=1)
     benchmark.extra_info.update(
         least_ms=round(min(took) * 1e3, 2), median_ms=round(sorted(took)[len(took) // 2] * 1e3, 2)

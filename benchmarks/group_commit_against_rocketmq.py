@@ -134,7 +134,7 @@ def our_rate(
 
 
 def sync_us(folder: Path) -> float:
-    """Median microseconds of an ``fdatasync`` behind 4 KiB of a file whose blocks exist."""
+    """Median microseconds of an ``fdatasync`` after a write of 4 KiB to allocated blocks."""
     took = []
     with open(folder / "syncs", "wb", buffering=0) as file:
         file.write(bytes(4096 * SYNC_COUNT))

@@ -85,7 +85,7 @@ def _shown(batch: pa.RecordBatch, names: list[str]) -> list[Any]:
     ]
 
 
-def cut(random: Random, body: Bodies, mapping: Any, nbytes: int) -> None:
+def truncate(random: Random, body: Bodies, mapping: Any, nbytes: int) -> None:
     """Decode a mapping whose file was truncated; rows decoded before that must be valid."""
     base = random.choice(load().logs)[0]
     decoder = body.arrow.BatchDecoder(list(COLUMNS), batch_rows=random.choice((1, 5, 8192)))

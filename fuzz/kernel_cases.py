@@ -501,7 +501,7 @@ def guard(random: Random, runner: Runner) -> None:
             lambda: native.message.string_hash_code(mapping),
             lambda: _attributes_of(native, mapping, base),
             lambda: _dispatched(native, mapping, len(content), base),
-            lambda: batch_cases.cut(random, native, mapping, len(content)),
+            lambda: batch_cases.truncate(random, native, mapping, len(content)),
         ]
         random.shuffle(calls)
         for call in calls:

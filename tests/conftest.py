@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart() -> None:
-    """Put the handler of SIGBUS back in front of pytest's, where a conftest imported it before."""
+    """Install the handler of SIGBUS over pytest's again, if a conftest imported it before."""
     guard = sys.modules.get("rocketstore._native.guard")
     if guard is not None:
         guard.install()

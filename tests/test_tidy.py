@@ -123,7 +123,7 @@ def test_native_sources_use_no_deprecated_words() -> None:
 
 
 def test_nothing_is_searched_in_a_mapping() -> None:
-    """A bare Debian 12 has Python 3.11.2, whose ``mmap.find`` reads a byte behind a mapping whose
+    """A bare Debian 12 has Python 3.11.2, whose ``mmap.find`` reads a byte past a mapping whose
     length is a whole number of pages: checking a store of the default size ended with SIGSEGV."""
     faults = [
         f"{named(path)}:{line} {method} of a mapping {UNSAFE[method]}"
@@ -171,7 +171,7 @@ def test_a_search_in_a_mapping_is_found(source: str) -> None:
         "window.find(1, 2)\nstore.find(topic='T')",
     ],
 )
-def test_another_search_is_none_in_a_mapping(source: str) -> None:
+def test_another_search_is_not_in_a_mapping(source: str) -> None:
     assert not unsafe_calls(source)
 
 

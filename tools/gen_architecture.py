@@ -29,6 +29,14 @@ def _modules(folder: Path) -> str:
     return ", ".join(names)
 
 
+def _ground_entry(name: str) -> str:
+    """Return the entry of a module or folder of the ground floor."""
+    folder = PACKAGE / name
+    if not folder.is_dir():
+        return f"`{name}`"
+    return f"`{name}/` ({_modules(folder)})" if name[0] != "_" else f"`{name}/`"
+
+
 def _by_floor() -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
     for name, floor in floors({name: room.may_import for name, room in ROOMS.items()}).items():
@@ -47,7 +55,7 @@ def drawing() -> str:
 def rooms() -> str:
     """Write a row for each room: what it is for, what it may import, its modules."""
     lines = ["| room | what it is for | may import | modules |", "|---|---|---|---|"]
-    ground = ", ".join(f"`{name}`" for name in sorted(GROUND))
+    ground = ", ".join(_ground_entry(name) for name in sorted(GROUND))
     lines.append(f"| `ground` | {_GROUND_CHARTER} | | {ground} |")
     for name, room in ROOMS.items():
         order = [other for other in ("ground", *ROOMS) if other in room.may_import]

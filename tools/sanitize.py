@@ -63,7 +63,7 @@ LEFT_OUT = {
     # whose call of aligned_alloc it rejects.
     kernel_build.ADDRESS: (
         "tests/unit/kernels/test_mapping.py::test_locking_is_counted_by_the_system",
-        "tests/unit/log/test_warm_up.py::test_a_store_warms_its_segments_up_behind_the_puts",
+        "tests/unit/log/test_warm_up.py::test_a_store_warms_its_segments_up_in_the_background",
         "tests/docs/test_page_outputs.py::test_pages_show_what_their_commands_write"
         "[docs/command-line-care.md]",
         "tests/unit/cli/test_text.py::test_escaped_text_holds_nothing_a_terminal_acts_on",

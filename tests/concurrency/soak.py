@@ -43,11 +43,11 @@ OPTIONS: dict[str, Any] = {
 PUTS_A_SECOND = int(os.environ.get("ROCKETSTORE_SOAK_PUTS", "1500"))
 #: How much the last quarter may be above the second one (the first warms up).
 MOST_GROWTH = 1.25
-#: Bytes of memory below which growth is not told from noise.
+#: Bytes of memory below which growth does not differ from noise.
 NOISE_NBYTES = 12 * 1024 * 1024
 
 
-#: Rows of which a second and a last quarter can be told.
+#: Rows that are needed to compare the second with the last quarter.
 LEAST_SAMPLES = 5
 
 
@@ -56,7 +56,7 @@ def own_memory() -> int:
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
-    raise AssertionError("the system does not tell RssAnon")
+    raise AssertionError("the system does not report RssAnon")
 
 
 def descriptor_count() -> int:
@@ -130,7 +130,7 @@ class Soak:
     def _guard(self, work: Callable[[Any], None], store: Any) -> None:
         try:
             work(store)
-        except Exception as error:  # noqa: BLE001 - told at the end
+        except Exception as error:  # noqa: BLE001 - reported at the end
             self.errors.append(f"{work.__name__}: {type(error).__name__}: {error}")
 
     def _put(self, store: rocketstore.DefaultMessageStore) -> None:
@@ -216,8 +216,8 @@ def judge(samples: list[dict[str, float]]) -> dict[str, dict[str, float]]:
 
 
 def grown(figures: dict[str, dict[str, float]]) -> list[str]:
-    """What was not flat: memory, descriptors and mappings; latency is told, not judged, as others
-    use the machine, too."""
+    """Return what grew: memory, descriptors, mappings. Latency is reported but not judged, because
+    other programs use the machine, too."""
     bad = []
     # A file may be mapped by the writer and by two readers; in a short run queues still get files.
     files = sum(max(0, figures[name]["after"] - figures[name]["before"]) for name in FILE_COUNTS)

@@ -198,7 +198,7 @@ def test_one_roll_serves_all_that_wait_for_it(kernels: Bodies) -> None:
 
 
 def test_a_follower_sees_a_batch_at_once(kernels: Bodies) -> None:
-    """Whoever follows the log by its bytes finds all records of a batch, or none."""
+    """A reader that follows the log by its bytes finds all records of a batch, or none."""
     log = Log(kernels, segment_nbytes=1 << 20, clock=None)
     log.appender.put("T", b"")
     sent = batch(*[item(bytes(500))] * 8)

@@ -107,7 +107,7 @@ def check_after(store: rocketstore.DefaultMessageStore, confirmed: int, root: Pa
         with rocketstore.open(root, "r+", **OPTIONS):
             pass
     else:
-        assert store.put("T", b"behind").ok
+        assert store.put("T", b"following").ok
         confirmed += 1
         store.wait_dispatched()
         store.close()
@@ -304,7 +304,7 @@ def test_an_error_within_gives_the_lock_back(kernels: Bodies) -> None:
     assert not kernels.locks.holds_any()
 
 
-def test_an_interrupt_while_waiting_leaves_nothing_behind(kernels: Bodies) -> None:
+def test_an_interrupt_while_waiting_leaves_nothing(kernels: Bodies) -> None:
     lock = kernels.locks.OrderedLock(1)
     entered, leave = threading.Event(), threading.Event()
 

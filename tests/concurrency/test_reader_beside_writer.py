@@ -1,5 +1,5 @@
-"""A reader (mode "r") beside writers that come and go: killed, their torn tails cut, written anew,
-rolled, cleaned up. It shows good records only, and goes on."""
+"""A reader (mode "r") beside writers that are killed and started again. They truncate torn tails,
+rewrite them, roll and clean up. The reader shows only good records, and continues."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Reader:
                         try:
                             read(store)
                         except CorruptMessageError:
-                            # What this look at the directory showed was cut since.
+                            # What this refresh showed has been truncated since.
                             self.refusals += 1
                     self.rounds += 1
         except BaseException as error:  # noqa: BLE001 - raised by stop
@@ -142,7 +142,7 @@ def write_and_die(root: Path, seed: int, count: int, *, clean: bool, sync: bool)
 
 
 def tear(root: Path, end: int, nbytes: int) -> None:
-    """Overwrite the last bytes of the log with zeros, as a power cut may."""
+    """Overwrite the last bytes of the log with zeros, as a power failure may."""
     size = OPTIONS["mapped_file_size_commit_log"]
     position = end % size or size
     path = root / "commitlog" / f"{(end - 1) // size * size:020d}"
@@ -152,7 +152,7 @@ def tear(root: Path, end: int, nbytes: int) -> None:
 
 
 @pytest.mark.parametrize("clean", [False, True])
-def test_killed_torn_and_cut_under_a_reader(tmp_path: Path, clean: bool) -> None:
+def test_killed_torn_and_truncated_under_a_reader(tmp_path: Path, clean: bool) -> None:
     root, choose = tmp_path / "s", random.Random(11)
     write_and_die(root, 0, 100, clean=False, sync=False)
     with reading(root) as reader:
@@ -178,7 +178,7 @@ def test_rolled_and_cleaned_under_a_reader_in_sync_mode(tmp_path: Path) -> None:
             write_and_die(root, number, 150, clean=True, sync=True)
         reader.finish_round()
     assert reader.reads > 100
-    assert reader.refusals == 0  # nothing was cut
+    assert reader.refusals == 0  # nothing was truncated
     with rocketstore.open(root) as store:
         assert store.min_physical_offset > 0
         assert all(check(message) >= 0 for message in store.scan())

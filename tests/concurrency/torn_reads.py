@@ -42,14 +42,14 @@ _HEAD_NBYTES = 12
 
 
 def make_body(number: int, chance: random.Random) -> bytes:
-    """A body that holds its number and the CRC-32 of everything behind the CRC."""
+    """A body that holds its number and the CRC-32 of everything after the CRC."""
     size = chance.choice((0, 5, 80, 300, 900, 5000))
     rest = number.to_bytes(8, "big") + chance.randbytes(8) * (size // 8)
     return zlib.crc32(rest).to_bytes(4, "big") + rest
 
 
 def write(root: str, seed: int, opened: Event, stop: Event) -> None:
-    """Put messages in every way, and delete old segments, until told to stop."""
+    """Put messages in every way, and delete old segments, until ``stop`` is set."""
     chance = random.Random(seed)
     number = 0
     with rocketstore.open(root, "x", **OPTIONS) as store:
@@ -93,14 +93,16 @@ class Reader:
 
     def __init__(self, store: rocketstore.DefaultMessageStore, seed: int) -> None:
         self.reads: Counter[str] = Counter()
-        self.told: Counter[str] = Counter()
+        self.events_seen: Counter[str] = Counter()
         self._store = store
         self._chance = random.Random(seed)
         self._known: list[int] = []
         self._tail = self._new_tail()
 
     def _new_tail(self) -> LogTail:
-        return LogTail(self._store, on_event=lambda text: self.told.update([text.split()[-1]]))
+        return LogTail(
+            self._store, on_event=lambda text: self.events_seen.update([text.split()[-1]])
+        )
 
     def check(self, message: StoredMessage, way: str) -> None:
         """Raise ``TornReadError`` when a message is not whole."""
@@ -112,12 +114,12 @@ class Reader:
         self.reads[way] += 1
 
     def poll_tail(self) -> None:
-        """Follow the log; each record is behind the one before."""
+        """Follow the log; each record comes after the one before."""
         last = -1
         for number, message in enumerate(self._tail.poll()):
             self.check(message, "tail")
             if message.physical_offset <= last:
-                raise TornReadError(f"tail: {message.physical_offset} came behind {last}")
+                raise TornReadError(f"tail: {message.physical_offset} came after {last}")
             last = message.physical_offset
             if number % 16 == 0:
                 self._known = [*self._known[-200:], last]
@@ -151,7 +153,7 @@ class Reader:
         for number, message in enumerate(self._store.scan(start=start)):
             self.check(message, "scan")
             if message.physical_offset <= last:
-                raise TornReadError(f"scan: {message.physical_offset} came behind {last}")
+                raise TornReadError(f"scan: {message.physical_offset} came after {last}")
             last = message.physical_offset
             if number > 2000:
                 break
@@ -164,7 +166,7 @@ class Reader:
                 first = self._store.min_physical_offset
                 if first <= offset < self._store.max_physical_offset:
                     raise TornReadError(f"look: the record at {offset} is gone")
-                self.told["gone"] += 1
+                self.events_seen["gone"] += 1
             elif message.physical_offset not in (offset, self._store.min_physical_offset):
                 raise TornReadError(f"look: {message.physical_offset} instead of {offset}")
             else:
@@ -174,13 +176,13 @@ class Reader:
     def has_met_deletions(self) -> bool:
         """Whether records were deleted under it, and more segments than there are at a time."""
         deleted = self._store.min_physical_offset // OPTIONS["mapped_file_size_commit_log"]
-        return self.told["gone"] > 0 and deleted > MOST_SEGMENTS
+        return self.events_seen["gone"] > 0 and deleted > MOST_SEGMENTS
 
     def step(self) -> None:
         """Read in one way; in mode ``"r"`` sometimes with a new snapshot first."""
         if self._store.mode == "r" and self._chance.random() < 0.1:
             self._store.refresh()
-            self.told["refresh"] += 1
+            self.events_seen["refresh"] += 1
         if self._chance.random() < 0.01:
             self._tail = self._new_tail()
         self._chance.choice((self.poll_tail, self.get, self.get, self.scan, self.look))()
@@ -195,11 +197,11 @@ def read(root: str, seed: int, wanted: int, results: Any) -> None:
             reader = Reader(store, seed)
             while reader.reads.total() < wanted or not reader.has_met_deletions:
                 reader.step()
-    except Exception as caught:  # noqa: BLE001 - told to the parent, which fails
+    except Exception as caught:  # noqa: BLE001 - sent to the parent, which fails
         error = f"{type(caught).__name__}: {caught}"
     reads = dict(reader.reads) if reader is not None else {}
-    told = dict(reader.told) if reader is not None else {}
-    results.put((error, reads, told))
+    events_seen = dict(reader.events_seen) if reader is not None else {}
+    results.put((error, reads, events_seen))
 
 
 def campaign(root: Path, seed: int, wanted: int, readers: int) -> dict[str, Any]:
@@ -236,17 +238,17 @@ def campaign(root: Path, seed: int, wanted: int, readers: int) -> dict[str, Any]
     errors = [error for error, _, _ in outcomes if error is not None]
     if writer.exitcode:
         errors.append(f"the writer ended with {writer.exitcode}")
-    reads, told = Counter[str](), Counter[str]()
+    reads, events_seen = Counter[str](), Counter[str]()
     for _, counts, events in outcomes:
         reads.update(counts)
-        told.update(events)
+        events_seen.update(events)
     with rocketstore.open(root) as store:
         deleted = store.min_physical_offset
     return {
         "torn": errors,
         "reads": dict(reads),
         "total": reads.total(),
-        "told": dict(told),
+        "events_seen": dict(events_seen),
         "deleted_segments": deleted // OPTIONS["mapped_file_size_commit_log"],
         "seed": seed,
         "seconds": round(time.monotonic() - begun, 1),

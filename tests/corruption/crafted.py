@@ -60,7 +60,7 @@ class Record:
 
     @property
     def end(self) -> int:
-        """Log offset behind it."""
+        """Log offset after it."""
         return self.offset + self.size
 
     @property
@@ -152,7 +152,7 @@ def build(root: Path, count: int = COUNT, **options: Any) -> None:
     """Write ``count`` messages of mixed size, topic, version and host, and close in order.
 
     Sizes repeat with a period of 8, the queues of one topic with a period of 2, so that equal
-    records lie in different segments, and any record has a successor in its queue close behind.
+    records lie in different segments, and any record has a successor in its queue close to it.
     """
     with rocketstore.open(root, "x", clock=Clock(), **{**OPTIONS, **options}) as store:
         for number in range(count):
@@ -220,7 +220,7 @@ class Crafted:
         return int(self.segments()[-1].name) + self.segment_size
 
     def zero_from(self, offset: int) -> None:
-        """Write zeros from ``offset`` to the end of the last segment, and drop those behind."""
+        """Write zeros from ``offset`` to the end of the last segment; drop the records there."""
         for path in self.segments():
             start = int(path.name)
             if start >= offset and start > 0:
@@ -301,7 +301,7 @@ def snapshot(root: Path) -> dict[str, tuple[str, bytes]]:
 def pull_all(
     store: rocketstore.DefaultMessageStore,
 ) -> tuple[list[Any], list[CorruptMessageError]]:
-    """Pull every queue to its end, going on by one behind a message that cannot be read."""
+    """Pull every queue to its end; after an unreadable message, continue at the next offset."""
     messages, errors = [], []
     for topic in store.topics():
         for queue_id in store.queues(topic):
@@ -330,8 +330,8 @@ def in_log_order(messages: list[Any]) -> list[bytes]:
     return [bytes(m.raw) for m in sorted(messages, key=lambda m: m.physical_offset)]
 
 
-def content_behind(store_root: Path, end: int, segment_size: int) -> bytes:
-    """What is not zero behind log offset ``end`` in the segments."""
+def content_after(store_root: Path, end: int, segment_size: int) -> bytes:
+    """Return what is not zero after log offset ``end`` in the segments."""
     left = b""
     for path in sorted((store_root / "commitlog").iterdir()):
         position = max(0, end - int(path.name))

@@ -53,7 +53,7 @@ def flipped(at: Callable[[Record], int], bit: int) -> Damage:
 
 
 def marker(size: Callable[[Crafted, Record], int]) -> Damage:
-    """An end-of-segment marker in front of the record's other bytes."""
+    """A blank at the start of the record, before its other bytes."""
 
     def change(store: Crafted, record: Record) -> bytes:
         marked = record.with_number("magic", formats.BLANK_MAGIC)
@@ -110,7 +110,7 @@ def host_flag(bit: int) -> Damage:
 
 BOTH_V6 = formats.SYS_FLAG_BORN_HOST_V6 | formats.SYS_FLAG_STORE_HOST_V6
 
-#: What no reader can tell from a ghost unless its queue shows the gap.
+#: What no reader can distinguish from a ghost unless its queue shows the gap.
 GHOSTLY = ("a08_offset_one_less", "a08_copy_of_an_earlier_segment", "a08_offset_zero")
 
 ANY_RECORD: dict[str, Damage] = {

@@ -25,7 +25,7 @@ def of_kind(records: list[Record], kind: int, segment: int) -> Record:
     return next(r for r in inside if r.key and int(r.key[1:]) % 8 == kind)
 
 
-def check_cut(store: Crafted, target: Record, behind: list[Record]) -> None:
+def check_truncated(store: Crafted, target: Record, following: list[Record]) -> None:
     """Open for writing: the log ends at ``target``, and goes on from there."""
     good = [r.raw for r in store.records if r.offset < target.offset]
     before = snapshot(store.root)
@@ -46,12 +46,12 @@ def check_cut(store: Crafted, target: Record, behind: list[Record]) -> None:
         assert report.cut[0].path == str(store.segment(target.offset))
         assert report.cut[0].nbytes > 0
         assert str(target.offset) in report.cut[0].reason
-        assert crafted.content_behind(store.root, target.offset, store.segment_size) == b""
+        assert crafted.content_after(store.root, target.offset, store.segment_size) == b""
         kept = crafted.quarantined(store.root)
-        for record in behind:
+        for record in following:
             assert record.raw in kept
         assert kept.strip(b"\0")
-        assert all(cut.quarantined for cut in report.cut)
+        assert all(part.quarantined for part in report.cut)
         result = writer.put(target.topic, b"again", target.queue_id, None, "after")
         assert (result.physical_offset, result.queue_offset) == (
             target.offset,

@@ -175,9 +175,9 @@ def test_commands_say_so(tmp_path: Path) -> None:
     ):
         assert WORDS in run(*words, code=3).stderr
     assert WORDS in run("info", root, "--format", "csv", code=1).stdout
-    told = run("verify", root, "--json", code=1).stdout
-    assert WORDS in told
-    assert '"command": ["rocketstore"' not in told
+    reported = run("verify", root, "--json", code=1).stdout
+    assert WORDS in reported
+    assert '"command": ["rocketstore"' not in reported
     assert snapshot(root) == before
 
 
@@ -204,7 +204,7 @@ def with_other_queues(root: Path, other: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "other"), [("plain-4.9.8", "plain-5.3.3"), ("crash-5.3.3", "lag-4.9.8")]
 )
-def test_queues_of_another_store_are_made_again(tmp_path: Path, name: str, other: str) -> None:
+def test_queues_of_another_store_are_rebuilt(tmp_path: Path, name: str, other: str) -> None:
     root = golden_stores.unpack(name, tmp_path)
     with_other_queues(root, golden_stores.unpack(other, tmp_path / "other"))
     with rocketstore.open(root, "a") as store:

@@ -26,7 +26,7 @@ def unpacked(name: str, folder: Path) -> Path:
 @pytest.mark.parametrize(
     "name", ["plain-4.9.8", "plain-5.3.3", "inner-5.3.3", "ext-4.9.8", "lmq-5.3.3", "expire-4.9.8"]
 )
-def test_verify_and_info_tell_what_names_it(tmp_path: Path, name: str, kept: str) -> None:
+def test_verify_and_info_show_what_names_it(tmp_path: Path, name: str, kept: str) -> None:
     root = unpacked(name, tmp_path)
     if name != "expire-4.9.8":
         sorted((root / "commitlog").iterdir())[0].unlink()
@@ -51,8 +51,8 @@ def test_verify_and_info_tell_what_names_it(tmp_path: Path, name: str, kept: str
     low, high = (int(word.strip(",")) for word in note.split("offsets ")[1].split()[:3:2])
     assert 0 <= low <= high < start
     document = json.loads(run("info", root, "--format", "json").stdout)
-    (told,) = [one for one in document["notes"] if "before the log's beginning" in one]
-    assert told.split(" and ")[0] == note.split(" and ")[0]
+    (reported,) = [one for one in document["notes"] if "before the log's beginning" in one]
+    assert reported.split(" and ")[0] == note.split(" and ")[0]
 
 
 @pytest.mark.parametrize("name", ["plain-5.3.3", "inner-5.3.3", "lag-5.3.3", "broker-5.5.0"])

@@ -549,7 +549,7 @@ def test_f08_every_call_in_a_forked_child_is_refused(tmp_path: Path, mode: str) 
                 status = 1
             except ForkedStoreError:
                 continue
-            except BaseException:  # noqa: BLE001 - told by the exit status
+            except BaseException:  # noqa: BLE001 - the exit status reports it
                 status = 2
         store.close()  # a no-op here
         os._exit(status)

@@ -55,7 +55,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Crafted:
 
 
 def tear(store: Crafted) -> Record:
-    """Cut the log behind a record of the last segment and tear that one."""
+    """Truncate the log after a record of the last segment, and tear that record."""
     target = [r for r in store.records if r.offset >= store.files_end() - store.segment_size][3]
     store.zero_from(target.end)
     store.write(target.offset, target.with_number("magic", 0))
@@ -63,7 +63,7 @@ def tear(store: Crafted) -> Record:
 
 
 def check_opens(store: Crafted, torn: Record | None) -> Any:
-    """Both modes show what is good; a put goes on behind it; the checkpoint is right afterwards."""
+    """Both modes show what is good; a put continues after it; then the checkpoint is right."""
     good = [r.raw for r in store.records if torn is None or r.offset < torn.offset]
     end = store.records[len(good) - 1].end
     before = snapshot(store.root)
@@ -93,7 +93,7 @@ def check_opens(store: Crafted, torn: Record | None) -> Any:
 
 
 def check_damaged(store: Crafted, torn: Record) -> Any:
-    """Mode "r" shows what is good and reports the rest, nothing is cut; a salvage keeps it."""
+    """Mode "r" shows what is good, reports the rest and truncates nothing; salvage keeps it."""
     good = [r.raw for r in store.records if r.offset < torn.offset]
     before = snapshot(store.root)
     with rocketstore.open(store.root) as reader:
@@ -203,7 +203,7 @@ def test_state_file_that_says_nothing(
     store.crashed()
     notes = verify_files(store.root, MessageStoreConfig()).notes
     said = [note for note in notes if "not a complete state file" in note]
-    assert len(said) == (content is not None), "a file that is passed over is told of"
+    assert len(said) == (content is not None), "an ignored file is reported"
     check_opens(store, target)
 
 
@@ -223,8 +223,8 @@ def test_every_flipped_bit_of_the_state_file_voids_it(template: Path, tmp_path: 
 def test_first_open_of_a_rocketmq_store_marks_it_durable(
     rocketmq_template: Path, tmp_path: Path
 ) -> None:
-    """A state file that began with a mark of 0 made damage that came later look torn: all behind it
-    was cut."""
+    """A state file that began with a mark of 0 made later damage look torn: recovery truncated
+    everything after it."""
     store = Crafted(rocketmq_template, tmp_path / "store")
     image = tmp_path / "killed"
     with rocketstore.open(store.root, "r+"):
@@ -241,8 +241,8 @@ def test_first_open_of_a_rocketmq_store_marks_it_durable(
 # --- E03, E04: abort --------------------------------------------------------------------------
 
 
-def test_e03_torn_tail_behind_the_mark_without_abort(template: Path, tmp_path: Path) -> None:
-    """The power was cut before the abort file was synced: the same as with it."""
+def test_e03_torn_tail_after_the_mark_without_abort(template: Path, tmp_path: Path) -> None:
+    """The power failed before the abort file was synced: the same as with it."""
     ends = []
     for aborted in (True, False):
         store = Crafted(template, tmp_path / f"store-{aborted}")
@@ -257,8 +257,8 @@ def test_e03_torn_tail_behind_the_mark_without_abort(template: Path, tmp_path: P
 
 
 def test_e03_broken_record_after_an_orderly_stop(template: Path, tmp_path: Path) -> None:
-    """Without a state file the last record of a store that was left in order was cut when it was
-    broken: nothing is torn there."""
+    """Without a state file, recovery truncated a broken last record after an orderly stop, although
+    nothing is torn there."""
     store = Crafted(template, tmp_path / "store")
     target = tear(store)
     store.set_checkpoint(target.offset)
@@ -399,7 +399,7 @@ def test_e05_refused_open_makes_no_lock_file(template: Path, tmp_path: Path, exi
 
 
 @pytest.mark.parametrize("content", [b"lock", b"", b"something else", None])
-def test_e06_lock_left_behind(template: Path, tmp_path: Path, content: bytes | None) -> None:
+def test_e06_stale_lock(template: Path, tmp_path: Path, content: bytes | None) -> None:
     store = Crafted(template, tmp_path / "store")
     path = store.root / "lock"
     path.unlink()
@@ -455,8 +455,8 @@ def test_a_state_file_of_impossible_values_says_nothing(
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="fork is needed")
 def test_a_lock_that_was_given_back_is_forgotten(tmp_path: Path) -> None:
-    """Each opening for writing left a hook for forks behind, which kept its lock's object for the
-    life of the process, and was called at every fork."""
+    """Each opening for writing registered a hook for forks, which kept its lock's object for the
+    life of the process, and ran at every fork."""
     lock = StoreLock(tmp_path)
     lock.release()
     gone = weakref.ref(lock)

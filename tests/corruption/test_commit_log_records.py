@@ -1,7 +1,7 @@
-"""Damaged commit-log records: cut when torn, refused when rotten, never returned as good.
+"""Damaged commit-log records: truncated if torn, refused if durable, never returned as good.
 
-Every kind of damage is put at the log's end, in front of good records above the durable mark, and
-below the mark, with the mark from a state file and from the checkpoint's times.
+Every kind of damage is placed at the log's end, before good records above the durable offset, and
+below it. The durable offset comes from a state file or from the checkpoint's times.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from corruption.crafted import Crafted, Record, snapshot
 from corruption.damage_cases import CASES, GHOSTLY, ONE_OF_EACH_ROW, Damage
 from corruption.record_checks import (
     both_modes,
-    check_cut,
     check_damaged,
+    check_truncated,
     of_kind,
     rebuild_state,
     with_properties,
@@ -32,26 +32,28 @@ from rocketstore import CorruptionError, CorruptMessageError, formats
 
 @pytest.mark.parametrize("mark", ["state", "checkpoint"])
 @pytest.mark.parametrize(("damage", "kind"), CASES.values(), ids=CASES.keys())
-def test_a_torn_last_record_is_cut(store: Crafted, damage: Damage, kind: int, mark: str) -> None:
+def test_a_torn_last_record_is_truncated(
+    store: Crafted, damage: Damage, kind: int, mark: str
+) -> None:
     target = of_kind(store.records, kind, 2)
     store.zero_from(target.end)
     store.write(target.offset, damage(store, target))
     store.set_mark(mark, target.offset)
     store.crashed()
-    check_cut(store, target, [])
+    check_truncated(store, target, [])
 
 
 @pytest.mark.parametrize(("damage", "kind"), CASES.values(), ids=CASES.keys())
-def test_a_torn_record_in_front_of_good_ones_is_cut(
+def test_a_torn_record_before_good_ones_is_truncated(
     store: Crafted, damage: Damage, kind: int
 ) -> None:
-    """The state file knows that none of them was durable; those behind are kept aside."""
+    """The state file shows that none of them was durable; quarantine keeps the later ones."""
     target = of_kind(store.records, kind, 1)
-    behind = [r for r in store.records if r.offset > target.offset]
+    later = [r for r in store.records if r.offset > target.offset]
     store.write(target.offset, damage(store, target))
     store.set_state(target.offset - 1)
     store.crashed()
-    check_cut(store, target, behind)
+    check_truncated(store, target, later)
 
 
 # --- rotten: below the mark -------------------------------------------------------------------
@@ -154,7 +156,7 @@ def test_a_damaged_record_of_rocketmq_is_refused(
 
 @pytest.mark.parametrize("name", ONE_OF_EACH_ROW.values())
 @pytest.mark.parametrize("golden_template", ["crash-5.3.3"], indirect=True)
-def test_a_torn_last_record_of_rocketmq_is_cut(
+def test_a_torn_last_record_of_rocketmq_is_truncated(
     golden_template: Path, tmp_path: Path, name: str
 ) -> None:
     store = Crafted(golden_template, tmp_path / "store")
@@ -170,7 +172,7 @@ def test_a_torn_last_record_of_rocketmq_is_cut(
         assert writer.max_physical_offset == target.offset
         assert writer.recovery_report.cut[0].start == target.offset
         assert [bytes(m.raw) for m in writer.scan()] == good
-        assert crafted.content_behind(store.root, target.offset, store.segment_size) == b""
+        assert crafted.content_after(store.root, target.offset, store.segment_size) == b""
         assert writer.put(target.topic, b"again", target.queue_id).ok
     with rocketstore.open(store.root, "r") as reader:
         assert [bytes(m.raw) for m in reader.scan()][:-1] == good
@@ -218,7 +220,7 @@ def wrong_digit(_: Crafted, record: Record) -> bytes:
 
 
 def other_text(_: Crafted, record: Record) -> bytes:
-    """Topic or properties changed to other letters: only the whole-record CRC can tell."""
+    """Topic or properties changed to other letters: only the whole-record CRC detects it."""
     return record.with_bytes(record.properties_at + 8, b"#")
 
 
@@ -241,7 +243,7 @@ def test_a20_wrong_whole_record_crc_is_damage(
 
 
 @pytest.mark.parametrize("damage", CRC_DAMAGE.values(), ids=CRC_DAMAGE.keys())
-def test_a20_torn_record_with_wrong_whole_record_crc_is_cut(
+def test_a20_torn_record_with_wrong_whole_record_crc_is_truncated(
     crc_template: Path, tmp_path: Path, damage: Damage
 ) -> None:
     store = Crafted(crc_template, tmp_path / "store")
@@ -250,7 +252,7 @@ def test_a20_torn_record_with_wrong_whole_record_crc_is_cut(
     store.write(target.offset, damage(store, target))
     rebuild_state(store, "state", target.offset)
     # Complete but for its whole-record CRC, it is kept aside.
-    check_cut(store, target, [replace(target, raw=damage(store, target))])
+    check_truncated(store, target, [replace(target, raw=damage(store, target))])
 
 
 @pytest.mark.parametrize("value", ["0000000001", "-123456789", "abcdefghij", "12345"])
@@ -269,7 +271,7 @@ def test_a20_copied_crc_in_a_store_without_them_says_nothing(store: Crafted, val
 
 
 def test_a20_crcs_that_begin_late_in_a_segment(template: Path, tmp_path: Path) -> None:
-    """The property was switched on in mid-segment, behind the records looked at first."""
+    """The property was switched on in mid-segment, after the records that are checked first."""
     root = tmp_path / "plain"
     options = {**crafted.OPTIONS, "mapped_file_size_commit_log": 128 * 1024}
     with rocketstore.open(root, "x", clock=crafted.Clock(), **options) as writer:
@@ -289,8 +291,8 @@ def test_a20_crcs_that_begin_late_in_a_segment(template: Path, tmp_path: Path) -
 # --- A22: stale tails -------------------------------------------------------------------------
 
 
-def test_a22_stale_record_behind_a_torn_one_does_not_come_back(store: Crafted) -> None:
-    """The old record fits exactly behind a new one of the torn one's length."""
+def test_a22_stale_record_after_a_torn_one_does_not_come_back(store: Crafted) -> None:
+    """The old record fits exactly after a new one of the torn one's length."""
     records = store.records
     torn = of_kind(records, 2, 2)
     stale = records[records.index(torn) + 1]
@@ -324,11 +326,11 @@ def test_a22_stale_record_behind_a_torn_one_does_not_come_back(store: Crafted) -
 
 
 @pytest.mark.parametrize("kind", ["used queue offset", "older"])
-def test_a22_stale_tail_is_told_from_durable_records(store: Crafted, kind: str) -> None:
+def test_a22_stale_tail_is_distinguished_from_durable_records(store: Crafted, kind: str) -> None:
     records = store.records
     torn = of_kind(records, 2, 2)
-    behind = [r for r in records if r.offset > torn.offset and r.offset // crafted.SEGMENT == 2]
-    for record in behind:
+    later = [r for r in records if r.offset > torn.offset and r.offset // crafted.SEGMENT == 2]
+    for record in later:
         if kind == "older":
             raw = record.with_number("store_timestamp", records[0].store_timestamp - 5)
         else:
@@ -340,10 +342,10 @@ def test_a22_stale_tail_is_told_from_durable_records(store: Crafted, kind: str) 
     store.crashed()
     with rocketstore.open(store.root, "r+") as writer:
         assert writer.max_physical_offset == torn.offset
-        assert crafted.content_behind(store.root, torn.offset, store.segment_size) == b""
+        assert crafted.content_after(store.root, torn.offset, store.segment_size) == b""
 
 
-def test_a22_durable_records_behind_damage_are_never_cut(store: Crafted) -> None:
+def test_a22_durable_records_after_damage_are_never_truncated(store: Crafted) -> None:
     """Without a mark that covers them, what follows shows that the damaged record was durable."""
     target = of_kind(store.records, 2, 1)
     store.write(target.offset, target.with_number("total_size", 0))

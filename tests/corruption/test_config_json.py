@@ -121,11 +121,11 @@ def test_e07_values_of_the_wrong_kind(root: Path, content: bytes, where: str) ->
     assert manager.query_offset("g", "T", 1) == 9
 
 
-def test_e07_every_cut_of_a_file_is_told(root: Path) -> None:
+def test_e07_every_truncation_of_a_file_is_reported(root: Path) -> None:
     """Whatever a torn write leaves: the whole of it, or the ``.bak``, never a part."""
     other = GOOD.replace(b"12", b"77")
-    for cut in range(len(GOOD)):
-        files(root, GOOD[:cut], other)
+    for end in range(len(GOOD)):
+        files(root, GOOD[:end], other)
         manager = ConsumerOffsetManager(root)
         assert manager.load()
         assert manager.query_offset("g", "T", 0) == 77

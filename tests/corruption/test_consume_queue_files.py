@@ -24,7 +24,7 @@ NAMES = ("plain-5.3.3", "ext-4.9.8", "lmq-5.3.3")
 #: A queue with two files and more in every one of these stores, by store.
 LONG_QUEUE = {"plain-5.3.3": "T/0", "ext-4.9.8": "T/0", "lmq-5.3.3": "T/0"}
 PARTS = ("consumequeue", "consumequeue_ext")
-#: Sizes that nothing tells once the files are gone.
+#: Sizes that nothing shows once the files are gone.
 SIZES = {"mapped_file_size_consume_queue": 320, "mapped_file_size_consume_queue_ext": 2048}
 
 Messages = dict[tuple[str, int], list[tuple[int, bytes]]]
@@ -112,11 +112,11 @@ def unit(content: bytes | bytearray, index: int) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("nbytes", [0, 1, 111, 319, 321, 640])
 def test_c01_file_of_another_length(original: Path, tmp_path: Path, nbytes: int) -> None:
-    def cut(root: Path) -> None:
+    def truncate(root: Path) -> None:
         path = first_file(root, long_queue(original))
         path.write_bytes((path.read_bytes() + bytes(320))[:nbytes])
 
-    root = damaged(original, tmp_path, cut)
+    root = damaged(original, tmp_path, truncate)
     report = assert_made_good(original, root)
     assert any("quarantine" in note for note in report.notes)
     kept = list((root / "quarantine").iterdir())
@@ -209,9 +209,9 @@ def test_c04_entry_with_another_tags_code(original: Path, tmp_path: Path) -> Non
 def test_c04_a_unit_that_was_mended_is_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It lies in front of the queue's end, up to which all was taken to be on disk: it was never
-    synced, and the state file vouched for it all the same. After a power cut the wrong one was
-    back, and stayed wherever the log had grown past what is compared."""
+    """It is before the queue's end, up to which everything counted as synced. It was never synced,
+    although the state file claimed it. After a power failure the wrong unit was back, and stayed
+    if the log had grown past the range that is compared."""
     root = tmp_path / "s"
     with rocketstore.open(root, "x") as store:
         for _ in range(10):
@@ -335,7 +335,7 @@ EXT_DAMAGE: dict[str, Callable[[bytearray], object]] = {
 
 
 @pytest.mark.parametrize("kind", EXT_DAMAGE)
-def test_damaged_ext_file_is_made_again(with_ext: Path, tmp_path: Path, kind: str) -> None:
+def test_damaged_ext_file_is_rebuilt(with_ext: Path, tmp_path: Path, kind: str) -> None:
     root = damaged(
         with_ext,
         tmp_path,
@@ -346,18 +346,16 @@ def test_damaged_ext_file_is_made_again(with_ext: Path, tmp_path: Path, kind: st
 
 
 @pytest.mark.parametrize("nbytes", [0, 50, 2047, 4096])
-def test_ext_file_of_another_length_is_made_again(
-    with_ext: Path, tmp_path: Path, nbytes: int
-) -> None:
-    def cut(root: Path) -> None:
+def test_ext_file_of_another_length_is_rebuilt(with_ext: Path, tmp_path: Path, nbytes: int) -> None:
+    def truncate(root: Path) -> None:
         path = first_file(root, "consumequeue_ext/T/0")
         path.write_bytes((path.read_bytes() + bytes(2048))[:nbytes])
 
-    assert_made_good(with_ext, damaged(with_ext, tmp_path, cut))
+    assert_made_good(with_ext, damaged(with_ext, tmp_path, truncate))
 
 
 @pytest.mark.parametrize("folder", ["T/0", "."])
-def test_lost_ext_files_are_made_again(with_ext: Path, tmp_path: Path, folder: str) -> None:
+def test_lost_ext_files_are_rebuilt(with_ext: Path, tmp_path: Path, folder: str) -> None:
     root = damaged(
         with_ext, tmp_path, lambda root: shutil.rmtree(root / "consumequeue_ext" / folder)
     )
@@ -384,7 +382,7 @@ def test_ext_address_out_of_range(with_ext: Path, tmp_path: Path, address: int) 
 
     root = damaged(with_ext, tmp_path, change_address)
     with rocketstore.open(root, "r", derive="none") as store:
-        # As RocketMQ: nobody knows its tag, so every filter passes it.
+        # As in RocketMQ: its tag is unknown, so every filter accepts it.
         result = store.get_message("g", "T", 0, 4, 1, filter=TagFilter("no such tag"))
         assert [message.queue_offset for message in result.messages] == [4]
         findings = store.verify().findings

@@ -1,5 +1,5 @@
-"""The last record of a log is damaged although it was durable: nothing lies behind it that a scan
-could stumble over, so that it ended as if that record had never been."""
+"""The last record of a log is damaged although it was durable. No good record follows it, so the
+scan ended as if that record had never existed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COUNT = 20
 Scan = Callable[..., Iterator[int]]
 
 
-@pytest.fixture(params=["changed", "cut short"])
+@pytest.fixture(params=["changed", "truncated"])
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A store that was closed, whose last record was damaged then."""
     root = tmp_path / "s"
@@ -49,7 +49,7 @@ SCANS = pytest.mark.parametrize("scan", [by_rows, by_batches])
 
 
 @SCANS
-def test_a_scan_raises_behind_the_good_records(root: Path, scan: Scan) -> None:
+def test_a_scan_raises_after_the_good_records(root: Path, scan: Scan) -> None:
     with rocketstore.open(root) as store:
         (damage,) = store.recovery_report.damaged
         assert damage.start == store.max_physical_offset
@@ -101,7 +101,7 @@ def test_a_torn_end_is_no_damage(tmp_path: Path, scan: Scan) -> None:
 
 
 def body_byte(record: bytearray) -> None:
-    record[record.index(b"T", 60) - 2] ^= 0x41  # right in front of the topic and its length
+    record[record.index(b"T", 60) - 2] ^= 0x41  # right before the topic and its length
 
 
 def magic(record: bytearray) -> None:
@@ -126,7 +126,7 @@ def test_a_brokers_last_record(
     name: str, damage: Callable[[bytearray], None], tmp_path: Path
 ) -> None:
     """The last record of ``ext-4.9.8`` is a rollback: no unit and no key names it, and the
-    checkpoint's time of the queues is older, so that it was cut without a word."""
+    checkpoint's time of the queues is older, so recovery truncated it without a report."""
     root = golden_stores.unpack(name, tmp_path)
     with rocketstore.open(root) as store:
         last = list(store.scan())[-1]
@@ -153,12 +153,12 @@ def test_a_brokers_last_record(
 
 @pytest.mark.parametrize("change", ["earlier time", "other place", "abort"])
 def test_what_an_earlier_life_left_is_no_damage(change: str, tmp_path: Path) -> None:
-    """A broker that starts after a crash cuts the log, and leaves the bytes where they are."""
+    """A broker that starts after a crash truncates the log, but the bytes remain in the file."""
     root = golden_stores.unpack("ext-4.9.8", tmp_path)
     segment = sorted((root / "commitlog").iterdir())[-1]
     content = bytearray(segment.read_bytes())
     last = 24_699  # the rollback
-    content[last + 100] ^= 0xFF  # of the body, behind an IPv6 host
+    content[last + 100] ^= 0xFF  # of the body, after an IPv6 host
     if change == "earlier time":
         content[last + 68 : last + 76] = (1_700_000_000_000).to_bytes(8, "big")
     elif change == "other place":

@@ -65,7 +65,7 @@ def test_the_size_of_a_lone_short_segment(root: Path, start: int) -> None:
 
 
 @pytest.mark.parametrize("start", [2**63 - 1, 2**63 - SIZE])
-def test_a_name_behind_which_no_segment_ends(root: Path, start: int) -> None:
+def test_a_name_after_which_no_segment_ends(root: Path, start: int) -> None:
     odd = root / "commitlog" / offset_to_file_name(start)
     shutil.copy(root / "commitlog" / offset_to_file_name(0), odd)
     with pytest.raises(RocketStoreError, match=str(odd)):

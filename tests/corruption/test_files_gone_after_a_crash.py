@@ -1,4 +1,5 @@
-"""Log files that are gone after a crash, not torn: what names them is told, kept, or refused."""
+"""Log files that are gone after a crash, not torn: references to them are reported, kept or
+refused."""
 
 from __future__ import annotations
 
@@ -60,11 +61,11 @@ def queue_ends(root: Path) -> dict[tuple[str, int], int]:
 @pytest.mark.parametrize(
     ("name", "kept"), [("crash-4.9.8", 1), ("crash-5.3.3", 2), ("lag-4.9.8", 1), ("lag-5.3.3", 2)]
 )
-def test_what_is_cut_is_told_and_kept(tmp_path: Path, name: str, kept: int) -> None:
+def test_what_is_truncated_is_reported_and_kept(tmp_path: Path, name: str, kept: int) -> None:
     root = without_files(golden_stores.unpack(name, tmp_path), kept)
     before = derived(root)
-    told = run("verify", root, "--json", code=1).stdout
-    assert GONE in told
+    reported = run("verify", root, "--json", code=1).stdout
+    assert GONE in reported
     with rocketstore.open(root, "a") as store:
         (note,) = [note for note in store.recovery_report.notes if GONE in note]
         assert "messages past log offset" in note
@@ -82,8 +83,8 @@ def test_what_is_cut_is_told_and_kept(tmp_path: Path, name: str, kept: int) -> N
 
 
 @pytest.mark.parametrize("name", golden_stores.names("crash"))
-def test_keys_alone_tell(tmp_path: Path, name: str) -> None:
-    """A broker that cut its log leaves them."""
+def test_keys_alone_show_it(tmp_path: Path, name: str) -> None:
+    """A broker that truncated its log leaves them."""
     root = without_files(golden_stores.unpack(name, tmp_path), 1)
     shutil.rmtree(root / "consumequeue")
     with rocketstore.open(root, "a") as store:
@@ -122,7 +123,7 @@ def test_one_file_may_not_have_been_synced_yet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", golden_stores.names("crash", "lag"))
-def test_an_ordinary_crash_is_none(tmp_path: Path, name: str) -> None:
+def test_an_ordinary_crash_loses_no_file(tmp_path: Path, name: str) -> None:
     root = golden_stores.unpack(name, tmp_path)
     with rocketstore.open(root, "a") as store:
         assert not [note for note in store.recovery_report.notes if GONE in note]

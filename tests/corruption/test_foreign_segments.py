@@ -16,8 +16,8 @@ from rocketstore.store.verifying import verify_files
 from rocketstore.verify.report import VerifyReport
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
-# A segment came from another store's backup. Verify told of hundreds of missing records and advised
-# a salvage, which had nothing to do, and verify advised it again.
+# A segment came from another store's backup. Verify reported hundreds of missing records and
+# advised a salvage, which had nothing to do; then verify advised it again.
 
 #: Store whose segment is taken, store that gets it, and which one.
 MIXED = [
@@ -72,7 +72,7 @@ def test_the_foreign_segment_is_named(
 def test_after_recover_too_there_is_no_circle(
     tmp_path: Path, source: str, target: str, number: int
 ) -> None:
-    """Recover makes the units fit, so that they no longer tell which segment is whose."""
+    """Recover makes the units match, so they no longer show which store a segment belongs to."""
     root, segment = mixed(tmp_path, source, target, number)
     rocketstore.salvage(root)
     rocketstore.recover(root)

@@ -18,31 +18,30 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only
 
 
 @pytest.mark.parametrize("aborted", [True, False])
-def test_nuls_in_front_of_durable_damage_are_not_where_the_log_is_cut(
+def test_the_log_is_not_truncated_at_nuls_before_durable_damage(
     store: Crafted, aborted: bool
 ) -> None:
     """A log of three segments, closed in order and without a state file (as RocketMQ leaves it),
     had a NUL in the properties of one record and the head of the next one overwritten. Mode "r"
-    showed all but the second. Mode "r+" stopped its check at the damage, as what it would refuse
-    anyway; so it had not seen the newest records, took the checkpoint's time for one from the
-    future, believed nothing to be durable, and cut the log at the first of the two records, with
-    everything behind it. What stands in front of damage that later records prove to have been
-    durable was durable as well."""
+    showed all but the second. Mode "r+" ended its check at the damage, because it would refuse the
+    store anyway. So it had not read the newest records, took the checkpoint's time for one in the
+    future, treated nothing as durable, and truncated the log at the first of the two records.
+    If later records prove that damage was durable, everything before the damage was, too."""
     (store.root / "rocketstore.state").unlink()
     if aborted:
         store.crashed()
     number = next(n for n, r in enumerate(store.records) if n > 10 and r.key == "k18")
-    record, behind = store.records[number : number + 2]
+    record, following = store.records[number : number + 2]
     store.write(record.offset, record.with_bytes(record.properties_at + 3, b"\0"))
-    store.write(behind.offset, behind.with_number("magic", 7))
+    store.write(following.offset, following.with_number("magic", 7))
     before = snapshot(store.root)
     with pytest.raises(CorruptMessageError) as caught:
         rocketstore.open(store.root, "r+")
-    assert caught.value.position == behind.offset % store.segment_size
+    assert caught.value.position == following.offset % store.segment_size
     assert snapshot(store.root) == before
     with rocketstore.open(store.root, "r") as reader:
         shown = [m.physical_offset for m in reader.scan(on_corruption="skip")]
-        assert shown == [r.offset for r in store.records if r is not behind]
+        assert shown == [r.offset for r in store.records if r is not following]
         assert reader.recovery_report.nul_properties == [record.offset]
 
 
@@ -56,9 +55,9 @@ LINKS: dict[str, Callable[[Path, Path], None]] = {
 def test_two_segments_that_are_one_file_are_refused(
     store: Crafted, link: Callable[[Path, Path], None]
 ) -> None:
-    """A link named like the next segment led to the one in front. What it showed at that place
-    was no part of the log there; it was taken for a torn tail, and zeros were written over it: over
-    the records of the segment it led to."""
+    """A link with the name of the next segment led to the one before. Its content did not belong to
+    that place of the log. Recovery took it for a torn tail and zeroed it: the records of the
+    segment that the link led to."""
     last = store.segments()[-1]
     path = last.with_name(f"{store.files_end():020d}")
     link(path, last)
@@ -76,10 +75,10 @@ def test_two_segments_that_are_one_file_are_refused(
 
 @pytest.mark.parametrize("name", ["plain-4.9.8", "plain-5.3.3"])
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_missing_older_index_file_is_made_again(tmp_path: Path, name: str, number: int) -> None:
-    """An index file that was lost in front of others stayed lost in a store that RocketMQ wrote:
-    keys are put behind the newest entry only, and without a state file nothing said how many files
-    there had been. Its records' keys were never found again."""
+def test_a_missing_older_index_file_is_rebuilt(tmp_path: Path, name: str, number: int) -> None:
+    """A lost index file before others stayed lost in a store that RocketMQ wrote. Keys are only
+    appended after the newest entry, and without a state file nothing showed how many files there
+    had been. No query found the keys of its records."""
     root = golden_stores.unpack(name, tmp_path)
     sorted((root / "index").iterdir())[number].unlink()
     with rocketstore.open(root, "r+") as opened:

@@ -1,7 +1,7 @@
 """Holes of zeros inside a segment, and ghosts: never delivered, never taken for the log's end.
 
-5.5.0 leaves both behind: its accelerated recovery goes on at a checkpoint behind bytes that the
-system lost, and with ``writeWithoutMmap`` stale records follow new ones.
+5.5.0 leaves both: its accelerated recovery continues at a checkpoint past bytes that the system
+lost, and with ``writeWithoutMmap`` stale records follow new ones.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ HOLES = [(5, 1), (5, 7), (0, 3), (40, 30), (100, 49)]
 
 @pytest.mark.parametrize("keeps_state", [True, False], ids=["state", "foreign"])
 @pytest.mark.parametrize(("first", "count"), HOLES)
-def test_records_behind_a_hole_are_served(
+def test_records_after_a_hole_are_served(
     written: tuple[Path, list[tuple[int, int]]],
     tmp_path: Path,
     first: int,
@@ -89,7 +89,7 @@ def test_a_hole_is_not_the_end_for_a_writer_either(
     count: int,
     keeps_state: bool,
 ) -> None:
-    """Durable messages are lost there: that is for its owner to look at, and nothing is cut."""
+    """Durable messages are lost there: the user must decide, and nothing is truncated."""
     root, left = zeroed(written, tmp_path, first, count)
     if not keeps_state:
         (root / "rocketstore.state").unlink()
@@ -106,11 +106,11 @@ def test_a_hole_is_not_the_end_for_a_writer_either(
         assert any(finding.offset == written[1][first][0] for finding in report.findings)
 
 
-def test_ghosts_between_records_are_passed_over(
+def test_ghosts_between_records_are_skipped(
     written: tuple[Path, list[tuple[int, int]]], tmp_path: Path
 ) -> None:
     """A stale copy of an earlier record lies between two records of other queues' order: the log
-    goes on behind it, in both modes, and so do queues, keys and ``verify``."""
+    continues after it, in both modes, and so do queues, keys and ``verify``."""
     source, places = written
     root = tmp_path / "store"
     shutil.copytree(source, root)

@@ -74,7 +74,7 @@ def test_a_chain_that_turns_back_ends() -> None:
 
 
 def test_an_entry_that_names_itself_ends_its_chain() -> None:
-    """RocketMQ writes such an entry itself, behind a slot ahead of its header, and stops there."""
+    """RocketMQ itself writes such an entry, in a slot ahead of its header, and stops there."""
     file = chain_of(5)
     set_previous(file, 3, 3)
     assert answers(file) == ([500, 400, 300], KernelStatus.OK)
@@ -122,11 +122,11 @@ def test_a_slot_beyond_the_count_is_empty(value: int) -> None:
 
 
 @pytest.mark.parametrize("lost", ["header", "slots"])
-def test_what_a_kill_or_a_power_cut_leaves_is_seen_and_mended(lost: str) -> None:
-    """The header lags behind the slots after a kill in mid-batch, the slots may after a power cut.
+def test_what_a_kill_or_a_power_failure_leaves_is_detected_and_repaired(lost: str) -> None:
+    """After a kill in mid-batch the header lags the slots; after a power failure the slots may lag.
 
-    Each entry by itself is good then; but the next puts would take a slot beyond the count for
-    empty, and every older key of its chain would be lost.
+    Each entry by itself is good then. But the next puts would treat a slot beyond the count as
+    empty, and would lose every older key of its chain.
     """
     before, after = chain_of(5), chain_of(9)
     file = bytearray(after)

@@ -88,7 +88,7 @@ def check_keys(store: Crafted, opened: rocketstore.DefaultMessageStore) -> None:
     """All keys are found. In mode "r" those of damaged older files only with ``derive="full"``,
     and the report says so."""
     lost = [*opened.recovery_report.notes, *opened.recovery_report.skipped]
-    told = opened.mode == "r" and any("index" in text for text in lost)
+    reported = opened.mode == "r" and any("index" in text for text in lost)
     wanted: dict[tuple[str, str], list[int]] = {}
     for topic, key, offset in keyed(store):
         wanted.setdefault((topic, key), []).append(offset)
@@ -96,7 +96,7 @@ def check_keys(store: Crafted, opened: rocketstore.DefaultMessageStore) -> None:
     real = {record.offset for record in store.records}
     for (topic, key), offsets in wanted.items():
         found = [message.physical_offset for message in opened.find(topic=topic, key=key)]
-        assert found == offsets or (told and set(found) <= set(offsets)), (topic, key)
+        assert found == offsets or (reported and set(found) <= set(offsets)), (topic, key)
         answer = opened.query_message(topic, key, 64)
         assert {message.physical_offset for message in answer.messages} <= real
 
@@ -270,8 +270,8 @@ def test_d07_newest_file_is_newer_than_the_checkpoint(store: Crafted, timestamp:
     assert (store.root / "index" / names[-1]).exists()
 
 
-def test_d07_newest_file_is_behind_and_is_completed(store: Crafted) -> None:
-    """As after a power cut: the newest entries are not there."""
+def test_d07_newest_file_lags_and_is_completed(store: Crafted) -> None:
+    """As after a power failure: the newest entries are missing."""
     index = Index(store)
     for number in range(index.count // 2, index.count):
         at = formats.index_file_nbytes(SLOTS, number)

@@ -1,5 +1,5 @@
-"""``find`` by a key where the index does not cover the log: a file is missing, damaged, or nobody
-wrote one. That part of the log is read."""
+"""``find`` by a key where the index does not cover the log: a file is missing, damaged, or was
+never written. ``find`` reads that part of the log."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def overwritten(start: int, stop: int, byte: int) -> Callable[[Path], None]:
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "gone": Path.unlink,
-    "cut": lambda path: os.truncate(path, 2000),
+    "truncated": lambda path: os.truncate(path, 2000),
     "header": overwritten(0, 40, 0x5A),
     "slots": overwritten(40, 240, 0),
     "entries": overwritten(240, 10**6, 0),

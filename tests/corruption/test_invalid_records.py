@@ -1,4 +1,4 @@
-"""Odd records that are no damage, and ghosts: accepted, skipped or passed over, and told."""
+"""Odd records that are not damage, and ghosts: accepted or skipped, and reported."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from corruption.crafted import Crafted, Record, snapshot
 from corruption.record_checks import (
     GEOMETRY,
     both_modes,
-    check_cut,
     check_damaged,
+    check_truncated,
     of_kind,
     rebuild_queues,
     rebuild_state,
@@ -195,7 +195,7 @@ def test_a16_few_nuls_are_torn_above_the_mark(store: Crafted, properties: bytes,
     rebuild_state(store, mark, target.offset)
     with rocketstore.open(store.root, "r+") as writer:
         assert writer.max_physical_offset == target.offset
-        assert [cut.start for cut in writer.recovery_report.cut] == [target.offset]
+        assert [part.start for part in writer.recovery_report.cut] == [target.offset]
         # It was complete, so it is kept.
         assert raw.rstrip(b"\0") in crafted.quarantined(store.root)
 
@@ -204,10 +204,10 @@ def test_a16_few_nuls_are_torn_above_the_mark(store: Crafted, properties: bytes,
 
 
 def insert(store: Crafted, at: Record, content: bytes) -> None:
-    """Put ``content`` in front of a record: what follows it in its segment moves up.
+    """Insert ``content`` before a record: the later records of its segment move up.
 
-    The last of them fall off the segment's end; those that stay carry their new offsets, and queue
-    offsets count on without them.
+    The last of them are lost at the segment's end. The others get their new offsets, and queue
+    offsets continue without the lost ones.
     """
     segment = at.offset - at.offset % store.segment_size
     stop = segment + store.segment_size
@@ -236,7 +236,7 @@ def insert(store: Crafted, at: Record, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_a08_ghosts_between_good_records_are_passed_over(store: Crafted, count: int) -> None:
+def test_a08_ghosts_between_good_records_are_skipped(store: Crafted, count: int) -> None:
     target = of_kind(store.records, 2, 1)
     ghost = store.records[2].raw
     insert(store, target, ghost * count)
@@ -260,18 +260,18 @@ def test_a08_ghosts_between_good_records_are_passed_over(store: Crafted, count: 
 
 
 @pytest.mark.parametrize("mark", ["state", "checkpoint"])
-def test_a08_ghost_as_the_last_thing_is_cut(store: Crafted, mark: str) -> None:
+def test_a08_ghost_as_the_last_record_is_truncated(store: Crafted, mark: str) -> None:
     target = of_kind(store.records, 2, 2)
     store.zero_from(target.offset)
     store.write(target.offset, store.records[2].raw)
     rebuild_state(store, mark, target.offset)
     with rocketstore.open(store.root, "r+") as writer:
         assert writer.max_physical_offset == target.offset
-        assert [cut.start for cut in writer.recovery_report.cut] == [target.offset]
-        assert crafted.content_behind(store.root, target.offset, store.segment_size) == b""
+        assert [part.start for part in writer.recovery_report.cut] == [target.offset]
+        assert crafted.content_after(store.root, target.offset, store.segment_size) == b""
 
 
-def test_a08_ghost_in_front_of_damage_is_damage(store: Crafted) -> None:
+def test_a08_ghost_before_damage_is_damage(store: Crafted) -> None:
     """Shorter than the record it overwrote: garbage follows it."""
     records = store.records
     target = of_kind(records, 5, 1)
@@ -341,4 +341,4 @@ def test_a23_times_do_not_decide_where_checking_begins(store: Crafted) -> None:
     old = StoreCheckpoint.from_bytes(path.read_bytes())
     old.replace(physic_timestamp=2**62, logics_timestamp=2**62).write(path)
     store.crashed()
-    check_cut(store, target, [])
+    check_truncated(store, target, [])

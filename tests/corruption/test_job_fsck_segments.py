@@ -22,10 +22,10 @@ from rocketstore.store.verifying import verify_files
 __all__ = ["templates"]
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
-# fsck passed over the records of a misnamed segment as if a broker had left them, and called the
-# store sound; of a segment of another store it had findings, but no word of what it is.
+# fsck skipped the records of a misnamed segment as if a broker had left them, and reported no
+# fault. For a segment of another store it had findings, but did not report what the segment is.
 
-#: What both tell with the same words; the index is judged in another way.
+#: What both report with the same words; they check the index in different ways.
 KINDS = (
     *("misnamed-segment", "foreign-segment", "doubled-offset", "queue-offset"),
     *("record", "unit", "missing-unit"),

@@ -1,5 +1,5 @@
-"""What a salvage could not bring back: told in a note, without advice that leads nowhere; and what
-lies past an end that a crash left."""
+"""What a salvage could not restore: a note reports it, without useless advice. Also what lies past
+the log's end after a crash."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The files of a queue are gone, and its messages have expired: its numbers are in no log any more.
+"""The files of a queue are gone and its messages have expired: no log shows its queue offsets.
 
-It began anew at 0, with a consumer group at 38 that got none of the next 38 messages, and every
-command said that all was well.
+The queue began at 0 again. A consumer group at 38 got none of the next 38 messages, and no command
+reported a fault.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def test_a_broker_s_own_store(root: Path, lost: str) -> None:
         assert put(store, "Old") == 38
 
 
-def test_what_rocketmq_leaves_behind_in_normal_life_is_a_note(root: Path) -> None:
+def test_what_rocketmq_leaves_in_normal_use_is_a_note(root: Path) -> None:
     """A slave that began with the newest segment, and ``cleanExpiredCQ``: no such queue, and no
     other sign that it was there."""
     lose(root, "rocketstore.state", "consumequeue/Old")
@@ -188,7 +188,7 @@ def test_what_rocketmq_leaves_behind_in_normal_life_is_a_note(root: Path) -> Non
 
 
 def test_no_alarm_without_a_loss(tmp_path: Path, root: Path) -> None:
-    """Deleted topics leave offsets behind, and wrong tables tell of what no log can have held."""
+    """Deleted topics leave offsets, and wrong tables name what no log can have held."""
     for topic in ("Deleted", "Far"):
         assert not (root / "consumequeue" / topic).exists()
     lose(root, "consumequeue/Old")
@@ -217,7 +217,7 @@ def test_the_state_file_counts_those_that_no_table_names(root: Path) -> None:
 
 
 @pytest.mark.parametrize("state", ["there", "gone"])
-def test_killed_while_the_queues_are_made_again(
+def test_killed_while_the_queues_are_rebuilt(
     root: Path, state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lose(root, "consumequeue", *(["rocketstore.state"] if state == "gone" else []))

@@ -73,7 +73,7 @@ def exchanged_at_the_end(store: Crafted) -> dict[str, int]:
     return {str(first): int(second.name), str(second): int(first.name)}
 
 
-def first_behind_the_last(store: Crafted) -> dict[str, int]:
+def first_after_the_last(store: Crafted) -> dict[str, int]:
     return {str(rename(store, 0, store.files_end())): 0}
 
 
@@ -99,7 +99,7 @@ def with_a_damaged_record(store: Crafted) -> dict[str, int]:
 
 WAYS: list[tuple[str, Callable[[Crafted], dict[str, int]]]] = [
     *(("several", way) for way in (one_too_high, exchanged, exchanged_at_the_end, lower)),
-    *(("several", way) for way in (first_behind_the_last, with_a_damaged_record)),
+    *(("several", way) for way in (first_after_the_last, with_a_damaged_record)),
     *(("one", way) for way in (one_too_high, far_away, with_a_damaged_record)),
     *(("single", way) for way in (one_too_high, far_away)),
     *((kind, two_too_high) for kind in ("several", "one", "golden")),
@@ -109,7 +109,7 @@ WAYS: list[tuple[str, Callable[[Crafted], dict[str, int]]]] = [
 
 @pytest.mark.parametrize("left", ["as it was", "no state", "aborted", "aborted, no state"])
 @pytest.mark.parametrize(("kind", "way"), WAYS)
-def test_its_rightful_name_is_told(
+def test_its_right_name_is_reported(
     templates: dict[str, Path],
     tmp_path: Path,
     kind: str,
@@ -132,8 +132,8 @@ def test_its_rightful_name_is_told(
             list(reader.scan())
         # Verify took records that carry lower offsets for those that a broker leaves, and was fine.
         findings = reader.verify().findings
-        told = {finding.path for finding in findings if finding.kind == "misnamed-segment"}
-        assert told & set(wrong)
+        reported = {finding.path for finding in findings if finding.kind == "misnamed-segment"}
+        assert reported & set(wrong)
     for mode in ("r+", "a"):
         with pytest.raises(rocketstore.RocketStoreError) as caught:
             rocketstore.open(store.root, mode)
@@ -146,7 +146,7 @@ def test_its_rightful_name_is_told(
 
 def test_renaming_gives_all_back(templates: dict[str, Path], tmp_path: Path) -> None:
     store = Crafted(templates["several"], tmp_path / "store")
-    (path,) = first_behind_the_last(store)
+    (path,) = first_after_the_last(store)
     Path(path).rename(Path(path).with_name(formats.offset_to_file_name(0)))
     with rocketstore.open(store.root, "r+") as writer:
         assert [bytes(message.raw) for message in writer.scan()] == [r.raw for r in store.records]
@@ -162,14 +162,14 @@ def three_round(store: Crafted) -> None:
 
 
 MIX: list[Callable[[Crafted], object]] = [
-    *(one_too_high, two_too_high, exchanged, exchanged_at_the_end, first_behind_the_last),
+    *(one_too_high, two_too_high, exchanged, exchanged_at_the_end, first_after_the_last),
     three_round,
 ]
 
 
 @pytest.mark.parametrize("kind", ["several", "golden"])
 @pytest.mark.parametrize("way", MIX)
-def test_the_commands_that_are_told_give_all_back(
+def test_the_reported_commands_restore_everything(
     templates: dict[str, Path], tmp_path: Path, kind: str, way: Callable[[Crafted], object]
 ) -> None:
     store = Crafted(templates[kind], tmp_path / "store")
@@ -180,8 +180,8 @@ def test_the_commands_that_are_told_give_all_back(
     for mode in ("r+", "r"):
         with contextlib.suppress(rocketstore.RocketStoreError):
             rocketstore.open(store.root, mode).close()
-    told = str(refused.value).split("All together, in ")[1]
-    folder, commands = told.split(": ", 1)
+    reported = str(refused.value).split("All together, in ")[1]
+    folder, commands = reported.split(": ", 1)
     for command in commands.split(";"):
         words = command.split()
         if words[:2] == ["mv", "-n"]:
@@ -192,10 +192,10 @@ def test_the_commands_that_are_told_give_all_back(
 
 @pytest.mark.parametrize("shift", [8, 100, SEGMENT // 2])
 @pytest.mark.parametrize("count", [1, 3])
-def test_whatever_is_cut_is_kept(
+def test_everything_truncated_is_kept(
     templates: dict[str, Path], tmp_path: Path, shift: int, count: int
 ) -> None:
-    """Complete records at a wrong offset, and bytes that are none, were zeroed without a copy."""
+    """Recovery zeroed complete records at a wrong offset, and other bytes, without a copy."""
     store = Crafted(templates["several"], tmp_path / "store")
     end = store.records[-1].end
     records = b"".join(
@@ -204,30 +204,30 @@ def test_whatever_is_cut_is_kept(
     store.write(end, records + b"and half a rec")
     store.crashed()
     with rocketstore.open(store.root, "r+") as writer:
-        (cut,) = writer.recovery_report.cut
+        (part,) = writer.recovery_report.cut
         assert writer.max_physical_offset == end
-    assert cut.quarantined is not None
-    assert Path(cut.quarantined).read_bytes() == records + b"and half a rec"
+    assert part.quarantined is not None
+    assert Path(part.quarantined).read_bytes() == records + b"and half a rec"
 
 
-def test_a_copy_of_what_lies_far_behind_is_sparse(tmp_path: Path) -> None:
+def test_a_copy_of_what_is_far_past_the_end_is_sparse(tmp_path: Path) -> None:
     root = tmp_path / "store"
     crafted.build(root, count=4, mapped_file_size_commit_log=256 << 20)
     store = Crafted(root, tmp_path / "copy")
     store.write(200 << 20, b"something")
     store.crashed()
     with rocketstore.open(store.root, "r+") as writer:
-        (cut,) = writer.recovery_report.cut
-    assert cut.quarantined is not None
-    about = Path(cut.quarantined).stat()
+        (part,) = writer.recovery_report.cut
+    assert part.quarantined is not None
+    about = Path(part.quarantined).stat()
     assert about.st_size > 199 << 20
     assert about.st_blocks * 512 < 8 << 20
-    assert Path(cut.quarantined).read_bytes().endswith(b"something")
+    assert Path(part.quarantined).read_bytes().endswith(b"something")
 
 
 @pytest.mark.parametrize("name", ["00000000000000000000.bak", "0", "old", "-1", "x.tmp"])
 @pytest.mark.parametrize("kind", ["several", "golden"])
-def test_a_segment_whose_name_is_no_offset_is_told(
+def test_a_segment_whose_name_is_no_offset_is_reported(
     templates: dict[str, Path], tmp_path: Path, kind: str, name: str
 ) -> None:
     """A first segment that was renamed looked like one that has expired, and nothing said more."""

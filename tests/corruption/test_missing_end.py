@@ -19,9 +19,9 @@ from rocketstore.directory.checkpoint import StoreCheckpoint
 from support.command_line import run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
-# The newest segment of a store that was closed in order was deleted: the state file "was not
-# believed", puts were given the offsets of synced messages, and queues and index were cut. A
-# broker's store lost its units and keys without a word.
+# The newest segment was deleted after an orderly stop. Recovery ignored the state file, assigned
+# the offsets of synced messages to new puts, and truncated queues and index. A broker's store lost
+# its units and keys without a report.
 
 
 def last_deleted(store: Crafted) -> int:
@@ -156,7 +156,7 @@ def test_no_question_about_the_end_is_answered_with_nothing(
 
 @pytest.mark.parametrize("proof", PROOFS)
 def test_after_a_crash_the_end_is_torn(store: Crafted, proof: Proof) -> None:
-    """A broker cuts the log then, and rocketstore does too."""
+    """A broker truncates the log then, and so does rocketstore."""
     end = tail_zeroed(store)
     proof(store.root)
     store.crashed()
@@ -241,8 +241,8 @@ def test_writing_commands_refuse(store: Crafted, words: tuple[str, ...]) -> None
 @pytest.mark.parametrize("name", ["crash-5.3.3", "crash-4.9.8", "plain-4.9.8", "inner-5.3.3"])
 @pytest.mark.parametrize("command", [("put", "T", "x"), ("clean", "--hours", "0"), ("recover",)])
 def test_a_log_of_zeros_after_a_crash(name: str, command: tuple[str, ...], tmp_path: Path) -> None:
-    """All of the log was zeros and ``abort`` was there: a put began it anew at offset 0, and queues
-    and index were deleted without a copy."""
+    """The whole log was zeros and ``abort`` existed: a put began again at offset 0, and recovery
+    deleted queues and index without a copy."""
     root = golden_stores.unpack(name, tmp_path)
     for segment in (root / "commitlog").iterdir():
         segment.write_bytes(bytes(segment.stat().st_size))

@@ -125,7 +125,7 @@ def write(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def a_unit_behind_fillers(root: Path) -> None:
+def a_unit_after_fillers(root: Path) -> None:
     filler = struct.pack(">qiq", 0, 2**31 - 1, 0)
     unit = struct.pack(">qiq", 4711, 100, 0)
     write(root / "consumequeue" / "T" / "0" / f"{0:020}", filler * 5 + unit + bytes(20 * 10))
@@ -145,7 +145,7 @@ PROOFS: dict[str, Callable[[Path], object]] = {
     "checkpoint": lambda root: only(root, "checkpoint"),
     "consumequeue": lambda root: only(root, "consumequeue"),
     "index": lambda root: only(root, "index"),
-    "consumequeue/T": lambda root: (only(root), a_unit_behind_fillers(root)),
+    "consumequeue/T": lambda root: (only(root), a_unit_after_fillers(root)),
     "consumequeue/T/0": lambda root: (only(root), a_unit_in_a_sparse_file(root)),
     "batchconsumequeue": lambda root: (
         only(root),

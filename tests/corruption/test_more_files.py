@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only
 
 
 def shown(root: Path, mode: str, **options: Any) -> list[bytes]:
-    """Every record a mode shows, asked for everything it tells about itself."""
+    """Return every record that a mode shows, after reading all its attributes."""
     with rocketstore.open(root, mode, **options) as opened:
         raws = []
         for message in opened.scan(on_corruption="skip"):
@@ -65,7 +65,7 @@ ODD: dict[str, tuple[int, Callable[[Record], bytes]]] = {
     "reconsumed -1 times": (2, lambda r: with_tail_number(r, 0, 4, -1)),
     "reconsumed as often as can be": (2, lambda r: with_tail_number(r, 0, 4, 2**31 - 1)),
     "prepared at -1": (2, lambda r: with_tail_number(r, 4, 8, -1)),
-    "prepared behind the log": (2, lambda r: with_tail_number(r, 4, 8, 2**63 - 1)),
+    "prepared past the log": (2, lambda r: with_tail_number(r, 4, 8, 2**63 - 1)),
     "born host of ones": (2, lambda r: r.with_bytes(48, b"\xff" * 8)),
     "born host of zeros": (2, lambda r: r.with_bytes(48, bytes(8))),
     "born host 6 of ones": (4, lambda r: r.with_bytes(48, b"\xff" * 20)),
@@ -148,7 +148,7 @@ def test_a19_topic_longer_than_a_folder_name(store: Crafted, nbytes: int) -> Non
 
 
 def after(store: Crafted, record: Record, count: int) -> list[Record]:
-    """``record`` and those behind it, ``count`` in all."""
+    """``record`` and those after it, ``count`` in all."""
     number = store.records.index(record)
     return store.records[number : number + count]
 
@@ -192,7 +192,7 @@ def swapped(store: Crafted) -> list[Record]:
 
 
 def segments_end(content: Callable[[int], bytes]) -> Callable[[Crafted], list[Record]]:
-    """What stands behind the first segment's last record."""
+    """Replace what follows the first segment's last record."""
 
     def change(store: Crafted) -> list[Record]:
         last = [r for r in store.records if r.offset < SEGMENT][-1]
@@ -248,7 +248,7 @@ def test_a_stretch_of_damage_is_refused_and_read_around(
 
 
 def extra(number: int, content: bytes) -> Callable[[Crafted], Path]:
-    """One more segment, ``number`` places behind the last."""
+    """One more segment, ``number`` places after the last."""
 
     def make(store: Crafted) -> Path:
         name = f"{store.files_end() + number * SEGMENT:020d}"
@@ -272,14 +272,14 @@ ALLOWED_EXTRAS = {
     "zeros": extra(0, bytes(SEGMENT)),
     "noise": extra(0, random.Random(3).randbytes(SEGMENT)),
     "ones": extra(0, b"\xff" * SEGMENT),
-    "empty, behind a gap": extra(1, b""),
+    "empty, after a gap": extra(1, b""),
     "empty, far away": at_offset(2**62, b""),
     "zeros, beyond the last offset": at_offset(2**63 - SEGMENT, bytes(SEGMENT)),
     "zeros, at the last offset": at_offset(2**63 - 1, bytes(SEGMENT)),
 }
 REFUSED_EXTRAS = {
     "short": extra(0, bytes(100)),
-    "zeros, behind a gap": extra(1, bytes(SEGMENT)),
+    "zeros, after a gap": extra(1, bytes(SEGMENT)),
     "zeros, far away": at_offset(2**62, bytes(SEGMENT)),
 }
 
@@ -351,8 +351,8 @@ NO_FOLDERS = {
 def test_b09_what_should_be_a_folder(
     store: Crafted, name: str, change: Callable[[Path], None]
 ) -> None:
-    """A link to nothing was found out only when something was to be written below it: by then
-    the abort file lay there, and a log without segments had been taken for a new one."""
+    """A link to nothing was detected only before a write below it. By then the abort file existed,
+    and a log without segments had been taken for a new one."""
     change(store.root / name)
     before = snapshot(store.root)
     with pytest.raises((RocketStoreError, OSError), match=name):
@@ -384,7 +384,7 @@ def test_b12_no_folder_where_a_queue_should_be_is_read_around(
 def test_b10_links_to_no_folder_are_refused_for_writing(
     store: Crafted, name: str, target: str
 ) -> None:
-    """They were found out only when a folder was to be made: the abort file lay there by then."""
+    """They were detected only when a folder was created; by then the abort file existed."""
     (store.root.parent / "outside").write_bytes(b"precious")
     path = store.root / name
     shutil.rmtree(path)

@@ -18,7 +18,7 @@ SEGMENT = 4096
 
 
 def write_log(root: Path, left: int) -> None:
-    """A segment of two records, behind which ``left`` bytes are left."""
+    """A segment of two records, followed by ``left`` free bytes."""
     first = make_record(topic=b"T", queue_id=0, queue_offset=0)
     rest = SEGMENT - left - len(first) - len(make_record(topic=b"T", body=b""))
     second = make_record(

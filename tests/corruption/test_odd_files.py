@@ -201,8 +201,8 @@ FOLDERS = ("consumequeue", "batchconsumequeue", "consumequeue_ext", "index", "co
 @pytest.mark.parametrize("kind", [some_file, dead_link])
 @pytest.mark.parametrize("name", FOLDERS)
 def test_in_a_folder_s_place(name: str, kind: Kind, aborted: bool, root: Path) -> None:
-    """A mere note beside ``abort``, which told of a folder that was made again from the log; the
-    way on that was named otherwise, ``recover``, refused the store."""
+    """With ``abort`` there was only a note, which claimed that the folder was rebuilt from the log.
+    Otherwise the advice was ``recover``, which refused the store."""
     (root / "abort").touch() if aborted else (root / "abort").unlink(missing_ok=True)
     put_in_place(root, root / name, kind)
     answer = run("verify", root)

@@ -1,8 +1,8 @@
-"""Names and numbers in properties that are none: told, and everything that is good is served.
+"""Invalid names and numbers in properties are reported, and everything good is served.
 
-A light queue's bad name, a number missing in the list beside it, or a word in its place kept all
-light queues of the record from it without a word. A flag bit alone made a topic a batch topic; a
-batch whose INNER_NUM was no number was in no queue, and its neighbours counted as repeated.
+A light queue's bad name, a missing number in the list beside it, or a word in its place removed the
+record from all its light queues without a report. A flag bit alone made a topic a batch topic. A
+batch whose INNER_NUM was not a number was in no queue, and its neighbours counted as repeated.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def multi(names: str, offsets: str) -> bytes:
 
 # --- light queues ---------------------------------------------------------------------------------
 
-#: Names, numbers, the light queues that get the message, and what is told.
+#: Names, numbers, the light queues that get the message, and what is reported.
 ODD_NAMES = [
     ("%LMQ%../z,%LMQ%b", "0,0", ["b"], "'%LMQ%../z'"),
     ("%LMQ%a,%LMQ%b", "0", ["a"], "'%LMQ%b'"),
@@ -67,14 +67,14 @@ ODD_NAMES = [
 
 
 @pytest.mark.parametrize("mode", ["r", "r+"])
-@pytest.mark.parametrize(("names", "numbers", "served", "told"), ODD_NAMES)
-def test_good_names_are_served_and_odd_ones_told(
+@pytest.mark.parametrize(("names", "numbers", "served", "reported"), ODD_NAMES)
+def test_good_names_are_served_and_odd_ones_reported(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     names: str,
     numbers: str,
     served: list[str],
-    told: str,
+    reported: str,
     mode: str,
 ) -> None:
     root = tmp_path / "s"
@@ -85,16 +85,16 @@ def test_good_names_are_served_and_odd_ones_told(
             assert store.topics() == sorted(["T", "%LMQ%good", *(f"%LMQ%{n}" for n in served)])
             for name in ["T", *(f"%LMQ%{n}" for n in served)]:
                 assert store.get_message("g", name, 0, 0, 1).messages[0].body == b"odd"
-            notes = [note for note in store.recovery_report.notes if told in note]
+            notes = [note for note in store.recovery_report.notes if reported in note]
             assert len(notes) == 1
             assert notes[0].startswith("log offset 0: INNER_MULTI_")
             verified = store.verify()
-            assert [note for note in verified.notes if told in note] == notes
+            assert [note for note in verified.notes if reported in note] == notes
             assert mode == "r" or verified.findings == []
-    assert any(told in record.getMessage() for record in caplog.records)
+    assert any(reported in record.getMessage() for record in caplog.records)
 
 
-def test_names_that_this_line_passes_over_are_not_told(tmp_path: Path) -> None:
+def test_names_that_this_version_ignores_are_not_reported(tmp_path: Path) -> None:
     root = tmp_path / "s"
     write_log(
         root,
@@ -109,9 +109,9 @@ def test_names_that_this_line_passes_over_are_not_told(tmp_path: Path) -> None:
         assert "Copies" not in store.topics()
 
 
-@pytest.mark.parametrize(("names", "numbers", "served", "told"), ODD_NAMES)
+@pytest.mark.parametrize(("names", "numbers", "served", "reported"), ODD_NAMES)
 def test_both_kernels_count_odd_records_once(
-    kernels: Bodies, names: str, numbers: str, served: list[str], told: str
+    kernels: Bodies, names: str, numbers: str, served: list[str], reported: str
 ) -> None:
     log = make_log(
         *({"topic": b"T", "queue_id": 0, "queue_offset": n, "properties": multi(names, numbers)}
@@ -264,7 +264,7 @@ NO_NUMBERS = ["", "-", "abcde", "\N{SUPERSCRIPT TWO}", "1_0", "9" * 25]
 
 @pytest.mark.parametrize("text", NO_NUMBERS, ids=ascii)
 @pytest.mark.parametrize("name", ["INNER_NUM", "INNER_BASE", "DELAY", "INNER_MULTI_QUEUE_OFFSET"])
-def test_invariants_are_checked_where_a_number_is_none(
+def test_invariants_are_checked_where_a_number_is_invalid(
     tmp_path: Path, name: str, text: str
 ) -> None:
     """``int`` of such a word ended the check with a ``ValueError``."""

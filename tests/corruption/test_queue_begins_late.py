@@ -1,8 +1,8 @@
-"""A queue that begins at another number than 0, or goes on at one: its records are served.
+"""A queue that begins or continues at a queue offset other than 0: its records are served.
 
-Records whose queue offset was larger than the log in front of them could explain were kept from
-their queue, though an unbroken row of them and the queue's own files said the same: of a queue that
-began at 7 all messages were hidden, or the first few were lost, and fillers went over good units.
+Dispatch skipped records whose queue offset was larger than the log before them could explain, even
+if a complete run of them and the queue's own files agreed. If a queue began at 7, all its messages
+were hidden, or the first few were lost, and fillers overwrote good units.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def claim(root: Path, offset: int, queue_offset: int) -> None:
 
 
 def write_queue_as_a_broker(root: Path, queue_id: int, claims: Claims) -> None:
-    """Make the queue's files as RocketMQ does: the first one filled in front of the first unit."""
+    """Create the queue's files as RocketMQ does: fillers before the first unit."""
     folder = root / "consumequeue" / "Orders" / str(queue_id)
     old = b"".join(path.read_bytes() for path in sorted(folder.iterdir()))
     shutil.rmtree(folder)
@@ -135,7 +135,7 @@ def test_the_next_put_and_the_next_opening_go_on(tmp_path: Path, first: int) -> 
 
 
 @pytest.mark.parametrize("jump", [1, 300, 900])
-def test_a_row_behind_a_gap(tmp_path: Path, jump: int) -> None:
+def test_a_row_after_a_gap(tmp_path: Path, jump: int) -> None:
     root = tmp_path / "s"
 
     def claims(queue_id: int, number: int) -> int:

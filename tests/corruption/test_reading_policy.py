@@ -1,8 +1,8 @@
-"""One policy for damage in all readers: what cannot be read is named, passed over, or the end.
+"""One policy for damage in all readers: they fail at a corrupt range, skip it, or stop there.
 
-Each reader had its own idea: ``get`` passed over a missing segment with exit status 0, ``tail``
-over damage whatever it was told, Spark refused to plan where ``scan`` went on, and files of
-another user counted as expired.
+Each reader had its own behaviour: ``get`` skipped a missing segment with exit status 0, ``tail``
+skipped damage with any option, Spark refused to plan where ``scan`` continued, and unreadable files
+counted as expired.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def remove(*numbers: int) -> Callable[[Path], object]:
     return lambda root: [path.unlink() for path in [segments(root)[n] for n in numbers]]
 
 
-def cut(number: int, nbytes: int) -> Callable[[Path], object]:
+def truncated(number: int, nbytes: int) -> Callable[[Path], object]:
     return lambda root: os.truncate(segments(root)[number], nbytes)
 
 
@@ -84,10 +84,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda root: (overwrite(6850, b"\xff")(root), overwrite(40000, b"\xff")(root)),
         f"{0:020}",
     ),
-    "the last segment is short": (cut(-1, 2000), f"{4 * SEGMENT:020}"),
-    "a middle segment is short": (cut(1, 8192), f"{SEGMENT:020}"),
-    "a middle segment is empty": (cut(1, 0), f"{SEGMENT:020}"),
-    "the first segment is empty": (cut(0, 0), f"{0:020}"),
+    "the last segment is short": (truncated(-1, 2000), f"{4 * SEGMENT:020}"),
+    "a middle segment is short": (truncated(1, 8192), f"{SEGMENT:020}"),
+    "a middle segment is empty": (truncated(1, 0), f"{SEGMENT:020}"),
+    "the first segment is empty": (truncated(0, 0), f"{0:020}"),
 }
 
 
@@ -103,9 +103,9 @@ def by_scan_arrow(root: Path, policy: str) -> Iterator[int]:
 
 
 def by_spark(root: Path, policy: str, **options: str) -> Iterator[int]:
-    told = parse_read({"path": str(root), "onCorruption": policy, **options})
-    for split in plan(told):
-        for batch in read_partition(told, ["physicalOffset"], split):
+    reported = parse_read({"path": str(root), "onCorruption": policy, **options})
+    for split in plan(reported):
+        for batch in read_partition(reported, ["physicalOffset"], split):
             yield from batch.column(0).to_pylist()
 
 
@@ -151,7 +151,7 @@ def test_all_readers_give_the_same(name: str, root: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("tags", [None, "T1", "T0 || T2"])
 @pytest.mark.parametrize("name", DAMAGE)
-def test_get_names_what_a_pull_passes_over(name: str, tags: str | None, root: Path) -> None:
+def test_get_names_what_a_pull_skips(name: str, tags: str | None, root: Path) -> None:
     damage, named = DAMAGE[name]
     damage(root)
     wanted = None if tags is None else [tag.strip() for tag in tags.split("||")]
@@ -304,8 +304,8 @@ def test_each_missing_file_is_reported_by_its_name(numbers: tuple[int, ...], roo
 
 @pytest.mark.parametrize("boundary", ["lower", "upper"])
 def test_a_search_by_time_goes_past_what_cannot_be_read(boundary: str, tmp_path: Path) -> None:
-    # A time that cannot be read counted as earlier than any, so that a search which met a hole in
-    # the middle answered behind it.
+    # An unreadable time counted as the earliest, so a search that met a hole in the middle
+    # answered with an offset after it.
     ticks = iter(range(1_700_000_000_000, 1_800_000_000_000, 1000))
     root = tmp_path / "timed"
     with rocketstore.open(
@@ -361,7 +361,7 @@ def as_nobody(ask: Callable[[Path], Any], root: Path, whole: Path) -> Any:
                 os.setgid(65534)
                 os.setuid(65534)
             text = repr(ask(root))
-        except BaseException as error:  # noqa: BLE001 - told to the parent
+        except BaseException as error:  # noqa: BLE001 - sent to the parent
             text = repr(f"{type(error).__name__}: {error}")
         os.write(write, text.encode())
         os._exit(0)
@@ -461,7 +461,9 @@ def test_a_segment_with_a_wrong_name(root: Path) -> None:
 LOST: dict[str, Callable[[Path], object]] = {
     "no folder": lambda root: shutil.rmtree(root / "commitlog"),
     "no file": lambda root: remove(*range(len(segments(root))))(root),
-    "files without a byte": lambda root: [cut(n, 0)(root) for n in range(len(segments(root)))],
+    "files without a byte": lambda root: [
+        truncated(n, 0)(root) for n in range(len(segments(root)))
+    ],
     "nor a state file": lambda root: (
         shutil.rmtree(root / "commitlog"),
         (root / "rocketstore.state").unlink(),
@@ -488,9 +490,9 @@ def test_a_log_that_is_not_there_is_not_read_as_empty(
         stats_table(root, on_corruption=policy)
     with pytest.raises(MappedFileError, match="the log is missing"):
         to_parquet(root, tmp_path / "x.parquet", on_corruption=policy)
-    told = {"path": str(root), "onCorruption": policy, "failOnDataLoss": "false"}
+    reported = {"path": str(root), "onCorruption": policy, "failOnDataLoss": "false"}
     with pytest.raises(MappedFileError, match="the log is missing"):
-        StreamPlan(parse_read(told)).initial()
+        StreamPlan(parse_read(reported)).initial()
 
 
 @pytest.mark.parametrize("move", ["root", "commitlog"])
@@ -498,8 +500,12 @@ def test_a_log_that_is_not_there_is_not_read_as_empty(
 def test_a_store_that_vanishes_below_a_stream(
     move: str, fail_on_data_loss: str, root: Path, tmp_path: Path
 ) -> None:
-    told = {"path": str(root), "startingOffsets": "earliest", "failOnDataLoss": fail_on_data_loss}
-    stream = StreamPlan(parse_read(told))
+    reported = {
+        "path": str(root),
+        "startingOffsets": "earliest",
+        "failOnDataLoss": fail_on_data_loss,
+    }
+    stream = StreamPlan(parse_read(reported))
     start = stream.initial()
     end = stream.advance(start, max_records=10)
     planned = stream.splits(start, end)
@@ -521,8 +527,8 @@ def test_a_stream_meets_a_hole(root: Path) -> None:
     rows = answer(by_scan, root, "skip")[0]
 
     def streamed(policy: str) -> list[int]:
-        told = {"path": str(root), "startingOffsets": "earliest", "onCorruption": policy}
-        stream = StreamPlan(parse_read(told))
+        reported = {"path": str(root), "startingOffsets": "earliest", "onCorruption": policy}
+        stream = StreamPlan(parse_read(reported))
         at, found = stream.initial(), list[int]()
         while True:
             end = stream.advance(at, max_records=50)

@@ -129,7 +129,7 @@ def test_b01_empty_segment_is_not_removed_when_the_open_is_refused(store: Crafte
 
 
 def test_b01_lone_empty_segment_in_mid_log(store: Crafted) -> None:
-    """Only its name tells where the log went on: it is not removed."""
+    """Only its name shows where the log continued: it is not removed."""
     for path in store.segments()[:-1]:
         path.unlink()
     os.truncate(store.segments()[0], 0)
@@ -249,7 +249,7 @@ def test_b06_later_segment_is_misnamed(store: Crafted, number: int) -> None:
     assert any(other.name in note for note in report.notes)
 
 
-# --- B07, B08: names that are none ------------------------------------------------------------
+# --- B07, B08: names that are not segment names -----------------------------------------------
 
 FOREIGN = [
     ".DS_Store", "core.123", f"{SEGMENT:020d}.bak", "notes", f"{SEGMENT:020d}~", f".{0:020d}.swp",
@@ -264,7 +264,7 @@ NO_OFFSETS = [
 
 
 @pytest.mark.parametrize("name", FOREIGN, ids=ascii)
-def test_b07_foreign_file_is_left_alone(store: Crafted, name: str) -> None:
+def test_b07_foreign_file_is_not_changed(store: Crafted, name: str) -> None:
     path = store.root / "commitlog" / name
     path.write_bytes(b"" if name == "notes" else b"something else")
     for report in opens_whole_with_foreign(store, path):
@@ -272,7 +272,7 @@ def test_b07_foreign_file_is_left_alone(store: Crafted, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NO_OFFSETS, ids=ascii)
-def test_b08_name_that_is_no_offset_is_left_alone(store: Crafted, name: str) -> None:
+def test_b08_name_that_is_no_offset_is_not_changed(store: Crafted, name: str) -> None:
     path = store.root / "commitlog" / name
     path.write_bytes(bytes(SEGMENT))
     for report in opens_whole_with_foreign(store, path):
@@ -289,7 +289,7 @@ def opens_whole_with_foreign(store: Crafted, path: Path) -> list[Any]:
     return reports
 
 
-def test_b07_foreign_directory_and_link_are_left_alone(store: Crafted) -> None:
+def test_b07_foreign_directory_and_link_are_not_changed(store: Crafted) -> None:
     folder = store.root / "commitlog" / "old"
     folder.mkdir()
     (folder / f"{0:020d}").write_bytes(bytes(SEGMENT))
@@ -299,13 +299,13 @@ def test_b07_foreign_directory_and_link_are_left_alone(store: Crafted) -> None:
         assert sorted(report.skipped) == [str(folder), str(link)]
 
 
-def test_b07_is_told_once(store: Crafted, caplog: pytest.LogCaptureFixture) -> None:
+def test_b07_is_reported_once(store: Crafted, caplog: pytest.LogCaptureFixture) -> None:
     for name in ("core.123", "core.124"):
         (store.root / "commitlog" / name).touch()
     with rocketstore.open(store.root, "r+"):
-        told = [r for r in caplog.records if "core.123" in r.getMessage()]
-    assert len(told) == 1
-    assert told[0].levelname == "WARNING"
+        reported = [r for r in caplog.records if "core.123" in r.getMessage()]
+    assert len(reported) == 1
+    assert reported[0].levelname == "WARNING"
 
 
 # --- B09, B10: what is no regular file --------------------------------------------------------
@@ -382,7 +382,7 @@ def done_without(store: Crafted, path: Path) -> None:
     with rocketstore.open(store.root) as reader:
         assert [bytes(m.raw) for m in reader.scan()] == [r.raw for r in store.records]
         report = reader.recovery_report
-        assert any(str(path) in told for told in [*report.notes, *report.skipped])
+        assert any(str(path) in reported for reported in [*report.notes, *report.skipped])
         for message in reader.scan(topics=["Orders"]):
             place = (message.topic, message.queue_id, message.queue_offset)
             (found,) = reader.get_message("g", *place, 1).messages
@@ -543,7 +543,7 @@ def tree(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NO_TOPICS, ids=ascii)
-def test_b11_folder_that_is_no_topic_is_left_alone(store: Crafted, name: str) -> None:
+def test_b11_folder_that_is_no_topic_is_not_changed(store: Crafted, name: str) -> None:
     path = store.root / "consumequeue" / name
     tree(path / "0")
     before = snapshot(path)
@@ -555,7 +555,7 @@ def test_b11_folder_that_is_no_topic_is_left_alone(store: Crafted, name: str) ->
 
 
 @pytest.mark.parametrize("name", NO_QUEUES, ids=ascii)
-def test_b12_folder_that_is_no_queue_is_left_alone(store: Crafted, name: str) -> None:
+def test_b12_folder_that_is_no_queue_is_not_changed(store: Crafted, name: str) -> None:
     path = store.root / "consumequeue" / "Orders" / name
     tree(path)
     before = snapshot(path)
@@ -566,7 +566,7 @@ def test_b12_folder_that_is_no_queue_is_left_alone(store: Crafted, name: str) ->
         assert reader.queues("Orders") == [0, 1]
 
 
-def test_b12_files_among_folders_are_left_alone(store: Crafted) -> None:
+def test_b12_files_among_folders_are_not_changed(store: Crafted) -> None:
     paths = [
         store.root / "consumequeue" / "notes",
         store.root / "consumequeue" / "Orders" / "1.txt",

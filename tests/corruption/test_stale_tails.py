@@ -1,7 +1,7 @@
-"""What an earlier life of the log left behind a torn record, read without opening the store.
+"""Stale records after a torn record, read without opening the store.
 
-Spark took all records behind a damaged one for such: the judge looked at the damage instead of what
-is behind it. With ``fail`` a broken record in a broker's newest segment was no error.
+Spark took all records after a damaged one for stale: it judged the damaged record instead of those
+after it. With ``fail`` a broken record in a broker's newest segment was no error.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ def make(root: Path, begin_ms: int, count: int, queue_count: int) -> list[int]:
 
 
 def by_spark(root: Path, policy: str) -> list[int]:
-    told = parse_read({"path": str(root), "onCorruption": policy})
+    reported = parse_read({"path": str(root), "onCorruption": policy})
     return [
         offset
-        for split in plan(told)
-        for batch in read_partition(told, ["physicalOffset"], split)
+        for split in plan(reported)
+        for batch in read_partition(reported, ["physicalOffset"], split)
         for offset in batch.column(0).to_pylist()
     ]
 
 
 def forget_writer(root: Path) -> None:
-    """Make of the store a broker's own, which a power cut ended."""
+    """Turn the store into a broker's, which a power failure ended."""
     (root / "rocketstore.state").unlink()
     (root / "checkpoint").unlink()
     shutil.rmtree(root / "consumequeue")
@@ -52,7 +52,7 @@ def forget_writer(root: Path) -> None:
 
 @pytest.mark.parametrize("queue_count", [1, 3])
 @pytest.mark.parametrize(("good", "torn"), [(10, 0), (10, 60), (1, 90), (17, 4), (5, 100)])
-def test_older_records_behind_a_torn_one_are_no_part_of_the_log(
+def test_older_records_after_a_torn_one_are_no_part_of_the_log(
     good: int, torn: int, queue_count: int, tmp_path: Path
 ) -> None:
     offsets = make(tmp_path / "former", 1_600_000_000_000, 20, queue_count)
@@ -61,9 +61,9 @@ def test_older_records_behind_a_torn_one_are_no_part_of_the_log(
     former = (tmp_path / "former" / "commitlog" / ("0" * 20)).read_bytes()
     log = root / "commitlog" / ("0" * 20)
     content = log.read_bytes()
-    cut = offsets[good] + torn
-    middle = bytes(offsets[good + 1] - cut)
-    log.write_bytes(content[:cut] + middle + former[offsets[good + 1] :])
+    torn_at = offsets[good] + torn
+    middle = bytes(offsets[good + 1] - torn_at)
+    log.write_bytes(content[:torn_at] + middle + former[offsets[good + 1] :])
     forget_writer(root)
     with rocketstore.open(root) as store:
         assert [message.physical_offset for message in store.scan()] == offsets[:good]
@@ -73,7 +73,7 @@ def test_older_records_behind_a_torn_one_are_no_part_of_the_log(
 
 @pytest.mark.parametrize("queue_count", [1, 3])
 @pytest.mark.parametrize("broken", [1, 5, 10, 17, 18])
-def test_later_records_behind_a_broken_one_are(
+def test_later_records_after_a_broken_one_are(
     broken: int, queue_count: int, tmp_path: Path
 ) -> None:
     offsets = make(tmp_path / "store", 1_700_000_000_000, 20, queue_count)

@@ -22,9 +22,9 @@ OPTIONS: dict[str, Any] = {
 
 @pytest.mark.parametrize("part", ["consumequeue", "consumequeue_ext"])
 def test_an_empty_file_of_a_queue_without_others(part: str, tmp_path: Path) -> None:
-    """RocketMQ, killed while it made a queue's first files, left an empty one. Opening for writing
-    failed with "File exists" when the queue was made again: of an ext file also where the queue
-    had no folder of its own yet, so that it was not known when files were looked through."""
+    """RocketMQ, killed while it created a queue's first files, left an empty one. Opening for
+    writing failed with "File exists" when it rebuilt the queue. An empty ext file caused the same
+    if the queue had no folder of its own yet, because the check of files did not know the queue."""
     root = tmp_path / "store"
     with rocketstore.open(root, "x", **OPTIONS) as store:
         assert store.put("T", b"one", 3, "tag").ok
@@ -61,8 +61,8 @@ NO_FOLDERS = pytest.mark.parametrize("make", [write_note, os.mkfifo], ids=["file
 def test_no_folder_where_a_queue_belongs(
     part: str, below: str, make: Callable[[Path], None], tmp_path: Path
 ) -> None:
-    """A bare FileExistsError came when the queue was to be made again: by then the log's tail was
-    cut and the abort file lay there, and the store could not be opened for writing at all."""
+    """Rebuilding the queue raised a bare FileExistsError. By then the log's tail was truncated and
+    the abort file existed, and the store could never be opened for writing."""
     root = tmp_path / "store"
     with rocketstore.open(root, "x", **OPTIONS) as store:
         assert store.put("T", b"one", 3, "tag").ok

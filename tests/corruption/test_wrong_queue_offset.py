@@ -1,7 +1,7 @@
-"""One record's queue offset is wrong (it is under no CRC): all others keep their places.
+"""One record's queue offset is wrong (no CRC covers it): all others keep their places.
 
-A soak against RocketMQ found that the records behind such a one were passed over, too, since the
-queue seemed to have no room for them.
+A soak against RocketMQ found that dispatch also skipped the records after such a record, because
+the queue seemed to have no place for them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What campaigns share: a place for their stores, a line now and then that tells how far they are,
-and their counts at the end."""
+"""What campaigns share: a place for their stores, lines of progress, and their counts at the
+end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Ticker:
         self._total = total
         self._began = self._told = time.monotonic()
 
-    def tell(self, done: int, broken: int = 0) -> None:
+    def report(self, done: int, broken: int = 0) -> None:
         """``done`` of the total are done; printed every quarter of a minute."""
         now = time.monotonic()
         if now - self._told < TELL_EVERY_S or not done:

@@ -1,9 +1,9 @@
-"""Clean copies of a store, each in a process that is killed in front of another file operation.
+"""Clean copies of a store, each in a process that is killed before another file operation.
 
 Usage: ``python cleaning_program.py PRISTINE FOLDER NOW FIRST STEP [closed]``. The copy
-``FOLDER/<n>`` is cleaned at the time NOW by a process that kills itself in front of its n-th
-operation, for n from FIRST in steps of STEP, until one comes through; prints the number of that
-one. With ``closed`` it is cleaned without being opened, as where there is no room to open it.
+``FOLDER/<n>`` is cleaned at the time NOW by a process that kills itself before its n-th
+operation, for n from FIRST in steps of STEP, until one completes; prints the number of that one.
+With ``closed``, the program cleans it without opening it, as if there were no space to open it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rocketstore.store.closed_cleaning import clean_closed_store
 
 
 class Killer:
-    """Counts the file operations that change what is on disk, and kills in front of one."""
+    """Counts the file operations that change what is on disk, and kills before one."""
 
     def __init__(self, fatal: int) -> None:
         self._left = fatal

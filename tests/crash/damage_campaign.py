@@ -188,7 +188,7 @@ def run(stores: int, seed: int, *, mend_one_in: int = 1) -> tuple[Counter[str], 
                 places = [(one.offset, len(one.content)) for one in harms]
                 wrong.append(f"store {number} ({template.name}, {places}): {'; '.join(found)}")
                 print(wrong[-1], file=sys.stderr, flush=True)
-            ticker.tell(number + 1, counts["broken"])
+            ticker.report(number + 1, counts["broken"])
     return counts, wrong
 
 

@@ -91,7 +91,7 @@ def live(root: Path, flavour: Flavour, seed: int, fd: int) -> None:
     """The child's part: write until killed."""
     store = rocketstore.open(root, "a", **OPTIONS, **flavour.options)
     os.write(fd, b"open\n")
-    os.dup2(fd, 1)  # where the writer tells what it was told
+    os.dup2(fd, 1)  # where the writer prints its acknowledged messages
     step = store.clean_expired if flavour.name == "cleaning" else None
     Writer(store, seed).run(step)
 
@@ -183,8 +183,8 @@ def check_rows(store: rocketstore.DefaultMessageStore, rows: list[Row]) -> None:
     for row in rows:
         message = store.look_message_by_offset(row.offset)
         assert message is not None, f"the acknowledged message at {row.offset} is gone"
-        told = (message.topic, message.queue_id, message.queue_offset, message.body.decode())
-        assert told == row[1:5], (told, row)
+        reported = (message.topic, message.queue_id, message.queue_offset, message.body.decode())
+        assert reported == row[1:5], (reported, row)
         assert units[row.topic, row.queue_id].get(row.queue_offset) == row.offset, row
     for topic in {row.topic for row in rows}:
         of_topic = [row for row in rows if row.topic == topic]
@@ -283,7 +283,7 @@ class Campaign:
             except Exception as error:
                 raise AssertionError(f"kill {self.counts['kills']}, {root}: {error}") from error
             shutil.rmtree(root, ignore_errors=True)
-            self._ticker.tell(self.counts["kills"])
+            self._ticker.report(self.counts["kills"])
 
     def _wear_out(self, root: Path, flavour: Flavour, lives: int) -> None:
         rows: list[Row] = []

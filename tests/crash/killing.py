@@ -21,7 +21,7 @@ DEADLINE_S = 280.0
 
 
 class KillMoment(NamedTuple):
-    """When to kill: ``delay_s`` behind the start of the process, or behind the store's opening."""
+    """When to kill: ``delay_s`` after the start of the process, or after the store's opening."""
 
     behind_opening: bool
     delay_s: float
@@ -35,7 +35,7 @@ class KillMoment(NamedTuple):
 
 
 class Acknowledged:
-    """What the killed writers were told about one store."""
+    """What the killed writers acknowledged about one store."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[int, str, int, int, str, str]] = []

@@ -31,7 +31,7 @@ Row = tuple[int, str, int, int, str, str]
 
 
 class PoolWriter:
-    """Puts messages one by one and in groups; tells of them once they are promised."""
+    """Puts messages one by one and in groups; prints them once they are promised."""
 
     def __init__(self, store: rocketstore.DefaultMessageStore, seed: int, *, is_sync: bool) -> None:
         self._store = store
@@ -42,7 +42,7 @@ class PoolWriter:
         self._waiting: collections.deque[Row] = collections.deque()
 
     def put(self) -> None:
-        """Put one or many, then tell of what is promised by now."""
+        """Put one or many, then print what is promised by now."""
         count = self._random.choice((1, 1, 1, 15))
         messages, keys = [], []
         for _ in range(count):

@@ -108,7 +108,7 @@ class Moment:
         self.files = files
 
     def image(self, choose: random.Random) -> Image:
-        """What may be found after a power cut at this moment."""
+        """What a power failure at this moment may leave."""
         image: Image = {}
         fresh = choose.choice((0.0, 1.0, 0.5, 0.2, 0.9))
         self._build("", image, choose, fresh, choose.random() < 0.5)
@@ -172,7 +172,7 @@ class Disk:
     choose : random.Random
     on_moment : callable
         Called with the file or directory that is about to be synced, or just was: every moment at
-        which the power may be cut.
+        which the power may fail.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class Disk:
 
     @contextmanager
     def following(self) -> Iterator[None]:
-        """Watch every sync of this process; ``fsync`` is none but for this model then."""
+        """Watch every sync of this process; ``fsync`` only updates this model then."""
         with pytest.MonkeyPatch.context() as patch:
             flush = MappedFile.flush
 

@@ -1,4 +1,4 @@
-"""Any number of power cuts on the modelled disk: ``make powercut STATES= SEED=``.
+"""Any number of power failures on the modelled disk: ``make powercut STATES= SEED=``.
 
 A campaign is a row of stories. Each has a few lives: the first begins with nothing, every other in
 a state that the one before may have left. All distinct states of all lives are judged.
@@ -47,7 +47,7 @@ class Story:
     broken: list[str] = field(default_factory=list)
 
 
-def tell(seed: int, mode: str, number: int, scratch: Path) -> Story:
+def run_story(seed: int, mode: str, number: int, scratch: Path) -> Story:
     """Run one story; the same arguments run the same one.
 
     Every other one's stores check the newest index file beside the log, however small it is.
@@ -75,9 +75,9 @@ def _tell(seed: int, mode: str, number: int, scratch: Path) -> Story:
         end = ends[states.index(survivor)]
         if end is None:
             break
-        # The next life begins in an image as it is; its recovery may be cut short too.
+        # The next life begins in an image as it is; the power may fail in its recovery, too.
         write_image(survivor.image, str(root))
-        history = life.history.cut(end)
+        history = life.history.truncated(end)
         history.confirmed_end, history.log_start = survivor.confirmed_end, survivor.log_start
     shutil.rmtree(root, ignore_errors=True)
     return story
@@ -99,9 +99,9 @@ def _judge_one(
         if story.states % THOROUGH_EVERY == 1:
             story.thorough += 1
             judge_thoroughly(state, expected.history, story.mode, Path(root))
-    except Exception:  # noqa: BLE001 - told by the campaign, which fails
-        told = f"--mode {story.mode} --story {story.number}: {where}\n{traceback.format_exc()}"
-        story.broken.append(told)
+    except Exception:  # noqa: BLE001 - reported by the campaign, which fails
+        failure = f"--mode {story.mode} --story {story.number}: {where}\n{traceback.format_exc()}"
+        story.broken.append(failure)
         return None
     finally:
         shutil.rmtree(root, ignore_errors=True)
@@ -114,7 +114,7 @@ def stories(seed: int, modes: list[str], processes: int) -> Iterator[Story]:
         numbers = ((modes[n % len(modes)], n // len(modes)) for n in range(1 << 40))
         if processes == 1:
             for mode, number in numbers:
-                yield tell(seed, mode, number, scratch)
+                yield run_story(seed, mode, number, scratch)
         context = multiprocessing.get_context("fork")
         with context.Pool(processes, maxtasksperchild=50) as pool:
             while True:
@@ -124,7 +124,7 @@ def stories(seed: int, modes: list[str], processes: int) -> Iterator[Story]:
 
 
 def _tell_pair(seed: int, scratch: Path, which: tuple[str, int]) -> Story:
-    return tell(seed, *which, scratch)
+    return run_story(seed, *which, scratch)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -139,21 +139,25 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     expect_damage()
     seed = options.seed if options.seed is not None else random.randrange(1 << 32)
-    began, states, thorough, broken, told = time.monotonic(), 0, 0, 0, 0
+    began, states, thorough, broken, story_count = time.monotonic(), 0, 0, 0, 0
     print(f"--seed {seed}", flush=True)
     ticker = Ticker("states", options.states)
     for story in _chosen(options, seed):
-        states, thorough, told = states + story.states, thorough + story.thorough, told + 1
+        states, thorough, story_count = (
+            states + story.states,
+            thorough + story.thorough,
+            story_count + 1,
+        )
         broken += len(story.broken)
         for text in story.broken[:3]:
             print(f"BROKEN --seed {seed} {text}", flush=True)
-        ticker.tell(states, broken)
+        ticker.report(states, broken)
         if states >= options.states or broken > 20:
             break
     summary = {
         "states": states,
         "thorough": thorough,
-        "stories": told,
+        "stories": story_count,
         "modes": options.modes,
         "seed": seed,
         "kernels": rocketstore.kernels.name,
@@ -169,7 +173,7 @@ def _chosen(options: argparse.Namespace, seed: int) -> Iterator[Story]:
         yield from stories(seed, options.modes, options.processes)
         return
     with scratch_folder("power") as scratch:
-        yield tell(seed, options.modes[0], options.story, scratch)
+        yield run_story(seed, options.modes[0], options.story, scratch)
 
 
 if __name__ == "__main__":

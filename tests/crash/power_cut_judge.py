@@ -1,5 +1,5 @@
-"""What must hold for a directory that a power cut left: a quick judgement of many, and a thorough
-one of some."""
+"""What must hold for a directory after a power failure: a quick check of many, and a thorough one
+of some."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def check_checkpoint(state: State, expected: Expectation) -> None:
 
 
 def check_log(root: Path, history: History, latest_start: int, end: int) -> int:
-    """Up to ``end`` the segments have the very bytes that were written, behind it zeros; return
+    """Check that the segments have the written bytes up to ``end`` and zeros after it; return
     where the first one begins, which is no later than ``latest_start``."""
     folder = root / formats.COMMIT_LOG_DIR
     names = sorted(os.listdir(folder)) if end else []
@@ -116,7 +116,7 @@ def check_log(root: Path, history: History, latest_start: int, end: int) -> int:
         assert base == covered or base >= end
         nbytes = min(max(end - base, 0), len(content))
         assert content[:nbytes] == history.log[base : base + nbytes], f"{name} has other bytes"
-        assert not content[nbytes:].strip(b"\0"), f"{name} has bytes behind the end {end}"
+        assert not content[nbytes:].strip(b"\0"), f"{name} has bytes past the end {end}"
         covered = max(covered, base + nbytes)
     assert covered == end
     return start
@@ -150,7 +150,7 @@ def check_units(
 def check_places(
     store: rocketstore.DefaultMessageStore, expected: Expectation, start: int, end: int
 ) -> None:
-    """The index leads from every unique key to its message, once, and to nothing behind ``end``."""
+    """The index leads from every unique key to its message, once, and to nothing past ``end``."""
     for topic, (keys, places) in expected.keys.items():
         first, stop = numpy.searchsorted(places, (start, end)).tolist()
         offsets, splits = store.index_offsets(topic, keys[first:stop])
@@ -175,7 +175,7 @@ def judge_thoroughly(state: State, history: History, mode: str, root: Path) -> N
         assert shown == end
         start = store.min_physical_offset
         assert start <= state.log_start
-        kept = history.cut(end)
+        kept = history.truncated(end)
         present = [m for m in kept.records if m.physical_offset >= start]
         assert [bytes(m.raw) for m in store.scan()] == [bytes(m.raw) for m in present]
         check_queues(store, kept, start)

@@ -71,13 +71,13 @@ class History:
     log_end: int = 0
     log_start: int = 0
 
-    def cut(self, log_end: int) -> History:
+    def truncated(self, log_end: int) -> History:
         """The history when the log ends at ``log_end``."""
         kept = [record for record in self.records if record.physical_offset < log_end]
         return History(kept, self.log[:log_end], log_end, log_end, self.log_start)
 
     def newest_before(self, end: int) -> int:
-        """Store time of the newest record that is whole in front of ``end``."""
+        """Store time of the newest record that is whole before ``end``."""
         times = (
             record.store_timestamp
             for record in self.records
@@ -87,7 +87,7 @@ class History:
 
 
 class Life:
-    """One store from open to power cut, and the states taken on the way.
+    """One store from open to power failure, and the states taken on the way.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class Life:
             self.take_states()
 
     def _put_meanwhile(self) -> None:
-        """What another thread puts while this one syncs; nobody waits for it."""
+        """What another thread puts while this one syncs, without waiting for the disk."""
         drafts = [self._draft() for _ in range(self._choose.randrange(1, 30))]
         for draft in drafts:
             draft.properties["WAIT"] = "false"
@@ -155,7 +155,7 @@ class Life:
             history.confirmed_end = max(history.confirmed_end, flushed)
         moment, durable_end = self._disk.moment(), history.confirmed_end
         if self._reader is None:
-            # Recovery syncs what it found, and may tell of it before the store is open.
+            # Recovery syncs what it found, and may report it before the store is open.
             durable_end = max(durable_end, moment.durable_end(formats.COMMIT_LOG_DIR))
         newest = history.newest_before(durable_end)
         for _ in range(self._choose.randrange(1, 2 * self._images)):

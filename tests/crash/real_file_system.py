@@ -1,5 +1,5 @@
-"""A file system of the kernel's own in a file, whose power can be cut: everything that it has not
-written is gone, and the next mount replays its journal."""
+"""A kernel file system in a file, which the test can shut down: everything that it has not written
+is gone, and the next mount replays its journal."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class FileSystem:
         self.mount()
 
     def mount(self) -> None:
-        """Mount it, which replays the journal after a cut."""
+        """Mount it, which replays the journal after a shutdown."""
         options = ["-t", self._kind, "-o", "loop,noatime"]
         _run(["mount", *options, str(self._image), str(self.place)])
 
-    def cut(self, how: str) -> None:
+    def shut_down(self, how: str) -> None:
         """Cut the power; everything in it answers EIO from now on."""
         fd = os.open(self.place, os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -1,4 +1,4 @@
-"""Power cuts of real file systems under load: ``make powercut-real CUTS= SEED=``.
+"""Shutdowns of real file systems under load: ``make powercut-real CUTS= SEED=``.
 
 A writer puts messages into a store on an ext4 or xfs of its own until the kernel shuts that file
 system down. It is mounted again, the store is opened and judged, and the next writer goes on.
@@ -48,8 +48,8 @@ MODES: dict[str, dict[str, Any]] = {
 CUTS_PER_STORE = 8
 
 
-def write_until_cut(root: Path, mode: str, seed: int, writing: int) -> None:
-    """Put and tell: ``offset nbytes body`` of each message, ``flushed offset`` now and then."""
+def write_until_shutdown(root: Path, mode: str, seed: int, writing: int) -> None:
+    """Put and print: ``offset nbytes body`` of each message, ``flushed offset`` now and then."""
     choose = random.Random(seed)
     store = rocketstore.open(root, "a", **OPTIONS, **MODES[mode])
     os.write(writing, b"open\n")
@@ -73,8 +73,8 @@ def write_until_cut(root: Path, mode: str, seed: int, writing: int) -> None:
             time.sleep(choose.choice((0, 0, 0.002)))
 
 
-class Told:
-    """What the writers of one store told."""
+class Answers:
+    """What the writers of one store acknowledged."""
 
     def __init__(self, mode: str) -> None:
         self.rows: dict[int, tuple[int, bytes]] = {}
@@ -82,7 +82,7 @@ class Told:
         self._is_sync = MODES[mode]["flush_disk_type"] == "SYNC_FLUSH"
 
     def take(self, output: bytes) -> None:
-        """Take what one writer told."""
+        """Add the output of one writer."""
         for line in output.split(b"\n")[:-1]:
             if line == b"open" or line.startswith(b"error "):
                 continue
@@ -94,31 +94,34 @@ class Told:
             self.rows[int(first)] = int(nbytes), body
 
     def acknowledged(self) -> list[testing.Acknowledged]:
-        """What must be there after a power cut."""
+        """What must be there after a shutdown."""
         return [
             testing.Acknowledged(offset, "Orders", None, None, body, ("k", "shared"))
             for offset, (nbytes, body) in self.rows.items()
             if self._is_sync or offset + nbytes <= self.flushed
         ]
 
-    def forget_behind(self, end: int) -> None:
-        """The log ends at ``end`` now: what lay behind it was never confirmed, and is gone."""
+    def forget_after(self, end: int) -> None:
+        """The log ends at ``end`` now: what was past it was never confirmed, and is gone."""
         self.rows = {offset: row for offset, row in self.rows.items() if offset < end}
         self.flushed = min(self.flushed, end)
 
 
-def judge(root: Path, told: Told, mode: str) -> int:
+def judge(root: Path, answers: Answers, mode: str) -> int:
     """Open the store for writing; everything confirmed is there, and all of it is sound."""
-    promised = told.acknowledged()
+    promised = answers.acknowledged()
     if not root.exists() and not promised:
         return 0
     with rocketstore.open(root, "a", **OPTIONS, **MODES[mode]) as store:
         report = store.recovery_report
         assert not report.damaged, report
         assert not report.gaps, report
-        assert store.max_physical_offset >= told.flushed, (store.max_physical_offset, told.flushed)
+        assert store.max_physical_offset >= answers.flushed, (
+            store.max_physical_offset,
+            answers.flushed,
+        )
         for message in store.scan():
-            row = told.rows.get(message.physical_offset)
+            row = answers.rows.get(message.physical_offset)
             assert row is None or row[1] == message.body, f"other bytes at {message}"
         end = store.max_physical_offset
         verified = store.verify()
@@ -142,7 +145,7 @@ def in_child(work: Callable[[int], Any]) -> tuple[int, int]:
     except (RocketStoreError, OSError) as error:
         status = 3  # what a writer meets when the power goes
         os.write(writing, f"error {error!r}\n".encode())
-    except BaseException:  # noqa: BLE001 - told to the parent
+    except BaseException:  # noqa: BLE001 - printed for the parent
         os.write(writing, b"BROKEN " + traceback.format_exc().encode())
     finally:
         os._exit(status)
@@ -155,38 +158,38 @@ def read_all(reading: int) -> bytes:
 
 
 class Rounds:
-    """One store on one file system, cut again and again."""
+    """One store on one file system, which is shut down repeatedly."""
 
     def __init__(self, system: FileSystem, mode: str, choose: random.Random) -> None:
         self.system = system
         self.mode = mode
-        self.told = Told(mode)
-        #: Acknowledged messages that were looked for, over all cuts.
+        self.answers = Answers(mode)
+        #: Acknowledged messages that were looked for, over all shutdowns.
         self.promised = 0
         self._choose = choose
         self._root = system.place / "store"
 
-    def cut_once(self, how: str) -> str:
-        """Write, cut, mount, judge; return what is broken, or nothing."""
+    def shut_down_once(self, how: str) -> str:
+        """Write, shut down, mount, judge; return what is broken, or nothing."""
         seed = self._choose.randrange(1 << 30)
         child, reading = in_child(
-            lambda writing: write_until_cut(self._root, self.mode, seed, writing)
+            lambda writing: write_until_shutdown(self._root, self.mode, seed, writing)
         )
         output = self._output_until(reading, self._choose.choice((0.0, 0.01, 0.03, 0.1)))
-        self.system.cut(how)
+        self.system.shut_down(how)
         os.kill(child, signal.SIGKILL)
         output += read_all(reading)
         os.waitpid(child, 0)
         if b"BROKEN" in output:
             return output.decode(errors="replace")
-        self.told.take(output)
-        self.promised += len(self.told.acknowledged())
+        self.answers.take(output)
+        self.promised += len(self.answers.acknowledged())
         self.system.unmount()
         self.system.mount()
         return self._judge()
 
     def _output_until(self, reading: int, delay_s: float) -> bytes:
-        """What the writer tells up to ``delay_s`` behind a moment: its start, or its opening."""
+        """The writer's output up to ``delay_s`` after a moment: its start, or its opening."""
         output = b""
         waits = self._choose.random() < 0.8
         deadline = time.monotonic() + (120.0 if waits else delay_s)
@@ -205,7 +208,7 @@ class Rounds:
 
     def _judge(self) -> str:
         def work(writing: int) -> None:
-            end = judge(self._root, self.told, self.mode)
+            end = judge(self._root, self.answers, self.mode)
             os.write(writing, b"%d" % end)
 
         child, reading = in_child(work)
@@ -213,13 +216,13 @@ class Rounds:
         _, status = os.waitpid(child, 0)
         if status or not answer.isdigit():
             return f"status {status}: {answer.decode(errors='replace')}"
-        self.told.forget_behind(int(answer))
+        self.answers.forget_after(int(answer))
         return ""
 
 
 class Cut(NamedTuple):
-    """One cut: where and how, acknowledged messages that were looked for, and what was broken
-    (nothing: all is well)."""
+    """One shutdown: where and how, acknowledged messages that were checked, and what was broken
+    (empty: nothing)."""
 
     kind: str
     mode: str
@@ -228,7 +231,7 @@ class Cut(NamedTuple):
     broken: str
 
 
-def run(cuts: int, seed: int, kinds: list[str]) -> Iterator[Cut]:
+def run(shutdowns: int, seed: int, kinds: list[str]) -> Iterator[Cut]:
     """Cut the power so many times, a store ``CUTS_PER_STORE`` times.
 
     Raises ``ImpossibleError`` where such file systems cannot be made.
@@ -240,13 +243,13 @@ def run(cuts: int, seed: int, kinds: list[str]) -> Iterator[Cut]:
         mode = list(MODES)[number // len(kinds) % len(MODES)]
         with scratch_folder("real") as scratch, FileSystem(scratch, kind) as system:
             rounds = Rounds(system, mode, choose)
-            for _ in range(min(CUTS_PER_STORE, -(-cuts // len(kinds)))):
+            for _ in range(min(CUTS_PER_STORE, -(-shutdowns // len(kinds)))):
                 how = choose.choice(list(SHUTDOWNS))
                 before = rounds.promised
-                broken = rounds.cut_once(how)
+                broken = rounds.shut_down_once(how)
                 yield Cut(kind, mode, how, rounds.promised - before, broken)
                 done += 1
-                if done == cuts:
+                if done == shutdowns:
                     return
                 if broken:
                     break
@@ -265,15 +268,15 @@ def main(arguments: list[str] | None = None) -> int:
     began, counts, broken, promised = time.monotonic(), Counter[str](), 0, 0
     ticker = Ticker("cuts", options.cuts)
     try:
-        for cut in run(options.cuts, seed, options.kinds):
-            counts[f"{cut.kind} {cut.mode} {cut.how}"] += 1
-            promised += cut.promised
-            if cut.broken:
+        for one in run(options.cuts, seed, options.kinds):
+            counts[f"{one.kind} {one.mode} {one.how}"] += 1
+            promised += one.promised
+            if one.broken:
                 broken += 1
-                print(f"BROKEN {cut.kind} {cut.mode} {cut.how}: {cut.broken}", flush=True)
-            ticker.tell(counts.total(), broken)
+                print(f"BROKEN {one.kind} {one.mode} {one.how}: {one.broken}", flush=True)
+            ticker.report(counts.total(), broken)
     except ImpossibleError as error:
-        print(f"no power cut on this machine: {error}")
+        print(f"no shutdown of file systems on this machine: {error}")
         return 2
     summary = {
         "cuts": counts.total(),

@@ -1,4 +1,4 @@
-"""Kills a salvage in front of every call that changes the disk, each time on a fresh copy.
+"""Kills a salvage before every call that changes the disk, each time on a fresh copy.
 
 Usage: ``python salvage_program.py ROOT COPIES``. Copies whose salvage was killed and then run again
 are left in ``COPIES``, those killed before the log was whole; one in four is killed in the rerun
@@ -20,8 +20,8 @@ import rocketstore
 CALLS = ("ftruncate", "fsync", "replace", "link", "rename", "unlink")
 
 
-def kill_in_front_of(number: int) -> None:
-    """Have the process kill itself in front of its ``number``-th call."""
+def kill_before(number: int) -> None:
+    """Have the process kill itself before its ``number``-th call."""
     left = number
 
     def wrap(call: Any) -> Any:
@@ -39,10 +39,10 @@ def kill_in_front_of(number: int) -> None:
 
 
 def salvage_killed(root: Path, number: int) -> bool:
-    """Salvage in a child that dies in front of call ``number``; False when it came to its end."""
+    """Salvage in a child that dies before call ``number``; False if it completed."""
     child = os.fork()
     if child == 0:
-        kill_in_front_of(number)
+        kill_before(number)
         rocketstore.salvage(root)
         os._exit(0)
     _, status = os.waitpid(child, 0)

@@ -125,7 +125,7 @@ def missing(root: Path, rows: list[Written], chance: random.Random) -> None:
 
 
 def shortened(root: Path, rows: list[Written], chance: random.Random) -> None:
-    """A segment in the middle was cut short."""
+    """A segment in the middle was truncated."""
     os.truncate(segments(root)[2], chance.randrange(1, SEGMENT_NBYTES))
 
 
@@ -146,7 +146,7 @@ def last_damaged(root: Path, rows: list[Written], chance: random.Random) -> None
 
 
 def last_shortened(root: Path, rows: list[Written], chance: random.Random) -> None:
-    """The last segment was cut short in the middle of a message."""
+    """The last segment was truncated in the middle of a message."""
     path, position = _place(root, rows[-2].offset)
     os.truncate(path, position + rows[-2].nbytes // 2)
 

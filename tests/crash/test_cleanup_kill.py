@@ -1,5 +1,5 @@
-"""A cleanup killed in front of each of its file operations leaves a good store, which is complete
-from a later message on, and the next cleanup goes on."""
+"""A cleanup killed before each of its file operations leaves a good store, which is complete from
+a later message on, and the next cleanup continues."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ STEP = int(os.environ.get("ROCKETSTORE_CLEANUP_KILL_STEP", "12"))
 def test_a_cleanup_killed_anywhere(
     tmp_path: Path, version: str, compares: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a short log every unit is compared when a store is opened; of a long one the state file
-    is believed, which a kill may leave behind the files."""
+    """In a short log, opening compares every unit. In a long one it trusts the state file, which
+    may lag the files after a kill."""
     if not compares:
         monkeypatch.setattr("rocketstore.store.dispatch_recovery.COMPARED_NBYTES", 0)
     pristine, folder = tmp_path / "pristine", tmp_path / "killed"
@@ -58,7 +58,7 @@ KILLS = int(os.environ.get("ROCKETSTORE_CLEANUP_KILLS", "12"))
 def run_and_kill(
     root: Path, seed: int, delay_s: float, *, until_cleaned: bool
 ) -> list[tuple[int, int, int, int]]:
-    """Start a writer that cleans, kill it; return what it was told is stored."""
+    """Start a writer that cleans, kill it; return what it acknowledged."""
     source = os.pathsep.join([str(Path(rocketstore.__file__).parents[1]), *filter(None, sys.path)])
     process = subprocess.Popen(
         [sys.executable, str(PROGRAM.with_name("cleaning_writer.py")), str(root), str(seed)],

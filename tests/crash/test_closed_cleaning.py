@@ -1,9 +1,9 @@
-"""Cleaning a store that is not opened, as ``clean`` does where there is no room to open it.
+"""Cleaning a store without opening it, as ``clean`` does if there is no space to open it.
 
-On a full disk ``clean`` ended with "no room for …/abort … free space and try again", which is what
-it had been called for. Whole files go now under the lock and nothing is written; neither state nor
-checkpoint may claim more than what is on disk, and no queue whose messages have all expired may
-begin anew.
+On a full disk ``clean`` ended with "no room for …/abort … free space and try again", although it
+was called to free space. Now it deletes whole files under the lock and writes nothing. Neither
+state nor checkpoint may claim more than what is on disk, and no queue whose messages have all
+expired may begin at 0 again.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def test_files_go_and_nothing_is_written(
 def test_what_is_not_in_the_queues_stays(
     tmp_path: Path, made: dict[str, tuple[Path, Was]], kind: str
 ) -> None:
-    """A power cut that one queue survived and another did not: a queue of expired messages without
-    units would begin anew."""
+    """After a power failure one queue has its units and another does not: a queue of expired
+    messages without units would begin at 0 again."""
     pristine, was = made["5.5.0"]
     root = shutil.copytree(pristine, tmp_path / "store")
     change(root, kind)
@@ -126,7 +126,7 @@ LOST = (
 def test_a_state_file_does_not_speak_for_queues_that_are_gone(
     tmp_path: Path, made: dict[str, tuple[Path, Was]], lost: str, kind: str
 ) -> None:
-    """The log is the last that tells a queue's numbers: what tells them stays."""
+    """Only the log still shows a queue's offsets: cleaning keeps that part."""
     pristine, was = made["5.5.0"]
     root = shutil.copytree(pristine, tmp_path / "store")
     change(root, kind)

@@ -261,7 +261,7 @@ def test_closed_on_a_full_disk_and_opened_again(disk: SmallDisk, flush_disk_type
 @pytest.mark.parametrize(
     "kind", ["own", "own aborted", "own stateless", "plain-5.3.3", "plain-4.9.8 aborted"]
 )
-def test_clean_frees_room_where_there_is_none(disk: SmallDisk, kind: str, room: int) -> None:
+def test_clean_frees_space_on_a_full_disk(disk: SmallDisk, kind: str, room: int) -> None:
     """``clean`` ended with "no room for …/abort … free space and try again"."""
     name, _, how = kind.partition(" ")
     if name == "own":

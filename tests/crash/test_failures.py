@@ -176,11 +176,11 @@ def test_no_room_for_the_marks_is_no_failure(
 
 
 @pytest.mark.parametrize("missed", ["directory.state", "directory.checkpoint"])
-def test_the_state_file_knows_the_checkpoint_in_front_of_it(
+def test_the_state_file_names_the_checkpoint_before_it(
     missed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A state file or checkpoint found no room; the next state file then named a checkpoint that
-    had never been written as the one in front of it, and a kill right behind it made it void."""
+    """A state file or checkpoint found no space. The next state file then named a checkpoint that
+    had never been written as the one before it, and a kill right after it made it void."""
     root = tmp_path / "s"
     written: list[Path] = []
 
@@ -283,7 +283,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mounts a tmpfs")
-def test_g02_full_disk_kills_nobody(small_disk: Path) -> None:
+def test_g02_full_disk_kills_no_process(small_disk: Path) -> None:
     """Stores into a hole of a sparse file on a full disk are SIGBUS."""
     done = run_python(FILL_DISK, str(small_disk / "s"))
     assert done.returncode in (0, 1), done.stderr
@@ -430,7 +430,7 @@ def test_all_waiting_puts_hear_of_a_failed_sync(
 
 
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
-def test_a_sync_behind_which_nothing_can_be_read_is_none(
+def test_a_sync_after_which_nothing_is_readable_has_failed(
     flush_disk_type: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ext4 and xfs that are shut down meanwhile may report the success of a sync whose journal they

@@ -1,4 +1,4 @@
-"""An interrupt that strikes behind a failed sync: the failure must not be forgotten for it."""
+"""An interrupt right after a failed sync: the store must still report the failure."""
 
 from __future__ import annotations
 

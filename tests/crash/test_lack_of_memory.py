@@ -195,21 +195,21 @@ def test_a_failed_sync_stays_one_whatever_memory_there_was(
 
 @pytest.mark.parametrize("error", [KeyError(), ValueError(""), RecursionError(), ValueError("so")])
 def test_what_ended_a_service_is_named_with_its_type(error: Exception) -> None:
-    """``allocate failed:`` and nothing behind it."""
+    """``allocate failed:`` and nothing after it."""
 
     class Failing(ServiceThread):
         def run_once(self) -> bool:
             raise error
 
-    told: list[BaseException] = []
-    service = Failing("allocate", 0.01, told.append)
+    reported: list[BaseException] = []
+    service = Failing("allocate", 0.01, reported.append)
     service.start()
     end = time.monotonic() + 20
-    while not told and time.monotonic() < end:
+    while not reported and time.monotonic() < end:
         time.sleep(0.005)
     with pytest.raises(ServiceFailedError, match=f"allocate failed: {type(error).__name__}"):
         service.shutdown()
-    assert told == [error]
+    assert reported == [error]
 
 
 def test_a_put_for_which_there_was_no_thread_is_not_made_later(
@@ -281,8 +281,8 @@ def test_other_errors_of_these_types_end_a_service(error: Exception) -> None:
 
 
 def test_a_service_that_got_no_thread_is_stopped_like_any(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python gives none once the main thread has ended (3.12), nor a system at its limit: what was
-    told then was "cannot join thread before it is started"."""
+    """Python starts no thread once the main thread has ended (3.12), nor does a system at its
+    limit. The error was "cannot join thread before it is started"."""
 
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't create new thread at interpreter shutdown")

@@ -1,4 +1,4 @@
-"""Every file of queues and index may be lost, one by one or all: the log makes it again."""
+"""Every file of queues and index may be lost, one by one or all: it is rebuilt from the log."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def lost_one_by_one(root: Path) -> list[Path]:
             *sorted((root / name).rglob("*"))]]  # fmt: skip
 
 
-def test_whatever_is_lost_is_made_again(store_root: Path, tmp_path: Path) -> None:
+def test_every_lost_file_is_rebuilt(store_root: Path, tmp_path: Path) -> None:
     lost = [path.relative_to(store_root) for path in lost_one_by_one(store_root)]
     assert len(lost) > 15
     for number, path in enumerate(lost):
@@ -67,8 +67,8 @@ def test_whatever_is_lost_is_made_again(store_root: Path, tmp_path: Path) -> Non
 def test_a_lost_log_is_no_new_store(
     store_root: Path, tmp_path: Path, folder_is_there: bool
 ) -> None:
-    """A log whose disk was not mounted: the store began anew at offset 0 in its place, and deleted
-    all queues and keys; without the state file it still did."""
+    """The log's disk was not mounted: the store began a new log at offset 0 in its place and
+    deleted all queues and keys, also without the state file."""
     root = tmp_path / "s"
     shutil.copytree(store_root, root)
     (root / "commitlog").rename(tmp_path / "elsewhere")

@@ -1,4 +1,4 @@
-"""A file that was lost is made again by its name: the engineer on call needs to know."""
+"""Reports name each lost file that is rebuilt: the engineer on call needs to know."""
 
 from __future__ import annotations
 

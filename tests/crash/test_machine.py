@@ -1,5 +1,5 @@
-"""G02 and G05 to G08: no room, no memory, no descriptors, files cut by others, Ctrl-C: an error
-that says so, and a store that goes on."""
+"""G02 and G05 to G08: no space, no memory, no descriptors, files that others truncate, Ctrl-C: the
+error names the cause, and the store continues."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def make_sparse(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["plain-4.9.8", "plain-5.5.0"])
-def test_g02_disk_full_behind_a_segment_of_rocketmq(tmp_path: Path, name: str) -> None:
+def test_g02_disk_full_after_a_segment_of_rocketmq(tmp_path: Path, name: str) -> None:
     """Bytes stored into a hole of a full disk are SIGBUS; blocks are asked for first."""
     root = golden_stores.unpack(name, tmp_path)
     for path in (root / "commitlog").iterdir():
@@ -143,7 +143,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 @pytest.mark.parametrize("number", [errno.ENOMEM, errno.EMFILE])
-def test_g06_dispatch_goes_on_behind_it(
+def test_g06_dispatch_continues_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, flush_disk_type: str
 ) -> None:
     """No descriptor for a queue's file, once: dispatch ended, and with it all writing."""
@@ -173,7 +173,7 @@ def test_g06_dispatch_goes_on_behind_it(
         check_all(store, 20)
 
 
-def test_g06_marks_are_written_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_g06_marks_are_written_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No descriptor for the state file, once: writing ended."""
     refused: list[Path] = []
     often = {"flush_interval_consume_queue": 1, "flush_consume_queue_thorough_interval": 1}
@@ -198,7 +198,7 @@ def test_g06_marks_are_written_behind_it(tmp_path: Path, monkeypatch: pytest.Mon
         check_all(store, 20)
 
 
-def test_g06_cleaning_goes_on_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_g06_cleaning_continues_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No descriptor at one look: the cleaning service ended, and with it all writing."""
     monkeypatch.setattr("rocketstore.cleaning.clean_service.FIRST_LOOK_S", 0.0)
     looks: list[str] = []
@@ -331,8 +331,10 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("mode", ["r", "r+"])
-def test_g07_file_cut_or_deleted_by_another(template: Path, tmp_path: Path, mode: str) -> None:
-    """Queue files that were cut killed ``get_message`` by SIGBUS."""
+def test_g07_file_truncated_or_deleted_by_another(
+    template: Path, tmp_path: Path, mode: str
+) -> None:
+    """Truncated queue files killed ``get_message`` by SIGBUS."""
     done = run_python(CUT_BY_OTHERS, str(template), str(tmp_path), mode)
     assert done.returncode == 0, (done.returncode, done.stdout, done.stderr[-2000:])
     assert done.stdout.endswith("alive\n")

@@ -1,5 +1,5 @@
 """A writer with a transient store pool, killed at a random moment: what is lost was only in
-memory, and promised to nobody."""
+memory and never promised."""
 
 from __future__ import annotations
 

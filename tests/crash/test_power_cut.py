@@ -1,4 +1,4 @@
-"""States that a power cut may leave: nothing confirmed is lost, nothing is invented.
+"""States that a power failure may leave: nothing confirmed is lost, nothing is invented.
 
 ``make powercut`` judges any number of them, this 6,000.
 """
@@ -25,7 +25,7 @@ STATES = 6_000
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("mode", MODES)
-def test_no_power_cut_breaks_a_promise(mode: str) -> None:
+def test_no_power_failure_breaks_a_promise(mode: str) -> None:
     states = thorough = 0
     for story in campaign.stories(SEED, [mode], 1):
         assert not story.broken, f"--seed {SEED} {story.broken[0]}"
@@ -39,7 +39,7 @@ def broken_promises(tmp_path: Path, mode: str) -> str:
     """What is seen in a few stories."""
     found = []
     for number in itertools.count():
-        found += campaign.tell(SEED, mode, number, tmp_path).broken
+        found += campaign.run_story(SEED, mode, number, tmp_path).broken
         if found or number == 20:
             return "\n".join(found)
     raise AssertionError

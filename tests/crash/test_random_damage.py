@@ -13,8 +13,8 @@ from crash.damage_campaign import Harm
 from golden import golden_stores
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
-# The second of two damaged places in one segment hid all that lay behind it, and a salvage cut it:
-# queue numbers that were missing because of the first were taken for the gap of a stale tail.
+# The second of two damaged places in one segment hid everything after it, and salvage truncated
+# it: queue offsets that were missing because of the first looked like the gap of a stale tail.
 
 PLACES = [
     ("plain-5.1.4", 24_576, 29_832),

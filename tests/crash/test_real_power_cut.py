@@ -24,12 +24,12 @@ SEED = 20261122
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_power_cut_of_a_file_system_breaks_a_promise(kind: str) -> None:
+def test_no_shutdown_of_a_file_system_breaks_a_promise(kind: str) -> None:
     promised = 0
     try:
-        for cut in real_power_cut.run(CUTS, SEED, [kind]):
-            assert not cut.broken, cut
-            promised += cut.promised
+        for one in real_power_cut.run(CUTS, SEED, [kind]):
+            assert not one.broken, one
+            promised += one.promised
     except ImpossibleError as error:
         pytest.skip(f"{IMPOSSIBLE}{error}")
     assert promised > 100
@@ -41,8 +41,8 @@ def test_a_log_that_is_not_synced_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(MappedFile, "flush", forget)
     try:
-        cuts = itertools.islice(real_power_cut.run(40, SEED, ["ext4"]), 40)
-        broken = [cut for cut in cuts if cut.broken]
+        shutdowns = itertools.islice(real_power_cut.run(40, SEED, ["ext4"]), 40)
+        broken = [one for one in shutdowns if one.broken]
     except ImpossibleError as error:
         pytest.skip(f"{IMPOSSIBLE}{error}")
     assert broken

@@ -1,6 +1,6 @@
-"""What opening for writing refuses, mending refuses before its first change.
+"""What opening for writing refuses, a repair refuses before its first change.
 
-``salvage`` wrote the log anew and put ``index`` away, and only then found that the store could
+``salvage`` rewrote the log and moved ``index`` away, and only then detected that the store could
 not be opened: a FIFO in place of ``checkpoint``, a folder in place of ``abort``, a link to nothing
 among the queues.
 """
@@ -155,7 +155,7 @@ REFUSALS = (rocketstore.RocketStoreError, OSError)
 
 @functools.cache
 def _template() -> Path:
-    """A store with a state file, which tells the sizes of queue files that nobody looks at then."""
+    """A store with a state file: it gives the sizes of queue files, which are then not checked."""
     folder = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, folder)
     root: Path = golden_stores.unpack("plain-5.3.3", folder)
@@ -198,7 +198,7 @@ def test_salvage_refuses_before_its_first_change(reason: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("reason", REASONS)
 def test_recover_and_opening_refuse_before_their_first_change(reason: str, tmp_path: Path) -> None:
-    """The end of the log is torn: it was cut, and then a link among the queues was refused."""
+    """The end of the log is torn: it was truncated, then a link among the queues was refused."""
     root = _torn(tmp_path)
     options = REASONS[reason](root)
     before = found(root)
@@ -219,7 +219,7 @@ def test_cleaning_a_full_disk_refuses_before_its_first_change(reason: str, tmp_p
     assert found(root) == before
 
 
-def test_without_such_a_reason_the_end_is_cut_and_the_log_mended(tmp_path: Path) -> None:
+def test_without_such_a_reason_the_end_is_truncated_and_the_log_repaired(tmp_path: Path) -> None:
     root = _torn(tmp_path / "torn")
     assert rocketstore.recover(root).recovery.cut
     assert rocketstore.salvage(_damaged(tmp_path / "damaged")).was_needed

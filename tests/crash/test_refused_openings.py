@@ -67,8 +67,8 @@ def test_a_file_that_cannot_be_made(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No room for the index: ``abort`` was left behind, so that a store that had been closed in
-    order was recovered the long way by its broker."""
+    """No space for the index: ``abort`` remained, so after an orderly stop the broker ran its long
+    recovery."""
     root = golden_stores.unpack("plain-5.3.3", tmp_path)
     if with_state:
         rocketstore.open(root, "r+").close()
@@ -216,8 +216,8 @@ def test_what_a_full_disk_refuses_leaves_no_name_and_no_byte(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A salvage stopped half-way, its message about ``lock``; what was refused left a new ``lock``,
-    and a log whose end was cut."""
+    """A salvage stopped halfway with an error about ``lock``. The refusal left a new ``lock`` and a
+    truncated log."""
     monkeypatch.setattr("rocketstore.files.disk_room.disk_space", real_disk_space)
     with small_disk(tmp_path / "disk", kib=4000) as place:
         root = golden_stores.unpack("plain-5.3.3", place)

@@ -57,7 +57,7 @@ def newest_as_it_was(root: Path, folder: Path) -> None:
 
 
 def oldest_as_it_was(root: Path, folder: Path) -> None:
-    """A file in front of the newest lacks its last keys."""
+    """A file before the newest lacks its last keys."""
     shutil.copyfile(folder / "early" / index_files(root)[0].name, index_files(root)[0])
 
 
@@ -134,7 +134,7 @@ def test_the_links_of_every_file_of_a_short_log_are_looked_at(folder: Path, tmp_
         assert store.verify().ok
 
 
-def test_a_whole_index_is_left_alone(folder: Path, tmp_path: Path) -> None:
+def test_a_whole_index_is_not_changed(folder: Path, tmp_path: Path) -> None:
     root = tmp_path / "s"
     shutil.copytree(folder / "s", root)
     before = {path: path.read_bytes() for path in index_files(root)}

@@ -66,7 +66,7 @@ def test_survivors_stay_where_they_were(
             assert Path(segment.quarantined).read_bytes() == old[Path(segment.path).name]
         else:
             assert Path(segment.path).name not in old
-    # Without a state file nothing tells the loss of the newest messages from a torn write.
+    # Without a state file, the loss of the newest messages looks like a torn write.
     if with_state or damage not in (salvaging.last_damaged, salvaging.last_shortened):
         assert report.was_needed
         # A place is kept by a placeholder, or named as a gap; the broker's topics have gaps.
@@ -121,7 +121,7 @@ def test_what_if_changes_nothing(store: tuple[Path, list[Written]], damage: Dama
     assert tree(root) == before
 
 
-def test_what_would_be_done_is_told_while_a_writer_deletes_files(
+def test_what_would_be_done_is_reported_while_a_writer_deletes_files(
     store: tuple[Path, list[Written]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first file that was gone ended it with FileNotFoundError."""
@@ -139,7 +139,7 @@ def test_what_would_be_done_is_told_while_a_writer_deletes_files(
     assert rocketstore.salvage(root, what_if=True).was_needed
     tries.clear()
     with pytest.raises(FileNotFoundError):
-        rocketstore.salvage(root)  # nobody else deletes now
+        rocketstore.salvage(root)  # no other process deletes now
 
 
 def test_a_sound_store_stays_as_it_is(store: tuple[Path, list[Written]]) -> None:
@@ -190,7 +190,7 @@ def test_whole_record_crcs_are_written_where_they_are_demanded(tmp_path: Path) -
     ids=lambda kind: kind.__name__,
 )
 def test_killed_anywhere_a_rerun_finishes(damage: Damage, tmp_path: Path) -> None:
-    """The program kills a salvage in front of each call that changes the disk, and finishes it."""
+    """The program kills a salvage before each call that changes the disk, and completes it."""
     root = tmp_path / "store"
     rows = salvaging.write(root, 11)
     damage(root, rows, random.Random(13))
@@ -211,8 +211,8 @@ def test_killed_anywhere_a_rerun_finishes(damage: Damage, tmp_path: Path) -> Non
 
 
 def test_a_log_of_its_own_place_keeps_only_segments(tmp_path: Path) -> None:
-    """Old segments, and what is cut, go to the store's own quarantine: a folder among the segments
-    stops RocketMQ 4.9 from starting."""
+    """Old segments and truncated bytes go to the store's own quarantine: a folder among the
+    segments prevents RocketMQ 4.9 from starting."""
     elsewhere = {"store_path_commit_log": str(tmp_path / "log")}
     (tmp_path / "log").mkdir()
     root = tmp_path / "store"
@@ -223,13 +223,13 @@ def test_a_log_of_its_own_place_keeps_only_segments(tmp_path: Path) -> None:
     assert [Path(one.quarantined or "").parent for one in report.segments] == [root / "quarantine"]
     writer = rocketstore.open(root, "r+", start=False, **elsewhere, **OPTIONS)
     first = writer.put("Orders", b"torn")
-    writer.put("Orders", b"complete, but behind a torn one")
+    writer.put("Orders", b"complete, but after a torn one")
     abandon(writer)
     last = sorted((tmp_path / "log").iterdir())[-1]
     salvaging.overwrite(last, first.physical_offset % SEGMENT_NBYTES + 4, b"!")
     with rocketstore.open(root, "r+", **elsewhere, **OPTIONS) as store:
-        (cut,) = store.recovery_report.cut
-        assert Path(cut.quarantined or "").parent == root / "quarantine"
+        (part,) = store.recovery_report.cut
+        assert Path(part.quarantined or "").parent == root / "quarantine"
         assert store.max_physical_offset == first.physical_offset
     assert all(formats.file_name_to_offset(p.name) is not None for p in last.parent.iterdir())
 
@@ -282,11 +282,11 @@ def test_a_stretch_is_filled_to_its_last_byte(topics: tuple[str, ...], property_
         stretch = _stretch(total, property_crc=property_crc)
         for number, topic in enumerate(topics):
             assert stretch.take(LostPlace(topic, 0, number, 4096, 4096 + total))
-        records, told = stretch.records()
+        records, listed = stretch.records()
         assert sum(map(len, records)) == total
         messages = _decode(records)
         assert [(m.topic, m.queue_offset) for m in messages[: len(topics)]] == [
-            (place.topic, place.queue_offset) for place in told
+            (place.topic, place.queue_offset) for place in listed
         ]
         rest = [m.sys_flag & formats.SYS_FLAG_TRANSACTION_MASK for m in messages[len(topics) :]]
         assert set(rest) <= {formats.SYS_FLAG_TRANSACTION_ROLLBACK}
@@ -299,8 +299,8 @@ def test_a_stretch_too_short_for_a_record_is_refused() -> None:
 
 def test_a_place_that_does_not_fit_is_not_taken() -> None:
     stretch = _stretch(150)
-    assert not stretch.take(LostPlace("P", 0, 0, 0, 4096))  # it lay in front of the stretch
-    assert not stretch.take(LostPlace("P", 0, 0, 4246, 5000))  # and this one behind it
+    assert not stretch.take(LostPlace("P", 0, 0, 0, 4096))  # before the stretch
+    assert not stretch.take(LostPlace("P", 0, 0, 4246, 5000))  # after the stretch
     assert stretch.take(LostPlace("P", 0, 0, 4096, 4246))
     assert not stretch.take(LostPlace("P", 0, 1, 4096, 4246))
 

@@ -20,13 +20,13 @@ def middle_gone(files: list[Path]) -> None:
 
 
 def last_renamed(files: list[Path]) -> None:
-    """The last file bears the name of the one behind it."""
+    """The last file has the name of the next one."""
     size = int(files[1].name) - int(files[0].name)
     files[-1].rename(files[-1].with_name(f"{int(files[-1].name) + size:020d}"))
 
 
 def second_short(files: list[Path]) -> None:
-    """A file in the middle was cut."""
+    """A file in the middle was truncated."""
     os.truncate(files[1], 30_000)
 
 
@@ -147,7 +147,7 @@ def test_several_holes_after_a_crash_are_filled(tmp_path: Path) -> None:
         for with_state in [(row + column) % 2 == 0]
     ],
 )
-def test_a_lost_end_is_written_anew_after_an_orderly_stop(
+def test_a_lost_end_is_rewritten_after_an_orderly_stop(
     name: str, damage: Callable[[list[Path]], None], with_state: bool, tmp_path: Path
 ) -> None:
     """Log offsets and queue offsets of synced messages were given out again."""
@@ -171,7 +171,7 @@ def test_a_lost_end_is_known_by_the_state_file_alone(tmp_path: Path) -> None:
         assert opened.max_physical_offset >= end
 
 
-def test_after_a_crash_a_lost_end_is_cut(tmp_path: Path) -> None:
+def test_after_a_crash_a_lost_end_is_truncated(tmp_path: Path) -> None:
     root = golden_stores.unpack("crash-5.3.3", tmp_path)
     files = sorted((root / "commitlog").iterdir())
     for path in files[2:]:

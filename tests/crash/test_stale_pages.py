@@ -21,8 +21,8 @@ PAGE_NBYTES = mmap.PAGESIZE
 
 
 def write_and_stop(root: Path) -> None:
-    """A store that was not closed, with all of its log behind what its state file calls durable in
-    the very page that holds this place."""
+    """A store that was not closed. All of its log after the durable offset is in the page that
+    holds this offset."""
     with rocketstore.open(root, "x", mapped_file_size_commit_log=SEGMENT_NBYTES) as store:
         while store.max_physical_offset < 2 * PAGE_NBYTES:
             store.put("T", b"durable" * 20)
@@ -43,7 +43,7 @@ def present(path: Path, position: int) -> bool:
         start = position - position % PAGE_NBYTES
         address = ctypes.c_void_p(ctypes.addressof(view) + start)
         if libc.mincore(address, ctypes.c_size_t(1), found) != 0:
-            pytest.skip("the system does not tell which pages it has in memory")
+            pytest.skip("the system does not show which pages it has in memory")
         del view
         return bool(found[0] & 1)
 
@@ -60,9 +60,9 @@ def open_to_write(root: Path) -> None:
 def test_the_page_of_the_durable_mark_is_dropped_too(
     reopen: Callable[[Path], object], module: str, disk_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Systems drop whole pages only: from the mark on, the page that holds it stayed, and with it
-    records whose sync had failed; they were taken for durable, and became a damage below the mark
-    with the next power cut. Salvage dropped none at all."""
+    """Systems drop only whole pages. The page that holds the durable offset stayed, with records
+    whose sync had failed. They counted as durable, and became damage below the durable offset with
+    the next power failure. Salvage dropped no page at all."""
     root = disk_path / "s"
     write_and_stop(root)
     state = StoreState.read(root / "rocketstore.state", root)
@@ -72,7 +72,7 @@ def test_the_page_of_the_durable_mark_is_dropped_too(
     dropped: list[bool] = []
     advise = os.posix_fadvise
 
-    def look_behind(fd: int, offset: int, length: int, advice: int) -> None:
+    def look_after(fd: int, offset: int, length: int, advice: int) -> None:
         os.fsync(fd)  # dirty pages stay in any case
         advise(fd, offset, length, advice)
         if advice == os.POSIX_FADV_DONTNEED and os.path.samestat(os.fstat(fd), os.stat(segment)):
@@ -89,7 +89,7 @@ def test_the_page_of_the_durable_mark_is_dropped_too(
         assert dropped == [True]
         return recover_log(*given, **named)
 
-    monkeypatch.setattr(os, "posix_fadvise", look_behind)
+    monkeypatch.setattr(os, "posix_fadvise", look_after)
     monkeypatch.setattr(f"rocketstore.{module}.recover_log", check)
     reopen(root)
     assert dropped[0]

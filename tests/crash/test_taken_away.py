@@ -1,4 +1,4 @@
-"""Files taken from under a store that is open: deleted, moved, replaced or cut by somebody else."""
+"""Files that another process deletes, moves, replaces or truncates while the store is open."""
 
 from __future__ import annotations
 
@@ -55,8 +55,10 @@ TAKE: dict[str, Callable[[Path], object]] = {
     "segment replaced by its copy": lambda root: copy_over(segment(root)),
     "segment unlinked": lambda root: segment(root).unlink(),
     "segment renamed": lambda root: segment(root).rename(root / "elsewhere"),
-    "segment cut to nothing": lambda root: os.truncate(segment(root), 0),
-    "segment cut behind its end": lambda root: os.truncate(segment(root), SEGMENT_NBYTES - 4096),
+    "segment truncated to nothing": lambda root: os.truncate(segment(root), 0),
+    "segment shortened past its end": lambda root: os.truncate(
+        segment(root), SEGMENT_NBYTES - 4096
+    ),
     "segment replaced by a link to a copy": lambda root: (
         segment(root).rename(root / "elsewhere"),
         shutil.copyfile(root / "elsewhere", root / "copy"),
@@ -87,8 +89,8 @@ TAKE: dict[str, Callable[[Path], object]] = {
 def test_a_sync_into_what_was_taken_away_is_a_failed_one(
     tmp_path: Path, what: str, flush: str, start: bool
 ) -> None:
-    """Puts into a file that had lost its name were confirmed one after the other, ``close`` said
-    nothing, and nobody ever found the messages."""
+    """The store confirmed puts into a file that had lost its name, ``close`` reported nothing, and
+    the messages were lost."""
     root = tmp_path / "s"
     options = dict(OPTIONS, flush_disk_type="ASYNC_FLUSH", transient_store_pool_enable=True)
     if flush != "pool":
@@ -114,7 +116,7 @@ def test_a_sync_into_what_was_taken_away_is_a_failed_one(
     ("what", "flush"),
     [(what, ("SYNC_FLUSH", "ASYNC_FLUSH")[number % 2]) for number, what in enumerate(TAKE)],
 )
-def test_closing_alone_tells_of_it(tmp_path: Path, what: str, flush: str) -> None:
+def test_closing_alone_reports_it(tmp_path: Path, what: str, flush: str) -> None:
     """Nothing was left to sync, so nothing looked whether the files were there."""
     root = tmp_path / "s"
     store = rocketstore.open(root, "x", flush_disk_type=flush, **OPTIONS)
@@ -159,7 +161,7 @@ def test_no_new_log_begins_where_its_folder_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("take", ["unlink", "replace"])
-def test_a_segment_that_is_ready_and_goes_is_made_again(tmp_path: Path, take: str) -> None:
+def test_a_ready_segment_that_disappears_is_created_again(tmp_path: Path, take: str) -> None:
     root = tmp_path / "s"
     store = rocketstore.open(root, "x", start=False, **OPTIONS)
     while segment(root, 1).exists() is False:
@@ -174,7 +176,7 @@ def test_a_segment_that_is_ready_and_goes_is_made_again(tmp_path: Path, take: st
         with rocketstore.open(root) as reader:
             assert sum(1 for _ in reader.scan()) == count
         return
-    segment(root, 1).write_bytes(b"somebody's own" * 5000)
+    segment(root, 1).write_bytes(b"a foreign file" * 5000)
     copy_over(segment(root, 1))
     before = segment(root, 1).read_bytes()
     with pytest.raises((FileExistsError, ServiceFailedError)):
@@ -188,7 +190,7 @@ QUEUE = "consumequeue/T/0/" + FIRST
 TAKE_DERIVED: dict[str, Callable[[Path], object]] = {
     "queue file replaced": lambda root: copy_over(root / QUEUE),
     "queue file unlinked": lambda root: (root / QUEUE).unlink(),
-    "queue file cut": lambda root: os.truncate(root / QUEUE, 100),
+    "queue file truncated": lambda root: os.truncate(root / QUEUE, 100),
     "queues moved": lambda root: (root / "consumequeue").rename(root / "elsewhere"),
     "index file unlinked": lambda root: next((root / "index").iterdir()).unlink(),
     "index file replaced": lambda root: copy_over(next((root / "index").iterdir())),
@@ -197,7 +199,7 @@ TAKE_DERIVED: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("what", TAKE_DERIVED)
-def test_queues_and_index_that_were_taken_away_are_made_again(tmp_path: Path, what: str) -> None:
+def test_queues_and_index_that_were_taken_away_are_rebuilt(tmp_path: Path, what: str) -> None:
     """Units and keys went into files without a name, and the marks said that they were on disk."""
     root = tmp_path / "s"
     options = dict(OPTIONS, max_hash_slot_num=40, max_index_num=1000)
@@ -236,7 +238,7 @@ except (rocketstore.RocketStoreError, OSError) as error:
 TAKE_LOCK = {
     "nothing": lambda root: None,
     "deleted": lambda root: (root / "lock").unlink(),
-    "made anew": lambda root: ((root / "lock").unlink(), (root / "lock").write_bytes(b"lock")),
+    "replaced": lambda root: ((root / "lock").unlink(), (root / "lock").write_bytes(b"lock")),
     "replaced by its copy": lambda root: copy_over(root / "lock"),
     "renamed": lambda root: (root / "lock").rename(root / "lock.stale"),
     "deleted with the log's folder moved and back": lambda root: (
@@ -252,14 +254,14 @@ def second_writer(root: Path) -> str:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        told = "nothing"
+        reported = "nothing"
         try:
             with rocketstore.open(root, "r+") as store:
-                told = str(store.put("T", b"second").ok)
-        except BaseException as error:  # noqa: BLE001 - told to the parent
-            told = type(error).__name__
+                reported = str(store.put("T", b"second").ok)
+        except BaseException as error:  # noqa: BLE001 - sent to the parent
+            reported = type(error).__name__
         finally:
-            os.write(writing, told.encode())
+            os.write(writing, reported.encode())
             os._exit(0)
     os.close(writing)
     os.waitpid(child, 0)
@@ -279,7 +281,7 @@ def second_program(root: Path) -> str:
 def test_a_second_writer_is_refused_whatever_became_of_the_lock_file(
     tmp_path: Path, what: str, way: str
 ) -> None:
-    """Somebody took ``lock`` for a stale one: both writers confirmed, one over the other."""
+    """A user deleted ``lock`` as stale: both writers confirmed puts, one over the other."""
     root = tmp_path / "s"
     (tmp_path / "link").symlink_to(root)
     path = tmp_path / "link" if way == "link" else root

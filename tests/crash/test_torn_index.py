@@ -56,19 +56,19 @@ def lose_one(content: bytearray, sector: int) -> None:
     content[sector * SECTOR_NBYTES : stop] = bytes(stop - sector * SECTOR_NBYTES)
 
 
-def lose_behind(content: bytearray, sector: int) -> None:
+def lose_after(content: bytearray, sector: int) -> None:
     """Nothing from the sector on reached the disk."""
     content[sector * SECTOR_NBYTES :] = bytes(len(content) - sector * SECTOR_NBYTES)
 
 
-def lose_in_front(content: bytearray, sector: int) -> None:
-    """Of what lies in front of the sector, the header alone reached the disk."""
+def lose_before(content: bytearray, sector: int) -> None:
+    """Of what is before the sector, only the header reached the disk."""
     start = formats.INDEX_HEADER.nbytes
     nbytes = max(sector * SECTOR_NBYTES - start, 0)
     content[start : start + nbytes] = bytes(nbytes)
 
 
-@pytest.mark.parametrize("lose", [lose_one, lose_behind, lose_in_front])
+@pytest.mark.parametrize("lose", [lose_one, lose_after, lose_before])
 @pytest.mark.parametrize("sector", SECTORS)
 def test_every_key_is_found_whatever_sectors_are_lost(
     torn: Path, lose: Callable[[bytearray, int], None], sector: int, tmp_path: Path

@@ -1,4 +1,4 @@
-"""Zeroed units of messages that have expired: a broker cuts a queue at the first of them."""
+"""Zeroed units of expired messages: a broker truncates a queue at the first of them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ FILLER = (0).to_bytes(8, "big") + (2**31 - 1).to_bytes(4, "big") + bytes(8)
 def test_they_are_filled_as_a_broker_fills(
     topic: str, queue_id: int, zeroed: list[int], with_state: bool, tmp_path: Path
 ) -> None:
-    """They were left as they were, so that RocketMQ hid all intact messages behind them; where all
-    of a queue had expired, its end went back to them and offsets were given out again."""
+    """They stayed unchanged, so RocketMQ hid all intact messages after them. If all messages of a
+    queue had expired, its end went back to them and offsets were assigned again."""
     root = golden_stores.unpack("expire-4.9.8", tmp_path)
     if with_state:
         rocketstore.open(root, "r+").close()

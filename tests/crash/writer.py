@@ -1,4 +1,4 @@
-"""A process that writes until it is killed; what it was told is stored goes to standard output.
+"""A process that writes until it is killed; it prints its acknowledged messages.
 
 Usage: ``python writer.py ROOT FLUSH_DISK_TYPE SEED``. Each line is one acknowledged message:
 ``physical offset, topic, queue id, queue offset, body, key``, separated by tabs.

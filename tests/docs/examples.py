@@ -32,7 +32,7 @@ def pages() -> list[Path]:
 
 
 def examples(page: Path) -> Iterator[Example]:
-    """Fenced ``python`` blocks; a ``text`` block right behind one is its output."""
+    """Fenced ``python`` blocks; a ``text`` block right after one is its output."""
     text = page.read_text(encoding="utf-8")
     blocks = list(_FENCE.finditer(text))
     for number, block in enumerate(blocks):

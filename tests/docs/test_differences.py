@@ -32,7 +32,7 @@ def test_the_named_tests_exist() -> None:
     named = {name for row in ROWS for name in re.findall(r"`(test_\w+)`", row)}
     assert len(named) > 30
     sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
-    # Tests of a kind of bad input carry its number in front: test_g03_...
+    # The names of tests of bad input begin with its number: test_g03_...
     there = {
         re.sub("^test_[a-h][0-9]{2}_", "test_", n) for n in re.findall(r"def (test_\w+)", sources)
     }

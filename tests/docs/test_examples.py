@@ -1,4 +1,4 @@
-"""Every Python example of README and the site runs, and prints what stands behind it."""
+"""Every Python example of README and the site runs, and prints the output that follows it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_examples_run_and_print_what_they_say(page: Path, tmp_path: Path) -> Non
     assert not faults, "\n".join(faults)
 
 
-def test_a_wrong_output_is_told(tmp_path: Path) -> None:
+def test_a_wrong_output_is_reported(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```python\nprint(1)\n```\n\n```text\n2\n```\n")
     (fault,) = run_page(page, tmp_path, tmp_path)

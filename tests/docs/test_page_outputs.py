@@ -122,7 +122,7 @@ def test_output_is_renewed(tool: ModuleType, block: str, words: str, expected: s
         ("<!-- run sometimes -->\n", "cannot read"),
     ],
 )
-def test_a_wrong_example_is_told(tool: ModuleType, text: str, reason: str) -> None:
+def test_a_wrong_example_is_reported(tool: ModuleType, text: str, reason: str) -> None:
     with pytest.raises(tool.ExampleError, match=reason):
         tool.renewed(text, "page")
 

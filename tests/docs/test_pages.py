@@ -63,19 +63,19 @@ def test_every_public_name_is_in_the_reference(name: str) -> None:
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_every_public_member_says_what_it_is(kind: Any) -> None:
     assert inspect.getdoc(kind)
-    told = inspect.getdoc(kind) or ""
+    reported = inspect.getdoc(kind) or ""
     silent = [
         name
         for name, member in inspect.getmembers(kind)
         if not name.startswith("_")
         and not (inspect.getdoc(member) or "").strip()
-        and not re.search(rf"\b{name}\b", told)
+        and not re.search(rf"\b{name}\b", reported)
     ]
     assert not silent
 
 
 def commands() -> dict[str, Any]:
-    """Every command by its name; those of a group with its name in front."""
+    """Every command by its name; those of a group begin with its name."""
     group: Any = typer.main.get_command(app)
     found = dict(group.commands)
     for name, command in group.commands.items():

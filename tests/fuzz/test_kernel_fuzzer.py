@@ -58,7 +58,7 @@ def test_a_reader_that_raises_is_a_finding() -> None:
         reader_cases.ask(check, b"xy")
 
 
-def test_a_child_that_dies_is_told_with_its_case(
+def test_a_child_that_dies_is_reported_with_its_case(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import kernel_build
@@ -69,7 +69,7 @@ def test_a_child_that_dies_is_told_with_its_case(
     monkeypatch.setattr(kernel_build, "BUILD", tmp_path)
     monkeypatch.setattr(sys, "executable", str(program))
     assert kernel_fuzz.main(["--plain", "--targets", "record", "--runs", "5", "--seed", "7"]) == 1
-    told = capsys.readouterr().err
-    assert "heap-buffer-overflow" in told
-    assert "case 0 of seed 7 ended with signal 6" in told
-    assert "--seed 7 --compare 1 --targets record --cases 0 1" in told
+    reported = capsys.readouterr().err
+    assert "heap-buffer-overflow" in reported
+    assert "case 0 of seed 7 ended with signal 6" in reported
+    assert "--seed 7 --compare 1 --targets record --cases 0 1" in reported

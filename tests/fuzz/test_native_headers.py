@@ -31,7 +31,7 @@ def test_no_input_is_a_finding(target: str, engine: native_fuzz.Engine, tmp_path
         assert native_fuzz.run(engine, program, corpus, RUNS, 1, log) == RUNS
 
 
-def test_a_finding_is_told(engine: native_fuzz.Engine, tmp_path: Path) -> None:
+def test_a_finding_is_reported(engine: native_fuzz.Engine, tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\necho 'heap-buffer-overflow'\nexit 1\n")
     program.chmod(0o755)

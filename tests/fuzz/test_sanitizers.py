@@ -27,7 +27,7 @@ def test_kernels_under_a_sanitizer(sanitizer: str) -> None:
 
 
 def test_a_report_fails_the_run(tmp_path: Path) -> None:
-    """A module that reads behind its buffer is found, so silence means something."""
+    """The sanitizer detects a module that reads past its buffer, so a run without report counts."""
     program = tmp_path / "test_wrong.py"
     program.write_text(
         "import ctypes\n"

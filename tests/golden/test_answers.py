@@ -174,7 +174,7 @@ def comparable(answer: dict[str, Any]) -> dict[str, Any]:
 
 def is_exempt(name: str, ask: dict[str, Any]) -> bool:
     if ask["op"] == "dumpall" and name.startswith("rocksdb-"):
-        return True  # it listed queues in files, of which there are none
+        return True  # it listed queues in files, but there are no files
     return ask["op"] == "query" and (name, ask["topic"], ask["key"]) in DOUBLED_KEYS
 
 

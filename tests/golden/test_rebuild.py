@@ -54,7 +54,7 @@ def test_deleted_queues_and_index_come_back(name: str, tmp_path: Path) -> None:
 
 
 def log_without_spare(root: Path) -> dict[str, bytes]:
-    """The log's files without the all-zero one that a crash leaves behind the last segment in
+    """The log's files without the all-zero one that a crash leaves after the last segment in
     use."""
     files = files_below(root / "commitlog")
     return {name: content for name, content in files.items() if content.strip(b"\0")}

@@ -65,7 +65,7 @@ def rebuild(kernels: Bodies, name: str, root: Path, **options: Any) -> MemorySto
 
 
 def dispatch_log(store: MemoryStore, root: Path) -> None:
-    """Dispatch every segment; behind the end of the log there may be one prepared in advance."""
+    """Dispatch every segment; after the end of the log there may be one prepared in advance."""
     status = int(RecordStatus.BLANK)
     for start, data in log_segments(root):
         if status == RecordStatus.EMPTY:

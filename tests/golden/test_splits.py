@@ -1,4 +1,4 @@
-"""Splits of the golden stores give what scanning the store gives, wherever they are cut."""
+"""Splits of the golden stores give what scanning the store gives, wherever they begin and end."""
 
 from __future__ import annotations
 

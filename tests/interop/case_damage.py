@@ -141,8 +141,8 @@ def _segment(root: Path, offset: int) -> tuple[Path, int]:
 
 
 def place_of(topic: str, queue_id: int, item: Mapping[str, Any]) -> tuple[str, int, int]:
-    """Topic, queue and queue offset; in a light queue, whose messages tell their offset in another
-    one, the log offset in place of it."""
+    """Topic, queue and queue offset; in a light queue, whose messages store their offset in another
+    one, the log offset instead."""
     name = "offset" if topic.startswith(LIGHT_TOPICS) else "queueOffset"
     return topic, queue_id, item[name]
 
@@ -199,7 +199,7 @@ def damaged(version: str, jobs: Sequence[Job], scratch: Path) -> list[Outcome]:
         for mode in ("r", "r+"):
             view = View(outcome, damage, original, sizes, reference, mode)
             target = copy(root, f"copy {mode}")
-            # Without an index file "r" looks for keys only when it is told to make all again.
+            # Without an index file, "r" finds keys only with ``derive="full"``.
             more = {"derive": "full"} if mode == "r" and "index" in damage.what else {}
             try:
                 with ours.open_store(target, mode, item.job, **more) as store:

@@ -212,7 +212,7 @@ def check_acknowledged(
     outcome: Outcome, item: Asked, written: Sequence[Written], answers: Answers, who: str
 ) -> None:
     """Every acknowledged message that has not expired is found at its offset."""
-    # An expiry may have been under way that nobody heard of.
+    # An expiry may have been in progress without an answer.
     first = answers[0]["minPhy"] if any(op["op"] == "expire" for op in item.job.script) else 0
     acknowledged = {
         answer["offset"]

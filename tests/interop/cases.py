@@ -20,7 +20,7 @@ from support.directory import files_below
 PARTS = ("commitlog", "consumequeue", "batchconsumequeue", "consumequeue_ext", "index")
 Answers = list[dict[str, Any]]
 #: RocketMQ 4.9 delivers delayed messages from within the store. After an unclean stop it takes
-#: those whose queue units it made again for due at once, and would write while it is asked; as a
+#: those whose queue units it rebuilt for due at once, and would write while it is asked; as a
 #: slave it does not.
 ONLY_ASKED = {"brokerRole": "SLAVE", "offsetCheckInSlave": "true"}
 

@@ -1,4 +1,4 @@
-"""The known differences between two answers, each told by what it looks like and nothing else."""
+"""The known differences between two answers, each recognized only by its appearance."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Facts:
 
     #: Where our log begins.
     begin: int = 0
-    #: Where our log ends in front of RocketMQ's, by less than one write.
+    #: Where our log ends before RocketMQ's, by less than one write.
     torn_at: int | None = None
     #: Where RocketMQ's log ends.
     their_end: int = 0
     #: Size and queue offset of the records that both sides show or one side decodes, by offset.
     records: Mapping[int, set[tuple[int, int]]] = field(default_factory=dict)
-    #: Units behind ``torn_at``, and where our queue ends.
+    #: Units after ``torn_at``, and where our queue ends.
     torn_units: Mapping[Queue, int] = field(default_factory=Counter)
     our_max: Mapping[Queue, int] = field(default_factory=dict)
     #: The last record that our index has: offset and store time.
@@ -69,18 +69,18 @@ def facts_of(
 
 
 def without_torn(question: Question, their: Answer, our: Answer, facts: Facts) -> dict[str, Any]:
-    """What RocketMQ would have answered without the records behind ``facts.torn_at``.
+    """What RocketMQ would have answered without the records after ``facts.torn_at``.
 
-    That no acknowledged message lies there is seen by looking each of them up.
+    A look-up of each acknowledged message proves that none is there.
     """
     assert facts.torn_at is not None
     changed = dict(their)
     if changed.get("maxPhy") == facts.their_end:
         changed["maxPhy"] = facts.torn_at
     if "messages" in changed:
-        changed["messages"] = _in_front(changed["messages"], facts.torn_at)
+        changed["messages"] = _before(changed["messages"], facts.torn_at)
     if "queues" in changed:
-        rows = [_row_in_front(row, facts.torn_at) for row in changed["queues"]]
+        rows = [_row_before(row, facts.torn_at) for row in changed["queues"]]
         changed["queues"] = [row for row in rows if row["messages"] or row["max"] > 0]
     if question["op"] == "query" and their.get("lastOffset", 0) >= facts.torn_at:
         # An answer for a key without entries does not say where the index ends.
@@ -100,12 +100,12 @@ def without_torn(question: Question, their: Answer, our: Answer, facts: Facts) -
     return changed
 
 
-def _in_front(messages: Sequence[Answer], offset: int) -> list[Answer]:
+def _before(messages: Sequence[Answer], offset: int) -> list[Answer]:
     return [item for item in messages if item["offset"] < offset]
 
 
-def _row_in_front(row: Answer, offset: int) -> dict[str, Any]:
-    kept = _in_front(row["messages"], offset)
+def _row_before(row: Answer, offset: int) -> dict[str, Any]:
+    kept = _before(row["messages"], offset)
     return {**row, "messages": kept, "max": row["max"] - (len(row["messages"]) - len(kept))}
 
 
@@ -160,7 +160,7 @@ def has_first_again(question: Question, their: Answer, our: Answer, begin: int) 
 
 
 def _has_one_more(their: Answer, our: Answer, begin: int) -> bool:
-    """Whether the only difference is a message in front of all others, from the log's begin."""
+    """Whether the only difference is a message before all others, from the log's begin."""
     first, *others = their["messages"] or [{}]
     is_first = first.get("offset") == begin and their["min"] == 0
     return is_first and {**their, "messages": others} == our
@@ -185,14 +185,13 @@ def begins_earlier(question: Question, their: Answer, our: Answer, begin: int) -
 
 
 def _is_earlier(their: Answer, our: Answer) -> bool:
-    """Whether our queue begins behind theirs, but not behind its first message."""
+    """Whether our queue begins after theirs, but not after its first message."""
     first = min((row["queueOffset"] for row in our["messages"]), default=our["max"])
     return their["min"] < our["min"] <= first
 
 
 def ends_at_blank(their: Answer, our: Answer, log_file_nbytes: int) -> bool:
-    """Whether only the log's end differs: RocketMQ's lies in front of the last file's end, ours at
-    it."""
+    """Whether only the log's end differs: RocketMQ's is before the last file's end, ours at it."""
     ends = their.get("maxPhy", -1), our.get("maxPhy", -1)
     within = ends[1] % log_file_nbytes == 0 and 0 < ends[1] - ends[0] < log_file_nbytes
     return within and {**their, "maxPhy": ends[1]} == our
@@ -214,7 +213,7 @@ def known_after_crash(
     missing, further = yours.keys() - mine.keys(), mine.keys() - yours.keys()
     if missing and len(our["messages"]) < question["max"]:
         return None
-    # The newest are named first: what has no room any more is older than all that has.
+    # The newest are named first: what does not fit is older than all that fits.
     if missing and max(missing)[0] > min(mine)[0]:
         return None
     if any(mine[row] > yours[row] for row in mine.keys() & yours.keys()):

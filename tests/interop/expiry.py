@@ -22,7 +22,7 @@ def first_kept(end: int, log_file_nbytes: int, keep: int) -> int:
 
 
 def expire(root: Path, first: int, *, queues: bool) -> None:
-    """Delete the log files in front of log offset ``first``, and what only they needed.
+    """Delete the log files before log offset ``first``, and what only they needed.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def _last_offset_of_index(path: Path) -> int:
 
 
 def _delete_until(files: list[Path], last_offset: Callable[[Path], int], first: int) -> None:
-    """The last file always stays, and the first that still holds something keeps those behind."""
+    """The last file always stays, and the first that still holds something keeps the later ones."""
     for path in files[:-1]:
         if last_offset(path) >= first:
             break

@@ -32,7 +32,7 @@ class Parsed:
         return {name: value for name, value in self.header.items() if name not in GROWS}
 
     def begins_as(self, old: Parsed) -> bool:
-        """Whether this is ``old`` with entries put behind: also slots and header agree."""
+        """Whether this is ``old`` with appended entries: also slots and header agree."""
         count = len(old.entries)
         heads = {
             row[0] % len(self.slots): number
@@ -94,7 +94,7 @@ def is_named_twice(theirs: Sequence[Parsed], our: Sequence[Parsed]) -> bool:
     """Whether ``theirs`` are ``our`` files but for some that the next one was written over.
 
     Two files made in one millisecond get one name from RocketMQ (D-40): the second's entries stand
-    where the first's were, behind the first's slots, so some links differ and fewer slots are new.
+    where the first's were, after the first's slots, so some links differ and fewer slots are new.
     """
     left, found = list(our), False
     for file in theirs:

@@ -78,7 +78,7 @@ def batch_of(op: Op) -> MessageBatch:
 def inner_batch_of(op: Op, version: str) -> Message:
     """The one message that a broker makes of a batch for a topic with batch queues.
 
-    Its body is the client's: up to 5.1 without a separator behind the last property.
+    Its body is the client's: up to 5.1 without a separator after the last property.
     """
     trailing = Dialect.for_version(version).trailing_separator
     body = b""
@@ -131,7 +131,7 @@ class Writing:
         return {"status": "expired", "minPhy": self.store.min_physical_offset}
 
     def _clean(self, first: int, *, queues: bool) -> None:
-        """Delete the log files in front of ``first``, and with ``queues`` what only they needed."""
+        """Delete the log files before ``first``, and with ``queues`` what only they needed."""
         self.store.flush()
         assert self.store._writer is not None
         cleaner = self.store._writer.cleaning.cleaner
@@ -171,7 +171,7 @@ def put(store: rocketstore.DefaultMessageStore, op: Op) -> dict[str, Any]:
 
 
 class RecordedClock:
-    """Gives the store time that RocketMQ told for the operation under way."""
+    """Gives the store time that RocketMQ reported for the operation in progress."""
 
     def __init__(self) -> None:
         self.now = 0

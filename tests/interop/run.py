@@ -53,8 +53,8 @@ def run(case: catalogue.Case, version: str, jobs: list[Job], keep: bool) -> list
 def shorter(script: tuple[Op, ...], pieces: int) -> list[tuple[Op, ...]]:
     """The script without each of its ``pieces`` parts."""
     borders = [number * len(script) // pieces for number in range(pieces + 1)]
-    cuts = itertools.pairwise(borders)
-    return [script[:start] + script[stop:] for start, stop in cuts if start < stop]
+    ranges = itertools.pairwise(borders)
+    return [script[:start] + script[stop:] for start, stop in ranges if start < stop]
 
 
 def shrink(case: catalogue.Case, version: str, job: Job) -> Job:

@@ -74,7 +74,7 @@ def has(count: int) -> Callable[[Question, dict[str, Any]], bool]:
 
 
 def is_early(question: Question, answer: dict[str, Any]) -> bool:
-    """Answers whose messages all lie in front of the last kilobytes of the log."""
+    """Answers whose messages are all before the last kilobytes of the log."""
     return bool(answer["messages"]) and not any(
         row["offset"] == answer["lastOffset"] for row in answer["messages"]
     )
@@ -174,7 +174,7 @@ def log_ends_one_byte_later(sides: Sides) -> None:
 
 
 @plant
-def dispatch_is_behind(sides: Sides) -> None:
+def dispatch_lags(sides: Sides) -> None:
     sides.our("info")["behind"] = 4
 
 
@@ -347,7 +347,7 @@ def test_equal_answers_pass_in_every_mode(sides: Sides) -> None:
         assert found.compared == len(sides.questions)
 
 
-def test_only_times_of_touched_queues_are_passed_over(sides: Sides) -> None:
+def test_only_times_of_touched_queues_are_skipped(sides: Sides) -> None:
     number = sides.at("bytime")
     sides.ours[number]["offset"] += 1
     queue = sides.questions[number]["topic"], sides.questions[number]["queueId"]
@@ -463,7 +463,7 @@ def first_again_in_two_queues(sides: Sides) -> None:
 
 
 def looked_at_few(sides: Sides) -> None:
-    """RocketMQ looks at two units, we find another message behind them."""
+    """RocketMQ checks two units; we find another message after them."""
     number = sides.at("get", has(1))
     row = sides.ours[number]["messages"][0]
     sides.questions[number] |= {"offset": 3, "max": 2, "tags": "TagA"}
@@ -474,7 +474,7 @@ def looked_at_few(sides: Sides) -> None:
 
 
 def torn_end(sides: Sides) -> None:
-    """Our log ends in front of the last record of a queue; so do all our answers."""
+    """Our log ends before the last record of a queue; so do all our answers."""
     rows = [
         (row["offset"], row["size"], queue)
         for queue in sides.our("dumpall")["queues"]
@@ -533,7 +533,7 @@ def test_a_known_difference_is_counted(name: str, sides: Sides) -> None:
 
 
 @pytest.mark.parametrize("name", NEAR_MISSES)
-def test_a_near_miss_is_none(name: str, sides: Sides) -> None:
+def test_a_near_miss_is_no_known_difference(name: str, sides: Sides) -> None:
     make, rules = NEAR_MISSES[name]
     make(sides)
     assert sides.compare(**rules).failures
@@ -582,7 +582,7 @@ def begins_earlier(sides: Sides, more: int = 0) -> None:
     our["min"] = first + more
 
 
-def begins_behind_a_message(sides: Sides) -> None:
+def begins_after_a_message(sides: Sides) -> None:
     begins_earlier(sides, 1)
 
 
@@ -597,7 +597,7 @@ def begins_earlier_with_more(sides: Sides) -> None:
     [
         (begins_earlier, 65_536, True),
         (begins_earlier, 0, False),
-        (begins_behind_a_message, 65_536, False),
+        (begins_after_a_message, 65_536, False),
         (begins_earlier_with_more, 65_536, False),
     ],
 )

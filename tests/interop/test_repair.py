@@ -1,8 +1,9 @@
-"""A long log whose queues and index are lost: RocketMQ 5.4 gives up old messages, we do not.
+"""A long log whose queues and index are lost: RocketMQ 5.4 gives up old messages, rocketstore does
+not.
 
-RocketMQ from 5.4.0 on looks at no more than the last ten log files when it makes queues again, and
-5.0.0 to 5.3.1 make none after an orderly stop. A store repaired by opening it for writing with
-rocketstore, and closing it, is whole for every version.
+RocketMQ from 5.4.0 on reads only the last ten log files when it rebuilds queues, and 5.0.0 to 5.3.1
+rebuild none after an orderly stop. If rocketstore opens the store for writing and closes it, it is
+whole for every version.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def test_lost_queues_of_a_long_log_come_back(version: str, tmp_path: Path) -> No
     if version >= "5.4":
         assert 0 < shown(theirs[1]) < len(job.script)
     else:
-        # After an orderly stop 5.0.0 to 5.3.1 make nothing again.
+        # After an orderly stop 5.0.0 to 5.3.1 rebuild nothing.
         assert shown(theirs[1]) == (0 if version == "5.1.4" else len(job.script))
 
     ours.open_store(root, "r+", job).close()

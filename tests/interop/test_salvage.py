@@ -1,6 +1,6 @@
 """Damaged stores that were salvaged: the real RocketMQ opens them and serves all that survived.
 
-Before, it does not load some of them, and of the others deletes everything behind the damage.
+Before, it does not load some of them, and in the others it deletes everything after the damage.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Feature:
     topics: dict[str, dict[str, str]] = field(default_factory=dict)
     #: First version that has it.
     since: tuple[int, ...] = (4,)
-    #: First version that does not have it any more, as far as these tests go.
+    #: First version without it, among those that these tests use.
     until: tuple[int, ...] = (99,)
     #: Whether rocketstore writes such stores; others it only reads.
     writable: bool = True
@@ -283,7 +283,7 @@ class ScriptWriter:
         return op
 
     def light(self) -> Op:
-        """A message for light queues beside its own, and for names that are none."""
+        """A message for light queues beside its own, and for invalid names."""
         op = self.put()
         names = self._pick.sample(("%LMQ%a", "%LMQ%b", "%LMQ%c", "%LMQ%d$1"), 2)
         if self._version < (5,) and self._pick.random() < 0.3:

@@ -18,7 +18,7 @@ from interop import ours
 from interop.workload import FEATURES, Job
 
 #: A store that lags has not dispatched what lies in up to this many log files; a writer under a
-#: 5.4 dialect waits behind more.
+#: 5.4 dialect waits if it is more.
 MOST_FILES_BEHIND = 8
 
 

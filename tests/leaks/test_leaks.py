@@ -48,7 +48,7 @@ def left_over(program: Path, root: Path, rounds: int, body: str) -> dict[str, di
 
 @NEEDS_PROC
 @pytest.mark.parametrize("body", ["native", "reference"])
-def test_nothing_is_left_behind(body: str, tmp_path: Path) -> None:
+def test_nothing_leaks(body: str, tmp_path: Path) -> None:
     result = left_over(PROGRAM, tmp_path, ROUNDS, body)
     grown = result["after"]["resident_nbytes"] - result["before"]["resident_nbytes"]
     assert grown < ALLOWED_NBYTES, result

@@ -11,7 +11,7 @@ from rocketstore import GetMessageStatus, TagFilter
 PREPARED, COMMIT, ROLLBACK = 4, 8, 12
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 BATCH_TOPIC = "BCQ"
-#: How one of the keys is looked for that nobody put.
+#: How the oracle searches a key that was never put.
 NOWHERE = "nowhere"
 
 Place = tuple[str, int]
@@ -62,7 +62,7 @@ class Oracle:
         self._segment_nbytes = segment_nbytes
 
     def place(self, nbytes: int) -> int:
-        """Where ``nbytes`` more go: behind the last record, or into the next segment."""
+        """Where ``nbytes`` more go: after the last record, or into the next segment."""
         left = self._segment_nbytes - self.end % self._segment_nbytes
         return self.end if nbytes + 8 <= left else self.end + left
 

@@ -179,7 +179,7 @@ def take(pair: Pair, step: tuple[Any, ...]) -> None:
 
 
 def strictly_check(log: Log) -> list[tuple[int, int]]:
-    """Every byte of the log is a strictly good record or the blank behind one; where, how long."""
+    """Every byte of the log is a strictly good record or the blank after one; where, how long."""
     found = []
     end = log.appender.write_offset
     for number, segment in enumerate(log.segments):

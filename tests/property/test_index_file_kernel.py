@@ -77,8 +77,8 @@ def test_rebuild_gives_the_file_that_stopped_there(
     keep = min(keep, len(rows), geometry[1] - 1)
     shorter = build(geometry, (0, 0), rows[:keep])
     file = build(geometry, (0, 0), rows)
-    behind = formats.index_file_nbytes(geometry[0], keep + 1)
-    file[behind : behind + len(rubbish)] = rubbish[: len(file) - behind]
+    later = formats.index_file_nbytes(geometry[0], keep + 1)
+    file[later : later + len(rubbish)] = rubbish[: len(file) - later]
     stored = (rows[0][2], rows[keep - 1][2]) if keep else (0, 0)
     both("index_file", "rebuild", file, *geometry, keep, stored)
     assert file == shorter

@@ -81,7 +81,7 @@ def test_a_log_of_well_formed_records_is_read_whole(
 def test_damaged_records(
     fields: dict[str, Any], data: st.DataObject, flags: int, own_offset: int, slack: int
 ) -> None:
-    """Bytes overwritten anywhere, cut anywhere: the same answer, and a step that stays inside."""
+    """Bytes overwritten or truncated anywhere: the same answer, and a step that stays inside."""
     record = bytearray(make_record(physical_offset=own_offset, **fields))
     for at, value in data.draw(
         st.lists(st.tuples(st.integers(0, len(record) - 1), EDGE_BYTES), max_size=4)
@@ -107,10 +107,10 @@ def test_garbage(garbage: bytes, flags: int, end: int) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=60), RECORDS, st.binary(max_size=60), st.integers(0, 2**40))
 def test_find_sees_through_garbage(
-    before: bytes, fields: dict[str, Any], behind: bytes, base: int
+    before: bytes, fields: dict[str, Any], following: bytes, base: int
 ) -> None:
     record = make_record(physical_offset=base + len(before), **fields)
-    log = before + record + behind
+    log = before + record + following
     end = base + len(log)
     found = both("message", "find_record", log, 0, len(log), base, end)
     good = both("message", "check_record", record, 0, len(record), base + len(before), end)[0]

@@ -151,11 +151,11 @@ class Model:
         lists = names.strip() and record.topic in ("T", "BCQ", "%DLQ%g", "%LMQ%a")
         light = [name.startswith("%LMQ%") for name in names.split(",")] if lists else []
         if any(light):
-            told = [
+            reported = [
                 str(self.next.get((name, 0), 0)) if is_light else ""
                 for name, is_light in zip(names.split(","), light, strict=True)
             ]
-            assert pairs["INNER_MULTI_QUEUE_OFFSET"] == ",".join(told)
+            assert pairs["INNER_MULTI_QUEUE_OFFSET"] == ",".join(reported)
         if queued:
             inner = record.sys_flag & INNER
             assert not inner or pairs["INNER_BASE"] == str(record.queue_offset)

@@ -87,7 +87,7 @@ losses = st.sets(
 
 
 def commit(store: rocketstore.DefaultMessageStore) -> None:
-    """Copy what a transient store pool holds to the files: before, nobody sees it."""
+    """Copy what a transient store pool holds to the files: before, it is invisible."""
     assert store._writer is not None
     store._writer.log.commit()
 
@@ -371,12 +371,12 @@ class StoreMachine(RuleBasedStateMachine):
             self.put_and_die(drafts, writing, is_dispatched=is_dispatched)
         os.close(writing)
         with os.fdopen(reading, "rb") as pipe:
-            told = pipe.read().decode()
+            reported = pipe.read().decode()
         _, status = os.waitpid(child, 0)
-        assert os.WIFSIGNALED(status), told
+        assert os.WIFSIGNALED(status), reported
         self.open("r+")
         assert not self.store.recovery_report.clean
-        offsets = [int(word) for word in told.split()]
+        offsets = [int(word) for word in reported.split()]
         for message, offset in zip(drafts, offsets, strict=True):
             wanted = self.oracle.next_queue_offset(message.topic, message.queue_id)
             self.expect(message, offset, wanted, 1, ())
@@ -414,7 +414,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(derive=st.sampled_from(("tail", "full", "none")))
     def read_closed(self, derive: str) -> None:
-        """Nobody writes the store."""
+        """No process writes the store."""
         self.store.close()
         self.check_directory()
         with rocketstore.open(self.root, "r", derive=derive) as alone:

@@ -67,7 +67,7 @@ def messages(spark: Any, root: str, expected_file: str, mode: str) -> dict[str, 
     try:
         read.option("subscibe", "TopicA").load(root).count()
     except PySparkException as error:
-        found["told"] = "did you mean 'subscribe'" in str(error)
+        found["suggested"] = "did you mean 'subscribe'" in str(error)
     return found
 
 
@@ -87,9 +87,9 @@ def jobs(spark: Any, root: str, damaged: str, folder: Path) -> dict[str, Any]:
     """Every job; what they write is left in ``folder``."""
     from rocketstore import spark as pipeline
 
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     report = pipeline.fsck(
-        spark, damaged, split_bytes=500_000, progress=lambda *both: told.append(both)
+        spark, damaged, split_bytes=500_000, progress=lambda *both: reported.append(both)
     )
     rebuilt = {"queues": pipeline.rebuild_consume_queues, "index": pipeline.rebuild_index}
     sizes: dict[str, dict[str, Any]] = {
@@ -102,7 +102,7 @@ def jobs(spark: Any, root: str, damaged: str, folder: Path) -> dict[str, Any]:
         ),
         "fsck": [report.summary["records"], sorted(report.finding_counts.items())],
         "findings": sorted(row.reason for row in report.findings.collect()),
-        "progress": told == sorted(told) and told[-1][0] == told[-1][1],
+        "progress": reported == sorted(reported) and reported[-1][0] == reported[-1][1],
     }
     for name, rebuild in rebuilt.items():
         target = str(folder / name)
@@ -119,7 +119,7 @@ def jobs(spark: Any, root: str, damaged: str, folder: Path) -> dict[str, Any]:
 
 
 def is_watched(spark: Any, folder: Path) -> bool:
-    """Whether a stage is told of while it runs: its last task waits for that."""
+    """Whether progress reports a stage while it runs: its last task waits for that."""
     from rocketstore.spark.base.watching import watched
 
     flag = str(folder / "seen")
@@ -132,7 +132,7 @@ def is_watched(spark: Any, folder: Path) -> bool:
         for batch in batches:
             while batch.column(0)[0].as_py() == 3 and not os.path.exists(flag):
                 if time.monotonic() > deadline:
-                    raise TimeoutError("nobody looked")
+                    raise TimeoutError("no progress was reported")
                 time.sleep(0.02)
             yield batch
 

@@ -67,7 +67,7 @@ def test_export(spark: Any, store: Path, messages: list[Any], tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "reported"),
     [
         (("stats", "nowhere"), 3, "nowhere"),
         (("stats", "STORE", "--by", "topik"), 2, "topic"),
@@ -86,12 +86,12 @@ def test_wrong_arguments(
     monkeypatch: pytest.MonkeyPatch,
     arguments: tuple[str, ...],
     code: int,
-    told: str,
+    reported: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     given = [str(store) if word == "STORE" else word for word in arguments]
     result = run("spark", *given, code=code)
-    assert told in " ".join(result.stderr.split())
+    assert reported in " ".join(result.stderr.split())
     assert "Traceback" not in result.stderr
     assert result.stdout == ""
 
@@ -133,17 +133,17 @@ def test_fsck_compares_what_can_be_compared(
     """The command asked for queues and index by name, also where nothing was said of them: so
     ``fsck s3://bucket/store`` was always refused, as queues of a remote store cannot be compared.
     """
-    told: list[object] = []
+    reported: list[object] = []
 
     def fsck(*_: object, cross_check: object, **__: object) -> SimpleNamespace:
-        told.append(cross_check)
+        reported.append(cross_check)
         frame = SimpleNamespace(columns=["kind"], dtypes=[("kind", "string")], collect=list)
         return SimpleNamespace(findings=frame, ok=True, finding_counts={}, summary={}, notes=[])
 
     monkeypatch.setattr(spark_commands, "spark_session", lambda *_, **__: nullcontext())
     monkeypatch.setattr("rocketstore.spark.fsck", fsck)
     run("spark", "fsck", "s3://bucket/store", *arguments)
-    assert told == [asked]
+    assert reported == [asked]
 
 
 # --- what fails in Spark ----------------------------------------------------------------------
@@ -156,7 +156,7 @@ class FakeSparkError(Exception):
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "told"),
+    ("text", "kind", "reported"),
     [
         (
             "Job aborted\nTraceback\n  File x\n"
@@ -169,10 +169,12 @@ class FakeSparkError(Exception):
         ("no node\nat java.lang", RocketStoreError, "Spark: no node"),
     ],
 )
-def test_errors_of_tasks_are_told_plainly(text: str, kind: type[Exception], told: str) -> None:
+def test_errors_of_tasks_are_reported_plainly(
+    text: str, kind: type[Exception], reported: str
+) -> None:
     with pytest.raises(kind) as caught, spark_session.translated():
         raise FakeSparkError(text)
-    assert str(caught.value) == told
+    assert str(caught.value) == reported
 
 
 def test_other_errors_stay_what_they_are() -> None:

@@ -32,7 +32,7 @@ ARTICLES = 20
 
 
 def make_store(root: Path) -> None:
-    """Messages of all sorts, and prices of articles that are told several times."""
+    """Messages of all sorts, and several prices of each article."""
     random_stores.make(root, ROWS, segment_nbytes=1 << 20)
     with rocketstore.open(root, "a") as store:
         for number in range(200):
@@ -57,7 +57,7 @@ def damage(root: Path, copy: Path) -> Path:
 
 
 def latest_prices(root: Path) -> dict[str, bytes]:
-    """Article to its last price, without those whose last price is none."""
+    """Article to its last price, without those whose last price is empty."""
     with rocketstore.open(root, "r") as store:
         last = {message.keys: message.body for message in store.scan(topics=["Prices"])}
     return {str(key): body for key, body in last.items() if body}
@@ -91,7 +91,7 @@ def test_the_core(mode: str, tmp_path: Path) -> None:
         "scan": True,
         "topics": ["Prices", *(f"Topic{letter}" for letter in "ABCD")],
         "sql": pc.sum(pc.equal(expected["tags"], "red")).as_py(),
-        "told": True,
+        "suggested": True,
         "written": pc.sum(pc.equal(expected["topic"], "TopicC")).as_py(),
         "watched": True,
     }

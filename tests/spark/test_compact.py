@@ -20,7 +20,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Prices of 20 articles, each told several times, the last of some empty; and another topic."""
+    """Prices of 20 articles, several of each, the last of some empty; and another topic."""
     root = tmp_path_factory.mktemp("prices") / "store"
     with rocketstore.open(root, "x", mapped_file_size_commit_log=16 << 10) as opened:
         for number in range(400):
@@ -93,19 +93,19 @@ def test_loading_rows(spark: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [({"key": "tags", "topics": "T"}, "must be one of keys"), ({"topics": []}, "topics is empty")],
 )
 def test_wrong_arguments(
-    spark: Any, store: Path, tmp_path: Path, arguments: dict[str, Any], told: str
+    spark: Any, store: Path, tmp_path: Path, arguments: dict[str, Any], reported: str
 ) -> None:
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=reported):
         compact(spark, store, tmp_path / "new", **arguments)
     assert not (tmp_path / "new").exists()
 
 
-def test_survivors_behind_damage_that_ended_a_split_are_kept(store: Path, tmp_path: Path) -> None:
-    """Without a session: the two passes cut the log into splits in different ways."""
+def test_survivors_after_damage_that_ended_a_split_are_kept(store: Path, tmp_path: Path) -> None:
+    """Without a session: the two passes divide the log into splits in different ways."""
     root = tmp_path / "store"
     shutil.copytree(store, root)
     with rocketstore.open(root) as opened:

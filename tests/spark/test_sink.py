@@ -221,7 +221,7 @@ def test_a_stream_goes_on_when_its_store_was_in_use(spark: Any, tmp_path: Path) 
 
 
 def test_a_batch_clears_what_dead_tries_of_its_query_left(tmp_path: Path) -> None:
-    """Without a session: of a task that died, and so never named its file, nobody tells abort."""
+    """Without a session: a task that died never named its file, so ``abort`` cannot know it."""
     root = small_store(tmp_path / "store")
     rows = pa.record_batch({"body": [b"x"]})
     options = {"path": str(root), "topic": "T"}

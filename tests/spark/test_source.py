@@ -161,7 +161,7 @@ def test_a_table_of_the_catalog_is_refused(random_store: Path, spark: Any) -> No
         )
 
 
-# --- what is wrong is told --------------------------------------------------------------------
+# --- errors are reported ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ def test_a_segment_deleted_after_the_plan(store: Path, fail: bool) -> None:
         assert found() == [offset for offset in whole if offset >= 16384]
 
 
-def test_a_file_in_the_middle_is_never_passed_over(store: Path) -> None:
+def test_a_file_in_the_middle_is_never_skipped(store: Path) -> None:
     reader = reader_of(store, failOnDataLoss=False)
     start = reader.initialOffset()
     partitions = reader.partitions(start, reader.latestOffset(start, EVERYTHING))
@@ -219,7 +219,7 @@ def delete_all(store: Path) -> str:
     return f"{store} is (not a|no) store: it has no folder commitlog, but nothing"
 
 
-@pytest.mark.parametrize("is_behind", [True, False], ids=["behind", "caught-up"])
+@pytest.mark.parametrize("is_behind", [True, False], ids=["lagging", "caught-up"])
 @pytest.mark.parametrize(
     "vanish",
     [

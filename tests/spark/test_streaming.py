@@ -35,7 +35,7 @@ def places(rows: list[Row]) -> list[int]:
 
 
 def written(spark: Any, out: Path) -> list[int]:
-    """Physical offsets in the sink's output, which its own log tells."""
+    """Physical offsets in the sink's output, from the sink's own log."""
     table = spark.read.parquet(str(out)).select("physicalOffset").toArrow()
     return sorted(table["physicalOffset"].to_pylist())
 

@@ -1,4 +1,4 @@
-"""What tasks leave behind in the Python workers that Spark uses again."""
+"""What tasks leave in the Python workers that Spark uses again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TASKS = 8
 
 
 def _frozen_counts(spark: Any) -> list[int]:
-    """How many objects the collector passes over, in the workers of some tasks."""
+    """How many objects the collector skips, in the workers of some tasks."""
 
     def count(batches: Iterator[Any]) -> Iterator[Any]:
         import gc
@@ -39,8 +39,8 @@ def _frozen_counts(spark: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("way", ["scan", "job"])
-def test_a_worker_passes_over_what_is_loaded(spark: Any, tmp_path: Path, way: str) -> None:
-    """A reused worker collects garbage behind each task; what is loaded need not be looked at."""
+def test_a_worker_skips_what_is_loaded(spark: Any, tmp_path: Path, way: str) -> None:
+    """A reused worker collects garbage after each task; it need not scan what is loaded."""
     store = str(golden_stores.unpack("plain-5.3.3", tmp_path))
     jobs = {
         "scan": lambda: scan(spark, store, split_bytes=4096).count(),
@@ -51,7 +51,7 @@ def test_a_worker_passes_over_what_is_loaded(spark: Any, tmp_path: Path, way: st
 
 
 def test_each_worker_does_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The source's workers are none of ``mapInArrow``'s, so they are played here."""
+    """The source does not use the workers of ``mapInArrow``, so this test simulates them."""
     calls = []
     monkeypatch.setattr(TaskContext, "get", lambda: "a task")
     monkeypatch.setattr(worker, "_is_settled", False)

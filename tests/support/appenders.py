@@ -87,7 +87,7 @@ class Log:
 
     @property
     def bytes(self) -> bytes:
-        """All segments, one behind the other."""
+        """All segments, one after the other."""
         return b"".join(self.segments)
 
     @property

@@ -24,7 +24,7 @@ def run_forked(words: list[str], redirections: str) -> tuple[int, str, str]:
             try:
                 _redirect(out.fileno(), err.fileno(), redirections.split())
                 code = _run(words)
-            except BaseException:  # noqa: BLE001 - told to the parent
+            except BaseException:  # noqa: BLE001 - sent to the parent
                 os.write(err.fileno(), traceback.format_exc().encode())
             finally:
                 os._exit(code)

@@ -1,4 +1,4 @@
-"""Run kernels of both bodies on copies and compare result, exception and the bytes left behind."""
+"""Run kernels of both bodies on copies and compare result, exception and the bytes of buffers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _outcome(function: Any, arguments: tuple[Any, ...]) -> tuple[Any, Any]:
 def both(module: str, function: str, *arguments: Any) -> Any:
     """Call ``module.function`` of both bodies on copies; assert equal outcomes; return the result.
 
-    Raises what both bodies raised. Mutable buffers among the arguments get the bytes left behind.
+    Raises what both bodies raised. Mutable buffers among the arguments get the resulting bytes.
     """
     native = _outcome(getattr(getattr(NATIVE, module), function), arguments)
     reference = _outcome(getattr(getattr(REFERENCE, module), function), arguments)

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 #: What must not be called, and why.
 UNSAFE = {
-    "find": "reads a byte behind the mapping in CPython 3.11.0 to 3.11.4 (gh-105235), which ends "
+    "find": "reads a byte past the mapping in CPython 3.11.0 to 3.11.4 (gh-105235), which ends "
     "the process with SIGSEGV: copy a piece, and search that",
     "rfind": "shares the code of find: copy a piece, and search that",
     "resize": "gives pages that are not there in CPython before 3.14.1 (gh-138204), which end the "
-    "process with SIGBUS: map anew",
+    "process with SIGBUS: map the file again",
 }
 #: Names of classes whose objects are mappings: Python's, and the reference's, which inherits it.
 _CLASS = re.compile(r"\b(mmap|Mapping)\b(?!\[)")

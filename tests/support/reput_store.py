@@ -105,7 +105,7 @@ class MemoryStore:
         return first, self.queue_files.setdefault(key, bytearray(nbytes))
 
     def units(self, topic: bytes, queue_id: int) -> list[tuple[int, int, int]]:
-        """All units of a queue but the zeros behind them."""
+        """All units of a queue without the zeros after them."""
         starts = sorted(k[2] for k in self.queue_files if k[:2] == (topic, queue_id))
         data = b"".join(self.queue_files[topic, queue_id, first] for first in starts)
         units = list(formats.CONSUME_QUEUE_UNIT.struct.iter_unpack(data))
@@ -140,7 +140,7 @@ class MemoryStore:
 
 
 def encode_log(kernels: Bodies, records: Iterable[dict[str, Any]], base_offset: int = 0) -> bytes:
-    """Encode records one behind the other; each is the keywords of ``record``."""
+    """Encode records one after the other; each is the keywords of ``record``."""
     log = bytearray()
     for fields in records:
         log += record(kernels, base_offset + len(log), **fields)

@@ -85,8 +85,8 @@ def read_log(log: LogFiles, *, room: int = 1 << 30, **options: Any) -> Reading:
     return Reading(plan_splits(log, **options), room=room, **walking)
 
 
-def cut(splits: list[Split], places: Iterable[int]) -> list[Split]:
-    """Cut splits anew at physical offsets."""
+def split_at(splits: list[Split], places: Iterable[int]) -> list[Split]:
+    """Divide splits at physical offsets."""
     from dataclasses import replace
 
     for place in places:

@@ -65,11 +65,11 @@ def run(folder: Path, source: str, *arguments: str) -> tuple[int, str]:
 def test_a_process_that_is_lost_ends_the_run(kind: str, tmp_path: Path) -> None:
     mark, body = DEADLY[kind]
     source = f"{mark}def test_before(): pass\n{mark}def test_deadly():\n    {body}\n"
-    source += f"{mark}def test_behind(): pass\n"
-    code, told = run(tmp_path, source, "-n", "2", "--dist", "loadgroup")
-    assert code == 1, told
-    assert re.search(r"process gw\d died while it ran \S*test_deadly", told), told
-    assert "FAILED" in told, told
+    source += f"{mark}def test_following(): pass\n"
+    code, reported = run(tmp_path, source, "-n", "2", "--dist", "loadgroup")
+    assert code == 1, reported
+    assert re.search(r"process gw\d died while it ran \S*test_deadly", reported), reported
+    assert "FAILED" in reported, reported
 
 
 @pytest.mark.parametrize(
@@ -82,16 +82,16 @@ def test_a_process_that_is_lost_ends_the_run(kind: str, tmp_path: Path) -> None:
     ids=["last teardown", "collection"],
 )
 def test_a_process_lost_at_another_moment_ends_the_run(source: str, tmp_path: Path) -> None:
-    code, told = run(tmp_path, source, "-n", "2", "--dist", "loadgroup")
-    assert code == 1, told
-    assert re.search(r"process gw\d died while it ran ", told), told
+    code, reported = run(tmp_path, source, "-n", "2", "--dist", "loadgroup")
+    assert code == 1, reported
+    assert re.search(r"process gw\d died while it ran ", reported), reported
 
 
 def test_a_hanging_test_ends_a_run_of_one_process(tmp_path: Path) -> None:
     _, body = DEADLY["hang with the GIL"]
-    code, told = run(tmp_path, f"def test_deadly():\n    {body}\n", "-n", "0")
-    assert code == 1, told
-    assert "in test_deadly" in told
+    code, reported = run(tmp_path, f"def test_deadly():\n    {body}\n", "-n", "0")
+    assert code == 1, reported
+    assert "in test_deadly" in reported
 
 
 @pytest.mark.parametrize("processes", ["0", "2"])
@@ -102,9 +102,9 @@ def test_a_run_with_failures_and_long_tests_goes_on(processes: str, tmp_path: Pa
         "@pytest.mark.timeout(0)\n"
         "def test_long(): ctypes.PyDLL(None).sleep(4)\n"
     )
-    code, told = run(tmp_path, source, "-n", processes)
-    assert code == 1, told
-    assert "2 failed, 10 passed" in told, told
+    code, reported = run(tmp_path, source, "-n", processes)
+    assert code == 1, reported
+    assert "2 failed, 10 passed" in reported, reported
 
 
 def test_a_child_of_a_test_may_watch_itself(tmp_path: Path) -> None:
@@ -121,6 +121,6 @@ def test_a_child_of_a_test_may_watch_itself(tmp_path: Path) -> None:
         "    if not os.fork(): os._exit(0)\n"
         f"    {DEADLY['hang with the GIL'][1]}\n"
     )
-    code, told = run(tmp_path, source, "-n", "0")
-    assert code == 1, told
-    assert "in test_deadly" in told, told
+    code, reported = run(tmp_path, source, "-n", "0")
+    assert code == 1, reported
+    assert "in test_deadly" in reported, reported

@@ -98,7 +98,7 @@ def test_zig_is_taken_when_there_is_nothing_else(
     assert (found["CC"], found["LDSHARED"]) == ("/v/bin/zig-cc", "/v/bin/zig-cc -shared")
 
 
-def test_private_headers_go_in_front_of_the_users_flags(
+def test_private_headers_go_before_the_users_flags(
     bare: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CFLAGS", "-g3")
@@ -126,7 +126,7 @@ def test_apt_is_asked_for_all_that_is_missing(
     assert asked == [["gcc", "libc6-dev", "python3.11-dev"]]
 
 
-def test_apt_is_left_alone_without_root(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_apt_is_not_changed_without_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toolchain.os, "geteuid", lambda: 1000, raising=False)
     monkeypatch.setattr(toolchain.subprocess, "run", lambda *a, **k: pytest.fail("apt was run"))
     assert toolchain.apt_install(["gcc"], print) is False
@@ -145,14 +145,14 @@ def test_apt_is_left_alone_without_root(monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_makes_file_systems_is_installed_for_who_can_mount_them(
     bare: list[str], monkeypatch: pytest.MonkeyPatch, user: int, there: list[str], asked: list[Any]
 ) -> None:
-    """A test run as root without xfsprogs left the power cuts of xfs out, and was called whole."""
+    """A test run as root without xfsprogs skipped the shutdowns of xfs and counted as complete."""
     found: list[list[str]] = []
     monkeypatch.setattr(toolchain.os, "geteuid", lambda: user, raising=False)
     monkeypatch.setattr(toolchain.shutil, "which", lambda name: name if name in there else None)
     monkeypatch.setattr(toolchain, "apt_install", lambda packages, say: found.append(packages))
     toolchain.ensure_file_systems(bare.append)
     assert found == asked
-    assert len(bare) == len(asked)  # what will be skipped is told
+    assert len(bare) == len(asked)  # what will be skipped is reported
     assert not bare or "mkfs.xfs: tests that shut" in bare[0]
 
 

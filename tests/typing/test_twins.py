@@ -55,7 +55,7 @@ def real_parameters(function: Any) -> list[tuple[str, str]]:
 
 
 def body(package: str, module: str) -> Any:
-    """The module of one body; for the reference of the guard there is none."""
+    """The module of one body; the guard has no reference."""
     return importlib.import_module(f"rocketstore.{package}.{module}")
 
 

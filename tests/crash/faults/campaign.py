@@ -36,7 +36,7 @@ ERRORS = {
 #: Operations that may be interrupted; Python and the kernels have to try them again.
 INTERRUPTIBLE = {"open", "create", "ftruncate", "fallocate", "mmap", "msync", "fsync", "fdatasync"}
 INTERRUPTIBLE |= {"pread", "pwrite", "write", "lock"}
-#: Operations that ask for room; when there is none for a moment, writing goes on afterwards.
+#: Operations that allocate disk space; after a moment without space, writing continues.
 ASKS_FOR_ROOM = {"create", "mkdir", "link", "ftruncate", "fallocate", "write", "pwrite"}
 #: Seconds after which a run hangs.
 LIMIT_S = 150
@@ -79,15 +79,15 @@ def run_case(case: Case, root: Path, faults: Faults) -> dict[str, Any]:
     errors = script.outcome.errors
     kind = fired.split()[0] if fired else ""
     # With threads the number may be that of another operation than a write, as a read, which is
-    # short where a file was cut.
+    # short where a file was truncated.
     is_short_write = case.manner == "short" and kind in ("write", "pwrite")
     if errors and (is_short_write or (case.error == "EINTR" and kind in INTERRUPTIBLE)):
         raise BrokenPromiseError(f"an error from what can be gone on with: {errors}")
     if case.error in ("ENOSPC", "EDQUOT") and case.manner == "once" and kind in ASKS_FOR_ROOM:
         final = [error for error in errors if error.startswith("ServiceFailedError")]
         if final:
-            told = sorted({*final})
-            raise BrokenPromiseError(f"a disk that was full for a moment ended writing: {told}")
+            reported = sorted({*final})
+            raise BrokenPromiseError(f"a disk that was full for a moment ended writing: {reported}")
     check_store(root, script)
     return {"fired": fired, "count": count, "errors": errors}
 
@@ -126,24 +126,24 @@ def in_fork(case: Case, faults: Faults, scratch: Path) -> dict[str, Any]:
     with os.fdopen(reading, "rb") as pipe:
         answer = pipe.read()
     _, status = os.waitpid(child, 0)
-    told: dict[str, Any] = json.loads(answer or b"{}")
+    reported: dict[str, Any] = json.loads(answer or b"{}")
     if status:
         code = os.waitstatus_to_exitcode(status)
-        told.setdefault("broken", f"ended with {code}")
+        reported.setdefault("broken", f"ended with {code}")
         if code == -signal.SIGALRM:
-            told["broken"] = f"hung for {LIMIT_S} s"
-    return told
+            reported["broken"] = f"hung for {LIMIT_S} s"
+    return reported
 
 
 def _child(case: Case, root: Path, faults: Faults, writing: int) -> int:
     faulthandler.dump_traceback_later(LIMIT_S - 1, file=sys.__stderr__)
     signal.alarm(LIMIT_S)
     try:
-        told = run_case(case, root, faults)
-    except BaseException as error:  # noqa: BLE001 - told to the parent, which fails
-        told = {"broken": f"{error!r}", "where": traceback.format_exc(), "fired": faults.fired}
+        reported = run_case(case, root, faults)
+    except BaseException as error:  # noqa: BLE001 - sent to the parent, which fails
+        reported = {"broken": f"{error!r}", "where": traceback.format_exc(), "fired": faults.fired}
     faults.pause(True)
-    content = json.dumps(told).encode()
+    content = json.dumps(reported).encode()
     while content:
         content = content[os.write(writing, content) :]
     return 0
@@ -212,15 +212,15 @@ def main(arguments: list[str] | None = None) -> int:
         gc.freeze()
         ticker = Ticker("runs", len(cases))
         for number, case in enumerate(cases):
-            ticker.tell(number, broken)
-            told = in_fork(case, faults, scratch)
-            kinds[told.get("fired", "").split(" ")[0] or "none"] += 1
-            if "broken" in told:
+            ticker.report(number, broken)
+            reported = in_fork(case, faults, scratch)
+            kinds[reported.get("fired", "").split(" ")[0] or "none"] += 1
+            if "broken" in reported:
                 broken += 1
-                print(f"BROKEN --case {case} ({told.get('fired')}): {told['broken']}")
-                print(told.get("where", ""), flush=True)
+                print(f"BROKEN --case {case} ({reported.get('fired')}): {reported['broken']}")
+                print(reported.get("where", ""), flush=True)
             elif options.case:
-                print(json.dumps(told, indent=1))
+                print(json.dumps(reported, indent=1))
     summary = {
         "runs": len(cases),
         "seed": seed,
@@ -245,8 +245,8 @@ sys.exit(campaign.main(sys.argv[1:]))
 def start(
     *arguments: str, prelude: str = "", **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the campaign in a process with the library in front of the C library; ``prelude`` is
-    Python that runs before."""
+    """Run the campaign in a process that loads the library before the C library; ``prelude`` is
+    Python code that runs before."""
     tests = Path(__file__).resolve().parents[2]
     path = os.pathsep.join([str(Path(rocketstore.__file__).parents[1]), str(tests)])
     return subprocess.run(

@@ -64,7 +64,7 @@ def build(folder: Path = ROOT / "build" / "faults") -> Path:
 
 
 class Faults:
-    """The library as it is loaded in front of this process's C library."""
+    """The library as this process loads it before the C library."""
 
     def __init__(self) -> None:
         loaded = ctypes.CDLL(None)

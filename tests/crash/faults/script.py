@@ -48,7 +48,7 @@ class BrokenPromiseError(AssertionError):
 
 @dataclass
 class Outcome:
-    """What a run was told.
+    """What the store answered in a run.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Outcome:
     errors : list of str
         Of steps that raised, in order.
     log_start : int
-        Where the log may begin: cleaning up deletes what lies in front.
+        Where the log may begin: cleaning up deletes what is before.
     """
 
     acknowledged: list[testing.Acknowledged] = field(default_factory=list)
@@ -90,7 +90,7 @@ class Script:
         self._store: Any = None
         self._number = 0
         self._syncs_before = 0
-        #: A state file tells what is durable, so that a torn record behind it is no damage.
+        #: A state file shows what is durable, so a torn record past it is not damage.
         self._has_marks = False
         self._clock = 1_700_000_000_000
 
@@ -133,11 +133,11 @@ class Script:
             self._note(error)
 
     def _note(self, error: Exception) -> None:
-        """An error says what it is about: a path of the store, or a failure told before."""
-        told = f"{type(error).__name__}: {error}"
-        self.outcome.errors.append(told)
-        if str(self.root) not in told and "is closed" not in told:
-            raise BrokenPromiseError(f"an error without a path: {told}") from error
+        """An error says what it is about: a path of the store, or an earlier failure."""
+        reported = f"{type(error).__name__}: {error}"
+        self.outcome.errors.append(reported)
+        if str(self.root) not in reported and "is closed" not in reported:
+            raise BrokenPromiseError(f"an error without a path: {reported}") from error
 
     # --- steps --------------------------------------------------------------------------------
 
@@ -261,8 +261,8 @@ class Script:
             self._store.clean_expired()
 
     def _die_with_a_torn_tail(self) -> None:
-        """Leave the store as a kill does, and the last two records as a power cut may: the first
-        one torn, the other whole. Nobody was told that they are stored."""
+        """Leave the store as a kill does, and the last two records as a power failure may: the
+        first one torn, the other whole. No put acknowledged them."""
         if self._store is None:
             return
         drafts = [self._draft() for _ in range(2)]

@@ -46,7 +46,7 @@ def command() -> list[str]:
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens on ``port``."""
+    """Whether no process listens on ``port``."""
     with socket.socket() as probe, contextlib.suppress(OSError):
         probe.bind(("127.0.0.1", port))
         return True

@@ -1,4 +1,4 @@
-"""A real broker and stock client: on a directory of ours, beside our reader, and behind us."""
+"""A real broker and stock client: on a directory of ours, beside our reader, and after us."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def assert_served(driver: BrokerDriver, ours: dict[tuple[str, int], list[Any]]) 
                 assert row in driver.unique(row["topic"], row["uniqKey"])
 
 
-def test_broker_serves_what_we_wrote_and_we_go_on_behind_it(
+def test_broker_serves_what_we_wrote_and_we_continue_after_it(
     driver: BrokerDriver, tmp_path: Path
 ) -> None:
     root = tmp_path / "store"
@@ -140,7 +140,7 @@ def test_broker_serves_what_we_wrote_and_we_go_on_behind_it(
 
 
 class LiveReader(threading.Thread):
-    """Reads a directory that a broker writes, by every way there is, until it is told to stop."""
+    """Reads a directory that a broker writes, in every way, until it must stop."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(name="live reader")

@@ -1,4 +1,5 @@
-"""Tables of real brokers: a driver for their managers, random content, and ours told as theirs."""
+"""Tables of real brokers: a driver for their managers, random content, and our tables in their
+form."""
 
 from __future__ import annotations
 
@@ -274,7 +275,7 @@ class Random:
         maker: Callable[[int], Content] = getattr(self, f"_{table}")
         return maker(count)
 
-    def cut(self, content: bytes) -> bytes:
+    def shortened(self, content: bytes) -> bytes:
         """The beginning of ``content``; its last bracket at least is missing."""
         return content[: self._random.randrange(1, len(content.rstrip()))]
 

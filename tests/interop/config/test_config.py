@@ -127,7 +127,7 @@ Damage = Callable[[Path, Random], None]
 
 
 def cut_off(path: Path, random: Random) -> None:
-    path.write_bytes(random.cut(path.read_bytes()))
+    path.write_bytes(random.shortened(path.read_bytes()))
 
 
 def emptied(path: Path, random: Random) -> None:
@@ -200,7 +200,7 @@ UNKNOWN: dict[str, Any] = {
 
 
 def with_unknown(value: Any) -> Any:
-    """``value`` with fields that nobody knows in every object that has some of its own."""
+    """``value`` with unknown fields in every object that has some of its own."""
     if isinstance(value, list):
         return [with_unknown(inner) for inner in value]
     if not isinstance(value, dict):

@@ -98,7 +98,7 @@ def test_a_jump_back_makes_messages_younger_at_the_most(jump_s: int) -> None:
     ["12:00", None, 1.5, True, b"", [], OSError("no clock"), ZeroDivisionError()],
     ids=repr,
 )
-def test_a_clock_that_tells_no_time(broken: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_clock_without_a_time(broken: Any, caplog: pytest.LogCaptureFixture) -> None:
     """It ended all cleaning, and with it all writing."""
     clocks = Clocks()
     clocks.run(HOUR)

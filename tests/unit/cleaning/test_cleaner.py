@@ -1,4 +1,4 @@
-"""Cleaning up: what goes and why, in which order, and that nobody who reads is disturbed."""
+"""Cleaning up: what is deleted and why, in which order, and that readers are not disturbed."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_reading_mode_says_what_would_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mapped", [True, False])
-def test_what_would_go_is_told_while_a_writer_deletes_it(tmp_path: Path, mapped: bool) -> None:
+def test_what_would_go_is_reported_while_a_writer_deletes_it(tmp_path: Path, mapped: bool) -> None:
     """It raised FileNotFoundError for the first file that was gone."""
     root = tmp_path / "store"
     was, end = made(root, "5.5.0")
@@ -206,7 +206,7 @@ def test_what_would_go_is_told_while_a_writer_deletes_it(tmp_path: Path, mapped:
 
 
 def test_a_clock_that_once_ran_ahead_keeps_nothing_for_years(tmp_path: Path) -> None:
-    """A segment's newest time was ten years ahead: it stayed, and all behind it."""
+    """A segment's newest time was ten years ahead: it stayed, and so did all later ones."""
     root = tmp_path / "store"
     clock = Clock()
     with rocketstore.open(root, "x", clock=clock, **options_of("5.5.0")) as store:
@@ -306,8 +306,8 @@ def test_what_readers_hold_stays_readable(tmp_path: Path) -> None:
         arrow = iter(store.scan_arrow("core", batch_rows=1))
         next(arrow)
         seen_by_reader = messages_of(reader, ("Long", 0))
-        told: list[str] = []
-        late = store.tail(start=0, timeout_s=0, on_event=told.append)
+        reported: list[str] = []
+        late = store.tail(start=0, timeout_s=0, on_event=reported.append)
         minimum = store.clean_expired().min_offset
         assert minimum > 0
         assert bytes(view) == kept
@@ -316,7 +316,9 @@ def test_what_readers_hold_stays_readable(tmp_path: Path) -> None:
         assert [m.physical_offset for m in scan][-1] < store.max_physical_offset
         assert next(tail).physical_offset == minimum
         assert next(late).physical_offset == minimum
-        assert told == [f"the log's offsets 0 to {minimum - 1} were deleted before they were read"]
+        assert reported == [
+            f"the log's offsets 0 to {minimum - 1} were deleted before they were read"
+        ]
         assert sum(batch.num_rows for batch in arrow) > 0
         assert next(store.scan()).physical_offset == minimum
         # A reader of its own has a snapshot, then the new beginning.
@@ -514,7 +516,7 @@ def test_on_demand_at_the_next_twenty_looks(tmp_path: Path) -> None:
 
 
 def test_a_store_asks_the_disk_it_is_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``disk_space`` tells what the system tells; a store goes by it."""
+    """``disk_space`` returns what the system reports; a store uses it."""
     there = shutil.disk_usage(tmp_path)
     asked = disk_space(tmp_path)
     assert asked.total_nbytes == there.total
@@ -576,7 +578,7 @@ def test_an_arriving_listener_is_not_waited_for_by_what_it_waits_for(tmp_path: P
     """Cleaning in a listener waited for another thread's, which waited for dispatch, for ever."""
     root = tmp_path / "store"
     was, end = made(root, "5.5.0")
-    deleting, arrived, told = threading.Event(), threading.Event(), threading.Event()
+    deleting, arrived, reported = threading.Event(), threading.Event(), threading.Event()
     seen: list[Any] = []
 
     def listener(*_: Any) -> None:
@@ -588,7 +590,7 @@ def test_an_arriving_listener_is_not_waited_for_by_what_it_waits_for(tmp_path: P
             except BlockingIOError as error:
                 seen.append(error.errno)
         if len(seen) == 4:
-            told.set()
+            reported.set()
 
     def delete() -> None:
         with store._writer.cleaning.cleaner.lock:
@@ -606,7 +608,7 @@ def test_an_arriving_listener_is_not_waited_for_by_what_it_waits_for(tmp_path: P
         assert not thread.is_alive()
         assert seen == [errno.EAGAIN, errno.EAGAIN]
         assert store.put("Long", b"x").ok
-        assert told.wait(120)
+        assert reported.wait(120)
         report, verified = seen[2:]
         assert report.files
         assert verified.ok
@@ -673,7 +675,7 @@ def test_a_full_disk_does_not_keep_what_would_make_room(
 def test_a_folder_that_cannot_be_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, folder: str
 ) -> None:
-    """Nobody knows then which names are on disk: the store's writing ends. Too many open files say
+    """Then it is unknown which names are on disk: the store's writing ends. Too many open files say
     nothing about the disk."""
     root = tmp_path / "store"
     was, end = made(root, "5.5.0")
@@ -709,8 +711,8 @@ def test_a_folder_that_cannot_be_synced(
 
 
 def test_ext_files_follow_their_queue(tmp_path: Path) -> None:
-    """Those go that no unit in the queue's files refers to any more, expired units included: a
-    store is opened by way of these, too."""
+    """Cleaning deletes files to which no unit in the queue's files refers, expired units included:
+    opening a store reads these, too."""
     root, clock = tmp_path / "store", Clock()
     options = {
         **options_of("5.5.0"),

@@ -79,7 +79,7 @@ def lose_long_queue(root: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [clean, lose_abort, lose_index, lose_long_queue])
-def test_writing_goes_on_behind_what_expired(made: Made, harm: Callable[[Path], None]) -> None:
+def test_writing_continues_after_what_expired(made: Made, harm: Callable[[Path], None]) -> None:
     root, was, minimum = made
     harm(root)
     with opened(root, was, mode="r+") as store:
@@ -107,10 +107,10 @@ def test_writing_goes_on_behind_what_expired(made: Made, harm: Callable[[Path], 
 def test_a_state_file_from_before_the_logs_beginning_costs_no_queue_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str, version: str, compared_nbytes: int
 ) -> None:
-    """Salvage has all units made again by a state file that says that none is on disk, and one may
-    be written late that is older than a deletion. Queues whose messages had all expired then
-    lost their units, which alone tell where they end: they began again at queue offset 0, and
-    consumers that stood further on got none of the new messages."""
+    """Salvage has all units rebuilt by a state file that says that none is on disk, and a state
+    file older than a deletion may be written late. Queues whose messages had all expired then lost
+    their units, which alone show where they end. They began at queue offset 0 again, and consumers
+    at a later offset got none of the new messages."""
     monkeypatch.setattr("rocketstore.store.dispatch_recovery.COMPARED_NBYTES", compared_nbytes)
     root = tmp_path / "store"
     make(root, version)

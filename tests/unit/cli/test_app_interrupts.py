@@ -1,4 +1,5 @@
-"""Ctrl-C while rows are written: they come whole, and once, and ``--start`` goes on behind them.
+"""Ctrl-C while rows are written: each row is whole, appears once, and ``--start`` continues after
+it.
 
 ``tail --follow`` once wrote a row twice. Standard output had a ``write`` in Python below its
 buffer: an interrupt inside it, after the bytes were written, left them in the buffer too.

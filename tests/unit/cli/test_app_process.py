@@ -70,7 +70,7 @@ def test_the_command_line_costs_the_library_nothing() -> None:
     assert done.stdout.strip() == b"[]"
 
 
-def test_the_demo_holds_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_the_demo_holds_and_leaves_no_files(tmp_path: Path) -> None:
     golden = golden_stores.HERE / "plain-5.3.3"
     command = [*COMMAND, "demo", "--golden", str(golden)]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Tables on terminals: what is cut, what is escaped, what is coloured; and real terminals."""
+"""Tables on terminals: what is shortened, escaped and coloured; and real terminals."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_store(tmp_path_factory.mktemp("terminal") / "store")
 
 
-def test_texts_are_cut_and_numbers_are_not() -> None:
+def test_texts_are_shortened_and_numbers_are_not() -> None:
     with terminal() as shown:
         table = Table(("name", "number", "text"), right=("number",), shrink=("text", "name"))
         table.add(("a name of middling length", 123456789, "a text that is rather long"))
@@ -59,7 +59,7 @@ def test_texts_are_cut_and_numbers_are_not() -> None:
     assert "…" not in lines[2]
 
 
-def test_what_cannot_be_cut_ends_at_the_edge() -> None:
+def test_what_cannot_be_shortened_ends_at_the_edge() -> None:
     with terminal() as shown:
         table = Table(tuple("abcdefgh"), right=tuple("abcdefgh"))
         table.add([10**9] * 8)
@@ -78,7 +78,7 @@ def test_later_rows_keep_the_widths() -> None:
     assert shown.getvalue().splitlines()[-1] == "z  " + "w" * 9 + "…"
 
 
-def test_a_pipe_is_not_cut() -> None:
+def test_a_pipe_is_not_shortened() -> None:
     with contextlib.redirect_stdout(io.StringIO()) as pipe:
         table = Table(("a", "b"), shrink=("b",))
         table.add(("x", "y" * 1000))

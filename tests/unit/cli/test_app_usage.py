@@ -15,7 +15,7 @@ from golden import golden_stores
 from rocketstore.cli.app import app
 from support.command_line import NASTY_TOPIC, CliRunner, make_store, run
 
-#: Every command that opens a store for reading, with what it needs behind the path.
+#: Every command that opens a store for reading, with what it needs after the path.
 READERS: dict[str, tuple[Any, ...]] = {
     "info": (),
     "ls": (),
@@ -122,7 +122,7 @@ def test_put_into_what_cannot_be_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         (("scan", "--begin", "yesterday"), "'yesterday' is not a time"),
         (("find", "--end", "-2y"), "'-2y' is not a time"),
@@ -143,10 +143,10 @@ def test_put_into_what_cannot_be_written(tmp_path: Path) -> None:
         (("put", "T", "b", "--property", "a"), "NAME=VALUE"),
     ],
 )
-def test_wrong_values(pristine: Path, arguments: tuple[str, ...], told: str) -> None:
+def test_wrong_values(pristine: Path, arguments: tuple[str, ...], reported: str) -> None:
     command, *others = arguments
     result = run(command, pristine, *others, code=2)
-    assert told in " ".join(result.stderr.split())
+    assert reported in " ".join(result.stderr.split())
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
 

@@ -1,7 +1,7 @@
 """Words on a command line: empty paths, odd numbers, values that a configuration refuses.
 
 ``put "" A x``, ``clean "" --hours 0`` and ``salvage ""`` (a script's unset variable) worked in the
-current folder and deleted there; ``tail --start`` behind the log's end ended with 70, and
+current folder and deleted there; ``tail --start`` past the log's end ended with 70, and
 ``verify --delay-levels x`` with 3.
 """
 
@@ -16,7 +16,7 @@ import pytest
 
 from support.command_line import lines, make_store, run
 
-#: Every command that is given a store, with what it needs behind the path.
+#: Every command that is given a store, with what it needs after the path.
 COMMANDS: dict[str, tuple[Any, ...]] = {
     "info": (),
     "ls": (),
@@ -70,8 +70,8 @@ def test_no_option_takes_an_empty_path(here: Path) -> None:
     before = contents(here)
     for command, others in COMMANDS.items():
         for option in ("--commit-log", "--config"):
-            told = run(command, ".", *others, option, "", code=2).stderr
-            assert f"'{option}'" in told, command
+            reported = run(command, ".", *others, option, "", code=2).stderr
+            assert f"'{option}'" in reported, command
     assert "'--lines'" in run("put", ".", "--lines", "", code=2).stderr
     assert "'--golden'" in run("demo", "--golden", "", code=2).stderr
     assert contents(here) == before
@@ -141,17 +141,17 @@ def test_a_value_that_is_refused_is_usage(
     assert contents(here) == before
 
 
-def test_numbers_behind_the_end_are_no_hit(here: Path) -> None:
+def test_numbers_past_the_end_are_no_hit(here: Path) -> None:
     end = lines(run("scan", here))[-1]
-    behind = end["physicalOffset"] + end["storeSize"]
-    run("scan", here, "--start", behind, code=1)
-    run("tail", here, "--start", behind, code=1)
+    following = end["physicalOffset"] + end["storeSize"]
+    run("scan", here, "--start", following, code=1)
+    run("tail", here, "--start", following, code=1)
     for number in (1000, 2**63 - 1, 10**30):
         run("get", here, "TopicA", 0, "--offset", number, code=1)
         run("get", here, "TopicA", number, code=1)
         run("show", here, number, code=1)
         run("tail", here, "-n", number)
-    for inside in (1, behind - 6, behind - 90):
+    for inside in (1, following - 6, following - 90):
         assert "no record begins" in run("scan", here, "--start", inside, code=2).stderr
         assert "no record begins" in run("tail", here, "--start", inside, code=2).stderr
 

@@ -16,7 +16,7 @@ from golden import golden_stores
 from rocketstore.cli.commands import put_lines
 from support.command_line import lines, make_store, run
 
-#: What the store makes anew.
+#: What the store computes again.
 ANEW = {"physicalOffset", "queueOffset", "storeSize", "storeTimestamp", "offsetMsgId"}
 
 

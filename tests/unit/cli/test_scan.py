@@ -140,13 +140,13 @@ def test_an_interrupted_scan_says_where_to_go_on(
 
 
 def test_progress_goes_to_stderr_only_when_somebody_sees_it(pristine: Path) -> None:
-    told: list[tuple[str, int, int]] = []
+    reported: list[tuple[str, int, int]] = []
     with rocketstore.open(pristine) as store:
         conditions = walk.Conditions.of(key="none")
-        reading = walk.LogWalk(store, conditions, progress=lambda *what: told.append(what))
+        reading = walk.LogWalk(store, conditions, progress=lambda *what: reported.append(what))
         assert list(reading) == []
         assert reading.position == store.max_physical_offset
-    ((what, done, total),) = told[:1]
+    ((what, done, total),) = reported[:1]
     assert (what, total) == ("reading the log", reading.position)
     assert 0 < done <= total
     assert run("scan", pristine).stderr == ""
@@ -157,13 +157,13 @@ def test_progress_goes_to_stderr_only_when_somebody_sees_it(pristine: Path) -> N
 
 def test_csv_says_what_ndjson_says(pristine: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(run("scan", pristine, "-f", "csv").stdout)))
-    for told, row in zip(lines(run("scan", pristine)), rows, strict=True):
-        for name, value in told.items():
+    for reported, row in zip(lines(run("scan", pristine)), rows, strict=True):
+        for name, value in reported.items():
             if name == "properties":
                 assert json.loads(row[name]) == value
             else:
                 assert row[name] == ("" if value is None else str(value))
-        assert row["body" if "bodyBase64" in told else "bodyBase64"] == ""
+        assert row["body" if "bodyBase64" in reported else "bodyBase64"] == ""
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_tail_follows_until_interrupted(
     assert f"--start {ends[-1]} continues" in result.stderr
 
 
-def test_tail_tells_what_it_could_not_show(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tail_shows_what_it_could_not_show(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def turn(seconds: float) -> None:
         if not (root / "gone").exists():
             (root / "gone").mkdir()

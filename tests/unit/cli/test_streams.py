@@ -73,8 +73,8 @@ def test_a_process_of_its_own_with_all_streams_closed(words: str, tmp_path: Path
 
 
 def test_a_process_of_its_own_whose_answer_cannot_be_written(pristine: Path) -> None:
-    told = "rocketstore: standard output: No space left on device\n"
-    assert shell(pristine, "scan", ">/dev/full") == (3, "", told)
+    reported = "rocketstore: standard output: No space left on device\n"
+    assert shell(pristine, "scan", ">/dev/full") == (3, "", reported)
 
 
 @pytest.mark.parametrize("words", [*READERS, "clean", "salvage", "put --lines /dev/null"])
@@ -85,7 +85,7 @@ def test_every_command_with_all_streams_closed(words: str, tmp_path: Path, prist
 
 
 def test_no_file_of_the_store_gets_a_standard_descriptor(tmp_path: Path) -> None:
-    """What is open while ``put --lines`` waits for a line: log and lock are none of 0, 1 and 2."""
+    """While ``put --lines`` waits for a line, log and lock do not use descriptors 0, 1 and 2."""
     root = make_store(tmp_path / "store")
     os.mkfifo(tmp_path / "lines")
     shell_words = f'exec "$@" put {root} --lines {tmp_path}/lines <&- >&- 2>&-'

@@ -67,15 +67,15 @@ REFUSED: dict[str, tuple[bytes, int, str]] = {
     "mark alone": (b"\xef\xbb\xbf", 3, "no value"),
     "comment alone": (b"/* x */", 7, "no value"),
     "open comment": (b'{"a":1/* }', 6, "unterminated comment"),
-    "cut object": (b'{"a":1', 6, "expected ',' or '}', found the end of the file"),
-    "cut in a key": (b'{"a', 1, "unterminated string"),
-    "cut behind a key": (b'{"a"', 4, "expected ':', found the end of the file"),
-    "cut before a value": (b'{"a":', 5, "expected a value, found the end of the file"),
-    "cut array": (b"[1,", 3, "expected a value, found the end of the file"),
-    "cut escape": (b'["\\', 2, "invalid escape"),
-    "cut unicode escape": (b'["\\u00', 2, "invalid escape"),
+    "truncated object": (b'{"a":1', 6, "expected ',' or '}', found the end of the file"),
+    "truncated in a key": (b'{"a', 1, "unterminated string"),
+    "truncated after a key": (b'{"a"', 4, "expected ':', found the end of the file"),
+    "truncated before a value": (b'{"a":', 5, "expected a value, found the end of the file"),
+    "truncated array": (b"[1,", 3, "expected a value, found the end of the file"),
+    "truncated escape": (b'["\\', 2, "invalid escape"),
+    "truncated unicode escape": (b'["\\u00', 2, "invalid escape"),
     "unknown escape": (b'["\\q"]', 2, "invalid escape"),
-    "text behind": (b"{} x", 3, "unexpected text after"),
+    "text after it": (b"{} x", 3, "unexpected text after"),
     "two values": (b"{}{}", 2, "unexpected text after"),
     "no comma": (b'{"a":1 "b":2}', 7, "expected ',' or '}'"),
     "wrong bracket": (b"[1}", 2, "expected ',' or ']'"),
@@ -113,12 +113,12 @@ def test_a_hundred_levels_are_read() -> None:
     assert json.dumps(loads(b"[" * 100 + b"]" * 100)) == "[" * 100 + "]" * 100
 
 
-def test_every_cut_and_every_flipped_bit_is_read_or_refused() -> None:
+def test_every_truncation_and_every_flipped_bit_is_read_or_refused() -> None:
     """Whatever comes out, nothing else than a value or the error of this module."""
     text = rb'{"a":{0:1,"b":[true,null,-1.5e2,"x\u00e9\n"],/*c*/},d:{"$ref":"$.a"}}'
     outcomes = {True: 0, False: 0}
     positions: list[tuple[int, int]] = []
-    variants = [text[:cut] for cut in range(len(text))]
+    variants = [text[:end] for end in range(len(text))]
     for at in range(len(text)):
         for bit in range(8):
             changed = bytearray(text)

@@ -51,7 +51,7 @@ def test_a_brokers_table_is_written_without_a_loss(broker: Path, kind: type[Conf
     assert path.with_name(path.name + ".bak").read_bytes() == former
     written = json.loads(path.read_bytes())
     wanted = loads(former)
-    wanted.pop("groupTopicMap", None)  # made of the offsets by whoever reads them
+    wanted.pop("groupTopicMap", None)  # readers derive it from the offsets
     assert written == wanted
     again = kind(broker)
     assert again.load()
@@ -235,7 +235,7 @@ def test_consumer_offsets(tmp_path: Path) -> None:
             again.commit_offset(group, topic, queue_id, offset)
 
 
-def test_offsets_under_odd_names_are_kept_and_are_nobodys(tmp_path: Path) -> None:
+def test_offsets_under_odd_names_are_kept_and_belong_to_no_group(tmp_path: Path) -> None:
     manager = ConsumerOffsetManager(tmp_path)
     manager.decode(b'{"offsetTable":{"T":{0:1},"T@g@h":{0:2},"T@g":{0:3}}}')
     assert manager.which_group_by_topic("T") == {"g"}

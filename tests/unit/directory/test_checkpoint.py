@@ -28,7 +28,7 @@ def read(root: Path) -> StoreCheckpoint:
 
 
 def write(root: Path, **values: int) -> None:
-    """A checkpoint as a broker left it: the state file knows nothing of it."""
+    """A checkpoint as a broker left it, without a state file."""
     StoreCheckpoint.read(root / "checkpoint", root).replace(**values).write(root / "checkpoint")
 
 
@@ -92,7 +92,7 @@ def test_what_each_line_writes(root: Path, version: str, nbytes: int) -> None:
 @pytest.mark.parametrize("version", LINES)
 @pytest.mark.parametrize("puts", [0, 1])
 def test_byte_40_that_is_a_record_start_is_kept(root: Path, version: str, puts: int) -> None:
-    """Lines before 5.5 do not know it and leave it; it may be behind, never ahead."""
+    """Versions before 5.5 ignore it and keep it; it may lag but never be ahead."""
     build(root, version)
     with rocketstore.open(root) as store:
         starts = [message.physical_offset for message in store.scan()]
@@ -112,8 +112,8 @@ def test_byte_40_that_is_a_record_start_is_kept(root: Path, version: str, puts: 
 
 @pytest.mark.parametrize("version", LINES)
 def test_byte_40_that_is_no_record_start_becomes_0(root: Path, version: str) -> None:
-    """5.5 cuts its log there with enableAcceleratedRecovery, and above the log's end it dispatches
-    too little."""
+    """With enableAcceleratedRecovery, 5.5 truncates its log there; above the log's end it
+    dispatches too little."""
     build(root, version)
     with rocketstore.open(root) as store:
         end = store.max_physical_offset
@@ -127,12 +127,12 @@ def test_byte_40_that_is_no_record_start_becomes_0(root: Path, version: str) -> 
         assert read(root).logics_physical_offset in allowed, wrong
 
 
-def test_byte_40_of_a_record_that_recovery_cut_becomes_0(root: Path, tmp_path: Path) -> None:
+def test_byte_40_of_a_record_that_recovery_truncated_becomes_0(root: Path, tmp_path: Path) -> None:
     crafted.build(tmp_path / "template", broker_version="5.3.3")
     store = Crafted(tmp_path / "template", root)
-    target, behind = store.records[-6], store.records[-3]
+    target, following = store.records[-6], store.records[-3]
     store.write(target.offset, target.with_number("magic", 0))
-    write(root, logics_physical_offset=behind.offset)
+    write(root, logics_physical_offset=following.offset)
     store.set_state(target.offset)
     store.zero_from(target.end)
     store.crashed()
@@ -208,7 +208,7 @@ LARGER: dict[str, Any] = {
 
 
 def written_together(root: Path) -> tuple[int, StoreCheckpoint]:
-    """The flushed offset of the state file, and the checkpoint that was written right behind it:
+    """The flushed offset of the state file, and the checkpoint that was written right after it:
     services write both while a test reads one after the other."""
     while True:
         state = StoreState.read(root / "rocketstore.state", root)
@@ -230,7 +230,8 @@ def written_together(root: Path) -> tuple[int, StoreCheckpoint]:
 def test_no_time_and_no_place_is_ahead_of_the_disk(
     root: Path, version: str, options: dict[str, Any]
 ) -> None:
-    """Somebody puts all the time; each checkpoint tells of records below its flushed offset."""
+    """A thread puts all the time; each checkpoint's times are of records below its flushed
+    offset."""
     stop = threading.Event()
 
     def put_on(store: rocketstore.DefaultMessageStore) -> None:
@@ -291,4 +292,4 @@ def test_an_index_file_filled_while_the_log_was_synced_gives_no_time_yet(
         newest = max(time for end, time in times.items() if end <= state.flushed_offset)
         assert found.index_timestamp <= newest
         assert state.flushed_offset < store.max_physical_offset
-    assert read(root).index_timestamp > newest  # told when it is closed
+    assert read(root).index_timestamp > newest  # written when it is closed

@@ -1,4 +1,4 @@
-"""What else lies in a store: named, left alone; a DLedger log is refused in one sentence."""
+"""Other entries of a store are named and not changed; a DLedger log is refused in one sentence."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ FOREIGN = {
 }
 
 
-def test_everything_is_named_and_left_alone(tmp_path: Path) -> None:
+def test_everything_is_named_and_not_changed(tmp_path: Path) -> None:
     root = tmp_path / "store"
     crafted.build(root, 4)
     ours = kinds(root)
@@ -60,7 +60,7 @@ def test_everything_is_named_and_left_alone(tmp_path: Path) -> None:
     for name in FOREIGN:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Of these only the topics' table is read, and a writer refuses one that is none.
+        # Of these only the topics' table is read, and a writer refuses an invalid one.
         path.write_bytes(b"{}" if path.name == "topics.json" else b"not ours")
     wanted = {name.split("/")[0]: kind for name, kind in FOREIGN.items()}
     assert kinds(root) == {**ours, **wanted}

@@ -100,7 +100,7 @@ def test_a_listener_puts_while_others_wait_for_dispatch(
 
 
 def test_a_listener_that_exits_ends_the_writing(tmp_path: Path) -> None:
-    """Only its thread ended, without a word: puts went on, and nothing was dispatched any more."""
+    """Only its thread ended, without a report: puts continued, and dispatch had stopped."""
 
     def leave(*_: Any) -> None:
         raise SystemExit(3)

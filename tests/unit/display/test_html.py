@@ -87,7 +87,7 @@ def test_h08_a_store_and_its_messages(store_path: Path) -> None:
         assert "TopicA" in shown
         assert "2 topics" in shown
         messages = store.get_message("g", "TopicA", 0, 0).messages
-        told = check(messages[7]._repr_html_())
+        reported = check(messages[7]._repr_html_())
         for part in (
             "<b>7</b>",
             "<u>key</u>",
@@ -95,12 +95,12 @@ def test_h08_a_store_and_its_messages(store_path: Path) -> None:
             "2023-11-14 22:13:20.123 UTC",
             "StoredMess",
         ):
-            assert part in told
+            assert part in reported
         binary = check(store.get_message("g", "TopicB", 0, 0).messages[0]._repr_html_())
         assert "0x ff ff" in binary
         assert "(300 bytes)" in binary
-        assert check(messages[7].detach()._repr_html_()) == told
-        assert check(pickle.loads(pickle.dumps(messages[7]))._repr_html_()) == told
+        assert check(messages[7].detach()._repr_html_()) == reported
+        assert check(pickle.loads(pickle.dumps(messages[7]))._repr_html_()) == reported
     assert "closed" in check(store._repr_html_())
 
 

@@ -1,4 +1,4 @@
-"""The row of files of a log or queue: adding at its end, deleting in front of it."""
+"""The files of a log or queue: adding at the end, deleting at the beginning."""
 
 import os
 import threading
@@ -112,7 +112,7 @@ def test_a_folder_that_could_not_be_synced_is_synced_before_the_next_deletion(qu
     assert names(queue) == [2 * SIZE, 3 * SIZE]
 
 
-def test_deleting_in_front_loses_no_file_added_behind(queue):
+def test_deleting_at_the_start_loses_no_file_added_at_the_end(queue):
     """One thread adds files while another deletes the first ones: no file gets lost."""
     last, failures = 60, []
 
@@ -120,7 +120,7 @@ def test_deleting_in_front_loses_no_file_added_behind(queue):
         try:
             for number in range(4, last):
                 queue.create_file(number * SIZE, allocated=0)
-        except Exception as error:  # noqa: BLE001 - told below
+        except Exception as error:  # noqa: BLE001 - reported below
             failures.append(error)
 
     thread = threading.Thread(target=add)

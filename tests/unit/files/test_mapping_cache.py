@@ -99,7 +99,7 @@ def test_threads_that_map_at_once(tmp_path: Path) -> None:
             for _ in range(3000):
                 number = chance.randrange(20)
                 assert row.queue.files[number].view[chance.randrange(SIZE)] == number
-        except BaseException as error:  # told below
+        except BaseException as error:  # reported below
             failures.append(error)
             raise
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only
 WIDE: dict[str, Any] = {"mapped_file_size_commit_log": 1 << 20}
 #: Never room for the longest record: appended on the store's own thread.
 NARROW: dict[str, Any] = {"mapped_file_size_commit_log": 16 * 1024}
-#: Nobody waits in vain, however long a test or a busy disk takes.
+#: Long enough for a slow test or a busy disk.
 PATIENT: dict[str, Any] = {"sync_flush_timeout": 1000 * int(LONG_S)}
 START = 1_700_000_000_000
 
@@ -151,7 +151,7 @@ def test_one_sync_completes_all_by_one_call_into_the_loop(
                 assert not any(put.done() for put in [first, *others])
                 assert threading.active_count() == before
             await asyncio.gather(first, *others)
-            assert calls == 2  # one for the sync that was held, one for all behind it
+            assert calls == 2  # one for the sync that was held, one for all after it
             assert syncs.count == 2
 
     run(main())
@@ -193,7 +193,7 @@ def test_cancelling_ends_the_wait_and_nothing_else(
 
 
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
-def test_what_is_put_behind_a_cancelled_call_is_stored_behind_it(
+def test_what_is_put_after_a_cancelled_call_is_stored_after_it(
     tmp_path: Path, flush_disk_type: str
 ) -> None:
     """A call that was cancelled while the store's thread appended was no longer counted, and the
@@ -386,7 +386,7 @@ def test_closing_the_store_completes_what_waits(
 
 
 @pytest.mark.parametrize("start", [True, False])
-def test_closing_the_store_in_front_of_the_wait(
+def test_closing_the_store_before_the_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: bool
 ) -> None:
     """The store's thread had appended, and no service was left to sync: the put raised
@@ -528,7 +528,7 @@ def test_one_object_however_many_threads_begin(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [WIDE, NARROW], ids=["here", "away"])
 def test_a_put_within_an_awaited_one_waits(tmp_path: Path, options: dict[str, Any]) -> None:
-    """What a put calls, here the clock, may put: it was told PUT_OK before any sync."""
+    """What a put calls, here the clock, may put: it got PUT_OK before any sync."""
     within: list[bool] = []
 
     def clock() -> int:
@@ -570,7 +570,7 @@ class Putting:
 
 
 def test_a_put_made_by_the_arguments_of_an_awaited_one_waits(tmp_path: Path) -> None:
-    """It was told PUT_OK before any sync: what its thread put then was taken for the awaited put
+    """It got PUT_OK before any sync: the store took what its thread put then for the awaited put
     itself. Keys may be an iterator; a message in ``aput_many`` may be any object."""
     with open_sync(tmp_path / "s", **WIDE) as store:
         message = Putting(store)

@@ -1,4 +1,4 @@
-"""Group commit: one sync for all that wait; nobody is told before the disk has what he put."""
+"""Group commit: one sync for all that wait; no put returns before the disk has its message."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_one_sync_for_all_that_came_during_the_one_before(
         assert len(store._writing().flushed.waiting) == 0
 
 
-def test_nobody_waits_on_when_a_flush_was_interrupted_behind_its_sync(
+def test_no_put_keeps_waiting_if_a_flush_is_interrupted_after_its_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_sync(tmp_path / "s") as store:

@@ -243,7 +243,7 @@ def record_sizes(data: bytes, base: int) -> dict[int, int]:
 
 
 def check_body(record: bytes, head: dict[str, int]) -> None:
-    """The body lies behind the tail and has the stored CRC."""
+    """The body is after the tail and has the stored CRC."""
     at = formats.RECORD_HEAD.nbytes + formats.RECORD_STORED.nbytes + formats.RECORD_TAIL.nbytes
     for bit in (formats.SYS_FLAG_BORN_HOST_V6, formats.SYS_FLAG_STORE_HOST_V6):
         at += (formats.HOST_V6 if head["sys_flag"] & bit else formats.HOST_V4).nbytes

@@ -1,4 +1,4 @@
-"""File sizes that are found out from the files: odd ones, tiny ones, given ones that contradict."""
+"""File sizes detected from the files: odd ones, tiny ones, configured ones that contradict."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_damaged_files_do_not_contradict_the_right_pair(tmp_path: Path) -> None:
         rocketstore.open(root, max_hash_slot_num=8, max_index_num=51)
 
 
-def test_fewest_contradictions_are_told(tmp_path: Path) -> None:
+def test_fewest_contradictions_are_reported(tmp_path: Path) -> None:
     root = tmp_path / "store"
     build(root, (13, 50), 31)
     path = sorted((root / "index").iterdir())[-1]
@@ -221,7 +221,7 @@ def test_whole_files_outvote_a_damaged_one(
 
 
 @pytest.mark.parametrize("name", ["slots zeroed", "slots set", "a block zeroed"])
-def test_links_tell_the_slots_of_a_damaged_file(
+def test_links_show_the_slots_of_a_damaged_file(
     three_files: Path, tmp_path: Path, name: str
 ) -> None:
     for number in range(2):
@@ -288,8 +288,7 @@ def test_golden_stores_agree_with_what_they_were_written_with(tmp_path: Path) ->
 
 @pytest.mark.parametrize(("slots", "entries"), [(0, 50), (1, 1), (1, 0), (2**31, 2), (1, 2**31)])
 def test_pairs_that_cannot_be(tmp_path: Path, slots: int, entries: int) -> None:
-    """One entry is none: number 0 is never used, and dispatch would begin one file after the
-    other for ever."""
+    """One entry is too few: number 0 is never used, and dispatch would begin new files forever."""
     with pytest.raises(ConfigError, match="max_"):
         rocketstore.open(tmp_path / "s", "x", max_hash_slot_num=slots, max_index_num=entries)
     assert not (tmp_path / "s").exists()

@@ -50,7 +50,7 @@ def _properties(random: Random, number: int) -> bytes:
 
 
 def _records(count: int, seed: int = 1) -> bytes:
-    """Records of all shapes one behind the other, the first at ``BASE``."""
+    """Records of all shapes one after the other, the first at ``BASE``."""
     random = Random(seed)
     log = bytearray()
     for number in range(count):
@@ -251,10 +251,10 @@ def test_some_columns(names: list[str], flags: int) -> None:
     assert table.equals(_decode(NATIVE)[1].select(names))
 
 
-@pytest.mark.parametrize("cut", [0, 1, 5000, 5001, len(LOG) - 1, len(LOG)])
-def test_a_record_behind_the_limit_is_not_taken(kernels: Bodies, cut: int) -> None:
-    (answer,), table = _decode(kernels, limit=BASE + cut)
-    taken = [m for m in _messages() if m.physical_offset < BASE + cut]
+@pytest.mark.parametrize("end_at", [0, 1, 5000, 5001, len(LOG) - 1, len(LOG)])
+def test_a_record_after_the_limit_is_not_taken(kernels: Bodies, end_at: int) -> None:
+    (answer,), table = _decode(kernels, limit=BASE + end_at)
+    taken = [m for m in _messages() if m.physical_offset < BASE + end_at]
     assert table.column("physicalOffset").to_pylist() == [m.physical_offset for m in taken]
     end = taken[-1].physical_offset + taken[-1].store_size - BASE if taken else 0
     assert answer == (RecordStatus.END, end, len(taken))
@@ -278,7 +278,7 @@ def _ghost() -> bytes:
         (_ghost() * 3 + b"\0" * 8, RecordStatus.EMPTY),
     ],
 )
-def test_what_stands_behind_the_records(place: bytes, status: RecordStatus) -> None:
+def test_what_follows_the_records(place: bytes, status: RecordStatus) -> None:
     log = LOG + place
     for bodies in (NATIVE, REFERENCE):
         answers, table = _decode(bodies, log)
@@ -359,7 +359,7 @@ def test_a_batch_outlives_its_decoder_and_is_exported_often(kernels: Bodies) -> 
     assert columns[1].to_pylist() == [m.body for m in _messages()]
 
 
-def test_capsules_that_nobody_takes(kernels: Bodies) -> None:
+def test_capsules_that_are_not_taken(kernels: Bodies) -> None:
     decoder = kernels.arrow.BatchDecoder(ALL)
     decoder.consume(LOG, 0, len(LOG), BASE, SEGMENT_END, NO_LIMIT, 1)
     batch = decoder.take()
@@ -435,7 +435,7 @@ def test_wrong_windows(kernels: Bodies, arguments: Any, error: type[Exception]) 
     assert decoder.rows == 0
 
 
-def test_a_mapping_whose_file_is_cut_gives_what_is_good(tmp_path: Path) -> None:
+def test_a_mapping_whose_file_is_truncated_gives_what_is_good(tmp_path: Path) -> None:
     page = mmap.PAGESIZE
     path = tmp_path / "segment"
     path.write_bytes(LOG)

@@ -132,7 +132,7 @@ def test_scan_stops_at_the_log_end_and_at_zeros() -> None:
     assert scan(packed(*units, ragged=bytes(NBYTES)), -1, 0, end)[3] == KernelStatus.NO_UNIT
 
 
-def test_scan_goes_on_from_the_file_in_front() -> None:
+def test_scan_continues_from_the_file_before() -> None:
     units = chain(6)
     second = packed(*units[3:])
     _, last_end, following, _ = scan(packed(*units[:3]), -1, 0, WHOLE)

@@ -20,7 +20,7 @@ from support.kernel_bodies import Bodies
 
 UNIQUE_KEY = "0A0102031A2B18B4AAC20000000A0007"
 STORED = 1700000000500
-#: One record of 162 bytes, as RocketMQ 5.3.3 stores it, and the blank behind it in 512 bytes.
+#: One record of 162 bytes, as RocketMQ 5.3.3 stores it, and the blank after it in 512 bytes.
 WORKED = (
     bytes.fromhex(
         "000000a2daa320a73610a6860000000000000000000000000000000000000000"
@@ -503,7 +503,7 @@ def test_an_empty_batch_is_an_error(kernels: Bodies) -> None:
 # --- Many ---------------------------------------------------------------------------------------
 
 
-def test_put_many_goes_on_behind_a_refused_message(kernels: Bodies) -> None:
+def test_put_many_goes_on_after_a_refused_message(kernels: Bodies) -> None:
     log = Log(kernels, segment_nbytes=512, max_message_size=100)
     bodies = (b"a", bytes(101), b"c" * 90, b"d" * 90, b"e" * 90)
     results = log.appender.put_many(

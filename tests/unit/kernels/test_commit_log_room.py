@@ -97,7 +97,7 @@ def test_what_cannot_make_room_may_answer_with_a_status(kernels: Bodies, step: s
     assert log.appender.put("T", bytes(50)).ok
 
 
-def test_a_put_that_waits_before_a_roll_is_in_nobodys_way(kernels: Bodies) -> None:
+def test_a_put_that_waits_before_a_roll_blocks_no_other(kernels: Bodies) -> None:
     """It waited with the lock that orders rolls, which the thread that it waited for needed."""
     log = Log(kernels, segment_nbytes=256)
     waited: list[bool] = []
@@ -221,7 +221,7 @@ def test_closed_is_closed(kernels: Bodies) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform does not fork")
-def test_a_forked_child_is_told_so(kernels: Bodies) -> None:
+def test_a_forked_child_gets_an_error(kernels: Bodies) -> None:
     log = Log(kernels)
     log.appender.put("T", b"")
     child = os.fork()

@@ -1,8 +1,8 @@
-"""Records of RocketMQ 5.2.0 and 5.3.0 with light queues: 20 unwritten bytes behind the properties.
+"""Records of RocketMQ 5.2.0 and 5.3.0 with light queues: 20 unwritten bytes after the properties.
 
-Those versions reserve the room of a whole-record CRC there although none is written, so that the
-record ends with what was in a buffer. Where that was zeros, the strict check took every such record
-for damaged by a lost sector.
+Those versions reserve the space of a whole-record CRC there but do not write it, so the record ends
+with old buffer content. If that was zeros, the strict check treated every such record as damaged by
+a lost sector.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def status(properties: bytes) -> RecordStatus:
         (OFFSETS + b"WAIT\x01false\x02" + bytes(20), RecordStatus.NUL_PROPERTIES),
         (b"K\x01k\x02" + OFFSETS + b"\x00\x07stale" + bytes(13), RecordStatus.NUL_PROPERTIES),
         (OFFSETS + b"stale words of before", RecordStatus.OK),
-        # Nothing else is excused: another length, no separator in front, no light queues.
+        # Nothing else is excused: another length, no separator before it, no light queues.
         (OFFSETS + bytes(19), RecordStatus.BAD_PROPERTIES),
         (OFFSETS + bytes(21), RecordStatus.BAD_PROPERTIES),
         (OFFSETS + bytes(40), RecordStatus.BAD_PROPERTIES),

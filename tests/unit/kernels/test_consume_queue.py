@@ -155,7 +155,7 @@ def test_scan_stops_at_what_cannot_follow(unit: tuple[int, int, int], status: in
     assert scan([*GOOD, unit, (500, 50, 0)]) == (60, 400, status)
 
 
-def test_scan_accepts_fillers_only_in_front_of_the_first_message() -> None:
+def test_scan_accepts_fillers_only_before_the_first_message() -> None:
     """RocketMQ takes a filler for the end of a message at 2**31 - 1 (D-10); it ends nowhere."""
     assert scan([FILLER, FILLER, *GOOD], log_end=2**40) == (100, 400, RecordStatus.END)
     assert scan([FILLER, FILLER]) == (40, -1, RecordStatus.END)
@@ -182,8 +182,8 @@ def test_find_counts_fillers_as_minus_one(offset: int, position: int) -> None:
 
 @pytest.mark.parametrize("units", range(64))
 def test_find_is_not_led_astray_by_fillers_between_units(units: int) -> None:
-    """A filler was taken for a unit of offset -1, and everything in front of it for lower still:
-    in a queue with a gap behind damage, the messages in front of the gap were not found."""
+    """A filler counted as a unit of offset -1, and everything before it as still lower: in a queue
+    with a gap after damage, the messages before the gap were not found."""
     file = queue_file(*[(100 * n, 50, n) if units >> n & 1 else FILLER for n in range(6)])
     for offset in (0, 1, 100, 150, 250, 300, 450, 500, 501):
         wanted = [n for n in range(6) if units >> n & 1 and 100 * n >= offset]
@@ -414,7 +414,7 @@ def test_the_byte_limit_is_inclusive_and_changes_with_the_place() -> None:
     assert Selection(max_disk_count=2, max_count=5, disk_below=disk_below)(queue)[0][1] == 5
 
 
-def test_expired_units_and_fillers_are_passed_over() -> None:
+def test_expired_units_and_fillers_are_skipped() -> None:
     queue = mixed_queue()
     queue.units = [FILLER, FILLER, (0, 100, 1), (90, 100, 1), *queue.units]
     answer, rows = Selection(queue_offset=-4 + 4, min_offset=4096, topic=b"")(queue)
@@ -472,7 +472,7 @@ def test_select_stops_at_a_torn_or_missing_record() -> None:
     assert Selection()(queue)[0][3] == KernelStatus.MISMATCH
 
 
-def test_select_checks_the_body_only_when_told() -> None:
+def test_select_checks_the_body_only_on_request() -> None:
     queue = Queue()
     queue.add(body=b"hello")
     at = queue.log.index(b"hello")

@@ -418,7 +418,7 @@ def test_check_entries_stops_at_the_log_end() -> None:
     assert both("index_file", "check_entries", file, SLOTS, ENTRIES, 0) == (0, bad)
 
 
-def test_rebuild_after_a_cut_equals_a_file_that_never_got_further() -> None:
+def test_rebuild_after_truncation_equals_a_file_that_never_grew_further() -> None:
     shorter, file = new_file(), filled()
     for number in range(4):
         stored = FIRST_STORED + 1500 * number
@@ -435,7 +435,7 @@ def test_rebuild_to_nothing_zeroes_the_file() -> None:
     assert file == new_file()
 
 
-def test_rebuild_takes_the_callers_word_for_what_lies_behind_the_content() -> None:
+def test_rebuild_trusts_the_caller_about_what_follows_the_content() -> None:
     file, whole = filled(), filled()
     times = (FIRST_STORED, FIRST_STORED + 4500)
     both("index_file", "rebuild", whole, SLOTS, ENTRIES, 8, times)

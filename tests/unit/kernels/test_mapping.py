@@ -285,7 +285,7 @@ def test_populate_for_reading(kernels: Bodies, fd: int) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems map nothing ahead")
 def test_pages_that_cannot_be_read_are_not_populated(kernels: Bodies, fd: int) -> None:
-    """Opening maps the log's end ahead; a file that is cut meanwhile must not end it there."""
+    """Opening maps the log's end ahead; a file that is truncated meanwhile must not end it."""
     mapping = kernels.mapping.Mapping(fd, NBYTES)
     os.ftruncate(fd, 0)
     assert mapping.populate_for_reading(0, NBYTES) is False
@@ -449,8 +449,8 @@ def test_a_handler_installed_later() -> None:
 
 
 def test_a_handler_installed_between_import_and_mapping() -> None:
-    """What pytest does to a plugin that imports the package, and many services to it: each file
-    that was cut killed the process then."""
+    """What pytest does to a plugin that imports the package, and many services do: each truncated
+    file then killed the process."""
     setup = "import rocketstore._native.mapping; faulthandler.enable()"
     status, output, errors = guarded_run(setup=setup)
     assert (status, output, errors) == (0, f"status {int(RecordStatus.FAULT)}\nalive\n", "")

@@ -68,7 +68,7 @@ def test_good_records(
 
 
 def test_nothing_beyond_stop_is_read() -> None:
-    log = GOOD + b"garbage behind it"
+    log = GOOD + b"garbage after it"
     assert check(log, stop=len(GOOD)) == (RecordStatus.OK, len(GOOD))
     assert status(log, position=len(GOOD), stop=len(GOOD)) == RecordStatus.END
     for stop in range(1, len(GOOD)):
@@ -480,7 +480,7 @@ def find(data: bytes, position: int = 0, base: int = 0, end: int = SEGMENT) -> i
     return both("message", "find_record", data, position, len(data), base, end)
 
 
-def test_find_behind_garbage_of_every_length() -> None:
+def test_find_after_garbage_of_every_length() -> None:
     for n in range(40):
         garbage = (b"\xda\xa3\x20\xa7\xda\xa3\xda" * 6)[:n]
         record = make_record(physical_offset=n, version=1 + n % 2)
@@ -569,7 +569,7 @@ def test_encode_equals_a_record_put_together_by_hand() -> None:
     assert encode(body=memoryview(body)[1:]) == make_record(body=body[1:])
 
 
-def test_encode_adds_a_missing_separator_in_front_of_the_crc() -> None:
+def test_encode_adds_a_missing_separator_before_the_crc() -> None:
     record = encode(properties=b"A\x01b", property_crc=True)
     assert record == make_record(properties=b"A\x01b\x02", property_crc=True)
     assert encode(properties=b"", property_crc=True) == make_record(

@@ -1,4 +1,5 @@
-"""The passes over log windows: both bodies, any window sizes, against the log's own records."""
+"""The passes that read log windows: both bodies, any window sizes, against the log's own
+records."""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ def segments(name: str, tmp_path: Path) -> Iterator[tuple[int, bytes, int]]:
 def drive(
     subject: Any, content: bytes, base: int, size: int, flags: int = 1, window_nbytes: int = 1 << 16
 ) -> tuple[list[Any], int, int]:
-    """Run a pass over a segment in windows; return what it gave, the last status and position."""
+    """Run a pass on a segment in windows; return what it gave, the last status and position."""
     taken, position, nbytes = [], 0, window_nbytes
     while True:
         window = bytearray(content[position : position + nbytes])
@@ -257,7 +258,7 @@ def test_keys_gathered_beside_are_those_of_the_keys_pass(
         assert found[0]
 
 
-def test_keys_that_nobody_asked_for(kernels: Bodies) -> None:
+def test_keys_that_were_not_requested(kernels: Bodies) -> None:
     with pytest.raises(ValueError, match="gathers no keys"):
         kernels.passes_fsck.FsckPass().take_keys()
 
@@ -280,7 +281,7 @@ def test_units_that_do_not_count(kernels: Bodies) -> None:
 def test_only_what_may_have_been_a_record_has_expired(
     kernels: Bodies, unit: tuple[int, int, int]
 ) -> None:
-    """Units of no record at all were told as expired, as they point in front of the log."""
+    """Units of no record at all counted as expired, because they point before the log."""
     sums = kernels.passes_fsck.sum_units(formats.CONSUME_QUEUE_UNIT.struct.pack(*unit), 40, 150)
     assert (*sums[:3], *sums[4:]) == (1, 40, 40, 0, 0, -1)
 
@@ -293,7 +294,7 @@ def test_every_field_of_a_unit_counts(kernels: Bodies) -> None:
 
 
 @pytest.mark.parametrize("which", PASSES)
-def test_a_record_behind_the_limit_is_left_to_others(kernels: Bodies, which: str) -> None:
+def test_a_record_after_the_limit_is_left_to_others(kernels: Bodies, which: str) -> None:
     first = len(make_record())
     log = make_log({"queue_offset": 0}, {"queue_offset": 1}, {"queue_offset": 2}, base_offset=1000)
     for limit, wanted in ((0, 0), (1000, 0), (1001, 1), (1000 + first, 1), (1001 + first, 2)):
@@ -308,11 +309,11 @@ def test_a_record_behind_the_limit_is_left_to_others(kernels: Bodies, which: str
 
 
 @pytest.mark.parametrize("which", PASSES)
-def test_what_stands_there_is_told(kernels: Bodies, which: str) -> None:
+def test_what_is_there_is_reported(kernels: Bodies, which: str) -> None:
     good = make_record(queue_id=0)
     blank = formats.BLANK.struct.pack(500, formats.BLANK_MAGIC)
     wrong_crc = make_record(queue_id=0, physical_offset=len(good), body_crc=1)
-    for behind, end, wanted in (
+    for following, end, wanted in (
         (b"", 1000, RecordStatus.END),
         (good[:50], 1000, RecordStatus.INCOMPLETE),
         (blank, len(good) + 500, RecordStatus.BLANK),
@@ -320,7 +321,7 @@ def test_what_stands_there_is_told(kernels: Bodies, which: str) -> None:
         (b"x" * 100, 1000, RecordStatus.BAD_MAGIC),
         (wrong_crc, 1000, RecordStatus.BAD_BODY_CRC),
     ):
-        window = good + behind
+        window = good + following
         found = make(kernels, which).consume(window, 0, len(window), 0, end, NO_LIMIT, 1)
         assert found == (wanted, len(good))
 

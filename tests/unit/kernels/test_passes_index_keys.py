@@ -79,8 +79,8 @@ def test_the_keys_are_those_that_dispatch_puts(
     rows: list[dict[str, Any]], index_tags: bool, data: st.DataObject
 ) -> None:
     log = make_log(*({"queue_offset": n, "queue_id": n, **row} for n, row in enumerate(rows)))
-    cuts = data.draw(st.lists(st.integers(0, len(log)), max_size=4).map(sorted))
-    native = gathered(NATIVE, log, cuts, index_tags=index_tags)
+    places = data.draw(st.lists(st.integers(0, len(log)), max_size=4).map(sorted))
+    native = gathered(NATIVE, log, places, index_tags=index_tags)
     assert native == gathered(REFERENCE, log, index_tags=index_tags)
     assert [key[:2] for key in native] == dispatched(log, index_tags)
     for body in (NATIVE, REFERENCE):
@@ -98,7 +98,7 @@ def test_tag_keys_are_marked(kernels: Bodies) -> None:
     assert tag[1:] == (0, 1_700_000_000_123)
 
 
-def test_records_behind_the_limit_are_left_to_others(kernels: Bodies) -> None:
+def test_records_after_the_limit_are_left_to_others(kernels: Bodies) -> None:
     log = make_log({}, {}, {})
     size = len(log) // 3
     keys = kernels.passes_index_keys.IndexKeysPass()
@@ -109,15 +109,15 @@ def test_records_behind_the_limit_are_left_to_others(kernels: Bodies) -> None:
     assert keys.consume(log, size, len(log), 0, len(log), 5, 0) == (RecordStatus.END, size)
 
 
-def test_what_stands_behind_is_told(kernels: Bodies) -> None:
+def test_what_follows_is_reported(kernels: Bodies) -> None:
     record = make_log({})
     blank = struct.pack(">ii", 16, formats.BLANK_MAGIC) + bytes(8)
-    for behind, status in (
+    for following, status in (
         (blank, RecordStatus.BLANK),
         (bytes(16), RecordStatus.EMPTY),
         (b"x" * 16, RecordStatus.BAD_MAGIC),
     ):
-        log = record + behind
+        log = record + following
         keys = kernels.passes_index_keys.IndexKeysPass()
         assert keys.consume(log, 0, len(log), 0, len(log), FAR, 0) == (status, len(record))
         assert keys.count == 2

@@ -31,7 +31,7 @@ HALVES = {
     "of JSON": json.loads('"order-\\ud83d"'),
     "two halves, not joined": "\ud83d\ude00",
     "the wrong way round": "\ude00\ud83d",
-    "behind other characters": "é標籤😀" * 9 + "\udc80",
+    "after other characters": "é標籤😀" * 9 + "\udc80",
 }
 
 
@@ -150,13 +150,13 @@ def test_a_record_that_is_no_text_is_read_and_not_put_again(kernels: Bodies, nam
     assert read.properties_bytes == encoded
     assert "\ufffd" in "".join([*read.properties, *read.properties.values()])
     log = Log(kernels)
-    told = f"property {odd!r} of the record at offset 4096 is not UTF-8"
+    reported = f"property {odd!r} of the record at offset 4096 is not UTF-8"
     for call in (
         lambda: log.appender.put_message(read),
         lambda: log.appender.put_many([message(), read]),
         lambda: log.appender.put_messages(SimpleNamespace(**vars(batch(message(), read)))),
     ):
-        with pytest.raises(ValueError, match=re.escape(told)):
+        with pytest.raises(ValueError, match=re.escape(reported)):
             call()
     assert log.segments == []
 

@@ -120,7 +120,7 @@ def test_delayed_records_carry_their_deliver_time(
 # --- stalls -------------------------------------------------------------------------------------
 
 
-def test_an_unknown_queue_stalls_behind_what_came_before(kernels: Bodies) -> None:
+def test_an_unknown_queue_stalls_after_what_came_before(kernels: Bodies) -> None:
     log = encode_log(REFERENCE, [{"keys": "a"}, {"topic": "Other", "queue_id": 7, "keys": "b"}])
     (_, first), (second, _) = sizes_of(log)
     store = MemoryStore(kernels)
@@ -163,7 +163,7 @@ def test_a_queue_whose_file_is_not_mapped_asks_for_it(kernels: Bodies) -> None:
 
 
 def test_a_gap_is_filled_so_that_later_units_keep_their_numbers(kernels: Bodies) -> None:
-    """RocketMQ appends behind a gap at the queue's end, which shifts every later offset (D-14)."""
+    """RocketMQ appends after a gap at the queue's end, which shifts every later offset (D-14)."""
     log = encode_log(REFERENCE, [{"queue_offset": n} for n in (0, 4, 5)])
     starts = [start for start, _ in sizes_of(log)]
     store = MemoryStore(kernels, units_per_file=2, index_enable=False)
@@ -292,7 +292,7 @@ def test_queues_are_rebuilt_while_the_index_is_complete(kernels: Bodies) -> None
     assert again.index_files == []
 
 
-def test_one_queue_lags_behind_the_others(kernels: Bodies) -> None:
+def test_one_queue_lags_the_others(kernels: Bodies) -> None:
     log = make_mixed_log()
     whole = MemoryStore(kernels)
     whole.dispatch(log)
@@ -311,7 +311,7 @@ def test_one_queue_lags_behind_the_others(kernels: Bodies) -> None:
 # --- what is no good record -------------------------------------------------------------------
 
 
-def test_ghosts_and_unsafe_topics_are_passed_over(kernels: Bodies) -> None:
+def test_ghosts_and_unsafe_topics_are_skipped(kernels: Bodies) -> None:
     good = record(REFERENCE, 0, keys="a")
     ghost = record(REFERENCE, 0, keys="b")
     unsafe = record(REFERENCE, len(good + ghost), topic="a/b", keys="c")
@@ -562,7 +562,7 @@ def make_long_log() -> bytes:
     )
 
 
-def test_a_shortened_log_is_a_fault_behind_its_last_whole_record(tmp_path: Path) -> None:
+def test_a_shortened_log_is_a_fault_after_its_last_whole_record(tmp_path: Path) -> None:
     log = make_long_log()
     whole = MemoryStore(NATIVE, units_per_file=LONG_COUNT, entries=LONG_ENTRIES)
     whole.dispatch(log)

@@ -148,8 +148,8 @@ def test_queues_of_other_names_keep_the_records_queue_id(kernels: Bodies) -> Non
 
 @pytest.mark.parametrize("sys_flag", [4, 12])
 def test_what_has_no_unit_of_its_own_has_none_elsewhere(kernels: Bodies, sys_flag: int) -> None:
-    """PREPARED and ROLLBACK records take a number in the light queue and leave no unit, so that
-    later units stand in front of their numbers until the store is opened anew."""
+    """PREPARED and ROLLBACK records take a queue offset in the light queue and leave no unit, so
+    later units are before their place until the next opening."""
     store = named(
         kernels,
         [
@@ -349,7 +349,7 @@ def random_records(pick: random.Random) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_both_bodies_leave_the_same_behind(seed: int) -> None:
+def test_both_bodies_leave_the_same_bytes(seed: int) -> None:
     pick = random.Random(seed)
     records, flags = random_records(pick), pick.randrange(16)
     ext = pick.choice((0, 24, EXT_FILE_NBYTES))

@@ -99,7 +99,7 @@ def test_other_messages_on_a_batch_topic_take_one(kernels: Bodies) -> None:
         ("5.3.3", inner(properties={"DELAY": "1"}), ILLEGAL),
         ("5.3.3", inner(properties={"TIMER_DELAY_MS": "1"}), "WHEEL_TIMER_NOT_ENABLE"),
         ("5.5.0", inner("0"), ILLEGAL),
-        # 4.9 knows no such queues: these are messages like any other.
+        # 4.9 has no such queues: these are messages like any other.
         ("4.9.8", inner("0"), "PUT_OK"),
         ("4.9.8", inner(topic="Simple"), "PUT_OK"),
         ("4.9.8", inner(sys_flag=0), "PUT_OK"),
@@ -150,7 +150,7 @@ def test_an_inner_batch_in_light_queues(kernels: Bodies, version: str) -> None:
     assert pairs == [b"INNER_NUM\x013", b"INNER_MULTI_DISPATCH\x01%LMQ%a", *late]
 
 
-def test_the_base_may_stand_behind_the_light_offsets(kernels: Bodies) -> None:
+def test_the_base_may_follow_the_light_offsets(kernels: Bodies) -> None:
     log = batch_log(kernels, enable_lmq=True)
     log.appender.set_next_queue_offset("BCQ", 0, 17)
     given = {"INNER_MULTI_QUEUE_OFFSET": "x", "INNER_BASE": "y", "INNER_MULTI_DISPATCH": "%LMQ%a"}

@@ -22,7 +22,7 @@ def light(names: str, **properties: str) -> dict[str, str]:
     return {"KEYS": "k", DISPATCH: names, **properties}
 
 
-def told(log: Log, offset: int) -> str | None:
+def stored_offsets(log: Log, offset: int) -> str | None:
     """INNER_MULTI_QUEUE_OFFSET as stored, an empty one too."""
     encoded = stored(log, offset).properties_bytes
     for pair in encoded.split(b"\x02"):
@@ -33,10 +33,10 @@ def told(log: Log, offset: int) -> str | None:
 
 
 def put(log: Log, names: str, **values: Any) -> str | None:
-    """Put a message that names queues; what it was told."""
+    """Put a message that names queues; return the offsets that it stored."""
     result = log.appender.put_message(message(properties=light(names), **values))
     assert result.ok, result
-    return told(log, result.physical_offset)
+    return stored_offsets(log, result.physical_offset)
 
 
 @pytest.mark.parametrize("version", LIGHT_VERSIONS)
@@ -52,7 +52,7 @@ def test_every_kind_of_put_gives_offsets(kernels: Bodies, version: str) -> None:
             "T", memoryview(b"\0" * 16).cast("i"), b"", properties=names
         ).physical_offsets,
     ]
-    assert [told(log, offset) for offset in offsets] == [f"{n},{n}" for n in range(9)]
+    assert [stored_offsets(log, offset) for offset in offsets] == [f"{n},{n}" for n in range(9)]
     assert appender.next_queue_offset("%LMQ%a", 0) == appender.next_queue_offset("%LMQ%b", 0) == 9
     assert appender.next_queue_offset("T", 0) == 9
 
@@ -61,7 +61,7 @@ def test_a_batch_of_a_client_gets_none(kernels: Bodies) -> None:
     log = Log(kernels, **ON)
     names = light("%LMQ%a")
     first = log.appender.put_messages(batch(message(properties=names), properties=names))
-    assert told(log, first.physical_offset) is None
+    assert stored_offsets(log, first.physical_offset) is None
     assert log.appender.next_queue_offset("%LMQ%a", 0) == 0
 
 
@@ -159,7 +159,7 @@ def test_prepared_and_rollback_records(
     ],
 )
 def test_the_order_of_properties(kernels: Bodies, version: str, expected: str) -> None:
-    """WAIT is not stored, or behind all others; it is obeyed all the same."""
+    """WAIT is not stored, or after all others; the put obeys it all the same."""
     waited: list[int] = []
     log = Log(kernels, broker_version=version, wait=lambda end: waited.append(end) or 0, **ON)
     properties = {"KEYS": "k", "WAIT": "false", DISPATCH: "%LMQ%a", "x": "y"}
@@ -196,7 +196,7 @@ def test_a_delayed_message_is_judged_by_where_it_goes(kernels: Bodies) -> None:
         properties = light("%LMQ%a,Other", DELAY="2")
         log.appender.put("T", b"", 7, properties=properties)
         assert stored(log).topic == formats.TOPIC_SCHEDULE
-        assert told(log, 0) == expected
+        assert stored_offsets(log, 0) == expected
         assert log.appender.next_queue_offset("Other", 1) == (expected is not None)
 
 
@@ -224,7 +224,7 @@ def test_a_record_grows_with_its_offsets_and_rolls_by_its_true_length(kernels: B
         log.appender.put("T", b"", properties=light("%LMQ%a"))
     rolled = log.appender.put("T", bytes(fitting + 1), properties=light("%LMQ%a"))
     assert (rolled.physical_offset, log.rolls[1:]) == (512, [nbytes[1] + fitting + 1])
-    assert told(log, 512) == "11"
+    assert stored_offsets(log, 512) == "11"
 
 
 # --- limits -------------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ def test_a_refused_message_takes_no_offset_and_stops_no_other(kernels: Bodies) -
     )
     names = [result.status.name for result in results]
     assert names == ["PUT_OK", ILLEGAL, "PUT_OK", ILLEGAL, "PUT_OK"]
-    assert [told(log, r.physical_offset) for r in results if r.ok] == ["0", "1", "2"]
+    assert [stored_offsets(log, r.physical_offset) for r in results if r.ok] == ["0", "1", "2"]
     assert log.appender.failed_times == 2
     assert log.appender.next_queue_offset("T", 0) == 3
 

@@ -112,7 +112,7 @@ def test_a_store_that_has_it_can_be_forced(tmp_path: Path, mode: str) -> None:
 
 
 def test_a_store_that_lacks_it_cannot_be_forced(tmp_path: Path) -> None:
-    """RocketMQ cuts its log to nothing then; here that is damage below the durable mark."""
+    """RocketMQ then truncates its log to length 0; here it is damage below the durable offset."""
     root, both = tmp_path / "store", {"force_verify_prop_crc": True}
     make(root, **SMALL)
     before = (root / "commitlog/00000000000000000000").read_bytes()

@@ -1,4 +1,4 @@
-"""Gaps and repeats of queue offsets: looked for in whole batches, told record by record."""
+"""Gaps and repeats of queue offsets: searched in whole batches, reported record by record."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def spoil(root: Path, choose: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_batches_and_records_tell_the_same(
+def test_batches_and_records_report_the_same(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     choose = random.Random(seed)

@@ -127,7 +127,7 @@ def test_options_of_a_broker_file() -> None:
 # --- What is seen ---------------------------------------------------------------------------------
 
 
-def test_nobody_sees_a_message_before_it_is_committed(tmp_path: Path) -> None:
+def test_a_message_is_invisible_before_it_is_committed(tmp_path: Path) -> None:
     with open_pooled(tmp_path / "store") as store:
         writer = store._writer
         assert writer is not None
@@ -312,7 +312,7 @@ def test_a_clean_buffer_is_made_ready_ahead(tmp_path: Path) -> None:
         while len(log.queue.files) < 2:
             store.put("T", bytes(300))
         log.commit()
-        # The first segment's buffer has its bytes until somebody needs it.
+        # The first segment's buffer has its bytes until it is needed.
         assert [buffer.used for buffer in log.pool._buffers] == [log.segment_size, 0]
         while log.appender.write_position < log.segment_size * 3 // 4:
             store.put("T", bytes(300))
@@ -336,7 +336,7 @@ def test_many_threads_roll_and_commit_at_once(tmp_path: Path, fast_fail: bool) -
                 while not (result := store.put("T", body, number)).ok:
                     assert result.status == PutMessageStatus.CREATE_MAPPED_FILE_FAILED
                 stored.append((result.physical_offset, body))
-        except BaseException as error:  # told below
+        except BaseException as error:  # reported below
             failures.append(error)
             raise
 
@@ -396,7 +396,7 @@ def test_a_commit_without_room_is_tried_again(
         # Readers see what was committed before, and nothing of the half that was copied since.
         assert (store.max_physical_offset, store.flushed_offset) == (end, end)
         assert [m.body for m in store.scan()] == [body for _, body in rows[:5]]
-        rows = put_until_refused(store, rows)  # once all buffers are full, the puts are told
+        rows = put_until_refused(store, rows)  # once all buffers are full, puts are refused
         assert writer.failure is None
         disk.fails = False
         rows += put_some(store, 40, len(rows))

@@ -41,13 +41,13 @@ def test_no_two_alike() -> None:
 
 
 @pytest.mark.parametrize(
-    ("year", "month", "behind"), [(2025, 11, (2025, 12)), (2025, 12, (2026, 1))]
+    ("year", "month", "following"), [(2025, 11, (2025, 12)), (2025, 12, (2026, 1))]
 )
-def test_months(year: int, month: int, behind: tuple[int, int]) -> None:
+def test_months(year: int, month: int, following: tuple[int, int]) -> None:
     now = datetime.datetime(year, month, 17, 3, tzinfo=UTC).timestamp() * 1000
     expected = [
         datetime.datetime(*first, 1, tzinfo=UTC).timestamp() * 1000
-        for first in ((year, month), behind)
+        for first in ((year, month), following)
     ]
     assert list(month_around(int(now), UTC)) == expected
 
@@ -58,7 +58,7 @@ def test_clocks_beyond_the_calendar(now: int) -> None:
 
 
 def test_a_put_gets_a_key_and_is_found_by_it(tmp_path: Path) -> None:
-    # ``unique_key=True`` was refused, since the store gave its appender nobody to make keys.
+    # ``unique_key=True`` was refused, since the store gave its appender no maker of keys.
     with rocketstore.open(tmp_path / "store", "x") as store:
         for number in range(3):
             assert store.put("T", b"body %d" % number, 0, unique_key=True).ok

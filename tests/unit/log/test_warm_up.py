@@ -94,7 +94,7 @@ def test_pages_are_made_in_steps_and_synced_where_that_is_awaited(flush_disk_typ
     assert len(file.calls) == count
 
 
-def test_a_segment_that_got_full_meanwhile_is_left_alone() -> None:
+def test_a_segment_that_got_full_meanwhile_is_not_changed() -> None:
     first, second, warming = FakeFile(), FakeFile(), warm_up("ASYNC_FLUSH")
     warming.add(first)  # type: ignore[arg-type]
     warming.add(second)  # type: ignore[arg-type]
@@ -108,9 +108,9 @@ def test_a_segment_that_got_full_meanwhile_is_left_alone() -> None:
 
 
 def test_a_full_disk_ends_the_warming_of_that_segment_only() -> None:
-    told: list[BaseException] = []
+    reported: list[BaseException] = []
     first = FakeFile({"allocate": StoreFullError(errno.ENOSPC, "no room")})
-    second, warming = FakeFile(), warm_up("SYNC_FLUSH", told)
+    second, warming = FakeFile(), warm_up("SYNC_FLUSH", reported)
     warming.add(first)  # type: ignore[arg-type]
     warming.add(second)  # type: ignore[arg-type]
     with pytest.raises(StoreFullError):
@@ -119,21 +119,21 @@ def test_a_full_disk_ends_the_warming_of_that_segment_only() -> None:
         pass
     assert len(first.calls) == 1
     assert second.calls[-1][0] == "lock"
-    assert not told
+    assert not reported
 
 
-def test_zeros_that_cannot_be_synced_are_told(tmp_path: Path) -> None:
+def test_zeros_that_cannot_be_synced_are_reported(tmp_path: Path) -> None:
     """The system reports a failed write once; were it swallowed here, the sync of a record in the
     same segment would succeed without its being on disk."""
-    told: list[BaseException] = []
-    file, warming = FakeFile({"sync": OSError(errno.EIO, "disk")}), warm_up("SYNC_FLUSH", told)
+    reported: list[BaseException] = []
+    file, warming = FakeFile({"sync": OSError(errno.EIO, "disk")}), warm_up("SYNC_FLUSH", reported)
     warming.add(file)  # type: ignore[arg-type]
     with pytest.raises(OSError, match="disk"):
         warming.step()
-    assert [type(error) for error in told] == [OSError]
+    assert [type(error) for error in reported] == [OSError]
 
 
-def test_a_refused_lock_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refused_lock_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     lock, file = MemoryLock(), FakeFile({"lock": PermissionError(errno.EPERM, "not permitted")})
     with caplog.at_level(logging.WARNING):
         assert not lock.lock(file)
@@ -152,7 +152,7 @@ def locked_nbytes() -> int:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
-def test_a_store_warms_its_segments_up_behind_the_puts(
+def test_a_store_warms_its_segments_up_in_the_background(
     tmp_path: Path, flush_disk_type: str
 ) -> None:
     size = 64 * 1024

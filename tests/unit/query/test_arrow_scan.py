@@ -201,7 +201,7 @@ def test_damage_that_recovery_found(policy: str, store: rocketstore.DefaultMessa
             assert _outcome(scan.__iter__) == expected
 
 
-def test_bodies_are_checked_unless_told_otherwise(store: rocketstore.DefaultMessageStore) -> None:
+def test_bodies_are_checked_by_default(store: rocketstore.DefaultMessageStore) -> None:
     bodies = [m.detach() for m in store.scan() if m.body]
     _flip(Path(store.path), bodies[3].physical_offset + 100, lambda byte: byte ^ 1)
     with pytest.raises(CorruptMessageError, match="BAD_BODY_CRC"):

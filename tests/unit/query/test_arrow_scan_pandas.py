@@ -1,6 +1,6 @@
 """pandas and a scan: a frame of messages, or an error that says how to get one.
 
-pandas before 3 knows nothing of the Arrow interface and made a frame of the record batches: 31
+pandas before 3 does not support the Arrow interface and made a frame of the record batches: 31
 rows of one column for 250,000 messages, without an error.
 """
 
@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> Any:
 
 def test_a_frame_has_a_row_for_each_message(store: Any) -> None:
     scan = store.scan_arrow("core", batch_rows=7)
-    for _ in range(2):  # read anew at each use
+    for _ in range(2):  # each use reads it again
         frame = scan.to_pandas()
         assert list(frame.columns) == scan.columns
         assert frame["queueOffset"].tolist() == list(range(COUNT))

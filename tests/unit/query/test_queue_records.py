@@ -64,22 +64,22 @@ def test_all_readers_give_what_the_queues_hold(name: str, tmp_path: Path) -> Non
             scan = store.scan_arrow(COLUMNS, records="queues", batch_rows=rows)
             assert [tuple(r.values()) for r in scan.read_all().to_pylist()] == expected
     for nbytes, rows in ((997, 2), (1 << 20, 8192)):
-        told = parse_read(
+        reported = parse_read(
             {"path": str(root), "records": "queues", "maxPartitionBytes": str(nbytes),
              "batchRows": str(rows)}
         )  # fmt: skip
         found = [
             tuple(row.values())
-            for split in plan(told)
-            for batch in read_partition(told, COLUMNS, split)
+            for split in plan(reported)
+            for batch in read_partition(reported, COLUMNS, split)
             for row in batch.to_pylist()
         ]
         assert found == expected
     assert to_parquet(root, tmp_path / "out.parquet", records="queues") == len(expected)
     shown = lines(run("scan", root, "--records", "queues", "-q"))
     assert [row["queueOffset"] for row in shown] == [row[2] for row in expected]
-    told = parse_read({"path": str(root), "records": "queues", "startingOffsets": "earliest"})
-    stream = StreamPlan(told)
+    reported = parse_read({"path": str(root), "records": "queues", "startingOffsets": "earliest"})
+    stream = StreamPlan(reported)
     at, streamed = stream.initial(), []
     while (end := stream.advance(at, max_records=5)).physical_offset > at.physical_offset:
         for split, _ in stream.splits(at, end):
@@ -163,7 +163,7 @@ def test_a_body_that_is_no_batch_is_damage(body: bytes, tmp_path: Path) -> None:
 
 
 class Plain:
-    """A pass that says that it is full behind each record."""
+    """A pass that reports that it is full after each record."""
 
     def __init__(self) -> None:
         self.places: list[int] = []

@@ -1,4 +1,4 @@
-"""Mode "r" while another process cuts a torn end, or writes over it, behind the reader's check."""
+"""Mode "r" while another process truncates or overwrites a torn end, after the reader's check."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def zero_from(root: Path, start: int, stop: int) -> None:
         os.pwrite(file.fileno(), bytes(stop - start), start)
 
 
-def test_an_end_that_is_cut_while_the_directory_is_opened(
+def test_an_end_that_is_truncated_while_the_directory_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Opening looks at the topics of the last records once more, for the order of their queues.
-    When a writer had cut these records since they were checked, it raised ``ValueError: no record
-    lies at position``."""
+    """Opening reads the topics of the last records a second time, for the order of their queues. If
+    a writer had truncated these records since the check, it raised ``ValueError: no record lies
+    at position``."""
     offsets = make_store(tmp_path / "s")
     resolve, left = LogRecovery._resolve, [1]
 
-    def resolve_and_cut(recovery: LogRecovery) -> int:
+    def resolve_and_truncate(recovery: LogRecovery) -> int:
         end = resolve(recovery)
         if left[0] > 0:
             left[0] -= 1
@@ -48,7 +48,7 @@ def test_an_end_that_is_cut_while_the_directory_is_opened(
             zero_from(tmp_path / "s", offsets[6], end)
         return end
 
-    monkeypatch.setattr(LogRecovery, "_resolve", resolve_and_cut)
+    monkeypatch.setattr(LogRecovery, "_resolve", resolve_and_truncate)
     with rocketstore.open(tmp_path / "s") as reader:
         assert left == [0]
         assert [message.physical_offset for message in reader.scan()] == offsets[:6]
@@ -58,7 +58,7 @@ def test_an_end_that_is_cut_while_the_directory_is_opened(
 def test_a_directory_that_changes_at_every_look_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Trying again ends: a process that scribbles into the log for ever is told."""
+    """The retries end: if a process overwrites the log forever, an error reports it."""
     root = tmp_path / "s"
     offsets = make_store(root)
     path = root / "commitlog" / f"{0:020}"
@@ -69,14 +69,14 @@ def test_a_directory_that_changes_at_every_look_is_an_error(
         path.write_bytes(content)
         return walk(recovery)
 
-    def resolve_and_cut(recovery: LogRecovery) -> int:
+    def resolve_and_truncate(recovery: LogRecovery) -> int:
         looks[0] += 1
         end = resolve(recovery)
         zero_from(root, offsets[0], end)
         return end
 
     monkeypatch.setattr(LogRecovery, "_walk", put_back_and_walk)
-    monkeypatch.setattr(LogRecovery, "_resolve", resolve_and_cut)
+    monkeypatch.setattr(LogRecovery, "_resolve", resolve_and_truncate)
     with pytest.raises(CorruptMessageError, match="overwritten by another process") as caught:
         rocketstore.open(root)
     assert (caught.value.path, caught.value.position) == (str(path), offsets[0])
@@ -122,14 +122,14 @@ def test_a_record_that_goes_between_its_check_and_its_reading(
         log = reader.reader.log
         check, left = log._check_in, [1]
 
-        def check_and_cut(*arguments: Any) -> Any:
+        def check_and_truncate(*arguments: Any) -> Any:
             result = check(*arguments)
             if left[0] > 0:
                 left[0] -= 1
                 zero_from(tmp_path / "s", offsets[3], offsets[4])
             return result
 
-        monkeypatch.setattr(log, "_check_in", check_and_cut)
+        monkeypatch.setattr(log, "_check_in", check_and_truncate)
         assert reader.look_message_by_offset(offsets[3]) is None
         assert left == [0]
         assert [m.physical_offset for m in reader.find(topic="T", key="k4")] == [offsets[4]]

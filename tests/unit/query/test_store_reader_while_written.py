@@ -89,8 +89,8 @@ def test_a_reading_that_is_given_up_holds_nothing(
 def test_a_queue_file_that_went_while_it_was_not_mapped_is_one_that_is_gone(
     tmp_path: Path, tags: str | None
 ) -> None:
-    """With more queue files than may be mapped at a time, a reader asks for some anew. When the
-    writer had deleted them by then, ``get_message`` raised ``FileNotFoundError``."""
+    """With more queue files than may be mapped at a time, a reader maps some again. If the writer
+    had deleted them by then, ``get_message`` raised ``FileNotFoundError``."""
     with rocketstore.open(
         tmp_path / "s", "x", start=False, mapped_file_size_consume_queue=200, **SMALL
     ) as writer:
@@ -185,16 +185,16 @@ MAPS = Path("/proc/self/maps")
 
 def mapped_files(folder: Path) -> int:
     """How many mappings of files below ``folder`` the process has; other tests' go in between.
-    Where the system does not tell, the queues' alone."""
+    Where the system does not show them, the queues' alone."""
     if not MAPS.exists():
         return len(QUEUE_MAPPINGS)
     return sum(str(folder) in line for line in MAPS.read_text().splitlines())
 
 
-def test_refreshing_disturbs_nobody_who_reads(tmp_path: Path) -> None:
-    """It closed the files under whoever was reading: a scan on its way, another thread's
-    ``get_message``, a second ``tail``; each raised that the store is closed. Now they go with the
-    last one who reads, which nothing must outlive."""
+def test_refreshing_disturbs_no_reader(tmp_path: Path) -> None:
+    """It closed the files under readers: a running scan, another thread's ``get_message``, a second
+    ``tail``; each raised that the store is closed. Now the last reader closes them, and nothing
+    keeps them longer."""
     ext = {"enable_consume_queue_ext": True, **SMALL}
     with rocketstore.open(tmp_path / "s", "x", mapped_file_size_consume_queue=200, **ext) as writer:
         for number in range(1000):
@@ -213,7 +213,7 @@ def test_refreshing_disturbs_nobody_who_reads(tmp_path: Path) -> None:
                     assert len(store.get_message("g", "T", 1, 100, 4).messages) == 4
                     assert len(list(store.find(topic="T", key="k500"))) == 1
                     assert sum(1 for _ in store.scan()) == 1000
-            except Exception as error:  # noqa: BLE001 - told below
+            except Exception as error:  # noqa: BLE001 - reported below
                 errors.append(error)
 
         threads = [threading.Thread(target=read, daemon=True) for _ in range(2)]

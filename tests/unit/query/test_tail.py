@@ -1,6 +1,7 @@
-"""Following a live directory: every record once, past rolls, deletions, cuts and half-written ones.
+"""Following a live directory: every record once, past rolls, deletions, truncations and
+half-written ones.
 
-The follower's own waiting is the test's turn to write, so nothing here depends on time.
+The test writes whenever the follower waits, so nothing here depends on time.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def test_a_store_open_for_writing_is_followed_too(root: Path) -> None:
     assert bodies == [b"x", b"y"]
 
 
-def test_deleted_segments_are_told_and_passed_over(root: Path, reader: Any) -> None:
+def test_deleted_segments_are_reported_and_skipped(root: Path, reader: Any) -> None:
     def fill_and_delete() -> None:
         write(root, *(b"%03d" % number + b"." * 500 for number in range(40)))
         for path in sorted((root / "commitlog").iterdir())[:3]:
@@ -118,8 +119,8 @@ def test_deleted_segments_are_told_and_passed_over(root: Path, reader: Any) -> N
     assert bodies[-1].startswith(b"039")
 
 
-def test_a_log_that_was_cut_and_written_anew(root: Path, reader: Any, tmp_path: Path) -> None:
-    """What a broker's recovery cut off and wrote again must be delivered, and only that."""
+def test_a_log_that_was_truncated_and_rewritten(root: Path, reader: Any, tmp_path: Path) -> None:
+    """What a broker's recovery truncated and wrote again must be delivered, and only that."""
     shorter = tmp_path / "shorter"
     shutil.copytree(root, shorter)
     write(root, b"lost 1", b"lost 2" * 20, b"lost 3")
@@ -137,10 +138,10 @@ def test_a_log_that_was_cut_and_written_anew(root: Path, reader: Any, tmp_path: 
 
 
 def test_a_record_that_is_being_written_is_waited_for(root: Path, reader: Any) -> None:
-    """Its bytes come in any order; for a moment the record behind it is whole and it is not."""
+    """Its bytes come in any order; for a moment the next record is whole and it is not."""
     whole = root.parent / "whole"
     shutil.copytree(root, whole)
-    write(whole, b"slowly written", b"behind it")
+    write(whole, b"slowly written", b"after it")
     segment = root / "commitlog" / ("0" * 20)
     content = (whole / "commitlog" / ("0" * 20)).read_bytes()
     torn = content.replace(b"slowly written", b"\x00" * 14)
@@ -151,14 +152,14 @@ def test_a_record_that_is_being_written_is_waited_for(root: Path, reader: Any) -
         lambda: segment.write_bytes(content),
         nothing,
     )
-    assert (bodies, events) == ([b"slowly written", b"behind it"], [])
+    assert (bodies, events) == ([b"slowly written", b"after it"], [])
 
 
 @pytest.mark.parametrize("word", ["fail", "skip", "stop"])
 def test_damage_that_stays(root: Path, reader: Any, word: str) -> None:
     whole = root.parent / "whole"
     shutil.copytree(root, whole)
-    write(whole, b"to be damaged", b"behind it")
+    write(whole, b"to be damaged", b"after it")
     content = (whole / "commitlog" / ("0" * 20)).read_bytes()
     shutil.copytree(whole, root, dirs_exist_ok=True)
     segment = root / "commitlog" / ("0" * 20)
@@ -177,7 +178,7 @@ def test_damage_that_stays(root: Path, reader: Any, word: str) -> None:
     elif word == "skip":
         with pytest.raises(EnoughError):
             run()
-        assert seen == [b"behind it"]
+        assert seen == [b"after it"]
     else:
         run()
         assert tail.ended

@@ -58,7 +58,7 @@ class Model:
         self.records.append(row)
 
     def from_offset(self, offset: int) -> list[tuple[int, int]]:
-        """(base, log offset) of the records that hold ``offset`` and what is behind it."""
+        """(base, log offset) of the records that hold ``offset`` and what is after it."""
         return [(base, at) for base, count, at, _, _ in self.records if base + count > offset]
 
 
@@ -140,7 +140,7 @@ def test_what_was_put_is_read(made: tuple[Path, Model], derive: str) -> None:
     assert files_below(root) == before
 
 
-def test_units_fill_files_one_behind_the_other(pristine: tuple[Path, Model]) -> None:
+def test_units_fill_files_one_after_the_other(pristine: tuple[Path, Model]) -> None:
     root, model = pristine
     content = b"".join(path.read_bytes() for path in queue_files(root))
     rows = [row for row in UNIT.struct.iter_unpack(content[: len(content) // 46 * 46]) if row[1]]
@@ -315,7 +315,7 @@ def test_lost_files_come_back_byte_for_byte(made: tuple[Path, Model], lost: str)
 
 
 @pytest.mark.parametrize("field", [field.name for field in UNIT.fields[:6]])
-def test_damaged_units_are_found_and_made_again(made: tuple[Path, Model], field: str) -> None:
+def test_damaged_units_are_found_and_rebuilt(made: tuple[Path, Model], field: str) -> None:
     root, model = made
     before = files_below(root / "batchconsumequeue")
     path = queue_files(root)[1]
@@ -332,15 +332,15 @@ def test_damaged_units_are_found_and_made_again(made: tuple[Path, Model], field:
         assert files_below(root / "batchconsumequeue") == before
 
 
-def test_units_behind_the_log_are_dropped(made: tuple[Path, Model]) -> None:
+def test_units_past_the_log_are_dropped(made: tuple[Path, Model]) -> None:
     root, model = made
-    cut = model.records[-6][2]
+    lost_from = model.records[-6][2]
     segments = sorted((root / "commitlog").iterdir())
     for path in segments:
         start = int(path.name)
-        if start <= cut < start + SEGMENT:
-            rewrite(path, cut - start, bytes(SEGMENT - (cut - start)))
-        elif start > cut:
+        if start <= lost_from < start + SEGMENT:
+            rewrite(path, lost_from - start, bytes(SEGMENT - (lost_from - start)))
+        elif start > lost_from:
             path.unlink()
     (root / "rocketstore.state").unlink()
     (root / "abort").touch()
@@ -370,7 +370,7 @@ def write_topics(root: Path, **types: str) -> None:
     path.write_text(json.dumps({"topicConfigTable": table}), encoding="utf-8")
 
 
-def test_the_table_of_topics_tells(tmp_path: Path) -> None:
+def test_the_table_of_topics_decides(tmp_path: Path) -> None:
     root = tmp_path / "store"
     root.mkdir()
     write_topics(root, BCQ="BatchCQ", Other="SimpleCQ")
@@ -462,7 +462,7 @@ def test_a_batch_without_a_number_is_one_message(made: tuple[Path, Model], base:
 def test_a_batch_that_claims_too_high_an_offset_is_in_no_queue(
     made: tuple[Path, Model], derive: str
 ) -> None:
-    """Taken at its word, it would hide every record behind it."""
+    """If it were trusted, it would hide every record after it."""
     root, model = made
     change_property(root, b"KEYS\x01k11\x02INNER_BASE\x0159\x02", b"INNER_BASE\x0199999999999\x02")
     shutil.rmtree(root / "batchconsumequeue")
@@ -602,7 +602,7 @@ def test_both_kernel_bodies_make_and_answer_the_same(
 def test_what_decides_a_topics_type(
     declared: str, simple: str, batch: str, folders: str, chosen: bool, wrong: int
 ) -> None:
-    """Files, then the table, then an empty folder; files against the table are told."""
+    """Files, then the table, then an empty folder; files that contradict the table are reported."""
     types = queue_types({"T": declared} if declared else {}, set(simple), set(batch), set(folders))
     assert types.batch == ({"T"} if chosen else set())
     assert len(types.contradictions) == wrong
@@ -711,7 +711,7 @@ def test_harmed_files(made: tuple[Path, Model], harm: Callable[[Path], None], nu
 
 
 @pytest.mark.parametrize("lost", [(), ("batchconsumequeue",)], ids=["marks", "marks and queues"])
-def test_inner_batches_tell_that_a_store_is_of_5_x(tmp_path: Path, lost: tuple[str, ...]) -> None:
+def test_inner_batches_show_that_a_store_is_of_5_x(tmp_path: Path, lost: tuple[str, ...]) -> None:
     # Without its state file a store of 5.1.4 was taken for one of 4.9, whose separators are the
     # same; the next inner batch then took one queue offset, however many messages it held.
     root = tmp_path / "store"

@@ -62,8 +62,8 @@ def test_filters_are_given_the_ext_unit(tmp_path: Path, mode: str) -> None:
 
 
 def test_bit_maps_survive_a_lost_queue(tmp_path: Path) -> None:
-    """The queue's units are made again; the ext units, with what nobody could compute again, stay
-    where they are."""
+    """The queue's units are rebuilt; the ext units, whose content cannot be derived, stay where
+    they are."""
     root = tmp_path / "store"
     write(root)
     files = {path: path.read_bytes() for path in root.glob("consumequeue*/Topic/0/*")}

@@ -34,7 +34,7 @@ def queue_ends(store: rocketstore.DefaultMessageStore) -> dict[tuple[str, int], 
 
 
 def make_rocksdb(directory: Path) -> None:
-    """What tells a database, and nothing else of it."""
+    """Only the files by which a database is recognized."""
     directory.mkdir(exist_ok=True)
     (directory / "CURRENT").write_bytes(b"MANIFEST-000005\n")
     (directory / "MANIFEST-000005").write_bytes(b"")

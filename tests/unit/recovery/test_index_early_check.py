@@ -76,7 +76,7 @@ def test_a_reader_beside_a_writer_checks_in_turn(root: Path, checks: list[tuple[
 
 
 @pytest.mark.parametrize("derive", ["full", "none"])
-def test_nothing_is_checked_that_nobody_reads(
+def test_nothing_is_checked_that_is_not_read(
     derive: str, root: Path, checks: list[tuple[str, int]]
 ) -> None:
     rocketstore.open(root, derive=derive).close()
@@ -126,7 +126,7 @@ def test_what_the_thread_finds_is_mended(root: Path, checks: list[tuple[str, int
 def test_a_log_that_lost_its_end_is_checked_again_by_that_end(
     root: Path, checks: list[tuple[str, int]]
 ) -> None:
-    """The state file told the early check another end; it is void, and so is what was checked."""
+    """The state file gave the early check another end; it is void, and so is what was checked."""
     (root / "rocketstore.state").rename(root / "kept")
     store = rocketstore.open(root, "r+", start=False)
     end = store.max_physical_offset
@@ -164,12 +164,12 @@ def test_a_failed_check_is_done_again_in_its_turn(
 
 
 def test_a_store_that_is_refused_meanwhile(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its index file is closed under the check, which has nobody to tell."""
+    """Its index file is closed under the check, which cannot report it."""
     segment = min((root / "commitlog").iterdir())
     content = bytearray(segment.read_bytes())
     content[4] ^= 0xFF
     segment.write_bytes(content)
-    refused, told = threading.Event(), []
+    refused, reported = threading.Event(), []
     threads: list[threading.Thread] = []
     check_file = index_recovery.check_file
 
@@ -179,14 +179,14 @@ def test_a_store_that_is_refused_meanwhile(root: Path, monkeypatch: pytest.Monke
         return check_file(file, limit)
 
     monkeypatch.setattr(index_recovery, "check_file", check_late)
-    monkeypatch.setattr(threading, "excepthook", told.append)
+    monkeypatch.setattr(threading, "excepthook", reported.append)
     with pytest.raises(rocketstore.CorruptMessageError):
         rocketstore.open(root, "r+", start=False)
     refused.set()
     for thread in threads:
         thread.join()
     assert [thread.name for thread in threads] == [EARLY]
-    assert told == []
+    assert reported == []
 
 
 def test_without_a_thread_it_is_done_in_its_turn(

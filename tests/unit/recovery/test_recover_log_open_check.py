@@ -39,7 +39,7 @@ def test_less_is_checked_after_an_orderly_close(
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_long_log_without_keys_is_not_dispatched_anew(
+def test_a_long_log_without_keys_is_not_dispatched_again(
     clean: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without an index file keys were put from the log's beginning on: messages without any were
@@ -63,10 +63,10 @@ def test_a_long_log_without_keys_is_not_dispatched_anew(
 
 
 @pytest.mark.parametrize("unsynced", [0, 1, 40], ids=["none", "one record", "three segments"])
-def test_what_is_behind_the_durable_mark_is_synced(
+def test_what_is_past_the_durable_offset_is_synced(
     unsynced: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And nothing else: behind an orderly stop the pages made ready for the next records, zeros,
+    """And nothing else: after an orderly stop, the pages prepared for the next records, zeros,
     would be written first."""
     root = tmp_path / "s"
     store = rocketstore.open(root, "x", **SMALL)

@@ -37,7 +37,7 @@ def queue_folder_gone(root: Path) -> None:
     shutil.rmtree(some_unit_file(root).parent)
 
 
-def queue_file_cut(root: Path) -> None:
+def queue_file_truncated(root: Path) -> None:
     os.truncate(some_unit_file(root), 100)
 
 
@@ -60,7 +60,7 @@ def index_hash(root: Path) -> None:
         file.write(bytes((old[0] ^ 1,)))
 
 
-def index_file_cut(root: Path) -> None:
+def index_file_truncated(root: Path) -> None:
     os.truncate(sorted((root / "index").iterdir())[-1], 2120)
 
 
@@ -72,11 +72,11 @@ DAMAGE: tuple[Callable[[Path], None], ...] = (
     wrong_unit,
     zeroed_unit,
     queue_folder_gone,
-    queue_file_cut,
+    queue_file_truncated,
     all_queues_gone,
     index_gone,
     index_hash,
-    index_file_cut,
+    index_file_truncated,
     checkpoint_ahead,
 )
 
@@ -127,7 +127,7 @@ def test_a_damaged_log_is_refused(tmp_path: Path) -> None:
     assert tree(root) == before
 
 
-def test_a_torn_end_is_cut(tmp_path: Path) -> None:
+def test_a_torn_end_is_truncated(tmp_path: Path) -> None:
     root = golden_stores.unpack("crash-5.3.3", tmp_path)
     with rocketstore.open(root) as store:
         count = sum(1 for _ in store.scan())
@@ -143,14 +143,14 @@ def lines(result: Result) -> str:
     return " ".join(result.stdout.split())
 
 
-def test_the_command_tells_what_it_does_and_salvage_names_it(tmp_path: Path) -> None:
+def test_the_command_reports_what_it_does_and_salvage_names_it(tmp_path: Path) -> None:
     """ "Nothing had to be salvaged." was said of a store without queues, exit 0."""
     root = golden_stores.unpack("plain-5.3.3", tmp_path)
     run("recover", root, "--what-if", "-f", "table")
     index_hash(root)
     queue_folder_gone(root)
-    told = run("salvage", root, "--what-if", "-f", "table")
-    assert f"rocketstore recover {root}" in lines(told)
+    reported = run("salvage", root, "--what-if", "-f", "table")
+    assert f"rocketstore recover {root}" in lines(reported)
     planned = run("recover", root, "--what-if", "-f", "table", code=1)
     assert "Would repair" in lines(planned)
     done = run("recover", root, "-f", "table")
@@ -159,8 +159,8 @@ def test_the_command_tells_what_it_does_and_salvage_names_it(tmp_path: Path) -> 
     run("verify", root)
 
 
-def test_salvage_tells_people_the_sum_first_and_each_place_once(tmp_path: Path) -> None:
-    """It told the same place three times, as Python objects, with an old file "None"."""
+def test_salvage_prints_the_sum_first_and_each_place_once(tmp_path: Path) -> None:
+    """It printed the same place three times, as Python objects, with an old file "None"."""
     root = golden_stores.unpack("plain-5.3.3", tmp_path)
     (root / "commitlog" / f"{65536:020d}").unlink()
     for words in (["--what-if"], []):

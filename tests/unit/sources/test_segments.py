@@ -162,7 +162,7 @@ def test_segments_that_expire_while_they_are_listed(
         list_log(root)
 
 
-def test_other_files_in_the_folder_are_left_alone(root: Path) -> None:
+def test_other_files_in_the_folder_are_not_changed(root: Path) -> None:
     expected = list_log(root)
     for name in ("notes", "0" * 19, "0" * 19 + "x", formats.offset_to_file_name(0) + ".bak"):
         (root / "commitlog" / name).write_bytes(b"x" * 100)
@@ -201,7 +201,7 @@ def test_a_dledger_log_is_refused(tmp_path: Path, place: str) -> None:
         list_log(folder)
 
 
-def test_a_last_segment_that_is_cut_short_is_read_as_far_as_it_goes(root: Path) -> None:
+def test_a_truncated_last_segment_is_read_to_its_end(root: Path) -> None:
     every = read_log(list_log(root)).offsets
     path = segment(root, 2)
     segment(root, 3).unlink()
@@ -216,7 +216,7 @@ def test_a_last_segment_that_is_cut_short_is_read_as_far_as_it_goes(root: Path) 
     assert reading.damage == []
 
 
-def test_a_middle_segment_that_is_cut_short_is_damaged(root: Path) -> None:
+def test_a_truncated_middle_segment_is_damaged(root: Path) -> None:
     every = read_log(list_log(root)).offsets
     os.truncate(segment(root, 1), 1000)
     log = list_log(root)
@@ -253,10 +253,10 @@ def test_the_last_record_of_a_closed_store_is_no_torn_one(root: Path) -> None:
             read_log(list_log(root), split_bytes=split_bytes)
         reading = read_log(list_log(root), split_bytes=split_bytes, on_corruption="skip")
         assert reading.offsets == every[:-1]
-        assert [(first, behind) for first, behind, _ in reading.damage] == [(every[-1], None)]
+        assert [(first, following) for first, following, _ in reading.damage] == [(every[-1], None)]
     with rocketstore.open(root) as store:
         assert [damaged.start for damaged in store.recovery_report.damaged] == [every[-1]]
-    (root / "checkpoint").write_bytes(b"\1" * 4096)  # somebody else wrote the store since
+    (root / "checkpoint").write_bytes(b"\1" * 4096)  # another program wrote the store since
     assert list_log(root).durable_offset == 0
     assert read_log(list_log(root)).offsets == every[:-1]
 

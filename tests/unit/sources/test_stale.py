@@ -1,4 +1,4 @@
-"""After a power cut an earlier life of the log lies behind its end: it does not come back."""
+"""After a power failure, stale records are past the log's end: readers do not show them."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def put(root: Path, mode: str, count: int, start: int, nbytes: int) -> list[int]
 
 @pytest.fixture
 def root(tmp_path: Path) -> tuple[Path, list[int], list[int]]:
-    """A store without marks whose messages from the 20th on were lost and written anew, shorter;
-    the offsets of the messages that count, and of those that came back behind them."""
+    """A store without marks whose messages from the 20th on were lost and rewritten, shorter;
+    the offsets of the messages that count, and of the stale ones after them."""
     root = tmp_path / "store"
     former = put(root, "x", 60, 1_700_000_000_000, 100)
     path = root / "commitlog" / formats.offset_to_file_name(0)
@@ -55,7 +55,7 @@ def root(tmp_path: Path) -> tuple[Path, list[int], list[int]]:
 
 
 def drop_all_but_the_log(root: Path) -> None:
-    """Leave nothing that tells how far the log was written."""
+    """Leave nothing that shows how far the log was written."""
     for entry in os.scandir(root):
         if entry.name == "commitlog":
             continue
@@ -90,12 +90,12 @@ def test_in_several_splits_it_counts_as_damage_unless_the_end_is_given(
         read_log(log, split_bytes=2000)
     reading = read_log(log, split_bytes=2000, on_corruption="skip")
     assert reading.offsets == good + came_back
-    assert [behind for _, behind, _ in reading.damage] == [came_back[0]]
+    assert [following for _, following, _ in reading.damage] == [came_back[0]]
     reading = read_log(log, split_bytes=2000, stop=log_end(log))
     assert (reading.offsets, reading.damage) == (good, [])
 
 
-def test_damage_with_later_messages_behind_is_damage(tmp_path: Path) -> None:
+def test_damage_before_later_messages_is_damage(tmp_path: Path) -> None:
     root = tmp_path / "store"
     offsets = put(root, "x", 60, 1_700_000_000_000, 100)
     drop_all_but_the_log(root)

@@ -1,4 +1,4 @@
-"""Splits give what the whole log gives, wherever it is cut, whole or damaged."""
+"""Splits give what the whole log gives, wherever they begin, intact or damaged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rocketstore.sources import LogFiles, Split, list_log, plan_splits
 from rocketstore.sources import window as window_module
 from rocketstore.sources.walk import log_end, walk
 from rocketstore.status import RecordFlags, RecordStatus
-from support.split_walks import Reading, Records, cut, read_log
+from support.split_walks import Reading, Records, read_log, split_at
 
 SEGMENT = 16 * 1024
 GOOD = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
@@ -49,7 +49,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def oracle(log: LogFiles) -> tuple[list[int], list[int]]:
-    """Offsets of the records, and of damage, told by looking at whole files one by one."""
+    """Offsets of the records, and of damage, computed from whole files one by one."""
     offsets, damage = [], []
     begun = [s for s in log.segments if Path(s.uri).read_bytes()[:8].strip(b"\0")]
     for segment in begun:
@@ -67,17 +67,17 @@ def oracle(log: LogFiles) -> tuple[list[int], list[int]]:
                 continue
             if status == RecordStatus.BLANK:
                 break
-            behind = kernels.message.find_record(content, position + 1, len(content), base, end)
-            if behind >= 0 or segment is not begun[-1]:
+            next_good = kernels.message.find_record(content, position + 1, len(content), base, end)
+            if next_good >= 0 or segment is not begun[-1]:
                 damage.append(base + position)
-            if behind < 0:
+            if next_good < 0:
                 break
-            position = behind
+            position = next_good
     return offsets, damage
 
 
-def random_cuts(log: LogFiles, seed: int, count: int = 12) -> list[int]:
-    """Places to cut at: anywhere, and at and beside records' first bytes."""
+def random_borders(log: LogFiles, seed: int, count: int = 12) -> list[int]:
+    """Places to split at: anywhere, and at and beside records' first bytes."""
     chance = random.Random(seed)
     known = oracle(log)
     beside = [place + shift for places in known for place in places for shift in (-1, 0, 1)]
@@ -104,19 +104,19 @@ def test_any_window_gives_what_scan_gives(
 @pytest.mark.parametrize("seed", range(20))
 def test_cuts_anywhere_lose_and_repeat_nothing(whole: Path, seed: int) -> None:
     log = list_log(whole)
-    splits = cut(plan_splits(log), random_cuts(log, seed))
+    splits = split_at(plan_splits(log), random_borders(log, seed))
     assert len(splits) > 12
     reading = Reading(splits)
     assert reading.offsets == oracle(log)[0]
     assert reading.damage == []
 
 
-def test_each_byte_of_a_segment_may_be_a_cut(whole: Path) -> None:
+def test_each_byte_of_a_segment_may_be_a_border(whole: Path) -> None:
     log = list_log(whole)
     split = plan_splits(log)[0]
     first = oracle(replace(log, segments=log.segments[:1]))[0]
     for at in range(1, 2000):
-        left, right = cut([replace(split, tail=False)], [at])
+        left, right = split_at([replace(split, tail=False)], [at])
         assert Reading([left]).offsets == [offset for offset in first if offset < at]
         if at % 7 == 0:
             assert Reading([right]).offsets == [offset for offset in first if offset >= at]
@@ -157,7 +157,7 @@ def test_records_longer_than_the_window_are_read_whole(tmp_path: Path) -> None:
 
 
 def test_a_record_inside_a_body_is_not_taken_for_one(tmp_path: Path) -> None:
-    """A body that carries a whole record is passed over: the one inside has another offset."""
+    """A record inside a body is skipped: it has another offset."""
     root = tmp_path / "store"
     with rocketstore.open(root, "x", mapped_file_size_commit_log=SEGMENT) as store:
         store.put("T", b"first")
@@ -194,7 +194,7 @@ def shorten(content: bytearray, at: int) -> None:
 
 @pytest.mark.parametrize("harm", [flip, wipe, lose, shorten])
 @pytest.mark.parametrize("seed", range(12))
-def test_damage_is_passed_over_and_told_once_wherever_the_log_is_cut(
+def test_damage_is_skipped_and_reported_once_wherever_the_log_is_split(
     tmp_path: Path, whole: Path, harm: Callable[[bytearray, int], None], seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -203,10 +203,10 @@ def test_damage_is_passed_over_and_told_once_wherever_the_log_is_cut(
     offsets, damage = oracle(log)
     for number in range(4):
         window = chance.choice((200, 3000, 1 << 20))
-        cuts = random_cuts(log, 100 * seed + number) if number else []
+        borders = random_borders(log, 100 * seed + number) if number else []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(window_module, "WINDOW_NBYTES", window)
-            reading = Reading(cut(plan_splits(log), cuts), on_corruption="skip")
+            reading = Reading(split_at(plan_splits(log), borders), on_corruption="skip")
         assert reading.offsets == offsets
         assert [first for first, _, _ in reading.damage] == damage
         for first, following, _ in reading.damage:
@@ -220,7 +220,7 @@ def test_damage_is_passed_over_and_told_once_wherever_the_log_is_cut(
 def damaged_copy(
     whole: Path, root: Path, harm: Callable[[bytearray, int], None], chance: random.Random
 ) -> Path:
-    """Copy a log without what tells how far it was written, and harm its second segment."""
+    """Copy a log without what shows how far it was written, and damage its second segment."""
     (root / "commitlog").mkdir(parents=True)
     names = sorted(path.name for path in (whole / "commitlog").iterdir())
     for number, name in enumerate(names):
@@ -235,7 +235,7 @@ def damaged_copy(
 def test_a_record_that_begins_where_little_is_in_memory_is_found(
     whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A search once passed over the place it began at when less than a head was in memory."""
+    """A search once skipped its own start when less than a head was in memory."""
     monkeypatch.setattr(window_module, "_BEHIND_NBYTES", 10)
     split = plan_splits(list_log(whole))[1]
     for offset in oracle(list_log(whole))[0]:
@@ -279,9 +279,9 @@ def test_stop_ends_a_split_at_its_damage(whole: Path, tmp_path: Path) -> None:
     assert [first for first, _, _ in reading.damage] == [offset]
 
 
-def test_damage_at_a_cut_belongs_to_the_split_in_front(whole: Path, tmp_path: Path) -> None:
+def test_damage_at_a_border_belongs_to_the_split_before(whole: Path, tmp_path: Path) -> None:
     log, offset = harmed(whole, tmp_path, 5000)
-    splits = cut(plan_splits(log)[1:2], [offset])
+    splits = split_at(plan_splits(log)[1:2], [offset])
     left, right = Reading(splits[:1], on_corruption="skip"), Reading(splits[1:])
     assert [first for first, _, _ in left.damage] == [offset]
     assert right.damage == []
@@ -306,7 +306,9 @@ def test_without_crc_a_body_is_not_looked_at(whole: Path, tmp_path: Path) -> Non
     expected = oracle(list_log(whole))[0]
     assert offset in expected
     for seed in range(5):
-        reading = Reading(cut(plan_splits(log), [offset, *random_cuts(log, seed)]), check_crc=False)
+        reading = Reading(
+            split_at(plan_splits(log), [offset, *random_borders(log, seed)]), check_crc=False
+        )
         assert reading.offsets == expected
     assert log_end(log) == log_end(list_log(whole))
 
@@ -321,7 +323,7 @@ def test_an_unknown_word_for_corruption_is_refused(whole: Path) -> None:
 
 
 @pytest.mark.parametrize("nbytes", [1, 7, 8, 60, 200])
-def test_a_torn_record_at_the_end_is_none(whole: Path, tmp_path: Path, nbytes: int) -> None:
+def test_a_torn_record_at_the_end_is_no_damage(whole: Path, tmp_path: Path, nbytes: int) -> None:
     root = damaged_copy(whole, tmp_path / "store", lambda c, _: None, random.Random(0))
     log = list_log(root)
     offsets, _ = oracle(log)
@@ -379,15 +381,15 @@ def test_the_end_moves_as_records_are_put(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("harm", ["its magic", "its head is zeros"])
 def test_damage_of_a_long_record_is_not_the_end(harm: str, tmp_path: Path) -> None:
-    """Whoever asked for the end of a log looked for good records within 1 MiB behind damage, and a
-    record may be longer: a stream waited in front of it, whatever its option for corruption said,
-    until the file was full.
+    """The search for a log's end looked for good records only within 1 MiB after damage, and a
+    record may be longer. A stream waited at the damage with any option for corruption, until the
+    file was full.
     """
     root = tmp_path / "store"
     with rocketstore.open(root, "x", mapped_file_size_commit_log=16 << 20) as store:
         offsets = [store.put("T", b"long" * 700_000).physical_offset for _ in range(3)]
         end = store.max_physical_offset
-    (root / formats.STATE_FILE).unlink()  # its marks would tell the end, too
+    (root / formats.STATE_FILE).unlink()  # its offsets would show the end, too
     with (root / "commitlog" / formats.offset_to_file_name(0)).open("r+b") as file:
         file.seek(offsets[1] + (4 if harm == "its magic" else 0))
         file.write(b"xxxx" if harm == "its magic" else bytes(4096))
@@ -396,7 +398,7 @@ def test_damage_of_a_long_record_is_not_the_end(harm: str, tmp_path: Path) -> No
         assert log_end(log, start=start) == end
     reading = read_log(log, stop=end, on_corruption="skip")
     assert reading.offsets == [offsets[0], offsets[2]]
-    assert [(first, behind) for first, behind, _ in reading.damage] == [tuple(offsets[1:])]
+    assert [(first, next_good) for first, next_good, _ in reading.damage] == [tuple(offsets[1:])]
 
 
 # --- files that go ------------------------------------------------------------------------------

@@ -16,13 +16,13 @@ from rocketstore.sources import window as window_module
 from rocketstore.sources.walk import log_end
 from rocketstore.status import RecordStatus
 from support.record_factory import make_record
-from support.split_walks import Reading, cut, read_log
+from support.split_walks import Reading, read_log, split_at
 
 SEGMENT = 8192
 
 
 def log_of(root: Path, pieces: list[bytes], segment: int = SEGMENT) -> Path:
-    """A store whose log is one segment of these bytes, and one with a record behind it."""
+    """A store whose log is one segment of these bytes, and one with a record after it."""
     folder = root / "commitlog"
     folder.mkdir(parents=True)
     content = b"".join(pieces)
@@ -68,7 +68,7 @@ def records(*kinds: str) -> tuple[list[bytes], dict[str, list[int]]]:
         "crc good",
     ],
 )
-def test_odd_places_are_told_once_wherever_the_log_is_cut(kinds: str, tmp_path: Path) -> None:
+def test_odd_places_are_reported_once_wherever_the_log_is_split(kinds: str, tmp_path: Path) -> None:
     pieces, places = records(*kinds.split())
     log = list_log(log_of(tmp_path / "store", pieces))
     good = [*places["good"], SEGMENT]
@@ -82,17 +82,19 @@ def test_odd_places_are_told_once_wherever_the_log_is_cut(kinds: str, tmp_path: 
     size = sum(map(len, pieces))
     edges = {place + shift for kind in places.values() for place in kind for shift in range(-3, 9)}
     for at in sorted({*edges, *range(5, size + 12, 7)}):
-        reading = Reading(cut(splits, [at]), on_corruption="skip")
+        reading = Reading(split_at(splits, [at]), on_corruption="skip")
         assert (reading.offsets, reading.damage) == (whole.offsets, whole.damage), at
-    reading = Reading(cut(splits, range(1, size, 5)), on_corruption="skip")
+    reading = Reading(split_at(splits, range(1, size, 5)), on_corruption="skip")
     assert (reading.offsets, reading.damage) == (whole.offsets, whole.damage)
 
 
-def test_what_stands_at_damage_is_told(tmp_path: Path) -> None:
+def test_the_status_at_damage_is_reported(tmp_path: Path) -> None:
     pieces, places = records("good", "crc", "good")
-    (told,) = read_log(list_log(log_of(tmp_path / "store", pieces)), on_corruption="skip").damage
+    (reported,) = read_log(
+        list_log(log_of(tmp_path / "store", pieces)), on_corruption="skip"
+    ).damage
     crc, following = places["crc"][0], places["good"][1]
-    assert told == (crc, following, RecordStatus.BAD_PROPERTY_CRC)
+    assert reported == (crc, following, RecordStatus.BAD_PROPERTY_CRC)
 
 
 @pytest.mark.parametrize("claim", [500, 20_000, 150_000])
@@ -109,8 +111,8 @@ def test_made_up_headers_cost_no_more_than_their_bytes(
         size = min(claim, segment - len(content))
         values.update(total_size=size, magic=formats.MAGIC_V1, physical_offset=len(content))
         content += head.struct.pack(*values.values())
-    behind = len(content)
-    content += make_record(physical_offset=behind)
+    next_good = len(content)
+    content += make_record(physical_offset=next_good)
     log = list_log(log_of(tmp_path / "store", [bytes(content)], segment))
     count = 0
     load = window_module.SplitWindow.load
@@ -124,8 +126,8 @@ def test_made_up_headers_cost_no_more_than_their_bytes(
     monkeypatch.setattr(window_module, "WINDOW_NBYTES", 50_000)
     for split_bytes in (segment, segment // 4):
         reading = read_log(log, split_bytes=split_bytes, on_corruption="skip", check_crc=check_crc)
-        assert reading.offsets == [0, behind, segment]
-        assert [(first, after) for first, after, _ in reading.damage] == [(len(good), behind)]
+        assert reading.offsets == [0, next_good, segment]
+        assert [(first, after) for first, after, _ in reading.damage] == [(len(good), next_good)]
     assert count < 400
 
 

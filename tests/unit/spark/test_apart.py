@@ -60,8 +60,8 @@ def test_the_store_that_is_read_is_no_target(
         ("export", ()),
         ("load", ("--from", "rocketstore")),
     ):
-        told = run("spark", command, source, target, *others, code=2).stderr
-        assert "the source store" in told
+        reported = run("spark", command, source, target, *others, code=2).stderr
+        assert "the source store" in reported
     assert sorted(os.walk(root)) == before
 
 

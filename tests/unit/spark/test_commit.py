@@ -1,4 +1,4 @@
-"""Commits of staged batches: each row once, wherever a commit died and whoever came between."""
+"""Commits of staged batches: each row once, wherever a commit died and whatever ran between."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_an_unfinished_batch_is_not_taken_for_what_others_wrote_later(root: Path
     assert staging.stored(root) == [*before, *rows(0), *rows(0)[len(before) - 1 :]]
 
 
-def test_single_writes_leave_nothing_behind(root: Path) -> None:
+def test_single_writes_leave_nothing(root: Path) -> None:
     staged = staging.stage_batch(root, 0, COUNTS)
     commit(root, staged, app="once:1", once=True)
     assert not list(Ledger(root).entries())
@@ -207,7 +207,7 @@ def test_single_writes_leave_nothing_behind(root: Path) -> None:
 
 
 def test_stages_that_dead_writers_left_in_the_store_are_removed(root: Path) -> None:
-    """A driver killed in front of its intent leaves a stage that no ledger knows."""
+    """A driver killed before its intent leaves a stage that no ledger names."""
     inside = "store/.rocketstore-spark/stage"
     staged = [staging.stage_batch(root, batch, [3], name=inside) for batch in range(4)]
     left, live, begun, other = (Path(folder) for folder, _ in staged)
@@ -266,7 +266,7 @@ def test_a_damaged_stage_is_refused_before_anything_is_appended(root: Path, dama
     assert commits.abort(root, staged[0])
 
 
-def test_a_store_that_is_written_elsewhere_is_left_alone(root: Path) -> None:
+def test_a_store_that_is_written_elsewhere_is_not_changed(root: Path) -> None:
     staged = staging.stage_batch(root, 0, COUNTS)
     with rocketstore.open(root, "r+", **staging.OPTIONS), pytest.raises(StoreLockedError):
         commit(root, staged)

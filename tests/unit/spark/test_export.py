@@ -95,8 +95,8 @@ def test_a_repeated_export_has_the_same_names_and_rows(store: Path, tmp_path: Pa
 def test_compressions(store: Path, tmp_path: Path, compression: str) -> None:
     files = run(store, tmp_path / "out", compression=compression, partition_by=())
     metadata = pq.ParquetFile(tmp_path / "out" / files[0].path).metadata
-    told = metadata.row_group(0).column(0).compression
-    assert told == {"none": "UNCOMPRESSED"}.get(compression, compression.upper())
+    reported = metadata.row_group(0).column(0).compression
+    assert reported == {"none": "UNCOMPRESSED"}.get(compression, compression.upper())
 
 
 def test_small_row_groups_and_few_open_files(
@@ -279,7 +279,7 @@ def test_wrong_arguments(store: Path, tmp_path: Path, changed: Any, reason: str)
     assert not (tmp_path / "out").exists()
 
 
-def test_no_store_is_told_before_anything_is_made(tmp_path: Path) -> None:
+def test_a_missing_store_is_reported_before_anything_is_created(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         run(tmp_path / "nowhere", tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -231,10 +231,10 @@ def test_planted_damage_is_found_as_verify_finds_it(
 
 
 def test_what_a_last_segment_lost_is_not_newer(root: Path) -> None:
-    """What a last segment had lost with its end was taken for records of a segment that a writer
-    had made since: verify told of its units and keys as newer than its look at the log, and fsck
-    of the same keys as of nothing. Then each of them was a finding of its own: they are counted in
-    a note beside the one place that is damaged.
+    """What a last segment had lost with its end counted as records of a segment that a writer had
+    created since. verify reported its units and keys as newer than its scan of the log, and fsck
+    did not report the keys. Later each of them was a separate finding; now a note counts them
+    beside the one place that is damaged.
     """
     places = records(root)
     with log_of(root, -1).open("r+b") as file:
@@ -257,15 +257,15 @@ def test_findings_name_queue_and_place(root: Path) -> None:
 
 
 def test_a_sound_store(root: Path) -> None:
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     report = check_store(
-        None, root, split_bytes=30000, progress=lambda done, total: told.append((done, total))
+        None, root, split_bytes=30000, progress=lambda done, total: reported.append((done, total))
     )
     assert report.ok
     assert report.rows == []
     assert report.summary["records"] == report.summary["units"] == 400
     assert report.summary["indexFiles"] == len(list((root / "index").iterdir()))
-    assert told[-1][0] == told[-1][1] == report.summary["logEnd"]
+    assert reported[-1][0] == reported[-1][1] == report.summary["logEnd"]
 
 
 def test_structure_leaves_bodies_alone(root: Path) -> None:
@@ -284,9 +284,9 @@ def test_parts_can_be_left_out(root: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["light", "batch"])
 def test_damaged_bodies_beside_odd_queues(kind: str, tmp_path: Path) -> None:
-    """Where a store has light or batch queues, queues are compared on the driver, which looked at
-    the records without their CRCs: units of a damaged record were told to agree with it, and those
-    that its spoilt properties named no more were findings, though verify judges neither.
+    """Where a store has light or batch queues, the driver compares queues. It read the records
+    without their CRCs: units of a damaged record counted as matching it, and units that its
+    damaged properties no longer named were findings, although verify judges neither.
     """
     root = tmp_path / "store"
     options: dict[str, Any] = {"topic_attributes": {"Batches": {"queue.type": "BatchCQ"}}}
@@ -371,11 +371,11 @@ def test_a_remote_store(root: Path) -> None:
         memory.rm("/fsck", recursive=True)
 
 
-@pytest.mark.parametrize("harm", ["magic", "cut"])
+@pytest.mark.parametrize("harm", ["magic", "truncated"])
 def test_a_remote_store_that_lost_its_last_record(harm: str, root: Path) -> None:
-    """The last record of a closed store was damaged: of a store on this machine fsck told it, as
-    recovery knows the marks of its writer, while a copy in a bucket was sound, though reading it
-    failed at that very place.
+    """The last record of a closed store was damaged. fsck reported it in a store on this machine,
+    because recovery reads the marks of its writer. In a copy in a bucket it reported nothing,
+    although reading the copy failed at the same place.
     """
     import fsspec
 

@@ -88,7 +88,7 @@ def kinds_of(report: VerifyReport) -> dict[str, int]:
 
 
 def assert_as_verify(root: Path, split_bytes: int = 3000) -> IndexFindings:
-    """The same findings as ``verify``; runs of missing keys may be cut at other places."""
+    """The same findings as ``verify``; runs of missing keys may be divided at other places."""
     ours, report = check(root, split_bytes), verify(root)
     assert set(ours.finding_counts) - {k for k, n in ours.finding_counts.items() if not n} == set(
         kinds_of(report)
@@ -232,7 +232,8 @@ DAMAGES = [
 
 
 def test_a_stretch_that_was_guessed_wrong_is_looked_at_again(store_root: Path) -> None:
-    """Where entries are out of order nobody may go by the guess, nor miss that it was wrong."""
+    """If entries are out of order, fsck must not use the guess, and must detect that it was
+    wrong."""
     out_of_order(store_root)
     log = list_log(store_root)
     end = log_end(log)
@@ -268,7 +269,7 @@ def test_planted_damage_is_found_as_by_verify(
         assert report.findings
 
 
-def test_missing_keys_are_told_by_run(store_root: Path) -> None:
+def test_missing_keys_are_reported_by_run(store_root: Path) -> None:
     index_file(store_root, 1).unlink()
     report = check(store_root, 1 << 20)
     rows = [row for row in report.findings if row[0] == "missing-key"]
@@ -388,7 +389,8 @@ def test_every_byte_of_the_index_counts_as_it_does_for_verify(
 
 
 def test_a_remote_store(store_root: Path) -> None:
-    """Files that are read whole and in ranges through fsspec, with a geometry that none tells."""
+    """Files that are read whole and in ranges through fsspec, with a geometry that no file
+    shows."""
     import fsspec
 
     wrong_hash(store_root)

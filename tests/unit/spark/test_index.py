@@ -60,7 +60,7 @@ def contents(folder: Path) -> list[bytes]:
 
 @pytest.mark.parametrize("split_bytes", [257, 1000, 5000, 1 << 20])
 def test_the_files_are_those_of_the_store(pristine: Path, tmp_path: Path, split_bytes: int) -> None:
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     rows = build_index(
         None,
         pristine,
@@ -68,7 +68,7 @@ def test_the_files_are_those_of_the_store(pristine: Path, tmp_path: Path, split_
         split_bytes=split_bytes,
         mark_keys=MARK_KEYS,
         timezone="UTC",
-        progress=lambda done, total: told.append((done, total)),
+        progress=lambda done, total: reported.append((done, total)),
     )
     assert len(rows) > 5
     assert contents(tmp_path / "index") == contents(pristine / "index")
@@ -80,14 +80,14 @@ def test_the_files_are_those_of_the_store(pristine: Path, tmp_path: Path, split_
         assert one.end_timestamp <= other.begin_timestamp
     name = formats.timestamp_to_index_name(rows[0].begin_timestamp, datetime.UTC)
     assert Path(rows[0].path).name == name
-    assert told == sorted(told)
-    assert told[-1][0] == told[-1][1] > 0
+    assert reported == sorted(reported)
+    assert reported[-1][0] == reported[-1][1] > 0
 
 
 @pytest.mark.parametrize("time", [253_402_300_800_000, 2**62, 2**63 - 1, -(2**63)])
-def test_times_that_no_name_can_tell(pristine: Path, tmp_path: Path, time: int) -> None:
-    """No checksum covers a record's store time, and where the first one of an index file lay
-    behind the year 9999 the whole job failed: "year 10000 is out of range".
+def test_times_that_no_name_can_hold(pristine: Path, tmp_path: Path, time: int) -> None:
+    """No checksum covers a record's store time, and if the first one of an index file was
+    after the year 9999, the whole job failed: "year 10000 is out of range".
     """
     sound = build_index(None, pristine, tmp_path / "sound")
     root = Path(shutil.copytree(pristine, tmp_path / "store"))
@@ -193,7 +193,7 @@ def damage(store: Path) -> tuple[Path, int]:
     return path, at % 8192
 
 
-def test_damage_is_an_error_or_passed_over(pristine: Path, tmp_path: Path) -> None:
+def test_damage_is_an_error_or_skipped(pristine: Path, tmp_path: Path) -> None:
     store = shutil.copytree(pristine, tmp_path / "store")
     path, position = damage(store)
     with pytest.raises(CorruptMessageError) as raised:

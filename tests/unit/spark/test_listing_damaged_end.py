@@ -1,8 +1,8 @@
 """What Spark reads of a store whose last record is broken: batches and streams, without Spark.
 
 After an orderly stop there is no torn write, with a state file or without. A walk along the log
-alone knew nothing of that: a stream, and of RocketMQ's stores a batch too, ended in front of the
-record in silence, where ``scan`` raises an error.
+alone did not detect that: a stream, and with RocketMQ's stores a batch, too, ended before the
+record without an error, where ``scan`` raises one.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 def break_last(root: Path, harm: Callable[[bytearray], None]) -> int:
-    """Break the last record; return how many are in front of it."""
+    """Break the last record; return how many are before it."""
     with rocketstore.open(root) as store:
         messages = list(store.scan())
         at, nbytes = messages[-1].physical_offset, messages[-1].store_size

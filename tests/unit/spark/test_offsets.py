@@ -77,11 +77,11 @@ def test_what_is_no_offset_is_refused(found: object) -> None:
         StreamOffset.from_json(found)
 
 
-def test_the_first_end_tells_where_the_query_began() -> None:
+def test_the_first_end_shows_where_the_query_began() -> None:
     began = StreamOffset(100, QUEUES, LATEST, initial=True)
     end = began.advanced(700)
     assert end.first == StreamOffset(100, QUEUES, LATEST)
-    assert end.latest is None  # behind its place it says nothing any more
+    assert end.latest is None  # past its place it says nothing
     # The next one carries the queues, and is plain otherwise.
     later = end.advanced(900)
     assert later == StreamOffset(900, QUEUES)

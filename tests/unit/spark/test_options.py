@@ -88,7 +88,7 @@ def test_an_unknown_option_names_the_nearest(option: str, nearest: str) -> None:
         read(**{option: "x"})
 
 
-def test_an_option_like_no_other_is_told_which_there_are() -> None:
+def test_an_error_lists_the_options_if_none_is_similar() -> None:
     with pytest.raises(ConfigError, match=r"'zzz' is not an option.*must be one of .*checkCrc"):
         read(zzz="1")
 
@@ -129,7 +129,7 @@ def test_an_option_like_no_other_is_told_which_there_are() -> None:
         ("storageOptions", "[1]", "storageOptions is '\\[1\\]'; it must be JSON"),
     ],
 )
-def test_wrong_values_are_told(option: str, value: str, message: str) -> None:
+def test_wrong_values_are_reported(option: str, value: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         read(**{option: value})
 
@@ -150,7 +150,7 @@ def test_wrong_values_are_told(option: str, value: str, message: str) -> None:
         ({"assign": '{"A": [0]}', "startingOffsets": '{"A": {"1": 1}}'}, "queue 1 of 'A'"),
     ],
 )
-def test_contradictions_are_told(options: dict[str, str], message: str) -> None:
+def test_contradictions_are_reported(options: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         read(**options)
 
@@ -159,7 +159,7 @@ def test_the_same_twice_is_no_contradiction() -> None:
     assert read(subscribe="A", topic="A").topics == ("A",)
 
 
-def test_a_level_of_brokers_is_passed_over() -> None:
+def test_a_level_of_brokers_is_skipped() -> None:
     offsets = parse_offsets("startingOffsets", '{"A": {"broker-a": {"0": 5}}, "B": {"1": 6}}')
     assert offsets == {"A": {0: 5}, "B": {1: 6}}
 
@@ -196,7 +196,7 @@ def test_a_table_of_the_catalog_is_refused() -> None:
         parse_read({"path": "/s", **added})
 
 
-def test_every_option_is_named_once_where_all_are_told() -> None:
+def test_a_list_of_options_names_each_once() -> None:
     with pytest.raises(ConfigError) as failure:
         read(zzz="1")
     names = str(failure.value).partition("must be one of ")[2].split(", ")

@@ -154,7 +154,7 @@ def test_the_beginning(store: tuple[Path, list[Row]]) -> None:
     assert begin(startingTimestamp=FIRST_TIME + 10**9) == end
 
 
-def test_a_beginning_behind_the_end(store: tuple[Path, list[Row]]) -> None:
+def test_a_beginning_past_the_end(store: tuple[Path, list[Row]]) -> None:
     with pytest.raises(ConfigError, match="startingPhysicalOffset is 999999999"):
         plan_of(store[0], startingPhysicalOffset=999999999).initial()
 
@@ -166,13 +166,13 @@ def test_a_stream_has_no_end(store: tuple[Path, list[Row]], name: str) -> None:
         plan_of(store[0], **{name: value})
 
 
-def test_queues_begin_where_they_are_told(growing: Path) -> None:
+def test_queues_begin_at_the_given_offsets(growing: Path) -> None:
     old = rows_of(growing)
-    told = (
+    reported = (
         '{"Orders": {"0": 11, "1": -1, "2": -2}, "Alerts-1": {"0": -2, "1": -2, "2": 0}, '
         '"Bills": {"broker-a": {"0": -2, "1": -1, "2": -2}}}'
     )
-    plan = plan_of(growing, startingOffsets=told)
+    plan = plan_of(growing, startingOffsets=reported)
     start = plan.initial()
     begins = {("Orders", 0): 11}
     late = {("Orders", 1), ("Bills", 1)}
@@ -196,8 +196,8 @@ def test_what_lies_before_all_queues_is_not_read(
     store: tuple[Path, list[Row]], options: dict[str, str]
 ) -> None:
     root, rows = store
-    told = {("Orders", 0): 20, ("Orders", 2): 25}
-    wanted = [r.physical_offset for r in rows if told.get(r[2:4], 10**9) <= r.queue_offset]
+    reported = {("Orders", 0): 20, ("Orders", 2): 25}
+    wanted = [r.physical_offset for r in rows if reported.get(r[2:4], 10**9) <= r.queue_offset]
     plan = plan_of(root, startingOffsets=ALL_ORDERS, **options)
     assert plan.initial().physical_offset == wanted[0] > 0
     assert flat(run(plan)) == wanted
@@ -208,8 +208,8 @@ def test_what_lies_before_all_queues_is_not_read(
 
 def test_queues_that_have_not_come_so_far(store: tuple[Path, list[Row]]) -> None:
     root, rows = store
-    told = '{"Bills": {"0": 1000, "1": 1000, "2": -1}}'
-    plan = plan_of(root, subscribe="Bills", startingOffsets=told)
+    reported = '{"Bills": {"0": 1000, "1": 1000, "2": -1}}'
+    plan = plan_of(root, subscribe="Bills", startingOffsets=reported)
     assert plan.initial().physical_offset == rows[-1].physical_offset + rows[-1].store_size
     assert flat(run(plan)) == []
 
@@ -219,8 +219,8 @@ def test_without_consume_queues_the_log_is_read_from_its_beginning(growing: Path
     shutil.rmtree(growing / "consumequeue")
     plan = plan_of(growing, subscribe="Orders", startingOffsets=ALL_ORDERS)
     assert plan.initial().physical_offset == 0
-    told = {("Orders", 0): 20, ("Orders", 2): 25}
-    wanted = [r.physical_offset for r in rows if told.get(r[2:4], 10**9) <= r.queue_offset]
+    reported = {("Orders", 0): 20, ("Orders", 2): 25}
+    wanted = [r.physical_offset for r in rows if reported.get(r[2:4], 10**9) <= r.queue_offset]
     assert flat(run(plan)) == wanted
 
 
@@ -275,11 +275,11 @@ def test_a_store_elsewhere(store: tuple[Path, list[Row]]) -> None:
         )
         batches = run(plan, max_records=100)
         assert flat(batches) == [row.physical_offset for row in rows]
-        told = {"path": "memory://stream-elsewhere", "startingOffsets": ALL_ORDERS}
+        reported = {"path": "memory://stream-elsewhere", "startingOffsets": ALL_ORDERS}
         with pytest.raises(ConfigError, match=r"cannot be listed.*assign"):
-            StreamPlan(parse_read(told)).initial()
-        told["assign"] = '{"Orders": [0, 1, 2]}'
-        assert StreamPlan(parse_read(told)).initial().physical_offset == 0
+            StreamPlan(parse_read(reported)).initial()
+        reported["assign"] = '{"Orders": [0, 1, 2]}'
+        assert StreamPlan(parse_read(reported)).initial().physical_offset == 0
     finally:
         remote.rm("/stream-elsewhere", recursive=True)
 
@@ -294,7 +294,7 @@ def test_an_empty_store(tmp_path: Path) -> None:
     assert run(plan) == [[]]
 
 
-# --- deletion, cuts, damage -------------------------------------------------------------------
+# --- deletion, truncation, damage -------------------------------------------------------------
 
 
 def test_deleted_segments_fail_the_stream(growing: Path) -> None:
@@ -307,7 +307,7 @@ def test_deleted_segments_fail_the_stream(growing: Path) -> None:
             call()
 
 
-def test_deleted_segments_are_passed_over(growing: Path) -> None:
+def test_deleted_segments_are_skipped(growing: Path) -> None:
     plan = plan_of(growing, failOnDataLoss=False)
     rows = rows_of(growing)
     start = plan.initial()
@@ -352,7 +352,7 @@ def test_a_split_of_a_deleted_segment_is_known(growing: Path) -> None:
     assert [plan.is_deleted(split) for split, _ in splits] == [True] + [False] * (len(splits) - 1)
 
 
-def test_a_log_that_was_cut(growing: Path) -> None:
+def test_a_log_that_was_truncated(growing: Path) -> None:
     at = StreamOffset(10**6)
     with pytest.raises(MappedFileError, match="before the stream's position 1000000"):
         plan_of(growing).advance(at)
@@ -361,7 +361,7 @@ def test_a_log_that_was_cut(growing: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["fail", "skip", "stop"])
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_log_that_was_written_anew(restarted: bool, policy: str, tmp_path: Path) -> None:
+def test_a_log_that_was_written_again(restarted: bool, policy: str, tmp_path: Path) -> None:
     """A stream whose store had lost its end, or had been put back from a copy, took the zeros at
     its place in the file for a log that does not go on: it waited, though it read nothing of what
     came. When the log had grown over the place, the middle of a record stood there, which was
@@ -395,8 +395,8 @@ def test_a_log_that_was_written_anew(restarted: bool, policy: str, tmp_path: Pat
 
 
 def test_a_mount_that_keeps_no_file_numbers(growing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A number that changes though the log is the same tells nothing: it is looked at once, and the
-    end of the last file is not looked for again every ten milliseconds.
+    """A number that changes although the log is the same proves nothing: it is checked once, and
+    the end of the last file is not searched again every ten milliseconds.
     """
     plan = plan_of(growing)
     place = StreamOffset(plan.advance(plan.initial()).physical_offset)
@@ -475,7 +475,7 @@ def test_a_stream_stops_at_damage(growing: Path, limit: int | None) -> None:
     plan = plan_of(growing, onCorruption="stop")
     assert flat(run(plan, max_records=limit)) == [row.physical_offset for row in rows[:100]]
     grow_end = plan.end()
-    assert grow_end > rows[100].physical_offset  # what is behind has been seen, and waits
+    assert grow_end > rows[100].physical_offset  # what follows has been seen, and waits
     damage(growing, rows[100]._replace(body=bytes([rows[100].body[0] ^ 1]) + rows[100].body[1:]))
     assert flat(run(plan, max_records=limit)) == [row.physical_offset for row in rows]
 

@@ -24,7 +24,7 @@ def test_parts_and_results_never_go_back() -> None:
     assert heard == [(n, 100) for n in (0, 40, 40, 60, 80, 100, 100)]
 
 
-def test_nobody_listens() -> None:
+def test_without_a_listener() -> None:
     bar = ProgressBar(None, 10)
     assert bar.part(10) is None
     bar.add(4)

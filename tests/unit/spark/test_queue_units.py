@@ -95,23 +95,23 @@ def claim(root: Path, offset: int, queue_offset: int) -> None:
         file.write(queue_offset.to_bytes(8, "big"))
 
 
-def test_rows_tell_what_was_made(tmp_path: Path) -> None:
+def test_rows_report_what_was_built(tmp_path: Path) -> None:
     places = write(tmp_path / "store")
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     rows = build_queues(
         None,
         tmp_path / "store",
         tmp_path / "out",
         split_bytes=20000,
-        progress=lambda done, total: told.append((done, total)),
+        progress=lambda done, total: reported.append((done, total)),
     )
     assert [row[:2] for row in rows] == sorted({place[:2] for place in places})
     for row in rows:
         count = sum(place[:2] == row[:2] for place in places)
         assert row[2:7] == (0, count, count, 0, 0)
         assert row.files == -(-count // 20)
-    assert told == sorted(told)
-    assert told[-1][0] == told[-1][1] > 0
+    assert reported == sorted(reported)
+    assert reported[-1][0] == reported[-1][1] > 0
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -200,7 +200,7 @@ def test_a_log_whose_head_is_gone(tmp_path: Path) -> None:
     assert any(content.startswith(filler) for content in found.values())
 
 
-def test_damage_is_an_error_or_passed_over(tmp_path: Path) -> None:
+def test_damage_is_an_error_or_skipped(tmp_path: Path) -> None:
     root = tmp_path / "store"
     places = write(root)
     wanted = files_below(root / "consumequeue")

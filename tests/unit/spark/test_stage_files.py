@@ -83,7 +83,7 @@ def test_files_are_written_and_forgotten_in_whole_units_of_the_cache(
     monkeypatch.setattr(stage, "_CACHE_UNIT_NBYTES", unit)
     assert len(written) > 8
     assert all(nbytes % unit == 0 for nbytes in written[:-1])
-    # The disk is told of each stretch behind its write, once.
+    # Each range is synced once, after its write.
     assert [start for start, _ in begun] == [0, *itertools.accumulate(n for _, n in begun)][:-1]
     assert sum(nbytes for _, nbytes in begun) == file.nbytes
     content = Path(file.path).read_bytes()

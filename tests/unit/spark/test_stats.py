@@ -98,7 +98,7 @@ def test_wrong_questions(asked: dict[str, Any], reason: str, tmp_path: Path) -> 
         stats_table(tmp_path, **asked)
 
 
-def test_damage_is_told_or_passed_over(tmp_path: Path) -> None:
+def test_damage_is_reported_or_skipped(tmp_path: Path) -> None:
     root = unpack("plain-5.3.3", tmp_path)
     first = sorted((root / "commitlog").iterdir())[0]
     content = bytearray(first.read_bytes())

@@ -1,4 +1,4 @@
-"""The store's front door: modes, statuses, stepping by hand, what close leaves behind."""
+"""The store's public class: modes, statuses, stepping by hand, what ``close`` leaves."""
 
 from __future__ import annotations
 
@@ -372,7 +372,7 @@ def test_listener_hears_of_every_message(tmp_path: Path) -> None:
 
 
 def test_listener_hears_of_light_queues(tmp_path: Path) -> None:
-    """It was called for a message's own queue alone, so that whoever waited for a light queue was
+    """It was called only for a message's own queue, so callers that waited for a light queue were
     never woken."""
     heard: list[tuple[Any, ...]] = []
     light = {"enable_lmq": True, "enable_multi_dispatch": True, **OPTIONS}
@@ -398,7 +398,7 @@ def test_listener_hears_of_light_queues(tmp_path: Path) -> None:
 def test_a_listener_may_put_while_puts_wait_for_dispatch(
     tmp_path: Path, flush_disk_type: str
 ) -> None:
-    """From 5.4 on a put that rolls waits for dispatch when that is nine segments behind, and
+    """From 5.4 on a put that rolls waits for dispatch when that lags nine segments, and
     dispatch for the listener: a put in the listener then waited for the first put, or when it
     rolled itself for its own thread, for ever."""
     copied: list[int] = []
@@ -525,7 +525,7 @@ def test_numbering_goes_on_after_reopening(tmp_path: Path) -> None:
         assert store.verify().ok
 
 
-def test_lost_queue_is_made_again_though_the_state_file_says_all_is_well(tmp_path: Path) -> None:
+def test_lost_queue_is_rebuilt_although_the_state_file_reports_no_loss(tmp_path: Path) -> None:
     """A single queue that was deleted is found by the names kept at the last close (D-24)."""
     import shutil
 
@@ -538,7 +538,7 @@ def test_lost_queue_is_made_again_though_the_state_file_says_all_is_well(tmp_pat
         assert store.verify().ok
 
 
-def test_lost_index_is_made_again(tmp_path: Path) -> None:
+def test_lost_index_is_rebuilt(tmp_path: Path) -> None:
     root = make(tmp_path / "s", 300)
     newest = sorted((root / "index").iterdir())[-1]
     newest.unlink()

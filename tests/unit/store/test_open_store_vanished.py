@@ -134,7 +134,7 @@ def test_a_store_that_comes_back_is_read_on(root: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["consumequeue", "index"])
-def test_derived_folders_are_made_again_in_memory(root: Path, folder: str) -> None:
+def test_derived_folders_are_rebuilt_in_memory(root: Path, folder: str) -> None:
     with rocketstore.open(root) as store:
         (root / folder).rename(root.with_name(folder))
         store.refresh()
@@ -152,7 +152,7 @@ def salvaged(root: Path) -> None:
     rocketstore.salvage(root)
 
 
-def cut(root: Path) -> None:
+def truncated(root: Path) -> None:
     """As a broker does after a crash."""
     (root / "abort").touch()
     (root / "rocketstore.state").unlink()
@@ -162,7 +162,7 @@ def cut(root: Path) -> None:
         assert writer.put("A", b"other", 0).ok
 
 
-@pytest.mark.parametrize("way", [expired, salvaged, cut])
+@pytest.mark.parametrize("way", [expired, salvaged, truncated])
 def test_what_a_writer_does_is_shown(root: Path, way: Callable[[Path], None]) -> None:
     with rocketstore.open(root) as store:
         way(root)

@@ -29,8 +29,8 @@ def put_some(store: Any, count: int) -> None:
         assert store.put("BCQ", b"", sys_flag=0x80, properties={"INNER_NUM": "3"}).ok
 
 
-def told(store: Any) -> tuple[str, str]:
-    """What one more message of each kind is told."""
+def answers(store: Any) -> tuple[str, str]:
+    """Return the offsets that one more message of each kind gets."""
     light = store.put("T", b"", properties=NAMES)
     inner = store.put("BCQ", b"", sys_flag=0x80, properties={"INNER_NUM": "3"})
     offsets = light.physical_offset, inner.physical_offset
@@ -63,7 +63,7 @@ def test_offsets_go_on(tmp_path: Path, version: str, left: str) -> None:
         shutil.rmtree(copy / "consumequeue")
         shutil.rmtree(copy / "batchconsumequeue")
     with rocketstore.open(copy, "r+", **OPTIONS) as store:
-        assert told(store) == ("20,20", "60")
+        assert answers(store) == ("20,20", "60")
         assert store.wait_dispatched(120)
         assert store.max_offset_in_queue("%LMQ%a", 0) == 21
         assert store.max_offset_in_queue("BCQ", 0) == 63

@@ -92,7 +92,7 @@ def test_a_sync_master_has_no_slave(
 
 
 @pytest.mark.parametrize("version", ["4.9.8", "5.5.0"])
-def test_an_async_master_waits_for_nobody(tmp_path: Path, version: str) -> None:
+def test_an_async_master_does_not_wait(tmp_path: Path, version: str) -> None:
     with rocketstore.open(
         tmp_path / "s", "x", broker_role="ASYNC_MASTER", broker_version=version, **OPTIONS
     ) as store:

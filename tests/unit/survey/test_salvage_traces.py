@@ -1,4 +1,4 @@
-"""What a salvage left behind, and what points behind a log's end, is counted and named."""
+"""What a salvage left, and what points past a log's end, is counted and named."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rocketstore.survey.salvage_traces import find_traces, quarantined_files
 
 @pytest.mark.parametrize("damage", [salvaging.missing, salvaging.garbage, salvaging.many_records])
 def test_what_a_salvage_left_is_found(damage: Any, tmp_path: Path) -> None:
-    """Nothing but the folder ``quarantine`` told that a salvage had been there."""
+    """Only the folder ``quarantine`` showed that a salvage had run."""
     root = tmp_path / "store"
     rows = salvaging.write(root, 3)
     with rocketstore.open(root) as store:
@@ -45,8 +45,8 @@ def test_what_a_salvage_left_is_found(damage: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["plain-5.3.3", "plain-4.9.8", "inner-5.3.3", "lmq-5.3.3"])
-def test_units_and_keys_behind_an_end_are_counted(name: str, tmp_path: Path) -> None:
-    """The end of a log was cut, and nothing said how many messages had lain there."""
+def test_units_and_keys_past_an_end_are_counted(name: str, tmp_path: Path) -> None:
+    """The end of a log was truncated, and nothing said how many messages had been there."""
     root = golden_stores.unpack(name, tmp_path)
     with rocketstore.open(root) as store:
         rows = [(m.physical_offset, m.sys_flag & 12) for m in store.scan()]

@@ -126,7 +126,7 @@ def lost_segment(root: Path) -> None:
     log_files(root / "commitlog")[1][1].unlink()
 
 
-def garbage_behind(root: Path) -> None:
+def garbage_after(root: Path) -> None:
     patch_log(root, read_log(root / "commitlog").end, b"garbage!")
 
 
@@ -170,7 +170,7 @@ def wrong_queue_offset(root: Path) -> None:
     patch_log(root, at, struct.pack(">q", record.queue_offset + 1))
 
 
-def unit_behind_the_end(root: Path) -> None:
+def unit_past_the_end(root: Path) -> None:
     end = read_log(root / "commitlog").end
     path = root / "consumequeue" / "B" / "0" / formats.offset_to_file_name(0)
     patch(path, 20 * 5, struct.pack(">qiq", end, 100, 0))
@@ -203,13 +203,13 @@ def checkpoint_between_records(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("plant", "invariant", "told"),
+    ("plant", "invariant", "reported"),
     [
         (another_place, 1, "has the physical offset"),
         (damaged_body, 1, "a good record is past the end"),
         (wrong_blank, 1, "bytes are left"),
         (lost_segment, 1, "the log before it ends"),
-        (garbage_behind, 1, "neither a record nor a blank nor zeros"),
+        (garbage_after, 1, "neither a record nor a blank nor zeros"),
         (hidden_record, 1, "a good record is past the end"),
         (time_goes_back, 2, "store time"),
         (wrong_size, 3, "its record"),
@@ -217,7 +217,7 @@ def checkpoint_between_records(root: Path) -> None:
         (missing_unit, 3, "is missing"),
         (missing_queue, 3, "the queue has no files"),
         (wrong_queue_offset, 3, "queue offset 3, not 2"),
-        (unit_behind_the_end, 4, "points past the log's end"),
+        (unit_past_the_end, 4, "points past the log's end"),
         (lost_index_file, 5, "is in no index file"),
         (lost_chain, 5, "chains reach"),
         (wrong_entry, 5, "is in no index file"),
@@ -226,12 +226,12 @@ def checkpoint_between_records(root: Path) -> None:
     ],
 )
 def test_what_is_planted_is_found(
-    plant: Callable[[Path], None], invariant: int, told: str, root: Path
+    plant: Callable[[Path], None], invariant: int, reported: str, root: Path
 ) -> None:
     plant(root)
     report = check_invariants(root, reopen=False)
     found = [violation for violation in report.violations if violation.invariant == invariant]
-    assert told in "\n".join(map(str, found)), report.violations
+    assert reported in "\n".join(map(str, found)), report.violations
     with pytest.raises(AssertionError, match="invariant"):
         report.require()
 
@@ -245,8 +245,8 @@ def test_a_hidden_record_is_found_wherever_a_piece_ends(
     last = read_log(root / "commitlog").records[-1]
     hidden_record(root)
     faults = read_log(root / "commitlog").faults
-    told = [fault.physical_offset for fault in faults if "good record is past" in fault.what]
-    assert told == [last.physical_offset]
+    reported = [fault.physical_offset for fault in faults if "good record is past" in fault.what]
+    assert reported == [last.physical_offset]
 
 
 @pytest.mark.parametrize("bound", ["min_offset_in_queue", "max_offset_in_queue"])
@@ -262,8 +262,8 @@ def test_wrong_bounds_are_found(bound: str, root: Path, monkeypatch: pytest.Monk
 def test_what_is_not_as_acknowledged_is_found(made: tuple[Path, list[Any]]) -> None:
     root, _ = made
     record = read_log(root / "commitlog").records[3]
-    told = Acknowledged(record.physical_offset, "T", 1, 1, record.body, ("k3",))
-    assert check_invariants(root, acknowledged=[told], reopen=False).ok
+    reported = Acknowledged(record.physical_offset, "T", 1, 1, record.body, ("k3",))
+    assert check_invariants(root, acknowledged=[reported], reopen=False).ok
     wrong: dict[str, Any] = {
         "physical_offset": record.physical_offset + 1,
         "topic": "U",
@@ -273,7 +273,9 @@ def test_what_is_not_as_acknowledged_is_found(made: tuple[Path, list[Any]]) -> N
         "keys": (),
     }
     for name, value in wrong.items():
-        report = check_invariants(root, acknowledged=[told._replace(**{name: value})], reopen=False)
+        report = check_invariants(
+            root, acknowledged=[reported._replace(**{name: value})], reopen=False
+        )
         assert [violation.invariant for violation in report.violations] == [6], name
     with pytest.raises(TypeError, match="not int"):
         check_invariants(root, acknowledged=[3], reopen=False)
@@ -294,7 +296,7 @@ def test_a_store_that_opening_changes_is_found(plant: Callable[[Path], None], ro
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
 
 
-def test_what_cannot_be_looked_at_is_told(root: Path) -> None:
+def test_what_is_unreadable_is_reported(root: Path) -> None:
     (root / "abort").touch()
     report = check_invariants(root).require()
     assert 7 not in report.checked

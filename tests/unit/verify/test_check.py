@@ -207,7 +207,7 @@ def test_a_changed_body_is_found_at_its_place(store_root: Path) -> None:
     assert check(store_root, level="structure").ok
 
 
-def test_records_behind_damage_are_checked_too(store_root: Path) -> None:
+def test_records_after_damage_are_checked_too(store_root: Path) -> None:
     segments = sorted((store_root / "commitlog").iterdir())
     for segment in segments[:3]:
         poke(segment, 300, b"\xff" * 64)
@@ -301,7 +301,7 @@ def test_a_lost_queue_is_missing_units(store_root: Path) -> None:
     assert {Path(one.path).parent.parent.name for one in report.findings} == {"TopicB"}
 
 
-def test_units_behind_the_end_are_found(store_root: Path) -> None:
+def test_units_past_the_end_are_found(store_root: Path) -> None:
     path = sorted((store_root / "consumequeue" / "TopicA" / "0").iterdir())[-1]
     used = len(path.read_bytes().rstrip(b"\0"))
     end = -(-used // UNIT.nbytes) * UNIT.nbytes
@@ -365,7 +365,7 @@ def test_every_byte_of_the_index_counts(pristine: Path, data: st.DataObject) -> 
         flip(path, position, mask)
     harmless = formats.index_file_nbytes(SLOTS, 0) <= position < first  # entry 0 is never used
     if header.nbytes <= position < formats.index_file_nbytes(SLOTS, 0):
-        # A slot that names the entry behind the last one is what a killed writer leaves; one that
+        # A slot that names the entry after the last one is what a killed writer leaves; one that
         # names a later entry reads as the empty one that it was.
         at = position - (position - header.nbytes) % formats.INDEX_SLOT.nbytes
         count = int.from_bytes(content[header.at("index_count") :][:4], "big")
@@ -438,16 +438,16 @@ def test_entries_out_of_order_are_all_judged(store_root: Path) -> None:
 
 @given(
     names=st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=60),
-    cut=st.integers(0, 60),
+    border=st.integers(0, 60),
 )
 @settings(max_examples=60, deadline=None)
-def test_topics_are_numbered_in_order_of_appearance(names: list[bytes], cut: int) -> None:
+def test_topics_are_numbered_in_order_of_appearance(names: list[bytes], border: int) -> None:
     import numpy as np
 
     from rocketstore.verify.topic_numbers import TopicNumbers
 
     topics, found = TopicNumbers(), []
-    for part in (names[:cut], names[cut:], names):
+    for part in (names[:border], names[border:], names):
         if part:
             lengths = np.array([len(name) for name in part])
             starts = np.cumsum(lengths) - lengths

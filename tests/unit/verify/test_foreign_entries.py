@@ -1,4 +1,4 @@
-"""``verify`` names what lies among the files of a queue and is none of them: RocketMQ loads it.
+"""``verify`` names foreign entries among the files of a queue: RocketMQ loads them.
 
 What each line does not start with was asked of ``DefaultMessageStore.load`` of 4.9.8, 5.1.4, 5.3.3
 and 5.5.0, entry by entry. All of it was a sound store.
@@ -154,7 +154,7 @@ def test_a_folder_among_segments(unpacked: Unpack, version: str, is_found: bool)
     ],
 )
 def test_in_the_index(unpacked: Unpack, make: Callable[[Path], Path], starts: bool) -> None:
-    """It passes over names that are no numbers, and cannot open a folder."""
+    """It skips names that are no numbers, and cannot open a folder."""
     root = unpacked("plain-5.3.3")
     path = make(root / "index")
     findings: list[Any] = check(root, "5.3.3").findings
@@ -162,7 +162,7 @@ def test_in_the_index(unpacked: Unpack, make: Callable[[Path], Path], starts: bo
 
 
 def test_what_no_broker_loads(unpacked: Unpack) -> None:
-    """Beside queues, and in folders that are none; 4.9 does not look at batch queues."""
+    """Beside queues, and in folders that are not queues; 4.9 does not read batch queues."""
     root = unpacked("inner-5.3.3")
     queue = place(root, "consumequeue")
     for folder in (queue.parent, queue.parent.parent, root / "consumequeue" / "T" / "notes"):
@@ -177,7 +177,7 @@ def test_what_no_broker_loads(unpacked: Unpack) -> None:
 # --- types of queues --------------------------------------------------------------------------
 
 
-def types_told(root: Path, version: str = "5.3.3", **types: str) -> list[str]:
+def reported_types(root: Path, version: str = "5.3.3", **types: str) -> list[str]:
     """What is said of queues' types where ``topics.json`` names these; without any, there is
     none."""
     (root / "config").mkdir(exist_ok=True)
@@ -193,15 +193,15 @@ def types_told(root: Path, version: str = "5.3.3", **types: str) -> list[str]:
 
 def test_queues_of_another_type_than_the_table_says(unpacked: Unpack) -> None:
     root = unpacked("inner-5.3.3")
-    assert types_told(root) == []
-    assert types_told(root, BCQ="BatchCQ", T="", TopicA="SimpleCQ") == []
+    assert reported_types(root) == []
+    assert reported_types(root, BCQ="BatchCQ", T="", TopicA="SimpleCQ") == []
     for table in ({"T": ""}, {"BCQ": ""}):
-        (reason,) = types_told(root, **table)
+        (reason,) = reported_types(root, **table)
         assert "topics.json does not say" in reason
-        assert types_told(root, "4.9.8", **table) == []
-    (reason,) = types_told(root, BCQ="SimpleCQ")
+        assert reported_types(root, "4.9.8", **table) == []
+    (reason,) = reported_types(root, BCQ="SimpleCQ")
     assert "BCQ has the queue type SimpleCQ" in reason
-    (reason,) = types_told(root, BCQ="BatchCQ", T="BatchCQ")
+    (reason,) = reported_types(root, BCQ="BatchCQ", T="BatchCQ")
     assert "T has the queue type BatchCQ" in reason
 
 
@@ -209,7 +209,7 @@ def test_queues_of_both_types(unpacked: Unpack) -> None:
     """It was a note of a sound store, which no writer opens."""
     root = unpacked("inner-5.3.3")
     shutil.copytree(root / "consumequeue" / "T", root / "consumequeue" / "BCQ")
-    (reason,) = types_told(root)
+    (reason,) = reported_types(root)
     assert "BCQ has queues of both types" in reason
     document = json.loads(run("verify", root, "--json", code=1).stdout)
     assert document["findingCounts"]["queue-type"] == 1
@@ -219,7 +219,7 @@ def test_queues_of_both_types(unpacked: Unpack) -> None:
 
 
 def test_all_tables_are_gone(unpacked: Unpack, tmp_path: Path) -> None:
-    """Retry topics tell that there were groups; a store that no broker had has no tables."""
+    """Retry topics show that there were groups; a store without a broker has no tables."""
     root = unpacked("plain-5.3.3")
     report = check(root, "5.3.3")
     assert report.ok

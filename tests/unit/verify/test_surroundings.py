@@ -1,9 +1,9 @@
-"""What ``verify`` and ``info`` say of files that cannot be looked at, folders that are missing,
-tables, checkpoint and former salvages; nothing of it may count as fine.
+"""What ``verify`` and ``info`` report on unreadable files, missing folders, tables, the checkpoint
+and former salvages; none of it may count as fine.
 
-Before, units of a log file of another user were "expired", a missing folder of queues "dispatch is
-behind", broken tables and a checkpoint of the year 36,000,000 no word at all, a store of 121
-placeholders sound, and ``info`` counted messages that were gone.
+Before, units of an unreadable log file were "expired", a missing folder of queues was lagging
+dispatch, broken tables and a checkpoint of the year 36,000,000 were not reported, a store of 121
+placeholders had no fault, and ``info`` counted messages that were gone.
 """
 
 from __future__ import annotations
@@ -132,9 +132,9 @@ def test_what_may_not_be_read_is_never_sound(root: Path, place: str) -> None:
         table = run("verify", root, "-f", "table", "-q", code=1).stdout
         facts = json.loads(run("info", root, "-f", "json", "-q", code=1).stdout)
     assert not report.ok
-    told = [one for one in report.findings if one.kind == "unreadable"]
-    assert [one.path for one in told] == [str(path)]
-    assert "Permission denied" in told[0].reason
+    reported = [one for one in report.findings if one.kind == "unreadable"]
+    assert [one.path for one in reported] == [str(path)]
+    assert "Permission denied" in reported[0].reason
     # It explains all that it hides, so nothing else is wrong.
     assert {one.kind for one in report.findings} <= {"unreadable", "config-table"}
     assert not any("expired" in note or "newer" in note for note in report.notes)
@@ -262,7 +262,7 @@ def test_assumed_sizes_are_marked(tmp_path: Path) -> None:
     assert "20,000,000 entries (assumed" in table
 
 
-def test_a_deleted_topic_is_told(broker: Path) -> None:
+def test_a_deleted_topic_is_reported(broker: Path) -> None:
     shutil.rmtree(broker / "consumequeue" / "Mix1")
     report = check(broker)
     assert report.finding_counts == {"missing-unit": 4}  # the table has it: its queues are lost
@@ -279,16 +279,16 @@ def test_a_deleted_topic_is_told(broker: Path) -> None:
     assert [note for note in notes if "their queues were rebuilt: Mix1" in note]
 
 
-def test_one_entry_is_told_one_fate(root: Path) -> None:
+def test_one_entry_has_one_treatment(root: Path) -> None:
     """A file in the place of a topic's folder was "ignored" and "moved to quarantine"."""
     place = root / "consumequeue" / "A"
     shutil.rmtree(place)
     place.write_bytes(b"junk")
     (root / "consumequeue" / "B" / "note").write_bytes(b"n")
     (facts,) = lines(run("info", root))
-    told = {part["name"]: part["treatment"] for part in facts["parts"]}
-    assert told["consumequeue/B/note"] == "ignored"
-    assert "moved to quarantine" in told["consumequeue/A"]
+    reported = {part["name"]: part["treatment"] for part in facts["parts"]}
+    assert reported["consumequeue/B/note"] == "ignored"
+    assert "moved to quarantine" in reported["consumequeue/A"]
     with rocketstore.open(root, "r+") as store:
         report = store.recovery_report
     assert report.skipped == [str(root / "consumequeue" / "B" / "note")]
@@ -332,7 +332,7 @@ def test_a_broker_with_two_broken_files_will_not_start(broker: Path, name: str) 
         *(b'{"dataVersion":null}', b'{"offsetTable":{"a@b":{"0":9223372036854775808}}}'),
     ],
 )
-def test_a_table_that_is_none_means_that_offsets_start_anew(
+def test_an_invalid_table_means_that_offsets_start_again(
     broker: Path, content: bytes, backup: bytes | None
 ) -> None:
     path = broker / "config" / "consumerOffset.json"
@@ -401,7 +401,7 @@ def test_offsets_outside_their_queue_are_found(
 
 
 def test_timer_files_are_named_and_compared_with_the_log(broker: Path) -> None:
-    """They point behind a log that was cut (apache/rocketmq#7480)."""
+    """They point past a log that was truncated (apache/rocketmq#7480)."""
     (broker / "config" / "timercheck").write_bytes(struct.pack(">4q", 1, 52, 44, 44).ljust(4096))
     (broker / "timerlog").mkdir()
     unit = struct.pack(">iqiqiqiiq", 52, 0, 0, 0, 0, 97_600, 200, 0, 0)
@@ -570,7 +570,7 @@ def test_an_end_that_is_missing_is_one_finding(tmp_path: Path, name: str) -> Non
     assert facts["log"]["lostBytes"] > 0
 
 
-def test_what_a_salvage_left_is_told(tmp_path: Path) -> None:
+def test_what_a_salvage_left_is_reported(tmp_path: Path) -> None:
     root = golden_stores.unpack("plain-5.3.3", tmp_path)
     zero_a_page(root)
     rocketstore.salvage(root)
@@ -677,7 +677,7 @@ def test_a_segment_that_is_too_long_is_found(root: Path, number: int, more: str)
     ("number", "ending", "copied"),
     [(0, ".gz", False), (0, ".bak", True), (1, ".gz", True), (-1, ".bak", False), (-1, "~", True)],
 )
-def test_a_file_that_is_no_segment_is_told(
+def test_a_file_that_is_no_segment_is_reported(
     root: Path, number: int, ending: str, copied: bool
 ) -> None:
     """The first segment, compressed or renamed, was an expired one of a sound store; the file
@@ -712,7 +712,7 @@ def test_what_stands_in_a_mark_s_place(root: Path, name: str, make: Callable[[Pa
 @pytest.mark.parametrize("offset", [1, SEGMENT - 1, 5 * SEGMENT + 512, 9_999_999])
 @pytest.mark.parametrize("nbytes", [100, SEGMENT])
 def test_a_segment_that_begins_nowhere(root: Path, offset: int, nbytes: int) -> None:
-    """Reading passes over it, and every writer refuses it."""
+    """Reading skips it, and every writer refuses it."""
     path = root / "commitlog" / f"{offset:020}"
     path.write_bytes(bytes(nbytes))
     findings = check(root).findings

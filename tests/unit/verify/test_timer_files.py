@@ -1,6 +1,6 @@
 """The timer's files: with which a broker starts, as ``TimerMessageStore`` of 5.3.3 and 5.5.0 said.
 
-It starts timers unless told not to, so that a wheel of a wrong length keeps it from starting.
+It starts timers by default, so a wheel of a wrong length prevents it from starting.
 """
 
 from __future__ import annotations

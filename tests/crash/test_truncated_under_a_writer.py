@@ -1,4 +1,4 @@
-"""A queue or index file that was cut while the store is written: errors name it."""
+"""A queue or index file is truncated while the store is written: errors name it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CALLS: dict[str, Callable[[DefaultMessageStore], object]] = {
 }
 
 
-def cut(root: Path, name: str) -> Path:
+def shorten(root: Path, name: str) -> Path:
     folder, number = name.split(" ")
     path: Path = sorted((root / folder).iterdir())[int(number)]
     os.truncate(path, 0)
@@ -40,13 +40,13 @@ def cut(root: Path, name: str) -> Path:
 
 @pytest.mark.parametrize("start", [False, True])
 @pytest.mark.parametrize("name", ["index -1", "consumequeue/TopicA/0 -1"])
-def test_dispatch_into_a_file_that_was_cut(tmp_path: Path, name: str, start: bool) -> None:
+def test_dispatch_into_a_file_that_was_truncated(tmp_path: Path, name: str, start: bool) -> None:
     """A healthy log file was blamed."""
     root = make_store(tmp_path / "s")
     store = rocketstore.open(root, "r+", start=start)
     assert store.put("TopicA", b"x", 0, keys="k").ok
     assert store.wait_dispatched(60)
-    path = cut(root, name)
+    path = shorten(root, name)
     assert store.put("TopicA", b"x", 0, keys="k").ok
     for call in (lambda: store.wait_dispatched(60), store.flush, store.close):
         with pytest.raises((ServiceFailedError, OSError), match=path.name) as caught:
@@ -55,11 +55,11 @@ def test_dispatch_into_a_file_that_was_cut(tmp_path: Path, name: str, start: boo
 
 
 @pytest.mark.parametrize("name", ["index -1", "index 0", "consumequeue/TopicA/0 0"])
-def test_calls_that_meet_a_file_that_was_cut(tmp_path: Path, name: str) -> None:
+def test_calls_that_meet_a_file_that_was_truncated(tmp_path: Path, name: str) -> None:
     """``the mapped file was shortened``, and no word which."""
     root = make_store(tmp_path / "s")
     store = rocketstore.open(root, "r+", start=False)
-    path = cut(root, name)
+    path = shorten(root, name)
     met = 0
     for call in CALLS.values():
         try:

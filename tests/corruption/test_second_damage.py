@@ -1,4 +1,4 @@
-"""A second damaged place behind a first one, in a field that no CRC covers."""
+"""A second damaged place after a first one, in a field that no CRC covers."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from golden import golden_stores
 from rocketstore import CorruptionError, formats
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
-# One record behind a damaged one carried an absurd queue offset: it was taken for a proof that all
-# that follows was of an earlier life of the log. Opening a killed store without a state file cut
-# 180 good records that had been durable, and mode "r" showed 33 of 219 and said nothing.
+# One record after a damaged one had an absurd queue offset. Recovery took it as proof that all
+# later records were stale. Opening a killed store without a state file truncated 180 good records
+# that had been durable, and mode "r" showed 33 of 219 without a report.
 
 _HEAD = formats.RECORD_HEAD
 _PLACES = {name: _HEAD.at(name) for name in ("magic", "queue_offset", "queue_id")}
-_PLACES["store_timestamp"] = _HEAD.nbytes + 8  # behind an IPv4 born host
+_PLACES["store_timestamp"] = _HEAD.nbytes + 8  # after an IPv4 born host
 _HUGE = b"\x06\x73\x0b\x66\x1e\x01\xd2\x10"
 #: Number of each damaged record, the field, and what it becomes.
 Place = tuple[int, str, bytes]
 WAYS: dict[str, tuple[Place, ...]] = {
     "a huge queue offset": ((100, "magic", b"!!!!"), (103, "queue_offset", _HUGE)),
     "a lower queue offset": ((100, "magic", b"!!!!"), (102, "queue_offset", bytes(8))),
-    "right behind": ((100, "magic", b"!!!!"), (101, "queue_offset", _HUGE)),
+    "right after it": ((100, "magic", b"!!!!"), (101, "queue_offset", _HUGE)),
     "no store time": ((100, "magic", b"!!!!"), (101, "store_timestamp", bytes(8))),
     "three places": (
         (100, "magic", b"!!!!"),
@@ -38,8 +38,8 @@ WAYS: dict[str, tuple[Place, ...]] = {
         (102, "magic", b"!!!!"),
         (103, "queue_offset", _HUGE),
     ),
-    "a huge time in front": ((99, "store_timestamp", _HUGE), (100, "magic", b"!!!!")),
-    "a late time in front": (
+    "a huge time before it": ((99, "store_timestamp", _HUGE), (100, "magic", b"!!!!")),
+    "a late time before it": (
         (99, "store_timestamp", (2_900_000_000_000).to_bytes(8, "big")),
         (100, "magic", b"!!!!"),
     ),
@@ -49,7 +49,7 @@ WAYS: dict[str, tuple[Place, ...]] = {
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("name", ["crash-4.9.8", "crash-5.3.3", "plain-5.3.3"])
-def test_all_other_records_are_served_and_nothing_is_cut(
+def test_all_other_records_are_served_and_nothing_is_truncated(
     name: str, way: str, tmp_path: Path
 ) -> None:
     root = golden_stores.unpack(name, tmp_path)

@@ -56,9 +56,9 @@ def test_units_of_lost_records_do_not_stay(tmp_path: Path) -> None:
 def test_files_filled_since_the_last_marks_are_no_missing_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """A queue's end is looked for in its last three files. Where a killed writer had filled so many
-    since its last marks, none of it was found, the queue was emptied, and with it all queues were
-    made again from the log's beginning, which fails where an old part of the log is damaged."""
+    """Recovery searches a queue's end in its last three files. If a killed writer had filled as
+    many since its last marks, recovery found no unit and emptied the queue. It then rebuilt all
+    queues from the log's beginning, which fails if an old part of the log is damaged."""
     monkeypatch.setattr("rocketstore.store.dispatch_recovery.COMPARED_NBYTES", 0)
     root = tmp_path / "store"
     options: dict[str, Any] = {

@@ -1,5 +1,5 @@
-"""A file that was cut does not tell how long its kind is: files that agree, the state file, the
-end-of-segment marker, or RocketMQ's default do."""
+"""A truncated file does not show the size of its kind. Files that agree, the state file, the blank
+of a segment, or RocketMQ's default do."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ def found_by_key(store: rocketstore.DefaultMessageStore) -> dict[tuple[str, str]
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])
 @pytest.mark.parametrize("name", ["plain-5.3.3", "plain-4.9.8", "lag-5.3.3"])
-def test_the_newest_index_file_is_no_hint_when_it_was_cut(
-    name: str, share: float, tmp_path: Path
-) -> None:
+def test_a_truncated_newest_index_file_is_no_hint(name: str, share: float, tmp_path: Path) -> None:
     """Its length decided, because it is the newest: two whole files were deleted, and six written
     that a broker of the true numbers cannot read; nothing went to ``quarantine``."""
     root = golden_stores.unpack(name, tmp_path)
@@ -40,14 +38,14 @@ def test_the_newest_index_file_is_no_hint_when_it_was_cut(
     before = {path: path.read_bytes() for path in good}
     newest = index_files(root)[-1]
     os.truncate(newest, int(newest.stat().st_size * share) // 20 * 20)
-    cut = newest.read_bytes()
+    length = newest.read_bytes()
     with rocketstore.open(root, "r+") as store:
         assert store.facts.index.pair == (pair.slots, pair.entries)
         assert any(str(newest) in note for note in store.recovery_report.notes)
         assert found_by_key(store) == found
     assert {path: path.read_bytes() for path in good} == before
     assert {path.stat().st_size for path in index_files(root)} == {len(before[good[0]])}
-    assert (root / "quarantine" / f"index-{newest.name}").read_bytes() == cut
+    assert (root / "quarantine" / f"index-{newest.name}").read_bytes() == length
 
 
 @pytest.mark.parametrize("grown", [20, 400])
@@ -65,11 +63,11 @@ def test_an_index_file_that_grew_is_no_hint(grown: int, tmp_path: Path) -> None:
     [{0: 20}, {0: 4000}, {0: -20}, {1: 20}, {1: -400}, {0: 7}, {1: 60}, {1: 4}],
     ids=str,
 )
-def test_of_two_index_files_the_full_one_tells_the_length(
+def test_of_two_index_files_the_full_one_shows_the_length(
     name: str, changes: dict[int, int], tmp_path: Path
 ) -> None:
-    """The longer one won, whichever it was: the whole one went to ``quarantine``, and all new files
-    had a length that no broker here uses. The older one is full, so it tells its length itself."""
+    """The longer one won in any case: the whole one went to ``quarantine``, and all new files had a
+    length that no broker here uses. The older one is full, so it shows its own length."""
     root = golden_stores.unpack(name, tmp_path)
     with rocketstore.open(root) as store:
         found = found_by_key(store)
@@ -92,7 +90,7 @@ def test_of_two_index_files_the_full_one_tells_the_length(
     [{0: 20}, {1: 400}, {2: 20}, {0: 20, 1: 20}, {0: 20, 1: 40, 2: 60}, {1: 20, 2: -20}],
     ids=str,
 )
-def test_of_three_index_files_the_full_ones_tell_the_length(
+def test_of_three_index_files_the_full_ones_show_the_length(
     changes: dict[int, int], tmp_path: Path
 ) -> None:
     root = golden_stores.unpack("plain-4.9.8", tmp_path)
@@ -104,7 +102,7 @@ def test_of_three_index_files_the_full_ones_tell_the_length(
     assert {path.stat().st_size for path in index_files(root)} == {4240}
 
 
-def test_a_wrong_count_in_a_full_index_file_tells_no_length(tmp_path: Path) -> None:
+def test_a_wrong_count_in_a_full_index_file_shows_no_length(tmp_path: Path) -> None:
     root = golden_stores.unpack("plain-5.3.3", tmp_path)
     first, second, third = index_files(root)
     third.unlink()
@@ -117,7 +115,7 @@ def test_a_wrong_count_in_a_full_index_file_tells_no_length(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("with_state", [True, False])
-def test_a_lone_index_file_cut_in_half(with_state: bool, tmp_path: Path) -> None:
+def test_a_lone_halved_index_file(with_state: bool, tmp_path: Path) -> None:
     """35 slots and 97 entries were read out of a half file that had 50 and 200."""
     root = golden_stores.unpack("plain-5.3.3", tmp_path)
     if with_state:
@@ -132,10 +130,12 @@ def test_a_lone_index_file_cut_in_half(with_state: bool, tmp_path: Path) -> None
         assert any(source in note and "2120 bytes" in note for note in store.recovery_report.notes)
 
 
-@pytest.mark.parametrize("cut", [20_000, 40_001, 60_000])
+@pytest.mark.parametrize("length", [20_000, 40_001, 60_000])
 @pytest.mark.parametrize("with_state", [True, False])
 @pytest.mark.parametrize("name", ["broker-5.3.3", "plain-5.3.3", "crc-5.3.3"])
-def test_a_lone_segment_that_was_cut(name: str, with_state: bool, cut: int, tmp_path: Path) -> None:
+def test_a_lone_segment_that_was_truncated(
+    name: str, with_state: bool, length: int, tmp_path: Path
+) -> None:
     """Its length was the size of all segments from then on."""
     root = golden_stores.unpack(name, tmp_path)
     if with_state:
@@ -144,14 +144,14 @@ def test_a_lone_segment_that_was_cut(name: str, with_state: bool, cut: int, tmp_
     first, *others = sorted((root / "commitlog").iterdir())
     for path in others:
         path.unlink()
-    os.truncate(first, cut)
+    os.truncate(first, length)
     wanted = size if with_state else 1 << 30
     with rocketstore.open(root) as store:
         assert store.facts.commit_log_file_size == wanted
         kept = [m.physical_offset for m in store.scan(on_corruption="skip")]
         source = "the state file" if with_state else "RocketMQ's default"
         assert any(source in note for note in store.recovery_report.notes)
-    with pytest.raises(rocketstore.MappedFileError, match=f"has {cut} bytes"):
+    with pytest.raises(rocketstore.MappedFileError, match=f"has {length} bytes"):
         rocketstore.open(root, "r+")
     with rocketstore.open(root, mapped_file_size_commit_log=size) as store:
         assert store.facts.commit_log_file_size == size
@@ -163,7 +163,7 @@ def test_a_lone_segment_that_was_cut(name: str, with_state: bool, cut: int, tmp_
 
 
 @pytest.mark.parametrize("missing", [1, 4, 8, 20])
-def test_the_marker_at_its_end_tells_a_segments_size(missing: int, tmp_path: Path) -> None:
+def test_the_blank_at_its_end_shows_a_segments_size(missing: int, tmp_path: Path) -> None:
     root = golden_stores.unpack("plain-5.3.3", tmp_path)
     first, *others = sorted((root / "commitlog").iterdir())
     for path in others:
@@ -179,8 +179,8 @@ def test_the_marker_at_its_end_tells_a_segments_size(missing: int, tmp_path: Pat
     [("consumequeue", "plain-5.3.3"), ("consumequeue_ext", "ext-4.9.8"),
      ("batchconsumequeue", "inner-5.3.3"), ("consumequeue", "lmq-5.3.3")],
 )  # fmt: skip
-def test_one_queue_file_that_was_cut(folder: str, name: str, tmp_path: Path) -> None:
-    """The others tell; the file goes to quarantine, and comes back whole."""
+def test_one_queue_file_that_was_truncated(folder: str, name: str, tmp_path: Path) -> None:
+    """The others show the size; the file goes to quarantine, and recovery rebuilds it."""
     root = golden_stores.unpack(name, tmp_path)
     with rocketstore.open(root) as store:
         sizes = store.facts
@@ -201,28 +201,28 @@ def test_one_queue_file_that_was_cut(folder: str, name: str, tmp_path: Path) -> 
 
 
 #: Bytes that are left of each of three segments (``None``: it is gone), and what their size is
-#: found to be (``None``: it cannot be told).
+#: found to be (``None``: nothing shows it).
 CUT_LOGS: dict[str, tuple[list[int | None], int | None]] = {
-    "empty, cut, gone": ([0, 40_059, None], 65_536),
-    "cut, cut, empty": ([50_000, 40_059, 0], 65_536),
-    "cut, empty, empty": ([40_059, 0, 0], 65_536),
-    "all cut": ([40_059, 40_059, 40_059], 65_536),
-    "all cut in half": ([32_768, 32_768, 32_768], 65_536),
-    "only the second, cut": ([None, 40_059, None], 65_536),
-    "only the second, cut in half": ([None, 32_768, None], 65_536),
+    "empty, truncated, gone": ([0, 40_059, None], 65_536),
+    "truncated, truncated, empty": ([50_000, 40_059, 0], 65_536),
+    "truncated, empty, empty": ([40_059, 0, 0], 65_536),
+    "all truncated": ([40_059, 40_059, 40_059], 65_536),
+    "all halved": ([32_768, 32_768, 32_768], 65_536),
+    "only the second, truncated": ([None, 40_059, None], 65_536),
+    "only the second, halved": ([None, 32_768, None], 65_536),
     "only the second, a page": ([None, 4096, None], 65_536),
-    "whole, gone, cut": ([65_536, None, 40_059], 65_536),
-    "cut, gone, whole": ([40_059, None, 65_536], 65_536),
+    "whole, gone, truncated": ([65_536, None, 40_059], 65_536),
+    "truncated, gone, whole": ([40_059, None, 65_536], 65_536),
     "empty, whole, empty": ([0, 65_536, 0], 65_536),
-    "only the third, cut": ([None, None, 40_059], None),
-    "cut in half, gone, cut in half": ([32_768, None, 32_768], None),
+    "only the third, truncated": ([None, None, 40_059], None),
+    "halved, gone, halved": ([32_768, None, 32_768], None),
 }
 
 
 @pytest.mark.parametrize("name", CUT_LOGS)
 def test_a_size_that_names_and_units_exclude_is_not_taken(name: str, tmp_path: Path) -> None:
-    """The length of a cut segment was the size of all, although their names were no multiples of
-    it: nothing was found in it, and ``salvage`` refused the log."""
+    """The length of a truncated segment counted as the size of all, although their names were no
+    multiples of it: no record was found in it, and ``salvage`` refused the log."""
     root = golden_stores.unpack("plain-5.3.3", tmp_path)
     left, wanted = CUT_LOGS[name]
     paths = sorted((root / "commitlog").iterdir())
@@ -256,7 +256,7 @@ def test_a_size_that_names_and_units_exclude_is_not_taken(name: str, tmp_path: P
 
 
 def test_a_damaged_record_does_not_make_a_segment_longer(tmp_path: Path) -> None:
-    """A record that runs beyond the end of its file looks like one that was cut."""
+    """A record that runs beyond the end of its file looks like a truncated one."""
     root = golden_stores.unpack("plain-5.3.3", tmp_path)
     *others, last = sorted((root / "commitlog").iterdir())
     for path in others:
@@ -270,7 +270,7 @@ def test_a_damaged_record_does_not_make_a_segment_longer(tmp_path: Path) -> None
         assert store.facts.commit_log_file_size == 65_536
 
 
-def test_a_misnamed_segment_tells_no_size(tmp_path: Path) -> None:
+def test_a_misnamed_segment_shows_no_size(tmp_path: Path) -> None:
     root = golden_stores.unpack("plain-5.3.3", tmp_path)
     *others, last = sorted((root / "commitlog").iterdir())
     for path in others:

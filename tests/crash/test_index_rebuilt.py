@@ -1,8 +1,8 @@
-"""An index that is made again is not on disk yet, and nothing may vouch for it.
+"""A rebuilt index is not on disk yet, and no other file may claim that it is.
 
-Recovery found an index file missing and made the index anew from the log, while the state file of
-the time before stayed: it said that the keys were on disk in one file. After a power cut in front
-of the next flush there was one file again, torn, and it was believed: older keys were not found.
+Recovery found an index file missing and rebuilt the index from the log, but kept the old state
+file, which said that the keys were on disk in one file. After a power failure before the next
+flush there was one torn file, recovery trusted it, and no query found older keys.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("index_check")
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "older"])
-def test_nothing_vouches_for_an_index_that_is_made_again(
+def test_no_file_claims_that_a_rebuilt_index_is_on_disk(
     damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "s"
