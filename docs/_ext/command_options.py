@@ -22,13 +22,13 @@ def _parameters(command: Any) -> list[str]:
         names = ", ".join(f"``{name}``" for name in [*parameter.opts, *parameter.secondary_opts])
         if parameter.param_type_name == "argument":
             names = f"``{parameter.name.upper()}``"
-        told = " ".join((getattr(parameter, "help", None) or "").split())
-        lines += [names, f"   {told}", ""]
+        text = " ".join((getattr(parameter, "help", None) or "").split())
+        lines += [names, f"   {text}", ""]
     return lines
 
 
 def _commands(group: Any) -> Iterator[tuple[str, Any]]:
-    """Name and command; the commands of a group follow it, with its name in front."""
+    """Name and command; the commands of a group follow it, prefixed with its name."""
     for name, command in sorted(group.commands.items()):
         if command.hidden:
             continue

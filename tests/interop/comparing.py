@@ -129,7 +129,7 @@ def compare(
         The version that is asked delivers the log's first record for one that has expired.
     touched : collection of (topic, queue id)
         Queues whose files were written since: RocketMQ 4.9 answers times by their modification
-        times, so these questions are passed over.
+        times, so these questions are skipped.
     """
     found = Comparison()
     theirs, ours = [*map(comparable, theirs)], [*map(comparable, ours)]
@@ -175,7 +175,7 @@ def difference(
 
 
 def shown(value: object) -> str:
-    """A value for a message, long texts cut in the middle."""
+    """A value for a message, long texts shortened in the middle."""
     return re.sub(r"(\w{12})\w{20,}(\w{4})", r"\1...\2", str(value))[:SHOWN]
 
 

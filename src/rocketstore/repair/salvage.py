@@ -306,7 +306,7 @@ class _Salvage:
         report = SalvageReport(str(self._paths.root), True, losses.report, damaged)
         report.gaps = _as_gaps(self._plan.unplaced)
         report.lost = sorted(self._plan.lost.values(), key=lambda one: (-one.count, one.topic))
-        report.behind = losses.behind
+        report.behind = losses.past_end
         for base, reason in self._reasons(damaged).items():
             path = self._paths.commit_log / formats.offset_to_file_name(base)
             report.segments.append(

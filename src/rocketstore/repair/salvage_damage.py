@@ -49,13 +49,13 @@ class LogLosses:
         Of the check; its ``log_end`` is the end of the last good record, or of a hole.
     damaged : list of DamagedRange
         Ascending; the last one may end past all files.
-    behind : PointersPastEnd
+    past_end : PointersPastEnd
         Units and keys that point past the last good record.
     """
 
     report: RecoveryReport
     damaged: list[DamagedRange]
-    behind: PointersPastEnd
+    past_end: PointersPastEnd
 
 
 def find_losses(
@@ -78,10 +78,10 @@ def find_losses(
         path = directory / formats.offset_to_file_name(first)
         reason = "the file is empty although later ones follow"
         damaged.insert(0, DamagedRange(str(path), 0, first, log.min_offset, reason))
-    behind = pointers_past_end(report.log_end, queues, index)
-    _add_lost_end(log, facts, report, damaged, behind)
+    past_end = pointers_past_end(report.log_end, queues, index)
+    _add_lost_end(log, facts, report, damaged, past_end)
     _add_lack_of_room(log, report.log_end, damaged)
-    return LogLosses(report, [_with_room(log, one) for one in damaged], behind)
+    return LogLosses(report, [_with_room(log, one) for one in damaged], past_end)
 
 
 def _add_lack_of_room(log: CommitLog, end: int, damaged: list[DamagedRange]) -> None:
@@ -219,7 +219,7 @@ def _add_lost_end(
     facts: StoreFacts,
     report: RecoveryReport,
     damaged: list[DamagedRange],
-    behind: PointersPastEnd,
+    past_end: PointersPastEnd,
 ) -> None:
     """Add the range of a lost end, so that no offset is assigned twice."""
     last = log.queue.last()
@@ -232,7 +232,7 @@ def _add_lost_end(
     end = report.log_end if at_end is None else at_end.start
     reached, reason = end, ""
     if not facts.aborted:
-        reached, reason = _reach(log, facts, behind, end)
+        reached, reason = _reach(log, facts, past_end, end)
     if at_end is not None:
         # Past the last good record, only the bytes written there show how far the log went.
         stop = at_end.stop if at_end.stop > files_end else _content_end(log)
@@ -246,14 +246,16 @@ def _add_lost_end(
     damaged.append(DamagedRange(str(path), end - base, end, reached, reason))
 
 
-def _reach(log: CommitLog, facts: StoreFacts, behind: PointersPastEnd, end: int) -> tuple[int, str]:
+def _reach(
+    log: CommitLog, facts: StoreFacts, past_end: PointersPastEnd, end: int
+) -> tuple[int, str]:
     """Return the log's end before a clean stop, and the reason to assume it."""
     reached, reason = end, ""
     state = facts.valid_state
     if state is not None and state.flushed_offset > end:
         reached = state.flushed_offset
         reason = f"the log was flushed up to {reached}, but ends at {end}: its end is missing"
-    named = behind.reach(_UNNAMED_SEGMENTS * log.segment_size)
+    named = past_end.reach(_UNNAMED_SEGMENTS * log.segment_size)
     if named > reached:
         reached = named
         reason = f"queues or index name records up to {named}, but the log ends at {end}: its end "
