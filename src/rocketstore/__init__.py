@@ -41,14 +41,23 @@ from rocketstore.store.default_message_store import DefaultMessageStore, open
 from rocketstore.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from rocketstore.cleaning.plan import CleanedFile, CleanReport
+    from rocketstore.cleaning.plan import CleanedFile, CleanReason, CleanReport
+    from rocketstore.directory.place import file_system_of
+    from rocketstore.log.damage import CutRange, DamagedRange
+    from rocketstore.query.arrow_scan import ArrowScan
     from rocketstore.recovery.report import RecoveryReport
     from rocketstore.repair.recover import RecoverReport, recover
-    from rocketstore.repair.salvage import SalvageReport, salvage
+    from rocketstore.repair.salvage import SalvagedSegment, SalvageReport, salvage
+    from rocketstore.repair.salvage_plan import LostOfTopic, Placeholder
+    from rocketstore.survey.facts import StoreFacts
+    from rocketstore.survey.pointers import PointersPastEnd
+    from rocketstore.verify.report import Finding, VerifyReport
 
 
 __all__ = [
     "AppendMessageStatus",
+    "ArrowScan",
+    "CleanReason",
     "CleanReport",
     "CleanedFile",
     "ConfigError",
@@ -56,17 +65,23 @@ __all__ = [
     "CorruptIndexError",
     "CorruptMessageError",
     "CorruptionError",
+    "CutRange",
+    "DamagedRange",
     "DecodeError",
     "DefaultMessageStore",
+    "Finding",
     "FlushDiskType",
     "ForkedStoreError",
     "GetMessageResult",
     "GetMessageStatus",
+    "LostOfTopic",
     "MappedFileError",
     "Message",
     "MessageBatch",
     "MessageFilter",
     "MessageStoreConfig",
+    "Placeholder",
+    "PointersPastEnd",
     "PutManyResult",
     "PutMessageResult",
     "PutMessageStatus",
@@ -76,38 +91,55 @@ __all__ = [
     "ReentrantCallError",
     "RocketStoreError",
     "SalvageReport",
+    "SalvagedSegment",
     "ServiceFailedError",
     "StoreClosedError",
+    "StoreFacts",
     "StoreFullError",
     "StoreLockedError",
     "StoredMessage",
     "TagFilter",
     "UnsafePathError",
+    "VerifyReport",
+    "file_system_of",
     "open",
     "recover",
     "salvage",
 ]
 
 
+#: Names that are imported on first use, and their modules.
+_LATER = {
+    "CleanReason": "cleaning.plan",
+    "CleanReport": "cleaning.plan",
+    "CleanedFile": "cleaning.plan",
+    "file_system_of": "directory.place",
+    "CutRange": "log.damage",
+    "DamagedRange": "log.damage",
+    "ArrowScan": "query.arrow_scan",
+    "RecoveryReport": "recovery.report",
+    "RecoverReport": "repair.recover",
+    "recover": "repair.recover",
+    "SalvageReport": "repair.salvage",
+    "SalvagedSegment": "repair.salvage",
+    "salvage": "repair.salvage",
+    "LostOfTopic": "repair.salvage_plan",
+    "Placeholder": "repair.salvage_plan",
+    "StoreFacts": "survey.facts",
+    "PointersPastEnd": "survey.pointers",
+    "Finding": "verify.report",
+    "VerifyReport": "verify.report",
+}
+
+
 def __getattr__(name: str) -> Any:
     """Import rarely used names on first use, so that importing the package stays fast."""
-    if name == "RecoveryReport":
-        from rocketstore.recovery.report import RecoveryReport
+    module = _LATER.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
 
-        return RecoveryReport
-    if name in ("SalvageReport", "salvage"):
-        from rocketstore.repair import salvage as log_salvage
-
-        return getattr(log_salvage, name)
-    if name in ("RecoverReport", "recover"):
-        from rocketstore.repair import recover as store_recovery
-
-        return getattr(store_recovery, name)
-    if name in ("CleanReport", "CleanedFile"):
-        from rocketstore.cleaning import plan as cleanup
-
-        return getattr(cleanup, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"rocketstore.{module}"), name)
 
 
 def __dir__() -> list[str]:

@@ -60,6 +60,22 @@ def test_every_public_name_is_in_the_reference(name: str) -> None:
         assert re.search(rf"^\.\. auto\w+:: rocketstore\.{name}$", REFERENCE, re.MULTILINE)
 
 
+#: Modules whose names users may import, besides ``rocketstore`` itself.
+PUBLIC_MODULES = {
+    *("arrow", "config_managers", "errors", "filter", "formats", "kernels", "message", "sources"),
+    *("sources.walk", "spark", "status", "config", "dialect", "testing", "testing.fixtures"),
+}
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(set(re.findall(r"^\.\. auto\w+:: rocketstore\.([\w.]+)$", REFERENCE, re.MULTILINE))),
+)
+def test_the_reference_names_things_by_public_paths(path: str) -> None:
+    module, _, name = path.rpartition(".")
+    assert path in PUBLIC_MODULES or module in PUBLIC_MODULES or name in rocketstore.__all__
+
+
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_every_public_member_says_what_it_is(kind: Any) -> None:
     assert inspect.getdoc(kind)

@@ -54,7 +54,20 @@ class DamagedRange:
 
 @dataclass(frozen=True, slots=True)
 class CutRange:
-    """Bytes that recovery truncated from the end of the log."""
+    """Bytes that recovery truncated from the end of the log.
+
+    Attributes
+    ----------
+    path : str
+        The segment file.
+    position, start : int
+        Where the bytes began, in the file and in the log.
+    nbytes : int
+    reason : str
+        Why the record there is not valid.
+    quarantined : str or None
+        The folder with a copy of the complete records among the bytes; None without any.
+    """
 
     path: str
     position: int
