@@ -18,7 +18,7 @@ FIND_PYTHON = for p in $(or $(PYTHON),python3.13 python3.12 python3.11 python3);
     exit 1; fi;
 SET_UP = @$(FIND_PYTHON) PYTHON="$(PYTHON)" "$$python" tools/bootstrap.py --venv "$(VENV)"
 
-.PHONY: help demo develop test lint types bench docs machine torn-reads soak many-queues leaks fuzz fuzz-native fuzz-kernels kills faults powercut powercut-real sanitize interop interop-soak gen spark-matrix wheel-test sdist debug clean
+.PHONY: help demo develop test lint types bench docs machine torn-reads soak many-queues leaks fuzz fuzz-native fuzz-kernels kills faults powercut powercut-real sanitize interop interop-soak gen spark-matrix wheel-test lowest coverage sdist debug clean
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
@@ -124,6 +124,16 @@ gen:  ## write what is generated from formats.py, status.py, dialect.py and the 
 
 spark-matrix: develop  ## test with PySpark 4.3, 4.2, 4.1, and the scan with 3.5 (VERSIONS="4.1.*")
 	@$(RUN) tools/spark_matrix.py $(VERSIONS)
+
+lowest: develop  ## test with the lowest versions of packages that are allowed
+	@$(RUN) tools/lowest.py $(PYTEST_ARGS)
+
+coverage: develop  ## measure which lines the tests run: build/coverage/html (TESTS=tests/unit)
+	@rm -rf build/coverage
+	@$(RUN) -m coverage run -m pytest -n $(PROCESSES) --dist loadgroup $(TESTS) $(PYTEST_ARGS)
+	@$(RUN) -m coverage combine -q
+	@$(RUN) -m coverage html -q
+	@$(RUN) -m coverage report --skip-covered --sort=cover
 
 wheel-test: develop  ## build a wheel from the sdist and test it in an empty environment
 	@$(RUN) tools/wheel_test.py
