@@ -223,17 +223,18 @@ def stats_table(
     by: str | Sequence[str] = ("topic", "queueId"),
     bucket: int | None = None,
     measures: str | Sequence[str] = ("count", "bytes"),
-    **selected: Any,
+    on_corruption: str = "fail",
+    check_crc: bool = True,
+    split_bytes: int = DEFAULT_SPLIT_BYTES,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> pyarrow.Table:
     """Compute ``stats`` in this process, without Spark.
 
     Parameters
     ----------
     path : str or path-like
-    by, bucket, measures
+    by, bucket, measures, on_corruption, check_crc, split_bytes, storage_options
         As for ``stats``.
-    **selected
-        See ``Selection``.
 
     Returns
     -------
@@ -243,7 +244,12 @@ def stats_table(
     import pyarrow as pa
 
     asked = question(by, bucket, measures)
-    selection = Selection(**selected)
+    selection = Selection(
+        split_bytes=split_bytes,
+        on_corruption=on_corruption,
+        check_crc=check_crc,
+        storage_options=plain(storage_options),
+    )
     sums: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
     for split in selection.plan(selection.list_log(path)):
         for groups in split_groups(asked, split, selection.reading):

@@ -5,21 +5,20 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from rocketstore.sources.policy import plan_reading
 from rocketstore.sources.segments import LogFiles
 from rocketstore.sources.splits import Split
 from rocketstore.spark.base.options import CORRUPTION_POLICIES, DEFAULT_PARTITION_BYTES
-from rocketstore.spark.base.shipping import shipped
 from rocketstore.spark.reading.listing import list_to_read
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
     """Return a hint at the nearest valid word, and all valid words."""
     known = list(words)
-    close = difflib.get_close_matches(word, known, 1)
+    close = difflib.get_close_matches(str(word), known, 1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"{hint}it must be one of {', '.join(known)}"
 
@@ -33,7 +32,7 @@ def check_corruption(policy: str, allowed: Iterable[str] = CORRUPTION_POLICIES) 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A checked selection. Plain values only: it travels to executors.
+    """A checked selection; tasks get its ``reading`` and ``filters``.
 
     Attributes
     ----------
@@ -56,7 +55,7 @@ class Selection:
     Raises
     ------
     ValueError
-        For an unknown policy, or ``split_bytes`` below 1.
+        For an unknown policy, or ``split_bytes`` or ``min_partitions`` below 1.
     """
 
     topics: tuple[str, ...] | None = None
@@ -76,10 +75,8 @@ class Selection:
         check_corruption(self.on_corruption)
         if self.split_bytes < 1:
             raise ValueError(f"split_bytes is {self.split_bytes}; it must be 1 or more")
-
-    def __reduce__(self) -> Any:
-        values = tuple(getattr(self, field.name) for field in fields(self))
-        return shipped(__name__, "Selection", values)
+        if self.min_partitions is not None and self.min_partitions < 1:
+            raise ValueError(f"min_partitions is {self.min_partitions}; it must be 1 or more")
 
     def list_log(self, path: str | os.PathLike[str]) -> LogFiles:
         """List the files of the log at ``path``."""
