@@ -10,21 +10,31 @@ from numpy.typing import NDArray
 import rocketstore
 from rocketstore import (
     AppendMessageStatus,
+    CleanedFile,
+    CleanReason,
     CleanReport,
+    CutRange,
+    DamagedRange,
     DefaultMessageStore,
+    Finding,
     GetMessageResult,
     GetMessageStatus,
+    LostOfTopic,
     Message,
     MessageBatch,
     MessageStoreConfig,
+    Placeholder,
+    PointersPastEnd,
     PutManyResult,
     PutMessageResult,
     PutMessageStatus,
     QueryMessageResult,
     RecoverReport,
     RecoveryReport,
+    SalvagedSegment,
     SalvageReport,
     StoredMessage,
+    VerifyReport,
 )
 
 
@@ -101,10 +111,28 @@ def maintaining(store: DefaultMessageStore) -> None:
     """Reports."""
     assert_type(store.clean_expired(what_if=True), CleanReport)
     assert_type(store.recovery_report, RecoveryReport)
+    assert_type(store.verify(), VerifyReport)
     assert_type(store.verify().ok, bool)
     assert_type(rocketstore.recover("s", what_if=True), RecoverReport)
     assert_type(rocketstore.salvage("store"), SalvageReport)
     rocketstore.recover("s", flush_disk_type="S")  # type: ignore[arg-type]  # pyright: ignore
+
+
+def parts_of_reports(store: DefaultMessageStore) -> None:
+    """What reports contain has a name for annotations."""
+    assert_type(store.verify().findings, list[Finding])
+    assert_type(store.recovery_report.damaged, list[DamagedRange])
+    assert_type(store.recovery_report.cut, list[CutRange])
+    assert_type(store.clean_expired(what_if=True).files, list[CleanedFile])
+    assert_type(store.clean_expired(what_if=True).files[0].reason, CleanReason)
+    salvaged = rocketstore.salvage("store", what_if=True)
+    assert_type(salvaged.damaged, list[DamagedRange])
+    assert_type(salvaged.segments, list[SalvagedSegment])
+    assert_type(salvaged.placeholders, list[Placeholder])
+    assert_type(salvaged.lost, list[LostOfTopic])
+    assert_type(salvaged.behind, PointersPastEnd)
+    assert_type(rocketstore.recover("store", what_if=True).findings, list[Finding])
+    assert_type(rocketstore.file_system_of("store"), str)
 
 
 def nothing_is_any(store: DefaultMessageStore) -> None:

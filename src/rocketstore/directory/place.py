@@ -74,7 +74,7 @@ def _warn_of_network_file_system(root: Path) -> None:
         )
 
 
-def file_system_of(path: Path) -> str:
+def file_system_of(path: str | os.PathLike[str]) -> str:
     """Return the type of the file system of ``path`` as Linux names it, ``""`` if unknown."""
     try:
         with open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:

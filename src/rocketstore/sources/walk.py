@@ -16,6 +16,8 @@ from rocketstore.sources.stale import is_stale
 from rocketstore.sources.window import LONG_RECORD_NBYTES, SplitWindow
 from rocketstore.status import RecordStatus
 
+__all__ = ["OnDamage", "Pass", "log_end", "walk"]
+
 _GOOD = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
 
 _ROWS = 1024

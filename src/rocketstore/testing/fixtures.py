@@ -18,6 +18,8 @@ from rocketstore.store.default_message_store import DefaultMessageStore
 from rocketstore.store.default_message_store import open as open_store
 from rocketstore.testing.invariants import check_invariants
 
+__all__ = ["SMALL_FILES", "golden_store", "rocket_store"]
+
 #: Small files, so that a test's store rolls often and needs little disk space.
 SMALL_FILES: dict[str, Any] = {
     "mapped_file_size_commit_log": 64 * 1024,
