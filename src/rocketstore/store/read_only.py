@@ -17,6 +17,7 @@ from rocketstore.files.mapped_file_queue import DirectoryListing, MappedFileQueu
 from rocketstore.index.index_service import IndexPosition, IndexService
 from rocketstore.log.commit_log import CommitLog, record_flags
 from rocketstore.log.scan import LogScan
+from rocketstore.message import StoredMessage
 from rocketstore.queues.batch_consume_queue import BatchConsumeQueue
 from rocketstore.queues.queue_table import QueueTable
 from rocketstore.queues.rocksdb import BoundlessQueueTable
@@ -135,7 +136,8 @@ class ReadOnlyParts:
         whole = derive == "full" or (self.rocksdb is not None and not as_files)
         # If all plain queues are gone, the batch queues do not show how far those went.
         whole_queues = whole or not self.paths.consume_queue.is_dir()
-        dispatched = self._minimum if whole_queues else self._dispatched_offset()
+        reached = self._minimum if whole else self._dispatched_offset()
+        dispatched = self._minimum if whole_queues else reached
         self.report = self._recover(dispatched)
         if derive != "none" or whole:
             self._derive(dispatched, derive)
@@ -145,7 +147,7 @@ class ReadOnlyParts:
         if derive == "full":
             self._take_expired_queues()
         self.report.warn(self.paths.root)
-        self.behind_nbytes = 0 if self.dispatcher else self._missing_nbytes(dispatched)
+        self.behind_nbytes = 0 if self.dispatcher else self._missing_nbytes(dispatched, reached)
         self._correct_min_indexes()
 
     def _correct_min_indexes(self) -> None:
@@ -298,18 +300,26 @@ class ReadOnlyParts:
                     return max(end, self._minimum)
         return self._minimum
 
-    def _missing_nbytes(self, dispatched: int) -> int:
-        """Return the bytes of the log from the first record past ``dispatched`` that must have a
-        unit."""
+    def _missing_nbytes(self, dispatched: int, reached: int) -> int:
+        """Return the bytes of the log from the first record past ``dispatched`` that lacks a unit
+        it must have. Batch queues have the units of their topics up to ``reached``."""
         end = self.log.max_offset
         scan = LogScan(self.log, dispatched, end, int(self.log.record_flags))
         for batch in scan:
             for number in range(batch.count):
                 row = batch.row(number)
                 kind = row["sys_flag"] & formats.SYS_FLAG_TRANSACTION_MASK
-                if row["status"] in _WITH_UNIT and kind in _QUEUED_TYPES:
-                    return end - (batch.window.base_offset + row["position"])
+                if row["status"] not in _WITH_UNIT or kind not in _QUEUED_TYPES:
+                    continue
+                message = batch.window.message(row["position"])
+                if message.physical_offset >= reached or not self._has_batch_unit(message):
+                    return end - message.physical_offset
         return end - max(scan.offset, dispatched)
+
+    def _has_batch_unit(self, message: StoredMessage) -> bool:
+        """Return whether batch queues alone have units of the message."""
+        is_listed = formats.PROPERTY_INNER_MULTI_DISPATCH in message.properties
+        return message.topic in self.facts.queue_types.batch and not is_listed
 
     def _recover(self, start: int) -> RecoveryReport:
         recovery, _ = recover_log(
