@@ -130,10 +130,10 @@ lowest: develop  ## test with the lowest versions of packages that are allowed
 
 coverage: develop  ## measure which lines the tests run: build/coverage/html (TESTS=tests/unit)
 	@rm -rf build/coverage
-	@$(RUN) -m coverage run -m pytest -n $(PROCESSES) --dist loadgroup $(TESTS) $(PYTEST_ARGS)
-	@$(RUN) -m coverage combine -q
-	@$(RUN) -m coverage html -q
-	@$(RUN) -m coverage report --skip-covered --sort=cover
+	@status=0; \
+	$(RUN) -m coverage run -m pytest -n $(PROCESSES) --dist loadgroup $(TESTS) $(PYTEST_ARGS) || status=$$?; \
+	$(RUN) -m coverage combine -q && $(RUN) -m coverage html -q && \
+	    $(RUN) -m coverage report --skip-covered --sort=cover && exit $$status
 
 wheel-test: develop  ## build a wheel from the sdist and test it in an empty environment
 	@$(RUN) tools/wheel_test.py

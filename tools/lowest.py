@@ -20,7 +20,9 @@ EXTRAS = ("arrow", "spark")
 #: Of the packages for development, those that these tests import.
 _NEEDED = ("pytest", "hypothesis", "setuptools", "zstandard")
 TESTS = ("tests/unit/cli", "tests/unit/arrow", "tests/unit/sources", "tests/unit/spark")
-#: Their own imports need packages of the extra ``remote``.
+#: Three processes, as in `make test`.
+PARALLEL = ("-n", "3", "--dist", "loadgroup")
+#: Its own imports need packages of the extra ``remote``.
 _REMOTE = "--ignore=tests/unit/sources/test_files_remote.py"
 
 
@@ -54,10 +56,9 @@ def main(arguments: list[str]) -> int:
     python = environment(bootstrap.ROOT / "build" / "lowest")
     chosen = arguments if any(part.startswith("tests") for part in arguments) else [*TESTS, _REMOTE]
     others = [part for part in arguments if part not in chosen]
-    versions = [python, "-m", "uv", "pip", "list", "--python", python]
-    subprocess.run(versions, check=True)
+    subprocess.run([python, "-m", "uv", "pip", "list", "--python", python], check=True)
     path = os.pathsep.join(str(bootstrap.ROOT / part) for part in ("src", "tests"))
-    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "3", *chosen, *others]
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *PARALLEL, *chosen, *others]
     return subprocess.run(
         [str(part) for part in command],
         cwd=bootstrap.ROOT,

@@ -482,10 +482,11 @@ def test_a_put_that_is_about_to_make_room_while_the_store_is_closed(
     outcomes: list[Any] = []
     roll = WritableCommitLog._roll
 
-    def states(path: Path) -> tuple[int, int, int]:
-        """What a write changes; reading the directory changes its access time."""
+    def states(path: Path) -> tuple[int, ...]:
+        """What a change of the file changes; listing a folder changes only its access time."""
         state = path.stat()
-        return state.st_ino, state.st_size, state.st_mtime_ns
+        times = (state.st_mtime_ns, state.st_ctime_ns)
+        return (state.st_mode, state.st_ino, state.st_nlink, state.st_size, *times)
 
     def roll_late(log: WritableCommitLog, needed_nbytes: int) -> Any:
         if store is not None:

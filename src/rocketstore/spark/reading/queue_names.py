@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from rocketstore import formats
 from rocketstore.errors import ConfigError
@@ -79,15 +80,28 @@ def _asked(options: ReadOptions, there: Queues | None) -> Queues | None:
     return {(topic, number) for topic, number in there if options.takes_topic(topic)}
 
 
+def local_store(path: str) -> Path | None:
+    """Return the root of the local store that ``path``, its root or log folder, belongs to."""
+    root = local_path(path)
+    if root is not None and root.name == formats.COMMIT_LOG_DIR:
+        root = root.parent
+    return root if root is not None and (root / formats.COMMIT_LOG_DIR).is_dir() else None
+
+
+def store_with_queues(path: str) -> Path | None:
+    """Return ``local_store`` if it has folders of queues, of any type."""
+    root = local_store(path)
+    names = (formats.CONSUME_QUEUE_DIR, formats.BATCH_QUEUE_DIR)
+    return root if root is not None and any((root / name).is_dir() for name in names) else None
+
+
 def _queues_of(options: ReadOptions) -> Queues | None:
     """Return the queues of a store on local disks; ``None`` for other logs.
 
     Light queues are excluded: their messages are read with the topics they were sent to.
     """
-    root = local_path(options.path)
-    if root is not None and root.name == formats.COMMIT_LOG_DIR:
-        root = root.parent
-    if root is None or not (root / formats.COMMIT_LOG_DIR).is_dir():
+    root = local_store(options.path)
+    if root is None:
         return None
     with open_store(os.fspath(root), message_index_enable=False) as store:
         return {

@@ -8,17 +8,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rocketstore import formats
 from rocketstore.arrow.reading import read_batches
 from rocketstore.errors import ConfigError, MappedFileError
-from rocketstore.sources.files import local_path
 from rocketstore.sources.policy import plan_reading
 from rocketstore.sources.segments import LogFiles
 from rocketstore.sources.splits import Split, plan_splits
 from rocketstore.spark.base.options import EARLIEST, LATEST, Offsets, ReadOptions
 from rocketstore.spark.base.worker import begin_task
 from rocketstore.spark.reading.listing import list_to_read
-from rocketstore.spark.reading.queue_names import check_queue_names
+from rocketstore.spark.reading.queue_names import check_queue_names, store_with_queues
 from rocketstore.store.default_message_store import open as open_store
 
 if TYPE_CHECKING:
@@ -149,10 +147,8 @@ def _refuse_lost_offsets(options: ReadOptions, log: LogFiles, ranges: QueueRange
             f"{hint}"
         )
     wanted = {queue: first for queue, (first, _) in ranges.items() if first}
-    root = local_path(options.path)
-    if root is not None and root.name == formats.COMMIT_LOG_DIR:
-        root = root.parent
-    if not wanted or root is None or not (root / formats.CONSUME_QUEUE_DIR).is_dir():
+    root = store_with_queues(options.path) if wanted else None
+    if root is None:
         return
     with open_store(os.fspath(root), derive="none") as store:
         for (topic, queue_id), first in wanted.items():

@@ -23,7 +23,7 @@ from rocketstore.sources.segments import LogFiles
 from rocketstore.sources.splits import Split, plan_splits, tail_offset
 from rocketstore.sources.walk import log_end, walk
 from rocketstore.spark.reading.listing import list_to_read
-from rocketstore.spark.reading.queue_names import check_queue_names
+from rocketstore.spark.reading.queue_names import check_queue_names, store_with_queues
 from rocketstore.spark.reading.reader import partition_bytes
 from rocketstore.spark.stream.offsets import Latest, StreamOffset, batch_ranges, starting_queues
 from rocketstore.store.default_message_store import DefaultMessageStore
@@ -160,8 +160,8 @@ class StreamPlan:
         It is 0 on remote storage, or if a queue is read from its beginning. A queue's messages lie
         in the log in the order of their queue offsets.
         """
-        root = local_path(self.options.path)
-        if root is None or not (root / formats.CONSUME_QUEUE_DIR).is_dir():
+        root = store_with_queues(self.options.path)
+        if root is None:
             return 0
         begins = []
         with open_store(os.fspath(root)) as store:
