@@ -26,12 +26,14 @@ from rs_message_object cimport rs_message_object
 from rs_put_arguments cimport *
 from rs_put_batch cimport rs_pack_ids, rs_take_batch
 from rs_put_offset_properties cimport rs_take_offset_rules
+from rs_put_plain cimport rs_make_plain
 from rs_put_properties cimport rs_check_properties, rs_check_relayed
 from rs_put_properties cimport rs_gather_properties, rs_wants_wait
 from rs_put_result cimport *
 from rs_put_rules cimport *
 from rs_put_staged cimport rs_staged, rs_staged_close, rs_staged_open, rs_staged_take
 from rs_put_text cimport rs_scratch, rs_scratch_free, rs_scratch_init
+from rs_put_values cimport rs_given_properties
 from rs_status cimport *
 
 import os
@@ -86,6 +88,11 @@ def _count_fork():
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_count_fork)
+
+
+cdef inline PyObject *rs_pointer(object thing) noexcept:
+    """Return a borrowed reference; NULL for None."""
+    return NULL if thing is None else <PyObject *> thing
 
 
 cdef PutMessageResult outcome_of(const rs_put_record *record, int32_t waited, bytes host):
@@ -458,8 +465,9 @@ cdef class Appender:
         cdef rs_put_record record
         cdef rs_scratch scratch
         cdef Py_buffer view
+        cdef rs_given_properties given
         cdef int64_t body_nbytes, level
-        cdef bint waits, plain
+        cdef bint waits
         cdef size_t start = 0
         cdef list holds = None
         self._check_usable()
@@ -470,14 +478,14 @@ cdef class Appender:
         try:
             body_nbytes = rs_take_body(&record, body, &view)
             level = rs_to_integer("delay_level", delay_level, 0, INT32_MAX)
-            waits = wait_store_msg_ok
-            plain = level == 0 and rs_plain_properties(
-                &self._rules, &record, &scratch, properties, unique_key, tags, keys, waits)
-            if plain:
-                plain = rs_plain_lengths(
-                    &self._rules, &record, scratch.data, scratch.used, body_nbytes)
-            if not plain:
-                scratch.used = 0
+            given.properties = rs_pointer(properties)
+            given.unique_key = rs_pointer(unique_key)
+            given.tags = rs_pointer(tags)
+            given.keys = rs_pointer(keys)
+            given.delay_level = <int32_t> level
+            given.waits = waits = wait_store_msg_ok
+            if not rs_make_plain(&self._rules, &self._state, &record, &scratch, &given,
+                                 body_nbytes):
                 holds = []
                 pairs = rs_gather_properties(
                     properties, unique_key, tags, keys, waits, level, self._unique_key_maker)
@@ -575,12 +583,13 @@ cdef class Appender:
 
     cdef int _take_properties(self, rs_put_record *record, rs_scratch *scratch, size_t *start,
                               int64_t body_nbytes, object properties, list holds) except -1:
+        cdef rs_given_properties given
+        memset(&given, 0, sizeof(given))
+        given.properties = <PyObject *> properties
+        given.waits = True
         start[0] = scratch.used
-        if rs_plain_dict(&self._rules, scratch, properties):
-            if rs_plain_lengths(&self._rules, record, scratch.data + start[0],
-                                scratch.used - start[0], body_nbytes):
-                return 0
-        scratch.used = start[0]
+        if rs_make_plain(&self._rules, &self._state, record, scratch, &given, body_nbytes):
+            return 0
         return self._finish(
             record, scratch, start, body_nbytes, rs_check_properties(properties), holds)
 

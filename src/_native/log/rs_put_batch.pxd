@@ -1,5 +1,6 @@
 # A client batch: its messages become records of one queue, all or none of them.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
 from libc.stddef cimport size_t
 from libc.stdint cimport INT32_MAX, INT32_MIN, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
@@ -19,7 +20,6 @@ from rs_put_arguments cimport rs_attribute, rs_copy_body, rs_take_bytes, rs_to_i
 from rs_put_properties cimport (
     rs_check_properties,
     rs_delay_level,
-    rs_encode_dict,
     rs_encode_pairs,
 )
 from rs_put_rules cimport (
@@ -35,6 +35,13 @@ from rs_put_text cimport (
     rs_scratch_free,
     rs_scratch_init,
     rs_scratch_room,
+)
+from rs_put_values cimport (
+    RS_ENCODED,
+    RS_ENCODED_NO_MEMORY,
+    rs_encode_dict,
+    rs_put_values,
+    rs_values_init,
 )
 from rs_status cimport (
     RS_APPEND_MESSAGE_SIZE_EXCEEDED,
@@ -106,8 +113,15 @@ cdef inline int64_t rs_take_item(const rs_put_rules *rules, rs_put_record *recor
 cdef inline int rs_encode_item(const rs_put_rules *rules, rs_scratch *scratch,
                                object properties) except -1:
     """Append the properties of one message of a batch, as its client does."""
+    cdef rs_put_values values  # of one message they mean nothing
     cdef size_t start = scratch.used
-    if properties is not None and rs_encode_dict(scratch, properties, 0):
+    cdef int result = RS_ENCODED
+    if properties is not None:
+        rs_values_init(&values, NULL)
+        result = rs_encode_dict(scratch, <PyObject *> properties, &values)
+    if result == RS_ENCODED_NO_MEMORY:
+        raise MemoryError()
+    if result != RS_ENCODED:
         scratch.used = start
         return rs_encode_pairs(
             scratch, rs_check_properties(properties), rules.trailing_separator)

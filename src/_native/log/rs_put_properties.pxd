@@ -1,8 +1,6 @@
-# Properties of a put: checked as a dict, or encoded directly if they are plain. The messages are
-# those of _reference/put_arguments.py.
+# Properties of a put as a dict that is checked. The messages are those of
+# _reference/put_arguments.py.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cpython.dict cimport PyDict_CheckExact, PyDict_Next
-from cpython.object cimport PyObject
 from libc.stddef cimport size_t
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 
@@ -17,7 +15,7 @@ from rs_formats cimport (
     RS_PROPERTY_WAIT,
 )
 from rs_properties cimport rs_parse_int
-from rs_put_text cimport rs_name_kind, rs_scratch, rs_scratch_pair, rs_utf8
+from rs_put_text cimport rs_scratch, rs_scratch_pair, rs_utf8
 
 cdef extern from "Python.h":
     bint PyUnicode_CheckExact(object thing)
@@ -163,47 +161,3 @@ cdef inline int rs_encode_pairs(rs_scratch *scratch, dict pairs,
     if not trailing_separator and scratch.used > start:
         scratch.used -= 1
     return 0
-
-
-cdef inline bint rs_encode_pair(rs_scratch *scratch, const char *name, size_t name_nbytes,
-                                object value) except -1:
-    """Append one pair; return True if its value needs the rules."""
-    cdef Py_ssize_t size = 0
-    cdef const char *text
-    cdef int bad
-    if not PyUnicode_CheckExact(value):
-        return True
-    text = rs_utf8(value, &size)
-    if text == NULL:
-        PyErr_Clear()
-        return True
-    bad = rs_scratch_pair(scratch, <const uint8_t *> name, name_nbytes,
-                          <const uint8_t *> text, <size_t> size)
-    if bad < 0:
-        raise MemoryError()
-    return bad != 0
-
-
-cdef inline bint rs_encode_dict(rs_scratch *scratch, object properties,
-                                int rule_names) except -1:
-    """Append a dict's pairs; return True if one needs the rules (``rule_names``, no str ...)."""
-    cdef PyObject *name
-    cdef PyObject *value
-    cdef Py_ssize_t position = 0
-    cdef Py_ssize_t size = 0
-    cdef const char *text
-    if not PyDict_CheckExact(properties):
-        return True
-    # No Python code runs in this loop, so no other thread changes the dict.
-    while PyDict_Next(properties, &position, &name, &value):
-        if not PyUnicode_CheckExact(<object> name):
-            return True
-        text = rs_utf8(<object> name, &size)
-        if text == NULL:
-            PyErr_Clear()
-            return True
-        if size == 0 or rs_name_kind(<const uint8_t *> text, <size_t> size) & rule_names:
-            return True
-        if rs_encode_pair(scratch, text, <size_t> size, <object> value):
-            return True
-    return False

@@ -1,5 +1,6 @@
 # The limits and transforms of a put, in RocketMQ's order: the native twin of
-# _reference/put_record.py. The rules use a dict of properties.
+# _reference/put_record.py. The rules use a dict of properties; rs_put_plain.pxd is for messages that
+# need no dict.
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stddef cimport size_t
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
@@ -20,8 +21,6 @@ from rs_put_offset_properties cimport (
 )
 from rs_put_properties cimport (
     rs_delay_level,
-    rs_encode_dict,
-    rs_encode_pair,
     rs_encode_pairs,
     rs_java_utf8,
     rs_wants_wait,
@@ -29,11 +28,8 @@ from rs_put_properties cimport (
 from rs_properties cimport rs_parse_int
 from rs_put_text cimport (
     RS_NAME_CRC,
-    RS_NAME_KEYS,
+    RS_NAME_HOOKS,
     RS_NAME_MULTI,
-    RS_NAME_RULES,
-    RS_NAME_TAGS,
-    RS_NAME_UNIQUE_KEY,
     rs_is_retry_topic,
     rs_is_schedule_topic,
     rs_is_timer_topic,
@@ -63,7 +59,7 @@ ctypedef struct rs_put_rules:
     int64_t max_message_size
     int64_t segment_nbytes
     rs_offset_rules late
-    int names  # kinds of property names that need the rules
+    int names  # the kinds of property names that need these rules
 
 
 cdef inline int rs_take_dialect(rs_put_rules *rules, object dialect) except -1:
@@ -76,7 +72,7 @@ cdef inline int rs_take_dialect(rs_put_rules *rules, object dialect) except -1:
     rules.trailing_separator = dialect.trailing_separator
     rules.joins_batch_properties = dialect.batch_properties == BatchProperties.JOINED
     rules.drops_batch_properties = dialect.batch_properties == BatchProperties.DROPPED
-    rules.names = RS_NAME_RULES
+    rules.names = RS_NAME_HOOKS if rules.hooks else 0
     if rules.property_crc:
         rules.names |= RS_NAME_CRC
     if rules.late.gives_offsets:
@@ -94,73 +90,6 @@ cdef inline int rs_refuse(rs_put_record *record, int32_t status, int32_t append_
 cdef inline bint rs_is_queued(const rs_put_record *record) noexcept nogil:
     """Return whether the record takes a queue offset."""
     return not record.fields.sys_flag & RS_SYS_FLAG_TRANSACTION_PREPARED
-
-
-# --- The plain path -----------------------------------------------------------------------------
-
-
-cdef inline bint rs_plain_properties(const rs_put_rules *rules, rs_put_record *record,
-                                     rs_scratch *scratch, object properties, object unique_key,
-                                     object tags, object keys, bint waits) except -1:
-    """Encode the properties if none of them needs the rules, else do nothing."""
-    cdef size_t start = scratch.used
-    cdef int names = rules.names
-    cdef bint odd = False
-    if properties is not None:
-        if tags is not None:
-            names |= RS_NAME_TAGS
-        if keys is not None:
-            names |= RS_NAME_KEYS
-        if unique_key is not None:
-            names |= RS_NAME_UNIQUE_KEY
-        odd = rs_encode_dict(scratch, properties, names)
-    if not odd and unique_key is not None:
-        odd = rs_encode_pair(
-            scratch, RS_PROPERTY_UNIQUE_KEY, strlen(RS_PROPERTY_UNIQUE_KEY), unique_key)
-    if not odd and tags is not None:
-        odd = rs_encode_pair(scratch, RS_PROPERTY_TAGS, strlen(RS_PROPERTY_TAGS), tags)
-    if not odd and keys is not None:
-        odd = rs_encode_pair(scratch, RS_PROPERTY_KEYS, strlen(RS_PROPERTY_KEYS), keys)
-    if not odd and not waits:
-        odd = rs_encode_pair(scratch, RS_PROPERTY_WAIT, strlen(RS_PROPERTY_WAIT), "false")
-    if not odd:
-        if not rules.trailing_separator and scratch.used > start:
-            scratch.used -= 1
-        odd = scratch.used - start > RS_MAX_PROPERTIES_NBYTES
-    if odd:
-        scratch.used = start
-        return False
-    record.waits = waits
-    return True
-
-
-cdef inline bint rs_plain_dict(const rs_put_rules *rules, rs_scratch *scratch,
-                               object properties) except -1:
-    """The same for a message, whose properties are all in a dict."""
-    cdef size_t start = scratch.used
-    cdef bint odd = rs_encode_dict(scratch, properties, rules.names)
-    if not odd:
-        if not rules.trailing_separator and scratch.used > start:
-            scratch.used -= 1
-        odd = scratch.used - start > RS_MAX_PROPERTIES_NBYTES
-    if odd:
-        scratch.used = start
-    return not odd
-
-
-cdef inline bint rs_plain_lengths(const rs_put_rules *rules, rs_put_record *record,
-                                  const uint8_t *properties, size_t properties_nbytes,
-                                  int64_t body_nbytes) noexcept:
-    """Set the lengths; return False if the rules must check them."""
-    if record.fields.topic_nbytes > RS_MAX_TOPIC_LENGTH:
-        return False
-    if rules.hooks and record.fields.sys_flag & RS_SYS_FLAG_INNER_BATCH:
-        return False
-    rs_set_lengths(rules, record, properties, <int32_t> properties_nbytes, body_nbytes)
-    if record.status >= 0:
-        record.status = record.append_status = -1
-        return False
-    return True
 
 
 # --- Limits and transforms ----------------------------------------------------------------------

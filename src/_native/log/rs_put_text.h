@@ -129,9 +129,13 @@ enum {
     RS_NAME_TAGS = 1,
     RS_NAME_KEYS = 2,
     RS_NAME_UNIQUE_KEY = 4,
-    RS_NAME_CRC = 8,
-    RS_NAME_MULTI = 32, /* INNER_MULTI_DISPATCH */
-    RS_NAME_RULES = 16, /* WAIT, DELAY, INNER_NUM, the timer's: its value needs the rules */
+    RS_NAME_WAIT = 8,
+    RS_NAME_DELAY = 16,
+    RS_NAME_REAL_TOPIC = 32,
+    RS_NAME_REAL_QUEUE_ID = 64,
+    RS_NAME_CRC = 128,
+    RS_NAME_MULTI = 256, /* INNER_MULTI_DISPATCH */
+    RS_NAME_HOOKS = 512, /* INNER_NUM, the timer's: the broker's hooks of 5.x check them */
 };
 
 static inline int rs_name_is(const uint8_t *name, size_t n, const char *literal, size_t length)
@@ -139,35 +143,31 @@ static inline int rs_name_is(const uint8_t *name, size_t n, const char *literal,
     return n == length && memcmp(name, literal, length) == 0;
 }
 #define RS_NAME_IS(name, n, literal) rs_name_is((name), (n), (literal), sizeof(literal) - 1)
+#define RS_NAME_KIND(name, n, literal, kind) (RS_NAME_IS(name, n, literal) ? (kind) : 0)
 
 static inline int rs_name_kind(const uint8_t *name, size_t n)
 {
     switch (n) {
     case 4:
-        if (RS_NAME_IS(name, n, RS_PROPERTY_TAGS)) {
-            return RS_NAME_TAGS;
-        }
-        if (RS_NAME_IS(name, n, RS_PROPERTY_KEYS)) {
-            return RS_NAME_KEYS;
-        }
-        return RS_NAME_IS(name, n, RS_PROPERTY_WAIT) ? RS_NAME_RULES : 0;
+        return RS_NAME_KIND(name, n, RS_PROPERTY_TAGS, RS_NAME_TAGS)
+               | RS_NAME_KIND(name, n, RS_PROPERTY_KEYS, RS_NAME_KEYS)
+               | RS_NAME_KIND(name, n, RS_PROPERTY_WAIT, RS_NAME_WAIT);
     case 5:
-        return RS_NAME_IS(name, n, RS_PROPERTY_DELAY) ? RS_NAME_RULES : 0;
+        return RS_NAME_KIND(name, n, RS_PROPERTY_DELAY, RS_NAME_DELAY);
     case 8:
-        if (RS_NAME_IS(name, n, RS_PROPERTY_UNIQUE_KEY)) {
-            return RS_NAME_UNIQUE_KEY;
-        }
-        return RS_NAME_IS(name, n, RS_PROPERTY_CRC32) ? RS_NAME_CRC : 0;
+        return RS_NAME_KIND(name, n, RS_PROPERTY_UNIQUE_KEY, RS_NAME_UNIQUE_KEY)
+               | RS_NAME_KIND(name, n, RS_PROPERTY_CRC32, RS_NAME_CRC)
+               | RS_NAME_KIND(name, n, RS_PROPERTY_REAL_QUEUE_ID, RS_NAME_REAL_QUEUE_ID);
     case 9:
-        return RS_NAME_IS(name, n, RS_PROPERTY_INNER_NUM) ? RS_NAME_RULES : 0;
+        return RS_NAME_KIND(name, n, RS_PROPERTY_INNER_NUM, RS_NAME_HOOKS);
+    case 10:
+        return RS_NAME_KIND(name, n, RS_PROPERTY_REAL_TOPIC, RS_NAME_REAL_TOPIC);
     case 14: case 15: case 16:
-        return RS_NAME_IS(name, n, RS_PROPERTY_TIMER_DELAY_MS)
-                       || RS_NAME_IS(name, n, RS_PROPERTY_TIMER_DELAY_SEC)
-                       || RS_NAME_IS(name, n, RS_PROPERTY_TIMER_DELIVER_MS)
-                   ? RS_NAME_RULES
-                   : 0;
+        return RS_NAME_KIND(name, n, RS_PROPERTY_TIMER_DELAY_MS, RS_NAME_HOOKS)
+               | RS_NAME_KIND(name, n, RS_PROPERTY_TIMER_DELAY_SEC, RS_NAME_HOOKS)
+               | RS_NAME_KIND(name, n, RS_PROPERTY_TIMER_DELIVER_MS, RS_NAME_HOOKS);
     case 20:
-        return RS_NAME_IS(name, n, RS_PROPERTY_INNER_MULTI_DISPATCH) ? RS_NAME_MULTI : 0;
+        return RS_NAME_KIND(name, n, RS_PROPERTY_INNER_MULTI_DISPATCH, RS_NAME_MULTI);
     default:
         return 0;
     }

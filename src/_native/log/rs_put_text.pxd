@@ -10,9 +10,11 @@ cdef extern from "rs_put_text.h" nogil:
         RS_NAME_TAGS
         RS_NAME_KEYS
         RS_NAME_UNIQUE_KEY
+        RS_NAME_WAIT
+        RS_NAME_DELAY
         RS_NAME_CRC
-        RS_NAME_RULES
         RS_NAME_MULTI
+        RS_NAME_HOOKS
     const char *rs_utf8(object text, Py_ssize_t *nbytes)  # NULL with an exception
     void rs_scratch_init(rs_scratch *s)
     void rs_scratch_free(rs_scratch *s)

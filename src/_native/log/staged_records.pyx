@@ -31,6 +31,7 @@ from rs_put_rules cimport rs_finish_record, rs_put_rules, rs_set_lengths
 from rs_put_rules cimport rs_take_dialect
 from rs_put_staged cimport rs_check_staged
 from rs_put_text cimport *
+from rs_put_values cimport rs_level_of
 from rs_record cimport rs_check, rs_store_timestamp_at
 
 from rocketstore import formats
@@ -325,7 +326,7 @@ cdef class StageEncoder:
             if rs_column_is_null(&columns[NAMES], start + i):
                 return False
             name = rs_column_text(&columns[NAMES], start + i, &nbytes)
-            if nbytes == 0 or rs_name_kind(name, <size_t> nbytes) & names:
+            if nbytes == 0 or self._needs_rules(name, nbytes, start + i, names):
                 return False
             if not self._add_pair(name, nbytes, VALUES, start + i):
                 return False
@@ -343,6 +344,17 @@ cdef class StageEncoder:
             self._scratch.used -= 1
         return self._scratch.used <= RS_MAX_PROPERTIES_NBYTES and rs_is_plain(
             self._scratch.data, <int32_t> self._scratch.used)
+
+    cdef bint _needs_rules(self, const uint8_t *name, int64_t name_nbytes, int64_t row,
+                           int names) noexcept:
+        """Return whether one of the ``names`` is given, or a delay."""
+        cdef const uint8_t *value
+        cdef int64_t nbytes
+        cdef int kind = rs_name_kind(name, <size_t> name_nbytes)
+        if kind == RS_NAME_DELAY and not rs_column_is_null(&self._columns[VALUES], row):
+            value = rs_column_text(&self._columns[VALUES], row, &nbytes)
+            return rs_level_of(value, <size_t> nbytes) > 0
+        return kind & names != 0
 
     cdef bint _add_pair(self, const uint8_t *name, int64_t name_nbytes, int place,
                         int64_t row) except -1:
