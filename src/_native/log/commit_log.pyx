@@ -11,6 +11,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stddef cimport size_t
 from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -19,7 +20,7 @@ from libc.string cimport memcpy, memset
 from rs_append_call cimport rs_run_call, rs_set_template
 from rs_appender cimport *
 from rs_crc cimport rs_crc_import
-from rs_formats cimport RS_BLANK_NBYTES
+from rs_formats cimport RS_BLANK_NBYTES, RS_MAX_RETRY_TOPIC_NBYTES
 from rs_guard cimport rs_guard_import
 from rs_hosts cimport rs_parse_host
 from rs_message_object cimport rs_message_object
@@ -27,7 +28,7 @@ from rs_put_arguments cimport *
 from rs_put_batch cimport rs_pack_ids, rs_take_batch
 from rs_put_offset_properties cimport rs_take_offset_rules
 from rs_put_plain cimport rs_make_plain
-from rs_put_properties cimport rs_check_properties, rs_check_relayed
+from rs_put_properties cimport PyUnicode_CheckExact, rs_check_properties, rs_check_relayed
 from rs_put_properties cimport rs_gather_properties, rs_wants_wait
 from rs_put_result cimport *
 from rs_put_rules cimport *
@@ -76,6 +77,15 @@ cdef enum:
     ROUND_LIMIT = 1000
     # Of these, attempts in which nothing changed.
     IDLE_ROUND_LIMIT = 3
+    # Places for topics; a power of two.
+    KNOWN_TOPICS = 64
+
+# A topic that was checked; `topic` is owned, NULL in a free place.
+ctypedef struct rs_known_topic:
+    PyObject *topic
+    const uint8_t *text
+    int32_t nbytes
+    uint64_t hash
 
 # Forks since the first process that imported this module.
 cdef int64_t fork_count = 0
@@ -120,11 +130,8 @@ cdef class Appender:
     cdef int64_t _failed_times
     cdef dict _hosts
     cdef frozenset _batch_topics
-    # The last topic that was checked; the reference keeps its identity.
-    cdef object _topic
-    cdef const uint8_t *_topic_text
-    cdef int32_t _topic_nbytes
-    cdef uint64_t _topic_hash
+    # Topics that were checked, by identity: the references keep it.
+    cdef rs_known_topic _topics[KNOWN_TOPICS]
     # Values that are the same in every record.
     cdef rs_put_record _template
 
@@ -176,6 +183,9 @@ cdef class Appender:
         self._state.stop = 0
 
     def __dealloc__(self):
+        cdef int i
+        for i in range(KNOWN_TOPICS):
+            Py_XDECREF(self._topics[i].topic)
         if self._ready:
             rs_unpin_segment(self._state.view)
             rs_topic_table_free(&self._state.queues)
@@ -389,17 +399,31 @@ cdef class Appender:
         return rs_take_hosts(record, born_host, store_host, self._hosts)
 
     cdef int _start(self, rs_put_record *record, object topic) except -1:
-        """Set the values common to all records, and the topic, usually the same as the last one."""
+        """Set the values common to all records, and the topic, which is usually known."""
+        cdef uint64_t address = <uint64_t> <PyObject *> topic >> 4
+        cdef rs_known_topic *known = &self._topics[(address ^ address >> 6) % KNOWN_TOPICS]
         record[0] = self._template
-        if topic is not self._topic or self._topic_text == NULL:
-            former = self._topic  # lives until all is set: its finalizer may put
-            rs_take_topic(topic, &self._topic_text, &self._topic_nbytes)
-            self._topic = topic
-            self._topic_hash = rs_topic_hash(
-                &self._state.queues, self._topic_text, self._topic_nbytes)
-        record.fields.topic = self._topic_text
-        record.fields.topic_nbytes = self._topic_nbytes
-        record.topic_hash = self._topic_hash
+        if known.topic != <PyObject *> topic:
+            return self._start_with(record, topic, known)
+        record.fields.topic = known.text
+        record.fields.topic_nbytes = known.nbytes
+        record.topic_hash = known.hash
+        return 0
+
+    cdef int _start_with(self, rs_put_record *record, object topic,
+                         rs_known_topic *known) except -1:
+        """Check a topic, and remember it in the place ``known``. Only of an exact str: others may
+        run code when their last reference goes."""
+        rs_take_topic(topic, &record.fields.topic, &record.fields.topic_nbytes)
+        record.topic_hash = rs_topic_hash(
+            &self._state.queues, record.fields.topic, record.fields.topic_nbytes)
+        if PyUnicode_CheckExact(topic) and record.fields.topic_nbytes <= RS_MAX_RETRY_TOPIC_NBYTES:
+            Py_INCREF(topic)
+            Py_XDECREF(known.topic)
+            known.topic = <PyObject *> topic
+            known.text = record.fields.topic
+            known.nbytes = record.fields.topic_nbytes
+            known.hash = record.topic_hash
         return 0
 
     cdef int _append(self, rs_append_call *call) except -1:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rocketstore.arguments import Mode, Progress
     from rocketstore.dispatch.reput_service import ArrivingListener
     from rocketstore.flush.async_appends import AsyncAppends
-    from rocketstore.message import PutCall
+    from rocketstore.message import Message, PutCall, PutMessageResult
     from rocketstore.query.store_reader import StoreReader
     from rocketstore.recovery.report import RecoveryReport
     from rocketstore.store.read_only import Gap, ReadOnlyParts
@@ -49,11 +49,12 @@ class OpenStore:
     path : Path
         The store's root.
     mode : str
-    put : callable
-        Puts one message: the appender's own method, without a wrapper.
+    put, put_message : callable
+        Put one message: the appender's own methods, without a wrapper.
     """
 
     put: PutCall
+    put_message: Callable[[Message], PutMessageResult]
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class OpenStore:
         self._paths = StorePaths.of(root, config)
         if mode == "r":
             self._open_parts()
-            self.put = self._refuse_put
+            self.put = self.put_message = self._refuse_put
             return
         if mode == "r+":
             self._paths.refuse_named_nothing()
@@ -121,6 +122,7 @@ class OpenStore:
             writer.dialect,
         )
         self.put = writer.log.appender.put
+        self.put_message = writer.log.appender.put_message
 
     def _open_parts(self, old: ReadOnlyParts | None = None) -> None:
         from rocketstore.query.store_reader import StoreReader

@@ -29,10 +29,6 @@ _CREATING = kernels.locks.OrderedLock(LockRank.LEAF)
 class WritingStore(OpenStore):
     """The calls that store messages, and those that wait for sync and dispatch."""
 
-    def put_message(self, message: Message) -> PutMessageResult:
-        """Store one ``Message``; see ``put`` for results and errors."""
-        return self._writing().log.appender.put_message(message)
-
     def put_messages(self, batch: MessageBatch) -> PutMessageResult:
         """Store a batch of one queue, all or nothing; return one ``PutMessageResult``."""
         return self._writing().log.appender.put_messages(batch)
