@@ -141,6 +141,7 @@ NATIVE_ROOMS: dict[str, str] = {
     "index": "base files",
     "log": "base files record",
     "queues": "base files record",
+    "query": "base files record queues",
     "dispatch": "base files record queues index",
     "passes": "base files record queues dispatch",
     "columns": "base files record passes",

@@ -8,6 +8,7 @@ cimport cython
 from cpython.buffer cimport PyBuffer_Release
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.long cimport PyLong_Check
+from cpython.pycapsule cimport PyCapsule_New
 from cpython.ref cimport PyObject
 from cpython.unicode cimport PyUnicode_Check
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
@@ -31,6 +32,7 @@ from rs_properties cimport (
 )
 from rs_record cimport rs_check_lengths, rs_check_size, rs_store_timestamp_at
 from rs_status cimport RS_FAULT, RS_OK
+from rs_stored_message cimport RS_STORED_MESSAGE_CAPSULE
 from rs_java_text cimport rs_decode_properties, rs_decode_text
 
 from rocketstore._native.record import (
@@ -397,6 +399,23 @@ cdef int open_record(void* argument) noexcept nogil:
     return rs_check_lengths(call.p, &call.row) if status == RS_OK else status
 
 
+# guarded by: the GIL
+cdef bint is_made = False
+
+
+cdef object make_stored(object buffer, int64_t position, int64_t base_offset,
+                        int64_t segment_end):
+    """Return a ``StoredMessage``; for other modules, by rs_stored_message.h."""
+    global is_made
+    is_made = True
+    cdef StoredMessage message = StoredMessage.__new__(StoredMessage)
+    message._open(buffer, position, base_offset, segment_end)
+    return message
+
+
+_api = PyCapsule_New(<void*>make_stored, RS_STORED_MESSAGE_CAPSULE, NULL)
+
+
 cdef struct PropertiesCopy:
     # rs_find_properties may read a block of bytes before the properties' end.
     uint8_t[RS_BLOCK_NBYTES + RS_MAX_PROPERTIES_NBYTES] buffer
@@ -440,7 +459,18 @@ cdef class StoredMessage(Message):
     cdef int32_t _properties_at
     cdef int32_t _properties_nbytes
 
-    def __cinit__(self, buffer, int64_t position, int64_t base_offset, int64_t segment_end):
+    def __cinit__(self, buffer=None, position=None, base_offset=None, segment_end=None):
+        global is_made
+        if is_made:
+            is_made = False  # make_stored opens it
+            return
+        if buffer is None or position is None or base_offset is None or segment_end is None:
+            raise TypeError(
+                "StoredMessage needs buffer, position, base_offset and segment_end")
+        self._open(buffer, position, base_offset, segment_end)
+
+    cdef int _open(self, object buffer, int64_t position, int64_t base_offset,
+                   int64_t segment_end) except -1:
         cdef Opening call
         cdef int status
         rs_get_bytes(buffer, &self._view, False)
@@ -471,6 +501,7 @@ cdef class StoredMessage(Message):
         self._topic_nbytes = call.row.topic_nbytes
         self._properties_at = call.row.properties_at
         self._properties_nbytes = call.row.properties_nbytes
+        return 0
 
     def __init__(self, buffer, position, base_offset, segment_end):
         """Do nothing: the record was opened when the object was created."""

@@ -81,7 +81,8 @@ class MappedFile:
         self.private = private
         self.was_used = False
         self._cache = cache
-        self._mapping: Any = None  # guarded by: _lock
+        #: The mapping, ``None`` while there is none; see ``mapping``.
+        self.mapped: Any = None  # guarded by: _lock
         self._view: memoryview | None = None  # guarded by: _lock
         self._fd: int | None = None  # guarded by: _lock
         #: Device and inode of a file that is written, known since it was first opened.
@@ -129,12 +130,12 @@ class MappedFile:
 
         Raises ``StoreClosedError`` after ``close``, ``MappedFileError`` if the file was truncated.
         """
-        mapping = self._mapping
+        mapping = self.mapped
         if mapping is None:
             with self._lock:
-                mapping = self._mapping
+                mapping = self.mapped
                 if mapping is None:
-                    mapping = self._mapping = self._map()
+                    mapping = self.mapped = self._map()
             cache = self._cache
             if cache is not None:
                 cache.add(self)
@@ -154,7 +155,7 @@ class MappedFile:
                 if self._closed:
                     raise StoreClosedError(f"{self.path} is closed")
                 view = memoryview(mapping)
-                if self._mapping is mapping:  # else it was released meanwhile
+                if self.mapped is mapping:  # else it was released meanwhile
                     self._view = view
         return view
 
@@ -262,7 +263,7 @@ class MappedFile:
         """
         with self._lock:
             if not self._deleted:  # a deleted file cannot be mapped again
-                self._mapping = self._view = None
+                self.mapped = self._view = None
 
     def leave_cache(self) -> None:
         """Leave the cache: the file then stays mapped for as long as it is referenced."""
@@ -375,7 +376,7 @@ class MappedFile:
         """
         with self._lock:
             self._closed = True
-            self._mapping = self._view = None
+            self.mapped = self._view = None
             fd, self._fd = self._fd, None
         if self._cache is not None:
             self._cache.discard(self)
@@ -408,8 +409,8 @@ class MappedFile:
             except OSError:
                 self._deleted = False
                 raise
-            if self._mapping is None:  # another thread released it meanwhile
-                self._mapping = mapping
+            if self.mapped is None:  # another thread released it meanwhile
+                self.mapped = mapping
             fd, self._fd = self._fd, None
         if self._cache is not None:
             self._cache.discard(self)
@@ -445,12 +446,14 @@ class MemoryFile:
         self.file_from_offset = file_from_offset
         self.file_size = file_size
         self.wrote_position = 0
-        self._mapping: Any = kernels.mapping.Mapping(-1, file_size, True, True)
+        self.was_used = False
+        #: The memory, ``None`` after ``close``.
+        self.mapped: Any = kernels.mapping.Mapping(-1, file_size, True, True)
 
     @property
     def mapping(self) -> Any:
         """The memory. Raises ``StoreClosedError`` after ``close``."""
-        mapping = self._mapping
+        mapping = self.mapped
         if mapping is None:
             raise StoreClosedError(f"{self.path} is closed")
         return mapping
@@ -470,4 +473,4 @@ class MemoryFile:
 
     def close(self) -> None:
         """Close; the last reference to the memory frees it."""
-        self._mapping = None
+        self.mapped = None

@@ -203,6 +203,8 @@ class MappedFileQueue:
         self._loaded: frozenset[int] = frozenset()
         #: The files, and the offset of each file's first byte; replaced under _change_lock.
         self._row: tuple[tuple[MappedFile, ...], tuple[int, ...]] = (), ()
+        #: Offset after the last file's last byte, written or not; 0 without files.
+        self.files_end = 0
 
     def load(self, listing: DirectoryListing) -> None:
         """Load listed files; call ``check`` before."""
@@ -292,6 +294,7 @@ class MappedFileQueue:
 
     def _replace(self, files: Iterable[MappedFile]) -> None:
         row = tuple(files)
+        self.files_end = row[-1].file_from_offset + self.file_size if row else 0
         # A single assignment, so that readers and interrupts never see files without offsets.
         self._row = row, tuple(file.file_from_offset for file in row)
 

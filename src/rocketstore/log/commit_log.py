@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rocketstore import formats, kernels
 from rocketstore.config import MessageStoreConfig
@@ -49,22 +49,23 @@ class RecordGoneError(CorruptMessageError):
     """A record that passed its check was then overwritten by another process."""
 
 
-class LogWindow(NamedTuple):
+class LogWindow(kernels.window.Window):
     """One segment with the arguments that the record kernels need."""
 
-    file: MappedFile
-    buffer: Any
-    base_offset: int
-    segment_end: int
-    stop: int
-    flags: int
+    __slots__ = ("file",)
 
-    def message(self, position: int) -> StoredMessage:
-        """Return the record at ``position``, which the caller has checked. Raises as ``gone``."""
-        try:
-            return StoredMessage(self.buffer, position, self.base_offset, self.segment_end)
-        except ValueError as error:
-            raise self.gone(position) from error
+    def __init__(
+        self,
+        file: MappedFile,
+        buffer: Any,
+        base_offset: int,
+        segment_end: int,
+        stop: int,
+        flags: int,
+        min_offset: int,
+    ) -> None:
+        super().__init__(buffer, base_offset, segment_end, stop, flags, min_offset)
+        self.file = file
 
     def gone(self, position: int) -> RecordGoneError:
         """Build the error for a checked record that no longer exists.
@@ -166,7 +167,7 @@ class CommitLog:
         flags = self._segment_flags.get(base)
         if flags is None:
             flags = self._judge_flags(view, base, segment_end, stop)
-        window = LogWindow(file, view, base, segment_end, stop, flags)
+        window = LogWindow(file, view, base, segment_end, stop, flags, self.min_offset)
         if stop_offset is None:
             self.recent = window
             if base < self.queue.min_offset:
@@ -242,6 +243,11 @@ class CommitLog:
             If the record there is corrupt, if a known corrupt range starts there, or if the
             segment is missing or not readable.
         """
+        window = self.recent
+        if window is not None and not self.damage:
+            message = window.record(offset)
+            if message is not None:
+                return message
         status, message = self.record_at(offset)
         if status in _COMPLETE:
             return message

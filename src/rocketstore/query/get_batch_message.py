@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rocketstore import formats
+from rocketstore import formats, kernels
 from rocketstore.errors import CorruptMessageError
 from rocketstore.inner_batch import BatchUnit
 from rocketstore.query.get_message import Selection
-from rocketstore.query.results import MessageList
 from rocketstore.queues.batch_consume_queue import BATCH_UNIT_NBYTES, unit_at
 from rocketstore.queues.consume_queue import UNIT_NBYTES
 from rocketstore.status import GetMessageStatus
@@ -38,7 +37,7 @@ class BatchSelection(Selection):
             return GetMessageStatus.OFFSET_FOUND_NULL, 0
         units, position, stop = found
         examined = max(self._limits.filter_nbytes, self._max_count * UNIT_NBYTES)
-        self._kept, self._count, self._nbytes = MessageList(), 0, 0
+        self._kept, self._count, self._nbytes = kernels.window.MessageList(), 0, 0
         next_offset = offset
         while position < stop:
             unit = unit_at(units, position)
@@ -79,7 +78,7 @@ class BatchSelection(Selection):
         ):
             self._reason = GetMessageStatus.NO_MATCHED_MESSAGE
             return
-        self.messages = MessageList()
+        self.messages = kernels.window.MessageList()
         plain = _UNIT.pack(unit.physical_offset, unit.size, unit.tags_code)
         self._collect(plain, 0, UNIT_NBYTES, unit.base_offset)
         if not self.messages:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from rocketstore import formats, kernels
+from rocketstore import formats
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dialect import Dialect
 from rocketstore.errors import CorruptMessageError
@@ -17,23 +17,21 @@ from rocketstore.log.scan import LogScan, find_next_record
 from rocketstore.message import StoredMessage
 from rocketstore.query.get_batch_message import BatchSelection
 from rocketstore.query.get_message import BatchLimits, Selection, bounds_status
-from rocketstore.query.results import GetMessageResult, MessageList, QueryMessageResult
+from rocketstore.query.results import GetMessageResult, QueryMessageResult
 from rocketstore.query.time_search import TimeSearch
 from rocketstore.queues.batch_consume_queue import BatchConsumeQueue
-from rocketstore.queues.consume_queue import UNIT_NBYTES, ConsumeQueue
+from rocketstore.queues.consume_queue import ConsumeQueue
 from rocketstore.queues.queue_table import QueueTable
-from rocketstore.status import GetMessageStatus, KernelStatus, RecordStatus
+from rocketstore.status import GetMessageStatus, RecordStatus
 
 if TYPE_CHECKING:
     from rocketstore.filter import MessageFilter
     from rocketstore.query.unread_units import UnreadUnits
 
 _QUERY_ROUNDS = 3
-_ROW_NBYTES = formats.SELECTED_MESSAGE.nbytes
 _FOUND = GetMessageStatus.FOUND
-#: Statuses of a complete batch: its count reached, its limits reached, the queue's end.
-_PLAIN_ENDS = frozenset(map(int, (RecordStatus.OK, RecordStatus.END, KernelStatus.LIMIT)))
-_select_messages = kernels.consume_queue.select_messages
+#: Makes a named tuple without the call of its own ``__new__``.
+_new_tuple = tuple.__new__
 
 
 class StoreReader:
@@ -58,6 +56,7 @@ class StoreReader:
         self.dialect = dialect
         self._limits = BatchLimits.of(config)
         self._max_hits = config.max_msgs_num_batch
+        self._queues = queues.table
 
     # --- queues -------------------------------------------------------------------------------
 
@@ -75,10 +74,6 @@ class StoreReader:
             status = GetMessageStatus.NO_MESSAGE_IN_QUEUE
             return GetMessageResult(status, 0, 0, 0, ())
         first, end = queue.min_index, queue.max_index
-        if message_filter is None and first <= offset < end and not self.log.damage:
-            result = self._get_at_once(queue, offset, max_count, first, end)
-            if result is not None:
-                return result
         outside = bounds_status(offset, first, end)
         if outside is not None:
             return GetMessageResult(*outside, first, end, ())
@@ -96,44 +91,28 @@ class StoreReader:
             raise
         return GetMessageResult(status, next_offset, first, end, selection.messages)
 
-    def _get_at_once(
-        self, queue: ConsumeQueue, offset: int, max_count: int, first: int, end: int
+    def get_at_once(
+        self, topic: str, queue_id: int, offset: int, max_count: int
     ) -> GetMessageResult | None:
-        """Answer with one kernel call if the last call's queue file and segment fit again.
+        """Answer with one kernel call if the queue file and the segment of the last call fit again.
 
-        ``None`` if they do not, or if there was anything but plain messages. Then ``Selection``
-        starts over.
+        ``None`` if they do not, or if there was anything but plain messages: then ``get_message``
+        begins anew.
         """
         log, limits = self.log, self._limits
-        file, window = queue.recent, log.recent
-        if file is None or window is None:
+        queue, window = self._queues.get((topic, queue_id)), log.recent
+        if queue is None or window is None or log.damage or max_count > limits.memory_count:
             return None
-        units_file, file_first, file_end = file
-        if not file_first <= offset < file_end or max_count > limits.memory_count:
-            return None
-        try:
-            units = units_file.mapping
-        except FileNotFoundError:  # the writer deleted it while it was not mapped
-            return None
-        start = (offset - file_first) * UNIT_NBYTES
-        stop = ((end if end < file_end else file_end) - file_first) * UNIT_NBYTES
-        rows = bytearray(max_count * _ROW_NBYTES)
-        disk_count = limits.disk_count
-        reached, count, _, status, _ = _select_messages(
-            units, start, stop, offset,
-            window.buffer, window.stop, window.base_offset, window.segment_end, log.min_offset,
-            queue.topic_bytes, queue.queue_id, None,
-            max_count, limits.memory_nbytes,
-            log.max_offset - limits.memory_window_nbytes,
-            max_count if max_count < disk_count else disk_count, limits.disk_nbytes,
-            0, 0, window.flags, rows,
+        below = 0
+        if log.queue.files_end - window.base_offset > limits.memory_window_nbytes:
+            below = log.max_offset - limits.memory_window_nbytes
+        found = window.get_message(
+            queue, offset, max_count, limits.memory_nbytes, below,
+            max_count if max_count < limits.disk_count else limits.disk_count, limits.disk_nbytes,
         )  # fmt: skip
-        if not count or status not in _PLAIN_ENDS:
+        if found is None:
             return None
-        messages = MessageList()
-        messages.add(window, rows, count)
-        following = offset + (reached - start) // UNIT_NBYTES
-        return GetMessageResult(_FOUND, following, first, end, messages)
+        return _new_tuple(GetMessageResult, (_FOUND, *found))
 
     def unread_units(
         self, topic: str, queue_id: int, message_filter: MessageFilter | None = None

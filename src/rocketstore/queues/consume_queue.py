@@ -63,7 +63,7 @@ def _units_of(file: MappedFile | MemoryFile, count: int) -> Any:
     return numpy.frombuffer(content, formats.CONSUME_QUEUE_UNIT.dtype)
 
 
-class ConsumeQueue:
+class ConsumeQueue(kernels.window.QueuePlace):
     """The units of one (topic, queue id).
 
     Parameters
@@ -94,22 +94,16 @@ class ConsumeQueue:
     def __init__(
         self, topic: str, queue_id: int, queue: MappedFileQueue, *, in_memory: bool = False
     ) -> None:
+        super().__init__(topic.encode("utf-8", "surrogateescape"), queue_id)
         self.topic = topic
-        self.queue_id = queue_id
         self.queue = queue
-        self.topic_bytes = topic.encode("utf-8", "surrogateescape")
-        self.min_index = 0
-        self.recovered_index = 0
         self.recovered_end = -1
         self.flushed_index = 0
         self.ext: ConsumeQueueExt | None = None
         #: Whether a pull examines only as many units as messages are wanted (RocksDB, up to 5.4).
         self.pull_looks_no_further = False
         self._in_memory = in_memory
-        self._next_index: Callable[[], int] | None = None
         self._overlay: dict[int, MappedFile | MemoryFile] = {}
-        #: File last read: (file, its first queue offset, the offset after its last).
-        self.recent: tuple[MappedFile | MemoryFile, int, int] | None = None
 
     # --- bounds -------------------------------------------------------------------------------
 
@@ -118,14 +112,9 @@ class ConsumeQueue:
         """Units in one file."""
         return self.queue.file_size // UNIT_NBYTES
 
-    @property
-    def max_index(self) -> int:
-        """Queue offset of the next message."""
-        return self._next_index() if self._next_index is not None else self.recovered_index
-
     def follow(self, next_index: Callable[[], int]) -> None:
         """Use the dispatcher's ``next_index`` as the queue's end."""
-        self._next_index = next_index
+        self.next_index = next_index
 
     def correct_min_index(self, log_min_offset: int, *, keep_when_empty: bool) -> None:
         """Set ``min_index`` to the first unit whose record starts at or after ``log_min_offset``.

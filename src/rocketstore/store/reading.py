@@ -82,7 +82,13 @@ class ReadingStore(OpenStore):
         CorruptMessageError
             The first message to return is corrupt.
         """
-        if not (type(queue_id) is int and type(offset) is int and type(max_count) is int):
+        reader = self._use()
+        if type(queue_id) is int and type(offset) is int and type(max_count) is int:
+            if filter is None:
+                found = reader.get_at_once(topic, queue_id, offset, max_count)
+                if found is not None:
+                    return found
+        else:
             for name, value in (
                 ("queue_id", queue_id),
                 ("offset", offset),
@@ -93,7 +99,7 @@ class ReadingStore(OpenStore):
             raise TypeError(f"filter must be a MessageFilter, not {type(filter).__name__}")
         if max_count < 0:
             raise ValueError(f"max_count is {max_count}; it must not be negative")
-        return self._use().get_message(topic, queue_id, offset, max_count, filter)
+        return reader.get_message(topic, queue_id, offset, max_count, filter)
 
     def get_offset_in_queue_by_time(
         self,

@@ -36,7 +36,7 @@ class Row:
 
     @property
     def mapped(self) -> list[int]:
-        return [n for n, file in enumerate(self.queue.files) if file._mapping is not None]
+        return [n for n, file in enumerate(self.queue.files) if file.mapped is not None]
 
 
 def test_no_more_are_mapped_than_the_limit(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_file_that_lost_its_mapping_keeps_its_readers_and_its_bytes(tmp_path: 
     mapping, view = first.mapping, first.view
     for file in row.queue.files[1:]:
         file.view  # noqa: B018 - maps it
-    assert first._mapping is None
+    assert first.mapped is None
     assert view[9] == 0
     view[9] = 77
     assert memoryview(mapping)[9] == 77

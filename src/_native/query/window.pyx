@@ -1,0 +1,361 @@
+"""One log segment as readers see it, and the messages that they select from it.
+
+Contract: ``window.pyi``. These calls answer only what is plain. They return None for anything else
+(damage, an expired record, another segment ...), and the caller looks closer.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport (
+    PyByteArray_AS_STRING, PyByteArray_FromStringAndSize,
+)
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memcpy, memset
+
+from rs_arguments cimport rs_check_range, rs_get_bytes
+from rs_crc cimport rs_crc_import
+from rs_formats cimport RS_CQ_UNIT_NBYTES, rs_parsed_record, rs_selected_message
+from rs_get_message cimport rs_get_message_all, rs_selection
+from rs_guard cimport rs_guard_import, rs_guarded
+from rs_record cimport rs_check
+from rs_status cimport RS_END, RS_LIMIT, RS_NUL_PROPERTIES, RS_OK, RS_UNSAFE_TOPIC
+from rs_stored_message cimport rs_make_stored_message, rs_stored_message_import
+
+cdef extern from "Python.h":
+    long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
+
+from collections.abc import Sequence
+
+rs_guard_import()
+rs_crc_import()
+rs_stored_message_import()
+
+
+# --- Queues -------------------------------------------------------------------------------------
+
+cdef class QueuePlace:
+    """Where the units of a queue are: its bounds and the file that was read last.
+
+    Parameters
+    ----------
+    topic : bytes
+    queue_id : int
+
+    Attributes
+    ----------
+    min_index : int
+        Queue offset of the first unit whose message is still in the log.
+    recovered_index : int
+        Queue offset after the last unit, while nothing is dispatched.
+    next_index : callable or None
+        Returns that offset while messages are dispatched.
+    recent : (file, first, stop) or None
+        The file that was read last, and the queue offsets of its first unit and after its last.
+    """
+
+    cdef readonly bytes topic_bytes
+    cdef readonly int64_t queue_id
+    cdef public int64_t min_index
+    cdef public int64_t recovered_index
+    cdef public object next_index
+    # guarded by: the GIL
+    cdef object _file
+    cdef int64_t _first
+    cdef int64_t _stop
+
+    def __init__(self, bytes topic not None, int64_t queue_id):
+        self.topic_bytes = topic
+        self.queue_id = queue_id
+
+    @property
+    def recent(self):
+        """The file that was read last; None for none."""
+        return None if self._file is None else (self._file, self._first, self._stop)
+
+    @recent.setter
+    def recent(self, value):
+        if value is None:
+            self._file = None
+        else:
+            self._file, self._first, self._stop = value
+
+    @property
+    def max_index(self):
+        """Queue offset of the next message."""
+        return self._end()
+
+    cdef int64_t _end(self) except? -1:
+        return self.recovered_index if self.next_index is None else self.next_index()
+
+
+# --- A segment ----------------------------------------------------------------------------------
+
+cdef bint to_int64(object number, int64_t* out) except -1:
+    """Convert an int; return False if it does not fit."""
+    cdef int overflow = 0
+    out[0] = PyLong_AsLongLongAndOverflow(number, &overflow)
+    return overflow == 0
+
+
+cdef struct Check:
+    const uint8_t* p
+    int64_t available
+    int64_t physical_offset
+    int64_t segment_end
+    int flags
+    rs_parsed_record row
+
+
+cdef int check_one(void* argument) noexcept nogil:
+    cdef Check* call = <Check*>argument
+    return rs_check(
+        call.p, call.available, call.physical_offset, call.segment_end, call.flags, &call.row)
+
+
+cdef class Window:
+    """A segment's readable bytes, pinned.
+
+    Parameters
+    ----------
+    buffer : bytes-like
+    base_offset : int
+        Physical offset of its first byte.
+    segment_end : int
+        Physical offset after the segment.
+    stop : int
+        Position after the last readable byte.
+    flags : int
+        ``RecordFlags`` of the strict check.
+    min_offset : int
+        Where the log begins.
+    """
+
+    cdef readonly object buffer
+    cdef readonly int64_t base_offset
+    cdef readonly int64_t segment_end
+    cdef readonly int64_t stop
+    cdef readonly int flags
+    cdef readonly int64_t min_offset
+    cdef Py_buffer _view
+
+    def __cinit__(self, *_, **__):
+        memset(&self._view, 0, sizeof(self._view))
+
+    def __init__(self, buffer, int64_t base_offset, int64_t segment_end, int64_t stop, int flags,
+                 int64_t min_offset):
+        if self.buffer is not None:
+            raise RuntimeError("a Window cannot be set up twice")
+        rs_get_bytes(buffer, &self._view, False)
+        rs_check_range(&self._view, 0, stop, base_offset, segment_end)
+        self.buffer = buffer
+        self.base_offset = base_offset
+        self.segment_end = segment_end
+        self.stop = stop
+        self.flags = flags
+        self.min_offset = min_offset
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self._view)
+
+    def gone(self, position):
+        """Build the error for a record that was checked and no longer exists."""
+        return ValueError(f"the record at position {position} was overwritten")
+
+    def message(self, int64_t position):
+        """Return the record at a position, which the caller has checked. Raises as ``gone``."""
+        return self._message(position)
+
+    cdef object _message(self, int64_t position):
+        try:
+            return rs_make_stored_message(
+                self.buffer, position, self.base_offset, self.segment_end)
+        except ValueError as error:
+            raise self.gone(position) from error
+
+    def record(self, physical_offset):
+        """Return the record at an offset; None if it is not whole, good and in this segment."""
+        cdef Check call
+        cdef int64_t position, offset
+        cdef int status
+        if not to_int64(physical_offset, &offset) or offset < self.base_offset:
+            return None
+        position = offset - self.base_offset
+        if position >= self.stop:
+            return None
+        call.p = <const uint8_t*>self._view.buf + position
+        call.available = self.stop - position
+        call.physical_offset = offset
+        call.segment_end = self.segment_end
+        call.flags = self.flags
+        with nogil:
+            status = rs_guarded(check_one, &call)
+        if status != RS_OK and status != RS_NUL_PROPERTIES and status != RS_UNSAFE_TOPIC:
+            return None
+        return self._message(position)
+
+    def get_message(self, QueuePlace queue not None, offset, int64_t max_count,
+                    int64_t max_nbytes, int64_t disk_below, int64_t max_disk_count,
+                    int64_t max_disk_nbytes):
+        """Return (next offset, min offset, max offset, messages) of a pull; None if that is not
+        plain."""
+        cdef int64_t start
+        if not to_int64(offset, &start):
+            return None
+        return self._get_message(queue, start, max_count, max_nbytes, disk_below, max_disk_count,
+                                 max_disk_nbytes)
+
+    cdef object _get_message(self, QueuePlace queue, int64_t offset, int64_t max_count,
+                             int64_t max_nbytes, int64_t disk_below, int64_t max_disk_count,
+                             int64_t max_disk_nbytes):
+        cdef rs_selection work
+        cdef Py_buffer units
+        cdef bytearray rows
+        cdef MessageList messages
+        cdef int status
+        cdef int64_t end = queue._end()
+        cdef int64_t first = queue._first
+        cdef int64_t stop = min(end, queue._stop)
+        if queue._file is None or not queue.min_index <= offset < end:
+            return None
+        if not first <= offset < stop or max_count <= 0 or self.buffer is None:
+            return None
+        file = queue._file
+        mapping = file.mapped
+        if mapping is None:
+            return None
+        file.was_used = True
+        memset(&units, 0, sizeof(units))
+        PyObject_GetBuffer(mapping, &units, PyBUF_SIMPLE)
+        try:
+            if (stop - first) * RS_CQ_UNIT_NBYTES > units.len:
+                return None
+            work.room = min(max_count, stop - offset)
+            rows = PyByteArray_FromStringAndSize(
+                NULL, work.room * <Py_ssize_t>sizeof(rs_selected_message))
+            work.units = <const uint8_t*>units.buf
+            work.position = (offset - first) * RS_CQ_UNIT_NBYTES
+            work.stop = (stop - first) * RS_CQ_UNIT_NBYTES
+            work.queue_offset = offset
+            self._set_log(&work, queue)
+            work.limits.max_count = max_count
+            work.limits.max_nbytes = max_nbytes
+            work.limits.disk_below = disk_below
+            work.limits.max_disk_count = max_disk_count
+            work.limits.max_disk_nbytes = max_disk_nbytes
+            work.out = <uint8_t*>PyByteArray_AS_STRING(rows)
+            with nogil:
+                status = rs_guarded(rs_get_message_all, &work)
+        finally:
+            PyBuffer_Release(&units)
+        if work.rows == 0 or (status != RS_OK and status != RS_END and status != RS_LIMIT):
+            return None
+        messages = MessageList.__new__(MessageList)
+        messages._add(self, rows, work.rows)
+        return work.queue_offset, queue.min_index, end, messages
+
+    cdef void _set_log(self, rs_selection* work, QueuePlace queue) noexcept:
+        """Set what does not depend on the pull."""
+        work.tags_codes = NULL
+        work.tags_count = 0
+        work.log = <const uint8_t*>self._view.buf
+        work.log_stop = self.stop
+        work.base_offset = self.base_offset
+        work.segment_end = self.segment_end
+        work.min_offset = self.min_offset
+        work.topic = <const uint8_t*>PyBytes_AS_STRING(queue.topic_bytes)
+        work.topic_nbytes = PyBytes_GET_SIZE(queue.topic_bytes)
+        work.queue_id = queue.queue_id
+        work.flags = self.flags
+        work.limits.selected_count = 0
+        work.limits.selected_nbytes = 0
+        work.skip_below = 0
+        work.rows = 0
+        work.nbytes = 0
+        work.reason = 0
+
+
+# --- Messages -----------------------------------------------------------------------------------
+
+@cython.final
+cdef class MessageList:
+    """Selected messages; each ``StoredMessage`` is created on access.
+
+    Access raises the window's ``gone`` if another process has overwritten the message since.
+    """
+
+    cdef list _parts  # (window, rows, count)
+    cdef Py_ssize_t _count
+
+    def __cinit__(self):
+        self._parts = []
+
+    def add(self, Window window not None, bytearray rows not None, Py_ssize_t count):
+        """Append ``count`` rows of ``formats.SELECTED_MESSAGE`` whose records lie in ``window``."""
+        if not 0 <= count <= len(rows) // <Py_ssize_t>sizeof(rs_selected_message):
+            raise ValueError(f"{count} rows are not within {len(rows)} bytes")
+        self._add(window, rows, count)
+
+    cdef int _add(self, Window window, bytearray rows, Py_ssize_t count) except -1:
+        self._parts.append((window, rows, count))
+        self._count += count
+        return 0
+
+    def extend(self, MessageList other not None):
+        """Append the messages of another list."""
+        self._parts += other._parts
+        self._count += other._count
+
+    def __len__(self):
+        return self._count
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return [self._at(number) for number in range(*index.indices(self._count))]
+        return self._at(index)
+
+    cdef object _at(self, Py_ssize_t index):
+        cdef rs_selected_message row
+        cdef Py_ssize_t count
+        if index < 0:
+            index += self._count
+        if index >= 0:
+            for window, rows, part_count in self._parts:
+                count = part_count
+                if index < count:
+                    memcpy(&row, PyByteArray_AS_STRING(<bytearray>rows)
+                           + index * <Py_ssize_t>sizeof(row), sizeof(row))
+                    return (<Window>window)._message(row.position)
+                index -= count
+        raise IndexError("message index out of range")
+
+    def __iter__(self):
+        cdef MessageIterator iterator = MessageIterator.__new__(MessageIterator)
+        iterator._messages = self
+        return iterator
+
+    def __repr__(self):
+        return f"<{self._count} messages>"
+
+    index = Sequence.index
+    count = Sequence.count
+
+
+@cython.final
+cdef class MessageIterator:
+    """Iterates over a MessageList."""
+
+    cdef MessageList _messages
+    cdef Py_ssize_t _next
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self._next >= self._messages._count:
+            raise StopIteration
+        self._next += 1
+        return self._messages._at(self._next - 1)
+
+
+Sequence.register(MessageList)

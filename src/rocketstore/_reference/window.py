@@ -1,0 +1,166 @@
+"""One log segment as readers see it, and the messages that they select from it.
+
+Contract: ``_native/window.pyi``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+from rocketstore import formats
+from rocketstore._reference import consume_queue
+from rocketstore._reference.arguments import readable
+from rocketstore._reference.message import StoredMessage, check_record
+from rocketstore._reference.record_check import record_buffer
+from rocketstore.status import KernelStatus, RecordStatus
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_UNIT_NBYTES = formats.CONSUME_QUEUE_UNIT.nbytes
+_ROW = formats.SELECTED_MESSAGE
+_COMPLETE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
+_PLAIN_ENDS = (KernelStatus.OK, KernelStatus.LIMIT, RecordStatus.END)
+
+
+class QueuePlace:
+    """Where the units of a queue are: its bounds and the file that was read last."""
+
+    def __init__(self, topic: bytes, queue_id: int) -> None:
+        self.topic_bytes = topic
+        self.queue_id = queue_id
+        self.min_index = 0
+        self.recovered_index = 0
+        self.next_index: Callable[[], int] | None = None
+        self.recent: tuple[Any, int, int] | None = None
+
+    @property
+    def max_index(self) -> int:
+        """Queue offset of the next message."""
+        return self.recovered_index if self.next_index is None else self.next_index()
+
+
+class Window:
+    """A segment's readable bytes, pinned."""
+
+    def __init__(
+        self,
+        buffer: Buffer,
+        base_offset: int,
+        segment_end: int,
+        stop: int,
+        flags: int,
+        min_offset: int,
+    ) -> None:
+        record_buffer(buffer, 0, stop, base_offset, segment_end)
+        self.buffer: Any = buffer
+        self.base_offset = base_offset
+        self.segment_end = segment_end
+        self.stop = stop
+        self.flags = int(flags)
+        self.min_offset = min_offset
+
+    def gone(self, position: int) -> Exception:
+        """Build the error for a record that was checked and no longer exists."""
+        return ValueError(f"the record at position {position} was overwritten")
+
+    def message(self, position: int) -> StoredMessage:
+        """Return the record at a position, which the caller has checked. Raises as ``gone``."""
+        try:
+            return StoredMessage(self.buffer, position, self.base_offset, self.segment_end)
+        except ValueError as error:
+            raise self.gone(position) from error
+
+    def record(self, physical_offset: int) -> StoredMessage | None:
+        """Return the record at an offset; None if it is not whole, good and in this segment."""
+        position = physical_offset - self.base_offset
+        if not 0 <= position < self.stop:
+            return None
+        status, _ = check_record(
+            self.buffer, position, self.stop, self.base_offset, self.segment_end, self.flags
+        )
+        return self.message(position) if status in _COMPLETE else None
+
+    def get_message(
+        self,
+        queue: QueuePlace,
+        offset: int,
+        max_count: int,
+        max_nbytes: int,
+        disk_below: int,
+        max_disk_count: int,
+        max_disk_nbytes: int,
+    ) -> tuple[int, int, int, MessageList] | None:
+        """Return (next offset, min offset, max offset, messages) of a pull; None if that is not
+        plain."""
+        end, recent = queue.max_index, queue.recent
+        if recent is None or not queue.min_index <= offset < end or max_count <= 0:
+            return None
+        file, first, file_stop = recent
+        stop = min(end, file_stop)
+        units = file.mapped
+        if units is None or not first <= offset < stop:
+            return None
+        file.was_used = True
+        if (stop - first) * _UNIT_NBYTES > len(readable(units)):
+            return None
+        rows = bytearray(min(max_count, stop - offset) * _ROW.nbytes)
+        start = (offset - first) * _UNIT_NBYTES
+        reached, count, _, status, _ = consume_queue.select_messages(
+            units, start, (stop - first) * _UNIT_NBYTES, offset,
+            self.buffer, self.stop, self.base_offset, self.segment_end, self.min_offset,
+            queue.topic_bytes, queue.queue_id, None,
+            max_count, max_nbytes, disk_below, max_disk_count, max_disk_nbytes,
+            0, 0, self.flags, rows,
+        )  # fmt: skip
+        if not count or status not in _PLAIN_ENDS:
+            return None
+        messages = MessageList()
+        messages.add(self, rows, count)
+        return offset + (reached - start) // _UNIT_NBYTES, queue.min_index, end, messages
+
+
+class MessageList(Sequence[StoredMessage]):
+    """Selected messages; each ``StoredMessage`` is created on access."""
+
+    __slots__ = ("_count", "_parts")
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Window, bytearray, int]] = []
+        self._count = 0
+
+    def add(self, window: Window, rows: bytearray, count: int) -> None:
+        """Append ``count`` rows of ``formats.SELECTED_MESSAGE`` whose records lie in ``window``."""
+        if not 0 <= count <= len(rows) // _ROW.nbytes:
+            raise ValueError(f"{count} rows are not within {len(rows)} bytes")
+        self._parts.append((window, rows, count))
+        self._count += count
+
+    def extend(self, other: MessageList) -> None:
+        """Append the messages of another list."""
+        self._parts += other._parts
+        self._count += other._count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> StoredMessage: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[StoredMessage]: ...
+    def __getitem__(self, index: int | slice) -> StoredMessage | list[StoredMessage]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(self._count))]
+        if index < 0:
+            index += self._count
+        if index >= 0:
+            for window, rows, count in self._parts:
+                if index < count:
+                    position: int = _ROW.struct.unpack_from(rows, index * _ROW.nbytes)[0]
+                    return window.message(position)
+                index -= count
+        raise IndexError("message index out of range")
+
+    def __repr__(self) -> str:
+        return f"<{self._count} messages>"
