@@ -1,6 +1,6 @@
-"""One log segment as readers see it, and the messages that they select from it.
+"""Log segments as readers see them, and the messages that they select from them.
 
-Contract: ``window.pyi``. These calls answer only what is plain. They return None for anything else
+Contract: ``window.pyi``. The calls of ``Windows`` answer only what is plain. They return None for anything else
 (damage, an expired record, another segment ...), and the caller looks closer.
 """
 
@@ -20,6 +20,7 @@ from rs_get_message cimport rs_get_message_all, rs_selection
 from rs_guard cimport rs_guard_import, rs_guarded
 from rs_record cimport rs_check
 from rs_status cimport RS_END, RS_LIMIT, RS_NUL_PROPERTIES, RS_OK, RS_UNSAFE_TOPIC
+from rs_units cimport rs_load_unit, rs_unit
 from rs_stored_message cimport rs_make_stored_message, rs_stored_message_import
 
 cdef extern from "Python.h":
@@ -173,19 +174,14 @@ cdef class Window:
         except ValueError as error:
             raise self.gone(position) from error
 
-    def record(self, physical_offset):
-        """Return the record at an offset; None if it is not whole, good and in this segment."""
+    cdef object _record(self, int64_t physical_offset):
+        """Return the record at an offset in the readable bytes; None if it is not whole and good."""
         cdef Check call
-        cdef int64_t position, offset
+        cdef int64_t position = physical_offset - self.base_offset
         cdef int status
-        if not to_int64(physical_offset, &offset) or offset < self.base_offset:
-            return None
-        position = offset - self.base_offset
-        if position >= self.stop:
-            return None
         call.p = <const uint8_t*>self._view.buf + position
         call.available = self.stop - position
-        call.physical_offset = offset
+        call.physical_offset = physical_offset
         call.segment_end = self.segment_end
         call.flags = self.flags
         with nogil:
@@ -194,85 +190,168 @@ cdef class Window:
             return None
         return self._message(position)
 
-    def get_message(self, QueuePlace queue not None, offset, int64_t max_count,
-                    int64_t max_nbytes, int64_t disk_below, int64_t max_disk_count,
-                    int64_t max_disk_nbytes):
-        """Return (next offset, min offset, max offset, messages) of a pull; None if that is not
-        plain."""
-        cdef int64_t start
-        if not to_int64(offset, &start):
-            return None
-        return self._get_message(queue, start, max_count, max_nbytes, disk_below, max_disk_count,
-                                 max_disk_nbytes)
-
-    cdef object _get_message(self, QueuePlace queue, int64_t offset, int64_t max_count,
-                             int64_t max_nbytes, int64_t disk_below, int64_t max_disk_count,
-                             int64_t max_disk_nbytes):
-        cdef rs_selection work
-        cdef Py_buffer units
-        cdef bytearray rows
-        cdef MessageList messages
-        cdef int status
-        cdef int64_t end = queue._end()
-        cdef int64_t first = queue._first
-        cdef int64_t stop = min(end, queue._stop)
-        if queue._file is None or not queue.min_index <= offset < end:
-            return None
-        if not first <= offset < stop or max_count <= 0 or self.buffer is None:
-            return None
-        file = queue._file
-        mapping = file.mapped
-        if mapping is None:
-            return None
-        file.was_used = True
-        memset(&units, 0, sizeof(units))
-        PyObject_GetBuffer(mapping, &units, PyBUF_SIMPLE)
-        try:
-            if (stop - first) * RS_CQ_UNIT_NBYTES > units.len:
-                return None
-            work.room = min(max_count, stop - offset)
-            rows = PyByteArray_FromStringAndSize(
-                NULL, work.room * <Py_ssize_t>sizeof(rs_selected_message))
-            work.units = <const uint8_t*>units.buf
-            work.position = (offset - first) * RS_CQ_UNIT_NBYTES
-            work.stop = (stop - first) * RS_CQ_UNIT_NBYTES
-            work.queue_offset = offset
-            self._set_log(&work, queue)
-            work.limits.max_count = max_count
-            work.limits.max_nbytes = max_nbytes
-            work.limits.disk_below = disk_below
-            work.limits.max_disk_count = max_disk_count
-            work.limits.max_disk_nbytes = max_disk_nbytes
-            work.out = <uint8_t*>PyByteArray_AS_STRING(rows)
-            with nogil:
-                status = rs_guarded(rs_get_message_all, &work)
-        finally:
-            PyBuffer_Release(&units)
-        if work.rows == 0 or (status != RS_OK and status != RS_END and status != RS_LIMIT):
-            return None
-        messages = MessageList.__new__(MessageList)
-        messages._add(self, rows, work.rows)
-        return work.queue_offset, queue.min_index, end, messages
-
-    cdef void _set_log(self, rs_selection* work, QueuePlace queue) noexcept:
-        """Set what does not depend on the pull."""
-        work.tags_codes = NULL
-        work.tags_count = 0
+    cdef void _set_log(self, rs_selection* work) noexcept:
         work.log = <const uint8_t*>self._view.buf
         work.log_stop = self.stop
         work.base_offset = self.base_offset
         work.segment_end = self.segment_end
         work.min_offset = self.min_offset
-        work.topic = <const uint8_t*>PyBytes_AS_STRING(queue.topic_bytes)
-        work.topic_nbytes = PyBytes_GET_SIZE(queue.topic_bytes)
-        work.queue_id = queue.queue_id
         work.flags = self.flags
-        work.limits.selected_count = 0
-        work.limits.selected_nbytes = 0
-        work.skip_below = 0
-        work.rows = 0
-        work.nbytes = 0
-        work.reason = 0
+
+
+cdef class Windows:
+    """The segments that were read, by physical offset.
+
+    Parameters
+    ----------
+    segment_nbytes : int
+        Bytes of a segment.
+    """
+
+    cdef readonly int64_t segment_nbytes
+    # guarded by: the GIL
+    cdef dict _by_offset
+    cdef Window _last
+
+    def __init__(self, int64_t segment_nbytes):
+        if segment_nbytes <= 0:
+            raise ValueError(f"a segment cannot have {segment_nbytes} bytes")
+        self.segment_nbytes = segment_nbytes
+        self._by_offset = {}
+
+    def add(self, Window window not None):
+        """Keep a window instead of the segment's former one."""
+        self._by_offset[window.base_offset] = window
+        self._last = window
+
+    def discard(self, base_offset):
+        """Forget the segment that begins at an offset."""
+        self._by_offset.pop(base_offset, None)
+        self._last = None
+
+    def clear(self):
+        """Forget all segments."""
+        self._by_offset.clear()
+        self._last = None
+
+    def get(self, physical_offset):
+        """Return the window in which an offset can be read; None if none is known."""
+        cdef int64_t offset
+        return self._at(offset) if to_int64(physical_offset, &offset) else None
+
+    cdef Window _at(self, int64_t physical_offset):
+        cdef Window window = self._last
+        if physical_offset < 0:
+            return None
+        if window is None or not (
+            window.base_offset <= physical_offset < window.base_offset + window.stop
+        ):
+            window = self._by_offset.get(physical_offset - physical_offset % self.segment_nbytes)
+            if window is None or physical_offset >= window.base_offset + window.stop:
+                return None
+            self._last = window
+        return window
+
+    def record(self, physical_offset):
+        """Return the record at an offset; None if there is no whole and good one in a known
+        segment."""
+        cdef int64_t offset
+        cdef Window window
+        if not to_int64(physical_offset, &offset):
+            return None
+        window = self._at(offset)
+        return None if window is None else window._record(offset)
+
+    def get_message(self, QueuePlace queue not None, offset, int64_t max_count,
+                    int64_t max_nbytes, int64_t disk_below, int64_t max_disk_count,
+                    int64_t max_disk_nbytes):
+        """Return (next offset, min offset, max offset, messages) of a pull; None if that is not
+        plain."""
+        cdef rs_selection work
+        cdef Py_buffer units
+        cdef int64_t first = queue._first
+        cdef int64_t start, stop
+        cdef int64_t end = queue._end()
+        file = queue._file
+        if file is None or not to_int64(offset, &start):
+            return None
+        stop = min(end, queue._stop)
+        if not queue.min_index <= start < end or not first <= start < stop or max_count <= 0:
+            return None
+        mapping = file.mapped
+        if mapping is None:
+            return None
+        file.was_used = True
+        work.limits.max_count = max_count
+        work.limits.max_nbytes = max_nbytes
+        work.limits.disk_below = disk_below
+        work.limits.max_disk_count = max_disk_count
+        work.limits.max_disk_nbytes = max_disk_nbytes
+        work.room = min(max_count, stop - start)
+        work.position = (start - first) * RS_CQ_UNIT_NBYTES
+        work.stop = (stop - first) * RS_CQ_UNIT_NBYTES
+        work.queue_offset = start
+        memset(&units, 0, sizeof(units))
+        PyObject_GetBuffer(mapping, &units, PyBUF_SIMPLE)
+        try:
+            if work.stop > units.len:
+                return None
+            work.units = <const uint8_t*>units.buf
+            messages = self._select(&work, queue)
+        finally:
+            PyBuffer_Release(&units)
+        if messages is None:
+            return None
+        return work.queue_offset, queue.min_index, end, messages
+
+    cdef MessageList _select(self, rs_selection* work, QueuePlace queue):
+        """Run the loop of getMessage in the segment of the first unit."""
+        cdef Window window
+        cdef MessageList messages
+        cdef bytearray rows
+        cdef int status
+        # The unit is not judged here, so its offset may be any number.
+        if rs_guarded(load_first, work) != RS_OK:
+            return None
+        window = self._at(work.base_offset)
+        if window is None:
+            return None
+        window._set_log(work)
+        set_plain(work, queue)
+        rows = PyByteArray_FromStringAndSize(
+            NULL, work.room * <Py_ssize_t>sizeof(rs_selected_message))
+        work.out = <uint8_t*>PyByteArray_AS_STRING(rows)
+        with nogil:
+            status = rs_guarded(rs_get_message_all, work)
+        if work.rows == 0 or (status != RS_OK and status != RS_END and status != RS_LIMIT):
+            return None
+        messages = MessageList.__new__(MessageList)
+        messages._add(window, rows, work.rows)
+        return messages
+
+
+cdef int load_first(void* argument) noexcept nogil:
+    """Load the offset in the first unit into ``base_offset``."""
+    cdef rs_selection* work = <rs_selection*>argument
+    cdef rs_unit unit
+    rs_load_unit(work.units + work.position, &unit)
+    work.base_offset = unit.physical_offset
+    return RS_OK
+
+
+cdef void set_plain(rs_selection* work, QueuePlace queue) noexcept:
+    """Set what is the same in every pull of a queue without a filter."""
+    work.tags_codes = NULL
+    work.tags_count = 0
+    work.topic = <const uint8_t*>PyBytes_AS_STRING(queue.topic_bytes)
+    work.topic_nbytes = PyBytes_GET_SIZE(queue.topic_bytes)
+    work.queue_id = queue.queue_id
+    work.limits.selected_count = 0
+    work.limits.selected_nbytes = 0
+    work.skip_below = 0
+    work.rows = 0
+    work.nbytes = 0
+    work.reason = 0
 
 
 # --- Messages -----------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
-"""One log segment as readers see it, the messages they select from it, and where queues lie.
+"""Log segments as readers see them, the messages they select from them, and where queues lie.
 
-The calls of ``Window`` answer only what is plain. They return ``None`` for anything else (damage,
-an expired record, another segment, a file that is not mapped ...); the caller then looks closer.
 Native bodies read without the GIL and guarded; a mapped file that was shortened is not plain."""
 
 from collections.abc import Callable, Iterator, Sequence
@@ -68,9 +66,31 @@ class Window:
     def message(self, position: int) -> StoredMessage:
         """Return the record at ``position``, which the caller has checked. Raises ``gone``."""
 
+class Windows:
+    """The segments that were read, by physical offset; each has ``segment_nbytes`` bytes.
+
+    ``record`` and ``get_message`` answer only what is plain. They return ``None`` for anything else
+    (damage, an expired record, an unknown segment, a file that is not mapped ...); the caller then
+    looks closer. Threading: any thread."""
+
+    def __init__(self, segment_nbytes: int) -> None: ...
+    @property
+    def segment_nbytes(self) -> int: ...
+    def add(self, window: Window) -> None:
+        """Keep a window instead of the segment's former one."""
+
+    def discard(self, base_offset: int) -> None:
+        """Forget the segment that begins at ``base_offset``."""
+
+    def clear(self) -> None:
+        """Forget all segments."""
+
+    def get(self, physical_offset: int) -> Any:
+        """Return the ``Window`` in which an offset can be read; ``None`` if none is known."""
+
     def record(self, physical_offset: int) -> StoredMessage | None:
         """Return the record at ``physical_offset`` after the strict check; ``None`` if there is no
-        whole and good one in this segment."""
+        whole and good one in a known segment."""
 
     def get_message(
         self,

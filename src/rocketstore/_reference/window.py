@@ -1,4 +1,4 @@
-"""One log segment as readers see it, and the messages that they select from it.
+"""Log segments as readers see them, and the messages that they select from them.
 
 Contract: ``_native/window.pyi``.
 """
@@ -18,7 +18,7 @@ from rocketstore.status import KernelStatus, RecordStatus
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-_UNIT_NBYTES = formats.CONSUME_QUEUE_UNIT.nbytes
+_UNIT = formats.CONSUME_QUEUE_UNIT
 _ROW = formats.SELECTED_MESSAGE
 _COMPLETE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
 _PLAIN_ENDS = (KernelStatus.OK, KernelStatus.LIMIT, RecordStatus.END)
@@ -72,15 +72,47 @@ class Window:
         except ValueError as error:
             raise self.gone(position) from error
 
-    def record(self, physical_offset: int) -> StoredMessage | None:
-        """Return the record at an offset; None if it is not whole, good and in this segment."""
-        position = physical_offset - self.base_offset
-        if not 0 <= position < self.stop:
+
+class Windows:
+    """The segments that were read, by physical offset."""
+
+    def __init__(self, segment_nbytes: int) -> None:
+        if segment_nbytes <= 0:
+            raise ValueError(f"a segment cannot have {segment_nbytes} bytes")
+        self.segment_nbytes = segment_nbytes
+        self._by_offset: dict[int, Window] = {}
+
+    def add(self, window: Window) -> None:
+        """Keep a window instead of the segment's former one."""
+        self._by_offset[window.base_offset] = window
+
+    def discard(self, base_offset: int) -> None:
+        """Forget the segment that begins at an offset."""
+        self._by_offset.pop(base_offset, None)
+
+    def clear(self) -> None:
+        """Forget all segments."""
+        self._by_offset.clear()
+
+    def get(self, physical_offset: int) -> Any:
+        """Return the window in which an offset can be read; None if none is known."""
+        window = self._by_offset.get(physical_offset - physical_offset % self.segment_nbytes)
+        if window is None or physical_offset >= window.base_offset + window.stop:
             return None
+        return window
+
+    def record(self, physical_offset: int) -> StoredMessage | None:
+        """Return the record at an offset; None if there is no whole and good one in a known
+        segment."""
+        window = self.get(physical_offset)
+        if window is None:
+            return None
+        position = physical_offset - window.base_offset
         status, _ = check_record(
-            self.buffer, position, self.stop, self.base_offset, self.segment_end, self.flags
-        )
-        return self.message(position) if status in _COMPLETE else None
+            window.buffer, position, window.stop, window.base_offset, window.segment_end,
+            window.flags,
+        )  # fmt: skip
+        return window.message(position) if status in _COMPLETE else None
 
     def get_message(
         self,
@@ -103,22 +135,27 @@ class Window:
         if units is None or not first <= offset < stop:
             return None
         file.was_used = True
-        if (stop - first) * _UNIT_NBYTES > len(readable(units)):
+        start = (offset - first) * _UNIT.nbytes
+        stop_at = (stop - first) * _UNIT.nbytes
+        view = readable(units)
+        if stop_at > len(view):
+            return None
+        window = self.get(_UNIT.struct.unpack_from(view, start)[0])
+        if window is None:
             return None
         rows = bytearray(min(max_count, stop - offset) * _ROW.nbytes)
-        start = (offset - first) * _UNIT_NBYTES
         reached, count, _, status, _ = consume_queue.select_messages(
-            units, start, (stop - first) * _UNIT_NBYTES, offset,
-            self.buffer, self.stop, self.base_offset, self.segment_end, self.min_offset,
+            units, start, stop_at, offset,
+            window.buffer, window.stop, window.base_offset, window.segment_end, window.min_offset,
             queue.topic_bytes, queue.queue_id, None,
             max_count, max_nbytes, disk_below, max_disk_count, max_disk_nbytes,
-            0, 0, self.flags, rows,
+            0, 0, window.flags, rows,
         )  # fmt: skip
         if not count or status not in _PLAIN_ENDS:
             return None
         messages = MessageList()
-        messages.add(self, rows, count)
-        return offset + (reached - start) // _UNIT_NBYTES, queue.min_index, end, messages
+        messages.add(window, rows, count)
+        return offset + (reached - start) // _UNIT.nbytes, queue.min_index, end, messages
 
 
 class MessageList(Sequence[StoredMessage]):

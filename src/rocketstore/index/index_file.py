@@ -73,12 +73,6 @@ class IndexFile:
         """Whether the file has no room for another key."""
         return self.header.index_count >= self.entries
 
-    def is_time_matched(self, begin: int, end: int) -> bool:
-        """Return whether the file's times overlap ``begin`` .. ``end`` (RocketMQ's test)."""
-        header = self.header
-        first, last = header.begin_timestamp, header.end_timestamp
-        return (begin < first and end > last) or first <= begin <= last or first <= end <= last
-
     def entry(self, number: int) -> tuple[int, int, int, int]:
         """Return (key hash, physical offset, seconds, previous number) of entry ``number``."""
         position = formats.index_file_nbytes(self.slots, number)
@@ -100,19 +94,6 @@ class IndexFile:
             reason = "the file was truncated while it was in use"
             raise CorruptIndexError(file.path, position, reason)
         return layout.struct.unpack(content)
-
-    def select_offsets(
-        self, text: bytes, max_count: int, begin: int, end: int
-    ) -> tuple[list[int], int]:
-        """Return hits of ``topic#key`` as RocketMQ does, and a status (see the kernel)."""
-        try:
-            found: tuple[list[int], int] = kernels.index_file.select_offsets(
-                self.buffer, self.slots, self.entries, text, max_count, begin, end
-            )
-        except OSError as error:
-            name_cut_file(error, [self.file])
-            raise
-        return found
 
     def walk_key(self, text: bytes, begin: int, end: int) -> tuple[list[int], int]:
         """Return all hits of ``topic#key``, and a status (see the kernel)."""

@@ -261,18 +261,34 @@ class IndexService:
         D-5)."""
         text = f"{topic}#{key}".encode("utf-8", "replace")
         hits: list[int] = []
-        newest = (0, 0)
-        for number, file in enumerate(reversed(self.files)):
-            header = file.header
-            if number == 0:
-                newest = (header.end_timestamp, header.end_physical_offset)
-            if file.is_time_matched(begin, end):
-                found, status = file.select_offsets(text, max_count - len(hits), begin, end)
-                hits += found
-                self.bad_chains += status == KernelStatus.BAD_CHAIN
-            if header.begin_timestamp < begin or len(hits) >= max_count:
+        newest = None
+        for file in reversed(self.files):
+            first, last, found = self._select_in(file, text, max_count - len(hits), begin, end)
+            newest = newest or last
+            hits += found
+            if first < begin or len(hits) >= max_count:
                 break
-        return IndexHits(hits, *newest)
+        return IndexHits(hits, *(newest or (0, 0)))
+
+    def _select_in(
+        self, index_file: IndexFile, text: bytes, max_count: int, begin: int, end: int
+    ) -> tuple[int, tuple[int, int], list[int]]:
+        """Return a file's first store time, its last (time, offset), and its hits."""
+        buffer = index_file.file.mapping
+        try:
+            first, last, _, last_offset, *_ = kernels.index_file.read_header(buffer)
+            found: list[int] = []
+            # RocketMQ's test whether the times overlap.
+            if (begin < first and end > last) or first <= begin <= last or first <= end <= last:
+                found, status = kernels.index_file.select_offsets(
+                    buffer, index_file.slots, index_file.entries, text, max_count, begin, end
+                )
+                if status:
+                    self.bad_chains += status == KernelStatus.BAD_CHAIN
+        except OSError as error:
+            name_cut_file(error, [index_file.file])
+            raise
+        return first, (last, last_offset), found
 
     def find_offsets(
         self, topic: str, key: str, begin: int, end: int

@@ -107,8 +107,8 @@ class CommitLog:
         #: Why an existing segment cannot be read, by the offset of its first byte.
         self.absent: dict[int, str] = {}
         self._end_offset = end_offset
-        #: The last window returned: readers mostly stay in one segment.
-        self.recent: LogWindow | None = None
+        #: Windows that were returned, readable up to what was then the log's end.
+        self.windows = kernels.window.Windows(queue.file_size)
         self._segment_flags: dict[int, int] = {}
 
     @property
@@ -144,18 +144,17 @@ class CommitLog:
     def move_end(self, offset: int) -> None:
         """Set the end of the log for readers."""
         self._end_offset = offset
-        self.recent = None
+        self.windows.clear()
 
     def window(self, offset: int, stop_offset: int | None = None) -> LogWindow | None:
         """Return the segment that holds ``offset``, readable up to ``stop_offset``.
 
         The default is the log's current end, or an earlier end if that lies after ``offset``.
         """
-        recent = self.recent
-        if stop_offset is None and recent is not None:
-            position = offset - recent.base_offset
-            if 0 <= position < recent.stop:
-                return recent
+        if stop_offset is None:
+            known: LogWindow | None = self.windows.get(offset)
+            if known is not None:
+                return known
         file = self.queue.find_mapped_file_by_offset(offset)
         if file is None:
             return None
@@ -169,9 +168,9 @@ class CommitLog:
             flags = self._judge_flags(view, base, segment_end, stop)
         window = LogWindow(file, view, base, segment_end, stop, flags, self.min_offset)
         if stop_offset is None:
-            self.recent = window
+            self.windows.add(window)
             if base < self.queue.min_offset:
-                self.recent = None  # deleted meanwhile: do not keep its disk space in use
+                self.windows.discard(base)  # deleted meanwhile: do not keep its disk space in use
         return window
 
     def _judge_flags(self, view: Any, base_offset: int, segment_end: int, stop: int) -> int:
@@ -192,7 +191,7 @@ class CommitLog:
     def demand_property_crc(self, base_offset: int) -> None:
         """Check whole-record CRCs in the segment that starts at ``base_offset``."""
         self._segment_flags[base_offset] = self.record_flags | RecordFlags.CHECK_PROPERTY_CRC
-        self.recent = None
+        self.windows.discard(base_offset)
 
     def roll_next_file(self, offset: int) -> int:
         """Return the offset of the segment after the one that holds ``offset``."""
@@ -243,11 +242,6 @@ class CommitLog:
             If the record there is corrupt, if a known corrupt range starts there, or if the
             segment is missing or not readable.
         """
-        window = self.recent
-        if window is not None and not self.damage:
-            message = window.record(offset)
-            if message is not None:
-                return message
         status, message = self.record_at(offset)
         if status in _COMPLETE:
             return message
@@ -325,7 +319,7 @@ class CommitLog:
         try:
             self.queue.delete_first(files)
         finally:
-            self.recent = None  # it would keep the disk space of a deleted segment in use
+            self.windows.clear()  # they would keep the disk space of deleted segments in use
             start = self.queue.min_offset
             known: dict[int, Any]
             for known in (self._segment_flags, self.damage):
@@ -335,7 +329,7 @@ class CommitLog:
 
     def close(self) -> None:
         """Close all segments; messages in use stay valid."""
-        self.recent = None
+        self.windows.clear()
         self.queue.close()
 
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from rocketstore.filter import MessageFilter
     from rocketstore.query.unread_units import UnreadUnits
 
-_QUERY_ROUNDS = 3
 _FOUND = GetMessageStatus.FOUND
 #: Makes a named tuple without the call of its own ``__new__``.
 _new_tuple = tuple.__new__
@@ -100,13 +99,13 @@ class StoreReader:
         begins anew.
         """
         log, limits = self.log, self._limits
-        queue, window = self._queues.get((topic, queue_id)), log.recent
-        if queue is None or window is None or log.damage or max_count > limits.memory_count:
+        queue = self._queues.get((topic, queue_id))
+        if queue is None or log.damage or max_count > limits.memory_count:
             return None
         below = 0
-        if log.queue.files_end - window.base_offset > limits.memory_window_nbytes:
+        if log.queue.files_end > limits.memory_window_nbytes:
             below = log.max_offset - limits.memory_window_nbytes
-        found = window.get_message(
+        found = log.windows.get_message(
             queue, offset, max_count, limits.memory_nbytes, below,
             max_count if max_count < limits.disk_count else limits.disk_count, limits.disk_nbytes,
         )  # fmt: skip
@@ -160,26 +159,19 @@ class StoreReader:
         self, topic: str, key: str, max_count: int, begin: int, end: int
     ) -> QueryMessageResult:
         """See ``DefaultMessageStore.query_message``."""
-        max_count = min(max_count, self._max_hits)
-        last, index_end = end, (0, 0)
-        for _ in range(_QUERY_ROUNDS):
-            hits = self.index.query_offset(topic, key, max_count, begin, last)
-            if not hits.offsets:
-                break
-            index_end = (hits[1], hits[2])  # returned even if no record is readable
-            messages = []
-            for number, offset in enumerate(sorted(hits.offsets)):
+        hits = self.index.query_offset(topic, key, min(max_count, self._max_hits), begin, end)
+        if not hits[0]:
+            return QueryMessageResult([], 0, 0)
+        messages = []
+        record = self.log.windows.record
+        for offset in sorted(hits[0]):
+            message = None if self.log.damage else record(offset)
+            if message is None:
                 message = self._readable(offset)
-                if message is None:
-                    continue
-                if number == 0:
-                    last = message.store_timestamp
+            if message is not None:
                 messages.append(message)
-            if messages:
-                return QueryMessageResult(messages, *index_end)
-            if last < begin:
-                break
-        return QueryMessageResult([], *index_end)
+        # Where the index ends is returned even if no record is readable.
+        return _new_tuple(QueryMessageResult, (messages, hits[1], hits[2]))
 
     def _readable(self, offset: int) -> StoredMessage | None:
         """Return the record at an index hit, ``None`` if it was deleted or is damaged."""
@@ -367,6 +359,10 @@ class StoreReader:
         return self._look_below_end(offset)
 
     def _look_below_end(self, offset: int) -> StoredMessage | None:
+        if not self.log.damage:
+            message = self.log.windows.record(offset)
+            if message is not None:
+                return message
         if 0 <= offset < self.log.max_offset:
             return self.log.look_message_by_offset(offset)
         if self.log.is_lost(offset):

@@ -152,9 +152,12 @@ class ReadingStore(OpenStore):
 
         ``find`` is exact. ``begin`` and ``end`` (inclusive) are epoch ms.
         """
-        for name, value in (("max_count", max_count), ("begin", begin), ("end", end)):
-            check_int(name, value)
-        return self._use().query_message(topic, key, max_count, clamp(begin), clamp(end))
+        if not (type(max_count) is int and type(begin) is int and type(end) is int):
+            for name, value in (("max_count", max_count), ("begin", begin), ("end", end)):
+                check_int(name, value)
+        if not (0 <= begin <= MAX_TIMESTAMP and 0 <= end <= MAX_TIMESTAMP):
+            begin, end = clamp(begin), clamp(end)
+        return self._use().query_message(topic, key, max_count, begin, end)
 
     def find(
         self,
@@ -246,7 +249,8 @@ class ReadingStore(OpenStore):
 
         Raises ``CorruptMessageError`` if a record starts there but is corrupt.
         """
-        check_int("physical_offset", physical_offset)
+        if type(physical_offset) is not int:
+            check_int("physical_offset", physical_offset)
         return self._use().look_message_by_offset(physical_offset)
 
     def look_message_by_id(self, msg_id: str) -> StoredMessage | None:
