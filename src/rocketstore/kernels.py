@@ -18,7 +18,7 @@ from rocketstore.errors import ConfigError
 
 MODULES = (
     *("locks", "mapping", "message", "commit_log", "consume_queue", "batch_consume_queue"),
-    *("index_file", "reput", "window"),
+    *("index_file", "reput", "reading"),
 )
 #: Modules that only some programs need; they are loaded on first use.
 LATER = (
@@ -77,9 +77,9 @@ if TYPE_CHECKING:
     from rocketstore._native import passes_index_keys as passes_index_keys
     from rocketstore._native import passes_queue_units as passes_queue_units
     from rocketstore._native import passes_stats as passes_stats
+    from rocketstore._native import reading as reading
     from rocketstore._native import reput as reput
     from rocketstore._native import staged_records as staged_records
-    from rocketstore._native import window as window
 else:
     locks = _modules["locks"]
     mapping = _modules["mapping"]
@@ -89,7 +89,7 @@ else:
     batch_consume_queue = _modules["batch_consume_queue"]
     index_file = _modules["index_file"]
     reput = _modules["reput"]
-    window = _modules["window"]
+    reading = _modules["reading"]
 
     def __getattr__(module: str) -> ModuleType:
         """Load one of ``LATER`` on first use."""

@@ -470,7 +470,7 @@ def run_for(minutes: float) -> None:
         number += 1
 
 
-@pytest.mark.timeout(0 if MINUTES else 900)
+@pytest.mark.timeout(0 if MINUTES else 3600)
 def test_store_machine() -> None:
     if MINUTES:
         run_for(float(MINUTES))

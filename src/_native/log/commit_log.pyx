@@ -11,7 +11,6 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stddef cimport size_t
 from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -20,21 +19,21 @@ from libc.string cimport memcpy, memset
 from rs_append_call cimport rs_run_call, rs_set_template
 from rs_appender cimport *
 from rs_crc cimport rs_crc_import
-from rs_formats cimport RS_BLANK_NBYTES, RS_MAX_RETRY_TOPIC_NBYTES
+from rs_formats cimport RS_BLANK_NBYTES
 from rs_guard cimport rs_guard_import
 from rs_hosts cimport rs_parse_host
 from rs_message_object cimport rs_message_object
 from rs_put_arguments cimport *
 from rs_put_batch cimport rs_pack_ids, rs_take_batch
 from rs_put_offset_properties cimport rs_take_offset_rules
-from rs_put_plain cimport rs_make_plain
-from rs_put_properties cimport PyUnicode_CheckExact, rs_check_properties, rs_check_relayed
+from rs_known_topics cimport *
+from rs_put_plain cimport rs_given_properties, rs_make_plain
+from rs_put_properties cimport rs_check_properties, rs_check_relayed
 from rs_put_properties cimport rs_gather_properties, rs_wants_wait
 from rs_put_result cimport *
 from rs_put_rules cimport *
 from rs_put_staged cimport rs_staged, rs_staged_close, rs_staged_open, rs_staged_take
 from rs_put_text cimport rs_scratch, rs_scratch_free, rs_scratch_init
-from rs_put_values cimport rs_given_properties
 from rs_status cimport *
 
 import os
@@ -77,15 +76,6 @@ cdef enum:
     ROUND_LIMIT = 1000
     # Of these, attempts in which nothing changed.
     IDLE_ROUND_LIMIT = 3
-    # Places for topics; a power of two.
-    KNOWN_TOPICS = 64
-
-# A topic that was checked; `topic` is owned, NULL in a free place.
-ctypedef struct rs_known_topic:
-    PyObject *topic
-    const uint8_t *text
-    int32_t nbytes
-    uint64_t hash
 
 # Forks since the first process that imported this module.
 cdef int64_t fork_count = 0
@@ -130,8 +120,7 @@ cdef class Appender:
     cdef int64_t _failed_times
     cdef dict _hosts
     cdef frozenset _batch_topics
-    # Topics that were checked, by identity: the references keep it.
-    cdef rs_known_topic _topics[KNOWN_TOPICS]
+    cdef rs_known_topics _topics
     # Values that are the same in every record.
     cdef rs_put_record _template
 
@@ -183,9 +172,7 @@ cdef class Appender:
         self._state.stop = 0
 
     def __dealloc__(self):
-        cdef int i
-        for i in range(KNOWN_TOPICS):
-            Py_XDECREF(self._topics[i].topic)
+        rs_forget_topics(&self._topics)
         if self._ready:
             rs_unpin_segment(self._state.view)
             rs_topic_table_free(&self._state.queues)
@@ -400,31 +387,8 @@ cdef class Appender:
 
     cdef int _start(self, rs_put_record *record, object topic) except -1:
         """Set the values common to all records, and the topic, which is usually known."""
-        cdef uint64_t address = <uint64_t> <PyObject *> topic >> 4
-        cdef rs_known_topic *known = &self._topics[(address ^ address >> 6) % KNOWN_TOPICS]
         record[0] = self._template
-        if known.topic != <PyObject *> topic:
-            return self._start_with(record, topic, known)
-        record.fields.topic = known.text
-        record.fields.topic_nbytes = known.nbytes
-        record.topic_hash = known.hash
-        return 0
-
-    cdef int _start_with(self, rs_put_record *record, object topic,
-                         rs_known_topic *known) except -1:
-        """Check a topic, and remember it in the place ``known``. Only of an exact str: others may
-        run code when their last reference goes."""
-        rs_take_topic(topic, &record.fields.topic, &record.fields.topic_nbytes)
-        record.topic_hash = rs_topic_hash(
-            &self._state.queues, record.fields.topic, record.fields.topic_nbytes)
-        if PyUnicode_CheckExact(topic) and record.fields.topic_nbytes <= RS_MAX_RETRY_TOPIC_NBYTES:
-            Py_INCREF(topic)
-            Py_XDECREF(known.topic)
-            known.topic = <PyObject *> topic
-            known.text = record.fields.topic
-            known.nbytes = record.fields.topic_nbytes
-            known.hash = record.topic_hash
-        return 0
+        return rs_start_record(record, topic, &self._topics, &self._state)
 
     cdef int _append(self, rs_append_call *call) except -1:
         """Append the call's records, making room as often as needed.

@@ -17,6 +17,13 @@ from rs_formats cimport (
     RS_SYS_FLAG_TRANSACTION_MASK,
 )
 from rs_put_arguments cimport rs_attribute, rs_copy_body, rs_take_bytes, rs_to_integer
+from rs_put_plain cimport (
+    RS_ENCODED,
+    RS_ENCODED_NO_MEMORY,
+    rs_encode_dict,
+    rs_put_values,
+    rs_values_init,
+)
 from rs_put_properties cimport (
     rs_check_properties,
     rs_delay_level,
@@ -35,13 +42,6 @@ from rs_put_text cimport (
     rs_scratch_free,
     rs_scratch_init,
     rs_scratch_room,
-)
-from rs_put_values cimport (
-    RS_ENCODED,
-    RS_ENCODED_NO_MEMORY,
-    rs_encode_dict,
-    rs_put_values,
-    rs_values_init,
 )
 from rs_status cimport (
     RS_APPEND_MESSAGE_SIZE_EXCEEDED,

@@ -1,6 +1,7 @@
 # The path of most puts: properties go from their dict to the record, and on the way the store reads
 # the few values that mean something to it. Whatever the rules must judge (a name given twice, a
 # limit, a property of the broker's hooks ...) is left to rs_put_rules.pxd, with nothing changed.
+from cpython.object cimport PyObject
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport strlen
@@ -14,15 +15,36 @@ from rs_formats cimport (
 )
 from rs_put_rules cimport rs_is_queued, rs_put_rules, rs_set_lengths
 from rs_put_text cimport rs_is_schedule_topic, rs_scratch
-from rs_put_values cimport (
-    RS_ENCODED,
-    RS_ENCODED_NO_MEMORY,
-    rs_encode_given,
-    rs_given_properties,
-    rs_number_text,
-    rs_put_move,
-    rs_put_values,
-)
+
+cdef extern from "rs_put_values.h":
+    ctypedef struct rs_put_move:
+        const uint8_t *topic
+        size_t topic_nbytes
+        size_t queue_id_nbytes
+        size_t level_nbytes
+        uint8_t queue_id[12]
+        uint8_t level[12]
+    ctypedef struct rs_put_values:
+        int names
+        int32_t waits
+        int32_t delay_level
+        bint real_is_schedule
+    ctypedef struct rs_given_properties:
+        PyObject *properties
+        PyObject *unique_key
+        PyObject *tags
+        PyObject *keys
+        int32_t delay_level
+        int32_t waits
+    enum:
+        RS_ENCODED
+        RS_ENCODED_NO_MEMORY
+    void rs_values_init(rs_put_values *values, const rs_put_move *move) nogil
+    int32_t rs_level_of(const uint8_t *text, size_t n) nogil
+    size_t rs_number_text(uint8_t *out, int32_t number) nogil
+    int rs_encode_dict(rs_scratch *s, PyObject *properties, rs_put_values *values)
+    int rs_encode_given(rs_scratch *s, const rs_given_properties *given, rs_put_values *values,
+                        const rs_put_move *move)
 
 
 cdef inline bint rs_make_plain(const rs_put_rules *rules, const rs_appender *state,

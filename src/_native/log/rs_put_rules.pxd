@@ -1,6 +1,6 @@
 # The limits and transforms of a put, in RocketMQ's order: the native twin of
-# _reference/put_record.py. The rules use a dict of properties; rs_put_plain.pxd is for messages that
-# need no dict.
+# _reference/put_record.py. The rules use a dict of properties; rs_put_plain.pxd is for messages
+# that need none.
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stddef cimport size_t
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t

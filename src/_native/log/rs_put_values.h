@@ -91,7 +91,7 @@ static inline void rs_read_value(rs_put_values *values, int kind, const uint8_t 
     }
 }
 
-/* Point at the UTF-8 of an exact str; return 0 if it is none, or holds half a surrogate pair. */
+/* Point at the UTF-8 of an exact str; return 0 if it is none, or has an unpaired surrogate. */
 static inline int rs_take_str(PyObject *object, const uint8_t **text, size_t *n)
 {
     Py_ssize_t nbytes = 0;
@@ -164,8 +164,8 @@ static inline int rs_encode_keys(rs_scratch *s, PyObject *keys)
     return RS_ENCODED;
 }
 
-/* Append the pairs of a dict, in its order. No Python code runs in the loop, so the dict stays as it
- * is while the loop holds the GIL. */
+/* Append the pairs of a dict, in its order. No Python code runs in the loop, so the dict stays as
+ * it is while the loop holds the GIL. */
 static inline int rs_encode_dict(rs_scratch *s, PyObject *dict, rs_put_values *values)
 {
     PyObject *key, *value;

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from rocketstore import formats, kernels
 from rocketstore.errors import CorruptIndexError
-from rocketstore.files.mapped_file import MappedFile, MemoryFile, name_cut_file
+from rocketstore.files.mapped_file import MappedFile, name_cut_file
 
 #: Largest number of seconds that an entry can hold.
 MAX_SECONDS = 2**31 - 1
@@ -24,7 +24,7 @@ class IndexHeader(NamedTuple):
     index_count: int
 
 
-class IndexFile:
+class IndexFile(kernels.reading.IndexPlace):
     """A hash index over ``topic#key``.
 
     Parameters
@@ -38,11 +38,6 @@ class IndexFile:
     Threading: one writer (the dispatcher); readers see a key no later than the dispatcher's
     ``indexed_offset``. Source: RocketMQ ``store/index/IndexFile.java``.
     """
-
-    def __init__(self, file: MappedFile | MemoryFile, slots: int, entries: int) -> None:
-        self.file = file
-        self.slots = slots
-        self.entries = entries
 
     @property
     def path(self) -> Path:

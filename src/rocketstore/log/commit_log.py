@@ -49,7 +49,7 @@ class RecordGoneError(CorruptMessageError):
     """A record that passed its check was then overwritten by another process."""
 
 
-class LogWindow(kernels.window.Window):
+class LogWindow(kernels.reading.Window):
     """One segment with the arguments that the record kernels need."""
 
     __slots__ = ("file",)
@@ -108,7 +108,7 @@ class CommitLog:
         self.absent: dict[int, str] = {}
         self._end_offset = end_offset
         #: Windows that were returned, readable up to what was then the log's end.
-        self.windows = kernels.window.Windows(queue.file_size)
+        self.windows = kernels.reading.Windows(queue.file_size)
         self._segment_flags: dict[int, int] = {}
 
     @property

@@ -37,7 +37,7 @@ class BatchSelection(Selection):
             return GetMessageStatus.OFFSET_FOUND_NULL, 0
         units, position, stop = found
         examined = max(self._limits.filter_nbytes, self._max_count * UNIT_NBYTES)
-        self._kept, self._count, self._nbytes = kernels.window.MessageList(), 0, 0
+        self._kept, self._count, self._nbytes = kernels.reading.MessageList(), 0, 0
         next_offset = offset
         while position < stop:
             unit = unit_at(units, position)
@@ -78,7 +78,7 @@ class BatchSelection(Selection):
         ):
             self._reason = GetMessageStatus.NO_MATCHED_MESSAGE
             return
-        self.messages = kernels.window.MessageList()
+        self.messages = kernels.reading.MessageList()
         plain = _UNIT.pack(unit.physical_offset, unit.size, unit.tags_code)
         self._collect(plain, 0, UNIT_NBYTES, unit.base_offset)
         if not self.messages:

@@ -98,7 +98,7 @@ class Selection:
         max_count: int,
         tags_codes: bytes | None,
     ) -> None:
-        self.messages = kernels.window.MessageList()
+        self.messages = kernels.reading.MessageList()
         self._log = log
         self._queue = queue
         self._limits = limits
@@ -253,7 +253,7 @@ class Selection:
         self, units: Any, position: int, stop: int, index: int, message_filter: MessageFilter
     ) -> int:
         """Collect like ``_collect``, but call a Python filter for each unit and message."""
-        kept, nbytes, gone_below = kernels.window.MessageList(), 0, -1
+        kept, nbytes, gone_below = kernels.reading.MessageList(), 0, -1
         while position < stop and len(kept) < self._max_count:
             physical_offset, size, tags_code = self._unit(units, position)
             if kept and self._is_full(len(kept), nbytes, physical_offset, size):
@@ -263,7 +263,7 @@ class Selection:
             elif not message_filter.is_matched_by_consume_queue(*self._ext_of(tags_code)):
                 self._reason = GetMessageStatus.NO_MATCHED_MESSAGE
             else:
-                self.messages = kernels.window.MessageList()
+                self.messages = kernels.reading.MessageList()
                 try:
                     self._collect(units, position, position + UNIT_NBYTES, index)
                 except CorruptMessageError:

@@ -95,8 +95,8 @@ class StoreReader:
     ) -> GetMessageResult | None:
         """Answer with one kernel call if the queue file and the segment of the last call fit again.
 
-        ``None`` if they do not, or if there was anything but plain messages: then ``get_message``
-        begins anew.
+        ``None`` if they do not, or if there was anything but plain messages: then the caller asks
+        ``get_message``.
         """
         log, limits = self.log, self._limits
         queue = self._queues.get((topic, queue_id))
@@ -159,19 +159,20 @@ class StoreReader:
         self, topic: str, key: str, max_count: int, begin: int, end: int
     ) -> QueryMessageResult:
         """See ``DefaultMessageStore.query_message``."""
-        hits = self.index.query_offset(topic, key, min(max_count, self._max_hits), begin, end)
-        if not hits[0]:
+        if max_count > self._max_hits:
+            max_count = self._max_hits
+        if not self.log.damage:
+            found = self.log.windows.query_message(
+                self.index.files, topic, key, max_count, begin, end
+            )
+            if found is not None:
+                return _new_tuple(QueryMessageResult, found)
+        hits = self.index.query_offset(topic, key, max_count, begin, end)
+        if not hits.offsets:
             return QueryMessageResult([], 0, 0)
-        messages = []
-        record = self.log.windows.record
-        for offset in sorted(hits[0]):
-            message = None if self.log.damage else record(offset)
-            if message is None:
-                message = self._readable(offset)
-            if message is not None:
-                messages.append(message)
+        read = map(self._readable, sorted(hits.offsets))
         # Where the index ends is returned even if no record is readable.
-        return _new_tuple(QueryMessageResult, (messages, hits[1], hits[2]))
+        return QueryMessageResult([one for one in read if one is not None], hits[1], hits[2])
 
     def _readable(self, offset: int) -> StoredMessage | None:
         """Return the record at an index hit, ``None`` if it was deleted or is damaged."""

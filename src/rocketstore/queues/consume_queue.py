@@ -63,7 +63,7 @@ def _units_of(file: MappedFile | MemoryFile, count: int) -> Any:
     return numpy.frombuffer(content, formats.CONSUME_QUEUE_UNIT.dtype)
 
 
-class ConsumeQueue(kernels.window.QueuePlace):
+class ConsumeQueue(kernels.reading.QueuePlace):
     """The units of one (topic, queue id).
 
     Parameters

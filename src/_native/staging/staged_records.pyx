@@ -30,8 +30,8 @@ from rs_put_properties cimport rs_gather_properties
 from rs_put_rules cimport rs_finish_record, rs_put_rules, rs_set_lengths
 from rs_put_rules cimport rs_take_dialect
 from rs_put_staged cimport rs_check_staged
+from rs_put_plain cimport rs_level_of
 from rs_put_text cimport *
-from rs_put_values cimport rs_level_of
 from rs_record cimport rs_check, rs_store_timestamp_at
 
 from rocketstore import formats

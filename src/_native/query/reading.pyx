@@ -1,7 +1,7 @@
 """Log segments as readers see them, and the messages that they select from them.
 
-Contract: ``window.pyi``. The calls of ``Windows`` answer only what is plain. They return None for anything else
-(damage, an expired record, another segment ...), and the caller looks closer.
+Contract: ``reading.pyi``. The calls of ``Windows`` answer only what is plain. They return None for
+anything else (damage, an expired record, another segment ...), and the caller looks closer.
 """
 
 cimport cython
@@ -18,6 +18,9 @@ from rs_crc cimport rs_crc_import
 from rs_formats cimport RS_CQ_UNIT_NBYTES, rs_parsed_record, rs_selected_message
 from rs_get_message cimport rs_get_message_all, rs_selection
 from rs_guard cimport rs_guard_import, rs_guarded
+from rs_index cimport rs_index_place
+from rs_index_walk cimport RS_WALK_HITS
+from rs_key_query cimport rs_hash_key, rs_keep_hits, rs_key_query, rs_query_index
 from rs_record cimport rs_check
 from rs_status cimport RS_END, RS_LIMIT, RS_NUL_PROPERTIES, RS_OK, RS_UNSAFE_TOPIC
 from rs_units cimport rs_load_unit, rs_unit
@@ -88,6 +91,19 @@ cdef class QueuePlace:
 
     cdef int64_t _end(self) except? -1:
         return self.recovered_index if self.next_index is None else self.next_index()
+
+
+cdef class IndexPlace:
+    """Where an index file is: ``file`` (any object with ``mapped``) and its geometry."""
+
+    cdef readonly object file
+    cdef readonly int64_t slots
+    cdef readonly int64_t entries
+
+    def __init__(self, file, int64_t slots, int64_t entries):
+        self.file = file
+        self.slots = slots
+        self.entries = entries
 
 
 # --- A segment ----------------------------------------------------------------------------------
@@ -175,7 +191,7 @@ cdef class Window:
             raise self.gone(position) from error
 
     cdef object _record(self, int64_t physical_offset):
-        """Return the record at an offset in the readable bytes; None if it is not whole and good."""
+        """Return the record at a readable offset; None if it is not whole and good."""
         cdef Check call
         cdef int64_t position = physical_offset - self.base_offset
         cdef int status
@@ -188,7 +204,11 @@ cdef class Window:
             status = rs_guarded(check_one, &call)
         if status != RS_OK and status != RS_NUL_PROPERTIES and status != RS_UNSAFE_TOPIC:
             return None
-        return self._message(position)
+        try:
+            return rs_make_stored_message(
+                self.buffer, position, self.base_offset, self.segment_end)
+        except ValueError:
+            return None  # another process has overwritten it since
 
     cdef void _set_log(self, rs_selection* work) noexcept:
         work.log = <const uint8_t*>self._view.buf
@@ -253,8 +273,7 @@ cdef class Windows:
         return window
 
     def record(self, physical_offset):
-        """Return the record at an offset; None if there is no whole and good one in a known
-        segment."""
+        """Return the record at an offset; None if it is not plain."""
         cdef int64_t offset
         cdef Window window
         if not to_int64(physical_offset, &offset):
@@ -265,8 +284,7 @@ cdef class Windows:
     def get_message(self, QueuePlace queue not None, offset, int64_t max_count,
                     int64_t max_nbytes, int64_t disk_below, int64_t max_disk_count,
                     int64_t max_disk_nbytes):
-        """Return (next offset, min offset, max offset, messages) of a pull; None if that is not
-        plain."""
+        """Return offsets and messages of a pull; None if it is not plain."""
         cdef rs_selection work
         cdef Py_buffer units
         cdef int64_t first = queue._first
@@ -304,6 +322,46 @@ cdef class Windows:
             return None
         return work.queue_offset, queue.min_index, end, messages
 
+    def query_message(self, tuple files not None, topic, key, int64_t max_count, int64_t begin,
+                      int64_t end):
+        """Return messages and the index's end for a key; None if that is not plain."""
+        cdef rs_key_query query
+        if not 0 < max_count <= RS_WALK_HITS or not rs_hash_key(topic, key, &query.walk.wanted):
+            return None
+        query.walk.begin = begin
+        query.walk.end = end
+        query.walk.faithful = True
+        query.max_count = max_count
+        query.count = 0
+        query.has_end = False
+        query.end_timestamp = query.end_physical_offset = 0
+        for file in reversed(files):
+            if not query_file(&query, file):
+                return None
+            if query.walk.index.begin_timestamp < begin or query.count >= max_count:
+                break
+        messages = self._all(query.hits, query.count)
+        if messages is None:
+            return None
+        if query.count == 0:
+            return messages, 0, 0
+        return messages, query.end_timestamp, query.end_physical_offset
+
+    cdef list _all(self, const int64_t* offsets, int count):
+        """Return the records at all offsets; None if one is not plain."""
+        cdef list messages = []
+        cdef Window window
+        cdef int i
+        for i in range(count):
+            window = self._at(offsets[i])
+            if window is None:
+                return None
+            message = window._record(offsets[i])
+            if message is None:
+                return None
+            messages.append(message)
+        return messages
+
     cdef MessageList _select(self, rs_selection* work, QueuePlace queue):
         """Run the loop of getMessage in the segment of the first unit."""
         cdef Window window
@@ -328,6 +386,28 @@ cdef class Windows:
         messages = MessageList.__new__(MessageList)
         messages._add(window, rows, work.rows)
         return messages
+
+
+cdef bint query_file(rs_key_query* query, IndexPlace place) except -1:
+    """Collect the hits of a file; return False if they are not plain."""
+    cdef Py_buffer view
+    cdef int status
+    mapping = place.file.mapped
+    if mapping is None:
+        return False
+    rs_get_bytes(mapping, &view, False)
+    try:
+        if not rs_index_place(&query.walk.index, <uint8_t*>view.buf, view.len, place.slots,
+                              place.entries):
+            return False
+        with nogil:
+            status = rs_guarded(rs_query_index, query)
+    finally:
+        PyBuffer_Release(&view)
+    if status != RS_OK:
+        return False
+    rs_keep_hits(query)
+    return True
 
 
 cdef int load_first(void* argument) noexcept nogil:

@@ -32,6 +32,18 @@ class QueuePlace:
     def max_index(self) -> int:
         """Queue offset of the next message."""
 
+class IndexPlace:
+    """Where an index file is: ``file`` (any object with ``mapped``, its buffer or ``None``) and its
+    geometry."""
+
+    def __init__(self, file: Any, slots: int, entries: int) -> None: ...
+    @property
+    def file(self) -> Any: ...
+    @property
+    def slots(self) -> int: ...
+    @property
+    def entries(self) -> int: ...
+
 class Window:
     """A segment's readable bytes, pinned: ``buffer`` begins at physical offset ``base_offset`` and
     is readable up to position ``stop``; the segment ends at physical offset ``segment_end``.
@@ -106,6 +118,22 @@ class Windows:
 
         Returns (next offset, min offset, max offset, messages) if there is a message and the pull
         ended because of a limit or at the end of the file or queue, else ``None``."""
+
+    def query_message(
+        self,
+        files: tuple[IndexPlace, ...],
+        topic: str,
+        key: str,
+        max_count: int,
+        begin: int,
+        end: int,
+    ) -> tuple[list[StoredMessage], int, int] | None:
+        """Find messages by the hash of ``topic#key`` as RocketMQ does, in ``files`` (oldest first)
+        from the newest one on, at most ``max_count``, with times in whole seconds.
+
+        Returns (messages by ascending offset, end time and end offset of the newest file), zeros
+        without a hit; ``None`` if a text is not ASCII, ``max_count`` is not in 1 .. 64, a chain is
+        broken, or a record is not plain."""
 
 @final
 class MessageList(Sequence[StoredMessage]):

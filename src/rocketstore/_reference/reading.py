@@ -1,6 +1,6 @@
 """Log segments as readers see them, and the messages that they select from them.
 
-Contract: ``_native/window.pyi``.
+Contract: ``_native/reading.pyi``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from rocketstore import formats
-from rocketstore._reference import consume_queue
+from rocketstore._reference import consume_queue, index_file
 from rocketstore._reference.arguments import readable
 from rocketstore._reference.message import StoredMessage, check_record
 from rocketstore._reference.record_check import record_buffer
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _UNIT = formats.CONSUME_QUEUE_UNIT
 _ROW = formats.SELECTED_MESSAGE
 _COMPLETE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
+#: Most hits of a query; for more the caller looks itself.
+_MOST_HITS = 64
 _PLAIN_ENDS = (KernelStatus.OK, KernelStatus.LIMIT, RecordStatus.END)
 
 
@@ -39,6 +41,15 @@ class QueuePlace:
     def max_index(self) -> int:
         """Queue offset of the next message."""
         return self.recovered_index if self.next_index is None else self.next_index()
+
+
+class IndexPlace:
+    """Where an index file is."""
+
+    def __init__(self, file: Any, slots: int, entries: int) -> None:
+        self.file = file
+        self.slots = slots
+        self.entries = entries
 
 
 class Window:
@@ -102,8 +113,7 @@ class Windows:
         return window
 
     def record(self, physical_offset: int) -> StoredMessage | None:
-        """Return the record at an offset; None if there is no whole and good one in a known
-        segment."""
+        """Return the record at an offset; None if it is not plain."""
         window = self.get(physical_offset)
         if window is None:
             return None
@@ -112,7 +122,12 @@ class Windows:
             window.buffer, position, window.stop, window.base_offset, window.segment_end,
             window.flags,
         )  # fmt: skip
-        return window.message(position) if status in _COMPLETE else None
+        if status not in _COMPLETE:
+            return None
+        try:
+            return StoredMessage(window.buffer, position, window.base_offset, window.segment_end)
+        except ValueError:
+            return None  # another process has overwritten it since
 
     def get_message(
         self,
@@ -124,8 +139,7 @@ class Windows:
         max_disk_count: int,
         max_disk_nbytes: int,
     ) -> tuple[int, int, int, MessageList] | None:
-        """Return (next offset, min offset, max offset, messages) of a pull; None if that is not
-        plain."""
+        """Return offsets and messages of a pull; None if it is not plain."""
         end, recent = queue.max_index, queue.recent
         if recent is None or not queue.min_index <= offset < end or max_count <= 0:
             return None
@@ -156,6 +170,47 @@ class Windows:
         messages = MessageList()
         messages.add(window, rows, count)
         return offset + (reached - start) // _UNIT.nbytes, queue.min_index, end, messages
+
+    def query_message(
+        self,
+        files: tuple[IndexPlace, ...],
+        topic: str,
+        key: str,
+        max_count: int,
+        begin: int,
+        end: int,
+    ) -> tuple[list[StoredMessage], int, int] | None:
+        """Return messages and the index's end for a key; None if that is not plain."""
+        is_plain = all(type(text) is str and text.isascii() for text in (topic, key))
+        if not is_plain or not 0 < max_count <= _MOST_HITS:
+            return None
+        text = f"{topic}#{key}".encode()
+        hits: list[int] = []
+        index_end: tuple[int, int] | None = None
+        for place in reversed(files):
+            buffer = place.file.mapped
+            if buffer is None or len(readable(buffer)) < formats.index_file_nbytes(
+                place.slots, place.entries
+            ):
+                return None
+            first, last, _, last_offset, *_ = index_file.read_header(buffer)
+            index_end = index_end or (last, last_offset)
+            if (begin < first and end > last) or first <= begin <= last or first <= end <= last:
+                found, status = index_file.select_offsets(
+                    buffer, place.slots, place.entries, text, max_count - len(hits), begin, end
+                )
+                if status != KernelStatus.OK:
+                    return None
+                hits += found
+            if first < begin or len(hits) >= max_count:
+                break
+        messages = []
+        for offset in sorted(hits):
+            message = self.record(offset) if offset >= 0 else None
+            if message is None:
+                return None
+            messages.append(message)
+        return messages, *(index_end if hits and index_end else (0, 0))
 
 
 class MessageList(Sequence[StoredMessage]):
