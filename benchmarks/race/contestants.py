@@ -20,12 +20,14 @@ While one works, the others are stopped by SIGSTOP.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import platform
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -59,7 +61,13 @@ JVM_FLAGS = (
     "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.99",
     "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",
 )
+_PR_SET_PDEATHSIG = 1
 C_FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
+
+
+def _end_with_parent() -> None:
+    """Let the kernel end a process when its parent ends: a stopped one would stay for ever."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class ContestantError(Exception):
@@ -77,7 +85,14 @@ class Contestant:
         Folder for what the process prints.
     environment : mapping, optional
         Added to this process's.
+
+    Attributes
+    ----------
+    trace : bool
+        Print each line and the seconds until its answer; of the class.
     """
+
+    trace = False
 
     def __init__(
         self,
@@ -96,6 +111,7 @@ class Contestant:
                 stderr=log,
                 text=True,
                 env={**os.environ, **(environment or {})},
+                preexec_fn=_end_with_parent,
             )
         self._answer("start")
         self._pause()
@@ -109,14 +125,13 @@ class Contestant:
         answer = json.loads(text) if text else {"error": f"ended: {self._process.poll()}"}
         if "error" in answer:
             printed = self._log.read_text(errors="replace").splitlines()[-25:]
-            raise ContestantError(
-                "\n".join([f"{self.name}: {line}: {answer['error']}", *printed])
-            )
+            raise ContestantError("\n".join([f"{self.name}: {line}: {answer['error']}", *printed]))
         return answer
 
     def do(self, line: str) -> dict[str, Any]:
         """Send a line and wait for its answer; the process rests before and afterwards."""
         assert self._process.stdin is not None
+        began = time.monotonic()
         self._process.send_signal(signal.SIGCONT)
         try:
             self._process.stdin.write(f"{line}\n")
@@ -125,6 +140,8 @@ class Contestant:
         finally:
             if self._process.poll() is None:
                 self._pause()
+            if self.trace:
+                print(f"{time.monotonic() - began:8.2f} s {self.name}: {line}", file=sys.stderr)
 
     def cpu_s(self) -> float:
         """CPU seconds of the process so far."""

@@ -2,8 +2,8 @@
 
 A set is described by small rows (time, place of the body in a pool of random bytes, topic, queue,
 kind) and by templates of properties, so that a file of some megabytes stands for a gigabyte of
-messages. The file is read by this module, by ``java/MessageSet.java`` and by ``limits.c``; all three
-make the same messages of it. Integers in the file are big-endian:
+messages. The file is read by this module, by ``java/MessageSet.java`` and by ``limits.h``; all
+three make the same messages of it. Integers in the file are big-endian:
 
     magic "RACESET1"; int32 count, topics, kinds, pool_nbytes, samples
     topics:  text each (uint16 length, ASCII)
@@ -67,9 +67,7 @@ class Kind:
     prepared_transaction_offset: int = 0
 
 
-_PRODUCER = Kind(
-    (("KEYS", "{key}"), ("UNIQ_KEY", "{unique}"), ("WAIT", "true"), ("TAGS", "{tag}"))
-)
+_PRODUCER = Kind((("KEYS", "{key}"), ("UNIQ_KEY", "{unique}"), ("WAIT", "true"), ("TAGS", "{tag}")))
 # DELAY is 0, which stores look at too: with the level that the first copy had, a store would
 # schedule the message again.
 _RETRY = Kind(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,13 @@ class Ours:
         self._set: MessageSet | None = None
         self._store: Any = None
         self._put = 0
+        self._lines: dict[str, Callable[..., Answer]] = {
+            "open": self._open,
+            "reopen": self._reopen,
+            "rebuild": self._rebuild,
+            "close": self._close,
+            "dispatched": self._dispatched,
+        }
 
     def handle(self, words: list[str]) -> Answer:
         """Do what one line asks for."""
@@ -37,8 +45,8 @@ class Ours:
         if name == "set":
             self._set = MessageSet.read(Path(rest[0]))
             return {"count": len(self._set)}
-        if name in ("open", "reopen", "rebuild", "close", "dispatched"):
-            return getattr(self, f"_{name}")(*rest)
+        if name in self._lines:
+            return self._lines[name](*rest)
         if self._set is None or self._store is None:
             raise RuntimeError("a set and an open store are needed first")
         if name == "end":

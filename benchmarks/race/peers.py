@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -116,11 +117,8 @@ def race(
     chosen = MessageSet.make("producer", "100", 0, max(row.count for row in DURABILITIES))
     path = scratch / "peers-set"
     chosen.write(path)
-    field = [starter.start(lambda: contestants.ours("5.5.0", scratch))]
-    field += [
-        starter.start(lambda name=name: _peer(name, given.peers_python, scratch))  # type: ignore[misc]
-        for name in names
-    ]
+    field = [starter.start(partial(contestants.ours, "5.5.0", scratch))]
+    field += [starter.start(partial(_peer, name, given.peers_python, scratch)) for name in names]
     for one in field:
         one.do(f"set {path}")
     samples: dict[tuple[str, str], list[Sample]] = {}

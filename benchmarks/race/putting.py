@@ -117,7 +117,7 @@ def _check(results: Iterable[Any]) -> None:
 def put(
     store: Any, chosen: MessageSet, call: str, first: int, count: int, step: int, *, wait: bool
 ) -> dict[str, int]:
-    """Put ``count`` messages, ``step`` made at a time; ``wait``: each time until dispatched, too."""
+    """Put ``count`` messages, ``step`` made at a time; ``wait``: each time until dispatched."""
     clock = Clock()
     prepare = CALLS[call]
     for at in range(first, first + count, step):

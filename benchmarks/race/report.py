@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -116,10 +116,7 @@ def peer_table(lines: Sequence[PeerLine]) -> list[str]:
     names = list(dict.fromkeys(name for line in lines for name in line.figures))
     return _cells(
         ("durability", *names),
-        [
-            (line.name, *(_wall(line.figures.get(name)) for name in names))
-            for line in lines
-        ],
+        [(line.name, *(_wall(line.figures.get(name)) for name in names)) for line in lines],
     )
 
 
@@ -138,19 +135,19 @@ def write_chart(path: Path, title: str, lines: Sequence[Line], jars: Sequence[st
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    series: list[tuple[str, Callable[[Line], Figure | None], str]] = [
-        (jar, lambda line, jar=jar: line.jars.get(jar), color)
+    shown = [line for line in lines if line.native is not None and line.name != "open_clean"]
+    series: list[tuple[str, list[Figure | None], str]] = [
+        (jar, [line.jars.get(jar) for line in shown], color)
         for jar, color in zip(jars, ("#b0b7c3", "#7d8797", "#515b6b"), strict=False)
     ]
     series += [
-        ("rocketstore", lambda line: line.native, "#d1495b"),
-        ("limit", lambda line: line.limit, "#2e7d6b"),
+        ("rocketstore", [line.native for line in shown], "#d1495b"),
+        ("limit", [line.limit for line in shown], "#2e7d6b"),
     ]
-    shown = [line for line in lines if line.native is not None]
     figure, axes = pyplot.subplots(figsize=(8.5, 1.2 + 0.55 * len(shown)))
     height = 0.8 / len(series)
-    for number, (name, of, color) in enumerate(series):
-        found = [(at, one.wall) for at, line in enumerate(shown) if (one := of(line)) is not None]
+    for number, (name, figures, color) in enumerate(series):
+        found = [(at, one.wall) for at, one in enumerate(figures) if one is not None]
         axes.barh(
             [at + (number - len(series) / 2 + 0.5) * height for at, _ in found],
             [wall for _, wall in found], height, label=name, color=color,

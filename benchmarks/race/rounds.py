@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from race.rows import ASKS, OPENS, PUTS, RESIDENT, AskRow, PutRow
 PART_NBYTES = 32 << 20
 #: Messages that the reference kernels put, and the most that they are asked for.
 REFERENCE_COUNT, REFERENCE_ASKED = 5_000, 500
-OPENS_EACH = 3
 #: Messages that are read back from a store.
 COMPARED = 200
 
@@ -50,7 +49,7 @@ class Field:
     """
 
     contestants: list[Contestant]
-    start: dict[str, Callable[[], Contestant]]
+    start: Mapping[str, Callable[[], Contestant]]
     folder: Path
     rows: frozenset[str]
     end_of: str
@@ -73,6 +72,12 @@ def check_messages(folder: Path, chosen: MessageSet, count: int) -> None:
 
     with rocketstore.open(folder, "r") as store:
         for number, message in zip(range(min(COMPARED, count)), store.scan(), strict=False):
+            _check_message(chosen, number, message, folder)
+        if not (folder / "index").exists():
+            return  # the bare loop's store is a log alone
+        for number in (int(sample) % count for sample in chosen.samples[:COMPARED]):
+            key = chosen[number].properties["KEYS"]
+            (message,) = store.find(topic=chosen[number].topic, key=key)
             _check_message(chosen, number, message, folder)
 
 
@@ -156,10 +161,12 @@ class Round:
         shutil.rmtree(self._place(one), ignore_errors=True)
 
     def _note(self, one: Contestant, line: str, answer: dict[str, Any], count: int) -> None:
+        # Several threads open a store: there the process's time is what counts.
+        cpu = answer["process" if line in OPENS else "cpu"]
         self._samples.append(
             Sample(
                 self._shape, self._body, line, one.name, self._number,
-                answer["wall"], answer["cpu"], answer["process"], count,
+                answer["wall"], cpu, answer["process"], count,
             )
         )  # fmt: skip
 
@@ -200,9 +207,10 @@ class Round:
         one.do("dispatched")
         self._check_end(one, words, count)
         self._note(one, words, answer, count)
+        settle(self._place(one))
         if keep:
-            check_messages(self._place(one), self._set, count)
-            settle(self._place(one))
+            if self._number < 2:
+                check_messages(self._place(one), self._set, count)
             return
         one.do("close")
         self._remove(one)
@@ -244,9 +252,7 @@ class Round:
         count = min(row.most or everything, everything)
         if one.name == REFERENCE and row.most:
             count = min(count, REFERENCE_ASKED)
-        line = words.format(
-            count=count, all=everything, queues=QUEUES, folder=self._place(one)
-        )
+        line = words.format(count=count, all=everything, queues=QUEUES, folder=self._place(one))
         answer = one.do(line)
         # `get_message` returns what is left of the last 32.
         wanted = everything if "{all}" in words or not row.most else count
@@ -268,15 +274,10 @@ class Round:
     def _open_clean(self, one: Contestant) -> None:
         if one.name == LIMIT:
             return
-        place, total = self._place(one), dict.fromkeys(("wall", "cpu", "process"), 0)
-        for _ in range(OPENS_EACH):
-            one.do("close")
-            answer = one.do(f"reopen {place}")
-            total["wall"] += answer["opened"]
-            total["cpu"] += answer["cpu"]
-            total["process"] += answer["process"]
+        one.do("close")
+        answer = one.do(f"reopen {self._place(one)}")
         self._check_reopened(one, "open_clean")
-        self._note(one, "open_clean", total, OPENS_EACH)
+        self._note(one, "open_clean", {**answer, "wall": answer["opened"]}, 1)
 
     def _rebuild(self, one: Contestant) -> None:
         if one.name != LIMIT:
@@ -313,7 +314,7 @@ class Round:
         one.do(f"reopen {self._place(one)}")
 
     def _image(self, one: Contestant) -> tuple[Path, int]:
-        """A store whose process was killed after the last put; made once for a set."""
+        """A store whose process was killed when all was put and dispatched; made once for a set."""
         if one.name not in self._images:
             place = self._place(one).with_name(f"image-{self._place(one).name}")
             shutil.rmtree(place, ignore_errors=True)
@@ -323,6 +324,8 @@ class Round:
                 other.do(f"open {place}")
                 line = PUTS[0].jar if one.name.startswith("jar") else PUTS[0].line
                 other.do(f"{line} 0 {self._amount(one)} {PUTS[0].step}")
+                # 4.9 refuses a store with a queue file that was created and has no size yet.
+                other.do("dispatched")
                 end = other.do(f"end {QUEUES}")["end"]
             finally:
                 other.kill()

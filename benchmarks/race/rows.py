@@ -92,7 +92,8 @@ ASKS = (
     AskRow("scan", "`scan()`; messages not looked at", "scan", limit="get 32 views {queues} {all}"),
     AskRow("scan_body", "`scan()`, each body copied", "scan_body",
            limit="get 32 body {queues} {all}"),
-    AskRow("scan_arrow", '`scan_arrow("core")`, CRCs compared', "scan_arrow", limit="reopen {folder}"),
+    AskRow("scan_arrow", '`scan_arrow("core")`, CRCs compared', "scan_arrow",
+           limit="reopen {folder}"),
 )  # fmt: skip
 #: Rows that close and open the store; what they do is in ``rounds.py``.
 OPENS = {

@@ -4,9 +4,9 @@
     python benchmarks/race --rounds 7 --messages producer --bodies 100 --rows put_message query
 
 Contestants take turns in every round, each in a process of its own: the rocketmq-store jars,
-rocketstore with its native kernels and, on fewer messages, its reference kernels, and a bare loop in
-C as the limit. One uncounted round of fewer messages warms all of them up. Then embedded stores are
-compared by durability (``peers.py``). The figures are medians of the rounds.
+rocketstore with its native kernels and, on fewer messages, its reference kernels, and a bare loop
+in C as the limit. One uncounted round of fewer messages warms all of them up. Then embedded stores
+are compared by durability (``peers.py``). The figures are medians of the rounds.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ import argparse
 import os
 import platform
 import shutil
+import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +59,9 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, default=BUILD / "stores", help="for the stores")
     parser.add_argument("--json", type=Path, default=BUILD / "race.json")
     parser.add_argument("--svg", type=Path, default=BUILD, help="folder for the charts")
+    parser.add_argument("--trace", action="store_true", help="print each step with its seconds")
     given = parser.parse_args(words)
+    Contestant.trace = given.trace
     if given.quick:
         given.mib = min(given.mib, 100)
         given.rounds = min(given.rounds, 3)
@@ -101,17 +106,14 @@ def field_of(given: argparse.Namespace, starter: Starter, scratch: Path) -> Fiel
         versions = []
     # Our records are those of the newest version.
     ours = max(versions, key=lambda text: [int(part) for part in text.split(".")], default="5.5.0")
-    makers: dict[str, Callable[[], Contestant]] = {
-        f"jar {version}": lambda version=version: contestants.java(version, scratch)
-        for version in versions
-    }
-    makers |= {
-        "rocketstore": lambda: contestants.ours(ours, scratch),
-        REFERENCE: lambda: contestants.ours(ours, scratch, REFERENCE),
-        "limit": lambda: contestants.limit(scratch),
-    }
+    makers: dict[str, Callable[[], Contestant]] = {}
+    for version in versions:
+        makers[f"jar {version}"] = partial(contestants.java, version, scratch)
+    makers["rocketstore"] = partial(contestants.ours, ours, scratch)
+    makers[REFERENCE] = partial(contestants.ours, ours, scratch, REFERENCE)
+    makers["limit"] = partial(contestants.limit, scratch)
     started = [starter.start(make) for make in makers.values()]
-    again = {name: lambda make=make: starter.start(make) for name, make in makers.items()}
+    again = {name: partial(starter.start, make) for name, make in makers.items()}
     return Field(
         started, again, given.folder, frozenset(given.rows), f"jar {ours}" if versions else ""
     )
@@ -191,8 +193,12 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run the race and report it."""
     given = arguments(words)
     given.folder.mkdir(parents=True, exist_ok=True)
+    # Whatever else the folder holds is left as it is.
+    given.folder = Path(tempfile.mkdtemp(prefix="race-", dir=given.folder)).resolve()
     scratch = given.folder / "scratch"
-    scratch.mkdir(exist_ok=True)
+    scratch.mkdir()
+    # So that the stores are removed then, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     starter = Starter()
     result: dict[str, Any] = {"machine": machine(given.folder), "settings": settings()}
     tables = []
@@ -208,7 +214,8 @@ def main(words: Sequence[str] | None = None) -> int:
         for shape, body in sets(given):
             mine = [one for one in every if (one.shape, one.body) == (shape, body)]
             tables.append((shape, body, lines(mine)))
-        found, remarks = [], []
+        found: list[peers.PeerLine] = []
+        remarks: list[str] = []
         if "peers" in field.rows:
             found, remarks = peers.race(given, starter, scratch, watch)
     finally:

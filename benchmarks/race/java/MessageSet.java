@@ -10,6 +10,7 @@ import java.nio.file.Paths;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
+import java.util.Locale;
 import java.util.Map;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
@@ -20,6 +21,7 @@ import org.apache.rocketmq.common.message.MessageExt;
 final class MessageSet {
     static final InetSocketAddress BORN_HOST = new InetSocketAddress("10.1.2.3", 40321);
     static final InetSocketAddress STORE_HOST = new InetSocketAddress("127.0.0.1", 10911);
+    private static final String ZEROS = "0000000000000000";
     final String[] topics;
     final int count;
     private final Kind[] kinds;
@@ -102,9 +104,9 @@ final class MessageSet {
             case "{key}":
                 return key(number);
             case "{unique}":
-                return String.format("C0A801171F2A5FFD2B27%012X", number);
+                return "C0A801171F2A5FFD2B27" + padded(Integer.toHexString(number), 12);
             case "{origin}":
-                return String.format("7F00000100002A9F%016X", number);
+                return "7F00000100002A9F" + padded(Integer.toHexString(number), 16);
             case "{tag}":
                 return "Tag" + (char) ('A' + number % 8);
             default:
@@ -112,8 +114,12 @@ final class MessageSet {
         }
     }
 
+    private static String padded(String digits, int width) {
+        return ZEROS.substring(0, width - digits.length()) + digits.toUpperCase(Locale.ROOT);
+    }
+
     static String key(int number) {
-        return String.format("order-%08d", number);
+        return "order-" + padded(Integer.toString(number), 8);
     }
 
     /** The number of the i-th message that is asked for, among the first {@code limit} messages. */
