@@ -30,6 +30,8 @@ CHUNK_COUNT = 1 << 30
 class Embedded(Protocol):
     """What a store must do; ``each`` has a transaction for each value, ``group`` one for all."""
 
+    def __init__(self, folder: Path, sync: bool) -> None: ...
+
     def each(self, first: int, values: Sequence[bytes]) -> None: ...
 
     def group(self, first: int, values: Sequence[bytes]) -> None: ...
@@ -154,7 +156,7 @@ class Worker:
                 self._set = MessageSet.read(Path(path))
             case ["open", folder, durability]:
                 Path(folder).mkdir()
-                self._store = self._make(Path(folder), durability == "sync")  # type: ignore[call-arg]
+                self._store = self._make(Path(folder), durability == "sync")
             case ["put", call, first, count, step]:
                 return self._put(call, int(first), int(count), int(step))
             case ["end", _]:

@@ -61,7 +61,7 @@ static void require(int holds, const char *what)
     }
 }
 
-/* --- the set ----------------------------------------------------------------------------------- */
+/* --- the set ---------------------------------------------------------------------------------- */
 
 static const uint8_t *message_set_text(const uint8_t *at, char *text)
 {
@@ -174,7 +174,7 @@ static int32_t message_set_properties(const message_set_kind *kind, int64_t numb
     return (int32_t)(at - into);
 }
 
-/* --- the clock --------------------------------------------------------------------------------- */
+/* --- the clock -------------------------------------------------------------------------------- */
 
 typedef struct {
     int64_t wall;

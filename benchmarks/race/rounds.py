@@ -269,7 +269,8 @@ class Round:
         ):
             if name in self._field.rows:
                 for one in self._order():
-                    work(one)
+                    if one.name != REFERENCE:  # it checks the index's 5,000,000 slots one by one
+                        work(one)
 
     def _open_clean(self, one: Contestant) -> None:
         if one.name == LIMIT:
