@@ -1,8 +1,10 @@
 /* The least that a put or a read of these messages must do, as a bare loop: the contestant "limit".
  *
- * Obeys the lines of contestants.py. A put stores the fields, copies topic, body and properties
- * into the mapped file and computes the body's CRC; there are no checks, no locks and no services.
- * Its file is a commit log that rocketstore can read, which is how the harness checks it. */
+ * Obeys the lines of contestants.py. A put reads the clock, stores the fields, copies topic, body
+ * and properties into the mapped file and computes the body's CRC; there are no checks, no locks
+ * and no services. "fresh": the file is new, and the same thread maps each page by its first store.
+ * "resident": the pages are mapped before the clock starts. Queues and index are in memory that is
+ * mapped before. The log is one that rocketstore can read, which is how it is checked. */
 #define _GNU_SOURCE
 #include "limits.h"
 #include "rs_crc.h"
@@ -80,7 +82,7 @@ static void *fresh_memory(int64_t nbytes)
     return found;
 }
 
-/* --- puts -------------------------------------------------------------------------------------- */
+/* --- puts ------------------------------------------------------------------------------------ */
 
 static void open_log(const char *folder)
 {
@@ -198,7 +200,7 @@ static void put(const char *call, int64_t first, int64_t count, int64_t step)
     clock_answer(&clock, count, position);
 }
 
-/* --- walks over the log ------------------------------------------------------------------------ */
+/* --- walks over the log ---------------------------------------------------------------------- */
 
 static int32_t index_hash(const message_set_topic *topic, const uint8_t *key, size_t nbytes)
 {
@@ -313,7 +315,7 @@ static void recover(const char *folder)
     clock_answer(&clock, count, at);
 }
 
-/* --- reads ------------------------------------------------------------------------------------- */
+/* --- reads ----------------------------------------------------------------------------------- */
 
 static void get(int body, int64_t limit)
 {
@@ -375,7 +377,7 @@ static void query(int64_t count)
     clock_answer(&clock, hits, position);
 }
 
-/* --- lines ------------------------------------------------------------------------------------- */
+/* --- lines ----------------------------------------------------------------------------------- */
 
 static void load_set(const char *path)
 {

@@ -16,6 +16,7 @@ import os
 import platform
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -138,13 +139,25 @@ def machine(folder: Path) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()}",
         "file_system": rocketstore.file_system_of(folder),
         "python": platform.python_version(),
+        "java": _first_line("java", "-version"),
         "rocketstore": rocketstore.__version__,
+        "commit": _first_line("git", "-C", str(contestants.ROOT), "rev-parse", "--short", "HEAD"),
     }
 
 
-def settings() -> dict[str, Any]:
+def _first_line(*command: str) -> str:
+    """What a program prints first; empty if it is missing or fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return (done.stdout + done.stderr).partition("\n")[0]
+
+
+def settings(given: argparse.Namespace) -> dict[str, Any]:
     """What the stores are given beside their defaults."""
     return {
+        "options": {name: str(value) for name, value in vars(given).items()},
         "jar": contestants.JAVA_SETTINGS,
         "jvm": list(contestants.JVM_FLAGS),
         "rocketstore": contestants.OUR_SETTINGS,
@@ -200,7 +213,7 @@ def main(words: Sequence[str] | None = None) -> int:
     # So that the stores are removed then, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     starter = Starter()
-    result: dict[str, Any] = {"machine": machine(given.folder), "settings": settings()}
+    result: dict[str, Any] = {"machine": machine(given.folder), "settings": settings(given)}
     tables = []
     watch = Watch(starter.cpu_s, contestants.TICKS)
     try:

@@ -5,7 +5,10 @@ import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
 import java.util.Locale;
 
-/** Adds up wall time, CPU time of the calling thread and of the process over the timed parts. */
+/**
+ * Adds up wall time, CPU time of the calling thread and of the process over the timed parts. The
+ * JVM knows the last one in steps of 10 ms, which average out over many parts.
+ */
 final class Clock {
     private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
     private static final OperatingSystemMXBean PROCESS =

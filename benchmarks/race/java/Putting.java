@@ -42,7 +42,7 @@ final class Putting {
         }
     }
 
-    /** One by one, {@code step} messages made at a time; "wait": each time until dispatched, too. */
+    /** One by one, {@code step} messages made at a time; "wait": each time until dispatched. */
     String single(int first, int count, int step, boolean wait) throws Exception {
         Clock clock = new Clock();
         for (int done = 0; done < count; done += step) {

@@ -8,8 +8,8 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 
 /**
- * Does with RocketMQ's store what lines of standard input ask for, and answers each with one line of
- * JSON: nanoseconds of the timed part and how much was done. The arguments are settings, as
+ * Does with RocketMQ's store what lines of standard input ask for, and answers each with one line
+ * of JSON: nanoseconds of the timed part and how much was done. The arguments are settings, as
  * name=value. See contestants.py for the lines.
  */
 public final class Race {
@@ -42,7 +42,8 @@ public final class Race {
             return handle(words);
         } catch (Throwable error) {
             error.printStackTrace();
-            return "{\"error\": \"" + error.toString().replace('"', '\'').replace('\\', '/') + "\"}";
+            String text = error.toString().replace('"', '\'').replace('\\', '/').replace('\n', ' ');
+            return "{\"error\": \"" + text + "\"}";
         }
     }
 
