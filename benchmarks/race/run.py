@@ -202,6 +202,12 @@ def sets(given: argparse.Namespace) -> list[tuple[str, str]]:
     ]
 
 
+def _end(*_: object) -> None:
+    """End as after an error, so that the stores are removed; ``timeout`` sends the signal twice."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(1)
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Run the race and report it."""
     given = arguments(words)
@@ -210,8 +216,7 @@ def main(words: Sequence[str] | None = None) -> int:
     given.folder = Path(tempfile.mkdtemp(prefix="race-", dir=given.folder)).resolve()
     scratch = given.folder / "scratch"
     scratch.mkdir()
-    # So that the stores are removed then, too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGTERM, _end)
     starter = Starter()
     result: dict[str, Any] = {"machine": machine(given.folder), "settings": settings(given)}
     tables = []
