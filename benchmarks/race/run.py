@@ -259,7 +259,8 @@ def main(words: Sequence[str] | None = None) -> int:
         if table and (
             sentence := report.write_chart(
                 given.svg / f"race-{shape}-{body}.svg",
-                f"{shape} messages, bodies of {body} bytes", table, jars,
+                f"{shape} messages, bodies of {body} bytes{' (busy machine)' if busy else ''}",
+                table, jars,
             )
         ):  # fmt: skip
             print(sentence)
