@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -50,18 +51,19 @@ def _put(store: Any, plain: list[Plain]) -> Prepared:
     return lambda: [put(*by_place, **named) for by_place, named in calls]
 
 
+@functools.cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """The event loop of this process."""
+    return asyncio.new_event_loop()
+
+
 def _aput(store: Any, plain: list[Plain]) -> Prepared:
     calls, aput = [_named(one) for one in plain], store.aput
 
     async def put_all() -> list[Any]:
         return [await aput(*by_place, **named) for by_place, named in calls]
 
-    loop = asyncio.new_event_loop()
-
-    def run() -> list[Any]:
-        return loop.run_until_complete(put_all())
-
-    return run
+    return lambda: _loop().run_until_complete(put_all())
 
 
 def _put_message(store: Any, plain: list[Plain]) -> Prepared:

@@ -22,7 +22,7 @@ from race.rows import ASKS, OPENS, PUTS, RESIDENT, AskRow, PutRow
 #: Bytes of log that the rows with a step of 0 put at a time.
 PART_NBYTES = 32 << 20
 #: Messages that the reference kernels put, and the most that they are asked for.
-REFERENCE_COUNT, REFERENCE_ASKED = 5_000, 500
+REFERENCE_COUNT, REFERENCE_ASKED = 2_000, 200
 #: Messages that are read back from a store.
 COMPARED = 200
 
