@@ -18,7 +18,7 @@ FIND_PYTHON = for p in $(or $(PYTHON),python3.13 python3.12 python3.11 python3);
     exit 1; fi;
 SET_UP = @$(FIND_PYTHON) PYTHON="$(PYTHON)" "$$python" tools/bootstrap.py --venv "$(VENV)"
 
-.PHONY: help demo develop test lint types bench docs machine torn-reads soak many-queues leaks fuzz fuzz-native fuzz-kernels kills faults powercut powercut-real sanitize interop interop-soak gen spark-matrix wheel-test lowest coverage sdist debug clean
+.PHONY: help demo develop test lint types bench race docs machine torn-reads soak many-queues leaks fuzz fuzz-native fuzz-kernels kills faults powercut powercut-real sanitize interop interop-soak gen spark-matrix wheel-test lowest coverage sdist debug clean
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
@@ -42,6 +42,10 @@ types: develop  ## check types, and the stubs against the native modules
 
 bench: develop  ## measure native and reference kernels
 	@$(RUN) -m pytest benchmarks -o python_files='bench_*.py' --benchmark-only $(PYTEST_ARGS)
+
+# `make race RACE="--quick"`: every option is listed by `make race RACE=--help`.
+race: develop  ## put and read beside RocketMQ's own jars, a bare C loop and embedded stores (RACE="--quick")
+	@$(RUN) benchmarks/race $(RACE)
 
 docs: develop  ## build the documentation site in build/docs, warnings being errors
 	@$(RUN) -m sphinx -q -W --keep-going -b html -d build/doctrees docs build/docs

@@ -1,0 +1,104 @@
+"""The rows of the table: which line each contestant gets, and what is compared with what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ONE, BATCH, LIST = 1, 32, 1000
+
+
+@dataclass(frozen=True)
+class PutRow:
+    """A way to put all messages of a set into a new store.
+
+    Attributes
+    ----------
+    name : str
+    meaning : str
+        What is measured, as the table's notes say it.
+    line : str
+        First words of our line: ``put put_many``.
+    jar : str
+        The same for the jars; rows with the same words share the jars' figures.
+    limit : str
+        The same for the bare loop.
+    step : int
+        Messages made at a time; 0: as many as a part of the log takes (see ``run.py``).
+    shapes : tuple of str
+        Shapes of messages for which the row exists.
+    """
+
+    name: str
+    meaning: str
+    line: str
+    jar: str = "put single"
+    limit: str = "put fresh"
+    step: int = LIST
+    shapes: tuple[str, ...] = ("producer",)
+
+
+@dataclass(frozen=True)
+class AskRow:
+    """A question to a filled store; ``{count}`` and ``{all}`` become numbers."""
+
+    name: str
+    meaning: str
+    line: str
+    jar: str = ""
+    limit: str = ""
+    #: Ask this many times, at most; 0: the line reads everything.
+    most: int = 0
+
+
+ALL_SHAPES = ("producer", "retry", "transaction")
+#: The first is the one whose store is then read.
+PUTS = (
+    PutRow("put_message", "`put_message`, one by one", "put put_message", shapes=ALL_SHAPES),
+    PutRow("put", "`put` with keyword arguments, one by one", "put put", shapes=ALL_SHAPES),
+    PutRow("put_many", "`put_many`, lists of 1,000 `Message`", "put put_many", shapes=ALL_SHAPES),
+    PutRow("put_messages", "`put_messages`, batches of 32 for one queue (RocketMQ: `putMessages` "
+           "of a batch that its client encoded)", "put put_messages", "put batch", step=BATCH),
+    PutRow("put_columns", "`put_columns`, 1,000 bodies for one queue with equal properties",
+           "put put_columns"),
+    PutRow("aput", "`await aput`, one by one", "put aput"),
+    PutRow("put_message_dispatched", "`put_message`, one by one, and until all is dispatched",
+           "put_dispatched put_message", "put_dispatched single", "put fresh + rebuild", step=0),
+    PutRow("put_many_dispatched", "`put_many`, and until all is dispatched",
+           "put_dispatched put_many", "put_dispatched single", "put fresh + rebuild", step=0),
+    PutRow("put_2_threads", "`put_message` by 2 threads; CPU is the process's", "put_threads 2",
+           "put_threads 2", "put fresh", step=0),
+    PutRow("put_4_threads", "`put_message` by 4 threads; CPU is the process's", "put_threads 4",
+           "put_threads 4", "put fresh", step=0),
+)  # fmt: skip
+#: The bare loop on pages that are mapped already, beside its ``put fresh``.
+RESIDENT = "put resident"
+ASKS = (
+    AskRow("get_32", "`get_message` of 32 to the end of all queues; messages not looked at",
+           "get 32 views {queues} {all}", "get 32 views {queues} {all}",
+           "get 32 views {queues} {all}"),
+    AskRow("get_32_body", "the same, each body copied", "get 32 body {queues} {all}",
+           "get 32 body {queues} {all}", "get 32 body {queues} {all}"),
+    AskRow("get_1", "`get_message` of 1", "get 1 views {queues} {count}",
+           "get 1 views {queues} {count}", "get 1 views {queues} {count}", most=100_000),
+    AskRow("query", "`query_message(topic, key, 1)`", "query {count}", "query {count}",
+           "query {count}", most=20_000),
+    AskRow("find", "`find(topic=, key=)`, all hits", "find {count}", "query {count}",
+           "query {count}", most=20_000),
+    AskRow("keys", "`index_offsets`, all keys of a topic in one call", "keys {count}",
+           "query {count}", "query {count}", most=20_000),
+    AskRow("by_id", "`look_message_by_id` and the body", "id {count}", "id {count}", most=20_000),
+    AskRow("by_time", "`get_offset_in_queue_by_time`", "time {count}", "time {count}",
+           most=20_000),
+    AskRow("scan", "`scan()`; messages not looked at", "scan", limit="get 32 views {queues} {all}"),
+    AskRow("scan_body", "`scan()`, each body copied", "scan_body",
+           limit="get 32 body {queues} {all}"),
+    AskRow("scan_arrow", '`scan_arrow("core")`, CRCs compared', "scan_arrow",
+           limit="reopen {folder}"),
+)  # fmt: skip
+#: Rows that close and open the store; what they do is in ``rounds.py``.
+OPENS = {
+    "open_clean": "open a store that was closed; per open, not per message",
+    "rebuild": "open without queues and index, until all is dispatched",
+    "recover": "open the image of a killed process, until all is dispatched; CRCs compared",
+}
+NAMES = (*(row.name for row in PUTS), *(row.name for row in ASKS), *OPENS)
