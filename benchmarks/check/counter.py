@@ -1,0 +1,97 @@
+"""Counting inside the process that valgrind runs."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+#: The specializing interpreter and the store's caches are settled after a few runs.
+WARM_UPS = 4
+#: An odd number: the count of a path is the median of its runs.
+RUNS = 5
+
+
+def nothing() -> None:
+    """Prepare nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountedPath:
+    """One path through the library.
+
+    Attributes
+    ----------
+    name : str
+        Unique; parts separated by dots.
+    work : callable
+        Makes the calls in a loop of ``loops`` iterations.
+    units : int
+        Calls or messages of one ``work``; the count is for one of them.
+    of : str
+        What a unit is.
+    loops : int
+        The count of an empty loop of as many iterations is subtracted.
+    prepare : callable
+        Called before each ``work``, and not counted.
+    """
+
+    name: str
+    work: Callable[[], object]
+    units: int
+    of: str
+    loops: int
+    prepare: Callable[[], object] = nothing
+
+
+class Counter:
+    """Callgrind's counters, by way of the compiled ``counter.c``."""
+
+    def __init__(self, library: Path) -> None:
+        # The GIL is kept, so that no other thread runs between the two ends of a measurement.
+        found = ctypes.PyDLL(str(library))
+        self._instrument, self._rest = found.rs_instrument, found.rs_rest
+        self._start, self._stop = found.rs_start, found.rs_stop
+        self._stop.argtypes = [ctypes.c_char_p]
+        self._loops: set[int] = set()
+        if not found.rs_is_counted():
+            raise RuntimeError("this program counts only under valgrind; run `make bench-check`")
+
+    def count(self, path: CountedPath) -> None:
+        """Run a path; callgrind writes one file per run, named after the path."""
+        if path.loops not in self._loops:
+            self._loops.add(path.loops)
+            self._count(empty_loop(path.loops))
+        self._count(path)
+
+    def _count(self, path: CountedPath) -> None:
+        for _ in range(WARM_UPS):
+            path.prepare()
+            path.work()
+        name, work, start, stop = path.name.encode(), path.work, self._start, self._stop
+        for _ in range(RUNS):
+            path.prepare()
+            gc.collect()
+            self._instrument()
+            start()
+            work()
+            stop(name)
+            self._rest()
+
+
+def empty_name(loops: int) -> str:
+    """Return the name under which an empty loop is counted."""
+    return f"empty.{loops}"
+
+
+def empty_loop(loops: int) -> CountedPath:
+    """Return the path whose count is subtracted from those of paths with as many iterations."""
+    items = [None] * loops
+
+    def work() -> None:
+        for _ in items:
+            pass
+
+    return CountedPath(name=empty_name(loops), work=work, units=1, of="loop", loops=loops)

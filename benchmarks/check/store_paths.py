@@ -1,0 +1,94 @@
+"""Whole stores: dispatch, recovery, opening and closing, verify."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import rocketstore
+from rocketstore import DefaultMessageStore
+from rocketstore.log.scan import LogScan
+from rocketstore.status import RecordFlags
+
+from check import messages, stores
+from check.counter import CountedPath
+from check.messages import SIZES
+
+COUNT = 1024
+
+
+def paths() -> Iterator[CountedPath]:
+    """Yield the paths; a store of its own for each size of messages."""
+    for size, nbytes in SIZES.items():
+        with stores.empty() as store:
+            yield _reput(f"reput.{size}", store, nbytes)
+            yield _recovery(f"recovery.{size}", store)
+    with stores.filled(COUNT, 100) as store:
+        store.flush()
+        yield _verify(store)
+    yield from _opening()
+
+
+def _reput(name: str, store: DefaultMessageStore, nbytes: int) -> CountedPath:
+    given = messages.many(COUNT, nbytes)
+
+    def prepare() -> None:
+        store.put_many(given)
+        assert store.dispatch_behind_nbytes > 0
+
+    def work() -> None:
+        store.wait_dispatched()
+
+    return CountedPath(
+        name=name, work=work, units=COUNT, of="message", loops=0, prepare=prepare
+    )
+
+
+def _recovery(name: str, store: DefaultMessageStore) -> CountedPath:
+    """Return the path of the check with CRC that recovery makes of every record."""
+    log = store.reader.log
+    (*_, last) = (message.physical_offset for message in store.scan())
+    per_store = sum(1 for _ in store.scan())
+
+    def work() -> None:
+        scan = LogScan(log, 0, log.max_offset, int(RecordFlags.CHECK_BODY_CRC))
+        assert sum(batch.count for batch in scan) == per_store
+
+    assert last < log.max_offset
+    return CountedPath(name=name, work=work, units=per_store, of="message", loops=0)
+
+
+def _verify(store: DefaultMessageStore) -> CountedPath:
+    def work() -> None:
+        assert store.verify().ok
+
+    return CountedPath(name="verify.100B", work=work, units=COUNT, of="message", loops=0)
+
+
+def _opening() -> Iterator[CountedPath]:
+    with stores.folder() as path:
+        place = path / "store"
+        with rocketstore.open(place, "x", start=False, **stores.OPTIONS) as store:
+            messages.stored_in(store, COUNT, 100)
+        opened: list[DefaultMessageStore] = []
+
+        def close() -> None:
+            while opened:
+                opened.pop().close()
+
+        def open_writing() -> None:
+            opened.append(rocketstore.open(place, "r+", start=False))
+
+        def open_reading() -> None:
+            opened.append(rocketstore.open(place))
+
+        def close_reading() -> None:
+            opened.pop().close()
+
+        works = {"open.clean.writing": open_writing, "open.clean.reading": open_reading}
+        for name, work in works.items():
+            yield CountedPath(name=name, work=work, units=1, of="call", loops=0, prepare=close)
+        close()
+        yield CountedPath(
+            name="close.reading", work=close_reading, units=1, of="call", loops=0,
+            prepare=open_reading,
+        )  # fmt: skip
