@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 #: The specializing interpreter and the store's caches are settled after a few runs.
-WARM_UPS = 4
+WARM_UPS = 3
 #: An odd number: the count of a path is the median of its runs.
 RUNS = 5
 
@@ -71,14 +70,16 @@ class Counter:
             path.prepare()
             path.work()
         name, work, start, stop = path.name.encode(), path.work, self._start, self._stop
+        self._instrument()
         for _ in range(RUNS):
-            path.prepare()
-            gc.collect()
-            self._instrument()
+            if path.prepare is not nothing:
+                self._rest()
+                path.prepare()
+                self._instrument()
             start()
             work()
             stop(name)
-            self._rest()
+        self._rest()
 
 
 def empty_name(loops: int) -> str:

@@ -1,4 +1,4 @@
-"""What valgrind runs: ``python -m check.program LIBRARY ANSWER`` counts every path."""
+"""What valgrind runs: ``python -m check.program LIBRARY ANSWER NAMES``."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ def paths() -> Iterator[CountedPath]:
 
 
 def main(arguments: list[str]) -> None:
-    """Count all paths; write what the counts are for."""
-    library, answer = map(Path, arguments)
+    """Count the paths with NAMES in their name; write to ANSWER what the counts are for."""
+    library, answer, names = Path(arguments[0]), Path(arguments[1]), arguments[2]
     counter = Counter(library)
     gc.disable()
     counted = {}
     for path in paths():
         assert path.name not in counted, path.name
+        if names not in path.name:
+            continue
         counter.count(path)
         counted[path.name] = {
             "units": path.units, "of": path.of, "empty": empty_name(path.loops)

@@ -15,35 +15,36 @@ from check.messages import ROUND, SIZES
 
 MANY = 1000
 BATCH = 32
+BATCHES = 16
 
 
 def paths() -> Iterator[CountedPath]:
-    """Yield the paths, each on a store of its own."""
-    for size, nbytes in SIZES.items():
-        with stores.empty() as store:
-            yield _one_by_one(f"put.stock.{size}", _stock_put(store, nbytes))
-    for name, put in (("put.body-only.100B", _bare_put), ("put.tags-keys.100B", _named_put)):
-        with stores.empty() as store:
-            yield _one_by_one(name, put(store))
-    for size, nbytes in SIZES.items():
-        with stores.empty() as store:
-            yield _put_message(f"put_message.stock.{size}", store, nbytes)
-    kinds = {"delay": messages.delayed, "retry": messages.retried, "half": messages.half}
-    for name, make in kinds.items():
-        with stores.empty() as store:
-            yield _put_message(f"put_message.{name}.100B", store, 100, make)
+    """Yield the paths on one store, whose segment has room for all of them."""
+    with stores.empty() as store:
+        for path in _on(store):
+            # Every put finds disk blocks and pages, as it does beside the store's own threads.
+            stores.allocate(store)
+            yield path
     with stores.empty(enabled_append_prop_crc=True) as store:
         yield _put_message("put_message.property-crc.100B", store, 100)
+
+
+def _on(store: DefaultMessageStore) -> Iterator[CountedPath]:
     for size, nbytes in SIZES.items():
-        with stores.empty() as store:
-            yield _put_many(f"put_many.stock.{size}", store, nbytes)
-    with stores.empty() as store:
-        yield _put_messages(store)
+        yield _one_by_one(f"put.stock.{size}", _stock_put(store, nbytes))
+    yield _one_by_one("put.body-only.100B", _bare_put(store))
+    yield _one_by_one("put.tags-keys.100B", _named_put(store))
+    for size, nbytes in SIZES.items():
+        yield _put_message(f"put_message.stock.{size}", store, nbytes)
+    kinds = {"delay": messages.delayed, "retry": messages.retried, "half": messages.half}
+    for kind, make in kinds.items():
+        yield _put_message(f"put_message.{kind}.100B", store, 100, make)
+    for size, nbytes in SIZES.items():
+        yield _put_many(f"put_many.stock.{size}", store, nbytes)
+    yield _put_messages(store)
     for size in ("100B", "1KiB"):
-        with stores.empty() as store:
-            yield _put_columns(f"put_columns.{size}", store, SIZES[size])
-    with stores.empty() as store:
-        yield _aput(store)
+        yield _put_columns(f"put_columns.{size}", store, SIZES[size])
+    yield _aput(store)
 
 
 def _one_by_one(name: str, work: Callable[[], object]) -> CountedPath:
@@ -120,14 +121,19 @@ def _put_many(name: str, store: DefaultMessageStore, nbytes: int) -> CountedPath
 
 
 def _put_messages(store: DefaultMessageStore) -> CountedPath:
-    given = messages.batch(BATCH, 100)
+    given = [messages.batch(BATCH, 100)] * BATCHES
 
     def work() -> None:
-        store.put_messages(given)
+        for batch in given:
+            store.put_messages(batch)
 
-    assert store.put_messages(given).ok
+    assert store.put_messages(given[0]).ok
     return CountedPath(
-        name="put_messages.stock.100B", work=work, units=BATCH, of="message", loops=0
+        name="put_messages.stock.100B",
+        work=work,
+        units=BATCHES * BATCH,
+        of="message",
+        loops=BATCHES,
     )
 
 

@@ -10,7 +10,7 @@ from check import messages, stores
 from check.counter import CountedPath
 from check.messages import ROUND
 
-COUNT = 128 * ROUND
+COUNT = 64 * ROUND
 PULL = 32
 PULLS = 32
 ASKED = 32
@@ -117,9 +117,12 @@ def _by_key(store: DefaultMessageStore) -> Iterator[CountedPath]:
     assert len(found) >= len(keys)
 
     def look_up() -> None:
-        store.index_offsets(TOPIC, keys)
+        for _ in range(ASKED):
+            store.index_offsets(TOPIC, keys)
 
-    yield CountedPath(name="index_offsets", work=look_up, units=len(keys), of="key", loops=0)
+    yield CountedPath(
+        name="index_offsets", work=look_up, units=ASKED * len(keys), of="key", loops=ASKED
+    )
 
 
 def _by_place(store: DefaultMessageStore) -> Iterator[CountedPath]:
@@ -146,14 +149,8 @@ def _by_place(store: DefaultMessageStore) -> Iterator[CountedPath]:
     yield _asking("look.time", by_time)
     yield _asking("queue.bounds", lambda _: store.max_offset_in_queue(TOPIC, QUEUE))
 
-    def view() -> None:
-        store.queue_view(TOPIC, QUEUE)
-
-    def codes() -> None:
-        store.filter_units(TOPIC, QUEUE, "Tag2")
-
-    yield CountedPath(name="queue.view", work=view, units=1, of="call", loops=0)
-    yield CountedPath(name="queue.filter", work=codes, units=1, of="call", loops=0)
+    yield _asking("queue.view", lambda _: store.queue_view(TOPIC, QUEUE))
+    yield _asking("queue.filter", lambda _: store.filter_units(TOPIC, QUEUE, "Tag2"))
 
 
 def _in_log_order(store: DefaultMessageStore) -> Iterator[CountedPath]:
@@ -189,8 +186,8 @@ def _in_log_order(store: DefaultMessageStore) -> Iterator[CountedPath]:
 
 def _attributes(store: DefaultMessageStore) -> Iterator[CountedPath]:
     """Yield the paths through single messages: making one, and reading what it has."""
-    found = list(store.get_message(GROUP, TOPIC, QUEUE, 0, PULL).messages)
-    numbers = range(PULL)
+    found = 8 * list(store.get_message(GROUP, TOPIC, QUEUE, 0, PULL).messages)
+    numbers = range(len(found))
 
     def make() -> None:
         for number in numbers:
@@ -206,4 +203,4 @@ def _attributes(store: DefaultMessageStore) -> Iterator[CountedPath]:
 
     works = {"message.make": make, "message.numbers": numeric, "message.texts": texts}
     for name, work in works.items():
-        yield CountedPath(name=name, work=work, units=PULL, of="message", loops=PULL)
+        yield CountedPath(name=name, work=work, units=len(found), of="message", loops=len(found))

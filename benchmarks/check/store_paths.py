@@ -14,6 +14,13 @@ from check.counter import CountedPath
 from check.messages import SIZES
 
 COUNT = 1024
+#: The sizes of files decide how much an opening and a check read.
+SMALL = {
+    "mapped_file_size_commit_log": 1 << 20,
+    "mapped_file_size_consume_queue": 20_000,
+    "max_hash_slot_num": 5_000,
+    "max_index_num": 20_000,
+}
 
 
 def paths() -> Iterator[CountedPath]:
@@ -22,7 +29,7 @@ def paths() -> Iterator[CountedPath]:
         with stores.empty() as store:
             yield _reput(f"reput.{size}", store, nbytes)
             yield _recovery(f"recovery.{size}", store)
-    with stores.filled(COUNT, 100) as store:
+    with stores.filled(COUNT, 100, **SMALL) as store:
         store.flush()
         yield _verify(store)
     yield from _opening()
@@ -67,7 +74,7 @@ def _verify(store: DefaultMessageStore) -> CountedPath:
 def _opening() -> Iterator[CountedPath]:
     with stores.folder() as path:
         place = path / "store"
-        with rocketstore.open(place, "x", start=False, **stores.OPTIONS) as store:
+        with rocketstore.open(place, "x", start=False, **SMALL) as store:
             messages.stored_in(store, COUNT, 100)
         opened: list[DefaultMessageStore] = []
 

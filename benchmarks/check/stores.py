@@ -51,8 +51,8 @@ def empty(**options: Any) -> Iterator[DefaultMessageStore]:
 
 
 @contextlib.contextmanager
-def filled(count: int, nbytes: int) -> Iterator[DefaultMessageStore]:
+def filled(count: int, nbytes: int, **options: Any) -> Iterator[DefaultMessageStore]:
     """Return a store with ``count`` dispatched messages."""
-    with empty() as store:
+    with empty(**options) as store:
         messages.stored_in(store, count, nbytes)
         yield store
