@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import toolchain
-
 from check import baselines, callgrind, comparing
 
 MOVED, MISSING_TOOL, NO_BASELINE = 1, 2, 3
@@ -49,15 +48,19 @@ def main(arguments: list[str]) -> int:
         print(f"bench-check: {missing}", file=sys.stderr)
         return MISSING_TOOL
     about, name = baselines.details(), baselines.key()
+    found = baselines.read(chosen.baselines)
+    renewed = baselines.with_counts(found, name, about, counts)
+    if not chosen.paths:
+        # Another machine's counts can be committed from here, for example those of a CI job.
+        baselines.write(KEPT / baselines.FILE.name, renewed)
     print(f"Instructions of the calling thread, counted by callgrind (valgrind "
           f"{about['valgrind']}); environment: {name}.")  # fmt: skip
     if chosen.spread:
         show(counts)
     if chosen.update:
-        baselines.write(chosen.baselines, name, about, counts)
+        baselines.write(chosen.baselines, renewed)
         print(f"{len(counts)} baselines written to {chosen.baselines}.")
         return 0
-    found = baselines.read(chosen.baselines)
     before = baselines.instructions(found, name)
     if before is None:
         show(counts)

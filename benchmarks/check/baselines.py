@@ -79,15 +79,20 @@ def instructions(found: Mapping[str, Any], name: str) -> dict[str, int] | None:
     return None if entry is None else dict(entry["instructions"])
 
 
-def write(file: Path, name: str, about: Mapping[str, str], counts: Mapping[str, Count]) -> None:
-    """Replace the baselines of one environment; keep those of the others."""
-    found = read(file)
-    found[name] = {
+def with_counts(
+    found: Mapping[str, Any], name: str, about: Mapping[str, str], counts: Mapping[str, Count]
+) -> dict[str, Any]:
+    """Return the baselines with those of one environment replaced."""
+    entry = {
         "counted_with": dict(about),
         "instructions": {path: count.instructions for path, count in counts.items()},
     }
-    text = json.dumps(dict(sorted(found.items())), indent=1)
-    file.write_text(f"{text}\n", encoding="utf-8")
+    return dict(sorted({**found, name: entry}.items()))
+
+
+def write(file: Path, found: Mapping[str, Any]) -> None:
+    """Write the baselines of all environments."""
+    file.write_text(f"{json.dumps(found, indent=1)}\n", encoding="utf-8")
 
 
 def differences(found: Mapping[str, Any], name: str, about: Mapping[str, str]) -> list[str]:

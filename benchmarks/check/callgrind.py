@@ -12,6 +12,7 @@ import sys
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import toolchain
 
@@ -50,7 +51,7 @@ def parse_part(text: str) -> tuple[str, int]:
     return name[1], int(total[1])
 
 
-def counts_of(runs: dict[str, list[int]], counted: dict[str, dict]) -> dict[str, Count]:
+def counts_of(runs: dict[str, list[int]], counted: dict[str, dict[str, Any]]) -> dict[str, Count]:
     """Return the count of each path: the median of its runs without the empty loop, by unit."""
     found = {}
     for name, about in counted.items():

@@ -63,8 +63,9 @@ def compare(
         for path in dict.fromkeys([*baseline, *counts])
     ]
     # Paths without a percentage come first: they need an answer, too.
-    return sorted(changes, key=lambda change: -float("inf") if change.percent is None
-                  else -change.percent)
+    return sorted(
+        changes, key=lambda change: -float("inf") if change.percent is None else -change.percent
+    )
 
 
 def has_moved(changes: list[Change]) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 #: The specializing interpreter and the store's caches are settled after a few runs.
 WARM_UPS = 3
 #: An odd number: the count of a path is the median of its runs.
-RUNS = 5
+RUNS = 3
 
 
 def nothing() -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator
 
-from rocketstore import formats, kernels
-
 from check import messages
 from check.counter import CountedPath
+from rocketstore import formats, kernels
 
 CALLS = 256
 UNITS = 1000
@@ -58,7 +57,11 @@ def _put_keys() -> CountedPath:
 
 def _put_units() -> CountedPath:
     file = bytearray(UNITS * formats.CONSUME_QUEUE_UNIT.nbytes)
-    columns = array("q", range(0, 200 * UNITS, 200)), array("i", [200] * UNITS), array("q", [7] * UNITS)
+    columns = (
+        array("q", range(0, 200 * UNITS, 200)),
+        array("i", [200] * UNITS),
+        array("q", [7] * UNITS),
+    )
     put_units = kernels.consume_queue.put_units
 
     def work() -> None:

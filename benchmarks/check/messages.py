@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-import rocketstore
 from rocketstore import Message, MessageBatch
 
 TOPIC_COUNT = 16
@@ -122,9 +121,3 @@ def batch(count: int, nbytes: int) -> MessageBatch:
         born_host=BORN_HOST,
         properties={"WAIT": "true"},
     )
-
-
-def stored_in(store: rocketstore.DefaultMessageStore, count: int, nbytes: int) -> None:
-    """Put ``count`` messages and dispatch them."""
-    assert len(store.put_many(many(count, nbytes))) == count
-    assert store.wait_dispatched()

@@ -7,11 +7,10 @@ from array import array
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rocketstore import DefaultMessageStore, Message
-
 from check import messages, stores
 from check.counter import CountedPath
 from check.messages import ROUND, SIZES
+from rocketstore import DefaultMessageStore, Message
 
 MANY = 1000
 BATCH = 32
@@ -81,9 +80,7 @@ def _bare_put(store: DefaultMessageStore) -> Callable[[], object]:
 
 
 def _named_put(store: DefaultMessageStore) -> Callable[[], object]:
-    calls = [
-        (m.topic, m.body, m.queue_id, m.tags, m.keys) for m in messages.many(ROUND, 100)
-    ]
+    calls = [(m.topic, m.body, m.queue_id, m.tags, m.keys) for m in messages.many(ROUND, 100)]
     put = store.put
 
     def work() -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from rocketstore import DefaultMessageStore, GetMessageStatus, StoredMessage, TagFilter
-
 from check import messages, stores
 from check.counter import CountedPath
 from check.messages import ROUND
+from rocketstore import DefaultMessageStore, GetMessageStatus, StoredMessage, TagFilter
 
 COUNT = 64 * ROUND
 PULL = 32
@@ -29,10 +28,6 @@ def paths() -> Iterator[CountedPath]:
         yield from _attributes(store)
     with stores.filled(ROUND * PULL, 4096) as store:
         yield _pull(store, "get_message.32.body.4KiB", PULL, _bodies)
-
-
-def _nothing(found: object) -> None:
-    """Leave the messages as they are."""
 
 
 def _bodies(found: list[StoredMessage]) -> None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import rocketstore
+from check import messages, stores
+from check.counter import CountedPath
+from check.messages import SIZES
 from rocketstore import DefaultMessageStore
 from rocketstore.log.scan import LogScan
 from rocketstore.status import RecordFlags
 
-from check import messages, stores
-from check.counter import CountedPath
-from check.messages import SIZES
-
 COUNT = 1024
 #: The sizes of files decide how much an opening and a check read.
-SMALL = {
-    "mapped_file_size_commit_log": 1 << 20,
+SMALL: dict[str, Any] = {
+    "mapped_file_size_commit_log": 1 << 18,
     "mapped_file_size_consume_queue": 20_000,
     "max_hash_slot_num": 5_000,
     "max_index_num": 20_000,
@@ -45,23 +45,19 @@ def _reput(name: str, store: DefaultMessageStore, nbytes: int) -> CountedPath:
     def work() -> None:
         store.wait_dispatched()
 
-    return CountedPath(
-        name=name, work=work, units=COUNT, of="message", loops=0, prepare=prepare
-    )
+    return CountedPath(name=name, work=work, units=COUNT, of="message", loops=0, prepare=prepare)
 
 
 def _recovery(name: str, store: DefaultMessageStore) -> CountedPath:
     """Return the path of the check with CRC that recovery makes of every record."""
     log = store.reader.log
-    (*_, last) = (message.physical_offset for message in store.scan())
-    per_store = sum(1 for _ in store.scan())
+    count = sum(1 for _ in store.scan())
 
     def work() -> None:
         scan = LogScan(log, 0, log.max_offset, int(RecordFlags.CHECK_BODY_CRC))
-        assert sum(batch.count for batch in scan) == per_store
+        assert sum(batch.count for batch in scan) == count
 
-    assert last < log.max_offset
-    return CountedPath(name=name, work=work, units=per_store, of="message", loops=0)
+    return CountedPath(name=name, work=work, units=count, of="message", loops=0)
 
 
 def _verify(store: DefaultMessageStore) -> CountedPath:
@@ -75,7 +71,7 @@ def _opening() -> Iterator[CountedPath]:
     with stores.folder() as path:
         place = path / "store"
         with rocketstore.open(place, "x", start=False, **SMALL) as store:
-            messages.stored_in(store, COUNT, 100)
+            assert all(result.ok for result in store.put_many(16 * messages.many(16, 100)))
         opened: list[DefaultMessageStore] = []
 
         def close() -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import rocketstore
-from rocketstore import DefaultMessageStore
-
 from check import messages
+from rocketstore import DefaultMessageStore
 
 OPTIONS: dict[str, Any] = {
     "mapped_file_size_commit_log": 128 << 20,
@@ -54,5 +53,6 @@ def empty(**options: Any) -> Iterator[DefaultMessageStore]:
 def filled(count: int, nbytes: int, **options: Any) -> Iterator[DefaultMessageStore]:
     """Return a store with ``count`` dispatched messages."""
     with empty(**options) as store:
-        messages.stored_in(store, count, nbytes)
+        assert len(store.put_many(messages.many(count, nbytes))) == count
+        assert store.wait_dispatched()
         yield store
