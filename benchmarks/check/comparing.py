@@ -95,7 +95,7 @@ def summary(changes: list[Change], tolerance: float) -> str:
     """Return one line: how many paths moved, and in which direction."""
     moved = [change for change in changes if change.verdict != Verdict.SAME]
     if not moved:
-        return f"{len(changes)} paths, all within {tolerance:g} % of their baselines."
+        return f"All {len(changes)} paths are within {tolerance:g} % of their baselines."
     kinds = [verdict for verdict in Verdict if verdict != Verdict.SAME]
     numbers = {kind: sum(change.verdict == kind for change in moved) for kind in kinds}
     words = ", ".join(f"{number} {kind}" for kind, number in numbers.items() if number)

@@ -122,7 +122,7 @@ def test_the_table_is_sorted_by_change() -> None:
 def test_nothing_moved() -> None:
     changes = comparing.compare({"a": 100}, {"a": 101}, 3.0)
     assert not comparing.has_moved(changes)
-    assert comparing.summary(changes, 3.0) == "1 paths, all within 3 % of their baselines."
+    assert comparing.summary(changes, 3.0) == "All 1 paths are within 3 % of their baselines."
 
 
 # --- baselines ------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def test_the_command(counted: dict[str, int], tmp_path: Path, capsys: Any) -> No
     assert command.main([*options, "--update"]) == 0
     assert file.read_text() == (tmp_path / baselines.FILE.name).read_text()
     assert command.main(options) == 0
-    assert "2 paths, all within 3 %" in capsys.readouterr().out
+    assert "All 2 paths are within 3 %" in capsys.readouterr().out
     counted["b"] = 1100
     assert command.main(options) == command.MOVED
     assert "1 of 2 paths moved: 1 costs more." in capsys.readouterr().out
