@@ -70,16 +70,18 @@ class Counter:
         self._count(path)
 
     def _count(self, path: CountedPath) -> None:
-        kept = half_full_pools()
         for _ in range(WARM_UPS):
             path.prepare()
             path.work()
         name, work, start, stop = path.name.encode(), path.work, self._start, self._stop
+        # After the warm-ups: what they freed would otherwise be the first choice again.
+        kept = half_full_pools()
         self._instrument()
         for _ in range(RUNS):
             if path.prepare is not nothing:
                 self._rest()
                 path.prepare()
+                kept += half_full_pools()
                 self._instrument()
             start()
             work()
