@@ -69,7 +69,8 @@ def main(arguments: list[str]) -> int:
         return 0 if chosen.allow_missing else NO_BASELINE
     before = {path: count for path, count in before.items() if chosen.paths in path}
     now = {path: count.instructions for path, count in counts.items()}
-    changes = comparing.compare(before, now, chosen.tolerance)
+    least_moves = {path: count.least_move for path, count in counts.items()}
+    changes = comparing.compare(before, now, chosen.tolerance, least_moves)
     print(comparing.table(changes))
     print(comparing.summary(changes, chosen.tolerance))
     if not comparing.has_moved(changes):

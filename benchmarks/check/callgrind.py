@@ -16,12 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import toolchain
+from check.comparing import LEAST_MOVE
+from check.counter import empty_name
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 _OUT = "callgrind.out"
 _NAME = re.compile(r"^desc: Trigger: Client Request: (.+)$", re.MULTILINE)
 _TOTAL = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
+#: Instructions of freeing the object that a call returns: between the best address and the worst.
+ADDRESS_NOISE = 20
 #: glibc copies long ranges in ways that depend on the processor's caches; one way for all.
 _ONE_WAY_OF_COPYING = ":".join(
     f"glibc.cpu.x86_{name}_threshold=0x40000000"
@@ -33,12 +37,19 @@ _ONE_WAY_OF_COPYING = ":".join(
 class Count:
     """Instructions of one unit of a path, and how far its runs lie apart.
 
-    ``spread`` is the largest difference between two runs, as a part of their median.
+    ``spread`` is the largest difference between two runs, as a part of their median; ``calls`` the
+    number of calls from Python for one unit.
     """
 
     instructions: int
     of: str
     spread: float
+    calls: float = 1.0
+
+    @property
+    def least_move(self) -> float:
+        """How far the count may move because objects have other addresses."""
+        return LEAST_MOVE + ADDRESS_NOISE * self.calls
 
 
 def parse_part(text: str) -> tuple[str, int]:
@@ -57,9 +68,13 @@ def counts_of(runs: dict[str, list[int]], counted: dict[str, dict[str, Any]]) ->
     found = {}
     for name, about in counted.items():
         median = statistics.median(runs[name])
-        instructions = (median - statistics.median(runs[about["empty"]])) / about["units"]
+        instructions = (median - statistics.median(runs[empty_name(about["loops"])])) / about[
+            "units"
+        ]
         spread = (max(runs[name]) - min(runs[name])) / median
-        found[name] = Count(round(instructions), about["of"], spread)
+        found[name] = Count(
+            round(instructions), about["of"], spread, about["loops"] / about["units"]
+        )
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-#: Counts of a few dozen instructions may move by so many, whatever the tolerance.
+#: A count may move by so many instructions, whatever the tolerance: it is rounded.
 LEAST_MOVE = 2
 
 
@@ -37,20 +37,25 @@ class Change:
         return (self.now - self.before) / max(self.before, 1) * 100
 
 
-def judge(before: int | None, now: int | None, tolerance: float) -> Verdict:
-    """Return the verdict on one path; ``tolerance`` is in percent."""
+def judge(
+    before: int | None, now: int | None, tolerance: float, least_move: float = LEAST_MOVE
+) -> Verdict:
+    """Return the verdict on one path; ``tolerance`` is in percent, ``least_move`` a number."""
     if before is None:
         return Verdict.NEW
     if now is None:
         return Verdict.GONE
     move = now - before
-    if abs(move) <= max(before * tolerance / 100, LEAST_MOVE):
+    if abs(move) <= max(before * tolerance / 100, least_move):
         return Verdict.SAME
     return Verdict.DEARER if move > 0 else Verdict.CHEAPER
 
 
 def compare(
-    baseline: Mapping[str, int], counts: Mapping[str, int], tolerance: float
+    baseline: Mapping[str, int],
+    counts: Mapping[str, int],
+    tolerance: float,
+    least_moves: Mapping[str, float],
 ) -> list[Change]:
     """Return every path of either side, the one that became dearest first."""
     changes = [
@@ -58,7 +63,9 @@ def compare(
             path,
             baseline.get(path),
             counts.get(path),
-            judge(baseline.get(path), counts.get(path), tolerance),
+            judge(
+                baseline.get(path), counts.get(path), tolerance, least_moves.get(path, LEAST_MOVE)
+            ),
         )
         for path in dict.fromkeys([*baseline, *counts])
     ]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from check import kernel_paths, put_paths, read_paths, store_paths
-from check.counter import CountedPath, Counter, empty_name
+from check.counter import CountedPath, Counter
 
 
 def paths() -> Iterator[CountedPath]:
@@ -31,9 +31,7 @@ def main(arguments: list[str]) -> None:
         if names not in path.name:
             continue
         counter.count(path)
-        counted[path.name] = {
-            "units": path.units, "of": path.of, "empty": empty_name(path.loops)
-        }  # fmt: skip
+        counted[path.name] = {"units": path.units, "of": path.of, "loops": path.loops}
     answer.write_text(json.dumps(counted))
 
 
