@@ -91,6 +91,16 @@ def ensure_file_systems(say: Say) -> None:
         say(f"no {' and no '.join(missing)}: tests that shut such file systems down are skipped")
 
 
+def ensure_valgrind(say: Say) -> None:
+    """Install valgrind, which counts instructions, or raise what to install."""
+    if shutil.which("valgrind") is not None or apt_install(["valgrind"], say):
+        return
+    raise MissingError(
+        "valgrind is missing, which counts instructions: install it, on Debian or Ubuntu with "
+        "`sudo apt-get install valgrind`."
+    )
+
+
 def compiles(compiler: str) -> bool:
     """Return whether ``compiler`` can build a C file with two standard headers."""
     with tempfile.TemporaryDirectory() as folder:

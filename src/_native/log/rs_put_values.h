@@ -91,7 +91,7 @@ static inline void rs_read_value(rs_put_values *values, int kind, const uint8_t 
     }
 }
 
-/* Point at the UTF-8 of an exact str; return 0 if it is none, or has an unpaired surrogate. */
+/* Point at the UTF-8 of an exact str; return 0 for any other object. */
 static inline int rs_take_str(PyObject *object, const uint8_t **text, size_t *n)
 {
     Py_ssize_t nbytes = 0;
