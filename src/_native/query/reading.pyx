@@ -29,6 +29,28 @@ from rs_stored_message cimport rs_make_stored_message, rs_stored_message_import
 cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
 
+cdef extern from *:
+    """
+    /* Return the items as an object of a subclass of tuple that adds no fields, such as a named
+     * tuple: as tuple.__new__, without the calls. */
+    static PyObject *rs_named_tuple(PyObject *type, PyObject *items)
+    {
+        PyTypeObject *wanted = (PyTypeObject *)type;
+        const Py_ssize_t count = PyTuple_GET_SIZE(items);
+        if (!PyType_Check(type) || !PyType_IsSubtype(wanted, &PyTuple_Type)
+            || wanted->tp_basicsize != PyTuple_Type.tp_basicsize) {
+            PyErr_SetString(PyExc_TypeError, "answer must be a subclass of tuple without fields");
+            return NULL;
+        }
+        PyObject *made = wanted->tp_alloc(wanted, count);
+        for (Py_ssize_t i = 0; made != NULL && i < count; i++) {
+            PyTuple_SET_ITEM(made, i, Py_NewRef(PyTuple_GET_ITEM(items, i)));
+        }
+        return made;
+    }
+    """
+    object rs_named_tuple(object type, tuple items)
+
 from collections.abc import Sequence
 
 rs_guard_import()
@@ -281,7 +303,7 @@ cdef class Windows:
         window = self._at(offset)
         return None if window is None else window._record(offset)
 
-    def get_message(self, QueuePlace queue not None, offset, int64_t max_count,
+    def get_message(self, answer, status, QueuePlace queue not None, offset, int64_t max_count,
                     int64_t max_nbytes, int64_t disk_below, int64_t max_disk_count,
                     int64_t max_disk_nbytes):
         """Return offsets and messages of a pull; None if it is not plain."""
@@ -320,12 +342,14 @@ cdef class Windows:
             PyBuffer_Release(&units)
         if messages is None:
             return None
-        return work.queue_offset, queue.min_index, end, messages
+        return rs_named_tuple(
+            answer, (status, work.queue_offset, queue.min_index, end, messages))
 
-    def query_message(self, tuple files not None, topic, key, int64_t max_count, int64_t begin,
-                      int64_t end):
+    def query_message(self, answer, tuple files not None, topic, key, int64_t max_count,
+                      int64_t begin, int64_t end):
         """Return messages and the index's end for a key; None if that is not plain."""
         cdef rs_key_query query
+        cdef Py_ssize_t number
         if not 0 < max_count <= RS_WALK_HITS or not rs_hash_key(topic, key, &query.walk.wanted):
             return None
         query.walk.begin = begin
@@ -335,8 +359,8 @@ cdef class Windows:
         query.count = 0
         query.has_end = False
         query.end_timestamp = query.end_physical_offset = 0
-        for file in reversed(files):
-            if not query_file(&query, file):
+        for number in range(<Py_ssize_t>len(files) - 1, -1, -1):
+            if not query_file(&query, files[number]):
                 return None
             if query.walk.index.begin_timestamp < begin or query.count >= max_count:
                 break
@@ -344,8 +368,9 @@ cdef class Windows:
         if messages is None:
             return None
         if query.count == 0:
-            return messages, 0, 0
-        return messages, query.end_timestamp, query.end_physical_offset
+            query.end_timestamp = query.end_physical_offset = 0
+        return rs_named_tuple(
+            answer, (messages, query.end_timestamp, query.end_physical_offset))
 
     cdef list _all(self, const int64_t* offsets, int count):
         """Return the records at all offsets; None if one is not plain."""

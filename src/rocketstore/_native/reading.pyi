@@ -3,11 +3,13 @@
 Native bodies read without the GIL and guarded; a mapped file that was shortened is not plain."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, final, overload
+from typing import Any, TypeVar, final, overload
 
 from typing_extensions import Buffer
 
 from rocketstore._native.message import StoredMessage
+
+_Answer = TypeVar("_Answer", bound=tuple[Any, ...])
 
 class QueuePlace:
     """Where the units of a queue are: its bounds and the file that was read last.
@@ -106,6 +108,8 @@ class Windows:
 
     def get_message(
         self,
+        answer: type[_Answer],
+        status: int,
         queue: QueuePlace,
         offset: int,
         max_count: int,
@@ -113,27 +117,29 @@ class Windows:
         disk_below: int,
         max_disk_count: int,
         max_disk_nbytes: int,
-    ) -> tuple[int, int, int, MessageList] | None:
+    ) -> _Answer | None:
         """Select messages of ``queue`` from queue offset ``offset`` on, as ``select_messages``.
 
-        Returns (next offset, min offset, max offset, messages) if there is a message and the pull
-        ended because of a limit or at the end of the file or queue, else ``None``."""
+        Returns (status, next offset, min offset, max offset, messages) if there is a message and
+        the pull ended because of a limit or at the end of the file or queue, else ``None``.
+        ``answer`` is the type of the result: ``tuple``, or a named tuple with such fields."""
 
     def query_message(
         self,
+        answer: type[_Answer],
         files: tuple[IndexPlace, ...],
         topic: str,
         key: str,
         max_count: int,
         begin: int,
         end: int,
-    ) -> tuple[list[StoredMessage], int, int] | None:
+    ) -> _Answer | None:
         """Find messages by the hash of ``topic#key`` as RocketMQ does, in ``files`` (oldest first)
         from the newest one on, at most ``max_count``, with times in whole seconds.
 
-        Returns (messages by ascending offset, end time and end offset of the newest file), zeros
-        without a hit; ``None`` if a text is not ASCII, ``max_count`` is not in 1 .. 64, a chain is
-        broken, or a record is not plain."""
+        Returns (messages by ascending offset, end time and end offset of the newest file) as an
+        ``answer``, a type as in ``get_message``; zeros without a hit. ``None`` if a text is not
+        ASCII, ``max_count`` is not in 1 .. 64, a chain is broken, or a record is not plain."""
 
 @final
 class MessageList(Sequence[StoredMessage]):
@@ -149,6 +155,6 @@ class MessageList(Sequence[StoredMessage]):
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[StoredMessage]: ...
     @overload
-    def __getitem__(self, index: int) -> StoredMessage: ...
+    def __getitem__(self, index: int, /) -> StoredMessage: ...
     @overload
-    def __getitem__(self, index: slice) -> list[StoredMessage]: ...
+    def __getitem__(self, index: slice, /) -> list[StoredMessage]: ...

@@ -6,7 +6,7 @@ Contract: ``_native/reading.pyi``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rocketstore import formats
 from rocketstore._reference import consume_queue, index_file
@@ -24,6 +24,9 @@ _COMPLETE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_T
 #: Most hits of a query; for more the caller looks itself.
 _MOST_HITS = 64
 _PLAIN_ENDS = (KernelStatus.OK, KernelStatus.LIMIT, RecordStatus.END)
+
+
+_Answer = TypeVar("_Answer", bound=tuple[Any, ...])
 
 
 class QueuePlace:
@@ -131,6 +134,8 @@ class Windows:
 
     def get_message(
         self,
+        answer: type[_Answer],
+        status: int,
         queue: QueuePlace,
         offset: int,
         max_count: int,
@@ -138,7 +143,7 @@ class Windows:
         disk_below: int,
         max_disk_count: int,
         max_disk_nbytes: int,
-    ) -> tuple[int, int, int, MessageList] | None:
+    ) -> _Answer | None:
         """Return offsets and messages of a pull; None if it is not plain."""
         end, recent = queue.max_index, queue.recent
         if recent is None or not queue.min_index <= offset < end or max_count <= 0:
@@ -158,28 +163,30 @@ class Windows:
         if window is None:
             return None
         rows = bytearray(min(max_count, stop - offset) * _ROW.nbytes)
-        reached, count, _, status, _ = consume_queue.select_messages(
+        reached, count, _, ended, _ = consume_queue.select_messages(
             units, start, stop_at, offset,
             window.buffer, window.stop, window.base_offset, window.segment_end, window.min_offset,
             queue.topic_bytes, queue.queue_id, None,
             max_count, max_nbytes, disk_below, max_disk_count, max_disk_nbytes,
             0, 0, window.flags, rows,
         )  # fmt: skip
-        if not count or status not in _PLAIN_ENDS:
+        if not count or ended not in _PLAIN_ENDS:
             return None
         messages = MessageList()
         messages.add(window, rows, count)
-        return offset + (reached - start) // _UNIT.nbytes, queue.min_index, end, messages
+        following = offset + (reached - start) // _UNIT.nbytes
+        return tuple.__new__(answer, (status, following, queue.min_index, end, messages))
 
     def query_message(
         self,
+        answer: type[_Answer],
         files: tuple[IndexPlace, ...],
         topic: str,
         key: str,
         max_count: int,
         begin: int,
         end: int,
-    ) -> tuple[list[StoredMessage], int, int] | None:
+    ) -> _Answer | None:
         """Return messages and the index's end for a key; None if that is not plain."""
         is_plain = all(type(text) is str and text.isascii() for text in (topic, key))
         if not is_plain or not 0 < max_count <= _MOST_HITS:
@@ -210,7 +217,8 @@ class Windows:
             if message is None:
                 return None
             messages.append(message)
-        return messages, *(index_end if hits and index_end else (0, 0))
+        found_end = index_end if hits and index_end else (0, 0)
+        return tuple.__new__(answer, (messages, *found_end))
 
 
 class MessageList(Sequence[StoredMessage]):

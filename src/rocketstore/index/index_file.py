@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from rocketstore import formats, kernels
 from rocketstore.errors import CorruptIndexError
-from rocketstore.files.mapped_file import MappedFile, name_cut_file
+from rocketstore.files.mapped_file import MappedFile, MemoryFile, name_cut_file
 
 #: Largest number of seconds that an entry can hold.
 MAX_SECONDS = 2**31 - 1
@@ -38,6 +38,8 @@ class IndexFile(kernels.reading.IndexPlace):
     Threading: one writer (the dispatcher); readers see a key no later than the dispatcher's
     ``indexed_offset``. Source: RocketMQ ``store/index/IndexFile.java``.
     """
+
+    file: MappedFile | MemoryFile
 
     @property
     def path(self) -> Path:

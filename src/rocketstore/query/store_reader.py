@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from rocketstore.query.unread_units import UnreadUnits
 
 _FOUND = GetMessageStatus.FOUND
-#: Makes a named tuple without the call of its own ``__new__``.
-_new_tuple = tuple.__new__
 
 
 class StoreReader:
@@ -53,9 +51,13 @@ class StoreReader:
         self.queues = queues
         self.index = index
         self.dialect = dialect
-        self._limits = BatchLimits.of(config)
+        self._limits = limits = BatchLimits.of(config)
         self._max_hits = config.max_msgs_num_batch
+        # What every pull reads.
         self._queues = queues.table
+        self._memory_count, self._memory_nbytes = limits.memory_count, limits.memory_nbytes
+        self._disk_count, self._disk_nbytes = limits.disk_count, limits.disk_nbytes
+        self._memory_window_nbytes = limits.memory_window_nbytes
 
     # --- queues -------------------------------------------------------------------------------
 
@@ -98,20 +100,17 @@ class StoreReader:
         ``None`` if they do not, or if there was anything but plain messages: then the caller asks
         ``get_message``.
         """
-        log, limits = self.log, self._limits
+        log = self.log
         queue = self._queues.get((topic, queue_id))
-        if queue is None or log.damage or max_count > limits.memory_count:
+        if queue is None or log.damage or max_count > self._memory_count:
             return None
-        below = 0
-        if log.queue.files_end > limits.memory_window_nbytes:
-            below = log.max_offset - limits.memory_window_nbytes
-        found = log.windows.get_message(
-            queue, offset, max_count, limits.memory_nbytes, below,
-            max_count if max_count < limits.disk_count else limits.disk_count, limits.disk_nbytes,
+        below, disk_count = 0, self._disk_count
+        if log.queue.files_end > self._memory_window_nbytes:
+            below = log.max_offset - self._memory_window_nbytes
+        return log.windows.get_message(
+            GetMessageResult, _FOUND, queue, offset, max_count, self._memory_nbytes,
+            below, max_count if max_count < disk_count else disk_count, self._disk_nbytes,
         )  # fmt: skip
-        if found is None:
-            return None
-        return _new_tuple(GetMessageResult, (_FOUND, *found))
 
     def unread_units(
         self, topic: str, queue_id: int, message_filter: MessageFilter | None = None
@@ -163,10 +162,10 @@ class StoreReader:
             max_count = self._max_hits
         if not self.log.damage:
             found = self.log.windows.query_message(
-                self.index.files, topic, key, max_count, begin, end
+                QueryMessageResult, self.index.files, topic, key, max_count, begin, end
             )
             if found is not None:
-                return _new_tuple(QueryMessageResult, found)
+                return found
         hits = self.index.query_offset(topic, key, max_count, begin, end)
         if not hits.offsets:
             return QueryMessageResult([], 0, 0)
