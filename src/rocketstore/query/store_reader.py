@@ -12,7 +12,7 @@ from rocketstore.errors import CorruptMessageError
 from rocketstore.files.mapped_file import name_cut_file
 from rocketstore.filter import TagFilter
 from rocketstore.index.index_service import IndexService
-from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.commit_log import CommitLog, RecordGoneError
 from rocketstore.log.scan import LogScan, find_next_record
 from rocketstore.message import StoredMessage
 from rocketstore.query.get_batch_message import BatchSelection
@@ -295,15 +295,13 @@ class StoreReader:
                             raise self.log.corruption(offset, self.log.damage[offset])
                     elif status != RecordStatus.GHOST:
                         try:
-                            message = StoredMessage(
-                                window.buffer, position, window.base_offset, window.segment_end
-                            )
-                        except ValueError as error:
+                            message = window.message(position)
+                        except RecordGoneError:
                             if on_corruption == "skip":
                                 continue
                             if on_corruption == "stop":
                                 return
-                            raise window.gone(position) from error
+                            raise
                         yield message
             if walk.status == RecordStatus.END or walk.offset >= stop:
                 return
