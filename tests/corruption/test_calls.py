@@ -27,7 +27,6 @@ from rocketstore import (
     StoreLockedError,
     kernels,
 )
-from rocketstore.query import store_reader as queries
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
 REJECTED = (ValueError, TypeError)
@@ -457,7 +456,6 @@ def test_f07_close_right_before_a_read_touches_its_file(
                 return original(*arguments)
 
             patch.setattr(kernels.consume_queue, name, close_and_call)
-            patch.setattr(queries, "_select_messages", kernels.consume_queue.select_messages)
             try:
                 store.get_message("g", "Orders", 0, 0)
                 store.filter_units("Orders", 0, "TagA")
