@@ -152,6 +152,8 @@ cdef int check_one(void* argument) noexcept nogil:
         call.p, call.available, call.physical_offset, call.segment_end, call.flags, &call.row)
 
 
+# The garbage collector would drop the view's owner without releasing the view.
+@cython.no_gc_clear
 cdef class Window:
     """A segment's readable bytes, pinned.
 

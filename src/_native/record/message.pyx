@@ -422,6 +422,8 @@ cdef struct PropertiesCopy:
     rs_property_values values
 
 
+# The garbage collector would drop the view's owner without releasing the view.
+@cython.no_gc_clear
 @cython.final
 cdef class StoredMessage(Message):
     """A record in a buffer, decoded on access; read-only.

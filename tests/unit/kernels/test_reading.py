@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from array import array
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -247,3 +248,20 @@ def test_wrong_arguments(kernels: Bodies) -> None:
         kernels.reading.Window(files.segments[0], 0, 1024, 1025, 0, 0)
     with pytest.raises(TypeError):
         files.windows.get_message(list, FOUND, files.queue, 0, 1, *FREE)
+
+
+@pytest.mark.parametrize("kind", ["a window", "a message"])
+def test_the_garbage_collector_releases_the_buffer(kernels: Bodies, kind: str) -> None:
+    """It dropped the owner of a message's buffer first: an export was left, and closing the store
+    later failed with SystemError, in whatever call came next."""
+    files = Files(kernels)
+    view = memoryview(files.segments[0])
+    ring: list[Any] = []
+    ring.append(ring)
+    if kind == "a window":
+        ring.append(kernels.reading.Window(view, 0, 1024, 1024, 0, 0))
+    else:
+        ring.append(kernels.message.StoredMessage(view, 0, 0, 1024))
+    del ring
+    gc.collect()
+    view.release()
