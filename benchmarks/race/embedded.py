@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import sqlite3
 import sys
 from collections.abc import Iterable, Sequence
@@ -116,7 +117,7 @@ class PersistQueue:
             put(value)
 
     def group(self, first: int, values: Sequence[bytes]) -> None:
-        raise NotImplementedError("persist-queue has no put of several values")
+        raise io.UnsupportedOperation("persist-queue puts each value in a transaction")
 
     def count(self) -> int:
         return int(self._queue.qsize())

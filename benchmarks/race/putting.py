@@ -143,13 +143,13 @@ def threads(
         bounds = [len(plain) * number // width for number in range(width + 1)]
         go = threading.Event()
         results: list[list[Any]] = [[] for _ in range(width)]
-        errors: list[BaseException] = []
+        errors: list[Exception] = []
 
         def run(number: int, work: Prepared, go: Any, results: Any, errors: Any) -> None:
             go.wait()
             try:
                 results[number] = list(work())
-            except BaseException as error:  # noqa: BLE001 - raised by the caller
+            except Exception as error:  # noqa: BLE001 - raised by the caller
                 errors.append(error)
 
         workers = [

@@ -4,6 +4,7 @@
 #include <Python.h>
 #include <string.h>
 #include "rs_bytes.h"
+#include "rs_capsule.h"
 
 #define RS_STORED_MESSAGE_MODULE "rocketstore._native.message"
 #define RS_STORED_MESSAGE_CAPSULE "rocketstore._native.message._api"
@@ -18,17 +19,7 @@ static rs_stored_message_maker rs_make_stored_message = NULL;
  * exception. */
 RS_UNUSED static int rs_stored_message_import(void)
 {
-    PyObject *module = PyImport_ImportModule(RS_STORED_MESSAGE_MODULE);
-    if (module == NULL) {
-        return -1;
-    }
-    PyObject *capsule = PyObject_GetAttrString(module, "_api");
-    Py_DECREF(module);
-    if (capsule == NULL) {
-        return -1;
-    }
-    void *pointer = PyCapsule_GetPointer(capsule, RS_STORED_MESSAGE_CAPSULE);
-    Py_DECREF(capsule);
+    void *pointer = rs_capsule_pointer(RS_STORED_MESSAGE_MODULE, RS_STORED_MESSAGE_CAPSULE);
     if (pointer == NULL) {
         return -1;
     }

@@ -8,6 +8,7 @@
 #define RS_GUARD_H
 #include <Python.h>
 #include "rs_bytes.h"
+#include "rs_capsule.h"
 #include "rs_status.h"
 
 #define RS_GUARD_MODULE "rocketstore._native.guard"
@@ -22,17 +23,7 @@ static rs_guard_caller rs_guard_call = NULL;
  * exception. */
 RS_UNUSED static int rs_guard_import(void)
 {
-    PyObject *module = PyImport_ImportModule(RS_GUARD_MODULE);
-    if (module == NULL) {
-        return -1;
-    }
-    PyObject *capsule = PyObject_GetAttrString(module, "_api");
-    Py_DECREF(module);
-    if (capsule == NULL) {
-        return -1;
-    }
-    void *pointer = PyCapsule_GetPointer(capsule, RS_GUARD_CAPSULE);
-    Py_DECREF(capsule);
+    void *pointer = rs_capsule_pointer(RS_GUARD_MODULE, RS_GUARD_CAPSULE);
     if (pointer == NULL) {
         return -1;
     }

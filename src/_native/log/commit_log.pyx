@@ -1,8 +1,8 @@
 """The appender: encodes records in place into the current log segment.
 
 Code that needs Python objects is here and in ``rs_put_*.pxd``; the append loop is in
-``rs_appender.h``. A put with ordinary arguments takes the plain path. Any special case (a delay
-level, a name given twice, an exceeded limit ...) goes through the rules, which use a dict.
+``rs_appender.h``. Most puts take the plain path (``rs_put_plain.pxd``). Any special case (a name
+given twice, an exceeded limit, a timer's property ...) goes through the rules, which use a dict.
 """
 
 cimport cython

@@ -101,6 +101,8 @@ cdef class QueuePlace:
 
     @recent.setter
     def recent(self, value):
+        # Its last reference may run code, which must not see one file with another's offsets.
+        former = self._file
         if value is None:
             self._file = None
         else:
@@ -188,8 +190,8 @@ cdef class Window:
         if self.buffer is not None:
             raise RuntimeError("a Window cannot be set up twice")
         rs_get_bytes(buffer, &self._view, False)
-        rs_check_range(&self._view, 0, stop, base_offset, segment_end)
         self.buffer = buffer
+        rs_check_range(&self._view, 0, stop, base_offset, segment_end)
         self.base_offset = base_offset
         self.segment_end = segment_end
         self.stop = stop
@@ -311,9 +313,9 @@ cdef class Windows:
         """Return offsets and messages of a pull; None if it is not plain."""
         cdef rs_selection work
         cdef Py_buffer units
-        cdef int64_t first = queue._first
         cdef int64_t start, stop
-        cdef int64_t end = queue._end()
+        cdef int64_t end = queue._end()  # may let another thread run: the file comes after it
+        cdef int64_t first = queue._first
         file = queue._file
         if file is None or not to_int64(offset, &start):
             return None
