@@ -154,8 +154,9 @@ cdef int check_one(void* argument) noexcept nogil:
         call.p, call.available, call.physical_offset, call.segment_end, call.flags, &call.row)
 
 
-# The garbage collector would drop the view's owner without releasing the view.
-@cython.no_gc_clear
+# Hidden from the garbage collector: it would clear a memoryview that this window still exports, which
+# ends the process when the view is freed.
+@cython.no_gc
 cdef class Window:
     """A segment's readable bytes, pinned.
 

@@ -422,8 +422,9 @@ cdef struct PropertiesCopy:
     rs_property_values values
 
 
-# The garbage collector would drop the view's owner without releasing the view.
-@cython.no_gc_clear
+# Hidden from the garbage collector: it would clear a memoryview that this message still exports, which
+# ends the process when the view is freed.
+@cython.no_gc
 @cython.final
 cdef class StoredMessage(Message):
     """A record in a buffer, decoded on access; read-only.

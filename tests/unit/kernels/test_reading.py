@@ -250,19 +250,48 @@ def test_wrong_arguments(kernels: Bodies) -> None:
         files.windows.get_message(list, FOUND, files.queue, 0, 1, *FREE)
 
 
-@pytest.mark.parametrize("kind", ["a window", "a message"])
-def test_the_garbage_collector_releases_the_buffer(kernels: Bodies, kind: str) -> None:
-    """It dropped the owner of a message's buffer first: an export was left, and closing the store
-    later failed with SystemError, in whatever call came next."""
-    files = Files(kernels)
-    view = memoryview(files.segments[0])
-    # The collector clears the oldest object of a ring first.
+def held(kernels: Bodies, kind: str, view: memoryview) -> Any:
     if kind == "a window":
-        held = kernels.reading.Window(view, 0, 1024, 1024, 0, 0)
-    else:
-        held = kernels.message.StoredMessage(view, 0, 0, 1024)
-    ring: list[Any] = [held]
-    ring.append(ring)
-    del ring, held
+        return kernels.reading.Window(view, 0, 1024, 1024, 0, 0)
+    if kind == "a window of a subclass":
+        kind_of_window = type("Named", (kernels.reading.Window,), {})
+        return kind_of_window(view, 0, 1024, 1024, 0, 0)
+    if kind == "a message":
+        return kernels.message.StoredMessage(view, 0, 0, 1024)
+    window = kernels.reading.Window(view, 0, 1024, 1024, 0, 0)
+    if kind == "windows":
+        windows = kernels.reading.Windows(1024)
+        windows.add(window)
+        return windows
+    messages = kernels.reading.MessageList()
+    messages.add(window, bytearray(formats.SELECTED_MESSAGE.nbytes), 1)
+    return iter(messages) if kind == "an iterator" else messages
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["view in the ring", "view outside"])
+@pytest.mark.parametrize(
+    "kind",
+    ["a window", "a window of a subclass", "a message", "windows", "messages", "an iterator"],
+)
+def test_the_garbage_collector_releases_the_buffer(
+    kernels: Bodies, kind: str, inside: bool
+) -> None:
+    """It cleared the view or its owner first: the process crashed, or an export was left and a
+    later call, such as close, failed with SystemError."""
+    buffer = bytearray(Files(kernels).segments[0])
     gc.collect()
-    view.release()
+    gc.disable()  # so that one collection sees the whole ring, the oldest object first
+    try:
+        view = memoryview(buffer)
+        ring: list[Any] = [held(kernels, kind, view)]
+        ring.append(ring)
+        if inside:
+            ring.append(view)
+            del view
+        del ring
+        gc.collect()
+        if not inside:
+            view.release()
+    finally:
+        gc.enable()
+    buffer.append(0)  # raises while anything exports it
