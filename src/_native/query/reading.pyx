@@ -154,8 +154,8 @@ cdef int check_one(void* argument) noexcept nogil:
         call.p, call.available, call.physical_offset, call.segment_end, call.flags, &call.row)
 
 
-# Hidden from the garbage collector: it would clear a memoryview that this window still exports, which
-# ends the process when the view is freed.
+# Hidden from the garbage collector: it would clear a memoryview that this window still exports,
+# which ends the process when the view is freed.
 @cython.no_gc
 cdef class Window:
     """A segment's readable bytes, pinned.

@@ -422,8 +422,8 @@ cdef struct PropertiesCopy:
     rs_property_values values
 
 
-# Hidden from the garbage collector: it would clear a memoryview that this message still exports, which
-# ends the process when the view is freed.
+# Hidden from the garbage collector: it would clear a memoryview that this message still exports,
+# which ends the process when the view is freed.
 @cython.no_gc
 @cython.final
 cdef class StoredMessage(Message):

@@ -23,7 +23,8 @@ for closed in (True, False):  # an open one keeps its lock
     store = rocketstore.open(sys.argv[1], mode=sys.argv[2])
     pull = store.get_message("group", "T", 0, 0, 32)
     ring = [pull, list(pull.messages), iter(pull.messages), store.query_message("T", "k", 9),
-            store.look_message_by_offset(pull.messages[1].physical_offset), next(store.scan()), store]
+            store.look_message_by_offset(pull.messages[1].physical_offset), next(store.scan()),
+            store]
     ring[:] = ring if closed else reversed(ring)
     ring.append(ring)
     if closed:
