@@ -205,15 +205,28 @@ cdef class Dispatcher:
 
     cdef rs_queue* by_handle(self, object handle) except NULL:
         number = operator.index(handle)
-        cdef rs_queue* queue = NULL
-        if 0 <= number < self.core.table.handle_count:
-            queue = self.core.table.of_handle[<int32_t>number]
-        if queue == NULL:
+        if not 0 <= number < self.core.table.handle_count:
             raise ValueError(f"no queue has the handle {number}")
+        return self.by_number(number)
+
+    cdef rs_queue* by_number(self, int32_t handle) except NULL:
+        cdef rs_queue* queue = NULL
+        if 0 <= handle < self.core.table.handle_count:
+            queue = self.core.table.of_handle[handle]
+        if queue == NULL:
+            raise ValueError(f"no queue has the handle {handle}")
         return queue
 
     def next_index(self, handle):
         return rs_load_acquire64(&self.by_handle(handle).next_index)
+
+    def next_index_of(self, handle):
+        cdef int32_t number = self.by_handle(handle).handle
+
+        def next_index():
+            return rs_load_acquire64(&self.by_number(number).next_index)
+
+        return next_index
 
     def max_physical_offset(self, handle):
         return rs_load_acquire64(&self.by_handle(handle).max_physical_offset)

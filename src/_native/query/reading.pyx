@@ -1,8 +1,12 @@
-"""Log segments as readers see them, and the messages that they select from them.
+"""Log segments as readers see them, the messages that they select from them, and plain calls.
 
-Contract: ``reading.pyi``. The calls of ``Windows`` answer only what is plain. They return None for
-anything else (damage, an expired record, another segment ...), and the caller looks closer.
+Contract: ``reading.pyi``. A plain call finds whole and good records in segments and files that were
+read before. Anything else (damage, an expired record, an unknown segment ...) is left to the method
+that the call decorates.
 """
+
+import functools
+import os
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -10,52 +14,44 @@ from cpython.bytearray cimport (
     PyByteArray_AS_STRING, PyByteArray_FromStringAndSize,
 )
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from rs_arguments cimport rs_check_range, rs_get_bytes
 from rs_crc cimport rs_crc_import
-from rs_formats cimport RS_CQ_UNIT_NBYTES, rs_parsed_record, rs_selected_message
-from rs_get_message cimport rs_get_message_all, rs_selection
-from rs_guard cimport rs_guard_import, rs_guarded
+from rs_formats cimport RS_CQ_UNIT_NBYTES, rs_selected_message
+from rs_get_message cimport rs_batch_limits, rs_get_message_all, rs_selection
+from rs_guard cimport rs_guard_import, rs_guarded, rs_guarded_function
 from rs_index cimport rs_index_place
-from rs_index_walk cimport RS_WALK_HITS
-from rs_key_query cimport rs_hash_key, rs_keep_hits, rs_key_query, rs_query_index
-from rs_record cimport rs_check
-from rs_status cimport RS_END, RS_LIMIT, RS_NUL_PROPERTIES, RS_OK, RS_UNSAFE_TOPIC
-from rs_units cimport rs_load_unit, rs_unit
+from rs_index_walk cimport RS_WALK_HITS, rs_widened
+from rs_key_match cimport rs_want_key, rs_wanted_key
+from rs_key_query cimport (
+    rs_find_index, rs_hash_key, rs_keep_hits, rs_key_query, rs_query_index,
+)
+from rs_offset_of_id cimport rs_offset_of_id
+from rs_plain cimport (
+    rs_check_call, rs_check_one, rs_load_first, rs_named_tuple, rs_set_plain, rs_to_int64,
+)
+from rs_status cimport RS_END, RS_LIMIT, RS_OK, RS_OTHER_SEGMENT
 from rs_stored_message cimport rs_make_stored_message, rs_stored_message_import
-
-cdef extern from "Python.h":
-    long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
-
-cdef extern from *:
-    """
-    /* Return the items as an object of a subclass of tuple that adds no fields, such as a named
-     * tuple: as tuple.__new__, without the calls. */
-    static PyObject *rs_named_tuple(PyObject *type, PyObject *items)
-    {
-        PyTypeObject *wanted = (PyTypeObject *)type;
-        const Py_ssize_t count = PyTuple_GET_SIZE(items);
-        if (!PyType_Check(type) || !PyType_IsSubtype(wanted, &PyTuple_Type)
-            || wanted->tp_basicsize != PyTuple_Type.tp_basicsize) {
-            PyErr_SetString(PyExc_TypeError, "answer must be a subclass of tuple without fields");
-            return NULL;
-        }
-        PyObject *made = wanted->tp_alloc(wanted, count);
-        for (Py_ssize_t i = 0; made != NULL && i < count; i++) {
-            PyTuple_SET_ITEM(made, i, Py_NewRef(PyTuple_GET_ITEM(items, i)));
-        }
-        return made;
-    }
-    """
-    object rs_named_tuple(object type, tuple items)
 
 from collections.abc import Sequence
 
 rs_guard_import()
 rs_crc_import()
 rs_stored_message_import()
+
+# Forks since the first process that imported this module.
+cdef int64_t fork_count = 0
+
+
+def _count_fork():
+    global fork_count
+    fork_count += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
 
 
 # --- Queues -------------------------------------------------------------------------------------
@@ -132,28 +128,6 @@ cdef class IndexPlace:
 
 # --- A segment ----------------------------------------------------------------------------------
 
-cdef bint to_int64(object number, int64_t* out) except -1:
-    """Convert an int; return False if it does not fit."""
-    cdef int overflow = 0
-    out[0] = PyLong_AsLongLongAndOverflow(number, &overflow)
-    return overflow == 0
-
-
-cdef struct Check:
-    const uint8_t* p
-    int64_t available
-    int64_t physical_offset
-    int64_t segment_end
-    int flags
-    rs_parsed_record row
-
-
-cdef int check_one(void* argument) noexcept nogil:
-    cdef Check* call = <Check*>argument
-    return rs_check(
-        call.p, call.available, call.physical_offset, call.segment_end, call.flags, &call.row)
-
-
 # Hidden from the garbage collector: it would clear a memoryview that this window still exports,
 # which ends the process when the view is freed.
 @cython.no_gc
@@ -217,9 +191,8 @@ cdef class Window:
         except ValueError as error:
             raise self.gone(position) from error
 
-    cdef object _record(self, int64_t physical_offset):
-        """Return the record at a readable offset; None if it is not whole and good."""
-        cdef Check call
+    cdef bint _check(self, int64_t physical_offset, rs_check_call* call) except -1:
+        """Parse the record at a readable offset; return False if it is not whole and good."""
         cdef int64_t position = physical_offset - self.base_offset
         cdef int status
         call.p = <const uint8_t*>self._view.buf + position
@@ -228,14 +201,17 @@ cdef class Window:
         call.segment_end = self.segment_end
         call.flags = self.flags
         with nogil:
-            status = rs_guarded(check_one, &call)
-        if status != RS_OK and status != RS_NUL_PROPERTIES and status != RS_UNSAFE_TOPIC:
-            return None
+            status = rs_guarded(rs_check_one, call)
+        return status == RS_OK
+
+    cdef object _made(self, int64_t physical_offset):
+        """Return the message at an offset that was checked; None if it has gone since."""
         try:
             return rs_make_stored_message(
-                self.buffer, position, self.base_offset, self.segment_end)
+                self.buffer, physical_offset - self.base_offset, self.base_offset,
+                self.segment_end)
         except ValueError:
-            return None  # another process has overwritten it since
+            return None  # another process has overwritten it
 
     cdef void _set_log(self, rs_selection* work) noexcept:
         work.log = <const uint8_t*>self._view.buf
@@ -284,7 +260,7 @@ cdef class Windows:
     def get(self, physical_offset):
         """Return the window in which an offset can be read; None if none is known."""
         cdef int64_t offset
-        return self._at(offset) if to_int64(physical_offset, &offset) else None
+        return self._at(offset) if rs_to_int64(physical_offset, &offset) else None
 
     cdef Window _at(self, int64_t physical_offset):
         cdef Window window = self._last
@@ -299,126 +275,86 @@ cdef class Windows:
             self._last = window
         return window
 
-    def record(self, physical_offset):
-        """Return the record at an offset; None if it is not plain."""
-        cdef int64_t offset
-        cdef Window window
-        if not to_int64(physical_offset, &offset):
+    cdef object _record(self, int64_t physical_offset):
+        """Return the message at an offset; None if it is not plain."""
+        cdef rs_check_call call
+        cdef Window window = self._at(physical_offset)
+        call.wanted = NULL
+        if window is None or not window._check(physical_offset, &call):
             return None
-        window = self._at(offset)
-        return None if window is None else window._record(offset)
-
-    def get_message(self, answer, status, QueuePlace queue not None, offset, int64_t max_count,
-                    int64_t max_nbytes, int64_t disk_below, int64_t max_disk_count,
-                    int64_t max_disk_nbytes):
-        """Return offsets and messages of a pull; None if it is not plain."""
-        cdef rs_selection work
-        cdef Py_buffer units
-        cdef int64_t start, stop
-        cdef int64_t end = queue._end()  # may let another thread run: the file comes after it
-        cdef int64_t first = queue._first
-        file = queue._file
-        if file is None or not to_int64(offset, &start):
-            return None
-        stop = min(end, queue._stop)
-        if not queue.min_index <= start < end or not first <= start < stop or max_count <= 0:
-            return None
-        mapping = file.mapped
-        if mapping is None:
-            return None
-        file.was_used = True
-        work.limits.max_count = max_count
-        work.limits.max_nbytes = max_nbytes
-        work.limits.disk_below = disk_below
-        work.limits.max_disk_count = max_disk_count
-        work.limits.max_disk_nbytes = max_disk_nbytes
-        work.room = min(max_count, stop - start)
-        work.position = (start - first) * RS_CQ_UNIT_NBYTES
-        work.stop = (stop - first) * RS_CQ_UNIT_NBYTES
-        work.queue_offset = start
-        memset(&units, 0, sizeof(units))
-        PyObject_GetBuffer(mapping, &units, PyBUF_SIMPLE)
-        try:
-            if work.stop > units.len:
-                return None
-            work.units = <const uint8_t*>units.buf
-            messages = self._select(&work, queue)
-        finally:
-            PyBuffer_Release(&units)
-        if messages is None:
-            return None
-        return rs_named_tuple(
-            answer, (status, work.queue_offset, queue.min_index, end, messages))
-
-    def query_message(self, answer, tuple files not None, topic, key, int64_t max_count,
-                      int64_t begin, int64_t end):
-        """Return messages and the index's end for a key; None if that is not plain."""
-        cdef rs_key_query query
-        cdef Py_ssize_t number
-        if not 0 < max_count <= RS_WALK_HITS or not rs_hash_key(topic, key, &query.walk.wanted):
-            return None
-        query.walk.begin = begin
-        query.walk.end = end
-        query.walk.faithful = True
-        query.max_count = max_count
-        query.count = 0
-        query.has_end = False
-        query.end_timestamp = query.end_physical_offset = 0
-        for number in range(<Py_ssize_t>len(files) - 1, -1, -1):
-            if not query_file(&query, files[number]):
-                return None
-            if query.walk.index.begin_timestamp < begin or query.count >= max_count:
-                break
-        messages = self._all(query.hits, query.count)
-        if messages is None:
-            return None
-        if query.count == 0:
-            query.end_timestamp = query.end_physical_offset = 0
-        return rs_named_tuple(
-            answer, (messages, query.end_timestamp, query.end_physical_offset))
+        return window._made(physical_offset)
 
     cdef list _all(self, const int64_t* offsets, int count):
-        """Return the records at all offsets; None if one is not plain."""
+        """Return the messages at all offsets; None if one is not plain."""
         cdef list messages = []
-        cdef Window window
         cdef int i
         for i in range(count):
-            window = self._at(offsets[i])
-            if window is None:
-                return None
-            message = window._record(offsets[i])
+            message = self._record(offsets[i])
             if message is None:
                 return None
             messages.append(message)
         return messages
 
-    cdef MessageList _select(self, rs_selection* work, QueuePlace queue):
-        """Run the loop of getMessage in the segment of the first unit."""
+    cdef list _carriers(self, const int64_t* offsets, int count, const rs_wanted_key* wanted):
+        """Return the messages that carry the key; None if a record is not plain."""
+        cdef list messages = []
+        cdef rs_check_call call
         cdef Window window
-        cdef MessageList messages
-        cdef bytearray rows
-        cdef int status
-        # The unit is not judged here, so its offset may be any number.
-        if rs_guarded(load_first, work) != RS_OK:
-            return None
-        window = self._at(work.base_offset)
-        if window is None:
-            return None
-        window._set_log(work)
-        set_plain(work, queue)
-        rows = PyByteArray_FromStringAndSize(
-            NULL, work.room * <Py_ssize_t>sizeof(rs_selected_message))
-        work.out = <uint8_t*>PyByteArray_AS_STRING(rows)
-        with nogil:
-            status = rs_guarded(rs_get_message_all, work)
-        if work.rows == 0 or (status != RS_OK and status != RS_END and status != RS_LIMIT):
-            return None
-        messages = MessageList.__new__(MessageList)
-        messages._add(window, rows, work.rows)
+        cdef int i
+        call.wanted = wanted
+        for i in range(count):
+            if i > 0 and offsets[i] == offsets[i - 1]:
+                continue
+            window = self._at(offsets[i])
+            if window is None or not window._check(offsets[i], &call):
+                return None
+            if call.carries:
+                message = window._made(offsets[i])
+                if message is None:
+                    return None
+                messages.append(message)
         return messages
 
+    cdef int64_t _store_timestamp(self, int64_t physical_offset) except? -1:
+        """Return the store time of the record at an offset, -1 if it is not plain."""
+        cdef rs_check_call call
+        cdef Window window = self._at(physical_offset)
+        call.wanted = NULL
+        if window is None or not window._check(physical_offset, &call):
+            return -1
+        return call.row.store_timestamp
 
-cdef bint query_file(rs_key_query* query, IndexPlace place) except -1:
+    cdef MessageList _select(self, rs_selection* work):
+        """Run the loop of getMessage through the segments; None if that is not plain."""
+        cdef MessageList messages = MessageList.__new__(MessageList)
+        cdef Window window
+        cdef bytearray rows
+        cdef int status = RS_OTHER_SEGMENT
+        while status == RS_OTHER_SEGMENT:
+            # The unit is not judged here, so its offset may be any number.
+            if rs_guarded(rs_load_first, work) != RS_OK:
+                return None
+            window = self._at(work.base_offset)
+            if window is None:
+                return None
+            window._set_log(work)
+            rows = PyByteArray_FromStringAndSize(
+                NULL, work.room * <Py_ssize_t>sizeof(rs_selected_message))
+            work.out = <uint8_t*>PyByteArray_AS_STRING(rows)
+            work.rows = 0
+            work.nbytes = 0
+            with nogil:
+                status = rs_guarded(rs_get_message_all, work)
+            if work.rows == 0 and (messages._count == 0 or status != RS_LIMIT):
+                return None
+            messages._add(window, rows, work.rows)
+            work.room -= work.rows
+            work.limits.selected_count += work.rows
+            work.limits.selected_nbytes += work.nbytes
+        return messages if status == RS_OK or status == RS_END or status == RS_LIMIT else None
+
+
+cdef bint query_file(rs_key_query* query, IndexPlace place, rs_guarded_function walk) except -1:
     """Collect the hits of a file; return False if they are not plain."""
     cdef Py_buffer view
     cdef int status
@@ -431,40 +367,336 @@ cdef bint query_file(rs_key_query* query, IndexPlace place) except -1:
                               place.entries):
             return False
         with nogil:
-            status = rs_guarded(rs_query_index, query)
+            status = rs_guarded(walk, query)
     finally:
         PyBuffer_Release(&view)
-    if status != RS_OK:
+    return status == RS_OK and rs_keep_hits(query)
+
+
+# --- Plain calls of a store ---------------------------------------------------------------------
+
+cdef class ReaderPlace:
+    """Where a store's reader finds what plain calls need: the log, its queues and its index.
+
+    Parameters
+    ----------
+    log : CommitLog
+        With ``windows``, ``damage``, ``queue`` and ``max_offset``.
+    queues : dict
+        Queues by (topic, queue id).
+    index : IndexService
+        With ``files`` and ``gaps``.
+    limits : BatchLimits
+        Of a pull.
+    max_hits : int
+        Most hits of ``query_message``.
+    tag_filter : type
+        Filters of this type select by tags codes alone, unless they are ``exact``.
+    found, answers
+        The status of a pull that found messages, and the types of its result and of a query's.
+    """
+
+    cdef readonly object log
+    cdef readonly object index
+    cdef Windows _windows
+    cdef dict _queues
+    cdef dict _damage
+    cdef object _log_files
+    cdef object _tag_filter
+    cdef object _found, _pull_answer, _query_answer
+    cdef int64_t _max_hits
+    cdef rs_batch_limits _limits
+    cdef int64_t _filter_nbytes
+    cdef int64_t _memory_window_nbytes
+    cdef int64_t _forks
+
+    def __init__(self, *, log, dict queues not None, index, limits, int64_t max_hits, tag_filter,
+                 found, answers):
+        self.log, self.index = log, index
+        self._windows, self._damage, self._log_files = log.windows, log.damage, log.queue
+        self._queues = queues
+        self._max_hits = max_hits
+        self._tag_filter = tag_filter
+        self._found = found
+        self._pull_answer, self._query_answer = answers
+        (self._limits.max_nbytes, self._limits.max_count, self._limits.max_disk_nbytes,
+         self._limits.max_disk_count, self._filter_nbytes, self._memory_window_nbytes) = limits
+        self._forks = fork_count
+
+    cdef object _get_message(self, topic, queue_id, offset, max_count, filter):
+        """Answer a pull; None if it is not plain."""
+        cdef rs_selection work
+        cdef QueuePlace queue
+        cdef int64_t start, count
+        if not (type(topic) is str and type(queue_id) is int and type(offset) is int
+                and type(max_count) is int):
+            return None
+        if not rs_to_int64(offset, &start) or not rs_to_int64(max_count, &count):
+            return None
+        found = self._queues.get((topic, queue_id))
+        if found is None or self._damage or not 0 < count <= min(self._limits.max_count, MOST_ROWS):
+            return None
+        queue = found
+        rs_set_plain(&work, queue.topic_bytes, queue.queue_id)
+        codes = None
+        if filter is not None:
+            if type(filter) is not self._tag_filter or filter.exact:
+                return None
+            codes = filter.tags_codes
+            if codes is not None:
+                if queue.ext is not None or queue.pull_looks_no_further:
+                    return None
+                work.tags_codes = <const uint8_t*>PyBytes_AS_STRING(<bytes?>codes)
+                work.tags_count = PyBytes_GET_SIZE(codes) // <Py_ssize_t>sizeof(int64_t)
+        self._set_limits(&work.limits, count)
+        work.room = <Py_ssize_t>count
+        return self._pull(&work, queue, start, self._most_units(count))
+
+    cdef int _set_limits(self, rs_batch_limits* limits, int64_t count) except -1:
+        limits[0] = self._limits
+        limits.selected_count = 0
+        limits.selected_nbytes = 0
+        limits.max_count = count
+        limits.max_disk_count = min(count, limits.max_disk_count)
+        limits.disk_below = 0
+        if self._log_files.files_end > self._memory_window_nbytes:
+            limits.disk_below = self.log.max_offset - self._memory_window_nbytes
+        return 0
+
+    cdef int64_t _most_units(self, int64_t count) noexcept:
+        """Return how many units a pull examines: a limit in bytes, rounded up."""
+        return max((self._filter_nbytes + RS_CQ_UNIT_NBYTES - 1) // RS_CQ_UNIT_NBYTES, count)
+
+    cdef object _pull(self, rs_selection* work, QueuePlace queue, int64_t start, int64_t most):
+        """Answer a pull from a queue offset; None if it is not plain."""
+        cdef Py_buffer units
+        cdef MessageList messages
+        cdef int64_t end = queue._end()  # may let another thread run: the file comes after it
+        cdef int64_t first = queue._first
+        cdef int64_t stop = min(end, queue._stop)
+        file = queue._file
+        if file is None or not queue.min_index <= start < end or not first <= start < stop:
+            return None
+        mapping = file.mapped
+        if mapping is None:
+            return None
+        file.was_used = True
+        stop = min(stop, start + most)
+        work.room = <Py_ssize_t>min(work.room, stop - start)
+        work.position = (start - first) * RS_CQ_UNIT_NBYTES
+        work.stop = (stop - first) * RS_CQ_UNIT_NBYTES
+        work.queue_offset = start
+        memset(&units, 0, sizeof(units))
+        PyObject_GetBuffer(mapping, &units, PyBUF_SIMPLE)
+        try:
+            if work.stop > units.len:
+                return None
+            work.units = <const uint8_t*>units.buf
+            messages = self._windows._select(work)
+        finally:
+            PyBuffer_Release(&units)
+        if messages is None:
+            return None
+        return rs_named_tuple(
+            self._pull_answer, (self._found, work.queue_offset, queue.min_index, end, messages))
+
+    cdef object _query_message(self, topic, key, max_count, begin, end):
+        """Answer a query by key; None if it is not plain."""
+        cdef rs_key_query query
+        cdef list messages
+        if self._damage or not set_times(&query, max_count, begin, end):
+            return None
+        query.max_count = min(query.max_count, self._max_hits)
+        if not 0 < query.max_count <= RS_WALK_HITS:
+            return None
+        if not rs_hash_key(topic, key, &query.walk.wanted):
+            return None
+        query.walk.faithful = True
+        for place in reversed(<tuple?>self.index.files):
+            if not query_file(&query, place, rs_query_index):
+                return None
+            if query.walk.index.begin_timestamp < query.walk.begin:
+                break
+            if query.count >= query.max_count:
+                break
+        messages = self._windows._all(query.hits, query.count)
+        if messages is None:
+            return None
+        if query.count == 0:
+            query.end_timestamp = query.end_physical_offset = 0
+        return rs_named_tuple(self._query_answer, (
+            messages, query.end_timestamp, query.end_physical_offset))
+
+    cdef list _find(self, topic, key, bint unique):
+        """Return all messages with a key; None if that is not plain."""
+        cdef rs_key_query query
+        cdef rs_wanted_key wanted
+        if self._damage or self.index.gaps or not rs_want_key(topic, key, unique, &wanted):
+            return None
+        if not rs_hash_key(topic, key, &query.walk.wanted):
+            return None
+        query.count = 0
+        query.walk.begin = rs_widened(0)
+        query.walk.end = INT64_MAX
+        query.walk.faithful = False
+        for place in <tuple?>self.index.files:
+            if not query_file(&query, place, rs_find_index):
+                return None
+        return self._windows._carriers(query.hits, query.count, &wanted)
+
+    cdef object _look(self, int64_t offset):
+        """Return the message at an offset; None if it is not plain."""
+        # For 0 RocketMQ returns the first record, which may begin later.
+        return None if offset <= 0 or self._damage else self._windows._record(offset)
+
+    def narrow(self, QueuePlace queue not None, int64_t low, int64_t high, int64_t timestamp,
+               bint upper):
+        """Return bounds (low, high) of the first queue offset with a store time of at least, if
+        ``upper`` later than, ``timestamp``: as near as can be found with plain steps."""
+        cdef int64_t middle, time
+        while low < high and not self._damage:
+            middle = low + (high - low) // 2
+            time = self._time_at(queue, middle)
+            if time < 0:
+                break
+            if time < timestamp or (upper and time == timestamp):
+                low = middle + 1
+            else:
+                high = middle
+        return low, high
+
+    cdef int64_t _time_at(self, QueuePlace queue, int64_t index) except? -1:
+        """Return the store time of the message at a queue offset, -1 if it is not plain."""
+        cdef Py_buffer units
+        cdef rs_selection work
+        file = queue._file
+        if file is None or not queue._first <= index < queue._stop:
+            return -1
+        mapping = file.mapped
+        if mapping is None:
+            return -1
+        work.position = (index - queue._first) * RS_CQ_UNIT_NBYTES
+        memset(&units, 0, sizeof(units))
+        PyObject_GetBuffer(mapping, &units, PyBUF_SIMPLE)
+        try:
+            work.units = <const uint8_t*>units.buf
+            if work.position + RS_CQ_UNIT_NBYTES > units.len:
+                return -1
+            if rs_guarded(rs_load_first, &work) != RS_OK:
+                return -1
+        finally:
+            PyBuffer_Release(&units)
+        return self._windows._store_timestamp(work.base_offset)
+
+
+cdef enum:
+    # Most messages of a plain pull.
+    MOST_ROWS = 1024
+
+
+cdef bint set_times(rs_key_query* query, max_count, begin, end) except -1:
+    """Begin a query; return False for arguments that are not plain."""
+    if not (type(max_count) is int and type(begin) is int and type(end) is int):
         return False
-    rs_keep_hits(query)
-    return True
+    if not (rs_to_int64(max_count, &query.max_count) and rs_to_int64(begin, &query.walk.begin)
+            and rs_to_int64(end, &query.walk.end)):
+        return False
+    query.count = 0
+    query.has_end = False
+    query.end_timestamp = query.end_physical_offset = 0
+    return query.walk.begin >= 0 and query.walk.end >= 0
 
 
-cdef int load_first(void* argument) noexcept nogil:
-    """Load the offset in the first unit into ``base_offset``."""
-    cdef rs_selection* work = <rs_selection*>argument
-    cdef rs_unit unit
-    rs_load_unit(work.units + work.position, &unit)
-    work.base_offset = unit.physical_offset
-    return RS_OK
+cdef ReaderPlace reader_of(store):
+    """Return the reader of an open store; None for a closed one and in a forked child."""
+    cdef ReaderPlace reader
+    if store._closed is not False:
+        return None
+    reader = store._reader
+    return reader if reader._forks == fork_count else None
 
 
-cdef void set_plain(rs_selection* work, QueuePlace queue) noexcept:
-    """Set what is the same in every pull of a queue without a filter."""
-    work.tags_codes = NULL
-    work.tags_count = 0
-    work.topic = <const uint8_t*>PyBytes_AS_STRING(queue.topic_bytes)
-    work.topic_nbytes = PyBytes_GET_SIZE(queue.topic_bytes)
-    work.queue_id = queue.queue_id
-    work.limits.selected_count = 0
-    work.limits.selected_nbytes = 0
-    work.skip_below = 0
-    work.rows = 0
-    work.nbytes = 0
-    work.reason = 0
+def get_message(method):
+    """Answer plain calls of ``method``."""
+    def get_message(self, group, topic, queue_id, offset, max_count=32, *, filter=None):
+        cdef ReaderPlace reader = reader_of(self)
+        if reader is not None:
+            found = reader._get_message(topic, queue_id, offset, max_count, filter)
+            if found is not None:
+                return found
+        return method(self, group, topic, queue_id, offset, max_count, filter=filter)
+    return functools.update_wrapper(get_message, method)
+
+
+def query_message(method):
+    """Answer plain calls of ``method``."""
+    def query_message(self, topic, key, max_count=32, begin=0, end=INT64_MAX):
+        cdef ReaderPlace reader = reader_of(self)
+        if reader is not None:
+            found = reader._query_message(topic, key, max_count, begin, end)
+            if found is not None:
+                return found
+        return method(self, topic, key, max_count, begin, end)
+    return functools.update_wrapper(query_message, method)
+
+
+def find(method):
+    """Answer plain calls of ``method``."""
+    def find(self, *, topic=None, key=None, unique_key=None, tags=None, body_contains=None,
+             begin=None, end=None, on_corruption="fail"):
+        cdef ReaderPlace reader
+        if (tags is None and body_contains is None and begin is None and end is None
+                and (key is None) != (unique_key is None) and on_corruption == "fail"):
+            reader = reader_of(self)
+            if reader is not None:
+                messages = reader._find(topic, key if unique_key is None else unique_key,
+                                        key is None)
+                if messages is not None:
+                    return iter(messages)
+        return method(
+            self, topic=topic, key=key, unique_key=unique_key, tags=tags,
+            body_contains=body_contains, begin=begin, end=end, on_corruption=on_corruption)
+    return functools.update_wrapper(find, method)
+
+
+def look_message_by_offset(method):
+    """Answer plain calls of ``method``."""
+    def look_message_by_offset(self, physical_offset):
+        cdef ReaderPlace reader = reader_of(self)
+        cdef int64_t offset
+        if reader is not None and type(physical_offset) is int and rs_to_int64(
+            physical_offset, &offset
+        ):
+            message = reader._look(offset)
+            if message is not None:
+                return message
+        return method(self, physical_offset)
+    return functools.update_wrapper(look_message_by_offset, method)
+
+
+def look_message_by_id(method):
+    """Answer plain calls of ``method``."""
+    def look_message_by_id(self, msg_id):
+        cdef ReaderPlace reader
+        cdef int64_t offset
+        if rs_offset_of_id(msg_id, &offset):
+            reader = reader_of(self)
+            if reader is not None:
+                message = reader._look(offset)
+                if message is not None and message.msg_id == msg_id:
+                    return message
+        return method(self, msg_id)
+    return functools.update_wrapper(look_message_by_id, method)
 
 
 # --- Messages -----------------------------------------------------------------------------------
+
+cdef object message_in(Window window, bytearray rows, Py_ssize_t number):
+    """Return the message of a row."""
+    cdef rs_selected_message row
+    memcpy(&row, PyByteArray_AS_STRING(rows) + number * <Py_ssize_t>sizeof(row), sizeof(row))
+    return window._message(row.position)
+
 
 @cython.final
 cdef class MessageList:
@@ -473,11 +705,12 @@ cdef class MessageList:
     Access raises the window's ``gone`` if another process has overwritten the message since.
     """
 
-    cdef list _parts  # (window, rows, count)
+    # The first part, which is most often the only one.
+    cdef Window _window
+    cdef bytearray _rows
+    cdef Py_ssize_t _first_count
+    cdef list _parts  # further ones: (window, rows, count)
     cdef Py_ssize_t _count
-
-    def __cinit__(self):
-        self._parts = []
 
     def add(self, Window window not None, bytearray rows not None, Py_ssize_t count):
         """Append ``count`` rows of ``formats.SELECTED_MESSAGE`` whose records lie in ``window``."""
@@ -486,14 +719,22 @@ cdef class MessageList:
         self._add(window, rows, count)
 
     cdef int _add(self, Window window, bytearray rows, Py_ssize_t count) except -1:
-        self._parts.append((window, rows, count))
+        if self._count == 0:
+            self._window, self._rows, self._first_count = window, rows, count
+        elif self._parts is None:
+            self._parts = [(window, rows, count)]
+        else:
+            self._parts.append((window, rows, count))
         self._count += count
         return 0
 
     def extend(self, MessageList other not None):
         """Append the messages of another list."""
-        self._parts += other._parts
-        self._count += other._count
+        cdef list further = [] if other._parts is None else list(other._parts)
+        if other._count:
+            self._add(other._window, other._rows, other._first_count)
+        for window, rows, count in further:
+            self._add(window, rows, count)
 
     def __len__(self):
         return self._count
@@ -504,19 +745,19 @@ cdef class MessageList:
         return self._at(index)
 
     cdef object _at(self, Py_ssize_t index):
-        cdef rs_selected_message row
         cdef Py_ssize_t count
         if index < 0:
             index += self._count
-        if index >= 0:
-            for window, rows, part_count in self._parts:
-                count = part_count
-                if index < count:
-                    memcpy(&row, PyByteArray_AS_STRING(<bytearray>rows)
-                           + index * <Py_ssize_t>sizeof(row), sizeof(row))
-                    return (<Window>window)._message(row.position)
-                index -= count
-        raise IndexError("message index out of range")
+        if not 0 <= index < self._count:
+            raise IndexError("message index out of range")
+        if index < self._first_count:
+            return message_in(self._window, self._rows, index)
+        index -= self._first_count
+        for window, rows, part_count in self._parts:
+            count = part_count
+            if index < count:
+                return message_in(window, rows, index)
+            index -= count
 
     def __iter__(self):
         cdef MessageIterator iterator = MessageIterator.__new__(MessageIterator)

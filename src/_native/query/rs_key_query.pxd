@@ -1,12 +1,12 @@
 # A query by key over the index files of a store, as RocketMQ does it: the newest file first.
 #
-# Entry point for rs_guarded: rs_query_index.
+# Entry points for rs_guarded: rs_query_index, rs_find_index.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from rs_formats cimport RS_INDEX_KEY_SEPARATOR
 from rs_hash cimport rs_hash_extend, rs_string_hash
 from rs_index cimport rs_index_key_hash
-from rs_index_walk cimport RS_WALK_HITS, rs_chain_head, rs_walk, rs_walk_on
+from rs_index_walk cimport RS_WALK_HITS, rs_chain_head, rs_walk, rs_walk_on, rs_walk_first
 from rs_index cimport rs_index_load_header, rs_index_slot
 from rs_status cimport RS_OK
 
@@ -79,10 +79,12 @@ cdef inline int rs_query_index(void* argument) noexcept nogil:
     return rs_walk_on(walk)
 
 
-cdef inline void rs_keep_hits(rs_key_query* query) noexcept nogil:
-    """Add the hits of a file, all hits ascending. Requires: there is room."""
+cdef inline bint rs_keep_hits(rs_key_query* query) noexcept nogil:
+    """Add the hits of a file, all hits ascending. Return False if there is no room."""
     cdef int i, at
     cdef int64_t offset
+    if query.walk.kept > RS_WALK_HITS - query.count:
+        return False
     for i in range(query.walk.kept):
         offset = query.walk.offsets[i]
         at = query.count
@@ -91,3 +93,9 @@ cdef inline void rs_keep_hits(rs_key_query* query) noexcept nogil:
             at -= 1
         query.hits[at] = offset
         query.count += 1
+    return True
+
+
+cdef inline int rs_find_index(void* argument) noexcept nogil:
+    """Collect all hits of one file, for an exact search."""
+    return rs_walk_first(&(<rs_key_query*>argument).walk)

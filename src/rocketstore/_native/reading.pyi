@@ -1,6 +1,10 @@
-"""Log segments as readers see them, the messages they select from them, and where queues lie.
+"""Log segments as readers see them, the messages they select from them, where queues lie, and plain
+calls of a store.
 
-Native bodies read without the GIL and guarded; a mapped file that was shortened is not plain."""
+A plain call finds whole and good records in segments and files that were read before. The native
+body reads without the GIL and guarded, and leaves anything else (damage, an expired record, a
+segment that is not known, a file that is not mapped or was shortened ...) to the method that the
+call decorates. The reference leaves everything to it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, final, overload
@@ -9,7 +13,7 @@ from typing_extensions import Buffer
 
 from rocketstore._native.message import StoredMessage
 
-_Answer = TypeVar("_Answer", bound=tuple[Any, ...])
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 class QueuePlace:
     """Where the units of a queue are: its bounds and the file that was read last.
@@ -82,10 +86,7 @@ class Window:
 
 class Windows:
     """The segments that were read, by physical offset; each has ``segment_nbytes`` bytes.
-
-    ``record`` and ``get_message`` answer only what is plain. They return ``None`` for anything else
-    (damage, an expired record, an unknown segment, a file that is not mapped ...); the caller then
-    looks closer. Threading: any thread."""
+    Threading: any thread."""
 
     def __init__(self, segment_nbytes: int) -> None: ...
     @property
@@ -101,45 +102,6 @@ class Windows:
 
     def get(self, physical_offset: int) -> Any:
         """Return the ``Window`` in which an offset can be read; ``None`` if none is known."""
-
-    def record(self, physical_offset: int) -> StoredMessage | None:
-        """Return the record at ``physical_offset`` after the strict check; ``None`` if there is no
-        whole and good one in a known segment."""
-
-    def get_message(
-        self,
-        answer: type[_Answer],
-        status: int,
-        queue: QueuePlace,
-        offset: int,
-        max_count: int,
-        max_nbytes: int,
-        disk_below: int,
-        max_disk_count: int,
-        max_disk_nbytes: int,
-    ) -> _Answer | None:
-        """Select messages of ``queue`` from queue offset ``offset`` on, as ``select_messages``.
-
-        Returns (status, next offset, min offset, max offset, messages) if there is a message and
-        the pull ended because of a limit or at the end of the file or queue, else ``None``.
-        ``answer`` is the type of the result: ``tuple``, or a named tuple with such fields."""
-
-    def query_message(
-        self,
-        answer: type[_Answer],
-        files: tuple[IndexPlace, ...],
-        topic: str,
-        key: str,
-        max_count: int,
-        begin: int,
-        end: int,
-    ) -> _Answer | None:
-        """Find messages by the hash of ``topic#key`` as RocketMQ does, in ``files`` (oldest first)
-        from the newest one on, at most ``max_count``, with times in whole seconds.
-
-        Returns (messages by ascending offset, end time and end offset of the newest file) as an
-        ``answer``, a type as in ``get_message``; zeros without a hit. ``None`` if a text is not
-        ASCII, ``max_count`` is not in 1 .. 64, a chain is broken, or a record is not plain."""
 
 @final
 class MessageList(Sequence[StoredMessage]):
@@ -158,3 +120,54 @@ class MessageList(Sequence[StoredMessage]):
     def __getitem__(self, index: int, /) -> StoredMessage: ...
     @overload
     def __getitem__(self, index: slice, /) -> list[StoredMessage]: ...
+
+class ReaderPlace:
+    """Where a store's reader, which derives from it, finds what plain calls need.
+
+    ``log`` has ``windows`` (a ``Windows``), ``damage`` (a dict), ``queue.files_end`` and
+    ``max_offset``; ``queues`` has a ``QueuePlace`` by (topic, queue id), each with ``ext`` and
+    ``pull_looks_no_further``; ``index`` has ``files``, a tuple of ``IndexPlace``, and ``gaps``.
+    ``limits`` are those of a pull in the order of ``BatchLimits``, ``max_hits`` that of a query.
+    Filters of the type ``tag_filter`` select by ``tags_codes`` alone, unless they are ``exact``.
+    ``found`` is the status of a pull that found messages; ``answers`` are the types of its result
+    and of a query's, named tuples. Threading: any thread."""
+
+    def __init__(
+        self,
+        *,
+        log: Any,
+        queues: dict[tuple[str, int], Any],
+        index: Any,
+        limits: tuple[int, ...],
+        max_hits: int,
+        tag_filter: type,
+        found: int,
+        answers: tuple[type, type],
+    ) -> None: ...
+    @property
+    def log(self) -> Any: ...
+    @property
+    def index(self) -> Any: ...
+    def narrow(
+        self, queue: QueuePlace, low: int, high: int, timestamp: int, upper: bool
+    ) -> tuple[int, int]:
+        """Narrow a binary search in ``low`` .. ``high`` for the first queue offset whose store time
+        is at least ``timestamp``, or later than it if ``upper``, as far as steps are plain."""
+
+# Each decorates a method of a store: an object with ``_reader``, a ``ReaderPlace``, and
+# ``_closed``. In a closed store, and in a forked child, no call is plain.
+
+def get_message(method: _Method) -> _Method:
+    """Answer pulls without a filter, and with one that selects by tags codes alone."""
+
+def query_message(method: _Method) -> _Method:
+    """Answer queries in ASCII with at most 64 hits."""
+
+def find(method: _Method) -> _Method:
+    """Answer searches for a topic and a key alone, in ASCII, with at most 64 hits by hash."""
+
+def look_message_by_offset(method: _Method) -> _Method:
+    """Answer look-ups that find a record."""
+
+def look_message_by_id(method: _Method) -> _Method:
+    """Answer look-ups that find a record."""

@@ -1,6 +1,6 @@
 """Staged dispatch of log records into consume-queue files and index files (one owner thread)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import final
 
 from typing_extensions import Buffer
@@ -87,6 +87,8 @@ class Dispatcher:
         """Return the handle of a queue, -1 if it is unknown."""
     def next_index(self, handle: int) -> int:
         """Return the next unit's number. ``ValueError`` for an unknown or removed handle."""
+    def next_index_of(self, handle: int) -> Callable[[], int]:
+        """Return a callable that returns ``next_index(handle)``."""
     def max_physical_offset(self, handle: int) -> int:
         """Return the end (offset + size) of the last record in the queue, -1 if none."""
     def set_shifted(self, handle: int) -> None:

@@ -1,4 +1,4 @@
-"""Log segments as readers see them, and the messages that they select from them.
+"""Log segments as readers see them, the messages that they select from them, and plain calls.
 
 Contract: ``_native/reading.pyi``.
 """
@@ -9,24 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rocketstore import formats
-from rocketstore._reference import consume_queue, index_file
-from rocketstore._reference.arguments import readable
-from rocketstore._reference.message import StoredMessage, check_record
+from rocketstore._reference.message import StoredMessage
 from rocketstore._reference.record_check import record_buffer
-from rocketstore.status import KernelStatus, RecordStatus
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-_UNIT = formats.CONSUME_QUEUE_UNIT
 _ROW = formats.SELECTED_MESSAGE
-_COMPLETE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_TOPIC)
-#: Most hits of a query; for more the caller looks itself.
-_MOST_HITS = 64
-_PLAIN_ENDS = (KernelStatus.OK, KernelStatus.LIMIT, RecordStatus.END)
-
-
-_Answer = TypeVar("_Answer", bound=tuple[Any, ...])
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 class QueuePlace:
@@ -115,111 +105,6 @@ class Windows:
             return None
         return window
 
-    def record(self, physical_offset: int) -> StoredMessage | None:
-        """Return the record at an offset; None if it is not plain."""
-        window = self.get(physical_offset)
-        if window is None:
-            return None
-        position = physical_offset - window.base_offset
-        status, _ = check_record(
-            window.buffer, position, window.stop, window.base_offset, window.segment_end,
-            window.flags,
-        )  # fmt: skip
-        if status not in _COMPLETE:
-            return None
-        try:
-            return StoredMessage(window.buffer, position, window.base_offset, window.segment_end)
-        except ValueError:
-            return None  # another process has overwritten it since
-
-    def get_message(
-        self,
-        answer: type[_Answer],
-        status: int,
-        queue: QueuePlace,
-        offset: int,
-        max_count: int,
-        max_nbytes: int,
-        disk_below: int,
-        max_disk_count: int,
-        max_disk_nbytes: int,
-    ) -> _Answer | None:
-        """Return offsets and messages of a pull; None if it is not plain."""
-        end, recent = queue.max_index, queue.recent
-        if recent is None or not queue.min_index <= offset < end or max_count <= 0:
-            return None
-        file, first, file_stop = recent
-        stop = min(end, file_stop)
-        units = file.mapped
-        if units is None or not first <= offset < stop:
-            return None
-        file.was_used = True
-        start = (offset - first) * _UNIT.nbytes
-        stop_at = (stop - first) * _UNIT.nbytes
-        view = readable(units)
-        if stop_at > len(view):
-            return None
-        window = self.get(_UNIT.struct.unpack_from(view, start)[0])
-        if window is None:
-            return None
-        rows = bytearray(min(max_count, stop - offset) * _ROW.nbytes)
-        reached, count, _, ended, _ = consume_queue.select_messages(
-            units, start, stop_at, offset,
-            window.buffer, window.stop, window.base_offset, window.segment_end, window.min_offset,
-            queue.topic_bytes, queue.queue_id, None,
-            max_count, max_nbytes, disk_below, max_disk_count, max_disk_nbytes,
-            0, 0, window.flags, rows,
-        )  # fmt: skip
-        if not count or ended not in _PLAIN_ENDS:
-            return None
-        messages = MessageList()
-        messages.add(window, rows, count)
-        following = offset + (reached - start) // _UNIT.nbytes
-        return tuple.__new__(answer, (status, following, queue.min_index, end, messages))
-
-    def query_message(
-        self,
-        answer: type[_Answer],
-        files: tuple[IndexPlace, ...],
-        topic: str,
-        key: str,
-        max_count: int,
-        begin: int,
-        end: int,
-    ) -> _Answer | None:
-        """Return messages and the index's end for a key; None if that is not plain."""
-        is_plain = all(type(text) is str and text.isascii() for text in (topic, key))
-        if not is_plain or not 0 < max_count <= _MOST_HITS:
-            return None
-        text = f"{topic}#{key}".encode()
-        hits: list[int] = []
-        index_end: tuple[int, int] | None = None
-        for place in reversed(files):
-            buffer = place.file.mapped
-            if buffer is None or len(readable(buffer)) < formats.index_file_nbytes(
-                place.slots, place.entries
-            ):
-                return None
-            first, last, _, last_offset, *_ = index_file.read_header(buffer)
-            index_end = index_end or (last, last_offset)
-            if (begin < first and end > last) or first <= begin <= last or first <= end <= last:
-                found, status = index_file.select_offsets(
-                    buffer, place.slots, place.entries, text, max_count - len(hits), begin, end
-                )
-                if status != KernelStatus.OK:
-                    return None
-                hits += found
-            if first < begin or len(hits) >= max_count:
-                break
-        messages = []
-        for offset in sorted(hits):
-            message = self.record(offset) if offset >= 0 else None
-            if message is None:
-                return None
-            messages.append(message)
-        found_end = index_end if hits and index_end else (0, 0)
-        return tuple.__new__(answer, (messages, *found_end))
-
 
 class MessageList(Sequence[StoredMessage]):
     """Selected messages; each ``StoredMessage`` is created on access."""
@@ -264,3 +149,37 @@ class MessageList(Sequence[StoredMessage]):
 
     def __repr__(self) -> str:
         return f"<{self._count} messages>"
+
+
+class ReaderPlace:
+    """Where a store's reader finds what plain calls need."""
+
+    def __init__(
+        self,
+        *,
+        log: Any,
+        queues: dict[tuple[str, int], Any],
+        index: Any,
+        limits: tuple[int, ...],
+        max_hits: int,
+        tag_filter: type,
+        found: int,
+        answers: tuple[type, type],
+    ) -> None:
+        self.log = log
+        self.index = index
+
+    def narrow(
+        self, queue: QueuePlace, low: int, high: int, timestamp: int, upper: bool
+    ) -> tuple[int, int]:
+        """Return the bounds unchanged: this body takes no step by itself."""
+        return low, high
+
+
+def _undecorated(method: _Method) -> _Method:
+    """Return the method: this body answers no call by itself."""
+    return method
+
+
+get_message = query_message = find = _undecorated
+look_message_by_offset = look_message_by_id = _undecorated

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rocketstore import formats
@@ -278,6 +279,10 @@ class Dispatcher:
 
     def next_index(self, handle: int) -> int:
         return self._by_handle(handle).next_index
+
+    def next_index_of(self, handle: int) -> Callable[[], int]:
+        self._by_handle(handle)
+        return functools.partial(self.next_index, handle)
 
     def max_physical_offset(self, handle: int) -> int:
         return self._by_handle(handle).max_physical_offset

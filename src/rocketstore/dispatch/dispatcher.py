@@ -342,7 +342,7 @@ class CommitLogDispatcher:
         handle = self.kernel.set_queue(
             queue.topic_bytes, queue.queue_id, mapping, first, next_index, max_physical_offset
         )
-        queue.follow(functools.partial(self.kernel.next_index, handle))
+        queue.follow(self.kernel.next_index_of(handle))
         return int(handle)
 
     def _start_queue(self, queue: ConsumeQueue, queue_offset: int) -> None:

@@ -36,16 +36,13 @@ class TagFilter:
         self._codes = frozenset(
             kernels.message.string_hash_code(tag.encode("utf-8", "replace")) for tag in self.tags
         )
+        #: The codes as int64 in native byte order, ``None`` if every message matches.
+        self.tags_codes = None if self.passes_all else array("q", sorted(self._codes)).tobytes()
 
     @property
     def passes_all(self) -> bool:
         """Whether every message matches."""
         return not self.tags
-
-    @property
-    def tags_codes(self) -> bytes | None:
-        """The codes as int64 in native byte order, ``None`` if every message matches."""
-        return None if self.passes_all else array("q", sorted(self._codes)).tobytes()
 
     def is_matched_by_consume_queue(self, tags_code: int | None, ext: Any = None) -> bool:
         """Return whether the unit's code matches; an unknown code does."""

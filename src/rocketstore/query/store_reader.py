@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
-from rocketstore import formats
+from rocketstore import formats, kernels
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dialect import Dialect
 from rocketstore.errors import CorruptMessageError
@@ -28,16 +29,17 @@ if TYPE_CHECKING:
     from rocketstore.filter import MessageFilter
     from rocketstore.query.unread_units import UnreadUnits
 
-_FOUND = GetMessageStatus.FOUND
 
-
-class StoreReader:
+class StoreReader(kernels.reading.ReaderPlace):
     """Read from opened parts; the store opens and closes them.
 
     Notes
     -----
     Threading: any number of threads. No call creates a queue or a file (D-36).
     """
+
+    log: CommitLog
+    index: IndexService
 
     def __init__(
         self,
@@ -47,17 +49,21 @@ class StoreReader:
         config: MessageStoreConfig,
         dialect: Dialect,
     ) -> None:
-        self.log = log
+        limits = BatchLimits.of(config)
+        super().__init__(
+            log=log,
+            queues=queues.table,
+            index=index,
+            limits=limits,
+            max_hits=config.max_msgs_num_batch,
+            tag_filter=TagFilter,
+            found=GetMessageStatus.FOUND,
+            answers=(GetMessageResult, QueryMessageResult),
+        )
         self.queues = queues
-        self.index = index
         self.dialect = dialect
-        self._limits = limits = BatchLimits.of(config)
+        self._limits = limits
         self._max_hits = config.max_msgs_num_batch
-        # What every pull reads.
-        self._queues = queues.table
-        self._memory_count, self._memory_nbytes = limits.memory_count, limits.memory_nbytes
-        self._disk_count, self._disk_nbytes = limits.disk_count, limits.disk_nbytes
-        self._memory_window_nbytes = limits.memory_window_nbytes
 
     # --- queues -------------------------------------------------------------------------------
 
@@ -91,26 +97,6 @@ class StoreReader:
             name_cut_file(error, queue.files())
             raise
         return GetMessageResult(status, next_offset, first, end, selection.messages)
-
-    def get_at_once(
-        self, topic: str, queue_id: int, offset: int, max_count: int
-    ) -> GetMessageResult | None:
-        """Answer with one kernel call if the queue file and the segment of the last call fit again.
-
-        ``None`` if they do not, or if there was anything but plain messages: then the caller asks
-        ``get_message``.
-        """
-        log = self.log
-        queue = self._queues.get((topic, queue_id))
-        if queue is None or log.damage or max_count > self._memory_count:
-            return None
-        below, disk_count = 0, self._disk_count
-        if log.queue.files_end > self._memory_window_nbytes:
-            below = log.max_offset - self._memory_window_nbytes
-        return log.windows.get_message(
-            GetMessageResult, _FOUND, queue, offset, max_count, self._memory_nbytes,
-            below, max_count if max_count < disk_count else disk_count, self._disk_nbytes,
-        )  # fmt: skip
 
     def unread_units(
         self, topic: str, queue_id: int, message_filter: MessageFilter | None = None
@@ -146,7 +132,11 @@ class StoreReader:
             clamped = self.dialect.clamp_offset_by_time
             return max(offset, queue.min_index) if clamped else offset
         search = TimeSearch(
-            self.log, queue, lambda index: self.store_timestamp_of(queue, index), self.dialect
+            self.log,
+            queue,
+            lambda index: self.store_timestamp_of(queue, index),
+            partial(self.narrow, queue),
+            self.dialect,
         )
         if boundary is None and self.dialect.offset_by_mtime:
             return search.by_modification_time(timestamp)
@@ -160,12 +150,6 @@ class StoreReader:
         """See ``DefaultMessageStore.query_message``."""
         if max_count > self._max_hits:
             max_count = self._max_hits
-        if not self.log.damage:
-            found = self.log.windows.query_message(
-                QueryMessageResult, self.index.files, topic, key, max_count, begin, end
-            )
-            if found is not None:
-                return found
         hits = self.index.query_offset(topic, key, max_count, begin, end)
         if not hits.offsets:
             return QueryMessageResult([], 0, 0)
@@ -357,10 +341,6 @@ class StoreReader:
         return self._look_below_end(offset)
 
     def _look_below_end(self, offset: int) -> StoredMessage | None:
-        if not self.log.damage:
-            message = self.log.windows.record(offset)
-            if message is not None:
-                return message
         if 0 <= offset < self.log.max_offset:
             return self.log.look_message_by_offset(offset)
         if self.log.is_lost(offset):

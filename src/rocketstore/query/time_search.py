@@ -16,12 +16,22 @@ class TimeSearch:
     """Search a queue for an offset by time, as each RocketMQ version does."""
 
     def __init__(
-        self, log: CommitLog, queue: ConsumeQueue, time_of: Callable[[int], int], dialect: Dialect
+        self,
+        log: CommitLog,
+        queue: ConsumeQueue,
+        time_of: Callable[[int], int],
+        narrow: Callable[[int, int, int, bool], tuple[int, int]],
+        dialect: Dialect,
     ) -> None:
-        """Set up; ``time_of`` returns the store time at a queue offset, -1 without a message."""
+        """Set up.
+
+        ``time_of`` returns the store time at a queue offset, -1 without a message. ``narrow`` is
+        ``ReaderPlace.narrow`` for the queue.
+        """
         self._log = log
         self._queue = queue
         self._time = time_of
+        self._narrow = narrow
         self._clamp = dialect.clamp_offset_by_time
 
     def _is_expired(self, index: int) -> bool:
@@ -40,7 +50,10 @@ class TimeSearch:
         first, end = self._queue.min_index, self._queue.max_index
         low, high = first, end
         upper = boundary == "upper"
-        while low < high:
+        while True:
+            low, high = self._narrow(low, high, timestamp, upper)
+            if low >= high:
+                break
             middle = at = (low + high) // 2
             time = self._time(at)
             while time < 0 and at + 1 < high:  # a filler, or an unreadable record

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from rocketstore import kernels
 from rocketstore.filter import MessageFilter, TagFilter
 from rocketstore.message import StoredMessage, decode_message_id
 from rocketstore.query.results import MAX_TIMESTAMP, GetMessageResult, QueryMessageResult
@@ -49,6 +50,7 @@ class ReadingStore(OpenStore):
         queue = self._use().queues.get(topic, queue_id)
         return 0 if queue is None else queue.max_index
 
+    @kernels.reading.get_message
     def get_message(
         self,
         group: str,
@@ -83,18 +85,8 @@ class ReadingStore(OpenStore):
             The first message to return is corrupt.
         """
         reader = self._use()
-        if type(queue_id) is int and type(offset) is int and type(max_count) is int:
-            if filter is None:
-                found = reader.get_at_once(topic, queue_id, offset, max_count)
-                if found is not None:
-                    return found
-        else:
-            for name, value in (
-                ("queue_id", queue_id),
-                ("offset", offset),
-                ("max_count", max_count),
-            ):
-                check_int(name, value)
+        for name, value in (("queue_id", queue_id), ("offset", offset), ("max_count", max_count)):
+            check_int(name, value)
         if filter is not None and not hasattr(filter, "is_matched_by_consume_queue"):
             raise TypeError(f"filter must be a MessageFilter, not {type(filter).__name__}")
         if max_count < 0:
@@ -144,6 +136,7 @@ class ReadingStore(OpenStore):
 
     # --- keys and offsets ---------------------------------------------------------------------
 
+    @kernels.reading.query_message
     def query_message(
         self, topic: str, key: str, max_count: int = 32, begin: int = 0, end: int = MAX_TIMESTAMP
     ) -> QueryMessageResult:
@@ -152,13 +145,11 @@ class ReadingStore(OpenStore):
 
         ``find`` is exact. ``begin`` and ``end`` (inclusive) are epoch ms.
         """
-        if not (type(max_count) is int and type(begin) is int and type(end) is int):
-            for name, value in (("max_count", max_count), ("begin", begin), ("end", end)):
-                check_int(name, value)
-        if not (0 <= begin <= MAX_TIMESTAMP and 0 <= end <= MAX_TIMESTAMP):
-            begin, end = clamp(begin), clamp(end)
-        return self._use().query_message(topic, key, max_count, begin, end)
+        for name, value in (("max_count", max_count), ("begin", begin), ("end", end)):
+            check_int(name, value)
+        return self._use().query_message(topic, key, max_count, clamp(begin), clamp(end))
 
+    @kernels.reading.find
     def find(
         self,
         *,
@@ -244,15 +235,16 @@ class ReadingStore(OpenStore):
 
         return lookup_many(self._use().index, topic, keys)
 
+    @kernels.reading.look_message_by_offset
     def look_message_by_offset(self, physical_offset: int) -> StoredMessage | None:
         """Return the record that starts at ``physical_offset``, or ``None``.
 
         Raises ``CorruptMessageError`` if a record starts there but is corrupt.
         """
-        if type(physical_offset) is not int:
-            check_int("physical_offset", physical_offset)
+        check_int("physical_offset", physical_offset)
         return self._use().look_message_by_offset(physical_offset)
 
+    @kernels.reading.look_message_by_id
     def look_message_by_id(self, msg_id: str) -> StoredMessage | None:
         """Return the record with the given offsetMsgId, or ``None``.
 

@@ -1,0 +1,87 @@
+# What plain calls judge: one record, the first unit of a pull, and their arguments and answers.
+#
+# Entry points for rs_guarded: rs_check_one, rs_load_first.
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t
+
+from rs_formats cimport rs_parsed_record
+from rs_get_message cimport rs_selection
+from rs_key_match cimport rs_carries, rs_wanted_key
+from rs_record cimport rs_check
+from rs_status cimport RS_NUL_PROPERTIES, RS_OK, RS_UNSAFE_TOPIC
+from rs_units cimport rs_load_unit, rs_unit
+
+cdef extern from "Python.h":
+    long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
+
+cdef extern from *:
+    """
+    /* Return the items as an object of a subclass of tuple that adds no fields, such as a named
+     * tuple: as tuple.__new__, without the calls. */
+    static PyObject *rs_named_tuple(PyObject *type, PyObject *items)
+    {
+        PyTypeObject *wanted = (PyTypeObject *)type;
+        const Py_ssize_t count = PyTuple_GET_SIZE(items);
+        if (!PyType_Check(type) || !PyType_IsSubtype(wanted, &PyTuple_Type)
+            || wanted->tp_basicsize != PyTuple_Type.tp_basicsize) {
+            PyErr_SetString(PyExc_TypeError, "answer must be a subclass of tuple without fields");
+            return NULL;
+        }
+        PyObject *made = wanted->tp_alloc(wanted, count);
+        for (Py_ssize_t i = 0; made != NULL && i < count; i++) {
+            PyTuple_SET_ITEM(made, i, Py_NewRef(PyTuple_GET_ITEM(items, i)));
+        }
+        return made;
+    }
+    """
+    object rs_named_tuple(object type, tuple items)
+
+
+cdef inline bint rs_to_int64(object number, int64_t* out) except -1:
+    """Convert an int; return False if it does not fit."""
+    cdef int overflow = 0
+    out[0] = PyLong_AsLongLongAndOverflow(number, &overflow)
+    return overflow == 0
+
+
+cdef struct rs_check_call:
+    const uint8_t* p
+    int64_t available
+    int64_t physical_offset
+    int64_t segment_end
+    int flags
+    const rs_wanted_key* wanted  # NULL for none
+    bint carries  # the wanted key
+    rs_parsed_record row
+
+
+cdef inline int rs_check_one(void* argument) noexcept nogil:
+    """Return RS_OK for every record that is whole and good."""
+    cdef rs_check_call* call = <rs_check_call*>argument
+    cdef int status = rs_check(
+        call.p, call.available, call.physical_offset, call.segment_end, call.flags, &call.row)
+    if status == RS_NUL_PROPERTIES or status == RS_UNSAFE_TOPIC:
+        status = RS_OK
+    if status == RS_OK and call.wanted != NULL:
+        call.carries = rs_carries(call.p, &call.row, call.wanted)
+    return status
+
+
+cdef inline int rs_load_first(void* argument) noexcept nogil:
+    """Load the offset in the first unit into ``base_offset``."""
+    cdef rs_selection* work = <rs_selection*>argument
+    cdef rs_unit unit
+    rs_load_unit(work.units + work.position, &unit)
+    work.base_offset = unit.physical_offset
+    return RS_OK
+
+
+cdef inline void rs_set_plain(rs_selection* work, bytes topic, int64_t queue_id) noexcept:
+    """Set what is the same in every pull of a queue without a filter."""
+    work.tags_codes = NULL
+    work.tags_count = 0
+    work.topic = <const uint8_t*>PyBytes_AS_STRING(topic)
+    work.topic_nbytes = PyBytes_GET_SIZE(topic)
+    work.queue_id = queue_id
+    work.skip_below = 0
+    work.reason = 0
