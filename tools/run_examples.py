@@ -35,7 +35,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FILES = ("README.md", "docs/command-line.md", "docs/command-line-care.md")
+FILES = (
+    *("README.md", "docs/command-line.md", "docs/command-line-care.md"),
+    "docs/performance.md",
+)
 WIDTH = 100
 _UNPACK = re.compile(r"<!-- unpack: (\S+) as (\S+) -->")
 _RUN = re.compile(r"<!-- run((?: (?:exit=\d+|changing|loose|unchecked))*) -->")

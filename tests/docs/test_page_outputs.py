@@ -23,7 +23,10 @@ def tool() -> ModuleType:
         sys.path.remove(str(ROOT / "tools"))
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/command-line.md", "docs/command-line-care.md"])
+@pytest.mark.parametrize(
+    "page",
+    ["README.md", "docs/command-line.md", "docs/command-line-care.md", "docs/performance.md"],
+)
 def test_pages_show_what_their_commands_write(
     tool: ModuleType, page: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

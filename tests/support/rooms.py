@@ -116,7 +116,8 @@ ROOMS: dict[str, Room] = {
 #: Rooms inside ``cli`` and ``spark``, and what each may import of its neighbours.
 INNER_ROOMS: dict[str, dict[str, str]] = {
     "cli": {
-        "app": "commands common demo spark",
+        "app": "bench commands common demo spark",
+        "bench": "common",
         "commands": "common store_facts",
         "demo": "common",
         "spark": "common",

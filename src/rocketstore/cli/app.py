@@ -9,6 +9,7 @@ from typing import Annotated, TextIO
 
 import typer
 
+from rocketstore.cli.bench import command as bench
 from rocketstore.cli.commands import (
     clean,
     completion,
@@ -78,10 +79,11 @@ for _name, _command in (
     ("clean", clean.clean),
     ("recover", recover.recover),
     ("salvage", salvage.salvage),
+    ("bench", bench.bench),
     ("completion", completion.completion),
     ("demo", demo.demo),
 ):
-    app.command(_name, no_args_is_help=_name != "demo")(reporting(_command))
+    app.command(_name, no_args_is_help=_name not in ("bench", "demo"))(reporting(_command))
 app.add_typer(spark.app)
 
 

@@ -1,0 +1,1 @@
+"""``rocketstore bench``."""
