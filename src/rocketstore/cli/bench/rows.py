@@ -16,8 +16,8 @@ from typing import Any
 from rocketstore.cli.bench.clock import Clock, Figure
 from rocketstore.cli.bench.messages import QUEUES, TOPICS, Messages
 from rocketstore.cli.bench.sqlite import SqliteLog
-from rocketstore.config import FlushDiskType
 from rocketstore.errors import RocketStoreError
+from rocketstore.status import FlushDiskType
 from rocketstore.store.default_message_store import DefaultMessageStore
 from rocketstore.store.default_message_store import open as open_store
 
@@ -211,13 +211,13 @@ class Bench:
         keys = [(self._messages.topic(n), self._messages.key(n)) for n in numbers]
         self._questions(
             keys, "query_message", "query_message by key, 1 hit",
-            lambda asked: store.query_message(*asked, 1).messages[0],
+            lambda asked: store.query_message(asked[0], asked[1], 1).messages[0],
         )  # fmt: skip
         self._questions(
             keys, "find", "find by key, all hits compared",
             lambda asked: list(store.find(topic=asked[0], key=asked[1])),
         )  # fmt: skip
-        ids = [store.query_message(*asked, 1).messages[0].msg_id for asked in keys]
+        ids = [store.query_message(topic, key, 1).messages[0].msg_id for topic, key in keys]
         self._questions(ids, "by_id", "look_message_by_id and the body", lambda msg_id: (
             store.look_message_by_id(msg_id).body))  # type: ignore[union-attr]  # fmt: skip
         self._scans(store)
