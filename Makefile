@@ -18,7 +18,7 @@ FIND_PYTHON = for p in $(or $(PYTHON),python3.13 python3.12 python3.11 python3);
     exit 1; fi;
 SET_UP = @$(FIND_PYTHON) PYTHON="$(PYTHON)" "$$python" tools/bootstrap.py --venv "$(VENV)"
 
-.PHONY: help demo develop test lint types bench bench-check race docs machine torn-reads soak many-queues leaks fuzz fuzz-native fuzz-kernels kills faults powercut powercut-real sanitize interop interop-soak gen spark-matrix wheel-test lowest coverage sdist debug clean
+.PHONY: help demo develop test lint types bench bench-check race growth docs machine torn-reads soak many-queues leaks fuzz fuzz-native fuzz-kernels kills faults powercut powercut-real sanitize interop interop-soak gen spark-matrix wheel-test lowest coverage sdist debug clean
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
@@ -46,6 +46,9 @@ bench: develop  ## measure native and reference kernels
 # `make race RACE="--quick"`: every option is listed by `make race RACE=--help`.
 race: develop  ## put and read beside RocketMQ's own jars, a bare C loop and embedded stores (RACE="--quick")
 	@$(RUN) benchmarks/race $(RACE)
+
+growth: develop  ## measure how cost grows with queues, segments, messages, bytes (GROWTH="--only queues --quick")
+	@PYTHONPATH=benchmarks:src $(RUN) -m growth $(GROWTH)
 
 # UPDATE=1 writes the baselines, PATHS=put counts those paths only.
 bench-check: develop  ## compare instruction counts with benchmarks/instruction_counts.json

@@ -1,0 +1,1 @@
+"""How the cost of a message or call grows: with queues, segments, messages, bytes, threads."""
