@@ -242,6 +242,11 @@ cdef class Appender:
         """Physical offset after the last published record."""
         return rs_load_acquire64(&self._state.write_offset)
 
+    def has_room(self, int64_t nbytes):
+        """Return whether ``nbytes`` fit the allocated blocks of the segment, as far as one sees."""
+        return self.is_attached and nbytes <= (
+            rs_load_acquire64(&self._state.frontier) - rs_load_acquire64(&self._state.position))
+
     @property
     def write_position(self):
         """The same offset, as a position in the current segment."""
@@ -515,12 +520,20 @@ cdef class Appender:
         cdef rs_scratch scratch
         cdef Py_buffer view
         cdef size_t start = 0
-        cdef list holds = []
+        cdef list holds
+        topic = body = None
         self._check_usable()
         memset(&view, 0, sizeof(view))
         rs_scratch_init(&scratch)
         try:
-            self._take_message(&record, &scratch, &start, message, &view, holds)
+            if type(message) is Message:
+                topic = <object> (<rs_message_object *> <PyObject *> message).topic
+                body = <object> (<rs_message_object *> <PyObject *> message).body
+            if topic is None or not self._take_plain(
+                &record, &scratch, &start, message, topic, body
+            ):
+                holds = []
+                self._take_message(&record, &scratch, &start, message, &view, holds)
             record.fields.properties = scratch.data + start
             return self._put_one(&record, False, None)
         finally:
@@ -531,9 +544,13 @@ cdef class Appender:
                            object message, Py_buffer *view, list holds) except -1:
         """Make a message's record; ``holds`` keeps its parts, without ``view`` a body copy."""
         cdef int64_t body_nbytes
-        if type(message) is Message and self._take_exact_message(
-                record, scratch, start, <rs_message_object *> <PyObject *> message, holds):
-            return 0
+        if type(message) is Message:
+            topic = <object> (<rs_message_object *> <PyObject *> message).topic
+            body = <object> (<rs_message_object *> <PyObject *> message).body
+            if self._take_plain(record, scratch, start, message, topic, body):
+                holds.append(topic)
+                holds.append(body)
+                return 0
         if isinstance(message, StoredMessage):
             rs_check_relayed([message])
         topic = rs_attribute(message, "topic")
@@ -554,20 +571,24 @@ cdef class Appender:
         holds.append(body)
         return self._take_properties(record, scratch, start, body_nbytes, properties, holds)
 
-    cdef bint _take_exact_message(self, rs_put_record *record, rs_scratch *scratch, size_t *start,
-                                  const rs_message_object *message, list holds) except -1:
-        """The same from the C fields of a ``Message``; return False if one needs the rules."""
-        topic = <object> message.topic
-        body = <object> message.body
+    cdef bint _take_plain(self, rs_put_record *record, rs_scratch *scratch, size_t *start,
+                          object message, object topic, object body) except -1:
+        """The same from the C fields of a ``Message``; return False if it needs the rules.
+
+        The caller keeps its topic and its body.
+        """
+        cdef const rs_message_object *given = <rs_message_object *> <PyObject *> message
+        cdef rs_given_properties properties
         self._start(record, topic)
-        if not rs_take_numbers(record, message) or not PyBytes_CheckExact(body):
+        if not rs_take_numbers(record, given) or not PyBytes_CheckExact(body):
             return False
-        holds.append(topic)
-        holds.append(body)
-        rs_take_hosts(record, <object> message.born_host, <object> message.store_host, self._hosts)
-        self._take_properties(record, scratch, start, rs_take_body(record, body, NULL),
-                              <object> message.properties, holds)
-        return True
+        rs_take_hosts(record, <object> given.born_host, <object> given.store_host, self._hosts)
+        memset(&properties, 0, sizeof(properties))
+        properties.properties = given.properties
+        properties.waits = True
+        start[0] = scratch.used
+        return rs_make_plain(&self._rules, &self._state, record, scratch, &properties,
+                             rs_take_body(record, body, NULL))
 
     cdef int _take_properties(self, rs_put_record *record, rs_scratch *scratch, size_t *start,
                               int64_t body_nbytes, object properties, list holds) except -1:

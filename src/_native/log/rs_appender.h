@@ -42,7 +42,7 @@ typedef struct {
     /* guarded by: mutex */
     uint8_t *buffer; /* NULL without a segment */
     int64_t segment_nbytes;
-    int64_t frontier;
+    int64_t frontier; /* also read without the mutex, so stored atomically */
     int64_t populated;
     int32_t stop; /* also read without the mutex, so stored atomically */
     int32_t refusal; /* -1: none */
@@ -323,7 +323,7 @@ static inline void *rs_appender_replace(rs_appender *a, void *view, uint8_t *buf
     }
     if (former != view && buffer != NULL) {
         rs_store_release64(&a->base_offset, base_offset);
-        a->frontier = frontier;
+        rs_store_release64(&a->frontier, frontier);
         a->populated = 0;
         rs_publish(a, position);
     }
@@ -340,7 +340,7 @@ static inline void rs_appender_raise(rs_appender *a, int64_t *limit, int64_t pos
 {
     rs_mutex_lock(&a->mutex);
     if ((base_offset < 0 || base_offset == a->base_offset) && position > *limit) {
-        *limit = position;
+        rs_store_release64(limit, position);
         if (limit == &a->frontier) {
             rs_count_generation(a);
         }

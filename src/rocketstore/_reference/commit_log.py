@@ -221,6 +221,10 @@ class Appender:
         """Physical offset after the last published record."""
         return self._base_offset + self._position
 
+    def has_room(self, nbytes: int) -> bool:
+        """Return whether ``nbytes`` fit the allocated blocks of the segment, as far as one sees."""
+        return self.is_attached and nbytes <= self._frontier - self._position
+
     @property
     def write_position(self) -> int:
         """The same offset, as a position in the current segment."""

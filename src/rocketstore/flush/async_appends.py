@@ -57,6 +57,10 @@ class AsyncAppends:
             return False
         return self._has_room(body) and not self._away.get(asyncio.get_running_loop())
 
+    def is_plain(self, body: object) -> bool:
+        """Return whether a put of ``body`` appends on this loop's thread and waits for no disk."""
+        return self._group_commit is None and not self._away and self._has_room(body)
+
     def put_here(
         self, put: Callable[..., _Result]
     ) -> tuple[_Result, asyncio.Future[_Result] | None]:
@@ -88,14 +92,10 @@ class AsyncAppends:
     def _has_room(self, body: object) -> bool:
         """Return whether a record with ``body`` fits the segment's allocated blocks for sure."""
         try:
-            nbytes = memoryview(body).nbytes  # type: ignore[arg-type]
+            nbytes = len(body) if type(body) is bytes else memoryview(body).nbytes  # type: ignore[arg-type]
         except TypeError:
             nbytes = 0  # the put raises
-        last = self._log.queue.last()
-        if last is None or last.file_from_offset != self._log.appender.base_offset:
-            return False
-        room = last.allocated_position - self._log.appender.write_position
-        return room >= nbytes + _MOST_BESIDE_BODY_NBYTES
+        return self._log.appender.has_room(nbytes + _MOST_BESIDE_BODY_NBYTES)
 
     async def _run(self, loop: asyncio.AbstractEventLoop, call: Callable[[], _Result]) -> _Result:
         self._away[loop] = self._away.get(loop, 0) + 1
@@ -120,7 +120,11 @@ class AsyncAppends:
                 running.add_done_callback(partial(self._call_back, loop))
 
     def _is_back(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._away[loop] -= 1
+        left = self._away[loop] - 1
+        if left:
+            self._away[loop] = left
+        else:
+            del self._away[loop]
 
     def _call_back(self, loop: asyncio.AbstractEventLoop, _: Future[Any]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed

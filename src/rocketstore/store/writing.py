@@ -100,8 +100,10 @@ class WritingStore(OpenStore):
         stays. Threading: any number of loops in any threads.
         """
         writer = self._writing()
-        put = partial(writer.log.appender.put, topic, body, queue_id, tags, keys, **others)
         appends = self._appends(writer)
+        if appends.is_plain(body):
+            return self.put(topic, body, queue_id, tags, keys, **others)
+        put = partial(writer.log.appender.put, topic, body, queue_id, tags, keys, **others)
         if not appends.may_put_here(body):
             return await appends.put_away(put)
         result, waiting = appends.put_here(put)

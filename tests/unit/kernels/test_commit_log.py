@@ -586,3 +586,20 @@ def test_rows_of_a_column_are_judged_one_by_one() -> None:
     assert returned[1][1][0] == [0, 6, 0, 0]
     refused = pair.call("put_columns", "t" * 128, offsets, bytes(610))
     assert refused[1][1][0] == [6, 6, 6, 6]
+
+
+def test_room_in_the_allocated_blocks(kernels: Bodies) -> None:
+    log = Log(kernels, segment_nbytes=1024)
+    appender = log.appender
+    assert not appender.has_room(0)  # no segment yet
+    appender.attach(bytearray(1024), 0, 100, 600)
+    assert [nbytes for nbytes in (0, 499, 500, 501, 2**40) if appender.has_room(nbytes)] == [
+        0, 499, 500,
+    ]  # fmt: skip
+    appender.set_frontier(700)
+    assert appender.has_room(600)
+    assert not appender.has_room(601)
+    appender.detach()
+    assert not appender.has_room(0)
+    appender.close()
+    assert not appender.has_room(0)
