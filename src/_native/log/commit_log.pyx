@@ -90,11 +90,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_count_fork)
 
 
-cdef inline PyObject *rs_pointer(object thing) noexcept:
-    """Return a borrowed reference; NULL for None."""
-    return NULL if thing is None else <PyObject *> thing
-
-
 cdef PutMessageResult outcome_of(const rs_put_record *record, int32_t waited, bytes host):
     """Return the outcome of one record; ``waited`` is the status of the flush."""
     cdef PutMessageResult result = PutMessageResult.__new__(PutMessageResult)
@@ -520,7 +515,6 @@ cdef class Appender:
         cdef rs_scratch scratch
         cdef Py_buffer view
         cdef size_t start = 0
-        cdef list holds
         topic = body = None
         self._check_usable()
         memset(&view, 0, sizeof(view))
@@ -530,9 +524,8 @@ cdef class Appender:
                 topic = <object> (<rs_message_object *> <PyObject *> message).topic
                 body = <object> (<rs_message_object *> <PyObject *> message).body
             if topic is None or not self._take_plain(
-                &record, &scratch, &start, message, topic, body
-            ):
-                holds = []
+                    &record, &scratch, &start, message, topic, body):
+                holds = []  # until the record is in the log
                 self._take_message(&record, &scratch, &start, message, &view, holds)
             record.fields.properties = scratch.data + start
             return self._put_one(&record, False, None)
@@ -543,6 +536,7 @@ cdef class Appender:
     cdef int _take_message(self, rs_put_record *record, rs_scratch *scratch, size_t *start,
                            object message, Py_buffer *view, list holds) except -1:
         """Make a message's record; ``holds`` keeps its parts, without ``view`` a body copy."""
+        cdef rs_given_properties given
         cdef int64_t body_nbytes
         if type(message) is Message:
             topic = <object> (<rs_message_object *> <PyObject *> message).topic
@@ -569,14 +563,19 @@ cdef class Appender:
             body = rs_copy_body(body)
         body_nbytes = rs_take_body(record, body, view)
         holds.append(body)
-        return self._take_properties(record, scratch, start, body_nbytes, properties, holds)
+        memset(&given, 0, sizeof(given))
+        given.properties = <PyObject *> properties
+        given.waits = True
+        start[0] = scratch.used
+        if rs_make_plain(&self._rules, &self._state, record, scratch, &given, body_nbytes):
+            return 0
+        return self._finish(
+            record, scratch, start, body_nbytes, rs_check_properties(properties), holds)
 
     cdef bint _take_plain(self, rs_put_record *record, rs_scratch *scratch, size_t *start,
                           object message, object topic, object body) except -1:
-        """The same from the C fields of a ``Message``; return False if it needs the rules.
-
-        The caller keeps its topic and its body.
-        """
+        """The same for a ``Message`` whose topic and body the caller keeps; return False if it
+        needs the rules."""
         cdef const rs_message_object *given = <rs_message_object *> <PyObject *> message
         cdef rs_given_properties properties
         self._start(record, topic)
@@ -589,18 +588,6 @@ cdef class Appender:
         start[0] = scratch.used
         return rs_make_plain(&self._rules, &self._state, record, scratch, &properties,
                              rs_take_body(record, body, NULL))
-
-    cdef int _take_properties(self, rs_put_record *record, rs_scratch *scratch, size_t *start,
-                              int64_t body_nbytes, object properties, list holds) except -1:
-        cdef rs_given_properties given
-        memset(&given, 0, sizeof(given))
-        given.properties = <PyObject *> properties
-        given.waits = True
-        start[0] = scratch.used
-        if rs_make_plain(&self._rules, &self._state, record, scratch, &given, body_nbytes):
-            return 0
-        return self._finish(
-            record, scratch, start, body_nbytes, rs_check_properties(properties), holds)
 
     def put_messages(self, batch):
         """Append a batch to one queue: consecutive, in one segment, all or nothing."""

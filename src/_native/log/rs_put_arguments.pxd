@@ -12,6 +12,7 @@ from cpython.buffer cimport (
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.ref cimport PyObject
 from libc.stddef cimport size_t
 from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -32,6 +33,11 @@ cdef extern from "Python.h":
 
 cdef enum:
     RS_HOST_CACHE_COUNT = 1024  # cached stored forms of hosts
+
+
+cdef inline PyObject *rs_pointer(object thing) noexcept:
+    """Return a borrowed reference; NULL for None."""
+    return NULL if thing is None else <PyObject *> thing
 
 
 cdef inline int64_t rs_to_integer(str name, object value, int64_t low, int64_t high) except? -1:

@@ -1,5 +1,6 @@
 # Text as Java decodes it, and properties as a dict.
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.ref cimport Py_DECREF, PyObject
 from cpython.unicode cimport (
     PyUnicode_4BYTE_KIND, PyUnicode_DecodeUTF8, PyUnicode_FromKindAndData,
 )
@@ -8,6 +9,64 @@ from libc.string cimport memchr
 
 from rs_formats cimport RS_NAME_VALUE_SEPARATOR, RS_PROPERTY_SEPARATOR
 from rs_hash cimport rs_utf8_next
+
+cdef extern from *:
+    """
+    #include <string.h>
+    #include "rs_bytes.h"
+
+    #define RS_NAME_PLACES 128
+    #define RS_MOST_KNOWN_NAME_NBYTES 48
+
+    /* Names as str objects that are made once, since nearly all messages have the same few.
+     * Guarded by the GIL; one name for each place, the last that was asked for. */
+    static PyObject *rs_known_names[RS_NAME_PLACES];
+
+    /* Set `text` to a new str of ASCII bytes and return 1; return 0 for other bytes, -1 with an
+     * exception. */
+    static inline int rs_ascii_text(const uint8_t *p, Py_ssize_t n, PyObject **text)
+    {
+        uint8_t all = 0;
+        for (Py_ssize_t i = 0; i < n; i++) {
+            all |= p[i];
+        }
+        if (all & 0x80) {
+            return 0;
+        }
+        *text = PyUnicode_New(n, 127);
+        if (*text == NULL) {
+            return -1;
+        }
+        if (n > 0) {
+            memcpy(PyUnicode_1BYTE_DATA(*text), p, (size_t)n);
+        }
+        return 1;
+    }
+
+    /* The same for a name. */
+    RS_UNUSED static int rs_name_text(const uint8_t *p, Py_ssize_t n, PyObject **text)
+    {
+        if (n <= 0 || n > RS_MOST_KNOWN_NAME_NBYTES) {
+            return rs_ascii_text(p, n, text);
+        }
+        const size_t place =
+            (size_t)(p[0] + 7 * p[n - 1] + 13 * p[n / 2] + 31 * n) % RS_NAME_PLACES;
+        PyObject *known = rs_known_names[place];
+        if (known != NULL && PyUnicode_GET_LENGTH(known) == n
+            && memcmp(PyUnicode_1BYTE_DATA(known), p, (size_t)n) == 0) {
+            *text = Py_NewRef(known);
+            return 1;
+        }
+        const int made = rs_ascii_text(p, n, text);
+        if (made == 1) {
+            rs_known_names[place] = Py_NewRef(*text);
+            Py_XDECREF(known);
+        }
+        return made;
+    }
+    """
+    int rs_ascii_text(const uint8_t* p, Py_ssize_t n, PyObject** text) except -1
+    int rs_name_text(const uint8_t* p, Py_ssize_t n, PyObject** text) except -1
 
 
 cdef inline object rs_decode_malformed(const uint8_t* p, Py_ssize_t nbytes):
@@ -29,6 +88,25 @@ cdef inline object rs_decode_malformed(const uint8_t* p, Py_ssize_t nbytes):
 
 cdef inline object rs_decode_text(const uint8_t* p, Py_ssize_t nbytes):
     """Return ``new String(bytes, UTF_8)``."""
+    cdef PyObject* text = NULL
+    if not rs_ascii_text(p, nbytes, &text):
+        return rs_decode_utf8(p, nbytes)
+    made = <object>text
+    Py_DECREF(made)
+    return made
+
+
+cdef inline object rs_decode_name(const uint8_t* p, Py_ssize_t nbytes):
+    """Return the same for a property's name; one of few that are often decoded is made once."""
+    cdef PyObject* text = NULL
+    if not rs_name_text(p, nbytes, &text):
+        return rs_decode_utf8(p, nbytes)
+    made = <object>text
+    Py_DECREF(made)
+    return made
+
+
+cdef inline object rs_decode_utf8(const uint8_t* p, Py_ssize_t nbytes):
     try:
         return PyUnicode_DecodeUTF8(<const char*>p, nbytes, NULL)
     except UnicodeDecodeError:
@@ -47,7 +125,7 @@ cdef inline dict rs_decode_properties(const uint8_t* p, Py_ssize_t nbytes):
             stop = end
         separator = <const uint8_t*>memchr(p, RS_NAME_VALUE_SEPARATOR, <size_t>(stop - p))
         if separator != NULL and separator > p and stop - separator > 1:
-            name = rs_decode_text(p, separator - p)
+            name = rs_decode_name(p, separator - p)
             properties[name] = rs_decode_text(separator + 1, stop - separator - 1)
         p = stop + 1
     return properties

@@ -92,7 +92,7 @@ class AsyncAppends:
     def _has_room(self, body: object) -> bool:
         """Return whether a record with ``body`` fits the segment's allocated blocks for sure."""
         try:
-            nbytes = len(body) if type(body) is bytes else memoryview(body).nbytes  # type: ignore[arg-type]
+            nbytes = memoryview(body).nbytes  # type: ignore[arg-type]
         except TypeError:
             nbytes = 0  # the put raises
         return self._log.appender.has_room(nbytes + _MOST_BESIDE_BODY_NBYTES)
