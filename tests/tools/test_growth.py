@@ -10,7 +10,16 @@ from pathlib import Path
 
 import pytest
 
+import rocketstore
+
 ROOT = Path(__file__).resolve().parents[2]
+#: The benchmarks' modules, and the package as this process imports it.
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": os.pathsep.join(
+        [str(ROOT / "benchmarks"), str(Path(rocketstore.__file__).parents[1])]
+    ),
+}
 CURVES = (
     "queues", "segments", "index-files", "messages", "bodies", "properties", "threads",
     "dirty-tail",
@@ -25,11 +34,9 @@ def test_a_curve(tmp_path: Path, name: str) -> None:
         *(sys.executable, "-m", "growth", "--quick", "--only", name, "--count", "1000"),
         *("--folder", stores, "--svg", tmp_path, "--json", tmp_path / "found.json"),
     ]
-    path = os.pathsep.join([str(ROOT / "benchmarks"), str(ROOT / "src")])
     done = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
-        check=False, timeout=300,
-    )  # fmt: skip
+        command, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     (points,) = json.loads((tmp_path / "found.json").read_text())["curves"].values()
     assert len(points) == 2
@@ -44,7 +51,9 @@ def test_all_curves_are_known_here() -> None:
     program = "from growth.curves import CURVES; print(*(curve.name for curve in CURVES))"
     names = subprocess.run(
         [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'benchmarks'}:{ROOT / 'src'}"},
-        capture_output=True, text=True, check=True,
-    ).stdout.split()  # fmt: skip
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
     assert tuple(names) == CURVES
