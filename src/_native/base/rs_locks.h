@@ -5,6 +5,9 @@
 
 #if defined(_MSC_VER)
 #define RS_THREAD_LOCAL __declspec(thread)
+#elif defined(__GLIBC__)
+/* At a fixed distance from the thread pointer: no memory is allocated at a thread's first use. */
+#define RS_THREAD_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
 #else
 #define RS_THREAD_LOCAL _Thread_local
 #endif
