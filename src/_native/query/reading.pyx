@@ -28,12 +28,12 @@ from rs_key_match cimport rs_want_key, rs_wanted_key
 from rs_key_query cimport (
     rs_find_index, rs_hash_key, rs_keep_hits, rs_key_query, rs_query_index,
 )
-from rs_offset_of_id cimport rs_offset_of_id
 from rs_plain cimport (
     rs_check_call, rs_check_one, rs_load_first, rs_named_tuple, rs_set_plain, rs_to_int64,
 )
 from rs_status cimport RS_END, RS_LIMIT, RS_OK, RS_OTHER_SEGMENT
 from rs_stored_message cimport rs_make_stored_message, rs_stored_message_import
+from rs_wanted_id cimport rs_want_id, rs_wanted_id
 
 from collections.abc import Sequence
 
@@ -275,12 +275,14 @@ cdef class Windows:
             self._last = window
         return window
 
-    cdef object _record(self, int64_t physical_offset):
-        """Return the message at an offset; None if it is not plain."""
+    cdef object _record(self, int64_t physical_offset, const rs_wanted_id* wanted=NULL):
+        """Return the message at an offset; None if it is not plain, or has another id."""
         cdef rs_check_call call
         cdef Window window = self._at(physical_offset)
-        call.wanted = NULL
-        if window is None or not window._check(physical_offset, &call):
+        call.key = NULL
+        call.id = wanted
+        call.matches = True
+        if window is None or not window._check(physical_offset, &call) or not call.matches:
             return None
         return window._made(physical_offset)
 
@@ -301,14 +303,15 @@ cdef class Windows:
         cdef rs_check_call call
         cdef Window window
         cdef int i
-        call.wanted = wanted
+        call.key = wanted
+        call.id = NULL
         for i in range(count):
             if i > 0 and offsets[i] == offsets[i - 1]:
                 continue
             window = self._at(offsets[i])
             if window is None or not window._check(offsets[i], &call):
                 return None
-            if call.carries:
+            if call.matches:
                 message = window._made(offsets[i])
                 if message is None:
                     return None
@@ -319,7 +322,8 @@ cdef class Windows:
         """Return the store time of the record at an offset, -1 if it is not plain."""
         cdef rs_check_call call
         cdef Window window = self._at(physical_offset)
-        call.wanted = NULL
+        call.key = NULL
+        call.id = NULL
         if window is None or not window._check(physical_offset, &call):
             return -1
         return call.row.store_timestamp
@@ -544,10 +548,10 @@ cdef class ReaderPlace:
                 return None
         return self._windows._carriers(query.hits, query.count, &wanted)
 
-    cdef object _look(self, int64_t offset):
-        """Return the message at an offset; None if it is not plain."""
+    cdef object _look(self, int64_t offset, const rs_wanted_id* wanted=NULL):
+        """Return the message at an offset; None if it is not plain, or has another id."""
         # For 0 RocketMQ returns the first record, which may begin later.
-        return None if offset <= 0 or self._damage else self._windows._record(offset)
+        return None if offset <= 0 or self._damage else self._windows._record(offset, wanted)
 
     def narrow(self, QueuePlace queue not None, int64_t low, int64_t high, int64_t timestamp,
                bint upper):
@@ -678,12 +682,12 @@ def look_message_by_id(method):
     """Answer plain calls of ``method``."""
     def look_message_by_id(self, msg_id):
         cdef ReaderPlace reader
-        cdef int64_t offset
-        if rs_offset_of_id(msg_id, &offset):
+        cdef rs_wanted_id wanted
+        if rs_want_id(msg_id, &wanted):
             reader = reader_of(self)
             if reader is not None:
-                message = reader._look(offset)
-                if message is not None and message.msg_id == msg_id:
+                message = reader._look(wanted.offset, &wanted)
+                if message is not None:
                     return message
         return method(self, msg_id)
     return functools.update_wrapper(look_message_by_id, method)

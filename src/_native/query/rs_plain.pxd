@@ -10,6 +10,7 @@ from rs_key_match cimport rs_carries, rs_wanted_key
 from rs_record cimport rs_check
 from rs_status cimport RS_NUL_PROPERTIES, RS_OK, RS_UNSAFE_TOPIC
 from rs_units cimport rs_load_unit, rs_unit
+from rs_wanted_id cimport rs_is_stored_at, rs_wanted_id
 
 cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
@@ -50,8 +51,9 @@ cdef struct rs_check_call:
     int64_t physical_offset
     int64_t segment_end
     int flags
-    const rs_wanted_key* wanted  # NULL for none
-    bint carries  # the wanted key
+    const rs_wanted_key* key  # NULL for none
+    const rs_wanted_id* id  # NULL for none
+    bint matches  # the wanted key or id
     rs_parsed_record row
 
 
@@ -62,8 +64,10 @@ cdef inline int rs_check_one(void* argument) noexcept nogil:
         call.p, call.available, call.physical_offset, call.segment_end, call.flags, &call.row)
     if status == RS_NUL_PROPERTIES or status == RS_UNSAFE_TOPIC:
         status = RS_OK
-    if status == RS_OK and call.wanted != NULL:
-        call.carries = rs_carries(call.p, &call.row, call.wanted)
+    if status == RS_OK and call.key != NULL:
+        call.matches = rs_carries(call.p, &call.row, call.key)
+    if status == RS_OK and call.id != NULL:
+        call.matches = rs_is_stored_at(call.p, call.row.sys_flag, call.id)
     return status
 
 
