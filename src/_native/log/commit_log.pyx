@@ -16,7 +16,7 @@ from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from rs_append_call cimport rs_run_call, rs_set_template
+from rs_append_call cimport rs_fits, rs_run_call, rs_set_template
 from rs_appender cimport *
 from rs_crc cimport rs_crc_import
 from rs_formats cimport RS_BLANK_NBYTES
@@ -238,9 +238,9 @@ cdef class Appender:
         return rs_load_acquire64(&self._state.write_offset)
 
     def has_room(self, int64_t nbytes):
-        """Return whether ``nbytes`` fit the allocated blocks of the segment, as far as one sees."""
-        return self.is_attached and nbytes <= (
-            rs_load_acquire64(&self._state.frontier) - rs_load_acquire64(&self._state.position))
+        """Return whether ``nbytes`` fit the allocated blocks of the segment at this moment."""
+        self._check_forked()
+        return rs_fits(&self._state, nbytes)
 
     @property
     def write_position(self):

@@ -8,6 +8,8 @@ from rs_appender cimport (
     rs_append_blocking,
     rs_append_call,
     rs_append_run,
+    rs_appender,
+    rs_appender_has_room,
     rs_is_populated,
     rs_mutex_try,
     rs_mutex_unlock,
@@ -58,3 +60,12 @@ cdef inline int rs_set_template(rs_put_record *record, bint property_crc,
     memcpy(record.store_host, PyBytes_AS_STRING(store_host),
            <size_t> PyBytes_GET_SIZE(store_host))
     return 0
+
+
+cdef inline bint rs_fits(rs_appender *appender, int64_t nbytes) noexcept:
+    """Return whether so many bytes fit the segment's allocated blocks at this moment."""
+    cdef int fits = rs_appender_has_room(appender, nbytes, False)
+    if fits < 0:
+        with nogil:
+            fits = rs_appender_has_room(appender, nbytes, True)
+    return fits > 0

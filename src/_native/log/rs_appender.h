@@ -42,7 +42,7 @@ typedef struct {
     /* guarded by: mutex */
     uint8_t *buffer; /* NULL without a segment */
     int64_t segment_nbytes;
-    int64_t frontier; /* also read without the mutex, so stored atomically */
+    int64_t frontier;
     int64_t populated;
     int32_t stop; /* also read without the mutex, so stored atomically */
     int32_t refusal; /* -1: none */
@@ -323,7 +323,7 @@ static inline void *rs_appender_replace(rs_appender *a, void *view, uint8_t *buf
     }
     if (former != view && buffer != NULL) {
         rs_store_release64(&a->base_offset, base_offset);
-        rs_store_release64(&a->frontier, frontier);
+        a->frontier = frontier;
         a->populated = 0;
         rs_publish(a, position);
     }
@@ -334,13 +334,27 @@ static inline void *rs_appender_replace(rs_appender *a, void *view, uint8_t *buf
     return former;
 }
 
+/* Return whether a record of `nbytes` would fit the segment's allocated blocks; -1 if another
+ * thread has the mutex and this one shall not wait. */
+static inline int rs_appender_has_room(rs_appender *a, int64_t nbytes, int waits)
+{
+    if (waits) {
+        rs_mutex_lock(&a->mutex);
+    } else if (!rs_mutex_try(&a->mutex)) {
+        return -1;
+    }
+    const int fits = a->buffer != NULL && nbytes <= a->frontier - a->position;
+    rs_mutex_unlock(&a->mutex);
+    return fits;
+}
+
 /* Raise a limit of the segment at `base_offset` (negative: of any segment). */
 static inline void rs_appender_raise(rs_appender *a, int64_t *limit, int64_t position,
                                      int64_t base_offset)
 {
     rs_mutex_lock(&a->mutex);
     if ((base_offset < 0 || base_offset == a->base_offset) && position > *limit) {
-        rs_store_release64(limit, position);
+        *limit = position;
         if (limit == &a->frontier) {
             rs_count_generation(a);
         }

@@ -115,6 +115,7 @@ cdef extern from "rs_appender.h" nogil:
     int rs_append_blocking(rs_append_call *call)
     void *rs_appender_replace(rs_appender *a, void *view, uint8_t *buffer, int64_t base_offset,
                               int64_t position, int64_t frontier, int32_t stop, bint locks)
+    int rs_appender_has_room(rs_appender *a, int64_t nbytes, int waits)
     void rs_appender_raise(rs_appender *a, int64_t *limit, int64_t position, int64_t base_offset)
     int64_t rs_appender_next_offset(rs_appender *a, const uint8_t *topic, int32_t n,
                                     int32_t queue_id)

@@ -74,8 +74,8 @@ class Appender:
     def set_populated(self, position: int, base_offset: int | None = None) -> None:
         """Set the end of the present pages: a put before it keeps the GIL."""
     def has_room(self, nbytes: int) -> bool:
-        """Return whether ``nbytes`` fit the allocated blocks of the segment, as far as one sees:
-        other threads may append meanwhile. ``False`` without a segment."""
+        """Return whether ``nbytes`` fit the allocated blocks of the segment at this moment;
+        ``False`` without a segment."""
     @property
     def write_offset(self) -> int:
         """Physical offset after the last published record."""

@@ -222,8 +222,9 @@ class Appender:
         return self._base_offset + self._position
 
     def has_room(self, nbytes: int) -> bool:
-        """Return whether ``nbytes`` fit the allocated blocks of the segment, as far as one sees."""
-        return self.is_attached and nbytes <= self._frontier - self._position
+        """Return whether ``nbytes`` fit the allocated blocks of the segment at this moment."""
+        with self._mutex:
+            return self.is_attached and nbytes <= self._frontier - self._position
 
     @property
     def write_position(self) -> int:
