@@ -78,6 +78,14 @@ class FlushedLog:
         self.let_go()
         return flushed
 
+    def mark(self) -> tuple[int, int]:
+        """Return the flushed offset, and the store time of the newest record known to be below it.
+
+        Another thread may flush at any moment; both are of the same flush.
+        """
+        with self._lock:
+            return self.offset, self.physic_timestamp
+
     def let_go(self) -> None:
         """Wake the waiters whose offset is on disk."""
         flushed = self.offset

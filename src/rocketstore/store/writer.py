@@ -229,7 +229,9 @@ class StoreWriter:
         is_stated = state is not None and self.facts.are_stated_in(state)
         if not is_stated or not self.paths.state.exists():
             snapshot = DispatchSnapshot.take(self.dispatcher)
-            self._sync_and_mark(snapshot, self.report.log_end, clean=False)
+            self._sync_and_mark(
+                snapshot, self.report.log_end, self.flushed.physic_timestamp, clean=False
+            )
 
     def _give_up_state(self) -> None:
         """Delete the state file durably: rebuilt files are not synced yet, so that after another
@@ -361,11 +363,12 @@ class StoreWriter:
             snapshot = DispatchSnapshot.take(self.dispatcher)
         with self._write_lock:
             self._refuse_after_failure()
-            flushed = self.flushed.flush()
+            self.flushed.flush()
+            flushed, physic_timestamp = self.flushed.mark()
             self.log.check_names()
             clean = clean and snapshot.dispatched_offset >= self.log.max_offset
             try:
-                self._sync_and_mark(snapshot, flushed, clean=clean)
+                self._sync_and_mark(snapshot, flushed, physic_timestamp, clean=clean)
             except StoreFullError:
                 raise  # the old marks stay valid; the next call may find disk space
             except OSError as error:
@@ -373,8 +376,9 @@ class StoreWriter:
                     self.fail(error)
                 raise
 
-    def _sync_and_mark(self, snapshot: DispatchSnapshot, flushed: int, *, clean: bool) -> None:
-        physic_timestamp = self.flushed.physic_timestamp
+    def _sync_and_mark(
+        self, snapshot: DispatchSnapshot, flushed: int, physic_timestamp: int, *, clean: bool
+    ) -> None:
         for queue in self.queues:
             queue.flush(queue.max_index)
         index_timestamp = self.index.flush(flushed)

@@ -263,6 +263,34 @@ def test_no_time_and_no_place_is_ahead_of_the_disk(
         assert found.logics_physical_offset <= flushed
 
 
+def test_a_flush_by_another_thread_gives_no_time_of_its_own(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended between the sync and the checkpoint of the first: the time was the later one's, the
+    flushed offset was not."""
+    with rocketstore.open(
+        root, "x", clock=crafted.Clock(), flush_disk_type="SYNC_FLUSH", **LARGER
+    ) as store:
+        store.put("T", b"body")
+        writer = store._writer
+        assert writer is not None
+        flush = writer.flushed.flush
+
+        def flush_and_put() -> int:
+            flushed = flush()
+            if threading.current_thread() is threading.main_thread():
+                monkeypatch.setattr(writer.flushed, "flush", flush)
+                store.put("T", b"later", wait_store_msg_ok=False)
+                flush()
+            return flushed
+
+        monkeypatch.setattr(writer.flushed, "flush", flush_and_put)
+        store.flush()
+        flushed, found = written_together(root)
+        times = {m.physical_offset + m.store_size: m.store_timestamp for m in store.scan()}
+    assert found.physic_timestamp == times[flushed]
+
+
 def test_an_index_file_filled_while_the_log_was_synced_gives_no_time_yet(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
