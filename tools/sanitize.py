@@ -60,14 +60,12 @@ SHORT = {
 #: code alone.
 LEFT_OUT = {
     # The sanitizer makes locking memory do nothing. It also ends `dd` (a command of that page),
-    # whose call of aligned_alloc it rejects. Commands in a fork of the test's process may wait
-    # forever: another thread can have held the sanitizer's own lock of its allocator at the fork.
+    # whose call of aligned_alloc it rejects.
     kernel_build.ADDRESS: (
         "tests/unit/kernels/test_mapping.py::test_locking_is_counted_by_the_system",
         "tests/unit/log/test_warm_up.py::test_a_store_warms_its_segments_up_in_the_background",
         "tests/docs/test_page_outputs.py::test_pages_show_what_their_commands_write"
         "[docs/command-line-care.md]",
-        "tests/unit/cli/test_streams.py",
         "tests/unit/cli/test_text.py::test_escaped_text_holds_nothing_a_terminal_acts_on",
         "tests/unit/config_managers/test_json_dialect.py::test_work_and_memory_are_bounded",
         "tests/property/test_store_machine.py::test_store_machine_on_the_other_body",

@@ -553,17 +553,18 @@ cdef class ReaderPlace:
         # For 0 RocketMQ returns the first record, which may begin later.
         return None if offset <= 0 or self._damage else self._windows._record(offset, wanted)
 
-    def narrow(self, QueuePlace queue not None, int64_t low, int64_t high, int64_t timestamp,
-               bint upper):
+    def narrow(self, QueuePlace queue not None, int64_t low, int64_t high, timestamp, bint upper):
         """Return bounds (low, high) of the first queue offset with a store time of at least, if
         ``upper`` later than, ``timestamp``: as near as can be found with plain steps."""
-        cdef int64_t middle, time
+        cdef int64_t middle, time, wanted
+        if not rs_to_int64(timestamp, &wanted):
+            return low, high
         while low < high and not self._damage:
             middle = low + (high - low) // 2
             time = self._time_at(queue, middle)
             if time < 0:
                 break
-            if time < timestamp or (upper and time == timestamp):
+            if time < wanted or (upper and time == wanted):
                 low = middle + 1
             else:
                 high = middle

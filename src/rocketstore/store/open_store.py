@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from rocketstore.store.writer import StoreWriter
     from rocketstore.survey.facts import StoreFacts
 
-#: Attempts to read a directory whose files are deleted at the same time.
-_READING_TRIES = 10
+#: Attempts to read a directory whose files are deleted at the same time: that meet the same missing
+#: file, and in all.
+_READING_TRIES, _MOST_TRIES = 10, 100
 _forks = 0
 
 
@@ -147,7 +148,7 @@ class OpenStore:
         from rocketstore.log.commit_log import RecordGoneError
         from rocketstore.store.read_only import QueuesMovedError, ReadOnlyParts
 
-        tries = 0
+        missing: list[str] = []
         seen: list[list[Gap]] = []
 
         def accept_gaps(gaps: list[Gap]) -> bool:
@@ -167,9 +168,10 @@ class OpenStore:
                 )
             except QueuesMovedError:
                 continue
-            except (FileNotFoundError, RecordGoneError):
-                tries += 1
-                if tries == _READING_TRIES or not self.path.is_dir():
+            except (FileNotFoundError, RecordGoneError) as error:
+                missing.append(str(error))
+                vain = missing[-_READING_TRIES:].count(missing[-1]) == _READING_TRIES
+                if vain or len(missing) == _MOST_TRIES or not self.path.is_dir():
                     raise
 
     def _use(self) -> StoreReader:

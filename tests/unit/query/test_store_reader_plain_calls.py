@@ -359,6 +359,10 @@ def test_a_search_by_time(files: Files, upper: bool) -> None:
         wanted = sum(one <= time if upper else one < time for one in times)
         assert reader.narrow(files.queue, 0, COUNT, time, upper) == (wanted, wanted)
     assert reader.narrow(files.queue, 3, 3, 0, upper) == (3, 3)
+    assert reader.narrow(files.queue, 0, COUNT, 2**63 - 1, upper) == (COUNT, COUNT)
+    assert reader.narrow(files.queue, 0, COUNT, -(2**63), upper) == (0, 0)
+    for far in (2**63, 2**70, -(2**63) - 1):
+        assert reader.narrow(files.queue, 0, COUNT, far, upper) == (0, COUNT)
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)

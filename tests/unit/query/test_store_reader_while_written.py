@@ -12,6 +12,7 @@ import rocketstore
 from rocketstore import TagFilter
 from rocketstore.files.mapping_cache import QUEUE_MAPPINGS
 from rocketstore.queues.consume_queue import ConsumeQueue
+from rocketstore.store import read_only
 from rocketstore.verify import check as verify
 from rocketstore.verify.report import VerifyReport
 
@@ -231,3 +232,36 @@ def test_refreshing_disturbs_no_reader(tmp_path: Path) -> None:
         store.refresh()
         assert (len(QUEUE_MAPPINGS), mapped_files(tmp_path)) == held
     assert (len(QUEUE_MAPPINGS), mapped_files(tmp_path)) == (queues, before)
+
+
+@pytest.mark.parametrize(
+    ("names", "opens"),
+    [
+        ([f"file{n}" for n in range(60)], True),  # deleted one after another: the reader keeps on
+        (["file"] * 9, True),
+        (["file"] * 10, False),  # one that a queue or the log needs is gone
+        ([f"file{n // 5}" for n in range(200)], False),  # never a hang
+    ],
+    ids=["others each time", "one nine times", "one ten times", "without end"],
+)
+def test_files_that_vanish_while_a_store_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str], opens: bool
+) -> None:
+    with rocketstore.open(tmp_path / "s", "x") as store:
+        store.put("T", b"body")
+    left = iter(names)
+    whole = read_only.ReadOnlyParts
+
+    def parts(*arguments: Any, **options: Any) -> Any:
+        name = next(left, None)
+        if name is not None:
+            raise FileNotFoundError(2, "No such file or directory", name)
+        return whole(*arguments, **options)
+
+    monkeypatch.setattr(read_only, "ReadOnlyParts", parts)
+    if not opens:
+        with pytest.raises(FileNotFoundError, match="file"):
+            rocketstore.open(tmp_path / "s")
+        return
+    with rocketstore.open(tmp_path / "s") as store:
+        assert len(list(store.scan())) == 1
