@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import rocketstore
-from growth.filling import Filled, Shape, nanoseconds, new_store, pull, query
+from growth.filling import Filled, Shape, find, nanoseconds, new_store, pull, query
 
 Point = tuple[float, dict[str, float]]
 _MIB = 1 << 20
@@ -37,7 +37,7 @@ class Curve:
 def _reading(filled: Filled) -> dict[str, float]:
     return {
         "get_message of 32, a message": nanoseconds(pull(filled, 200_000)),
-        "query_message": nanoseconds(query(filled, 3000)),
+        "query_message": nanoseconds(query(filled, [n * 7919 % filled.count for n in range(3000)])),
     }
 
 
@@ -70,39 +70,12 @@ def _index_files(folder: Path, values: tuple[int, ...], count: int) -> Iterator[
         for files in values:
             while filled.count < files * 19_000:
                 filled.put(19_000)
-            newest = [n for n in range(filled.count - 3000, filled.count)]
-            oldest = list(range(3000))
+            newest, oldest = range(filled.count - 3000, filled.count), range(3000)
             yield files, {
-                "query_message, newest": nanoseconds(_ask(filled, newest)),
-                "query_message, oldest": nanoseconds(_ask(filled, oldest)),
-                "find, oldest": nanoseconds(_find(filled, oldest)),
+                "query_message, newest": nanoseconds(query(filled, newest)),
+                "query_message, oldest": nanoseconds(query(filled, oldest)),
+                "find, oldest": nanoseconds(find(filled, oldest)),
             }  # fmt: skip
-
-
-def _asked(filled: Filled, numbers: list[int]) -> list[tuple[str, str]]:
-    return [(filled.shape.place(n)[0], f"order-{n:09d}") for n in numbers]
-
-
-def _ask(filled: Filled, numbers: list[int]) -> Callable[[], int]:
-    asked = _asked(filled, numbers)
-
-    def work() -> int:
-        for topic, wanted in asked:
-            assert filled.store.query_message(topic, wanted, 1).messages
-        return len(asked)
-
-    return work
-
-
-def _find(filled: Filled, numbers: list[int]) -> Callable[[], int]:
-    asked = _asked(filled, numbers)
-
-    def work() -> int:
-        for topic, wanted in asked:
-            assert list(filled.store.find(topic=topic, key=wanted))
-        return len(asked)
-
-    return work
 
 
 def _messages(folder: Path, values: tuple[int, ...], count: int) -> Iterator[Point]:
@@ -187,7 +160,7 @@ def _write_until_killed(path: Path, mib: int) -> None:
         "flush_interval_commit_log": 3_600_000, "flush_interval_consume_queue": 3_600_000,
     }  # fmt: skip
     try:
-        filled = Filled(rocketstore.open(path, "x", **slow), path, Shape(body_nbytes=1024))
+        filled = Filled(rocketstore.open(path, "x", **slow), Shape(body_nbytes=1024))
         while filled.store.max_physical_offset < mib * _MIB or filled.count == 0:
             filled.put(1000)
     finally:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,20 +61,15 @@ def key(number: int) -> str:
 
 @dataclass
 class Filled:
-    """A store and what filling it cost, in nanoseconds."""
+    """A store that is filled, and the number of its messages."""
 
     store: DefaultMessageStore
-    path: Path
     shape: Shape
     count: int = 0
-    put_ns: int = 0
-    #: Since the first put, until all was dispatched.
-    dispatched_ns: int = 0
-    options: dict[str, Any] = field(default_factory=dict)
 
     def put(self, count: int) -> tuple[float, float]:
         """Put further messages; return nanoseconds of a put, and until all was dispatched."""
-        put_ns = waited_ns = 0
+        put_ns = 0
         for first in range(self.count, self.count + count, STEP):
             many = min(STEP, self.count + count - first)
             messages = [self.shape.message(first + n) for n in range(many)]
@@ -96,7 +91,7 @@ def new_store(folder: Path, shape: Shape, **options: Any) -> Iterator[Filled]:
     shutil.rmtree(path, ignore_errors=True)
     try:
         with rocketstore.open(path, "x", **options) as store:
-            yield Filled(store, path, shape, options=options)
+            yield Filled(store, shape)
     finally:
         shutil.rmtree(path, ignore_errors=True)
 
@@ -131,16 +126,25 @@ def pull(filled: Filled, most: int) -> Callable[[], int]:
     return work
 
 
-def query(filled: Filled, count: int) -> Callable[[], int]:
-    """Return what asks for ``count`` keys, spread over all messages."""
-    asked = [
-        (filled.shape.place(number)[0], key(number))
-        for number in (n * 7919 % filled.count for n in range(count))
-    ]
+def query(filled: Filled, numbers: Sequence[int]) -> Callable[[], int]:
+    """Return what asks for the keys of these messages by ``query_message``."""
+    asked = [(filled.shape.place(number)[0], key(number)) for number in numbers]
 
     def work() -> int:
         for topic, wanted in asked:
             assert filled.store.query_message(topic, wanted, 1).messages
+        return len(asked)
+
+    return work
+
+
+def find(filled: Filled, numbers: Sequence[int]) -> Callable[[], int]:
+    """Return what asks for the keys of these messages by ``find``."""
+    asked = [(filled.shape.place(number)[0], key(number)) for number in numbers]
+
+    def work() -> int:
+        for topic, wanted in asked:
+            assert list(filled.store.find(topic=topic, key=wanted))
         return len(asked)
 
     return work

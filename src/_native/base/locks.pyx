@@ -6,7 +6,8 @@ Entering and leaving are one call each, which no interrupt can split.
 cimport cython
 from libc.stdint cimport int64_t
 
-import os
+from rs_forks cimport rs_fork_count, rs_watch_forks
+
 from _thread import allocate_lock
 
 from rocketstore.errors import ReentrantCallError
@@ -17,17 +18,7 @@ cdef extern from "rs_locks.h" nogil:
     int rs_lowest_rank()
     void rs_set_lowest_rank(int rank)
 
-# Forks since the first process that imported this module.
-cdef int64_t fork_count = 0
-
-
-def _count_fork():
-    global fork_count
-    fork_count += 1
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_count_fork)
+rs_watch_forks()
 
 
 def holds_any():
@@ -53,14 +44,14 @@ cdef class OrderedLock:
     cdef int _renew(self) except -1:
         """Replace the lock in a forked child, where its owner may not exist."""
         self._lock = allocate_lock()
-        self._forks = fork_count
+        self._forks = rs_fork_count
         return 0
 
     def __enter__(self):
         cdef int outer = rs_lowest_rank()
         if self._rank >= outer:
             raise ReentrantCallError()
-        if self._forks != fork_count:
+        if self._forks != rs_fork_count:
             self._renew()
         self._lock.acquire()
         self._outer = outer
@@ -68,7 +59,7 @@ cdef class OrderedLock:
 
     def __exit__(self, kind, error, traceback):
         rs_set_lowest_rank(self._outer)
-        if self._forks == fork_count:
+        if self._forks == rs_fork_count:
             self._lock.release()
         else:
             self._renew()

@@ -19,6 +19,7 @@ from libc.string cimport memcpy, memset
 from rs_append_call cimport rs_fits, rs_run_call, rs_set_template
 from rs_appender cimport *
 from rs_crc cimport rs_crc_import
+from rs_forks cimport rs_fork_count, rs_watch_forks
 from rs_formats cimport RS_BLANK_NBYTES
 from rs_guard cimport rs_guard_import
 from rs_hosts cimport rs_parse_host
@@ -77,17 +78,7 @@ cdef enum:
     # Of these, attempts in which nothing changed.
     IDLE_ROUND_LIMIT = 3
 
-# Forks since the first process that imported this module.
-cdef int64_t fork_count = 0
-
-
-def _count_fork():
-    global fork_count
-    fork_count += 1
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_count_fork)
+rs_watch_forks()
 
 
 cdef PutMessageResult outcome_of(const rs_put_record *record, int32_t waited, bytes host):
@@ -128,7 +119,7 @@ cdef class Appender:
         if rs_mutex_init(&self._state.mutex) != 0:
             rs_topic_table_free(&self._state.queues)
             raise MemoryError()
-        self._forks = fork_count
+        self._forks = rs_fork_count
         self._ready = True
 
     def __init__(self, *, roll, extend, wait=None, clock=None, store_host="127.0.0.1:10911",
@@ -171,7 +162,7 @@ cdef class Appender:
         if self._ready:
             rs_unpin_segment(self._state.view)
             rs_topic_table_free(&self._state.queues)
-            if self._forks == fork_count:
+            if self._forks == rs_fork_count:
                 rs_mutex_destroy(&self._state.mutex)
 
     # --- the log ---
@@ -208,7 +199,7 @@ cdef class Appender:
     cdef int _detach(self, int32_t stop) except -1:
         cdef void *former
         # In a forked child the mutex may be held by a thread that does not exist there.
-        cdef bint locks = self._forks == fork_count
+        cdef bint locks = self._forks == rs_fork_count
         with nogil:
             former = rs_appender_replace(&self._state, NULL, NULL, 0, 0, 0, stop, locks)
         return rs_unpin_segment(former)
@@ -334,14 +325,14 @@ cdef class Appender:
         self._detach(RS_STOP_CLOSED)
 
     cdef int _check_forked(self) except -1:
-        if self._forks != fork_count:
+        if self._forks != rs_fork_count:
             raise ForkedStoreError(
                 "this store was opened by the parent process; open it by path in the child"
             )
         return 0
 
     cdef inline int _check_usable(self) except -1:
-        if self._forks != fork_count or rs_load_acquire32(&self._state.stop) != 0:
+        if self._forks != rs_fork_count or rs_load_acquire32(&self._state.stop) != 0:
             self._raise_unusable()
         return 0
 
@@ -526,7 +517,7 @@ cdef class Appender:
             if topic is None or not self._take_plain(
                     &record, &scratch, &start, message, topic, body):
                 holds = []  # until the record is in the log
-                self._take_message(&record, &scratch, &start, message, &view, holds)
+                self._take_by_rules(&record, &scratch, &start, message, &view, holds)
             record.fields.properties = scratch.data + start
             return self._put_one(&record, False, None)
         finally:
@@ -534,10 +525,8 @@ cdef class Appender:
             PyBuffer_Release(&view)
 
     cdef int _take_message(self, rs_put_record *record, rs_scratch *scratch, size_t *start,
-                           object message, Py_buffer *view, list holds) except -1:
-        """Make a message's record; ``holds`` keeps its parts, without ``view`` a body copy."""
-        cdef rs_given_properties given
-        cdef int64_t body_nbytes
+                           object message, list holds) except -1:
+        """Make the record of one of many messages; ``holds`` keeps its parts and a body copy."""
         if type(message) is Message:
             topic = <object> (<rs_message_object *> <PyObject *> message).topic
             body = <object> (<rs_message_object *> <PyObject *> message).body
@@ -545,6 +534,13 @@ cdef class Appender:
                 holds.append(topic)
                 holds.append(body)
                 return 0
+        return self._take_by_rules(record, scratch, start, message, NULL, holds)
+
+    cdef int _take_by_rules(self, rs_put_record *record, rs_scratch *scratch, size_t *start,
+                            object message, Py_buffer *view, list holds) except -1:
+        """The same for any message, by its attributes; with ``view`` the body is not copied."""
+        cdef rs_given_properties given
+        cdef int64_t body_nbytes
         if isinstance(message, StoredMessage):
             rs_check_relayed([message])
         topic = rs_attribute(message, "topic")
@@ -682,7 +678,7 @@ cdef class Appender:
         cdef Py_ssize_t i
         cdef int64_t nbytes = 0
         for message in islice(source, CHUNK_COUNT):
-            self._take_message(records + count, scratch, &starts[count], message, NULL, holds)
+            self._take_message(records + count, scratch, &starts[count], message, holds)
             nbytes += records[count].nbytes
             count += 1
             if nbytes >= CHUNK_NBYTES:

@@ -6,7 +6,6 @@ that the call decorates.
 """
 
 import functools
-import os
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -19,6 +18,7 @@ from libc.string cimport memcpy, memset
 
 from rs_arguments cimport rs_check_range, rs_get_bytes
 from rs_crc cimport rs_crc_import
+from rs_forks cimport rs_fork_count, rs_watch_forks
 from rs_formats cimport RS_CQ_UNIT_NBYTES, rs_selected_message
 from rs_get_message cimport rs_batch_limits, rs_get_message_all, rs_selection
 from rs_guard cimport rs_guard_import, rs_guarded, rs_guarded_function
@@ -41,17 +41,7 @@ rs_guard_import()
 rs_crc_import()
 rs_stored_message_import()
 
-# Forks since the first process that imported this module.
-cdef int64_t fork_count = 0
-
-
-def _count_fork():
-    global fork_count
-    fork_count += 1
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_count_fork)
+rs_watch_forks()
 
 
 # --- Queues -------------------------------------------------------------------------------------
@@ -425,7 +415,7 @@ cdef class ReaderPlace:
         self._pull_answer, self._query_answer = answers
         (self._limits.max_nbytes, self._limits.max_count, self._limits.max_disk_nbytes,
          self._limits.max_disk_count, self._filter_nbytes, self._memory_window_nbytes) = limits
-        self._forks = fork_count
+        self._forks = rs_fork_count
 
     cdef object _get_message(self, topic, queue_id, offset, max_count, filter):
         """Answer a pull; None if it is not plain."""
@@ -618,7 +608,7 @@ cdef ReaderPlace reader_of(store):
     if store._closed is not False:
         return None
     reader = store._reader
-    return reader if reader._forks == fork_count else None
+    return reader if reader._forks == rs_fork_count else None
 
 
 def get_message(method):

@@ -17,6 +17,7 @@ import typer
 
 from rocketstore import kernels
 from rocketstore.cli.common.options import FormatOption, QuietOption, path
+from rocketstore.cli.common.outcome import complain
 from rocketstore.cli.common.output import Format, Rows, chosen, print_json, print_text
 from rocketstore.cli.common.progress import progress_bar
 from rocketstore.cli.common.quantities import format_size, parse_size
@@ -151,10 +152,8 @@ def _circumstances(parent: Path, messages: int, body: int, rounds: int) -> dict[
 def _warn_of_room(parent: Path, nbytes: int, *, quiet: bool) -> None:
     free = shutil.disk_usage(parent).free
     if free < 2 * nbytes and not quiet:
-        print(
-            f"note: {format_size(free)} are free in {parent}; the stores may take "
-            f"{format_size(nbytes)}",
-            file=sys.stderr,
+        complain(
+            f"{format_size(free)} are free in {parent}; the stores may take {format_size(nbytes)}"
         )
 
 
