@@ -86,17 +86,28 @@ cdef inline object rs_decode_malformed(const uint8_t* p, Py_ssize_t nbytes):
         PyMem_Free(points)
 
 
-cdef inline object rs_decode_text(const uint8_t* p, Py_ssize_t nbytes, bint is_name=False):
-    """Return ``new String(bytes, UTF_8)``; the few names of properties are made once."""
+cdef inline object rs_taken(PyObject* text):
+    """Return a new reference as an object."""
+    made = <object>text
+    Py_DECREF(made)
+    return made
+
+
+cdef inline object rs_decode_text(const uint8_t* p, Py_ssize_t nbytes):
+    """Return ``new String(bytes, UTF_8)``."""
     cdef PyObject* text = NULL
-    if rs_name_text(p, nbytes, &text) if is_name else rs_ascii_text(p, nbytes, &text):
-        made = <object>text
-        Py_DECREF(made)
-        return made
+    if rs_ascii_text(p, nbytes, &text):
+        return rs_taken(text)
     try:
         return PyUnicode_DecodeUTF8(<const char*>p, nbytes, NULL)
     except UnicodeDecodeError:
         return rs_decode_malformed(p, nbytes)
+
+
+cdef inline object rs_decode_name(const uint8_t* p, Py_ssize_t nbytes):
+    """Return the same for the name of a property; the few common ones are made once."""
+    cdef PyObject* text = NULL
+    return rs_taken(text) if rs_name_text(p, nbytes, &text) else rs_decode_text(p, nbytes)
 
 
 cdef inline dict rs_decode_properties(const uint8_t* p, Py_ssize_t nbytes):
@@ -111,7 +122,7 @@ cdef inline dict rs_decode_properties(const uint8_t* p, Py_ssize_t nbytes):
             stop = end
         separator = <const uint8_t*>memchr(p, RS_NAME_VALUE_SEPARATOR, <size_t>(stop - p))
         if separator != NULL and separator > p and stop - separator > 1:
-            name = rs_decode_text(p, separator - p, True)
+            name = rs_decode_name(p, separator - p)
             properties[name] = rs_decode_text(separator + 1, stop - separator - 1)
         p = stop + 1
     return properties
