@@ -66,10 +66,11 @@ class Files:
             self.segments[number], base, base + 1024, 1024, RecordFlags.CHECK_BODY_CRC, 0
         )
 
-    def store(self, limits: tuple[int, ...] = FREE) -> Any:
+    def store(self, limits: tuple[int, ...] = FREE, queues: dict[Any, Any] | None = None) -> Any:
         """An open store of these files."""
+        known = {("T", 0): self.queue} if queues is None else queues
         reader = self.kernels.reading.ReaderPlace(
-            log=self.log, queues={("T", 0): self.queue}, index=self.index_service, limits=limits,
+            log=self.log, queues=known, index=self.index_service, limits=limits,
             max_hits=64, tag_filter=TagFilter, found=FOUND,
             answers=(GetMessageResult, QueryMessageResult),
         )  # fmt: skip

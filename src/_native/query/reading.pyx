@@ -13,6 +13,7 @@ from cpython.bytearray cimport (
     PyByteArray_AS_STRING, PyByteArray_FromStringAndSize,
 )
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.ref cimport PyObject
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
@@ -29,7 +30,8 @@ from rs_key_query cimport (
     rs_find_index, rs_hash_key, rs_keep_hits, rs_key_query, rs_query_index,
 )
 from rs_plain cimport (
-    rs_check_call, rs_check_one, rs_load_first, rs_named_tuple, rs_set_plain, rs_to_int64,
+    RS_PLAIN_ROWS, rs_check_call, rs_check_one, rs_is_named_tuple, rs_load_first, rs_named_tuple,
+    rs_set_plain, rs_set_times, rs_to_int64,
 )
 from rs_status cimport RS_END, RS_LIMIT, RS_OK, RS_OTHER_SEGMENT
 from rs_stored_message cimport rs_make_stored_message, rs_stored_message_import
@@ -321,16 +323,18 @@ cdef class Windows:
     cdef MessageList _select(self, rs_selection* work):
         """Run the loop of getMessage through the segments; None if that is not plain."""
         cdef MessageList messages = MessageList.__new__(MessageList)
-        cdef Window window
+        cdef Window window = self._last
+        cdef bint is_guess = window is not None
         cdef bytearray rows
         cdef int status = RS_OTHER_SEGMENT
         while status == RS_OTHER_SEGMENT:
-            # The unit is not judged here, so its offset may be any number.
-            if rs_guarded(rs_load_first, work) != RS_OK:
-                return None
-            window = self._at(work.base_offset)
-            if window is None:
-                return None
+            if not is_guess:
+                # The unit is not judged here, so its offset may be any number.
+                if rs_guarded(rs_load_first, work) != RS_OK:
+                    return None
+                window = self._at(work.base_offset)
+                if window is None:
+                    return None
             window._set_log(work)
             rows = PyByteArray_FromStringAndSize(
                 NULL, work.room * <Py_ssize_t>sizeof(rs_selected_message))
@@ -339,6 +343,10 @@ cdef class Windows:
             work.nbytes = 0
             with nogil:
                 status = rs_guarded(rs_get_message_all, work)
+            if is_guess:
+                is_guess = False
+                if work.rows == 0 and status == RS_OTHER_SEGMENT:
+                    continue
             if work.rows == 0 and (messages._count == 0 or status != RS_LIMIT):
                 return None
             messages._add(window, rows, work.rows)
@@ -398,6 +406,9 @@ cdef class ReaderPlace:
     cdef object _log_files
     cdef object _tag_filter
     cdef object _found, _pull_answer, _query_answer
+    # guarded by: the GIL
+    cdef object _last_topic, _last_queue_id
+    cdef QueuePlace _last_queue
     cdef int64_t _max_hits
     cdef rs_batch_limits _limits
     cdef int64_t _filter_nbytes
@@ -413,6 +424,8 @@ cdef class ReaderPlace:
         self._tag_filter = tag_filter
         self._found = found
         self._pull_answer, self._query_answer = answers
+        if not (rs_is_named_tuple(self._pull_answer) and rs_is_named_tuple(self._query_answer)):
+            raise TypeError("answers must be subclasses of tuple without fields")
         (self._limits.max_nbytes, self._limits.max_count, self._limits.max_disk_nbytes,
          self._limits.max_disk_count, self._filter_nbytes, self._memory_window_nbytes) = limits
         self._forks = rs_fork_count
@@ -427,10 +440,11 @@ cdef class ReaderPlace:
             return None
         if not rs_to_int64(offset, &start) or not rs_to_int64(max_count, &count):
             return None
-        found = self._queues.get((topic, queue_id))
-        if found is None or self._damage or not 0 < count <= min(self._limits.max_count, MOST_ROWS):
+        if self._damage or not 0 < count <= min(self._limits.max_count, RS_PLAIN_ROWS):
             return None
-        queue = found
+        queue = self._queue(topic, queue_id)
+        if queue is None:
+            return None
         rs_set_plain(&work, queue.topic_bytes, queue.queue_id)
         codes = None
         if filter is not None:
@@ -446,6 +460,16 @@ cdef class ReaderPlace:
         work.room = <Py_ssize_t>count
         return self._pull(&work, queue, start, self._most_units(count))
 
+    cdef QueuePlace _queue(self, topic, queue_id):
+        """Return a queue of the table, None for none."""
+        cdef QueuePlace queue = self._last_queue
+        if topic is not self._last_topic or queue_id is not self._last_queue_id:
+            queue = self._queues.get((topic, queue_id))
+            if queue is not None:  # the table keeps it
+                self._last_topic, self._last_queue_id = topic, queue_id
+                self._last_queue = queue
+        return queue
+
     cdef int _set_limits(self, rs_batch_limits* limits, int64_t count) except -1:
         limits[0] = self._limits
         limits.selected_count = 0
@@ -453,7 +477,8 @@ cdef class ReaderPlace:
         limits.max_count = count
         limits.max_disk_count = min(count, limits.max_disk_count)
         limits.disk_below = 0
-        if self._log_files.files_end > self._memory_window_nbytes:
+        # The first message is always selected.
+        if count > 1 and self._log_files.files_end > self._memory_window_nbytes:
             limits.disk_below = self.log.max_offset - self._memory_window_nbytes
         return 0
 
@@ -486,19 +511,22 @@ cdef class ReaderPlace:
             if work.stop > units.len:
                 return None
             work.units = <const uint8_t*>units.buf
+            work.units_nbytes = units.len
             messages = self._windows._select(work)
         finally:
             PyBuffer_Release(&units)
         if messages is None:
             return None
+        cdef object next_offset = work.queue_offset, min_offset = queue.min_index, max_offset = end
         return rs_named_tuple(
-            self._pull_answer, (self._found, work.queue_offset, queue.min_index, end, messages))
+            self._pull_answer, 5, <PyObject*>self._found, <PyObject*>next_offset,
+            <PyObject*>min_offset, <PyObject*>max_offset, <PyObject*>messages)
 
     cdef object _query_message(self, topic, key, max_count, begin, end):
         """Answer a query by key; None if it is not plain."""
         cdef rs_key_query query
         cdef list messages
-        if self._damage or not set_times(&query, max_count, begin, end):
+        if self._damage or not rs_set_times(&query, max_count, begin, end):
             return None
         query.max_count = min(query.max_count, self._max_hits)
         if not 0 < query.max_count <= RS_WALK_HITS:
@@ -518,8 +546,11 @@ cdef class ReaderPlace:
             return None
         if query.count == 0:
             query.end_timestamp = query.end_physical_offset = 0
-        return rs_named_tuple(self._query_answer, (
-            messages, query.end_timestamp, query.end_physical_offset))
+        cdef object last_timestamp = query.end_timestamp
+        cdef object last_offset = query.end_physical_offset
+        return rs_named_tuple(
+            self._query_answer, 3, <PyObject*>messages, <PyObject*>last_timestamp,
+            <PyObject*>last_offset)
 
     cdef list _find(self, topic, key, bint unique):
         """Return all messages with a key; None if that is not plain."""
@@ -582,24 +613,6 @@ cdef class ReaderPlace:
         finally:
             PyBuffer_Release(&units)
         return self._windows._store_timestamp(work.base_offset)
-
-
-cdef enum:
-    # Most messages of a plain pull.
-    MOST_ROWS = 1024
-
-
-cdef bint set_times(rs_key_query* query, max_count, begin, end) except -1:
-    """Begin a query; return False for arguments that are not plain."""
-    if not (type(max_count) is int and type(begin) is int and type(end) is int):
-        return False
-    if not (rs_to_int64(max_count, &query.max_count) and rs_to_int64(begin, &query.walk.begin)
-            and rs_to_int64(end, &query.walk.end)):
-        return False
-    query.count = 0
-    query.has_end = False
-    query.end_timestamp = query.end_physical_offset = 0
-    return query.walk.begin >= 0 and query.walk.end >= 0
 
 
 cdef ReaderPlace reader_of(store):

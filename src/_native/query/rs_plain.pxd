@@ -7,6 +7,7 @@ from libc.stdint cimport int64_t, uint8_t
 from rs_formats cimport rs_parsed_record
 from rs_get_message cimport rs_selection
 from rs_key_match cimport rs_carries, rs_wanted_key
+from rs_key_query cimport rs_key_query
 from rs_record cimport rs_check
 from rs_status cimport RS_NUL_PROPERTIES, RS_OK, RS_UNSAFE_TOPIC
 from rs_units cimport rs_load_unit, rs_unit
@@ -17,25 +18,31 @@ cdef extern from "Python.h":
 
 cdef extern from *:
     """
-    /* Return the items as an object of a subclass of tuple that adds no fields, such as a named
-     * tuple: as tuple.__new__, without the calls. */
-    static PyObject *rs_named_tuple(PyObject *type, PyObject *items)
+    #include <stdarg.h>
+
+    /* Whether instances of a class are tuples without fields of their own: named tuples. */
+    static int rs_is_named_tuple(PyObject *type)
     {
-        PyTypeObject *wanted = (PyTypeObject *)type;
-        const Py_ssize_t count = PyTuple_GET_SIZE(items);
-        if (!PyType_Check(type) || !PyType_IsSubtype(wanted, &PyTuple_Type)
-            || wanted->tp_basicsize != PyTuple_Type.tp_basicsize) {
-            PyErr_SetString(PyExc_TypeError, "answer must be a subclass of tuple without fields");
-            return NULL;
+        return PyType_Check(type) && PyType_IsSubtype((PyTypeObject *)type, &PyTuple_Type)
+               && ((PyTypeObject *)type)->tp_basicsize == PyTuple_Type.tp_basicsize;
+    }
+
+    /* Return an instance with `count` items, as tuple.__new__ without the calls. The items are
+     * borrowed. Requires: rs_is_named_tuple(type). */
+    static PyObject *rs_named_tuple(PyObject *type, int count, ...)
+    {
+        PyObject *made = ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, count);
+        va_list items;
+        va_start(items, count);
+        for (int i = 0; made != NULL && i < count; i++) {
+            PyTuple_SET_ITEM(made, i, Py_NewRef(va_arg(items, PyObject *)));
         }
-        PyObject *made = wanted->tp_alloc(wanted, count);
-        for (Py_ssize_t i = 0; made != NULL && i < count; i++) {
-            PyTuple_SET_ITEM(made, i, Py_NewRef(PyTuple_GET_ITEM(items, i)));
-        }
+        va_end(items);
         return made;
     }
     """
-    object rs_named_tuple(object type, tuple items)
+    bint rs_is_named_tuple(object type)
+    object rs_named_tuple(object type, int count, ...)
 
 
 cdef inline bint rs_to_int64(object number, int64_t* out) except -1:
@@ -43,6 +50,11 @@ cdef inline bint rs_to_int64(object number, int64_t* out) except -1:
     cdef int overflow = 0
     out[0] = PyLong_AsLongLongAndOverflow(number, &overflow)
     return overflow == 0
+
+
+cdef enum:
+    # Most messages of a plain pull.
+    RS_PLAIN_ROWS = 1024
 
 
 cdef struct rs_check_call:
@@ -89,3 +101,16 @@ cdef inline void rs_set_plain(rs_selection* work, bytes topic, int64_t queue_id)
     work.queue_id = queue_id
     work.skip_below = 0
     work.reason = 0
+
+
+cdef inline bint rs_set_times(rs_key_query* query, max_count, begin, end) except -1:
+    """Begin a query; return False for arguments that are not plain."""
+    if not (type(max_count) is int and type(begin) is int and type(end) is int):
+        return False
+    if not (rs_to_int64(max_count, &query.max_count) and rs_to_int64(begin, &query.walk.begin)
+            and rs_to_int64(end, &query.walk.end)):
+        return False
+    query.count = 0
+    query.has_end = False
+    query.end_timestamp = query.end_physical_offset = 0
+    return query.walk.begin >= 0 and query.walk.end >= 0

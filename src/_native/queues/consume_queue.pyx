@@ -368,6 +368,7 @@ def select_messages(
             work.tags_codes = <const uint8_t*>views[3].buf
             work.tags_count = views[3].len // 8
         work.units = <const uint8_t*>views[0].buf
+        work.units_nbytes = views[0].len
         work.log = <const uint8_t*>views[1].buf
         work.log_stop = log_stop
         work.base_offset = base_offset

@@ -20,7 +20,7 @@ from rs_units cimport (
 
 cdef enum:
     # How many units ahead records are fetched.
-    RS_SELECT_AHEAD = 4
+    RS_SELECT_AHEAD = 6
 
 cdef struct rs_batch_limits:
     int64_t max_count
@@ -33,6 +33,7 @@ cdef struct rs_batch_limits:
 
 cdef struct rs_selection:
     const uint8_t* units
+    Py_ssize_t units_nbytes
     Py_ssize_t stop
     const uint8_t* log
     int64_t log_stop
@@ -164,10 +165,10 @@ cdef inline int rs_select_unit(rs_selection* work, const rs_unit* unit) noexcept
 
 
 cdef inline void rs_prefetch_record(const rs_selection* work, Py_ssize_t position) noexcept nogil:
-    """Prefetch the beginning of the record of the unit at `position`, if both exist."""
+    """Prefetch the first 320 bytes of the record of the unit at `position`, if both exist."""
     cdef rs_unit unit
     cdef int64_t at
-    if position >= work.stop:
+    if position > work.units_nbytes - RS_CQ_UNIT_NBYTES:
         return
     rs_load_unit(work.units + position, &unit)
     if unit.physical_offset < work.base_offset:
@@ -177,12 +178,16 @@ cdef inline void rs_prefetch_record(const rs_selection* work, Py_ssize_t positio
         RS_PREFETCH_READ(work.log + at)
         RS_PREFETCH_READ(work.log + at + 64)
         RS_PREFETCH_READ(work.log + at + 128)
+        RS_PREFETCH_READ(work.log + at + 192)
+        RS_PREFETCH_READ(work.log + at + 256)
 
 
 cdef inline int rs_get_message_all(void* argument) noexcept nogil:
     cdef rs_selection* work = <rs_selection*>argument
     cdef rs_unit unit
-    cdef int status
+    cdef int status, i
+    for i in range(<int>min(work.room, RS_SELECT_AHEAD)):
+        rs_prefetch_record(work, work.position + i * RS_CQ_UNIT_NBYTES)
     while work.position < work.stop:
         if work.rows == work.room:
             return RS_OK

@@ -93,6 +93,18 @@ def test_a_pull_from_an_unknown_queue_is_not_plain(files: Files, queue: Any) -> 
     assert plain("get_message", files.store(), "group", *queue, 0) is None
 
 
+def test_pulls_that_change_between_queues(files: Files) -> None:
+    """The queue that was pulled from last is remembered, and it alone."""
+    other = type(files.queue)(b"U", 1)  # knows no file: not plain
+    queues = {("T", 0): files.queue, ("U", 1): other}
+    store = files.store(queues=queues)
+    asked = [("T", 0), ("T", 1), ("U", 1), ("U", 0), ("T", 0), ("U", 1), ("T", 0), ("V", 0)]
+    answers = [plain("get_message", store, "group", *queue, 0) for queue in 2 * asked]
+    assert [answer is not None for answer in answers] == [queue == ("T", 0) for queue in 2 * asked]
+    queues["V", 0] = files.queue  # queues are added while the store is open
+    assert len(plain("get_message", store, "group", "V", 0, 0).messages) == COUNT
+
+
 def test_a_pull_with_tags(files: Files) -> None:
     """Tags are those of the units, as always."""
     for n in range(COUNT):
