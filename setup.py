@@ -4,6 +4,7 @@
 ``ROCKETSTORE_DEBUG=1`` builds with bounds checks, traps for undefined behaviour, little optimised.
 """
 
+import multiprocessing
 import os
 import platform
 import sys
@@ -59,6 +60,11 @@ def compile_args():
     return [*arguments, "-O3", "-g0"]
 
 
+def processors():
+    """Return how many files are translated and compiled at once."""
+    return os.cpu_count() or 1
+
+
 EXTENSIONS = [
     Extension(
         f"rocketstore._native.{name}",
@@ -75,6 +81,8 @@ setup(
         EXTENSIONS,
         include_path=FOLDERS,
         build_dir="build/cython-debug" if DEBUG else "build/cython",
+        # Processes that do not begin as a copy of this one would run this file again.
+        nthreads=processors() if multiprocessing.get_start_method() == "fork" else 0,
         compiler_directives={
             "language_level": 3,
             "boundscheck": DEBUG,
@@ -86,4 +94,5 @@ setup(
     )
     if EXTENSIONS
     else [],
+    options={"build_ext": {"parallel": processors()}},
 )

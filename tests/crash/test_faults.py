@@ -28,7 +28,7 @@ def _compiler() -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("body", "runs"), [("native", 140), ("reference", 60)])
+@pytest.mark.parametrize(("body", "runs"), [("native", 90), ("reference", 40)])
 def test_no_fault_breaks_a_promise(body: str, runs: int) -> None:
     seed = random.randrange(1 << 32)
     done = campaign.start("--runs", str(runs), "--seed", str(seed), ROCKETSTORE_KERNELS=body)

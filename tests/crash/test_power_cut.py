@@ -1,6 +1,6 @@
 """States that a power failure may leave: nothing confirmed is lost, nothing is invented.
 
-``make powercut`` judges any number of them, this 6,000.
+``make powercut`` judges any number of them, this 4,000.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rocketstore.files import durable as durable_file
 from rocketstore.log.writable_commit_log import WritableCommitLog
 
 SEED = 20261122
-STATES = 6_000
+STATES = 4_000
 
 
 @pytest.mark.timeout(900)
