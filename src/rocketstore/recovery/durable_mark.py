@@ -24,6 +24,14 @@ class DurableMark:
     physic_timestamp: int = 0
     inclusive: bool = False
 
+    @property
+    def covered_before(self) -> int:
+        """Store time from which on records do not count as durable; no record has one below it if
+        the mark is an offset, or the checkpoint has no time."""
+        if self.offset is not None or self.physic_timestamp <= 0:
+            return -(2**63)
+        return min(self.physic_timestamp + self.inclusive, 2**63 - 1)
+
 
 def check_start(log: CommitLog, position: int, *, clean: bool = False) -> int:
     """Return the start of the segment from which to check a log that is good up to ``position``.
