@@ -26,6 +26,7 @@ cdef extern from "rs_pass_rows.h" nogil:
         int64_t covered_end
         bint odd
         bint special
+        bint named
         int32_t property_crcs
 
     ctypedef struct rs_queue:
@@ -95,7 +96,7 @@ def summarize(buffer, rows, int64_t before, /):
     if status == RS_FAULT:
         rs_raise_fault()
     return (found.good, found.newest, found.last, found.previous, found.end, found.covered_end,
-            found.odd, found.special, found.property_crcs)
+            found.odd, found.special, found.named, found.property_crcs)
 
 
 @cython.final

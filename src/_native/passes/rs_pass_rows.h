@@ -16,6 +16,7 @@ typedef struct {
     int64_t before, covered_end;    /* the same of the last one stored before the time `before` */
     int32_t odd;                    /* some row is not OK */
     int32_t special;                /* some record is delayed, or has the flag of an inner batch */
+    int32_t named;                  /* some record names other queues, if properties were parsed */
     int32_t property_crcs;          /* 1: some row has a valid one, 2: an invalid one, 3: both */
 } rs_rows_summary;
 
@@ -53,6 +54,7 @@ RS_UNUSED static int rs_summarize_rows(void *argument)
         rs_load_row(sum->rows, i, &row);
         sum->odd |= row.status != RS_OK;
         sum->property_crcs |= row.property_crc & 3;
+        sum->named |= row.multi_dispatch_at != 0;
         sum->special |= (row.sys_flag & RS_SYS_FLAG_INNER_BATCH) != 0
                         || rs_is_schedule_topic(sum->buffer + row.position + row.topic_at,
                                                 row.topic_nbytes);

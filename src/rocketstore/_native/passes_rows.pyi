@@ -6,7 +6,7 @@ from typing_extensions import Buffer
 
 def summarize(
     buffer: Buffer, rows: Buffer, before: int, /
-) -> tuple[int, int, int, int, int, int, bool, bool, int]:
+) -> tuple[int, int, int, int, int, int, bool, bool, bool, int]:
     """Summarize ``rows`` (of ``formats.PARSED_RECORD``), which ``scan_records`` filled from
     ``buffer``.
 
@@ -14,7 +14,8 @@ def summarize(
     last one and the one before it (0 without one), the physical end of the last record, and that of
     the last record stored before ``before`` (-1 without one). Then, of all rows: whether some
     status is not OK, whether some record is of the schedule topic or has the flag of an inner
-    batch, and whether property CRCs were valid (1), invalid (2), both (3), or not judged (0).
+    batch, whether some record names other queues (if its properties were parsed), and whether
+    property CRCs were valid (1), invalid (2), both (3), or not judged (0).
 
     Raises
     ------

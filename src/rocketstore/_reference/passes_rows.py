@@ -36,7 +36,7 @@ def _end(row: Row) -> int:
 
 def summarize(
     buffer: Buffer, rows: Buffer, before: int, /
-) -> tuple[int, int, int, int, int, int, bool, bool, int]:
+) -> tuple[int, int, int, int, int, int, bool, bool, bool, int]:
     """See ``_native/passes_rows.pyi``."""
     check_int64(before)
     found = _rows(readable(buffer), rows)
@@ -58,6 +58,7 @@ def summarize(
             bool(row.sys_flag & formats.SYS_FLAG_INNER_BATCH) or topic == _SCHEDULE
             for row, topic in found
         ),
+        any(row.multi_dispatch_at != 0 for row, _ in found),
         crcs,
     )
 
@@ -85,4 +86,6 @@ class QueueOffsets:
 
     def ends(self) -> dict[tuple[str, int], int]:
         """Return the next queue offsets by topic and queue id."""
-        return {(java_text.decode(topic), number): end for (topic, number), end in self._ends.items()}
+        return {
+            (java_text.decode(topic), number): end for (topic, number), end in self._ends.items()
+        }

@@ -34,7 +34,8 @@ class BatchSummary(NamedTuple):
     """What ``kernels.passes_rows.summarize`` returns; the first six are of the good records.
 
     A good record is OK or has an unsafe topic. ``special``: some record is delayed, or has the
-    flag of an inner batch. ``property_crcs``: 1 if valid ones were seen, plus 2 for invalid ones.
+    flag of an inner batch. ``named``: some record names other queues, if the properties were
+    parsed. ``property_crcs``: 1 if valid ones were seen, plus 2 for invalid ones.
     """
 
     good: int
@@ -45,6 +46,7 @@ class BatchSummary(NamedTuple):
     covered_end: int
     odd: bool
     special: bool
+    named: bool
     property_crcs: int
 
 
@@ -72,7 +74,7 @@ class RecordBatch:
 
         return numpy.frombuffer(self.rows, _ROW.dtype, self.count)
 
-    def summary(self, before: int) -> BatchSummary:
+    def summary(self, before: int = 0) -> BatchSummary:
         """Return what recovery must know of the records; ``covered_end`` is the end of the last
         good one stored before the time ``before``."""
         return BatchSummary(*self._judged(kernels.passes_rows.summarize, before))

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+
 from rocketstore import formats
 from rocketstore.arguments import Progress
 from rocketstore.errors import CorruptionError

@@ -17,10 +17,10 @@ INNER_BATCH = formats.SYS_FLAG_INNER_BATCH
 NEVER, ALWAYS = -(2**63), 2**63 - 1
 
 
-def rows_of(log: bytes) -> bytes:
+def rows_of(log: bytes, more_flags: int = 0) -> bytes:
     """Rows of all records of a log that begins at offset 0."""
     rows = bytearray(100 * ROW.nbytes)
-    flags = RecordFlags.CHECK_BODY_CRC | RecordFlags.REPORT_PROPERTY_CRC
+    flags = RecordFlags.CHECK_BODY_CRC | RecordFlags.REPORT_PROPERTY_CRC | more_flags
     count, _, _ = both("message", "scan_records", log, 0, len(log), 0, len(log), flags, rows)
     return bytes(rows[: count * ROW.nbytes])
 
@@ -44,17 +44,17 @@ def test_summary_of_good_records() -> None:
     log = make_log(*({"store_timestamp": time} for time in (5, 9, 7, 8)))
     assert (good, newest, last, previous, end) == (4, 9, 8, 7, len(log))
     assert covered_end == len(make_log(*({"store_timestamp": time} for time in (5, 9, 7))))
-    assert rest == [False, False, 0]
+    assert rest == [False, False, False, 0]
 
 
 def test_no_rows_and_one_row() -> None:
     assert both("passes_rows", "summarize", b"", b"", ALWAYS) == (
         *(0, 0, 0, 0, -1, -1),
-        *(False, False, 0),
+        *(False, False, False, 0),
     )
     log = make_log({"store_timestamp": -3})
     found = summary({"store_timestamp": -3}, before=ALWAYS)
-    assert found == (1, -3, -3, 0, len(log), len(log), False, False, 0)
+    assert found == (1, -3, -3, 0, len(log), len(log), False, False, False, 0)
     assert summary({"store_timestamp": -3})[5] == -1
 
 
@@ -74,14 +74,22 @@ def test_records_that_need_a_second_look(
     record: dict[str, Any], good: int, odd: bool, special: bool, crcs: int
 ) -> None:
     found = summary({"store_timestamp": 1}, {"store_timestamp": 2, **record}, before=ALWAYS)
-    assert (found[0], *found[6:]) == (good, odd, special, crcs)
+    assert (found[0], *found[6:]) == (good, odd, special, False, crcs)
     assert found[1] == found[2] == good
+
+
+def test_records_that_name_other_queues() -> None:
+    log = make_log(
+        {}, {"properties": b"INNER_MULTI_DISPATCH\x01%LMQ%a\x02INNER_MULTI_QUEUE_OFFSET\x010\x02"}
+    )
+    assert not both("passes_rows", "summarize", log, rows_of(log), 0)[8]
+    assert both("passes_rows", "summarize", log, rows_of(log, RecordFlags.PARSE_PROPERTIES), 0)[8]
 
 
 def test_valid_and_invalid_crcs_are_both_seen() -> None:
     log = make_log({"property_crc": True}, {"property_crc": True})
     rows = changed(rows_of(log), 1, "property_crc", 2)
-    assert both("passes_rows", "summarize", log, rows, NEVER)[8] == 3
+    assert both("passes_rows", "summarize", log, rows, NEVER)[9] == 3
 
 
 @pytest.mark.parametrize(
