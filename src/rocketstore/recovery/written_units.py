@@ -14,6 +14,7 @@ from rocketstore import formats
 from rocketstore.files.mapped_file import MappedFile
 from rocketstore.files.raw import data_ranges
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.scan import LogScan
 from rocketstore.queues.batch_consume_queue import BatchConsumeQueue
 from rocketstore.status import RecordStatus
 
@@ -89,8 +90,12 @@ def _first_place(file: MappedFile) -> int:
 
 
 def _is_record(log: CommitLog, queue: ConsumeQueue, number: int, place: int, size: int) -> bool:
-    status, message = log.record_at(place)
-    if status != RecordStatus.OK or message is None:
-        return False
-    found = (message.topic, message.queue_id, message.queue_offset, message.store_size)
-    return found == (queue.topic, queue.queue_id, number, size)
+    """Return whether the record of a unit is good, and is the unit's. The log's end is not known
+    yet."""
+    for batch in LogScan(log, place, place + size, log.record_flags, capacity=1):
+        if batch.last()["status"] != RecordStatus.OK:
+            return False
+        message = batch.window.message(batch.last()["position"])
+        found = (message.topic, message.queue_id, message.queue_offset, message.store_size)
+        return found == (queue.topic, queue.queue_id, number, size)
+    return False

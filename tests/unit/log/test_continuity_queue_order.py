@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -82,3 +83,15 @@ def test_a_batch_that_counts_on_is_taken_at_once(body: Bodies, tmp_path: Path) -
             for topic in TOPICS
             for queue_id in (0, 1, 256)
         }
+
+
+def test_a_file_that_is_cut_meanwhile_is_named(tmp_path: Path) -> None:
+    fill(tmp_path / "s", random.Random(0))
+    with rocketstore.open(tmp_path / "s", derive="none") as store:
+        log = store.reader.log
+        batch = next(queue_continuity.good_batches(log, 0, log.max_offset))
+        path = tmp_path / "s" / "commitlog" / formats.offset_to_file_name(0)
+        os.truncate(path, 0)
+        with pytest.raises(OSError, match="the mapped file was shortened") as caught:
+            batch.follow(NATIVE.passes_rows.QueueOffsets())
+        assert caught.value.filename == str(path)
