@@ -101,8 +101,7 @@ class QueueTable:
     def _load(self, listings: dict[Path, DirectoryListing]) -> None:
         """Open the queues below both directories; list other entries in ``skipped``."""
         for topic, queue_id, directory in self._folders_below(self.directory):
-            listing = listings.pop(directory, None) or self._list(directory)
-            listing = self._fit(listing, self.file_size)
+            listing = self._fit(self._taken(listings, directory), self.file_size)
             if topic in self.batch_topics:
                 self.skipped.append(directory)
                 continue
@@ -111,8 +110,12 @@ class QueueTable:
             if topic not in self.batch_topics:
                 self.skipped.append(directory)
                 continue
-            listing = listings.pop(directory, None) or self._list(directory)
-            self._load_queue(topic, queue_id, self._fit(listing, self.batch_file_size))
+            listing = self._fit(self._taken(listings, directory), self.batch_file_size)
+            self._load_queue(topic, queue_id, listing)
+
+    def _taken(self, listings: dict[Path, DirectoryListing], directory: Path) -> DirectoryListing:
+        """Take the listing of a folder out, or make it."""
+        return listings.pop(directory) if directory in listings else self._list(directory)
 
     def _load_queue(self, topic: str, queue_id: int, listing: DirectoryListing) -> None:
         queue = self._new(topic, queue_id)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 CHECKED_NBYTES = 256 * 1024 * 1024
 CLEAN_CHECKED_NBYTES = 64 * 1024 * 1024
 #: So many bytes of a segment are checked faster than a record is searched to begin at.
-_WORTH_NBYTES = 4 * 1024 * 1024
+_WORTH_NBYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from rocketstore.queues.consume_queue import ConsumeQueue
 
 _UNIT = formats.CONSUME_QUEUE_UNIT
-#: Queues whose units are searched for a record near an offset.
+#: Queues whose units are searched for a record near an offset, and what is near enough.
 _MOST_QUEUES = 16
+_NEAR_NBYTES = 1024 * 1024
 
 
 def written_units(queue: ConsumeQueue) -> tuple[int, int]:
@@ -54,7 +55,7 @@ def _unit(read: Callable[[int, int], bytes], number: int) -> tuple[int, int]:
 
 
 def record_start(log: CommitLog, queues: Iterable[ConsumeQueue], start: int, target: int) -> int:
-    """Return the offset of a record between ``start`` and ``target``, near ``target``.
+    """Return the offset of a record between ``start`` and ``target``, as near ``target`` as needed.
 
     It is the record of a unit: it passes the strict check, and its topic, queue and queue offset
     are the unit's. Bytes of a body that look like a record are not the record of any unit. Without
@@ -65,6 +66,8 @@ def record_start(log: CommitLog, queues: Iterable[ConsumeQueue], start: int, tar
         number, place, size = _last_unit_before(queue, target)
         if start < place <= target and _is_record(log, queue, number, place, size):
             start = place
+        if target - start < _NEAR_NBYTES:
+            break
     return start
 
 

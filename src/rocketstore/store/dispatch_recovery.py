@@ -101,10 +101,7 @@ class DispatchRecovery:
         self._move_unfit_aside()
         if self._minimum > 0 and (state is None or not state.clean or self._is_short):
             self._fill_expired()
-        if state is None or self._is_short:
-            compare = not has_units_of_other_rules(self._log, self._queues, self._names)
-        else:
-            compare = self._is_all_undispatched
+        compare = self._is_to_compare()
         self._recover_queues(clear=not compare)
         start = self._minimum
         known = self._known_offset()
@@ -161,15 +158,17 @@ class DispatchRecovery:
         """Whether all units and entries are checked, even those before a valid state's offsets."""
         return self._end - self._minimum <= COMPARED_NBYTES
 
-    @property
-    def _is_all_undispatched(self) -> bool:
-        """Whether a killed writer had not yet stated that it dispatched any record.
+    def _is_to_compare(self) -> bool:
+        """Return whether all units are compared with their records.
 
-        All units are made then, and mostly they are there already: comparing them is faster than
-        to delete the files, create them again and sync each.
+        If a killed writer had not yet stated that it dispatched any record, all units are made, and
+        mostly they are there already: to compare them is faster than to delete the files, create
+        them again and sync each.
         """
         state = self._state
-        return state is not None and not state.clean and state.dispatched_offset <= self._minimum
+        if state is None or self._is_short:
+            return not has_units_of_other_rules(self._log, self._queues, self._names)
+        return not state.clean and state.dispatched_offset <= self._minimum
 
     # --- queues -------------------------------------------------------------------------------
 

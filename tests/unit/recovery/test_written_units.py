@@ -11,6 +11,7 @@ import pytest
 import rocketstore
 from rocketstore import formats
 from rocketstore.recovery import durable_mark
+from rocketstore.recovery import written_units as unit_search
 from rocketstore.recovery.written_units import record_start, written_units
 from support.record_factory import make_record
 
@@ -26,6 +27,7 @@ def _check_little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(durable_mark, "CHECKED_NBYTES", CHECKED)
     monkeypatch.setattr(durable_mark, "CLEAN_CHECKED_NBYTES", CHECKED)
     monkeypatch.setattr(durable_mark, "_WORTH_NBYTES", 1024)
+    monkeypatch.setattr(unit_search, "_NEAR_NBYTES", 0)
 
 
 def fill(root: Path, count: int = 600) -> tuple[list[int], int]:
@@ -97,6 +99,22 @@ def test_a_record_within_a_body_is_not_a_place_to_begin_at(tmp_path: Path) -> No
         for target in random.Random(1).sample(range(log.max_offset), 50):
             found = record_start(log, store.reader.queues, 0, target)
             assert found == max(at for at in starts if at <= target)
+
+
+def test_a_record_that_is_near_enough_ends_the_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "s"
+    starts, _ = fill(root)
+    monkeypatch.setattr(unit_search, "_NEAR_NBYTES", 4096)
+    wanted = starts[400]
+    with rocketstore.open(root, "r") as store:
+        queues = [store.reader.queues.get("T", queue_id) for queue_id in range(3)]
+        found = [record_start(store.reader.log, [one], 0, wanted) for one in queues if one]
+        assert sorted(found) == starts[398:401]
+        for first in range(3):
+            chosen = [one for one in queues[first:] + queues[:first] if one]
+            assert record_start(store.reader.log, chosen, 0, wanted) == found[first]
 
 
 def test_written_units_of_several_files(tmp_path: Path) -> None:
