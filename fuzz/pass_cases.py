@@ -11,6 +11,7 @@ from kernel_seeds import load, mutate_fields, number
 
 from rocketstore import formats
 from rocketstore.status import RecordStatus
+from support.kernel_bodies import NATIVE
 
 if TYPE_CHECKING:
     from kernel_cases import Runner
@@ -170,8 +171,38 @@ def stats(random: Random, runner: Runner) -> None:
     )
 
 
+def rows(random: Random, runner: Runner) -> None:
+    """Judge the rows of changed records, some of them changed themselves."""
+    import kernel_cases
+
+    base, content = kernel_cases.changed_log(random)
+    nbytes = formats.PARSED_RECORD.nbytes
+    filled = bytearray(20 * nbytes)
+    base = base if 0 <= base < 2**62 else 0
+    scan = (content, 0, len(content), base, base + len(content), random.randrange(32), filled)
+    count = NATIVE.message.scan_records(*scan)[0]
+    judged = bytes(filled[: count * nbytes])
+    if random.random() < 0.4:
+        judged = mutate_fields(random, judged + bytes(nbytes), nbytes)
+    before = random.choice((0, -(2**63), 2**63 - 1, number(random)))
+    runner.call("passes_rows", "summarize", content, judged, before)
+
+    def follow(body: Bodies) -> list[Any]:
+        offsets = body.passes_rows.QueueOffsets()
+        window = runner.buffer(body, content)
+        return [(offsets.follow(window, judged), list(offsets.ends().items())) for _ in "ab"]
+
+    runner.both("QueueOffsets.follow", follow)
+
+
 def _wrapped(value: int) -> int:
     return (value + 2**63) % 2**64 - 2**63
 
 
-CASES = {"index_keys": index_keys, "queue_units": queue_units, "fsck": fsck, "stats": stats}
+CASES = {
+    "index_keys": index_keys,
+    "queue_units": queue_units,
+    "fsck": fsck,
+    "stats": stats,
+    "rows": rows,
+}

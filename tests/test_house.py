@@ -49,7 +49,6 @@ ODD_LENGTHS = {
     "rocketstore.dispatch.notes": "one class, for those who read reports",
     "rocketstore.files.memory_lock": "one system call",
     "rocketstore.filter.message_filter": "one Protocol, public",
-    "rocketstore.recovery.durable_mark": "one subject",
     "rocketstore.spark.base.worker": "runs in every Python worker",
     "rocketstore.version": "one line",
     "rocketstore.verify.beside.judgement": "one class, below all judges",

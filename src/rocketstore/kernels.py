@@ -23,7 +23,7 @@ MODULES = (
 #: Modules that only some programs need; they are loaded on first use.
 LATER = (
     *("arrow", "passes_stats", "passes_fsck", "passes_queue_units", "passes_index_keys"),
-    "staged_records",
+    *("passes_rows", "staged_records"),
 )
 
 
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from rocketstore._native import passes_fsck as passes_fsck
     from rocketstore._native import passes_index_keys as passes_index_keys
     from rocketstore._native import passes_queue_units as passes_queue_units
+    from rocketstore._native import passes_rows as passes_rows
     from rocketstore._native import passes_stats as passes_stats
     from rocketstore._native import reading as reading
     from rocketstore._native import reput as reput

@@ -1,5 +1,6 @@
 /* CRC-32 as zlib computes it. Bodies: slice-by-8 tables everywhere; folding by carry-less products
- * of 128 bits (PCLMUL, PMULL) and of 512 bits (VPCLMULQDQ), chosen once when a module is imported.
+ * of 128 bits (PCLMUL, PMULL), of 256 and of 512 bits (VPCLMULQDQ), chosen once when a module is
+ * imported.
  *
  * Folding: the running remainder is kept as 128 bits; moving it over D more bits of message means
  * multiplying its halves by x^(D+32) and x^(D-32) modulo the polynomial. RS_FOLD_<D> are these two,
@@ -29,6 +30,8 @@
 #define RS_FOLD_384_HIGH 0x0174359406
 #define RS_FOLD_512_LOW 0x0154442bd4
 #define RS_FOLD_512_HIGH 0x01c6e41596
+#define RS_FOLD_1024_LOW 0x01e88ef372
+#define RS_FOLD_1024_HIGH 0x014a7fe880
 #define RS_FOLD_2048_LOW 0x011542778a
 #define RS_FOLD_2048_HIGH 0x01322d1430
 #define RS_FOLD_64 0x0163cd6124
@@ -193,6 +196,48 @@ RS_CRC_TARGET RS_UNUSED static uint32_t rs_crc_fold128(uint32_t crc, const uint8
 }
 #endif
 
+/* --- 256-bit folding, for processors without AVX-512 ------------------------------------------ */
+
+#if RS_CRC_X86
+#define RS_CRC_TARGET_256 __attribute__((target("avx2,vpclmulqdq,pclmul,sse4.1,ssse3")))
+#define RS_V256_LOAD(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))
+
+RS_CRC_TARGET_256 static inline __m256i rs_crc_fold_half(__m256i x, __m256i factors, __m256i data)
+{
+    const __m256i low = _mm256_clmulepi64_epi128(x, factors, 0x00);
+    const __m256i high = _mm256_clmulepi64_epi128(x, factors, 0x11);
+    return _mm256_xor_si256(_mm256_xor_si256(low, high), data);
+}
+
+RS_CRC_TARGET_256 RS_UNUSED static uint32_t rs_crc_fold256(uint32_t crc, const uint8_t *p,
+                                                           size_t n)
+{
+    if (n < 256) {
+        return rs_crc_fold128(crc, p, n);
+    }
+    const __m256i fold_256 =
+        _mm256_broadcastsi128_si256(RS_V128_PAIR(RS_FOLD_256_LOW, RS_FOLD_256_HIGH));
+    const __m256i fold_1024 =
+        _mm256_broadcastsi128_si256(RS_V128_PAIR(RS_FOLD_1024_LOW, RS_FOLD_1024_HIGH));
+    __m256i a = _mm256_xor_si256(RS_V256_LOAD(p),
+                                 _mm256_zextsi128_si256(_mm_cvtsi32_si128((int)crc)));
+    __m256i b = RS_V256_LOAD(p + 32), c = RS_V256_LOAD(p + 64), d = RS_V256_LOAD(p + 96);
+    for (p += 128, n -= 128; n >= 128; p += 128, n -= 128) {
+        a = rs_crc_fold_half(a, fold_1024, RS_V256_LOAD(p));
+        b = rs_crc_fold_half(b, fold_1024, RS_V256_LOAD(p + 32));
+        c = rs_crc_fold_half(c, fold_1024, RS_V256_LOAD(p + 64));
+        d = rs_crc_fold_half(d, fold_1024, RS_V256_LOAD(p + 96));
+    }
+    a = rs_crc_fold_half(a, fold_256, b);
+    a = rs_crc_fold_half(a, fold_256, c);
+    a = rs_crc_fold_half(a, fold_256, d);
+    const rs_v128 fold_128 = RS_V128_PAIR(RS_FOLD_128_LOW, RS_FOLD_128_HIGH);
+    const rs_v128 last =
+        rs_crc_fold(_mm256_castsi256_si128(a), fold_128, _mm256_extracti128_si256(a, 1));
+    return rs_crc_finish(last, p, n);
+}
+#endif
+
 /* --- 512-bit folding -------------------------------------------------------------------------- */
 
 #if RS_CRC_X86
@@ -258,6 +303,7 @@ enum {
     RS_CPU_UNKNOWN = -1,
 };
 
+static int rs_cpu_folds_256 = 0;
 static rs_crc_body rs_crc_chosen = rs_crc_slice8;
 static int rs_cpu_level = RS_CPU_BASELINE;
 
@@ -292,6 +338,7 @@ static inline int rs_cpu_best_level(void)
     if ((saved & 0x06) != 0x06 || !(extended_b & (1u << 5))) {
         return RS_CPU_BASELINE;
     }
+    rs_cpu_folds_256 = (extended_c & (1u << 10)) != 0; /* VPCLMULQDQ */
     if ((saved & 0xe6) == 0xe6 && (extended_b & avx512) == avx512 && (extended_c & (1u << 10))) {
         return RS_CPU_AVX512;
     }
@@ -333,7 +380,8 @@ static inline int rs_crc_init(void)
     rs_cpu_level = wanted == RS_CPU_BEST ? best : wanted;
 #if RS_CRC_X86
     rs_crc_chosen = rs_cpu_level == RS_CPU_AVX512 ? rs_crc_fold512
-                  : rs_cpu_level == RS_CPU_AVX2 ? rs_crc_fold128 : rs_crc_slice8;
+                  : rs_cpu_level != RS_CPU_AVX2 ? rs_crc_slice8
+                  : rs_cpu_folds_256 ? rs_crc_fold256 : rs_crc_fold128;
 #elif RS_CRC_ARM
     rs_crc_chosen = rs_cpu_level == RS_CPU_BASELINE ? rs_crc_slice8 : rs_crc_fold128;
 #endif

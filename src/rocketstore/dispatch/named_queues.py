@@ -122,6 +122,8 @@ def has_units_of_other_rules(log: CommitLog, queues: QueueTable, flags: int) -> 
     """
     scan = LogScan(log, max(log.min_offset, 0), log.max_offset, RecordFlags.PARSE_PROPERTIES)
     for batch in scan:
+        if not batch.summary().named:
+            continue
         columns = batch.columns
         for number in columns["multi_dispatch_at"].nonzero()[0].tolist():
             message = log.look_message_by_offset(int(columns["physical_offset"][number]))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import bisect
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
-from rocketstore import formats
+from rocketstore import formats, kernels
 from rocketstore.inner_batch import inner_batch
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.scan import (
@@ -19,9 +19,6 @@ from rocketstore.log.scan import (
     find_next_record,
 )
 from rocketstore.status import RecordStatus
-
-if TYPE_CHECKING:
-    import numpy
 
 #: Records examined after a corrupt range to distinguish a stale tail from durable messages.
 PROBE_COUNT = 256
@@ -215,11 +212,14 @@ class QueueOrder(NamedTuple):
 def queue_order(batches: Iterable[RecordBatch]) -> QueueOrder:
     """Check the queue offsets of records in log order; list at most ``MAX_LISTED`` of each kind."""
     order = QueueOrder([], [])
-    ends: dict[tuple[str, int], int] = {}
+    offsets = kernels.passes_rows.QueueOffsets()
+    ends: dict[tuple[str, int], int] | None = None
     before_gap: dict[tuple[str, int], int] = {}
     for batch in batches:
-        if _counts_on(batch, ends):
-            continue
+        if ends is None:
+            if batch.follow(offsets):
+                continue
+            ends = offsets.ends()  # from here on the records are checked one by one
         for place in queue_places(batch):
             key = (place.topic, place.queue_id)
             expected = ends.get(key, place.queue_offset)
@@ -236,67 +236,3 @@ def queue_order(batches: Iterable[RecordBatch]) -> QueueOrder:
         if max(len(order.gaps), len(order.repeated)) >= MAX_LISTED:
             break
     return QueueOrder(order.gaps[:MAX_LISTED], order.repeated[:MAX_LISTED])
-
-
-def _counts_on(batch: RecordBatch, ends: dict[tuple[str, int], int]) -> bool:
-    """Return whether each queue's offsets in the batch increase by one from the queue's end.
-
-    ``ends`` is updated only then; otherwise the caller checks the records one by one.
-    """
-    import numpy
-
-    columns = batch.columns
-    sys_flags, statuses = columns["sys_flag"], columns["status"]
-    chosen = numpy.arange(batch.count)
-    if sys_flags.any() or statuses.any():
-        has_unit = numpy.logical_or.reduce([statuses == wanted for wanted in OF_A_QUEUE])
-        for transaction in NO_UNIT:
-            has_unit &= sys_flags & formats.SYS_FLAG_TRANSACTION_MASK != transaction
-        chosen = has_unit.nonzero()[0]
-        if (sys_flags[chosen] & formats.SYS_FLAG_INNER_BATCH).any():
-            return False
-    lengths = columns["topic_nbytes"][chosen]
-    following: dict[tuple[str, int], int] = {}
-    for nbytes in set(lengths.tolist()):
-        rows = chosen[lengths == nbytes]
-        queues = _queue_words(batch, rows, nbytes)
-        # Stable: log order within a queue.
-        order = queues[:, 0].argsort(kind="stable") if nbytes <= 4 else numpy.lexsort(queues.T)
-        rows, queues = rows[order], queues[order]
-        offsets = columns["queue_offset"][rows]
-        changes = (queues[1:] != queues[:-1]).any(axis=1)
-        if ((offsets[1:] - offsets[:-1] != 1) & ~changes).any():
-            return False
-        starts = [0, *(changes.nonzero()[0] + 1).tolist()]
-        stops = [*starts[1:], len(rows)]
-        for start, stop in zip(starts, stops, strict=True):
-            key = _queue_of(batch, int(rows[start]))
-            if offsets[start] != ends.get(key, offsets[start]):
-                return False
-            following[key] = int(offsets[stop - 1]) + 1
-    ends.update(following)
-    return True
-
-
-def _queue_of(batch: RecordBatch, number: int) -> tuple[str, int]:
-    """Return topic and queue id of one record of a batch."""
-    row = batch.row(number)
-    return batch.window.message(row["position"]).topic, row["queue_id"]
-
-
-def _queue_words(
-    batch: RecordBatch, rows: numpy.ndarray[Any, Any], nbytes: int
-) -> numpy.ndarray[Any, Any]:
-    """Return topic and queue id of each row as 64-bit words; equal rows are of the same queue.
-
-    All topics must have ``nbytes`` bytes.
-    """
-    import numpy
-
-    columns, log = batch.columns, numpy.frombuffer(batch.window.buffer, "u1")
-    places = columns["position"][rows].astype("i8") + columns["topic_at"][rows]
-    words = numpy.zeros((len(rows), -(-(nbytes + 4) // 8)), "u8")
-    names = words.view("u1")
-    names[:, :nbytes] = log[places[:, None] + numpy.arange(nbytes)]
-    names[:, nbytes : nbytes + 4] = columns["queue_id"][rows][:, None].view("u1")
-    return words

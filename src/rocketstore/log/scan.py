@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rocketstore import formats, kernels
+from rocketstore.files.mapped_file import name_cut_file
 from rocketstore.files.raw import data_ranges
 from rocketstore.log.commit_log import CommitLog, LogWindow
 from rocketstore.status import RecordFlags, RecordStatus
@@ -27,6 +28,26 @@ _ZEROS = bytes(1 << 16)
 _POSITION_AT = _ROW.at("position") // 4
 _STATUS_AT = _ROW.at("status") // 4
 _ROW_INTS = _ROW.nbytes // 4
+
+
+class BatchSummary(NamedTuple):
+    """What ``kernels.passes_rows.summarize`` returns; the first six are of the good records.
+
+    A good record is OK or has an unsafe topic. ``special``: some record is delayed, or has the
+    flag of an inner batch. ``named``: some record names other queues, if the properties were
+    parsed. ``property_crcs``: 1 if valid ones were seen, plus 2 for invalid ones.
+    """
+
+    good: int
+    newest: int
+    last: int
+    previous: int
+    end: int
+    covered_end: int
+    odd: bool
+    special: bool
+    named: bool
+    property_crcs: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +73,24 @@ class RecordBatch:
         import numpy
 
         return numpy.frombuffer(self.rows, _ROW.dtype, self.count)
+
+    def summary(self, before: int = 0) -> BatchSummary:
+        """Return what recovery must know of the records; ``covered_end`` is the end of the last
+        good one stored before the time ``before``."""
+        return BatchSummary(*self._judged(kernels.passes_rows.summarize, before))
+
+    def follow(self, offsets: kernels.passes_rows.QueueOffsets) -> bool:
+        """Return whether the queue offsets continue ``offsets``, which takes them then."""
+        return bool(self._judged(offsets.follow))
+
+    def _judged(self, kernel: Callable[..., Any], *arguments: int) -> Any:
+        """Call a kernel with the records and their rows; if the file was truncated meanwhile, the
+        error names it."""
+        try:
+            return kernel(self.window.buffer, self.filled, *arguments)
+        except OSError as error:
+            name_cut_file(error, [self.window.file])
+            raise
 
     def places(self) -> Iterator[tuple[int, int]]:
         """Yield (position, status) of every row."""

@@ -86,21 +86,22 @@ class QueueTable:
         """Keep ext files of ``file_size`` bytes below ``directory``; call it before ``load``."""
         self._ext_directory, self.ext_file_size = directory, file_size
 
-    def load(self) -> None:
+    def load(self, listings: dict[Path, DirectoryListing] | None = None) -> None:
         """Open every ``<topic>/<queue id>`` folder; list other entries in ``skipped``.
 
-        Nothing on disk changes.
+        Nothing on disk changes. ``listings``: folders that were listed a moment ago, with the same
+        tolerance; they are taken out, and not listed again.
         """
         self._is_loading = True
         try:
-            self._load()
+            self._load({} if listings is None else listings)
         finally:
             self._is_loading = False
 
-    def _load(self) -> None:
+    def _load(self, listings: dict[Path, DirectoryListing]) -> None:
         """Open the queues below both directories; list other entries in ``skipped``."""
         for topic, queue_id, directory in self._folders_below(self.directory):
-            listing = self._fit(self._list(directory), self.file_size)
+            listing = self._fit(self._taken(listings, directory), self.file_size)
             if topic in self.batch_topics:
                 self.skipped.append(directory)
                 continue
@@ -109,8 +110,12 @@ class QueueTable:
             if topic not in self.batch_topics:
                 self.skipped.append(directory)
                 continue
-            listing = self._fit(self._list(directory), self.batch_file_size)
+            listing = self._fit(self._taken(listings, directory), self.batch_file_size)
             self._load_queue(topic, queue_id, listing)
+
+    def _taken(self, listings: dict[Path, DirectoryListing], directory: Path) -> DirectoryListing:
+        """Take the listing of a folder out, or make it."""
+        return listings.pop(directory) if directory in listings else self._list(directory)
 
     def _load_queue(self, topic: str, queue_id: int, listing: DirectoryListing) -> None:
         queue = self._new(topic, queue_id)
@@ -226,7 +231,8 @@ class QueueTable:
 
     def _files_of(self, parent: Path, file_size: int, topic: str, queue_id: int) -> MappedFileQueue:
         directory = parent / topic / str(queue_id)
-        self._make_way(directory)
+        if not self._is_loading:  # then it is a folder that was listed
+            self._make_way(directory)
         return MappedFileQueue(
             directory, file_size, self._root, writable=self._writable, cache=QUEUE_MAPPINGS
         )

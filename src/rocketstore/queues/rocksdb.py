@@ -6,8 +6,10 @@ rebuilds the queues in memory.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from rocketstore.files.mapped_file_queue import DirectoryListing
 from rocketstore.queues.consume_queue import UNIT_NBYTES, ConsumeQueue
 from rocketstore.queues.queue_table import QueueTable
 
@@ -52,7 +54,7 @@ class BoundlessQueueTable(QueueTable):
     #: See ``ConsumeQueue.pull_looks_no_further``.
     pull_looks_no_further = False
 
-    def load(self) -> None:
+    def load(self, listings: dict[Path, DirectoryListing] | None = None) -> None:
         """Do nothing: there are no files to load."""
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:

@@ -13,6 +13,7 @@ from rocketstore.log.damage import DamagedRange
 from rocketstore.queues.batch_consume_queue import BatchConsumeQueue
 from rocketstore.recovery.orderly_stop import OrderlyStop
 from rocketstore.recovery.report import RecoveryReport
+from rocketstore.recovery.written_units import written_units
 from rocketstore.status import RecordStatus
 from rocketstore.survey.lost_log import ELSEWHERE
 from rocketstore.survey.salvage_traces import find_traces
@@ -273,17 +274,3 @@ def _unit(queue: ConsumeQueue, index: int) -> _Unit | None:
     if start < 0 or not 0 < size < formats.FILLER_UNIT_SIZE:
         return None
     return _Unit(queue, index, start, start + size)
-
-
-def written_units(queue: ConsumeQueue) -> tuple[int, int]:
-    """Return the range of queue offsets of the units in the files, fillers included."""
-    count = queue.units_per_file
-    for file in reversed(queue.queue.files_in_row()):
-        base = file.file_from_offset // formats.CONSUME_QUEUE_UNIT.nbytes
-        used = bisect.bisect_left(
-            range(base, base + count), True, key=lambda index: queue.raw_unit(index)[1] <= 0
-        )
-        if used:
-            first = queue.queue.files[0].file_from_offset // formats.CONSUME_QUEUE_UNIT.nbytes
-            return first, base + used
-    return 0, 0

@@ -16,10 +16,10 @@ from rocketstore.files.durable import make_directories, write_file
 from rocketstore.files.mapped_file import MappedFile
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.queues.batch_consume_queue import BatchConsumeQueue
-from rocketstore.recovery.another_log import written_units
 from rocketstore.recovery.orderly_stop import EndClaim, OrderlyStop, end_of_files
 from rocketstore.recovery.report import RecoveryReport
 from rocketstore.recovery.truncate import quarantine_path
+from rocketstore.recovery.written_units import written_units
 from rocketstore.survey.pointers import PointersPastEnd, pointers_past_end, units_behind
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from rocketstore import formats
 from rocketstore.arguments import Progress
@@ -25,17 +24,19 @@ from rocketstore.log.continuity import (
 )
 from rocketstore.log.damage import DamagedRange
 from rocketstore.log.misnamed_segments import claimed_start, renaming_in_words
-from rocketstore.log.scan import LogScan, RecordBatch, find_next_record, has_content
+from rocketstore.log.scan import (
+    BatchSummary,
+    LogScan,
+    RecordBatch,
+    find_next_record,
+    has_content,
+)
 from rocketstore.recovery.crash_losses import CrashLosses
 from rocketstore.recovery.durable_mark import DurableMark
 from rocketstore.recovery.invalid_records import invalid_delay_levels, invalid_inner_batches
 from rocketstore.recovery.orderly_stop import OrderlyStop, end_of_files
 from rocketstore.recovery.report import RecoveryReport
 from rocketstore.status import RecordFlags, RecordStatus
-
-if TYPE_CHECKING:
-    import numpy
-
 
 _log = logging.getLogger(__name__)
 #: Batches before damage that are used to know the queues' ends.
@@ -49,7 +50,8 @@ _MOST_NAMED = 100
 _ENOUGH_PROOFS = 1000
 #: A store time this far (five years) after the previous one may be damaged.
 _FAR_AHEAD_MS = 5 * 365 * 24 * 3_600_000
-_GOOD = (RecordStatus.OK, RecordStatus.UNSAFE_TOPIC)
+#: ``BatchSummary.property_crcs`` of records with valid and with invalid CRCs.
+_BOTH_CRCS = 3
 
 
 @dataclass(slots=True)
@@ -136,7 +138,7 @@ class LogRecovery:
         self._lost_nbytes = 0
         self._claimed: dict[int, int | None] = {}
         self._ordered: deque[RecordBatch] = deque()
-        self._crc_seen: dict[int, set[int]] = {}
+        self._crc_seen: dict[int, int] = {}
 
     def run(self) -> RecoveryReport:
         """Scan, move the log's end to the end of its last good record, and return the report."""
@@ -210,37 +212,31 @@ class LogRecovery:
         return scan.offset, scan.status
 
     def _take(self, batch: RecordBatch) -> None:
-        import numpy
-
-        columns = batch.columns
         self.report.scanned_count += batch.count
         self._ordered.append(batch)
         self._recent.append(batch)
-        self._take_crcs(batch)
-        statuses = columns["status"]
-        if statuses.any():
-            good = numpy.isin(statuses, _GOOD)
-            for number in statuses.nonzero()[0].tolist():
-                self._take_odd(batch.row(number))
-            columns = columns[good]
-        if len(columns):
-            self._take_good(columns)
-        room = _MAX_DELAY_NOTES - len(self.report.notes)
-        self.report.notes += [*invalid_delay_levels(batch), *invalid_inner_batches(batch)][
-            : max(room, 0)
-        ]
+        found = batch.summary(self._mark.covered_before)
+        if found.property_crcs:
+            base = batch.window.base_offset
+            self._crc_seen[base] = self._crc_seen.get(base, 0) | found.property_crcs
+        if found.odd:
+            for number, (_, status) in enumerate(batch.places()):
+                if status != RecordStatus.OK:
+                    self._take_odd(batch.row(number))
+        if found.good:
+            self._take_good(found)
+        if found.special:
+            room = max(_MAX_DELAY_NOTES - len(self.report.notes), 0)
+            notes = [*invalid_delay_levels(batch), *invalid_inner_batches(batch)]
+            self.report.notes += notes[:room]
 
-    def _take_good(self, columns: numpy.ndarray[Any, Any]) -> None:
-        times = columns["store_timestamp"]
-        ends = columns["physical_offset"] + columns["total_size"]
-        self._last_timestamp = _last_plausible_time(times, self._last_timestamp)
-        self._newest_timestamp = max(self._newest_timestamp, int(times.max()))
-        self._last_good_end = int(ends[-1])
-        physic = self._mark.physic_timestamp
-        if self._mark.offset is None and physic > 0:
-            covered = times <= physic if self._mark.inclusive else times < physic
-            if covered.any():
-                self._timed_mark = int(ends[covered][-1])
+    def _take_good(self, found: BatchSummary) -> None:
+        previous = found.previous if found.good > 1 else self._last_timestamp
+        self._last_timestamp = _last_plausible_time(found.last, previous)
+        self._newest_timestamp = max(self._newest_timestamp, found.newest)
+        self._last_good_end = found.end
+        if found.covered_end >= 0:
+            self._timed_mark = found.covered_end
 
     def _take_odd(self, row: dict[str, int]) -> None:
         offset, status = row["physical_offset"], RecordStatus(row["status"])
@@ -249,18 +245,12 @@ class LogRecovery:
         else:
             self._odd.append(_OddPlace(offset, offset + row["total_size"], status))
 
-    def _take_crcs(self, batch: RecordBatch) -> None:
-        judged = batch.columns["property_crc"]
-        if judged.any():
-            seen = self._crc_seen.setdefault(batch.window.base_offset, set())
-            seen.update(int(value) for value in (1, 2) if (judged == value).any())
-
     def _crcs_agree(self) -> bool:
         """Return whether no segment holds both valid and invalid property CRCs.
 
         If a segment has a valid one, all of its records carry them, and invalid ones are damage.
         """
-        mixed = [base for base, seen in self._crc_seen.items() if len(seen) == 2]
+        mixed = [base for base, seen in self._crc_seen.items() if seen == _BOTH_CRCS]
         for base in mixed:
             self.log.demand_property_crc(base)
         return not mixed
@@ -516,13 +506,11 @@ class LogRecovery:
         self.report.damaged.sort(key=lambda damage: damage.start)
 
 
-def _last_plausible_time(times: numpy.ndarray[Any, Any], before: int | None) -> int | None:
+def _last_plausible_time(last: int, previous: int | None) -> int | None:
     """Return the store time of the last record.
 
     If it is so far after the previous record's that it may be damaged, return the previous one.
     """
-    last = int(times[-1])
-    previous = int(times[-2]) if len(times) > 1 else before
     if previous is not None and 0 < previous < min(last - _FAR_AHEAD_MS, LAST_TIME):
         return previous
     return last if last < LAST_TIME else None

@@ -39,7 +39,8 @@ def recover_log(
     which log files are missing after a crash. ``for_writing``: the caller refuses damage, and no
     other code uses the log's mappings yet.
     """
-    recovery, state = _find_end(log, facts, progress, position, for_writing=for_writing)
+    queues = list(queues)
+    recovery, state = _find_end(log, facts, progress, queues, position, for_writing=for_writing)
     note_another_log(log, facts, recovery.report, queues)
     losses = CrashLosses(log, queues, index)
     if losses.note(facts, recovery.report):
@@ -51,6 +52,7 @@ def _find_end(
     log: CommitLog,
     facts: StoreFacts,
     progress: Progress | None,
+    queues: list[ConsumeQueue],
     position: int | None,
     *,
     for_writing: bool,
@@ -84,7 +86,7 @@ def _find_end(
         known = min(state.flushed_offset, state.dispatched_offset, state.indexed_offset)
         clean = state.clean and not facts.aborted
         known = known if position is None else min(known, position)
-        start = check_start(log, known, clean=clean)
+        start = check_start(log, queues, known, clean=clean)
         recovery = run(start, DurableMark(state.flushed_offset, inclusive=orderly is not None))
         report = recovery.report
         is_whole = report.log_end >= state.flushed_offset
@@ -100,7 +102,7 @@ def _find_end(
             f"ends at {report.log_end}; the state file was ignored"
         )
         _log.warning("%s", note)
-    start = max(log.min_offset, 0) if position is None else check_start(log, position)
+    start = max(log.min_offset, 0) if position is None else check_start(log, queues, position)
     mark = DurableMark(None, facts.checkpoint.physic_timestamp, inclusive=not facts.aborted)
     recovery = run(start, mark)
     if orderly is not None:

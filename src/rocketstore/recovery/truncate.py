@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from rocketstore import formats
@@ -19,6 +19,7 @@ from rocketstore.files.durable import (
     write_file,
 )
 from rocketstore.files.mapped_file import MappedFile
+from rocketstore.files.raw import data_ranges
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.damage import CutRange
 from rocketstore.log.scan import has_content
@@ -154,6 +155,24 @@ def drop_file_pages(path: Path, position: int) -> None:
         advise(fd, position - position % _CACHED_PIECE_NBYTES, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(fd)
+
+
+def renew_cached_pages(files: Iterable[MappedFile]) -> None:
+    """Drop the clean cached pages of whole files, and begin to read their data again.
+
+    A later look through a mapping would read megabytes around it, and holes too.
+    """
+    advise = getattr(os, "posix_fadvise", None)
+    if advise is None:
+        return
+    for file in files:
+        drop_file_pages(file.path, 0)
+        fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            for start, stop in data_ranges(file, 0):
+                advise(fd, start, stop - start, os.POSIX_FADV_WILLNEED)
+        finally:
+            os.close(fd)
 
 
 def sync_log(log: CommitLog, offset: int, end: int) -> None:

@@ -43,8 +43,8 @@ class DispatchRecovery:
 
     With a valid state file, units and keys of records past its offsets are rebuilt. Their pages
     may have reached the disk in any order, and a unit that is half written looks like a good one.
-    Without one, or in a short log, every unit is compared with its record and rewritten if it
-    differs.
+    Without one, in a short log, or if nothing was dispatched yet by the state file, every unit is
+    compared with its record and rewritten if it differs.
 
     Parameters
     ----------
@@ -101,8 +101,7 @@ class DispatchRecovery:
         self._move_unfit_aside()
         if self._minimum > 0 and (state is None or not state.clean or self._is_short):
             self._fill_expired()
-        compare = state is None or self._is_short
-        compare = compare and not has_units_of_other_rules(self._log, self._queues, self._names)
+        compare = self._is_to_compare()
         self._recover_queues(clear=not compare)
         start = self._minimum
         known = self._known_offset()
@@ -158,6 +157,18 @@ class DispatchRecovery:
     def _is_short(self) -> bool:
         """Whether all units and entries are checked, even those before a valid state's offsets."""
         return self._end - self._minimum <= COMPARED_NBYTES
+
+    def _is_to_compare(self) -> bool:
+        """Return whether all units are compared with their records.
+
+        If a killed writer had not yet stated that it dispatched any record, all units are made, and
+        mostly they are there already: to compare them is faster than to delete the files, create
+        them again and sync each.
+        """
+        state = self._state
+        if state is None or self._is_short:
+            return not has_units_of_other_rules(self._log, self._queues, self._names)
+        return not state.clean and state.dispatched_offset <= self._minimum
 
     # --- queues -------------------------------------------------------------------------------
 

@@ -60,7 +60,7 @@ def load_queues(facts: StoreFacts) -> QueueTable:
     if facts.ext_file_size:
         queues.use_ext(paths.consume_queue_ext, facts.ext_file_size)
     try:
-        queues.load()
+        queues.load(facts.queue_listings)
     except BaseException:
         queues.close()
         raise

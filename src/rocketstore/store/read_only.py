@@ -162,6 +162,7 @@ class ReadOnlyParts:
         They then cover all that the writer had dispatched when these parts were opened. The first
         load listed one queue after another while the writer went on.
         """
+        self.facts.queue_listings.clear()
         queues = self._load_queues(load=True)
         try:
             index = self._load_index(load=True)
@@ -238,7 +239,7 @@ class ReadOnlyParts:
 
     def _fill(self, queues: QueueTable) -> None:
         """Load the queues' files, map them, and find the queues' ends."""
-        queues.load()
+        queues.load(self.facts.queue_listings)
         left = _MOST_HELD_QUEUE_FILES
         for queue in queues:
             left -= queue.queue.hold(left)

@@ -20,7 +20,12 @@ from rocketstore.recovery.index import EarlyIndexCheck
 from rocketstore.recovery.log_recovery import LogRecovery
 from rocketstore.recovery.recover_log import recover_log
 from rocketstore.recovery.report import RecoveryReport
-from rocketstore.recovery.truncate import drop_cached_pages, sync_log, truncate_tail
+from rocketstore.recovery.truncate import (
+    drop_cached_pages,
+    renew_cached_pages,
+    sync_log,
+    truncate_tail,
+)
 from rocketstore.store.fit_for_writing import (
     examine_for_writing,
     load_index,
@@ -145,6 +150,8 @@ class TakeOver:
         if facts.aborted:
             known = facts.valid_state
             drop_cached_pages(log, known.flushed_offset if known is not None else 0)
+            for queue in queues:  # their units may be compared with the log
+                renew_cached_pages(queue.queue.files)
         recovery, state = recover_log(
             log, facts, self._progress, queues=queues, index=index, for_writing=True
         )

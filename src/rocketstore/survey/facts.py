@@ -64,6 +64,8 @@ class StoreFacts:
         ``abort`` exists: the last writer did not stop in order.
     notes : list of str
         Doubtful findings, in words.
+    queue_listings : dict of Path to DirectoryListing
+        The folders of queues that were listed; who loads the queues takes them out.
     """
 
     paths: StorePaths
@@ -81,6 +83,7 @@ class StoreFacts:
     state: StoreState | None
     aborted: bool
     notes: list[str] = field(default_factory=list)
+    queue_listings: dict[Path, DirectoryListing] = field(default_factory=dict)
 
     @property
     def valid_state(self) -> StoreState | None:
@@ -160,6 +163,7 @@ def examine(
         state=state,
         aborted=_is_aborted(paths.abort, notes, tolerant=tolerate_unreadable),
         notes=notes,
+        queue_listings=sizes.listings,
     )
     facts.dialect, facts.dialect_reason = choose_dialect(paths, config, facts)
     return facts

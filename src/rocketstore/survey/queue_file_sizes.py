@@ -18,7 +18,7 @@ from rocketstore.config import (
 )
 from rocketstore.directory.state import StoreState
 from rocketstore.errors import ConfigError
-from rocketstore.files.mapped_file_queue import list_directory
+from rocketstore.files.mapped_file_queue import DirectoryListing, list_directory
 from rocketstore.queues.directories import queue_directories
 
 
@@ -28,6 +28,11 @@ class QueueFileSizes:
     The order is: the configured size, the size of most files, the state file's, the default. If
     two sizes are equally frequent, the state file decides, then the larger size: files get
     truncated, they do not grow.
+
+    Attributes
+    ----------
+    listings : dict of Path to DirectoryListing
+        The folders of queues that were listed for this.
     """
 
     def __init__(
@@ -44,6 +49,7 @@ class QueueFileSizes:
         self._state = state
         self._notes = notes
         self._tolerant = tolerant
+        self.listings: dict[Path, DirectoryListing] = {}
 
     def of_queues(self, directory: Path) -> int:
         """Return the bytes of a ConsumeQueue's file."""
@@ -78,7 +84,7 @@ class QueueFileSizes:
         sizes: Counter[int] = Counter()
         folders = queue_directories(directory, self._root, [], tolerant=self._tolerant)
         for number, (_, folder) in enumerate(folders):
-            listing = list_directory(
+            listing = self.listings[folder] = list_directory(
                 folder,
                 self._root,
                 tolerate_unreadable=self._tolerant,

@@ -88,7 +88,7 @@ def reflected(value: int, bits: int = 32) -> int:
 
 def test_folding_constants() -> None:
     found = dict(re.findall(r"#define (RS_FOLD_\w+|RS_CRC_\w+) (0x[0-9a-f]+)", HEADER.read_text()))
-    for bits in (128, 256, 384, 512, 2048):
+    for bits in (128, 256, 384, 512, 1024, 2048):
         assert int(found[f"RS_FOLD_{bits}_LOW"], 16) == reflected(x_to_the(bits + 32)) << 1
         assert int(found[f"RS_FOLD_{bits}_HIGH"], 16) == reflected(x_to_the(bits - 32)) << 1
     assert int(found["RS_FOLD_64"], 16) == reflected(x_to_the(64)) << 1

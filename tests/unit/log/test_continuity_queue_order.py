@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 import rocketstore
 from rocketstore import Message, formats
 from rocketstore.log import continuity as queue_continuity
+from rocketstore.log.scan import RecordBatch
+from support.kernel_bodies import NATIVE, REFERENCE, Bodies
 
 SMALL: dict[str, Any] = {"mapped_file_size_commit_log": 64 * 1024, "start": False}
 TOPICS = ("T", "U", "Longer-Topic", "%RETRY%g")
@@ -58,8 +61,8 @@ def test_batches_and_records_report_the_same(
     with rocketstore.open(tmp_path / "s", derive="none") as store:
         log = store.reader.log
         orders = []
-        for counts_on in (queue_continuity._counts_on, lambda batch, ends: False):
-            monkeypatch.setattr(queue_continuity, "_counts_on", counts_on)
+        for follow in (RecordBatch.follow, lambda batch, offsets: False):
+            monkeypatch.setattr(RecordBatch, "follow", follow)
             orders.append(
                 queue_continuity.queue_order(queue_continuity.good_batches(log, 0, log.max_offset))
             )
@@ -67,15 +70,28 @@ def test_batches_and_records_report_the_same(
     assert bool(seed) or orders[0] == ([], [])
 
 
-def test_a_batch_that_counts_on_is_taken_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("body", [NATIVE, REFERENCE], ids=repr)
+def test_a_batch_that_counts_on_is_taken_at_once(body: Bodies, tmp_path: Path) -> None:
     fill(tmp_path / "s", random.Random(0))
     with rocketstore.open(tmp_path / "s", derive="none") as store:
         log = store.reader.log
-        ends: dict[tuple[str, int], int] = {}
+        offsets = body.passes_rows.QueueOffsets()
         for batch in queue_continuity.good_batches(log, 0, log.max_offset):
-            assert queue_continuity._counts_on(batch, ends)
-        assert ends == {
+            assert batch.follow(offsets)
+        assert offsets.ends() == {
             (topic, queue_id): store.max_offset_in_queue(topic, queue_id)
             for topic in TOPICS
             for queue_id in (0, 1, 256)
         }
+
+
+def test_a_file_that_is_cut_meanwhile_is_named(tmp_path: Path) -> None:
+    fill(tmp_path / "s", random.Random(0))
+    with rocketstore.open(tmp_path / "s", derive="none") as store:
+        log = store.reader.log
+        batch = next(queue_continuity.good_batches(log, 0, log.max_offset))
+        path = tmp_path / "s" / "commitlog" / formats.offset_to_file_name(0)
+        os.truncate(path, 0)
+        with pytest.raises(OSError, match="the mapped file was shortened") as caught:
+            batch.follow(NATIVE.passes_rows.QueueOffsets())
+        assert caught.value.filename == str(path)

@@ -1,0 +1,45 @@
+"""Judges the rows of ``scan_records``: a summary of a batch, and the order of queue offsets."""
+
+from typing import final
+
+from typing_extensions import Buffer
+
+def summarize(
+    buffer: Buffer, rows: Buffer, before: int, /
+) -> tuple[int, int, int, int, int, int, bool, bool, bool, int]:
+    """Summarize ``rows`` (of ``formats.PARSED_RECORD``), which ``scan_records`` filled from
+    ``buffer``.
+
+    Return, first of the good rows (OK and UNSAFE_TOPIC): their count, the newest store time, the
+    last one and the one before it (0 without one), the physical end of the last record, and that of
+    the last record stored before ``before`` (-1 without one). Then, of all rows: whether some
+    status is not OK, whether some record is of the schedule topic or has the flag of an inner
+    batch, whether some record names other queues (if its properties were parsed), and whether
+    property CRCs were valid (1), invalid (2), both (3), or not judged (0).
+
+    Raises
+    ------
+    ValueError
+        ``rows`` are not whole rows, or a topic lies outside ``buffer``.
+    """
+
+@final
+class QueueOffsets:
+    """The next queue offset of each queue, of the rows seen so far.
+
+    Notes
+    -----
+    Only rows with a unit in their queue count, as in ``QueueUnitsPass``. Threading: one thread at a
+    time; ``follow`` runs without the GIL.
+    """
+
+    def __init__(self) -> None: ...
+    def follow(self, buffer: Buffer, rows: Buffer, /) -> bool:
+        """Take the rows of a batch if each is the next of its queue, or the queue's first.
+
+        Otherwise, and if a row has the flag of an inner batch or the greatest queue offset, return
+        False: the caller checks the records one by one. The ends are then those of before. The
+        arguments, and ``ValueError``, as in ``summarize``."""
+
+    def ends(self) -> dict[tuple[str, int], int]:
+        """Return the next queue offsets by topic and queue id."""

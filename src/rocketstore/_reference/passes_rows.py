@@ -1,0 +1,91 @@
+"""Judges rows of ``scan_records`` in pure Python: twin of ``_native/passes_rows``."""
+
+from __future__ import annotations
+
+from rocketstore import formats
+from rocketstore._reference import java_text
+from rocketstore._reference.arguments import INT64_MAX, Buffer, check_int64, readable, wrap64
+from rocketstore._reference.passes_queue_units import has_unit
+from rocketstore._reference.record_check import Row
+from rocketstore.status import RecordStatus
+
+_GOOD = (RecordStatus.OK, RecordStatus.UNSAFE_TOPIC)
+_SCHEDULE = formats.TOPIC_SCHEDULE.encode()
+
+
+def _rows(view: memoryview, rows: Buffer) -> list[tuple[Row, bytes]]:
+    """Return the rows, each with its topic; raise ``ValueError`` if a topic is outside."""
+    filled, nbytes = readable(rows), formats.PARSED_RECORD.nbytes
+    if len(filled) % nbytes:
+        raise ValueError(f"rows must be whole rows of {nbytes} bytes, not {len(filled)} bytes")
+    found = []
+    for number, values in enumerate(formats.PARSED_RECORD.struct.iter_unpack(filled)):
+        row = Row(*values)
+        start = row.position + row.topic_at
+        is_length = 0 <= row.topic_nbytes <= formats.MAX_PROPERTIES_NBYTES
+        is_inside = row.position >= 0 and row.topic_at >= 0 and is_length
+        if not is_inside or start + row.topic_nbytes > len(view):
+            raise ValueError(f"the topic of row {number} does not lie within {len(view)} bytes")
+        found.append((row, bytes(view[start : start + row.topic_nbytes])))
+    return found
+
+
+def _end(row: Row) -> int:
+    return wrap64(row.physical_offset + row.total_size)
+
+
+def summarize(
+    buffer: Buffer, rows: Buffer, before: int, /
+) -> tuple[int, int, int, int, int, int, bool, bool, bool, int]:
+    """See ``_native/passes_rows.pyi``."""
+    check_int64(before)
+    found = _rows(readable(buffer), rows)
+    good = [row for row, _ in found if row.status in _GOOD]
+    times = [row.store_timestamp for row in good]
+    covered = [row for row in good if row.store_timestamp < before]
+    crcs = 0
+    for row, _ in found:
+        crcs |= row.property_crc & 3
+    return (
+        len(good),
+        max(times, default=0),
+        times[-1] if times else 0,
+        times[-2] if len(times) > 1 else 0,
+        _end(good[-1]) if good else -1,
+        _end(covered[-1]) if covered else -1,
+        any(row.status != RecordStatus.OK for row, _ in found),
+        any(
+            bool(row.sys_flag & formats.SYS_FLAG_INNER_BATCH) or topic == _SCHEDULE
+            for row, topic in found
+        ),
+        any(row.multi_dispatch_at != 0 for row, _ in found),
+        crcs,
+    )
+
+
+class QueueOffsets:
+    """See ``_native/passes_rows.pyi``."""
+
+    def __init__(self) -> None:
+        self._ends: dict[tuple[bytes, int], int] = {}
+
+    def follow(self, buffer: Buffer, rows: Buffer, /) -> bool:
+        """Take the rows of a batch if each is the next of its queue, or the queue's first."""
+        ends = dict(self._ends)
+        for row, topic in _rows(readable(buffer), rows):
+            if not has_unit(row):
+                continue
+            if row.sys_flag & formats.SYS_FLAG_INNER_BATCH or not 0 <= row.queue_offset < INT64_MAX:
+                return False
+            key = (topic, row.queue_id)
+            if ends.get(key, row.queue_offset) != row.queue_offset:
+                return False
+            ends[key] = row.queue_offset + 1
+        self._ends = ends
+        return True
+
+    def ends(self) -> dict[tuple[str, int], int]:
+        """Return the next queue offsets by topic and queue id."""
+        return {
+            (java_text.decode(topic), number): end for (topic, number), end in self._ends.items()
+        }

@@ -1,0 +1,183 @@
+"""Judging rows of ``scan_records``: both bodies, on records of every kind and on hostile rows."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from rocketstore import formats
+from rocketstore.status import RecordFlags, RecordStatus
+from support.kernel_bodies import NATIVE, REFERENCE, Bodies, both
+from support.record_factory import make_log
+
+ROW = formats.PARSED_RECORD
+INNER_BATCH = formats.SYS_FLAG_INNER_BATCH
+NEVER, ALWAYS = -(2**63), 2**63 - 1
+
+
+def rows_of(log: bytes, more_flags: int = 0) -> bytes:
+    """Rows of all records of a log that begins at offset 0."""
+    rows = bytearray(100 * ROW.nbytes)
+    flags = RecordFlags.CHECK_BODY_CRC | RecordFlags.REPORT_PROPERTY_CRC | more_flags
+    count, _, _ = both("message", "scan_records", log, 0, len(log), 0, len(log), flags, rows)
+    return bytes(rows[: count * ROW.nbytes])
+
+
+def summary(*records: dict[str, Any], before: int = NEVER) -> tuple[Any, ...]:
+    log = make_log(*records)
+    found: tuple[Any, ...] = both("passes_rows", "summarize", log, rows_of(log), before)
+    return found
+
+
+def changed(rows: bytes, number: int, name: str, value: int) -> bytes:
+    values = list(ROW.struct.unpack_from(rows, number * ROW.nbytes))
+    values[[field.name for field in ROW.fields].index(name)] = value
+    start = number * ROW.nbytes
+    return rows[:start] + ROW.struct.pack(*values) + rows[start + ROW.nbytes :]
+
+
+def test_summary_of_good_records() -> None:
+    times = ({"store_timestamp": time} for time in (5, 9, 7, 8))
+    good, newest, last, previous, end, covered_end, *rest = summary(*times, before=8)
+    log = make_log(*({"store_timestamp": time} for time in (5, 9, 7, 8)))
+    assert (good, newest, last, previous, end) == (4, 9, 8, 7, len(log))
+    assert covered_end == len(make_log(*({"store_timestamp": time} for time in (5, 9, 7))))
+    assert rest == [False, False, False, 0]
+
+
+def test_no_rows_and_one_row() -> None:
+    assert both("passes_rows", "summarize", b"", b"", ALWAYS) == (
+        *(0, 0, 0, 0, -1, -1),
+        *(False, False, False, 0),
+    )
+    log = make_log({"store_timestamp": -3})
+    found = summary({"store_timestamp": -3}, before=ALWAYS)
+    assert found == (1, -3, -3, 0, len(log), len(log), False, False, False, 0)
+    assert summary({"store_timestamp": -3})[5] == -1
+
+
+@pytest.mark.parametrize(
+    ("record", "good", "odd", "special", "crcs"),
+    [
+        ({"physical_offset": 3}, 1, True, False, 0),  # a ghost
+        ({"properties": b"X\x01a\x00b\x02"}, 1, True, False, 0),
+        ({"topic": b"a/b"}, 2, True, False, 0),
+        ({"topic": b"SCHEDULE_TOPIC_XXXX"}, 2, False, True, 0),
+        ({"topic": b"SCHEDULE_TOPIC_XXXY"}, 2, False, False, 0),
+        ({"sys_flag": INNER_BATCH}, 2, False, True, 0),
+        ({"property_crc": True}, 2, False, False, 1),
+    ],
+)
+def test_records_that_need_a_second_look(
+    record: dict[str, Any], good: int, odd: bool, special: bool, crcs: int
+) -> None:
+    found = summary({"store_timestamp": 1}, {"store_timestamp": 2, **record}, before=ALWAYS)
+    assert (found[0], *found[6:]) == (good, odd, special, False, crcs)
+    assert found[1] == found[2] == good
+
+
+def test_records_that_name_other_queues() -> None:
+    log = make_log(
+        {}, {"properties": b"INNER_MULTI_DISPATCH\x01%LMQ%a\x02INNER_MULTI_QUEUE_OFFSET\x010\x02"}
+    )
+    assert not both("passes_rows", "summarize", log, rows_of(log), 0)[8]
+    assert both("passes_rows", "summarize", log, rows_of(log, RecordFlags.PARSE_PROPERTIES), 0)[8]
+
+
+def test_valid_and_invalid_crcs_are_both_seen() -> None:
+    log = make_log({"property_crc": True}, {"property_crc": True})
+    rows = changed(rows_of(log), 1, "property_crc", 2)
+    assert both("passes_rows", "summarize", log, rows, NEVER)[9] == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("position", -1), ("position", 2**31 - 1), ("topic_at", -1), ("topic_at", 2**31 - 1)),
+        *(("topic_nbytes", -1), ("topic_nbytes", 32768)),
+    ],
+)
+@pytest.mark.parametrize("body", [NATIVE, REFERENCE], ids=repr)
+def test_rows_of_another_buffer(body: Bodies, name: str, value: int) -> None:
+    log = make_log({}, {})
+    rows = changed(rows_of(log), 1, name, value)
+    for judge in (
+        lambda: body.passes_rows.summarize(log, rows, 0),
+        lambda: body.passes_rows.QueueOffsets().follow(log, rows),
+    ):
+        with pytest.raises(ValueError, match=f"the topic of row 1 .* within {len(log)} bytes"):
+            judge()
+
+
+def test_half_a_row() -> None:
+    with pytest.raises(ValueError, match="whole rows of 144 bytes, not 145 bytes"):
+        both("passes_rows", "summarize", b"", bytes(145), 0)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_any_numbers_in_rows(seed: int) -> None:
+    choose = random.Random(seed)
+    log = make_log(*({"queue_offset": number} for number in range(4)))
+    rows = rows_of(log)
+    for _ in range(4):
+        name = choose.choice(("store_timestamp", "physical_offset", "status", "sys_flag"))
+        value = choose.choice((0, 1, -1, 2**31 - 1, -(2**31), int(RecordStatus.UNSAFE_TOPIC)))
+        rows = changed(rows, choose.randrange(4), name, value)
+    both("passes_rows", "summarize", log, rows, choose.choice((0, 1, NEVER, ALWAYS)))
+    assert len({_followed(body, log, rows) for body in (NATIVE, REFERENCE)}) == 1
+
+
+def _followed(body: Bodies, log: bytes, rows: bytes) -> tuple[Any, ...]:
+    offsets = body.passes_rows.QueueOffsets()
+    return offsets.follow(log, rows), tuple(offsets.ends().items())
+
+
+@pytest.mark.parametrize("body", [NATIVE, REFERENCE], ids=repr)
+def test_queue_offsets(body: Bodies) -> None:
+    offsets = body.passes_rows.QueueOffsets()
+
+    def follow(*records: dict[str, Any]) -> bool:
+        log = make_log(*records)
+        followed: bool = offsets.follow(log, rows_of(log))
+        return followed
+
+    a, b = {"topic": b"A", "queue_id": 0}, {"topic": b"A", "queue_id": 256}
+    assert follow({**a, "queue_offset": 5}, {**b, "queue_offset": 0}, {**a, "queue_offset": 6})
+    known = {("A", 0): 7, ("A", 256): 1}
+    assert offsets.ends() == known
+    for bad in (
+        {**a, "queue_offset": 6},
+        {**a, "queue_offset": 8},
+        {**a, "queue_offset": 7, "sys_flag": INNER_BATCH},
+        {"topic": b"C", "queue_offset": 2**63 - 1},
+    ):
+        assert not follow({**b, "queue_offset": 1}, {"topic": b"New", "queue_offset": 3}, bad)
+        assert offsets.ends() == known, "a batch that does not follow changes nothing"
+    # Without a unit: a half message, a rollback, a ghost, a topic that names no directory.
+    assert follow(
+        {**a, "queue_offset": 0, "sys_flag": 4},
+        {**a, "queue_offset": 0, "sys_flag": 12},
+        {**a, "queue_offset": 90, "physical_offset": 3},
+        {**a, "queue_offset": 90, "topic": b"a/b"},
+        {**a, "queue_offset": 7, "properties": b"X\x01a\x00b\x02"},
+        {"topic": "é".encode(), "queue_id": 1, "queue_offset": 3},
+    )
+    assert offsets.ends() == {("A", 0): 8, ("A", 256): 1, ("é", 1): 4}
+
+
+@pytest.mark.parametrize("body", [NATIVE, REFERENCE], ids=repr)
+def test_many_queues(body: Bodies) -> None:
+    offsets = body.passes_rows.QueueOffsets()
+    for first in (10, 13):
+        for number in range(40):
+            log = make_log(
+                *(
+                    {"topic": b"t%d" % (number * 10 + each), "queue_offset": first + more}
+                    for each in range(10)
+                    for more in range(3)
+                )
+            )
+            assert offsets.follow(log, rows_of(log))
+    assert list(offsets.ends().values()) == [16] * 400
