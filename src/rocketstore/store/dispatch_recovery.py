@@ -166,9 +166,12 @@ class DispatchRecovery:
         them again and sync each.
         """
         state = self._state
-        if state is None or self._is_short:
-            return not has_units_of_other_rules(self._log, self._queues, self._names)
-        return not state.clean and state.dispatched_offset <= self._minimum
+        nothing_stated = state is None or (
+            not state.clean and state.dispatched_offset <= self._minimum
+        )
+        return (nothing_stated or self._is_short) and not has_units_of_other_rules(
+            self._log, self._queues, self._names
+        )
 
     # --- queues -------------------------------------------------------------------------------
 
