@@ -2,6 +2,7 @@
 
     python benchmarks/race --quick
     python benchmarks/race --rounds 7 --messages producer --bodies 100 --rows put_message query
+    python benchmarks/race --quick --rows group_commit threads --without reference
 
 Contestants take turns in every round, each in a process of its own: the rocketmq-store jars,
 rocketstore with its native kernels and, on fewer messages, its reference kernels, and a bare loop
@@ -13,10 +14,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,10 +27,11 @@ from typing import Any
 from race import contestants, peers, report
 from race.busy import Watch
 from race.contestants import BUILD, Contestant
-from race.figures import REFERENCE, Sample, lines
+from race.figures import LIMIT, NATIVE, REFERENCE, Sample, lines
+from race.machine import machine
 from race.messages import BODIES, SHAPES, MessageSet
 from race.rounds import Field, Round
-from race.rows import NAMES
+from race.rows import FAMILIES, NAMES
 
 VERSIONS = ("4.9.8", "5.5.0")
 MIB = 1 << 20
@@ -54,7 +54,11 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--messages", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--bodies", nargs="+", choices=BODIES, default=list(BODIES))
     parser.add_argument("--versions", nargs="*", default=list(VERSIONS), help="none: no jars")
-    parser.add_argument("--rows", nargs="+", choices=(*NAMES, "peers"), default=[*NAMES, "peers"])
+    parser.add_argument(
+        "--rows", nargs="+", choices=(*FAMILIES, "peers", *NAMES), default=[*FAMILIES, "peers"],
+        metavar="ROW", help=f"rows or families: {', '.join(FAMILIES)}, peers",
+    )  # fmt: skip
+    parser.add_argument("--without", nargs="+", choices=(REFERENCE, LIMIT), default=[])
     parser.add_argument("--peers", nargs="*", choices=peers.NAMES, default=list(peers.NAMES))
     parser.add_argument("--peers-python", default=sys.executable, help="interpreter that has them")
     parser.add_argument("--folder", type=Path, default=BUILD / "stores", help="for the stores")
@@ -63,6 +67,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--trace", action="store_true", help="print each step with its seconds")
     given = parser.parse_args(words)
     Contestant.trace = given.trace
+    given.rows = [row for name in given.rows for row in FAMILIES.get(name, (name,))]
     if given.quick:
         given.mib = min(given.mib, 100)
         given.rounds = min(given.rounds, 3)
@@ -110,48 +115,16 @@ def field_of(given: argparse.Namespace, starter: Starter, scratch: Path) -> Fiel
     makers: dict[str, Callable[[], Contestant]] = {}
     for version in versions:
         makers[f"jar {version}"] = partial(contestants.java, version, scratch)
-    makers["rocketstore"] = partial(contestants.ours, ours, scratch)
-    makers[REFERENCE] = partial(contestants.ours, ours, scratch, REFERENCE)
-    makers["limit"] = partial(contestants.limit, scratch)
+    makers[NATIVE] = partial(contestants.ours, ours, scratch)
+    if REFERENCE not in given.without:
+        makers[REFERENCE] = partial(contestants.ours, ours, scratch, REFERENCE)
+    if LIMIT not in given.without:
+        makers[LIMIT] = partial(contestants.limit, scratch)
     started = [starter.start(make) for make in makers.values()]
     again = {name: partial(starter.start, make) for name, make in makers.items()}
     return Field(
         started, again, given.folder, frozenset(given.rows), f"jar {ours}" if versions else ""
     )
-
-
-def machine(folder: Path) -> dict[str, Any]:
-    """What the figures depend on."""
-    cpu = next(
-        (
-            text.partition(":")[2].strip()
-            for text in Path("/proc/cpuinfo").read_text().splitlines()
-            if text.startswith("model name")
-        ),
-        platform.processor(),
-    )
-    import rocketstore
-
-    return {
-        "cpu": cpu,
-        "processors": os.cpu_count(),
-        "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / (1 << 30)),
-        "system": f"{platform.system()} {platform.release()}",
-        "file_system": rocketstore.file_system_of(folder),
-        "python": platform.python_version(),
-        "java": _first_line("java", "-version"),
-        "rocketstore": rocketstore.__version__,
-        "commit": _first_line("git", "-C", str(contestants.ROOT), "rev-parse", "--short", "HEAD"),
-    }
-
-
-def _first_line(*command: str) -> str:
-    """What a program prints first; empty if it is missing or fails."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return (done.stdout + done.stderr).partition("\n")[0]
 
 
 def settings(given: argparse.Namespace) -> dict[str, Any]:
