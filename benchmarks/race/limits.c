@@ -3,9 +3,9 @@
  * Obeys the lines of contestants.py. A put reads the clock, stores the fields, copies topic, body
  * and properties into the mapped file and computes the body's CRC; there are no checks, no locks
  * and no services. "fresh": the file is new, and the same thread maps each page by its first store.
- * "resident": the pages are mapped before the clock starts. "synced": their blocks are on disk before
- * it starts, and one msync for each step is timed, too. Queues and index are in memory that is mapped
- * before. The log is one that rocketstore can read, which is how it is checked. */
+ * "resident": the pages are mapped before the clock starts. "synced": their blocks are on disk
+ * before it starts, and one msync for each step is timed, too. Queues and index are in memory that
+ * is mapped before. The log is one that rocketstore can read, which is how it is checked. */
 #define _GNU_SOURCE
 #include "limits.h"
 #include "rs_crc.h"

@@ -228,15 +228,6 @@ def main(words: Sequence[str] | None = None) -> int:
     }
     report.show(result["machine"], given.rounds, tables, jars, found, remarks, busy)
     report.write_json(given.json, result)
-    for shape, body, table in tables:
-        if table and (
-            sentence := report.write_chart(
-                given.svg / f"race-{shape}-{body}.svg",
-                f"{shape} messages, bodies of {body} bytes{' (busy machine)' if busy else ''}",
-                table, jars,
-            )
-        ):  # fmt: skip
-            print(sentence)
-            break
+    report.write_charts(given.svg, result)
     print(f"JSON: {given.json}; charts: {given.svg}")
     return 0

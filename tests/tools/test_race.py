@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import sys
@@ -13,17 +12,14 @@ from typing import Any
 import pytest
 
 import rocketstore
+from support.benchmark_modules import benchmark_module
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def part(name: str) -> ModuleType:
-    """A module of ``benchmarks/race``, imported without changing the import path for others."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        return importlib.import_module(f"race.{name}")
-    finally:
-        sys.path.remove(str(ROOT / "benchmarks"))
+    """A module of ``benchmarks/race``."""
+    return benchmark_module(f"race.{name}")
 
 
 messages, figures, busy, report, rows = map(part, ("messages", "figures", "busy", "report", "rows"))

@@ -94,9 +94,11 @@ final class Putting {
             for (MessageExt message : messages) {
                 free.acquire();
                 AsyncPut.put(place.store, message).whenComplete((result, failure) -> {
-                    if (failure != null || result.getPutMessageStatus() != PutMessageStatus.PUT_OK) {
-                        error.compareAndSet(null, failure != null ? failure
-                            : new IllegalStateException("a put answered " + result));
+                    if (failure != null) {
+                        error.compareAndSet(null, failure);
+                    } else if (result.getPutMessageStatus() != PutMessageStatus.PUT_OK) {
+                        error.compareAndSet(null, new IllegalStateException(
+                            "a put answered " + result.getPutMessageStatus()));
                     }
                     free.release();
                 });
