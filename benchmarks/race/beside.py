@@ -67,7 +67,8 @@ def put_and_read(
     wall = read = process = 0
     for at in range(first, first + count, step):
         plain = list(chosen.plain(at, min(step, first + count - at)))
-        work, go, errors = prepare_put_message(store, plain), threading.Event(), []
+        work, go = prepare_put_message(store, plain), threading.Event()
+        errors: list[Exception] = []
 
         def run(count: int, go: Any, errors: list[Exception]) -> None:
             go.wait()

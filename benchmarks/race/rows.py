@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-ONE, BATCH, LIST = 1, 32, 1000
+BATCH, LIST = 32, 1000
+#: Most messages of a row that several threads put or read.
+THREADS_MOST = 100_000
 
 
 @dataclass(frozen=True)
@@ -153,8 +155,9 @@ def _threads(width: int) -> SharedRow:
     name = f"{width} thread{'' if width == 1 else 's'}"
     line = f"put_threads {width}"
     return SharedRow(
-        f"put_{name.replace(' ', '_')}", f"`put_message` by {name}", line, line, "put fresh"
-    )
+        f"put_{name.replace(' ', '_')}", f"`put_message` by {name}", line, line, "put fresh",
+        most=THREADS_MOST,
+    )  # fmt: skip
 
 
 _BESIDE = "put_beside 32"
@@ -171,9 +174,9 @@ SHARED = (
     Family("threads", "async", (
         _threads(1), _threads(2), _threads(4),
         SharedRow("put_beside_reader", "`put_message` by 1 thread beside a thread that pulls by 32 "
-                  "and copies each body", _BESIDE, _BESIDE),
+                  "and copies each body", _BESIDE, _BESIDE, most=THREADS_MOST),
         SharedRow("read_beside_writer", "the same, until the reader has every message", _BESIDE,
-                  _BESIDE, answer="read"),
+                  _BESIDE, most=THREADS_MOST, answer="read"),
     )),
 )  # fmt: skip
 #: Names of rows by family.
@@ -183,4 +186,10 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "reads": tuple(row.name for row in ASKS),
     "opens": tuple(OPENS),
 }
+#: What a race of a quarter of an hour has time for.
+SHORT = (
+    "put_message", "put", "put_many", "put_columns", *FAMILIES["group_commit"],
+    *FAMILIES["threads"], "get_32", "get_32_body", "get_1", "query", "find", "keys", "by_id",
+    "rebuild",
+)  # fmt: skip
 NAMES = tuple(name for names in FAMILIES.values() for name in names)

@@ -3,6 +3,7 @@
     python benchmarks/race --quick
     python benchmarks/race --rounds 7 --messages producer --bodies 100 --rows put_message query
     python benchmarks/race --quick --rows group_commit threads --without reference
+    python benchmarks/race --short
 
 Contestants take turns in every round, each in a process of its own: the rocketmq-store jars,
 rocketstore with its native kernels and, on fewer messages, its reference kernels, and a bare loop
@@ -31,7 +32,7 @@ from race.figures import LIMIT, NATIVE, REFERENCE, Sample, lines
 from race.machine import machine
 from race.messages import BODIES, SHAPES, MessageSet
 from race.rounds import Field, Round
-from race.rows import FAMILIES, NAMES
+from race.rows import FAMILIES, NAMES, SHARED, SHORT
 
 VERSIONS = ("4.9.8", "5.5.0")
 MIB = 1 << 20
@@ -51,6 +52,11 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
         "--mib", type=int, default=1000, help="log of each store; at most one segment of 1,024"
     )
     parser.add_argument("--quick", action="store_true", help="100 MiB, 3 rounds, 100-byte bodies")
+    parser.add_argument(
+        "--short", action="store_true",
+        help="256 MiB, producer messages, the main rows, no reference kernels; durable puts and "
+        "several threads for the first size of bodies alone",
+    )  # fmt: skip
     parser.add_argument("--messages", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--bodies", nargs="+", choices=BODIES, default=list(BODIES))
     parser.add_argument("--versions", nargs="*", default=list(VERSIONS), help="none: no jars")
@@ -68,6 +74,9 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     given = parser.parse_args(words)
     Contestant.trace = given.trace
     given.rows = [row for name in given.rows for row in FAMILIES.get(name, (name,))]
+    if given.short:
+        given.mib, given.messages = min(given.mib, 256), ["producer"]
+        given.rows, given.without = list(SHORT), [REFERENCE, *given.without]
     if given.quick:
         given.mib = min(given.mib, 100)
         given.rounds = min(given.rounds, 3)
@@ -147,6 +156,7 @@ def race_set(
     chosen.write(path)
     for one in field.contestants:
         one.do(f"set {path}")
+    field.rows = rows_of(given, body)
     turn = Round(field, shape, body, chosen)
     samples: list[Sample] = []
     try:
@@ -175,6 +185,14 @@ def sets(given: argparse.Namespace) -> list[tuple[str, str]]:
     ]
 
 
+def rows_of(given: argparse.Namespace, body: str) -> frozenset[str]:
+    """Rows of a message set; a short race opens no stores to share but for the first body."""
+    rows = frozenset(given.rows)
+    if given.short and body != given.bodies[0]:
+        rows -= {row.name for family in SHARED for row in family.rows}
+    return rows
+
+
 def _end(*_: object) -> None:
     """End as after an error, so that the stores are removed; ``timeout`` sends the signal twice."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -199,7 +217,7 @@ def main(words: Sequence[str] | None = None) -> int:
         jars = [one.name for one in field.contestants if one.name.startswith("jar")]
         watch.look_before()
         every: list[Sample] = []
-        if field.rows.intersection(NAMES):
+        if set(given.rows).intersection(NAMES):
             for shape, body in sets(given):
                 every += race_set(field, watch, given, shape, body)
         for shape, body in sets(given):
@@ -207,7 +225,7 @@ def main(words: Sequence[str] | None = None) -> int:
             tables.append((shape, body, lines(mine)))
         found: list[peers.PeerLine] = []
         remarks: list[str] = []
-        if "peers" in field.rows:
+        if "peers" in given.rows:
             found, remarks = peers.race(given, starter, scratch, watch)
     finally:
         starter.kill_all()

@@ -98,6 +98,20 @@ def test_rows_ask_for_what_the_worker_can_do() -> None:
     assert not set(rows.NAMES).intersection(rows.FAMILIES)
 
 
+def test_options_choose_rows_by_name_family_or_length() -> None:
+    arguments = part("run").arguments
+    assert arguments([]).rows == [*rows.NAMES, "peers"]
+    given = arguments(["--rows", "find", "opens"])
+    assert given.rows == ["find", *rows.OPENS]
+    given = arguments(["--short"])
+    assert set(given.rows) < set(rows.NAMES)
+    assert (given.mib, given.messages, given.without) == (256, ["producer"], ["reference"])
+    rows_of = part("run").rows_of
+    assert rows_of(given, "100") - rows_of(given, "4k") == {
+        *rows.FAMILIES["group_commit"], *rows.FAMILIES["threads"],
+    }  # fmt: skip
+
+
 def test_questions_find_what_was_put(tmp_path: Path) -> None:
     putting, asking = part("putting"), part("asking")
     chosen = messages.MessageSet.make("producer", "100", 0, 1000)
