@@ -46,6 +46,8 @@ class Field:
         Names of the rows to run.
     end_of : str
         The jar whose log must end where ours ends.
+    most : int, optional
+        Messages of a row whose store is not read afterwards.
     """
 
     contestants: list[Contestant]
@@ -53,6 +55,7 @@ class Field:
     folder: Path
     rows: frozenset[str]
     end_of: str
+    most: int | None = None
 
 
 def settle(folder: Path) -> None:
@@ -200,6 +203,8 @@ class Round:
 
     def _put_one(self, one: Contestant, row: PutRow, words: str, *, keep: bool) -> None:
         count = self._amount(one)
+        if not keep:
+            count = min(count, self._field.most or count)
         step = row.step or self._part(count)
         self._remove(one)
         one.do(f"open {self._place(one)}")

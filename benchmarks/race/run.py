@@ -32,12 +32,13 @@ from race.figures import LIMIT, NATIVE, REFERENCE, Sample, lines
 from race.machine import machine
 from race.messages import BODIES, SHAPES, MessageSet
 from race.rounds import Field, Round
-from race.rows import FAMILIES, NAMES, SHARED, SHORT
+from race.rows import FAMILIES, NAMES, SHORT
 
 VERSIONS = ("4.9.8", "5.5.0")
 MIB = 1 << 20
 #: Messages of the round that warms up.
 WARM_COUNT = 100_000
+SHORT_MOST = 250_000
 
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -54,8 +55,12 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="100 MiB, 3 rounds, 100-byte bodies")
     parser.add_argument(
         "--short", action="store_true",
-        help="256 MiB, producer messages, the main rows, no reference kernels; durable puts and "
-        "several threads for the first size of bodies alone",
+        help="256 MiB, producer messages, the main rows, no reference kernels; durable puts, "
+        "several threads and openings for the first size of bodies alone",
+    )  # fmt: skip
+    parser.add_argument(
+        "--most", type=int, metavar="COUNT",
+        help="messages of a row whose store is not read afterwards (short: 250,000)",
     )  # fmt: skip
     parser.add_argument("--messages", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--bodies", nargs="+", choices=BODIES, default=list(BODIES))
@@ -77,6 +82,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     if given.short:
         given.mib, given.messages = min(given.mib, 256), ["producer"]
         given.rows, given.without = list(SHORT), [REFERENCE, *given.without]
+        given.most = given.most or SHORT_MOST
     if given.quick:
         given.mib = min(given.mib, 100)
         given.rounds = min(given.rounds, 3)
@@ -132,7 +138,12 @@ def field_of(given: argparse.Namespace, starter: Starter, scratch: Path) -> Fiel
     started = [starter.start(make) for make in makers.values()]
     again = {name: partial(starter.start, make) for name, make in makers.items()}
     return Field(
-        started, again, given.folder, frozenset(given.rows), f"jar {ours}" if versions else ""
+        started,
+        again,
+        given.folder,
+        frozenset(given.rows),
+        f"jar {ours}" if versions else "",
+        given.most,
     )
 
 
@@ -186,10 +197,12 @@ def sets(given: argparse.Namespace) -> list[tuple[str, str]]:
 
 
 def rows_of(given: argparse.Namespace, body: str) -> frozenset[str]:
-    """Rows of a message set; a short race opens no stores to share but for the first body."""
+    """Rows of a message set; a short race only puts and reads with other bodies than the first."""
     rows = frozenset(given.rows)
     if given.short and body != given.bodies[0]:
-        rows -= {row.name for family in SHARED for row in family.rows}
+        rows -= {
+            name for family in ("group_commit", "threads", "opens") for name in FAMILIES[family]
+        }
     return rows
 
 

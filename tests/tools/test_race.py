@@ -108,7 +108,7 @@ def test_options_choose_rows_by_name_family_or_length() -> None:
     assert (given.mib, given.messages, given.without) == (256, ["producer"], ["reference"])
     rows_of = part("run").rows_of
     assert rows_of(given, "100") - rows_of(given, "4k") == {
-        *rows.FAMILIES["group_commit"], *rows.FAMILIES["threads"],
+        *rows.FAMILIES["group_commit"], *rows.FAMILIES["threads"], "rebuild",
     }  # fmt: skip
 
 
