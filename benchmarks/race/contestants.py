@@ -4,10 +4,13 @@ Lines, words separated by spaces; a worker answers each with one line of JSON, i
 timed part: ``wall``, ``cpu`` (of the calling thread), ``process`` (CPU), and ``count``.
 
     set PATH                              load a message set
-    open FOLDER                           create a store
+    open FOLDER [async|sync]              create a store; sync: SYNC_FLUSH
     put CALL FIRST COUNT STEP             put messages, STEP made at a time before the clock starts
     put_dispatched CALL FIRST COUNT STEP  each STEP until it is dispatched, too
     put_threads WIDTH FIRST COUNT STEP    each STEP by so many threads
+    put_futures WIDTH FIRST COUNT STEP    each STEP by one thread, so many puts under way
+    put_beside MOST FIRST COUNT STEP      each STEP while a thread reads it by ``get_message`` of
+                                          MOST; ``read``: until it has read all
     dispatched                            wait until the log is dispatched
     end QUEUES                            ``end`` of the log; ``count`` of the messages in queues
     get MOST views|body QUEUES LIMIT      read the queues by ``get_message`` of MOST
@@ -48,12 +51,14 @@ JAVA_SETTINGS = {
     "diskMaxUsedSpaceRatio": "99",
     # A slow disk shall make a put slow, and not refuse it.
     "osPageCacheBusyTimeOutMills": "60000",
+    "syncFlushTimeout": "60000",
 }
 OUR_SETTINGS = {
     "flush_disk_type": "ASYNC_FLUSH",
     "mapped_file_size_commit_log": 1 << 30,
     "message_index_enable": True,
     "transient_store_pool_enable": False,
+    "sync_flush_timeout": 60_000,
 }
 JVM_FLAGS = (
     *("-Xms2g", "-Xmx2g", "-XX:+AlwaysPreTouch"),
@@ -173,7 +178,13 @@ def java(version: str, scratch: Path) -> Contestant:
     path = maven.class_path(INTEROP / "java" / "pom.xml", version)
     line = INTEROP / "java" / f"line{line_of(version)}"
     classes = maven.compiled(
-        [*sorted((HERE / "java").glob("*.java")), *line.glob("*.java")], path, version
+        [
+            *sorted((HERE / "java").glob("*.java")),
+            *(HERE / "java" / line.name).glob("*.java"),
+            *line.glob("*.java"),
+        ],
+        path,
+        version,
     )
     places = f"{classes}:{INTEROP / 'java' / 'resources'}:{path}"
     settings = [f"{name}={value}" for name, value in JAVA_SETTINGS.items()]

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from race.busy import spread
-from race.rows import ASKS, OPENS, PUTS, RESIDENT, AskRow, PutRow
+from race.rows import ASKS, FAMILIES, OPENS, PUTS, RESIDENT, SHARED, AskRow, PutRow, SharedRow
 
 NATIVE, REFERENCE, LIMIT = "rocketstore", "reference", "limit"
 
@@ -22,7 +22,7 @@ class Sample:
     shape, body : str
         The message set.
     line : str
-        The line as ``rows.py`` has it.
+        The line as ``rows.py`` has it; the row's name where rows share a store.
     contestant : str
     round : int
     wall, cpu, process : int
@@ -56,6 +56,7 @@ class Figure:
 class Line:
     """A row of the table."""
 
+    family: str
     name: str
     meaning: str
     jars: dict[str, Figure]
@@ -130,16 +131,15 @@ def lines(samples: Sequence[Sample]) -> list[Line]:
     def of(contestant: str, line: str) -> Figure | None:
         return figure(by_key.get((contestant, line), []))
 
-    rows: list[PutRow | AskRow] = [*PUTS, *ASKS]
-    rows += [AskRow(name, OPENS[name], name, name, _OPEN_LIMITS[name]) for name in OPENS]
     found = []
-    for row in rows:
-        against = {jar: of(jar, row.jar) for jar in jars if row.jar}
-        limit = _sum([of(LIMIT, part) for part in row.limit.split(" + ")]) if row.limit else None
+    for row in _rows():
+        ours, theirs, least = _keys(row)
+        against = {jar: of(jar, theirs) for jar in jars if theirs}
+        limit = _sum([of(LIMIT, part) for part in least.split(" + ")]) if least else None
         line = Line(
-            row.name, row.meaning,
+            _FAMILY_OF[row.name], row.name, row.meaning,
             {jar: one for jar, one in against.items() if one is not None},
-            of(NATIVE, row.line), of(REFERENCE, row.line), limit,
+            of(NATIVE, ours), of(REFERENCE, ours), limit,
             of(LIMIT, RESIDENT) if isinstance(row, PutRow) else None,
         )  # fmt: skip
         if line.native is not None or line.reference is not None:
@@ -147,4 +147,18 @@ def lines(samples: Sequence[Sample]) -> list[Line]:
     return found
 
 
+def _rows() -> list[PutRow | SharedRow | AskRow]:
+    """All rows in the order of the table."""
+    opens = [AskRow(name, OPENS[name], name, name, _OPEN_LIMITS[name]) for name in OPENS]
+    return [*PUTS, *(row for family in SHARED for row in family.rows), *ASKS, *opens]
+
+
+def _keys(row: PutRow | SharedRow | AskRow) -> tuple[str, str, str]:
+    """By what samples of ours, of the jars and of the bare loop are noted."""
+    if isinstance(row, SharedRow):
+        return row.name, row.name, row.name if row.limit else ""
+    return row.line, row.jar, row.limit
+
+
+_FAMILY_OF = {name: family for family, names in FAMILIES.items() for name in names}
 _OPEN_LIMITS = {"open_clean": "", "rebuild": "rebuild", "recover": "reopen {folder}"}

@@ -13,7 +13,7 @@ three make the same messages of it. Integers in the file are big-endian:
     rows:    int64 born_timestamp, int32 body_at, int32 body_nbytes, uint16 topic, queue, kind, zero
     samples: int32 numbers of the messages that are asked for by key, id and time
 
-A value in braces is replaced for each message; see ``value_of``. The orders of the properties are
+A value in braces is replaced for each message; see ``VARYING``. The orders of the properties are
 those of recorded stores and requests: a producer's as its client sends them, a retry's and a
 transaction's as a broker of the 5.x line stores them.
 """
@@ -21,7 +21,7 @@ transaction's as a broker of the 5.x line stores them.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -57,6 +57,15 @@ BODIES = {"100": (100, 100), "1k": (512, 1536), "4k": (4096, 4096)}
 SHAPES = ("producer", "retry", "transaction")
 
 
+#: Values that differ from message to message, by their templates.
+VARYING: dict[str, Callable[[int], str]] = {
+    "{key}": lambda number: f"order-{number:08d}",
+    "{unique}": lambda number: f"C0A801171F2A5FFD2B27{number:012X}",
+    "{origin}": lambda number: f"7F00000100002A9F{number:016X}",
+    "{tag}": lambda number: f"Tag{'ABCDEFGH'[number % 8]}",
+}
+
+
 @dataclass(frozen=True)
 class Kind:
     """What the messages of one kind share; ``properties`` in their stored order."""
@@ -65,6 +74,11 @@ class Kind:
     sys_flag: int = 0
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
+
+    @property
+    def varying(self) -> list[tuple[str, Callable[[int], str]]]:
+        """Names of properties whose values differ, and what makes each value of a number."""
+        return [(name, VARYING[text]) for name, text in self.properties if text in VARYING]
 
 
 _PRODUCER = Kind((("KEYS", "{key}"), ("UNIQ_KEY", "{unique}"), ("WAIT", "true"), ("TAGS", "{tag}")))
@@ -104,20 +118,6 @@ _IN_TRANSACTION = (
 _HALF = Kind(_IN_TRANSACTION)
 #: MessageSysFlag.TRANSACTION_COMMIT_TYPE is 8.
 _COMMITTED = Kind(_IN_TRANSACTION, sys_flag=8, prepared_transaction_offset=4096)
-
-
-def value_of(template: str, number: int) -> str:
-    """Return the value of a property of message ``number``."""
-    match template:
-        case "{key}":
-            return f"order-{number:08d}"
-        case "{unique}":
-            return f"C0A801171F2A5FFD2B27{number:012X}"
-        case "{origin}":
-            return f"7F00000100002A9F{number:016X}"
-        case "{tag}":
-            return f"Tag{chr(ord('A') + number % 8)}"
-    return template
 
 
 class Plain(NamedTuple):
@@ -183,11 +183,14 @@ class MessageSet:
     def plain(self, first: int, count: int) -> Iterator[Plain]:
         """Yield messages ``first`` to ``first + count - 1``."""
         chosen = self.rows[first : first + count]
-        pool, topics, kinds = self.pool, self.topics, self.kinds
+        pool, topics = self.pool, self.topics
+        kinds = [(kind, dict(kind.properties), kind.varying) for kind in self.kinds]
         for number, row in enumerate(chosen.tolist(), first):
             born, at, nbytes, topic, queue, kind_number, _ = row
-            kind = kinds[kind_number]
-            properties = {name: value_of(value, number) for name, value in kind.properties}
+            kind, templates, varying = kinds[kind_number]
+            properties = templates.copy()
+            for name, make in varying:
+                properties[name] = make(number)
             yield Plain(topics[topic], queue, pool[at : at + nbytes], properties, born, kind)
 
     def counts(self, count: int) -> dict[tuple[str, int], int]:

@@ -18,9 +18,16 @@ import rocketstore
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from race import asking, putting
+from race import asking, beside, putting
 from race.messages import MessageSet
 from race.worker import Answer, Clock, serve
+
+#: Puts by several threads, or with several under way; the first word says how many.
+_MANY: dict[str, Callable[..., Answer]] = {
+    "put_threads": putting.threads,
+    "put_futures": putting.futures,
+    "put_beside": beside.put_and_read,
+}
 
 
 class Ours:
@@ -31,6 +38,7 @@ class Ours:
         self._set: MessageSet | None = None
         self._store: Any = None
         self._put = 0
+        self._durable = False
         self._lines: dict[str, Callable[..., Answer]] = {
             "open": self._open,
             "reopen": self._reopen,
@@ -54,16 +62,25 @@ class Ours:
         if name.startswith("put"):
             first, count, step = (int(word) for word in rest[1:4])
             self._put = max(self._put, first + count)
-            if name == "put_threads":
-                return putting.threads(self._store, self._set, int(rest[0]), first, count, step)
-            wait = name == "put_dispatched"
-            return putting.put(self._store, self._set, rest[0], first, count, step, wait=wait)
+            answer = self._putting(self._set, name, rest[0], first, count, step)
+            if self._durable and self._store.flushed_offset < self._store.max_physical_offset:
+                raise AssertionError("puts were answered before they were on disk")
+            return answer
         return asking.ask(self._store, self._set, self._put, name, rest)
+
+    def _putting(
+        self, chosen: MessageSet, name: str, how: str, first: int, count: int, step: int
+    ) -> Answer:
+        if name in _MANY:
+            return _MANY[name](self._store, chosen, int(how), first, count, step)
+        wait = name == "put_dispatched"
+        return putting.put(self._store, chosen, how, first, count, step, wait=wait)
 
     def _open(self, folder: str, durability: str = "async") -> Answer:
         self._put = 0
         options = dict(self._options)
-        if durability == "sync":
+        self._durable = durability == "sync"
+        if self._durable:
             options["flush_disk_type"] = "SYNC_FLUSH"
         clock = Clock()
         with clock:

@@ -1,90 +1,154 @@
-"""Write the tables of a race into the documentation: ``python -m race.page race.json [page]``.
+"""Write the figures of a race into the documentation: ``python -m race.page race.json [page]``.
 
-The page keeps everything outside its markers. Standard library alone.
+The tables come between the markers of the page, which keeps everything else, and the charts into
+the folder ``images`` beside it. Standard library alone.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "performance.md"
-BEGIN, END = "<!-- race: begin -->\n", "<!-- race: end -->\n"
-_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))
+from charts.dots import DotRow, dots
+from charts.texts import amount, per_second, times, write_between
+
+from race.machine import ROOT, described
+from race.rows import FAMILIES
+
+PAGE = ROOT / "docs" / "performance.md"
+#: What the first column of a family's table says, and whether figures are messages a second.
+_HEADS = {
+    "puts": ("put", False),
+    "group_commit": ("durable puts a second", True),
+    "threads": ("several threads, messages a second", True),
+    "reads": ("read", False),
+    "opens": ("open", False),
+}
+#: Headings of the rows in the chart, and the families of each chart.
+_TITLES = {
+    "puts": "puts", "group_commit": "durable puts", "threads": "several threads", "reads": "reads",
+    "opens": "opening",
+}  # fmt: skip
+_CHARTS = {"": ("puts", "threads", "reads", "opens"), "-durable": ("group_commit",)}
+#: An opening is no message: its time would be far from the others.
+_NOT_DRAWN = "open_clean"
 
 
-def amount(nanoseconds: float | None) -> str:
-    """Return a time with three digits: ``812 ns``, ``1.24 µs``, ``35.0 ms``."""
-    if nanoseconds is None:
-        return "–"
-    for size, unit in _UNITS:
-        if nanoseconds >= size:
-            value = nanoseconds / size
-            return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
-    return f"{nanoseconds:.0f} ns"
-
-
-def _times(value: float | None) -> str:
-    return "–" if value is None else f"{value:.{2 if value < 10 else 0}f}"
-
-
-def _row(row: Mapping[str, Any], jars: Sequence[str]) -> str:
+def _row(row: Mapping[str, Any], jars: Sequence[str], *, rate: bool) -> str:
     native, limit = row["native"], row["limit"]
+    shown = per_second if rate else amount
+    meaning = row["meaning"]
+    # What the chart calls the row.
+    if row["name"] not in meaning and not rate:
+        meaning = f"{row['name']}: {meaning}"
     cells = [
-        row["meaning"],
-        *(amount(row["jars"].get(jar, {}).get("wall")) for jar in jars),
-        amount(native["wall"]),
+        meaning,
+        *(shown(row["jars"].get(jar, {}).get("wall")) for jar in jars),
+        shown(native["wall"]),
         f"{native['spread']:.0%}",
-        amount(None if limit is None else limit["wall"]),
-        _times(row["to_jar"]),
-        _times(row["to_jar_cpu"]),
+        shown(None if limit is None else limit["wall"]),
+        times(row["to_jar"]),
+        times(row["to_jar_cpu"]),
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def table(found: Mapping[str, Any]) -> str:
-    """Return the table of one message set."""
-    jars = sorted({jar for row in found["rows"] for jar in row["jars"]})
-    head = [
-        "work", *(jar.replace("jar ", "RocketMQ ") for jar in jars), "rocketstore", "spread",
-        "C limit", "times as fast", "by CPU",
-    ]  # fmt: skip
-    lines = [f"| {' | '.join(head)} |", "|---|" + "---|" * (len(head) - 1)]
-    lines += [_row(row, jars) for row in found["rows"] if row["native"] is not None]
-    return "\n".join(lines)
+def _jars(found: Mapping[str, Any]) -> list[str]:
+    return sorted({jar for row in found["rows"] for jar in row["jars"]})
+
+
+def _version(jar: str) -> str:
+    return jar.replace("jar ", "RocketMQ ")
+
+
+def tables(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the table of each family of one message set."""
+    jars = _jars(found)
+    for family in FAMILIES:
+        rows = [row for row in found["rows"] if row["family"] == family and row["native"]]
+        if rows:
+            title, rate = _HEADS[family]
+            head = [
+                title, *map(_version, jars), "rocketstore", "spread", "C limit", "times as fast",
+                "by CPU",
+            ]  # fmt: skip
+            lines = [f"| {' | '.join(head)} |", "|---|" + "---|" * (len(head) - 1)]
+            yield "\n".join([*lines, *(_row(row, jars, rate=rate) for row in rows)])
+
+
+def _chart(found: Mapping[str, Any], title: str, notes: str, families: Sequence[str]) -> str:
+    """Return the chart of these families; empty without a row."""
+    jars = _jars(found)
+    rows = []
+    for row in found["rows"]:
+        if row["family"] in families and row["native"] and row["name"] != _NOT_DRAWN:
+            values = {_version(jar): figure["wall"] for jar, figure in row["jars"].items()}
+            values["rocketstore"] = row["native"]["wall"]
+            if row["limit"]:
+                values["C limit"] = row["limit"]["wall"]
+            rows.append(DotRow(_TITLES[row["family"]], row["name"], values, row["to_jar"]))
+    contestants = {"rocketstore": 0, **{_version(jar): at for at, jar in enumerate(jars[:3], 1)}}
+    return dots(_capital(title), notes, {**contestants, "C limit": 4}, rows) if rows else ""
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _title(found: Mapping[str, Any]) -> str:
+    return f"{found['messages']} messages, bodies of {found['body']} bytes"
+
+
+def charts(race: Mapping[str, Any]) -> dict[str, str]:
+    """Return the charts by their names of files."""
+    made = {}
+    for found in race["tables"]:
+        for suffix, families in _CHARTS.items():
+            about = "durable puts of " if suffix else ""
+            chart = _chart(found, f"{about}{_title(found)}", conditions(race), families)
+            if chart:
+                made[f"race-{found['messages']}-{found['body']}{suffix}.svg"] = chart
+    return made
+
+
+def conditions(race: Mapping[str, Any]) -> str:
+    """Return in sentences where and how the figures were measured."""
+    machine, settings = race["machine"], race["settings"]["options"]
+    java = machine["java"].split('"')[1:2]
+    found = (
+        f"{described(machine)}{''.join(f', Java {version}' for version in java)}; "
+        f"{settings['mib']} MiB of log in each store, medians of {race['rounds']} rounds."
+    )
+    if race["busy"]:
+        found += f" The machine was busy: {'; '.join(race['busy'])}."
+    return found
 
 
 def section(race: Mapping[str, Any]) -> str:
     """Return everything between the markers."""
-    machine, settings = race["machine"], race["settings"]["options"]
-    processors = f"{machine['processors']} processors ({machine['cpu']})"
-    parts = [
-        f"{processors}, {machine['memory_gib']} GiB, {machine['system'].split('-')[0]}, "
-        f"{machine['file_system']}; Python {machine['python']}, Java "
-        f"{machine['java'].split(chr(34))[1]}; {settings['mib']} MiB of log in each store, medians "
-        f"of {race['rounds']} rounds.",
-    ]
-    if race["busy"]:
-        parts.append("The machine was busy: " + "; ".join(race["busy"]) + ".")
+    images = charts(race)
+    parts = [conditions(race)]
     for found in race["tables"]:
-        parts.append(
-            f"**{found['messages'].capitalize()} messages, bodies of {found['body']} bytes**"
-        )
-        parts.append(table(found))
+        if not found["rows"]:
+            continue
+        parts.append(f"**{_capital(_title(found))}**")
+        for suffix in _CHARTS:
+            name = f"race-{found['messages']}-{found['body']}{suffix}.svg"
+            if name in images:
+                about = "durable put" if suffix else "message or call"
+                parts.append(f"![Time of a {about} by contestant](images/{name})")
+        parts += tables(found)
     return "\n\n".join(parts) + "\n"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Entry point."""
     page = Path(arguments[1]) if len(arguments) > 1 else PAGE
-    text = page.read_text(encoding="utf-8")
-    head, _, rest = text.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    made = section(json.loads(Path(arguments[0]).read_text(encoding="utf-8")))
-    page.write_text(f"{head}{BEGIN}\n{made}\n{END}{tail}", encoding="utf-8")
+    race = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
+    write_between(page, "race", section(race), charts(race))
     return 0
 
 

@@ -15,7 +15,7 @@ from race.messages import BORN_HOST, MessageSet, Plain
 from race.worker import Clock
 from rocketstore import Message, MessageBatch
 
-#: A prepared put: the timed part, which returns results for ``_check``.
+#: A prepared put: the timed part, which returns results for ``check``.
 Prepared = Callable[[], Iterable[Any]]
 
 
@@ -66,7 +66,7 @@ def _aput(store: Any, plain: list[Plain]) -> Prepared:
     return lambda: _loop().run_until_complete(put_all())
 
 
-def _put_message(store: Any, plain: list[Plain]) -> Prepared:
+def prepare_put_message(store: Any, plain: list[Plain]) -> Prepared:
     messages, put_message = [_message(one) for one in plain], store.put_message
     return lambda: [put_message(message) for message in messages]
 
@@ -103,14 +103,14 @@ def _put_columns(store: Any, plain: list[Plain]) -> Prepared:
 CALLS: dict[str, Callable[[Any, list[Plain]], Prepared]] = {
     "put": _put,
     "aput": _aput,
-    "put_message": _put_message,
+    "put_message": prepare_put_message,
     "put_many": _put_many,
     "put_messages": _put_messages,
     "put_columns": _put_columns,
 }
 
 
-def _check(results: Iterable[Any]) -> None:
+def check(results: Iterable[Any]) -> None:
     for result in results:
         if not result.ok:
             raise AssertionError(f"a put answered {result}")
@@ -129,8 +129,30 @@ def put(
             results = work()
             if wait:
                 assert store.wait_dispatched()
-        _check(results)
+        check(results)
     return clock.answer(count)
+
+
+def futures(
+    store: Any, chosen: MessageSet, width: int, first: int, count: int, step: int
+) -> dict[str, int]:
+    """Put with ``aput`` by coroutines of one loop; CPU time is the process's."""
+    clock, aput = Clock(), store.aput
+    for at in range(first, first + count, step):
+        calls = iter([_named(one) for one in chosen.plain(at, min(step, first + count - at))])
+        results: list[Any] = []
+
+        async def put_on(calls: Any, results: list[Any]) -> None:
+            for by_place, named in calls:
+                results.append(await aput(*by_place, **named))
+
+        async def put_all(calls: Any, results: list[Any]) -> None:
+            await asyncio.gather(*(put_on(calls, results) for _ in range(width)))
+
+        with clock:
+            _loop().run_until_complete(put_all(calls, results))
+        check(results)
+    return {**clock.answer(count), "cpu": clock.process}
 
 
 def threads(
@@ -156,7 +178,7 @@ def threads(
             threading.Thread(
                 target=run,
                 args=(
-                    number, _put_message(store, plain[bounds[number] : bounds[number + 1]]),
+                    number, prepare_put_message(store, plain[bounds[number] : bounds[number + 1]]),
                     go, results, errors,
                 ),
             )
@@ -175,5 +197,5 @@ def threads(
         if errors:
             raise errors[0]
         for result in results:
-            _check(result)
+            check(result)
     return {"wall": wall, "cpu": process, "process": process, "count": count}

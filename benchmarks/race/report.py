@@ -1,4 +1,4 @@
-"""The race's output: tables as text, everything as JSON, and a chart."""
+"""The race's output: tables as text, everything as JSON, and charts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from race.figures import Figure, Line
+from race.page import charts
 from race.peers import PeerLine
 
 _NONE = "-"
@@ -126,39 +127,8 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-def write_chart(path: Path, title: str, lines: Sequence[Line], jars: Sequence[str]) -> str:
-    """Draw bars of wall time per message; return a sentence if there is no matplotlib."""
-    try:
-        import matplotlib
-    except ImportError:
-        return "no chart: matplotlib is not installed"
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
-    shown = [line for line in lines if line.native is not None and line.name != "open_clean"]
-    series: list[tuple[str, list[Figure | None], str]] = [
-        (jar, [line.jars.get(jar) for line in shown], color)
-        for jar, color in zip(jars, ("#b0b7c3", "#7d8797", "#515b6b"), strict=False)
-    ]
-    series += [
-        ("rocketstore", [line.native for line in shown], "#d1495b"),
-        ("limit", [line.limit for line in shown], "#2e7d6b"),
-    ]
-    figure, axes = pyplot.subplots(figsize=(8.5, 1.2 + 0.55 * len(shown)))
-    height = 0.8 / len(series)
-    for number, (name, figures, color) in enumerate(series):
-        found = [(at, one.wall) for at, one in enumerate(figures) if one is not None]
-        axes.barh(
-            [at + (number - len(series) / 2 + 0.5) * height for at, _ in found],
-            [wall for _, wall in found], height, label=name, color=color,
-        )  # fmt: skip
-    axes.set_xscale("log")
-    axes.set_yticks(range(len(shown)), [line.name for line in shown])
-    axes.invert_yaxis()
-    axes.set_xlabel("ns per message, wall time (log scale; shorter is faster)")
-    axes.set_title(title, loc="left")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=5, frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
-    pyplot.close(figure)
-    return ""
+def write_charts(folder: Path, content: Mapping[str, Any]) -> None:
+    """Draw the charts of the documentation's page."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, chart in charts(content).items():
+        (folder / name).write_text(chart, encoding="utf-8")

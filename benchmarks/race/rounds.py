@@ -17,7 +17,7 @@ from typing import Any
 from race.contestants import Contestant
 from race.figures import LIMIT, REFERENCE, Sample
 from race.messages import BORN_HOST, QUEUES, MessageSet
-from race.rows import ASKS, OPENS, PUTS, RESIDENT, AskRow, PutRow
+from race.rows import ASKS, OPENS, PUTS, RESIDENT, SHARED, AskRow, Family, PutRow, SharedRow
 
 #: Bytes of log that the rows with a step of 0 put at a time.
 PART_NBYTES = 32 << 20
@@ -46,6 +46,8 @@ class Field:
         Names of the rows to run.
     end_of : str
         The jar whose log must end where ours ends.
+    most : int, optional
+        Messages of a row whose store is not read afterwards.
     """
 
     contestants: list[Contestant]
@@ -53,6 +55,7 @@ class Field:
     folder: Path
     rows: frozenset[str]
     end_of: str
+    most: int | None = None
 
 
 def settle(folder: Path) -> None:
@@ -118,6 +121,9 @@ class Round:
         reads = self._shape == "producer" and self._field.rows.intersection(
             {row.name for row in ASKS} | set(OPENS)
         )
+        if self._shape == "producer":
+            for family in SHARED:
+                self._share(family)
         done: set[tuple[str, str]] = set()
         fills = bool(reads) or PUTS[0] in rows
         if fills:
@@ -197,8 +203,9 @@ class Round:
 
     def _put_one(self, one: Contestant, row: PutRow, words: str, *, keep: bool) -> None:
         count = self._amount(one)
-        nbytes = self._set[0].nbytes
-        step = row.step or max(min(PART_NBYTES // nbytes, count), 1)
+        if not keep:
+            count = min(count, self._field.most or count)
+        step = row.step or self._part(count)
         self._remove(one)
         one.do(f"open {self._place(one)}")
         line = f"{words} 0 {count} {step}"
@@ -229,6 +236,52 @@ class Round:
         ends[one.name] = answer["end"]
         if len(set(ends.values())) > 1:
             raise WrongResultError(f"the logs end at different offsets: {ends} ({words})")
+
+    def _part(self, count: int) -> int:
+        """How many of these messages one part of a log takes."""
+        return max(min(PART_NBYTES // self._set[0].nbytes, count), 1)
+
+    # --- rows that share a store --------------------------------------------------------------
+
+    def _share(self, family: Family) -> None:
+        """Measure a family; each line puts the next messages of the set into the same stores."""
+        rows = [row for row in family.rows if row.name in self._field.rows]
+        if not rows:
+            return
+        field = [one for one in self._order() if one.name != REFERENCE]
+        share = self._count // len(family.lines)
+        done = dict.fromkeys((one.name for one in field), 0)
+        for one in field:
+            self._remove(one)
+            one.do(f"open {self._place(one)} {family.durability}")
+        for line in dict.fromkeys(row.line for row in rows):
+            same = [row for row in rows if row.line == line]
+            for one in field:
+                done[one.name] += self._put_share(one, same, done[one.name], share)
+        for one in field:
+            self._check_end(one, family.name, done[one.name])
+            one.do("close")
+            self._remove(one)
+
+    def _put_share(self, one: Contestant, rows: list[SharedRow], first: int, share: int) -> int:
+        """Do the line of these rows, and note its times for each; return how many were put."""
+        row = rows[0]
+        words, step = row.line, 0
+        if one.name.startswith("jar"):
+            words = row.jar
+        elif one.name == LIMIT:
+            words, step = row.limit, row.limit_step
+        if not words:
+            return 0
+        count = min(share, row.most or share)
+        line = f"{words} {first} {count} {step or self._part(count)}"
+        answer = one.do(line)
+        self._require(one, line, answer["count"], count)
+        one.do("dispatched")
+        for each in rows:
+            self._note(one, each.name, {**answer, "wall": answer[each.answer]}, count)
+        settle(self._place(one))
+        return count
 
     # --- questions ----------------------------------------------------------------------------
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-ONE, BATCH, LIST = 1, 32, 1000
+BATCH, LIST = 32, 1000
+#: Most messages of a row that several threads put or read.
+THREADS_MOST = 100_000
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,46 @@ class PutRow:
 
 
 @dataclass(frozen=True)
+class SharedRow:
+    """A way to put a share of a set into a store that the rows of a family fill one by one.
+
+    Attributes
+    ----------
+    name, meaning, line, jar, limit : str
+        As those of ``PutRow``; samples are noted by ``name``.
+    limit_step : int
+        Messages that the bare loop puts at a time; 0: as many as the others.
+    most : int
+        Put no more than this; 0: the whole share.
+    answer : str
+        Which time of the answer counts. Rows with the same line share one run.
+    """
+
+    name: str
+    meaning: str
+    line: str
+    jar: str
+    limit: str = ""
+    limit_step: int = 0
+    most: int = 0
+    answer: str = "wall"
+
+
+@dataclass(frozen=True)
+class Family:
+    """Rows of producer messages that share a store, which is opened with ``durability``."""
+
+    name: str
+    durability: str
+    rows: tuple[SharedRow, ...]
+
+    @property
+    def lines(self) -> list[str]:
+        """Our lines of all rows, each once."""
+        return list(dict.fromkeys(row.line for row in self.rows))
+
+
+@dataclass(frozen=True)
 class AskRow:
     """A question to a filled store; ``{count}`` and ``{all}`` become numbers."""
 
@@ -65,10 +107,6 @@ PUTS = (
            "put_dispatched put_message", "put_dispatched single", "put fresh + rebuild", step=0),
     PutRow("put_many_dispatched", "`put_many`, and until all is dispatched",
            "put_dispatched put_many", "put_dispatched single", "put fresh + rebuild", step=0),
-    PutRow("put_2_threads", "`put_message` by 2 threads; CPU is the process's", "put_threads 2",
-           "put_threads 2", "put fresh", step=0),
-    PutRow("put_4_threads", "`put_message` by 4 threads; CPU is the process's", "put_threads 4",
-           "put_threads 4", "put fresh", step=0),
 )  # fmt: skip
 #: The bare loop on pages that are mapped already, beside its ``put fresh``.
 RESIDENT = "put resident"
@@ -101,4 +139,57 @@ OPENS = {
     "rebuild": "open without queues and index, until all is dispatched",
     "recover": "open the image of a killed process, until all is dispatched; CRCs compared",
 }
-NAMES = (*(row.name for row in PUTS), *(row.name for row in ASKS), *OPENS)
+
+
+def _durable(width: int, waiters: str, call: str, most: int) -> SharedRow:
+    """So many durable puts under way; the bare loop syncs once for all of them."""
+    waiter = waiters.removesuffix("s") if width == 1 else waiters
+    line = f"put_{waiters} {width}"
+    return SharedRow(
+        f"sync_{width}_{waiter}", f"`SYNC_FLUSH`, {width:,} {waiter}: {call}", line, line,
+        "put synced", limit_step=width, most=most,
+    )  # fmt: skip
+
+
+def _threads(width: int) -> SharedRow:
+    name = f"{width} thread{'' if width == 1 else 's'}"
+    line = f"put_threads {width}"
+    return SharedRow(
+        f"put_{name.replace(' ', '_')}", f"`put_message` by {name}", line, line, "put fresh",
+        most=THREADS_MOST,
+    )  # fmt: skip
+
+
+_BESIDE = "put_beside 32"
+_FUTURES = "`await aput` (RocketMQ: `asyncPutMessage`)"
+SHARED = (
+    # No 1,000 threads: RocketMQ keeps a buffer of 4 MiB for each thread that puts.
+    Family("group_commit", "sync", (
+        _durable(1, "threads", "`put_message`", 500),
+        _durable(64, "threads", "`put_message`", 20_000),
+        _durable(1, "futures", _FUTURES, 500),
+        _durable(64, "futures", _FUTURES, 20_000),
+        _durable(1000, "futures", _FUTURES, 60_000),
+    )),
+    Family("threads", "async", (
+        _threads(1), _threads(2), _threads(4),
+        SharedRow("put_beside_reader", "`put_message` by 1 thread beside a thread that pulls by 32 "
+                  "and copies each body", _BESIDE, _BESIDE, most=THREADS_MOST),
+        SharedRow("read_beside_writer", "the same, until the reader has every message", _BESIDE,
+                  _BESIDE, most=THREADS_MOST, answer="read"),
+    )),
+)  # fmt: skip
+#: Names of rows by family.
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "puts": tuple(row.name for row in PUTS),
+    **{family.name: tuple(row.name for row in family.rows) for family in SHARED},
+    "reads": tuple(row.name for row in ASKS),
+    "opens": tuple(OPENS),
+}
+#: What a race of a quarter of an hour has time for.
+SHORT = (
+    "put_message", "put", "put_many", "put_columns", *FAMILIES["group_commit"],
+    *FAMILIES["threads"], "get_32", "get_32_body", "get_1", "query", "find", "keys", "by_id",
+    "rebuild",
+)  # fmt: skip
+NAMES = tuple(name for names in FAMILIES.values() for name in names)

@@ -2,6 +2,8 @@
 
     python benchmarks/race --quick
     python benchmarks/race --rounds 7 --messages producer --bodies 100 --rows put_message query
+    python benchmarks/race --quick --rows group_commit threads --without reference
+    python benchmarks/race --short
 
 Contestants take turns in every round, each in a process of its own: the rocketmq-store jars,
 rocketstore with its native kernels and, on fewer messages, its reference kernels, and a bare loop
@@ -13,10 +15,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,15 +28,17 @@ from typing import Any
 from race import contestants, peers, report
 from race.busy import Watch
 from race.contestants import BUILD, Contestant
-from race.figures import REFERENCE, Sample, lines
+from race.figures import LIMIT, NATIVE, REFERENCE, Sample, lines
+from race.machine import machine
 from race.messages import BODIES, SHAPES, MessageSet
 from race.rounds import Field, Round
-from race.rows import NAMES
+from race.rows import FAMILIES, NAMES, SHORT
 
 VERSIONS = ("4.9.8", "5.5.0")
 MIB = 1 << 20
 #: Messages of the round that warms up.
 WARM_COUNT = 100_000
+SHORT_MOST = 250_000
 
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -51,10 +53,23 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
         "--mib", type=int, default=1000, help="log of each store; at most one segment of 1,024"
     )
     parser.add_argument("--quick", action="store_true", help="100 MiB, 3 rounds, 100-byte bodies")
+    parser.add_argument(
+        "--short", action="store_true",
+        help="256 MiB, producer messages, the main rows, no reference kernels; durable puts, "
+        "several threads and openings for the first size of bodies alone",
+    )  # fmt: skip
+    parser.add_argument(
+        "--most", type=int, metavar="COUNT",
+        help="messages of a row whose store is not read afterwards (short: 250,000)",
+    )  # fmt: skip
     parser.add_argument("--messages", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--bodies", nargs="+", choices=BODIES, default=list(BODIES))
     parser.add_argument("--versions", nargs="*", default=list(VERSIONS), help="none: no jars")
-    parser.add_argument("--rows", nargs="+", choices=(*NAMES, "peers"), default=[*NAMES, "peers"])
+    parser.add_argument(
+        "--rows", nargs="+", choices=(*FAMILIES, "peers", *NAMES), default=[*FAMILIES, "peers"],
+        metavar="ROW", help=f"rows or families: {', '.join(FAMILIES)}, peers",
+    )  # fmt: skip
+    parser.add_argument("--without", nargs="+", choices=(REFERENCE, LIMIT), default=[])
     parser.add_argument("--peers", nargs="*", choices=peers.NAMES, default=list(peers.NAMES))
     parser.add_argument("--peers-python", default=sys.executable, help="interpreter that has them")
     parser.add_argument("--folder", type=Path, default=BUILD / "stores", help="for the stores")
@@ -63,6 +78,11 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--trace", action="store_true", help="print each step with its seconds")
     given = parser.parse_args(words)
     Contestant.trace = given.trace
+    given.rows = [row for name in given.rows for row in FAMILIES.get(name, (name,))]
+    if given.short:
+        given.mib, given.messages = min(given.mib, 256), ["producer"]
+        given.rows, given.without = list(SHORT), [REFERENCE, *given.without]
+        given.most = given.most or SHORT_MOST
     if given.quick:
         given.mib = min(given.mib, 100)
         given.rounds = min(given.rounds, 3)
@@ -110,48 +130,21 @@ def field_of(given: argparse.Namespace, starter: Starter, scratch: Path) -> Fiel
     makers: dict[str, Callable[[], Contestant]] = {}
     for version in versions:
         makers[f"jar {version}"] = partial(contestants.java, version, scratch)
-    makers["rocketstore"] = partial(contestants.ours, ours, scratch)
-    makers[REFERENCE] = partial(contestants.ours, ours, scratch, REFERENCE)
-    makers["limit"] = partial(contestants.limit, scratch)
+    makers[NATIVE] = partial(contestants.ours, ours, scratch)
+    if REFERENCE not in given.without:
+        makers[REFERENCE] = partial(contestants.ours, ours, scratch, REFERENCE)
+    if LIMIT not in given.without:
+        makers[LIMIT] = partial(contestants.limit, scratch)
     started = [starter.start(make) for make in makers.values()]
     again = {name: partial(starter.start, make) for name, make in makers.items()}
     return Field(
-        started, again, given.folder, frozenset(given.rows), f"jar {ours}" if versions else ""
+        started,
+        again,
+        given.folder,
+        frozenset(given.rows),
+        f"jar {ours}" if versions else "",
+        given.most,
     )
-
-
-def machine(folder: Path) -> dict[str, Any]:
-    """What the figures depend on."""
-    cpu = next(
-        (
-            text.partition(":")[2].strip()
-            for text in Path("/proc/cpuinfo").read_text().splitlines()
-            if text.startswith("model name")
-        ),
-        platform.processor(),
-    )
-    import rocketstore
-
-    return {
-        "cpu": cpu,
-        "processors": os.cpu_count(),
-        "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / (1 << 30)),
-        "system": f"{platform.system()} {platform.release()}",
-        "file_system": rocketstore.file_system_of(folder),
-        "python": platform.python_version(),
-        "java": _first_line("java", "-version"),
-        "rocketstore": rocketstore.__version__,
-        "commit": _first_line("git", "-C", str(contestants.ROOT), "rev-parse", "--short", "HEAD"),
-    }
-
-
-def _first_line(*command: str) -> str:
-    """What a program prints first; empty if it is missing or fails."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return (done.stdout + done.stderr).partition("\n")[0]
 
 
 def settings(given: argparse.Namespace) -> dict[str, Any]:
@@ -174,6 +167,7 @@ def race_set(
     chosen.write(path)
     for one in field.contestants:
         one.do(f"set {path}")
+    field.rows = rows_of(given, body)
     turn = Round(field, shape, body, chosen)
     samples: list[Sample] = []
     try:
@@ -202,6 +196,16 @@ def sets(given: argparse.Namespace) -> list[tuple[str, str]]:
     ]
 
 
+def rows_of(given: argparse.Namespace, body: str) -> frozenset[str]:
+    """Rows of a message set; a short race only puts and reads with other bodies than the first."""
+    rows = frozenset(given.rows)
+    if given.short and body != given.bodies[0]:
+        rows -= {
+            name for family in ("group_commit", "threads", "opens") for name in FAMILIES[family]
+        }
+    return rows
+
+
 def _end(*_: object) -> None:
     """End as after an error, so that the stores are removed; ``timeout`` sends the signal twice."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -226,7 +230,7 @@ def main(words: Sequence[str] | None = None) -> int:
         jars = [one.name for one in field.contestants if one.name.startswith("jar")]
         watch.look_before()
         every: list[Sample] = []
-        if field.rows.intersection(NAMES):
+        if set(given.rows).intersection(NAMES):
             for shape, body in sets(given):
                 every += race_set(field, watch, given, shape, body)
         for shape, body in sets(given):
@@ -234,7 +238,7 @@ def main(words: Sequence[str] | None = None) -> int:
             tables.append((shape, body, lines(mine)))
         found: list[peers.PeerLine] = []
         remarks: list[str] = []
-        if "peers" in field.rows:
+        if "peers" in given.rows:
             found, remarks = peers.race(given, starter, scratch, watch)
     finally:
         starter.kill_all()
@@ -255,15 +259,6 @@ def main(words: Sequence[str] | None = None) -> int:
     }
     report.show(result["machine"], given.rounds, tables, jars, found, remarks, busy)
     report.write_json(given.json, result)
-    for shape, body, table in tables:
-        if table and (
-            sentence := report.write_chart(
-                given.svg / f"race-{shape}-{body}.svg",
-                f"{shape} messages, bodies of {body} bytes{' (busy machine)' if busy else ''}",
-                table, jars,
-            )
-        ):  # fmt: skip
-            print(sentence)
-            break
+    report.write_charts(given.svg, result)
     print(f"JSON: {given.json}; charts: {given.svg}")
     return 0

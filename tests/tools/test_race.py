@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
+import json
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -11,17 +12,14 @@ from typing import Any
 import pytest
 
 import rocketstore
+from support.benchmark_modules import benchmark_module
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def part(name: str) -> ModuleType:
-    """A module of ``benchmarks/race``, imported without changing the import path for others."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        return importlib.import_module(f"race.{name}")
-    finally:
-        sys.path.remove(str(ROOT / "benchmarks"))
+    """A module of ``benchmarks/race``."""
+    return benchmark_module(f"race.{name}")
 
 
 messages, figures, busy, report, rows = map(part, ("messages", "figures", "busy", "report", "rows"))
@@ -90,11 +88,28 @@ def test_rows_ask_for_what_the_worker_can_do() -> None:
     putting, asking = part("putting"), part("asking")
     for row in rows.PUTS:
         name, call = row.line.split()
-        assert name in ("put", "put_dispatched", "put_threads")
-        assert call in putting.CALLS or call.isdigit()
+        assert name in ("put", "put_dispatched")
+        assert call in putting.CALLS
+    for family in rows.SHARED:
+        assert {line.split()[0] for line in family.lines} <= set(part("ours")._MANY)
     names = {row.line.split()[0] for row in rows.ASKS}
     assert names == {"get", *asking._SCANS, *asking._QUESTIONS}
     assert len(set(rows.NAMES)) == len(rows.NAMES)
+    assert not set(rows.NAMES).intersection(rows.FAMILIES)
+
+
+def test_options_choose_rows_by_name_family_or_length() -> None:
+    arguments = part("run").arguments
+    assert arguments([]).rows == [*rows.NAMES, "peers"]
+    given = arguments(["--rows", "find", "opens"])
+    assert given.rows == ["find", *rows.OPENS]
+    given = arguments(["--short"])
+    assert set(given.rows) < set(rows.NAMES)
+    assert (given.mib, given.messages, given.without) == (256, ["producer"], ["reference"])
+    rows_of = part("run").rows_of
+    assert rows_of(given, "100") - rows_of(given, "4k") == {
+        *rows.FAMILIES["group_commit"], *rows.FAMILIES["threads"], "rebuild",
+    }  # fmt: skip
 
 
 def test_questions_find_what_was_put(tmp_path: Path) -> None:
@@ -116,6 +131,45 @@ def test_threads_put_everything(tmp_path: Path) -> None:
         answer = part("putting").threads(store, chosen, 3, 0, 100, 40)
         assert answer["count"] == 100
         assert sum(1 for _ in store.scan()) == 100
+
+
+def test_futures_put_everything_to_disk(tmp_path: Path) -> None:
+    chosen = messages.MessageSet.make("producer", "100", 0, 1000)
+    with rocketstore.open(tmp_path / "s", "x", flush_disk_type="SYNC_FLUSH") as store:
+        answer = part("putting").futures(store, chosen, 7, 0, 100, 40)
+        assert answer["count"] == 100
+        assert store.flushed_offset == store.max_physical_offset
+        assert sorted(message.properties["KEYS"] for message in store.scan()) == [
+            one.properties["KEYS"] for one in chosen.plain(0, 100)
+        ]
+
+
+def test_a_reader_beside_a_writer_reads_what_was_put_meanwhile(tmp_path: Path) -> None:
+    chosen = messages.MessageSet.make("producer", "100", 0, 1000)
+    with rocketstore.open(tmp_path / "s", "x") as store:
+        part("putting").put(store, chosen, "put_many", 0, 100, 100, wait=False)
+        answer = part("beside").put_and_read(store, chosen, 32, 100, 200, 90)
+        assert answer["count"] == 200
+        assert answer["read"] >= answer["wall"] > 0
+        assert sum(1 for _ in store.scan()) == 300
+
+
+def test_rows_that_share_a_store_are_raced_without_jars(tmp_path: Path) -> None:
+    command = [
+        *(sys.executable, ROOT / "benchmarks" / "race", "--mib", "1", "--rounds", "1"),
+        *("--bodies", "100", "--messages", "producer", "--rows", "sync_64_futures", "threads"),
+        *("--without", "reference", "--folder", tmp_path / "stores", "--svg", tmp_path),
+        *("--json", tmp_path / "race.json", "--versions"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    (table,) = json.loads((tmp_path / "race.json").read_text())["tables"]
+    found = {row["name"]: row for row in table["rows"]}
+    assert tuple(found) == ("sync_64_futures", *rows.FAMILIES["threads"])
+    assert all(row["native"]["wall"] > 0 for row in found.values())
+    assert found["sync_64_futures"]["limit"]["wall"] > 0
+    assert found["put_beside_reader"]["limit"] is None
+    assert list((tmp_path / "stores").iterdir()) == []
 
 
 # --- figures --------------------------------------------------------------------------------------

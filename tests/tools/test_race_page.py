@@ -1,28 +1,20 @@
-"""The tables of the race on the documentation's page."""
+"""The tables and charts of the race on the documentation's page."""
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
+import re
 from pathlib import Path
-from types import ModuleType
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from support.benchmark_modules import benchmark_module
 
-
-def module() -> ModuleType:
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        return importlib.import_module("race.page")
-    finally:
-        sys.path.remove(str(ROOT / "benchmarks"))
-
-
-page = module()
+page = benchmark_module("race.page")
+texts = benchmark_module("charts.texts")
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def figure(wall: float) -> dict[str, float]:
@@ -42,13 +34,23 @@ RACE: dict[str, Any] = {
             "messages": "producer", "body": "100",
             "rows": [
                 {
-                    "name": "put", "meaning": "`put`", "native": figure(500.4), "limit": None,
+                    "family": "puts", "name": "put", "meaning": "`put`",
+                    "native": figure(500.4), "limit": None,
                     "jars": {"jar 5.5.0": figure(2000), "jar 4.9.8": figure(1250)},
                     "to_jar": 2.4981, "to_jar_cpu": 12.4,
                 },
                 {
-                    "name": "put_many", "meaning": "x", "native": None, "limit": None, "jars": {},
-                    "to_jar": None, "to_jar_cpu": None,
+                    "family": "puts", "name": "put_many", "meaning": "x", "native": None,
+                    "limit": None, "jars": {}, "to_jar": None, "to_jar_cpu": None,
+                },
+                {
+                    "family": "group_commit", "name": "sync_64_threads", "meaning": "64 threads",
+                    "native": figure(20_000), "limit": figure(6321), "to_jar": 2, "to_jar_cpu": 1,
+                    "jars": {"jar 5.5.0": figure(40_000)},
+                },
+                {
+                    "family": "opens", "name": "rebuild", "meaning": "open", "limit": None,
+                    "native": figure(2000), "jars": {}, "to_jar": None, "to_jar_cpu": None,
                 },
             ],
         }
@@ -64,13 +66,21 @@ RACE: dict[str, Any] = {
     ],
 )  # fmt: skip
 def test_amounts(nanoseconds: float | None, text: str) -> None:
-    assert page.amount(nanoseconds) == text
+    assert texts.amount(nanoseconds) == text
+
+
+def test_a_machine_without_java_has_a_page() -> None:
+    machine = {**RACE["machine"], "java": ""}
+    assert "Python 3.11.7; 200 MiB" in page.section({**RACE, "machine": machine})
 
 
 def test_the_page_keeps_what_is_outside_its_markers(tmp_path: Path) -> None:
     race, target = tmp_path / "race.json", tmp_path / "page.md"
     race.write_text(json.dumps(RACE))
-    target.write_text(f"before\n{page.BEGIN}old\n{page.END}after\n")
+    target.write_text("before\n<!-- race: begin -->\nold\n<!-- race: end -->\nafter\n")
+    (tmp_path / "images").mkdir()
+    for old in ("race-old.svg", "other.svg"):
+        (tmp_path / "images" / old).write_text("")
     for _ in range(2):
         assert page.main([str(race), str(target)]) == 0
     text = target.read_text()
@@ -78,10 +88,41 @@ def test_the_page_keeps_what_is_outside_its_markers(tmp_path: Path) -> None:
     assert text.endswith("after\n")
     assert "old" not in text
     assert "2 processors (Some CPU), 24 GiB, Linux 6.1.2, ext4; Python 3.11.7, Java 17.0.15" in text
-    assert text.splitlines()[-5:-3] == [
-        "|---|---|---|---|---|---|---|---|",
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert rows[1:] == [
         "| `put` | 1.25 µs | 2.00 µs | 500 ns | 5% | – | 2.50 | 12 |",
+        "| durable puts a second | RocketMQ 4.9.8 | RocketMQ 5.5.0 | rocketstore | spread "
+        "| C limit | times as fast | by CPU |",
+        "| 64 threads | – | 25,000 | 50,000 | 5% | 158,000 | 2.00 | 1.00 |",
+        "| open | RocketMQ 4.9.8 | RocketMQ 5.5.0 | rocketstore | spread | C limit "
+        "| times as fast | by CPU |",
+        "| rebuild: open | – | – | 2.00 µs | 5% | – | – | – |",
     ]
+    images = ["race-producer-100-durable.svg", "race-producer-100.svg"]
+    assert re.findall(r"\(images/(.+?)\)", text) == images[::-1]
+    assert sorted(path.name for path in (tmp_path / "images").iterdir()) == ["other.svg", *images]
+
+
+def test_a_page_without_markers_is_left_as_it_is(tmp_path: Path) -> None:
+    race, target = tmp_path / "race.json", tmp_path / "page.md"
+    race.write_text(json.dumps(RACE))
+    target.write_text("text\n<!-- race: begin -->\n")
+    with pytest.raises(SystemExit, match="needs the lines"):
+        page.main([str(race), str(target)])
+    assert target.read_text() == "text\n<!-- race: begin -->\n"
+
+
+def test_a_race_s_chart_has_a_mark_for_each_figure() -> None:
+    chart = page.charts(RACE)["race-producer-100.svg"]
+    names = [one.text for one in ElementTree.fromstring(chart).iter(f"{SVG}title")]
+    assert names == [
+        "Producer messages, bodies of 100 bytes", "RocketMQ 5.5.0: 2.00 µs",
+        "RocketMQ 4.9.8: 1.25 µs", "rocketstore: 500 ns", "rocketstore: 2.00 µs",
+    ]  # fmt: skip
+    durable = page.charts(RACE)["race-producer-100-durable.svg"]
+    assert "Durable puts of producer messages, bodies of 100 bytes" in durable
+    assert "C limit: 6.32 µs" in durable
+    assert "prefers-color-scheme:dark" in durable
 
 
 def test_a_busy_machine_is_named() -> None:

@@ -10,7 +10,7 @@ import org.apache.rocketmq.store.QueryMessageResult;
 
 /** Asks an open store; what is asked for is chosen before the clock starts. */
 final class Asking {
-    private static final String GROUP = "race-group";
+    static final String GROUP = "race-group";
     private static final int BODY_LENGTH_AT = 84;
     private static final int BODY_AT = 88;
     private final DefaultMessageStore store;
@@ -59,7 +59,7 @@ final class Asking {
         return count;
     }
 
-    private static byte[] copied(ByteBuffer record) {
+    static byte[] copied(ByteBuffer record) {
         byte[] body = new byte[record.getInt(BODY_LENGTH_AT)];
         record.position(BODY_AT);
         record.get(body);

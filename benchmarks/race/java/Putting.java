@@ -3,6 +3,8 @@ package rocketstore.interop;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.atomic.AtomicReference;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageDecoder;
@@ -22,13 +24,13 @@ final class Putting {
         this.set = set;
     }
 
-    private static void require(PutMessageResult result) {
+    static void require(PutMessageResult result) {
         if (result.getPutMessageStatus() != PutMessageStatus.PUT_OK) {
             throw new IllegalStateException("a put answered " + result.getPutMessageStatus());
         }
     }
 
-    private MessageExt[] made(int first, int count) {
+    MessageExt[] made(int first, int count) {
         MessageExt[] found = new MessageExt[count];
         for (int i = 0; i < count; i++) {
             found[i] = set.inner(first + i);
@@ -36,7 +38,7 @@ final class Putting {
         return found;
     }
 
-    private static void put(DefaultMessageStore store, MessageExt[] messages) {
+    static void put(DefaultMessageStore store, MessageExt[] messages) {
         for (MessageExt message : messages) {
             require(Line.put(store, message));
         }
@@ -77,6 +79,39 @@ final class Putting {
             clock.end(size);
         }
         return clock.answer();
+    }
+
+    /** One thread with so many puts under way; the CPU time is that of the process. */
+    String futures(int width, int first, int count, int step) throws Exception {
+        long wall = 0;
+        long process = 0;
+        Semaphore free = new Semaphore(width);
+        AtomicReference<Throwable> error = new AtomicReference<>();
+        for (int done = 0; done < count; done += step) {
+            MessageExt[] messages = made(first + done, Math.min(step, count - done));
+            process -= Clock.processNs();
+            wall -= System.nanoTime();
+            for (MessageExt message : messages) {
+                free.acquire();
+                AsyncPut.put(place.store, message).whenComplete((result, failure) -> {
+                    if (failure != null) {
+                        error.compareAndSet(null, failure);
+                    } else if (result.getPutMessageStatus() != PutMessageStatus.PUT_OK) {
+                        error.compareAndSet(null, new IllegalStateException(
+                            "a put answered " + result.getPutMessageStatus()));
+                    }
+                    free.release();
+                });
+            }
+            free.acquire(width);
+            wall += System.nanoTime();
+            process += Clock.processNs();
+            free.release(width);
+            if (error.get() != null) {
+                throw new IllegalStateException(error.get());
+            }
+        }
+        return Clock.answer(wall, process, process, count, "");
     }
 
     /** Several threads, which start together; the CPU time is that of the process. */

@@ -54,6 +54,7 @@ public final class Race {
                 return Clock.answer(0, 0, 0, set.count, "");
             case "open":
                 put = 0;
+                place.durable = words.length > 2 && words[2].equals("sync");
                 return place.open(words[1]);
             case "reopen":
                 return place.open(words[1]);
@@ -79,16 +80,27 @@ public final class Race {
         return clock.answer();
     }
 
-    /** put CALL FIRST COUNT STEP, put_threads WIDTH FIRST COUNT STEP. */
+    /** put CALL FIRST COUNT STEP, put_threads WIDTH FIRST COUNT STEP, and so on. */
     private String putting(String[] words) throws Exception {
         int first = number(words[2]);
         int count = number(words[3]);
         int step = number(words[4]);
         Putting putting = new Putting(place, set);
         put = Math.max(put, first + count);
-        if (words[0].equals("put_threads")) {
-            return putting.threads(number(words[1]), first, count, step);
+        switch (words[0]) {
+            case "put_threads":
+                return putting.threads(number(words[1]), first, count, step);
+            case "put_futures":
+                return putting.futures(number(words[1]), first, count, step);
+            case "put_beside":
+                return new Beside(place, set).putAndRead(number(words[1]), first, count, step);
+            default:
+                return putting(putting, words, first, count, step);
         }
+    }
+
+    private static String putting(Putting putting, String[] words, int first, int count, int step)
+            throws Exception {
         switch (words[1]) {
             case "single":
                 return putting.single(first, count, step, words[0].equals("put_dispatched"));

@@ -14,6 +14,8 @@ final class RaceStore {
     private static final long DEADLINE_NS = 600_000_000_000L;
     private final Map<String, String> settings = new TreeMap<>();
     private String root;
+    /** Whether a store is opened with SYNC_FLUSH. */
+    boolean durable;
     DefaultMessageStore store;
 
     /** Settings are given as name=value. */
@@ -31,10 +33,12 @@ final class RaceStore {
         config.setHaListenPort(0);
         Properties properties = new Properties();
         properties.putAll(settings);
+        if (durable) {
+            properties.put("flushDiskType", "SYNC_FLUSH");
+        }
         MixAll.properties2Object(properties, config);
         return Line.store(config, Collections.emptyMap());
     }
-
 
     /** Opens a store; the clock stops when it is started, and when all of its log is dispatched. */
     String open(String folder) throws Exception {
