@@ -586,6 +586,7 @@ def test_b12_files_among_folders_are_not_changed(store: Crafted) -> None:
 
 AS_NOBODY = """
 import json, os, sys, tempfile
+import numpy  # openings without damage need none
 import rocketstore
 root, mode = sys.argv[1:]
 # Import everything while it may be read: the interpreter may be some user's own.
