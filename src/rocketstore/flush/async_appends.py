@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
 from rocketstore import kernels
 from rocketstore.errors import StoreClosedError
 from rocketstore.flush.flush import FlushedLog
 from rocketstore.flush.group_commit import GroupCommitService
-from rocketstore.lock_order import LockRank
+from rocketstore.lock_order import LockRank, ReentrantLock
 from rocketstore.log.writable_commit_log import WritableCommitLog
 
 #: Upper bound of a record's bytes besides its body: topic, properties and the fixed part.
@@ -23,13 +24,44 @@ _MOST_BESIDE_BODY_NBYTES = 128 * 1024
 _Result = TypeVar("_Result")
 
 
+@dataclass(slots=True, eq=False)
+class _Append:
+    """One call that appends, and the future of the coroutine that waits for it.
+
+    ``nbytes`` is the room that it needs at most, ``None`` if a worker thread has to call it.
+    """
+
+    call: Callable[[], Any]
+    nbytes: int | None
+    done: asyncio.Future[Any]
+
+    def run(self) -> tuple[asyncio.Future[Any], Any, BaseException | None]:
+        """Append; return the future, and the result or the error that is its."""
+        try:
+            return self.done, self.call(), None
+        except BaseException as error:  # noqa: BLE001 - the waiting coroutine raises it
+            return self.done, None, error
+
+
+class _Line:
+    """The appends of a loop behind one that the worker thread has, in the order of the calls."""
+
+    __slots__ = ("queued", "turn")
+
+    def __init__(self) -> None:
+        self.queued: deque[_Append] = deque()
+        #: Held to append from the line: by the loop's thread, or by the one that closes the store.
+        self.turn = ReentrantLock()
+
+
 class AsyncAppends:
     """Append on the loop's thread, or on a worker thread if the append might wait for room.
 
     Notes
     -----
     Threading: any number of loops, each on its thread. The puts of one loop are appended in the
-    order of the calls.
+    order of the calls: behind one that the worker thread has, the loop's later ones wait in line.
+    As soon as there is room again, the loop's thread appends them.
     """
 
     def __init__(
@@ -44,22 +76,25 @@ class AsyncAppends:
         self._lock = kernels.locks.OrderedLock(LockRank.WAITING)
         self._closed = False  # guarded by: _lock
         self._executor: ThreadPoolExecutor | None = None  # guarded by: _lock
-        #: Number of calls of each loop that are queued or running in the executor.
-        self._away: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
+        #: The lines of the loops whose appends the worker thread has. Changed under _lock.
+        self._lines: dict[asyncio.AbstractEventLoop, _Line] = {}
 
     def may_put_here(self, body: object) -> bool:
         """Return whether a message with ``body`` may be appended on this loop's thread.
 
         It may if there is room for it and no earlier put of the loop is with the worker thread.
         """
-        service = self._group_commit
-        if service is not None and not service.is_running:
+        if self._lines and asyncio.get_running_loop() in self._lines:
             return False
-        return self._has_room(body) and not self._away.get(asyncio.get_running_loop())
+        return self._is_room_for(_most(body))
 
     def is_plain(self, body: object) -> bool:
         """Return whether a put of ``body`` appends on this loop's thread and waits for no disk."""
-        return self._group_commit is None and not self._away and self._has_room(body)
+        return (
+            self._group_commit is None
+            and not self._lines
+            and self._log.appender.has_room(_most(body))
+        )
 
     def put_here(
         self, put: Callable[..., _Result]
@@ -73,66 +108,130 @@ class AsyncAppends:
             return result, None
         return result, service.wait_on_loop(asyncio.get_running_loop(), end_offset, result)
 
-    async def put_away(self, put: Callable[..., _Result]) -> _Result:
-        """Append by calling ``put`` on the worker thread; wait until it is on disk."""
+    async def put_away(self, put: Callable[..., _Result], body: object = None) -> _Result:
+        """Append by calling ``put`` on the worker thread, or in line; wait until it is on disk.
+
+        With a ``body``, the loop's thread may call it as soon as there is room for the message.
+        """
         loop = asyncio.get_running_loop()
         service = self._group_commit
+        call: Callable[[], Any] = put if service is None else partial(service.put_deferred, put)
+        append = _Append(call, None if body is None else _most(body), loop.create_future())
+        self._enter(loop, append)
+        answer = await append.done
         if service is None:
-            return await self._run(loop, put)
-        result, end_offset = await self._run(loop, partial(service.put_deferred, put))
+            return answer  # type: ignore[no-any-return]
+        result, end_offset = answer
         if end_offset <= self._flushed.offset:
-            return result
+            return result  # type: ignore[no-any-return]
         waiting = service.wait_on_loop(loop, end_offset, result)
         if not service.is_running:
             # If the store is closed meanwhile, closing syncs the put and completes its future.
             with contextlib.suppress(StoreClosedError):
-                await self._run(loop, service.step_by_hand)
-        return await waiting
+                await asyncio.wrap_future(self._submit(service.step_by_hand), loop=loop)
+        return await waiting  # type: ignore[no-any-return]
 
-    def _has_room(self, body: object) -> bool:
-        """Return whether a record with ``body`` fits the segment's allocated blocks for sure."""
-        try:
-            nbytes = memoryview(body).nbytes  # type: ignore[arg-type]
-        except TypeError:
-            nbytes = 0  # the put raises
-        return self._log.appender.has_room(nbytes + _MOST_BESIDE_BODY_NBYTES)
+    def _is_room_for(self, nbytes: int | None) -> bool:
+        """Return whether the loop's thread can append so much for sure without waiting."""
+        service = self._group_commit
+        is_served = service is None or service.is_running
+        return nbytes is not None and is_served and self._log.appender.has_room(nbytes)
 
-    async def _run(self, loop: asyncio.AbstractEventLoop, call: Callable[[], _Result]) -> _Result:
-        self._away[loop] = self._away.get(loop, 0) + 1
-        running: Future[_Result] | None = None
+    def _enter(self, loop: asyncio.AbstractEventLoop, append: _Append) -> None:
+        """Append behind the loop's earlier ones."""
+        with self._lock:
+            if self._closed:
+                raise StoreClosedError("the store is closed")
+            line = self._lines.get(loop)
+            is_first = line is None
+            if line is None:
+                line = self._lines[loop] = _Line()
+            line.queued.append(append)
+        if is_first:
+            self._go_on(loop, line)
+
+    def _go_on(self, loop: asyncio.AbstractEventLoop, line: _Line) -> None:
+        """Append what there is room for; leave the rest to the worker thread. On ``loop``."""
+        with line.turn:
+            while not self._closed:  # else ``close`` appends
+                if not line.queued:
+                    with self._lock:
+                        self._lines.pop(loop, None)
+                    return
+                if not self._is_room_for(line.queued[0].nbytes):
+                    batch = _take_all(line)
+                    try:
+                        self._submit(partial(self._work, loop, line, batch))
+                    except (RuntimeError, StoreClosedError) as error:  # nothing was appended
+                        _settle([(append.done, None, error) for append in batch])
+                        continue
+                    return
+                append = line.queued.popleft()
+                if not append.done.done():  # cancelled
+                    _settle([append.run()])
+
+    def _submit(self, call: Callable[[], _Result]) -> Future[_Result]:
+        """Call on the worker thread."""
+        with self._lock:
+            if self._closed:
+                raise StoreClosedError("the store is closed")
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(1, "rocketstore-aput")
+            try:
+                return self._executor.submit(call)
+            except RuntimeError:  # no thread could start; the call must not run later either
+                self._executor.shutdown(wait=False, cancel_futures=True)
+                self._executor = None
+                raise
+
+    def _work(self, loop: asyncio.AbstractEventLoop, line: _Line, batch: list[_Append]) -> None:
+        """Append all that are still wanted, then go on with the line on the loop's thread."""
+        outcomes = [append.run() for append in batch if not append.done.cancelled()]
         try:
+            loop.call_soon_threadsafe(self._return, loop, line, outcomes)
+        except RuntimeError:  # the loop is closed: nobody waits
             with self._lock:
-                if self._closed:
-                    raise StoreClosedError("the store is closed")
-                if self._executor is None:
-                    self._executor = ThreadPoolExecutor(1, "rocketstore-aput")
-                try:
-                    running = self._executor.submit(call)
-                except RuntimeError:  # no thread could start; the call must not run later either
-                    self._executor.shutdown(wait=False, cancel_futures=True)
-                    self._executor = None
-                    raise
-            return await asyncio.wrap_future(running, loop=loop)
-        finally:
-            if running is None or running.done():
-                self._is_back(loop)
-            else:  # cancelled, but the call still runs: later puts must keep their order
-                running.add_done_callback(partial(self._call_back, loop))
+                self._lines.pop(loop, None)
 
-    def _is_back(self, loop: asyncio.AbstractEventLoop) -> None:
-        left = self._away[loop] - 1
-        if left:
-            self._away[loop] = left
-        else:
-            del self._away[loop]
-
-    def _call_back(self, loop: asyncio.AbstractEventLoop, _: Future[Any]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(self._is_back, loop)
+    def _return(self, loop: asyncio.AbstractEventLoop, line: _Line, outcomes: list[Any]) -> None:
+        _settle(outcomes)
+        self._go_on(loop, line)
 
     def close(self) -> None:
         """Finish the queued appends, then refuse further ones."""
         with self._lock:
             self._closed = True
+            lines = list(self._lines.items())
         if self._executor is not None:
             self._executor.shutdown()
+        for loop, line in lines:
+            with line.turn:
+                self._work(loop, line, _take_all(line))
+
+
+def _most(body: object) -> int:
+    """Return the most bytes of a record with ``body``."""
+    if type(body) is bytes:
+        return len(body) + _MOST_BESIDE_BODY_NBYTES
+    try:
+        nbytes = memoryview(body).nbytes  # type: ignore[arg-type]
+    except TypeError:
+        nbytes = 0  # the put raises
+    return nbytes + _MOST_BESIDE_BODY_NBYTES
+
+
+def _take_all(line: _Line) -> list[_Append]:
+    batch = list(line.queued)
+    line.queued.clear()
+    return batch
+
+
+def _settle(outcomes: list[tuple[asyncio.Future[Any], Any, BaseException | None]]) -> None:
+    """Complete the futures that nobody cancelled. On their loop's thread."""
+    for done, result, error in outcomes:
+        if done.done():
+            continue
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(result)

@@ -105,7 +105,7 @@ class WritingStore(OpenStore):
             return self.put(topic, body, queue_id, tags, keys, **others)
         put = partial(writer.log.appender.put, topic, body, queue_id, tags, keys, **others)
         if not appends.may_put_here(body):
-            return await appends.put_away(put)
+            return await appends.put_away(put, body)
         result, waiting = appends.put_here(put)
         return result if waiting is None else await waiting
 

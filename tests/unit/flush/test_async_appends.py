@@ -526,6 +526,79 @@ def test_one_object_however_many_threads_begin(tmp_path: Path) -> None:
         assert len(set(map(id, seen))) == 1
 
 
+@pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+def test_the_loop_appends_again_as_soon_as_there_is_room(
+    tmp_path: Path, flush_disk_type: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many puts are always waiting: one that lacked room must not send all later ones to
+    the worker thread."""
+    submitted: list[str] = []
+    answers = [False, False]  # the first put asks twice
+    has_room, submit = AsyncAppends._is_room_for, AsyncAppends._submit
+
+    def is_room_for(appends: AsyncAppends, nbytes: int | None) -> bool:
+        return answers.pop() if answers else has_room(appends, nbytes)
+
+    def count(appends: AsyncAppends, call: Any) -> Any:
+        submitted.append(threading.current_thread().name)
+        return submit(appends, call)
+
+    monkeypatch.setattr(AsyncAppends, "_is_room_for", is_room_for)
+    monkeypatch.setattr(AsyncAppends, "is_plain", lambda *_: False)
+    monkeypatch.setattr(AsyncAppends, "_submit", count)
+
+    async def main() -> None:
+        with rocketstore.open(
+            tmp_path / "s", "x", flush_disk_type=flush_disk_type, **WIDE, **PATIENT
+        ) as store:
+
+            async def put_some(writer: int) -> list[int]:
+                puts = [await store.aput("T", b"%d" % n, tags=f"t{writer}") for n in range(5)]
+                assert all(put.ok for put in puts)
+                return [put.physical_offset for put in puts]
+
+            found = await asyncio.gather(*map(put_some, range(100)))
+            assert all(offsets == sorted(offsets) for offsets in found)
+            # The first puts of all were called in this order.
+            assert [offsets[0] for offsets in found] == sorted(offsets[0] for offsets in found)
+            assert len({offset for offsets in found for offset in offsets}) == 500
+
+    run(main())
+    assert len(submitted) == 1
+
+
+def test_a_put_in_line_that_is_cancelled_is_not_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, go_on = threading.Event(), threading.Event()
+    submit = AsyncAppends._submit
+
+    def hold(appends: AsyncAppends, call: Any) -> Any:
+        def wait_and_call() -> Any:
+            held.set()
+            assert go_on.wait(LONG_S)
+            return call()
+
+        return submit(appends, wait_and_call)
+
+    async def main() -> None:
+        with open_sync(tmp_path / "s", **NARROW) as store:
+            with monkeypatch.context() as patch:
+                patch.setattr(AsyncAppends, "_submit", hold)
+                first, *others = (
+                    asyncio.ensure_future(store.aput("T", body)) for body in (b"1", b"2", b"3")
+                )
+                await in_thread(held.wait, LONG_S)
+            others[0].cancel()
+            await asyncio.wait([others[0]])
+            go_on.set()
+            assert (await first).ok
+            assert (await others[1]).ok
+            assert [message.body for message in store.scan()] == [b"1", b"3"]
+
+    run(main())
+
+
 @pytest.mark.parametrize("options", [WIDE, NARROW], ids=["here", "away"])
 def test_a_put_within_an_awaited_one_waits(tmp_path: Path, options: dict[str, Any]) -> None:
     """What a put calls, here the clock, may put: it got PUT_OK before any sync."""
