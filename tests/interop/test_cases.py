@@ -22,8 +22,8 @@ def seeds(version: str) -> range:
 
     ``make interop`` runs 20 in all versions, ``ROCKETSTORE_INTEROP_SEEDS=5:25`` others.
     """
-    first, behind = map(int, (SEEDS or ("0:4" if version in ALIKE else "0:10")).split(":"))
-    return range(first, behind)
+    first, stop = map(int, (SEEDS or ("0:4" if version in ALIKE else "0:10")).split(":"))
+    return range(first, stop)
 
 
 @pytest.mark.timeout(1800)

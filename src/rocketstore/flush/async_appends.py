@@ -44,7 +44,7 @@ class _Append:
 
 
 class _Line:
-    """The appends of a loop behind one that the worker thread has, in the order of the calls."""
+    """The appends of a loop after one that the worker thread has, in the order of the calls."""
 
     __slots__ = ("queued", "turn")
 
@@ -60,7 +60,7 @@ class AsyncAppends:
     Notes
     -----
     Threading: any number of loops, each on its thread. The puts of one loop are appended in the
-    order of the calls: behind one that the worker thread has, the loop's later ones wait in line.
+    order of the calls: while the worker thread has one, the later ones of the loop wait in line.
     As soon as there is room again, the loop's thread appends them.
     """
 
@@ -138,7 +138,7 @@ class AsyncAppends:
         return nbytes is not None and is_served and self._log.appender.has_room(nbytes)
 
     def _enter(self, loop: asyncio.AbstractEventLoop, append: _Append) -> None:
-        """Append behind the loop's earlier ones."""
+        """Append after the earlier ones of the loop."""
         with self._lock:
             if self._closed:
                 raise StoreClosedError("the store is closed")
@@ -189,7 +189,7 @@ class AsyncAppends:
         outcomes = [append.run() for append in batch if not append.done.cancelled()]
         try:
             loop.call_soon_threadsafe(self._return, loop, line, outcomes)
-        except RuntimeError:  # the loop is closed: nobody waits
+        except RuntimeError:  # the loop is closed, and its futures are unused
             with self._lock:
                 self._lines.pop(loop, None)
 

@@ -95,7 +95,7 @@ def test_a_pull_from_an_unknown_queue_is_not_plain(files: Files, queue: Any) -> 
 
 def test_pulls_that_change_between_queues(files: Files) -> None:
     """The queue that was pulled from last is remembered, and it alone."""
-    other = type(files.queue)(b"U", 1)  # knows no file: not plain
+    other = type(files.queue)(b"U", 1)  # without a file: not plain
     queues = {("T", 0): files.queue, ("U", 1): other}
     store = files.store(queues=queues)
     asked = [("T", 0), ("T", 1), ("U", 1), ("U", 0), ("T", 0), ("U", 1), ("T", 0), ("V", 0)]
