@@ -227,7 +227,7 @@ def _take_all(line: _Line) -> list[_Append]:
 
 
 def _settle(outcomes: list[tuple[asyncio.Future[Any], Any, BaseException | None]]) -> None:
-    """Complete the futures that nobody cancelled. On their loop's thread."""
+    """Complete the futures that are not cancelled. Called on the thread of their loop."""
     for done, result, error in outcomes:
         if done.done():
             continue
