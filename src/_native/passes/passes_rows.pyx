@@ -44,6 +44,7 @@ cdef extern from "rs_pass_rows.h" nogil:
 
     ctypedef struct rs_queue_offsets:
         const uint8_t *buffer
+        int64_t nbytes
         const uint8_t *rows
         int64_t count
         int64_t call
@@ -123,6 +124,7 @@ cdef class QueueOffsets:
             rs_get_bytes(rows, &filled, False)
             self.core.count = count_rows(&view, &filled)
             self.core.buffer = <const uint8_t*>view.buf
+            self.core.nbytes = view.len
             self.core.rows = <const uint8_t*>filled.buf
             self.core.call += 1
             with nogil:

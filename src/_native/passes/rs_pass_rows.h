@@ -82,6 +82,7 @@ typedef struct {
 
 typedef struct {
     const uint8_t *buffer;
+    int64_t nbytes; /* of the buffer */
     const uint8_t *rows;
     int64_t count;
     int64_t call; /* number of the current call */
@@ -115,8 +116,15 @@ static inline rs_queue_offset *rs_offsets_queue(rs_queue_offsets *offsets,
     return queue;
 }
 
+/* Whether the row's record is still in the buffer: another process may have overwritten it. */
+static inline int rs_is_still_there(const rs_queue_offsets *offsets, const rs_parsed_record *row)
+{
+    return row->position >= 0 && row->position <= offsets->nbytes - (int64_t)sizeof(int32_t)
+           && rs_load_be32(offsets->buffer + row->position) == row->total_size;
+}
+
 /* RS_OK: each row continues its queue, and the queues' ends are moved. RS_END: some row does not,
- * or is an inner batch; the ends are those of before. RS_LIMIT: out of memory. */
+ * is an inner batch, or its record is gone; the ends are those of before. RS_LIMIT: out of memory. */
 RS_UNUSED static int rs_follow_rows(void *argument)
 {
     rs_queue_offsets *offsets = (rs_queue_offsets *)argument;
@@ -127,7 +135,7 @@ RS_UNUSED static int rs_follow_rows(void *argument)
             continue;
         }
         if (RS_UNLIKELY(row.sys_flag & RS_SYS_FLAG_INNER_BATCH || row.queue_offset < 0
-                        || row.queue_offset == INT64_MAX)) {
+                        || row.queue_offset == INT64_MAX || !rs_is_still_there(offsets, &row))) {
             return RS_END;
         }
         rs_queue_offset *queue = rs_offsets_queue(offsets, &row);

@@ -30,6 +30,12 @@ def _rows(view: memoryview, rows: Buffer) -> list[tuple[Row, bytes]]:
     return found
 
 
+def _is_still_there(view: memoryview, row: Row) -> bool:
+    """Return whether the row's record is still there: another process may have overwritten it."""
+    size = view[row.position : row.position + 4]
+    return len(size) == 4 and int.from_bytes(size, "big", signed=True) == row.total_size
+
+
 def _end(row: Row) -> int:
     return wrap64(row.physical_offset + row.total_size)
 
@@ -71,11 +77,13 @@ class QueueOffsets:
 
     def follow(self, buffer: Buffer, rows: Buffer, /) -> bool:
         """Take the rows of a batch if each is the next of its queue, or the queue's first."""
-        ends = dict(self._ends)
-        for row, topic in _rows(readable(buffer), rows):
+        ends, view = dict(self._ends), readable(buffer)
+        for row, topic in _rows(view, rows):
             if not has_unit(row):
                 continue
             if row.sys_flag & formats.SYS_FLAG_INNER_BATCH or not 0 <= row.queue_offset < INT64_MAX:
+                return False
+            if not _is_still_there(view, row):
                 return False
             key = (topic, row.queue_id)
             if ends.get(key, row.queue_offset) != row.queue_offset:
