@@ -38,8 +38,8 @@ class QueueOffsets:
         """Take the rows of a batch if each is the next of its queue, or the queue's first.
 
         Otherwise, and if a row has the flag of an inner batch or the greatest queue offset, or its
-        record was overwritten, return False: the caller checks the records one by one. The ends are then those of before. The
-        arguments, and ``ValueError``, as in ``summarize``."""
+        record was overwritten, return False: the caller checks the records one by one. The ends
+        are then those of before. The arguments, and ``ValueError``, as in ``summarize``."""
 
     def ends(self) -> dict[tuple[str, int], int]:
         """Return the next queue offsets by topic and queue id."""
