@@ -124,7 +124,8 @@ static inline int rs_is_still_there(const rs_queue_offsets *offsets, const rs_pa
 }
 
 /* RS_OK: each row continues its queue, and the queues' ends are moved. RS_END: some row does not,
- * is an inner batch, or its record is gone; the ends are those of before. RS_LIMIT: out of memory. */
+ * is an inner batch, or its record is gone; the ends are those of before. RS_LIMIT: out of memory.
+ */
 RS_UNUSED static int rs_follow_rows(void *argument)
 {
     rs_queue_offsets *offsets = (rs_queue_offsets *)argument;
