@@ -116,11 +116,13 @@ static inline rs_queue_offset *rs_offsets_queue(rs_queue_offsets *offsets,
     return queue;
 }
 
-/* Whether the row's record is still in the buffer: another process may have overwritten it. */
+/* Whether the row's record is still in the buffer: another process may have overwritten it.
+ * Requires: the row's topic lies in the buffer. */
 static inline int rs_is_still_there(const rs_queue_offsets *offsets, const rs_parsed_record *row)
 {
-    return row->position >= 0 && row->position <= offsets->nbytes - (int64_t)sizeof(int32_t)
-           && rs_load_be32(offsets->buffer + row->position) == row->total_size;
+    const int64_t at = (int64_t)row->position + RS_RECORD_HEAD_TOTAL_SIZE_AT;
+    return at <= offsets->nbytes - (int64_t)sizeof(int32_t)
+           && rs_load_be32(offsets->buffer + at) == row->total_size;
 }
 
 /* RS_OK: each row continues its queue, and the queues' ends are moved. RS_END: some row does not,

@@ -32,7 +32,8 @@ def _rows(view: memoryview, rows: Buffer) -> list[tuple[Row, bytes]]:
 
 def _is_still_there(view: memoryview, row: Row) -> bool:
     """Return whether the row's record is still there: another process may have overwritten it."""
-    size = view[row.position : row.position + 4]
+    start = row.position + formats.RECORD_HEAD.at("total_size")
+    size = view[start : start + 4]
     return len(size) == 4 and int.from_bytes(size, "big", signed=True) == row.total_size
 
 

@@ -39,6 +39,10 @@ class _Append:
         """Append; return the future, and the result or the error that is its."""
         try:
             return self.done, self.call(), None
+        except StopIteration as error:  # a future refuses it
+            failure = RuntimeError("the put raised StopIteration")
+            failure.__cause__ = error
+            return self.done, None, failure
         except BaseException as error:  # noqa: BLE001 - the waiting coroutine raises it
             return self.done, None, error
 
@@ -46,10 +50,12 @@ class _Append:
 class _Line:
     """The appends of a loop after one that the worker thread has, in the order of the calls."""
 
-    __slots__ = ("queued", "turn")
+    __slots__ = ("is_away", "queued", "turn")
 
     def __init__(self) -> None:
         self.queued: deque[_Append] = deque()
+        #: Whether the worker thread has appends of this line: the others wait for them.
+        self.is_away = False
         #: Held to append from the line: by the loop's thread, or by the one that closes the store.
         self.turn = ReentrantLock()
 
@@ -142,33 +148,37 @@ class AsyncAppends:
         with self._lock:
             if self._closed:
                 raise StoreClosedError("the store is closed")
-            line = self._lines.get(loop)
-            is_first = line is None
-            if line is None:
-                line = self._lines[loop] = _Line()
+            line = self._lines.setdefault(loop, _Line())
             line.queued.append(append)
-        if is_first:
-            self._go_on(loop, line)
+        self._go_on(loop, line)
 
     def _go_on(self, loop: asyncio.AbstractEventLoop, line: _Line) -> None:
         """Append what there is room for; leave the rest to the worker thread. On ``loop``."""
-        with line.turn:
-            while not self._closed:  # else ``close`` appends
-                if not line.queued:
-                    with self._lock:
-                        self._lines.pop(loop, None)
-                    return
-                if not self._is_room_for(line.queued[0].nbytes):
-                    batch = _take_all(line)
-                    try:
-                        self._submit(partial(self._work, loop, line, batch))
-                    except (RuntimeError, StoreClosedError) as error:  # nothing was appended
-                        _settle([(append.done, None, error) for append in batch])
-                        continue
-                    return
-                append = line.queued.popleft()
-                if not append.done.done():  # cancelled
-                    _settle([append.run()])
+        try:
+            with line.turn:
+                self._append_from(loop, line)
+        except BaseException:  # an interrupt; the others in line go on
+            loop.call_soon(self._go_on, loop, line)
+            raise
+
+    def _append_from(self, loop: asyncio.AbstractEventLoop, line: _Line) -> None:
+        while not (line.is_away or self._closed):  # ``close`` appends what is left
+            if not line.queued:
+                with self._lock:
+                    if self._lines.get(loop) is line:
+                        del self._lines[loop]
+                return
+            if not self._is_room_for(line.queued[0].nbytes):
+                batch, line.is_away = _take_all(line), True
+                try:
+                    self._submit(partial(self._work, loop, line, batch))
+                except Exception as error:  # noqa: BLE001 - nothing was appended: all raise it
+                    line.is_away = False
+                    _settle([(append.done, None, error) for append in batch])
+                continue
+            append = line.queued.popleft()
+            if not append.done.done():  # cancelled
+                _settle([append.run()])
 
     def _submit(self, call: Callable[[], _Result]) -> Future[_Result]:
         """Call on the worker thread."""
@@ -194,8 +204,11 @@ class AsyncAppends:
                 self._lines.pop(loop, None)
 
     def _return(self, loop: asyncio.AbstractEventLoop, line: _Line, outcomes: list[Any]) -> None:
-        _settle(outcomes)
-        self._go_on(loop, line)
+        line.is_away = False
+        try:
+            _settle(outcomes)
+        finally:
+            self._go_on(loop, line)
 
     def close(self) -> None:
         """Finish the queued appends, then refuse further ones."""

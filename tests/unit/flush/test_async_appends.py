@@ -567,6 +567,59 @@ def test_the_loop_appends_again_as_soon_as_there_is_room(
     assert len(submitted) == 1
 
 
+class _BadKeys:
+    """Keys whose iteration fails as a program's own generator may."""
+
+    def __iter__(self) -> Iterator[str]:
+        raise StopIteration
+
+
+@pytest.mark.parametrize("options", [WIDE, NARROW], ids=["here", "away"])
+def test_a_put_that_raises_stop_iteration_stops_no_other(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """A future refuses this error: the put and all later ones of the loop would wait for ever."""
+
+    async def main() -> None:
+        with open_sync(tmp_path / "s", **options) as store:
+            first, bad, last = await asyncio.gather(
+                store.aput("T", b"1"), store.aput("T", b"2", keys=_BadKeys()),
+                store.aput("T", b"3"), return_exceptions=True,
+            )  # fmt: skip
+            assert isinstance(bad, RuntimeError)
+            assert "StopIteration" in str(bad)
+            assert [first.ok, last.ok] == [True, True]  # type: ignore[union-attr]
+            assert [message.body for message in store.scan()] == [b"1", b"3"]
+
+    run(main())
+
+
+def test_an_interrupt_stops_no_put_in_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [False, False, True, TimeoutError("a signal's handler raised it")]
+    has_room = AsyncAppends._is_room_for
+
+    def is_room_for(appends: AsyncAppends, nbytes: int | None) -> bool:
+        answer = answers.pop(0) if answers else has_room(appends, nbytes)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def main() -> None:
+        raised: list[Any] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: raised.append(context["exception"]))
+        with open_sync(tmp_path / "s") as store:
+            monkeypatch.setattr(AsyncAppends, "_is_room_for", is_room_for)
+            results = await asyncio.gather(*(store.aput("T", b"%d" % n) for n in range(20)))
+            assert all(result.ok for result in results)
+            bodies = [message.body for message in store.scan()]
+            assert bodies == [b"%d" % n for n in range(20)]
+        assert [str(error) for error in raised] == ["a signal's handler raised it"]
+        assert not answers
+
+    run(main())
+
+
 def test_a_put_in_line_that_is_cancelled_is_not_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

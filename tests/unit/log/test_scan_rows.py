@@ -181,3 +181,31 @@ def test_many_queues(body: Bodies) -> None:
             )
             assert offsets.follow(log, rows_of(log))
     assert list(offsets.ends().values()) == [16] * 400
+
+
+@pytest.mark.parametrize("body", [NATIVE, REFERENCE], ids=repr)
+@pytest.mark.parametrize("number", [0, 2, 4])
+@pytest.mark.parametrize("change", ["zeros", "size", "other", "blank"])
+def test_a_record_that_was_overwritten_since_is_not_followed(
+    body: Bodies, number: int, change: str
+) -> None:
+    records = [{"topic": b"A", "queue_offset": n, "body": b"x" * 40} for n in range(5)]
+    log = make_log(*records)
+    rows, size = rows_of(log), len(log) // 5
+    start = number * size
+    if change == "zeros":
+        content = bytes(size)
+    elif change == "size":
+        content = (size - 1).to_bytes(4, "big")
+    elif change == "other":
+        content = make_log({"topic": b"A", "queue_offset": number, "body": b"x" * 30})
+    else:
+        content = (len(log) - start).to_bytes(4, "big") + formats.BLANK_MAGIC.to_bytes(
+            4, "big", signed=True
+        )
+        content = content if number < 4 else bytes(8)  # the last one's size would be the same
+    overwritten = log[:start] + content + log[start + len(content) :]
+    offsets = body.passes_rows.QueueOffsets()
+    assert not offsets.follow(overwritten, rows)
+    assert offsets.ends() == {}
+    assert offsets.follow(log, rows)
