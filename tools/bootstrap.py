@@ -151,7 +151,7 @@ def ensure_native(python: Path, stamps: Stamps, debug: bool) -> None:
         return
     environment = toolchain.build_environment(python, say)
     say(f"building the native modules{' with checks' if debug else ''}")
-    command = [str(python), "setup.py", "-q", "build_ext", "--inplace", f"-j{os.cpu_count() or 1}"]
+    command = [str(python), "setup.py", "-q", "build_ext", "--inplace"]
     command.append(f"--build-temp=build/temp-{'debug' if debug else 'release'}")
     if not stamps.holds("native mode", mode):
         # Neither Cython nor setuptools detects changed flags or directives.

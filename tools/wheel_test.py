@@ -32,7 +32,7 @@ IN_WHEEL = (
 #: others are run with the wheels of all systems.
 CHECKOUT_ONLY = (
     *("interop", "docs", "fuzz", "leaks", "spark", "property/test_store_machine.py"),
-    *("corruption", "crash", "concurrency"),
+    *("corruption", "crash", "concurrency", "tools"),
 )
 #: Three processes, as ``make test`` runs them.
 PARALLEL = ("-n", "3", "--dist", "loadgroup")

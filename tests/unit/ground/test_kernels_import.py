@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import rocketstore
 
@@ -20,6 +21,24 @@ def test_import_loads_nothing_heavy() -> None:
     loaded = set(done.stdout.split())
     assert "rocketstore.store.default_message_store" in loaded
     assert sorted(loaded & set(HEAVY)) == []
+
+
+def test_opening_and_putting_load_no_numpy(tmp_path: Path) -> None:
+    program = """
+import sys, rocketstore
+for mode in ("x", "r+", "r"):
+    with rocketstore.open(sys.argv[1], mode=mode) as store:
+        if mode != "r":
+            store.put("T", b"body")
+        found = store.get_message("group", "T", 0, 0).messages
+assert len(found) == 2
+print(" ".join(sys.modules))
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", program, tmp_path / "store"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert sorted(loaded & {"numpy", "pandas", "pyarrow"}) == []
 
 
 def test_every_public_name_is_there() -> None:
