@@ -21,7 +21,7 @@ SOURCES = {path.stem: str(path) for path in sorted(NATIVE.glob("*/*.pyx"))}
 ALL_MODULES = (
     "guard,locks,mapping,record,message,put_result,commit_log,consume_queue,batch_consume_queue,"
     "index_file,reput,arrow,passes_stats,passes_fsck,passes_queue_units,passes_index_keys,"
-    "passes_rows,staged_records,reading"
+    "passes_rows,staged_records,reading,waiting"
 )
 MODULES = [
     name for name in os.environ.get("ROCKETSTORE_EXTENSIONS", ALL_MODULES).split(",") if name

@@ -18,7 +18,7 @@ from rocketstore.errors import ConfigError
 
 MODULES = (
     *("locks", "mapping", "message", "commit_log", "consume_queue", "batch_consume_queue"),
-    *("index_file", "reput", "reading"),
+    *("index_file", "reput", "reading", "waiting"),
 )
 #: Modules that only some programs need; they are loaded on first use.
 LATER = (
@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from rocketstore._native import reading as reading
     from rocketstore._native import reput as reput
     from rocketstore._native import staged_records as staged_records
+    from rocketstore._native import waiting as waiting
 else:
     locks = _modules["locks"]
     mapping = _modules["mapping"]
@@ -91,6 +92,7 @@ else:
     index_file = _modules["index_file"]
     reput = _modules["reput"]
     reading = _modules["reading"]
+    waiting = _modules["waiting"]
 
     def __getattr__(module: str) -> ModuleType:
         """Load one of ``LATER`` on first use."""

@@ -140,6 +140,7 @@ NATIVE_ROOMS: dict[str, str] = {
     "files": "base",
     "record": "base files",
     "index": "base files",
+    "flush": "base",
     "log": "base files record",
     "staging": "base files record log",
     "queues": "base files record",

@@ -131,7 +131,7 @@ class _CleanService(ServiceThread):
         raise NotImplementedError
 
     def _step_and_pause(self) -> None:
-        self._bell.wait(FIRST_LOOK_S)
+        self._bell.listen(FIRST_LOOK_S)
         super()._step_and_pause()
 
     def stop(self) -> None:
@@ -142,7 +142,7 @@ class _CleanService(ServiceThread):
     def _pause(self, interval_ms: int) -> bool:
         """Pause between deletions, unless a caller steps the service; return False to stop."""
         if self.is_running and not self._stopping:
-            self._between.wait(interval_ms / 1000)
+            self._between.listen(interval_ms / 1000)
         return not self._stopping
 
 

@@ -87,7 +87,7 @@ class ReputMessageService(ServiceThread):
             self._obstacle = error
             self._obstacle_count += 1
             if not self._stopping:
-                self._pause.wait(_BACK_OFF_S)
+                self._pause.listen(_BACK_OFF_S)
             return False
         finally:
             self._announce()

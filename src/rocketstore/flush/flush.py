@@ -14,7 +14,6 @@ from rocketstore.flush.loop_waiters import LoopWaiters
 from rocketstore.lock_order import LockRank
 from rocketstore.log.writable_commit_log import WritableCommitLog
 from rocketstore.services.service_thread import ServiceThread
-from rocketstore.services.waiting import Waiters
 
 _PAGE_NBYTES = 4096
 
@@ -37,7 +36,7 @@ class FlushedLog:
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self.physic_timestamp = physic_timestamp
-        self.waiting = Waiters()
+        self.waiting = kernels.waiting.OffsetWaiters()
         self.loops = LoopWaiters()
         self._log = log
         self._on_failure = on_failure
@@ -89,7 +88,7 @@ class FlushedLog:
     def let_go(self) -> None:
         """Wake the waiters whose offset is on disk."""
         flushed = self.offset
-        self.waiting.wake(flushed)
+        self.waiting.reach(flushed)
         self.loops.reached(flushed)
 
     def _flush(self) -> int:

@@ -61,7 +61,7 @@ class GroupCommitService(ServiceThread):
         config: MessageStoreConfig,
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        super().__init__("group-commit", 0.01, on_failure)
+        super().__init__("group-commit", 0.01, on_failure, bell=flushed.waiting)
         self._flushed = flushed
         self._log = log
         self.timeout_s = min(config.sync_flush_timeout / 1000, _LONGEST_WAIT_S)
@@ -103,19 +103,9 @@ class GroupCommitService(ServiceThread):
             self.step_by_hand()
         deadline = time.monotonic() + self.timeout_s
         while flushed.offset < end_offset:
-            ticket, woken = flushed.waiting.enter(end_offset), False
-            try:
-                self.wakeup()
-                if flushed.offset >= end_offset:
-                    break
-                self._refuse_after_failure()
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return PutMessageStatus.FLUSH_DISK_TIMEOUT
-                woken = ticket.acquire(timeout=left)
-            finally:
-                if not woken:
-                    flushed.waiting.leave(ticket)
+            self._refuse_after_failure()
+            if not flushed.waiting.wait(end_offset, deadline - time.monotonic()):
+                return PutMessageStatus.FLUSH_DISK_TIMEOUT
         return PutMessageStatus.PUT_OK
 
     def step_by_hand(self) -> None:
@@ -165,5 +155,5 @@ class GroupCommitService(ServiceThread):
     def abandon(self, error: BaseException) -> None:
         """Wake every waiter with ``error``."""
         self._error = error
-        self._flushed.waiting.wake_all()
+        self._flushed.waiting.fail()
         self._flushed.loops.fail(error)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from rocketstore.errors import ServiceFailedError, error_text
 from rocketstore.lock_order import ReentrantLock
-from rocketstore.services.waiting import Wakeup
+from rocketstore.services.waiting import Bell, Wakeup
 
 _log = logging.getLogger(__name__)
 #: Lower limit of pauses: with shorter ones an idle service would occupy a processor and the GIL.
@@ -44,6 +44,8 @@ class ServiceThread:
         Pauses of an idle service grow up to this; by default they do not grow.
     on_failure : callable
         Called once with the exception that ended the service.
+    bell : Bell, optional
+        Ends pauses; by default one of its own.
     """
 
     def __init__(
@@ -52,13 +54,14 @@ class ServiceThread:
         interval_s: float,
         on_failure: Callable[[BaseException], None],
         longest_s: float | None = None,
+        bell: Bell | None = None,
     ) -> None:
         self.name = name
         self.interval_s = max(interval_s, _SHORTEST_PAUSE_S)
         self.longest_s = max(self.interval_s, 0.0 if longest_s is None else longest_s)
         self.failure: BaseException | None = None
         self._on_failure = on_failure
-        self._bell = Wakeup()
+        self._bell: Bell = Wakeup() if bell is None else bell
         self._stopping = False
         self._pause_s = self.interval_s
         self._lacks_memory = self._has_logged_memory = False
@@ -176,14 +179,14 @@ class ServiceThread:
     def _turn(self) -> None:
         """Run one step, then pause if it did nothing; after running out of memory, pause first."""
         if self._lacks_memory:
-            self._bell.wait(_SHORT_OF_MEMORY_S)
+            self._bell.listen(_SHORT_OF_MEMORY_S)
             if not self._has_logged_memory:
                 self._has_logged_memory = True
                 _log.warning("%s ran out of memory and retries", self.name)
             self._lacks_memory = False
             if self._stopping:
                 return
-        if self.step() or self._bell.wait(self._pause_s):
+        if self.step() or self._bell.listen(self._pause_s):
             self._pause_s = self.interval_s
         else:
             self._pause_s = min(self._pause_s * _GROWTH, self.longest_s)
@@ -196,7 +199,7 @@ class ServiceThread:
                 self._on_failure(error)  # first: a log handler may raise
                 break
             except MemoryError:  # retry: the failure must be reported to the store
-                self._bell.wait(_SHORT_OF_MEMORY_S)
+                self._bell.listen(_SHORT_OF_MEMORY_S)
         _log.error("%s failed: %s", self.name, error_text(error), exc_info=error)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from typing import Protocol
 
 from rocketstore import kernels
 from rocketstore.errors import ReentrantCallError
@@ -22,6 +23,16 @@ def refuse_interrupted() -> None:
     """
     if kernels.locks.holds_any():
         raise ReentrantCallError()
+
+
+class Bell(Protocol):
+    """What ends a pause: see ``Wakeup``."""
+
+    def ring(self) -> None:
+        """End the current pause, or the next one."""
+
+    def listen(self, timeout_s: float) -> bool:
+        """Pause until it rings, at most ``timeout_s``; return whether it rang."""
 
 
 class Wakeup:
@@ -42,13 +53,13 @@ class Wakeup:
             with contextlib.suppress(RuntimeError):  # another thread rang at the same time
                 self._silent.release()
 
-    def wait(self, timeout_s: float) -> bool:
+    def listen(self, timeout_s: float) -> bool:
         """Wait for a ring, at most ``timeout_s``; reset it and return whether it rang."""
         return self._silent.acquire(timeout=timeout_s)
 
 
 class Waiters:
-    """Threads that wait, each for an offset of the log, until ``wake`` reaches it.
+    """Threads that wait until they are all woken.
 
     Notes
     -----
@@ -57,38 +68,27 @@ class Waiters:
 
     def __init__(self) -> None:
         self._lock = kernels.locks.OrderedLock(LockRank.WAITING)
-        self._waiting: dict[threading.Lock, int] = {}  # guarded by: _lock
+        self._waiting: set[threading.Lock] = set()  # guarded by: _lock
 
     def __len__(self) -> int:
         """Return the number of waiting threads."""
         return len(self._waiting)
 
-    def enter(self, offset: int = 0) -> threading.Lock:
-        """Return a lock that is released once ``offset`` is reached; wait by acquiring it."""
+    def enter(self) -> threading.Lock:
+        """Return a lock that ``wake_all`` releases; wait by acquiring it."""
         try:
             ticket = threading.Lock()
         except RuntimeError as error:  # the interpreter's error for a failed allocation
             raise MemoryError("no memory for a lock") from error
         ticket.acquire()
         with self._lock:
-            self._waiting[ticket] = offset
+            self._waiting.add(ticket)
         return ticket
 
     def leave(self, ticket: threading.Lock) -> None:
         """Stop waiting with ``ticket``; do nothing if it was woken already."""
         with self._lock:
-            self._waiting.pop(ticket, None)
-
-    def wake(self, offset: int) -> None:
-        """Wake all threads that wait for an offset up to ``offset``."""
-        if not self._waiting:
-            return
-        with self._lock:
-            ready = [ticket for ticket, place in self._waiting.items() if place <= offset]
-            for ticket in ready:
-                with contextlib.suppress(RuntimeError):  # an interrupted call woke it already
-                    ticket.release()
-                del self._waiting[ticket]
+            self._waiting.discard(ticket)
 
     def wake_all(self) -> None:
         """Wake all waiting threads."""

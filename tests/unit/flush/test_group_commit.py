@@ -11,7 +11,7 @@ import pytest
 
 import rocketstore
 from rocketstore import PutMessageStatus
-from rocketstore.services.waiting import Waiters, Wakeup
+from rocketstore.services.waiting import Wakeup
 from support.syncs import LONG_S, HeldSyncs
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
@@ -115,24 +115,10 @@ def test_a_sync_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert sum(1 for _ in store.scan()) == 6
 
 
-def test_only_those_whose_place_is_reached_are_woken() -> None:
-    room = Waiters()
-    tickets = {place: room.enter(place) for place in (10, 20, 30)}
-    room.wake(20)
-    assert [tickets[place].acquire(blocking=False) for place in (10, 20, 30)] == [True, True, False]
-    assert len(room) == 1
-    room.leave(tickets[30])
-    room.wake(30)
-    assert not tickets[30].acquire(blocking=False)
-    late = room.enter(40)
-    room.wake_all()
-    assert late.acquire(blocking=False)
-
-
 def test_a_bell_rings_once_however_often_it_is_rung() -> None:
     bell = Wakeup()
-    assert not bell.wait(0)
+    assert not bell.listen(0)
     for _ in range(3):
         bell.ring()
-    assert bell.wait(0)
-    assert not bell.wait(0)
+    assert bell.listen(0)
+    assert not bell.listen(0)

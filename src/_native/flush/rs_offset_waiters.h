@@ -1,0 +1,254 @@
+/* Threads that wait for an offset, and the one that reaches it. None of them needs the GIL here. */
+#ifndef RS_OFFSET_WAITERS_H
+#define RS_OFFSET_WAITERS_H
+#include <stdint.h>
+
+#include "rs_mutex.h"
+
+#ifdef _WIN32
+typedef CONDITION_VARIABLE rs_condition;
+static inline int rs_condition_init(rs_condition *c) { InitializeConditionVariable(c); return 0; }
+static inline void rs_condition_destroy(rs_condition *c) { (void)c; }
+static inline void rs_condition_signal(rs_condition *c) { WakeConditionVariable(c); }
+static inline int64_t rs_monotonic_ns(void)
+{
+    return (int64_t)GetTickCount64() * 1000000;
+}
+/* Wait for a signal, at most until `deadline_ns`; it may return earlier. The mutex is held. */
+static inline void rs_condition_wait(rs_condition *c, rs_mutex *m, int64_t deadline_ns)
+{
+    int64_t left_ns = deadline_ns - rs_monotonic_ns();
+    if (left_ns > 0)
+        SleepConditionVariableSRW(c, m, (DWORD)(left_ns / 1000000 + 1), 0);
+}
+#else
+typedef pthread_cond_t rs_condition;
+static inline int64_t rs_monotonic_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+static inline int rs_condition_init(rs_condition *c)
+{
+#ifdef __APPLE__
+    return pthread_cond_init(c, NULL);
+#else
+    pthread_condattr_t attributes;
+    int status = pthread_condattr_init(&attributes);
+    if (status != 0)
+        return status;
+    status = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    if (status == 0)
+        status = pthread_cond_init(c, &attributes);
+    pthread_condattr_destroy(&attributes);
+    return status;
+#endif
+}
+static inline void rs_condition_destroy(rs_condition *c) { pthread_cond_destroy(c); }
+static inline void rs_condition_signal(rs_condition *c) { pthread_cond_signal(c); }
+/* Wait for a signal, at most until `deadline_ns`; it may return earlier. The mutex is held. */
+static inline void rs_condition_wait(rs_condition *c, rs_mutex *m, int64_t deadline_ns)
+{
+#ifdef __APPLE__
+    int64_t left_ns = deadline_ns - rs_monotonic_ns();
+    if (left_ns <= 0)
+        return;
+    struct timespec left = {(time_t)(left_ns / 1000000000), (long)(left_ns % 1000000000)};
+    pthread_cond_timedwait_relative_np(c, m, &left);
+#else
+    struct timespec deadline = {(time_t)(deadline_ns / 1000000000),
+                                (long)(deadline_ns % 1000000000)};
+    pthread_cond_timedwait(c, m, &deadline);
+#endif
+}
+#endif
+
+/* How many threads are woken at once; each of them wakes the next. More would queue for the GIL. */
+enum { RS_WOKEN_AT_ONCE = 4 };
+
+/* One waiting thread; it lies on that thread's stack. */
+typedef struct rs_offset_waiter {
+    struct rs_offset_waiter *previous, *next;
+    int64_t offset;
+    int is_ready, is_woken;
+    rs_condition woken;
+} rs_offset_waiter;
+
+typedef struct {
+    rs_offset_waiter *first, *last;
+} rs_waiter_list;
+
+/* All fields are guarded by `mutex`. */
+typedef struct {
+    rs_mutex mutex;
+    rs_condition rung;
+    rs_waiter_list waiting, ready;
+    int64_t count, reached;
+    int is_rung, is_listening, has_failed;
+} rs_offset_waiters;
+
+/* Forget every thread: in a new object, and in a forked child, which has none of them. Return 0, or
+ * an errno. */
+static inline int rs_waiters_renew(rs_offset_waiters *all)
+{
+    int status = rs_mutex_init(&all->mutex);
+    if (status != 0)
+        return status;
+    if ((status = rs_condition_init(&all->rung)) != 0) {
+        rs_mutex_destroy(&all->mutex);
+        return status;
+    }
+    all->waiting.first = all->waiting.last = all->ready.first = all->ready.last = NULL;
+    all->count = 0;
+    all->is_rung = all->is_listening = 0;
+    return 0;
+}
+
+static inline void rs_waiters_destroy(rs_offset_waiters *all)
+{
+    rs_condition_destroy(&all->rung);
+    rs_mutex_destroy(&all->mutex);
+}
+
+static inline void rs_waiter_append(rs_waiter_list *list, rs_offset_waiter *one)
+{
+    one->previous = list->last;
+    one->next = NULL;
+    if (list->last != NULL)
+        list->last->next = one;
+    else
+        list->first = one;
+    list->last = one;
+}
+
+static inline void rs_waiter_remove(rs_waiter_list *list, rs_offset_waiter *one)
+{
+    if (one->previous != NULL)
+        one->previous->next = one->next;
+    else
+        list->first = one->next;
+    if (one->next != NULL)
+        one->next->previous = one->previous;
+    else
+        list->last = one->previous;
+}
+
+/* The mutex is held. */
+static inline void rs_waiters_wake(rs_offset_waiters *all, int limit)
+{
+    for (; limit > 0 && all->ready.first != NULL; limit--) {
+        rs_offset_waiter *one = all->ready.first;
+        rs_waiter_remove(&all->ready, one);
+        one->is_woken = 1;
+        rs_condition_signal(&one->woken);
+    }
+}
+
+/* The mutex is held. */
+static inline void rs_waiters_ring_held(rs_offset_waiters *all)
+{
+    all->is_rung = 1;
+    if (all->is_listening)
+        rs_condition_signal(&all->rung);
+}
+
+static inline void rs_waiters_ring(rs_offset_waiters *all)
+{
+    rs_mutex_lock(&all->mutex);
+    rs_waiters_ring_held(all);
+    rs_mutex_unlock(&all->mutex);
+}
+
+/* Wait for a ring, at most until `deadline_ns`; return whether it rang, and reset it. One thread
+ * listens. */
+static inline int rs_waiters_listen(rs_offset_waiters *all, int64_t deadline_ns)
+{
+    rs_mutex_lock(&all->mutex);
+    all->is_listening = 1;
+    while (!all->is_rung && rs_monotonic_ns() < deadline_ns)
+        rs_condition_wait(&all->rung, &all->mutex, deadline_ns);
+    int rang = all->is_rung;
+    all->is_rung = all->is_listening = 0;
+    rs_mutex_unlock(&all->mutex);
+    return rang;
+}
+
+/* Add this thread and ring. Return 1, 0 if it has nothing to wait for, or -errno. */
+static inline int rs_waiters_enter(rs_offset_waiters *all, rs_offset_waiter *one, int64_t offset)
+{
+    rs_mutex_lock(&all->mutex);
+    int status = all->reached < offset && !all->has_failed;
+    if (status == 1) {
+        int error = rs_condition_init(&one->woken);
+        if (error != 0) {
+            status = -error;
+        } else {
+            one->offset = offset;
+            one->is_ready = one->is_woken = 0;
+            rs_waiter_append(&all->waiting, one);
+            all->count++;
+            rs_waiters_ring_held(all);
+        }
+    }
+    rs_mutex_unlock(&all->mutex);
+    return status;
+}
+
+/* Remove this thread, and let the next one wake. The mutex is held. */
+static inline void rs_waiters_remove(rs_offset_waiters *all, rs_offset_waiter *one)
+{
+    if (one->is_woken)
+        rs_waiters_wake(all, 1);
+    else
+        rs_waiter_remove(one->is_ready ? &all->ready : &all->waiting, one);
+    all->count--;
+}
+
+/* Wait, at most until `deadline_ns`; return whether the offset was reached or all have failed, and
+ * this thread has left. */
+static inline int rs_waiters_await(rs_offset_waiters *all, rs_offset_waiter *one,
+                                   int64_t deadline_ns)
+{
+    rs_mutex_lock(&all->mutex);
+    while (!one->is_woken && rs_monotonic_ns() < deadline_ns)
+        rs_condition_wait(&one->woken, &all->mutex, deadline_ns);
+    int is_over = one->is_woken || one->is_ready;
+    if (is_over)
+        rs_waiters_remove(all, one);
+    rs_mutex_unlock(&all->mutex);
+    if (is_over)
+        rs_condition_destroy(&one->woken);
+    return is_over;
+}
+
+/* Give up waiting. */
+static inline void rs_waiters_leave(rs_offset_waiters *all, rs_offset_waiter *one)
+{
+    rs_mutex_lock(&all->mutex);
+    rs_waiters_remove(all, one);
+    rs_mutex_unlock(&all->mutex);
+    rs_condition_destroy(&one->woken);
+}
+
+/* State what was reached, and wake whoever waits for no more; with `failed` wake everyone. */
+static inline void rs_waiters_reach(rs_offset_waiters *all, int64_t offset, int failed)
+{
+    rs_mutex_lock(&all->mutex);
+    if (failed)
+        all->has_failed = 1;
+    else
+        all->reached = offset;
+    for (rs_offset_waiter *one = all->waiting.first, *next; one != NULL; one = next) {
+        next = one->next;
+        if (failed || one->offset <= offset) {
+            rs_waiter_remove(&all->waiting, one);
+            rs_waiter_append(&all->ready, one);
+            one->is_ready = 1;
+        }
+    }
+    rs_waiters_wake(all, RS_WOKEN_AT_ONCE);
+    rs_mutex_unlock(&all->mutex);
+}
+
+#endif
