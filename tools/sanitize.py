@@ -34,6 +34,7 @@ SUITES = {
             "tests/unit/store/test_default_message_store.py",
         ),
         *("tests/unit/query/test_tail.py", "tests/unit/kernels/test_commit_log.py"),
+        *("tests/unit/services/test_waiting.py", "tests/unit/flush/test_group_commit_follow.py"),
         *("tests/unit/flush/test_group_commit.py", "tests/unit/cleaning/test_cleaner.py"),
         *(
             "tests/unit/query/test_store_reader_while_written.py",

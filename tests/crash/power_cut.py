@@ -17,6 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from rocketstore.files.mapped_file import MappedFile
+from support.syncs import sync_by_calls
 
 PAGE_NBYTES = 4096
 SECTOR_NBYTES = 512
@@ -222,6 +223,7 @@ class Disk:
 
             patch.setattr(os, "fsync", watched_fsync)
             patch.setattr(os, "fdatasync", watched_fsync)
+            sync_by_calls(patch)
             patch.setattr(MappedFile, "flush", watched_flush)
             # Names of temporary files, by whose order images are drawn.
             patch.setattr(os, "urandom", self._choose.randbytes)

@@ -29,7 +29,7 @@ from rocketstore.files.mapped_file import MappedFile
 from rocketstore.services.service_thread import ServiceThread
 from rocketstore.testing import check_invariants
 from support.own_process import run_python
-from support.syncs import LONG_S, HeldSyncs
+from support.syncs import LONG_S, HeldSyncs, sync_by_calls
 
 OPTIONS: dict[str, Any] = {
     "mapped_file_size_commit_log": 16 * 1024,
@@ -338,6 +338,7 @@ class FailingSync:
                 raise OSError(errno.EIO, "input/output error")
             flush(file, position)
 
+        sync_by_calls(patch)
         patch.setattr(MappedFile, "flush", fail_once)
 
 
@@ -435,6 +436,7 @@ def test_a_sync_after_which_nothing_is_readable_has_failed(
 ) -> None:
     """ext4 and xfs that are shut down meanwhile may report the success of a sync whose journal they
     never wrote, and fail all reads from then on."""
+    sync_by_calls(monkeypatch)
     store = rocketstore.open(tmp_path / "s", "x", flush_disk_type=flush_disk_type, **OPTIONS)
     put_some(store, 5)
     store.flush()

@@ -17,6 +17,7 @@ from conftest import IMPOSSIBLE
 from crash import real_power_cut
 from crash.real_file_system import KINDS, ImpossibleError
 from rocketstore.files.mapped_file import MappedFile
+from support.syncs import sync_by_calls
 
 CUTS = 10
 SEED = 20261122
@@ -39,6 +40,7 @@ def test_a_log_that_is_not_synced_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
     def forget(file: MappedFile, position: int) -> None:
         file.flushed_position = max(position, file.flushed_position)
 
+    sync_by_calls(monkeypatch)
     monkeypatch.setattr(MappedFile, "flush", forget)
     try:
         shutdowns = itertools.islice(real_power_cut.run(40, SEED, ["ext4"]), 40)

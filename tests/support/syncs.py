@@ -10,9 +10,18 @@ from contextlib import contextmanager
 import pytest
 
 from rocketstore.files.mapped_file import MappedFile
+from rocketstore.log.writable_commit_log import WritableCommitLog
 
 #: Nothing here takes so long, however busy the machine is.
 LONG_S = 120.0
+
+
+def sync_by_calls(patch: pytest.MonkeyPatch) -> None:
+    """Let every sync of a log be a call of ``MappedFile.flush``, which tests replace.
+
+    A log with SYNC_FLUSH otherwise syncs the segment that is being written without Python.
+    """
+    patch.setattr(WritableCommitLog, "sync_target", lambda _log: None)
 
 
 class HeldSyncs:
@@ -35,6 +44,7 @@ class HeldSyncs:
                     raise OSError(errno.EIO, "input/output error")
             flush(file, position)
 
+        sync_by_calls(patch)
         patch.setattr(MappedFile, "flush", wait_and_flush)
 
     @contextmanager

@@ -287,6 +287,12 @@ cdef class Mapping:
         finally:
             self._unpin()
 
+    def refuse_syncs(self, int error):
+        """Let every later ``sync`` raise this errno: the pages were synced elsewhere, and that
+        failed."""
+        if not self._sync_error:
+            self._sync_error = error
+
     def populate(self, int64_t position, int64_t length):
         """Make the range's pages present and writable; return False if unsupported."""
         cdef int code

@@ -64,28 +64,22 @@ static inline void rs_condition_wait(rs_condition *c, rs_mutex *m, int64_t deadl
 }
 #endif
 
-/* How many threads are woken at once; each of them wakes the next. More would queue for the GIL. */
-enum { RS_WOKEN_AT_ONCE = 4 };
-
 /* One waiting thread; it lies on that thread's stack. */
 typedef struct rs_offset_waiter {
     struct rs_offset_waiter *previous, *next;
     int64_t offset;
-    int is_ready, is_woken;
+    int is_woken;
     rs_condition woken;
 } rs_offset_waiter;
-
-typedef struct {
-    rs_offset_waiter *first, *last;
-} rs_waiter_list;
 
 /* All fields are guarded by `mutex`. */
 typedef struct {
     rs_mutex mutex;
     rs_condition rung;
-    rs_waiter_list waiting, ready;
-    int64_t count, reached;
+    rs_offset_waiter *first;
+    int64_t count, reached, holds;
     int is_rung, is_listening, has_failed;
+    int is_asked_back; /* rs_follow returns after the next sync */
 } rs_offset_waiters;
 
 /* Forget every thread: in a new object, and in a forked child, which has none of them. Return 0, or
@@ -99,9 +93,9 @@ static inline int rs_waiters_renew(rs_offset_waiters *all)
         rs_mutex_destroy(&all->mutex);
         return status;
     }
-    all->waiting.first = all->waiting.last = all->ready.first = all->ready.last = NULL;
-    all->count = 0;
-    all->is_rung = all->is_listening = 0;
+    all->first = NULL;
+    all->count = all->holds = 0;
+    all->is_rung = all->is_listening = all->is_asked_back = 0;
     return 0;
 }
 
@@ -111,38 +105,27 @@ static inline void rs_waiters_destroy(rs_offset_waiters *all)
     rs_mutex_destroy(&all->mutex);
 }
 
-static inline void rs_waiter_append(rs_waiter_list *list, rs_offset_waiter *one)
+/* The mutex is held. */
+static inline void rs_waiters_add(rs_offset_waiters *all, rs_offset_waiter *one)
 {
-    one->previous = list->last;
-    one->next = NULL;
-    if (list->last != NULL)
-        list->last->next = one;
-    else
-        list->first = one;
-    list->last = one;
+    one->previous = NULL;
+    one->next = all->first;
+    if (one->next != NULL)
+        one->next->previous = one;
+    all->first = one;
+    all->count++;
 }
 
-static inline void rs_waiter_remove(rs_waiter_list *list, rs_offset_waiter *one)
+/* The mutex is held. */
+static inline void rs_waiters_remove(rs_offset_waiters *all, rs_offset_waiter *one)
 {
     if (one->previous != NULL)
         one->previous->next = one->next;
     else
-        list->first = one->next;
+        all->first = one->next;
     if (one->next != NULL)
         one->next->previous = one->previous;
-    else
-        list->last = one->previous;
-}
-
-/* The mutex is held. */
-static inline void rs_waiters_wake(rs_offset_waiters *all, int limit)
-{
-    for (; limit > 0 && all->ready.first != NULL; limit--) {
-        rs_offset_waiter *one = all->ready.first;
-        rs_waiter_remove(&all->ready, one);
-        one->is_woken = 1;
-        rs_condition_signal(&one->woken);
-    }
+    all->count--;
 }
 
 /* The mutex is held. */
@@ -161,8 +144,8 @@ static inline void rs_waiters_ring(rs_offset_waiters *all)
 }
 
 /* Wait for a ring, at most until `deadline_ns`; return whether it rang, and reset it. One thread
- * listens. */
-static inline int rs_waiters_listen(rs_offset_waiters *all, int64_t deadline_ns)
+ * listens. `*is_held`: whether another thread wants to sync. */
+static inline int rs_waiters_listen(rs_offset_waiters *all, int64_t deadline_ns, int *is_held)
 {
     rs_mutex_lock(&all->mutex);
     all->is_listening = 1;
@@ -170,8 +153,36 @@ static inline int rs_waiters_listen(rs_offset_waiters *all, int64_t deadline_ns)
         rs_condition_wait(&all->rung, &all->mutex, deadline_ns);
     int rang = all->is_rung;
     all->is_rung = all->is_listening = 0;
+    *is_held = all->holds > 0;
     rs_mutex_unlock(&all->mutex);
     return rang;
+}
+
+/* Keep rs_follow from syncing again, or no longer. */
+static inline void rs_waiters_hold(rs_offset_waiters *all, int64_t change)
+{
+    rs_mutex_lock(&all->mutex);
+    all->holds = all->holds + change > 0 ? all->holds + change : 0; /* 0: a fork in between */
+    rs_waiters_ring_held(all);
+    rs_mutex_unlock(&all->mutex);
+}
+
+static inline int rs_waiters_is_held(rs_offset_waiters *all)
+{
+    rs_mutex_lock(&all->mutex);
+    int is_held = all->holds > 0;
+    rs_mutex_unlock(&all->mutex);
+    return is_held;
+}
+
+/* Let rs_follow return after the next sync that ends; return what was reached until now. */
+static inline int64_t rs_waiters_ask_back(rs_offset_waiters *all)
+{
+    rs_mutex_lock(&all->mutex);
+    all->is_asked_back = 1;
+    int64_t reached = all->reached;
+    rs_mutex_unlock(&all->mutex);
+    return reached;
 }
 
 /* Add this thread and ring. Return 1, 0 if it has nothing to wait for, or -errno. */
@@ -185,24 +196,13 @@ static inline int rs_waiters_enter(rs_offset_waiters *all, rs_offset_waiter *one
             status = -error;
         } else {
             one->offset = offset;
-            one->is_ready = one->is_woken = 0;
-            rs_waiter_append(&all->waiting, one);
-            all->count++;
+            one->is_woken = 0;
+            rs_waiters_add(all, one);
             rs_waiters_ring_held(all);
         }
     }
     rs_mutex_unlock(&all->mutex);
     return status;
-}
-
-/* Remove this thread, and let the next one wake. The mutex is held. */
-static inline void rs_waiters_remove(rs_offset_waiters *all, rs_offset_waiter *one)
-{
-    if (one->is_woken)
-        rs_waiters_wake(all, 1);
-    else
-        rs_waiter_remove(one->is_ready ? &all->ready : &all->waiting, one);
-    all->count--;
 }
 
 /* Wait, at most until `deadline_ns`; return whether the offset was reached or all have failed, and
@@ -213,42 +213,44 @@ static inline int rs_waiters_await(rs_offset_waiters *all, rs_offset_waiter *one
     rs_mutex_lock(&all->mutex);
     while (!one->is_woken && rs_monotonic_ns() < deadline_ns)
         rs_condition_wait(&one->woken, &all->mutex, deadline_ns);
-    int is_over = one->is_woken || one->is_ready;
-    if (is_over)
-        rs_waiters_remove(all, one);
+    int is_woken = one->is_woken;
     rs_mutex_unlock(&all->mutex);
-    if (is_over)
+    if (is_woken)
         rs_condition_destroy(&one->woken);
-    return is_over;
+    return is_woken;
 }
 
 /* Give up waiting. */
 static inline void rs_waiters_leave(rs_offset_waiters *all, rs_offset_waiter *one)
 {
     rs_mutex_lock(&all->mutex);
-    rs_waiters_remove(all, one);
+    if (!one->is_woken)
+        rs_waiters_remove(all, one);
     rs_mutex_unlock(&all->mutex);
     rs_condition_destroy(&one->woken);
 }
 
-/* State what was reached, and wake whoever waits for no more; with `failed` wake everyone. */
-static inline void rs_waiters_reach(rs_offset_waiters *all, int64_t offset, int failed)
+/* State what was reached, and wake the threads that wait for no more; with `failed` wake all.
+ * Return whether rs_waiters_ask_back was called before. */
+static inline int rs_waiters_reach(rs_offset_waiters *all, int64_t offset, int failed)
 {
     rs_mutex_lock(&all->mutex);
     if (failed)
         all->has_failed = 1;
     else
-        all->reached = offset;
-    for (rs_offset_waiter *one = all->waiting.first, *next; one != NULL; one = next) {
+        rs_store_release64(&all->reached, offset); /* read by any thread */
+    for (rs_offset_waiter *one = all->first, *next; one != NULL; one = next) {
         next = one->next;
         if (failed || one->offset <= offset) {
-            rs_waiter_remove(&all->waiting, one);
-            rs_waiter_append(&all->ready, one);
-            one->is_ready = 1;
+            rs_waiters_remove(all, one);
+            one->is_woken = 1;
+            rs_condition_signal(&one->woken);
         }
     }
-    rs_waiters_wake(all, RS_WOKEN_AT_ONCE);
+    int is_asked_back = all->is_asked_back;
+    all->is_asked_back = 0;
     rs_mutex_unlock(&all->mutex);
+    return is_asked_back;
 }
 
 #endif

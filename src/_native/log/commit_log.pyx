@@ -7,13 +7,13 @@ given twice, an exceeded limit, a timer's property ...) goes through the rules, 
 
 cimport cython
 from cpython.buffer cimport PyBuffer_Release
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact
-from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
+from cpython.pycapsule cimport PyCapsule_New
 from libc.stddef cimport size_t
-from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from rs_append_call cimport rs_fits, rs_run_call, rs_set_template
@@ -232,6 +232,10 @@ cdef class Appender:
         """Return whether ``nbytes`` fit the allocated blocks of the segment at this moment."""
         self._check_forked()
         return rs_fits(&self._state, nbytes)
+
+    @property
+    def _capsule(self):
+        return PyCapsule_New(&self._state, "rocketstore.appender", NULL)  # not to outlive this
 
     @property
     def write_position(self):

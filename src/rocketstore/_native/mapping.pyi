@@ -30,6 +30,9 @@ class Mapping(Buffer):
     def sync(self, position: int, length: int) -> None:
         """Call msync(MS_SYNC) on the pages of the range. Raise ``OSError``, the same one at every
         later call."""
+    def refuse_syncs(self, error: int) -> None:
+        """Let every later ``sync`` raise this errno: the pages were synced elsewhere, and that
+        failed."""
     def populate(self, position: int, length: int) -> bool:
         """Make the range's pages present and writable (MADV_POPULATE_WRITE); return False if
         unsupported."""

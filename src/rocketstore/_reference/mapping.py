@@ -207,6 +207,10 @@ class Mapping(mmap.mmap):
         if self._sync_error:
             raise OSError(self._sync_error, os.strerror(self._sync_error))
 
+    def refuse_syncs(self, error: int) -> None:
+        if not self._sync_error:
+            self._sync_error = error
+
     def populate(self, position: int, length: int) -> bool:
         """Make the range's pages present and writable; return False if unsupported."""
         self._check_for_writing(position, length, "populated for writing")

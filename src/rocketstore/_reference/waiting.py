@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from typing import final
+from types import TracebackType
+from typing import Any, final
 
 from rocketstore._reference.locks import OrderedLock
 from rocketstore.lock_order import LockRank
+
+_MOST_NAMES = 2
 
 
 @final
@@ -26,6 +29,7 @@ class OffsetWaiters:
         self._lock = OrderedLock(LockRank.WAITING)
         self._waiting: dict[threading.Lock, int] = {}  # guarded by: _lock
         self._silent = _locked()
+        self._holds = 0  # guarded by: _lock
 
     def _check_process(self) -> None:
         if self._process != os.getpid():
@@ -83,6 +87,52 @@ class OffsetWaiters:
     def listen(self, timeout_s: float) -> bool:
         self._check_process()
         return self._silent.acquire(timeout=_within_limits(timeout_s))
+
+    @property
+    def reached(self) -> int:
+        return self._reached
+
+    def follow(
+        self,
+        appender: Any,
+        segment: Any,
+        base_offset: int,
+        flushed: int,
+        fd: int,
+        names: tuple[tuple[bytes, int, int, int], ...],
+        timeout_s: float,
+    ) -> tuple[bool, int, int, int]:
+        """Only listen: without native code nothing is gained by syncing here."""
+        if not 0 <= base_offset <= flushed <= base_offset + len(segment):
+            raise ValueError(f"offset {flushed} is not in the segment at {base_offset}")
+        if len(names) > _MOST_NAMES:
+            raise ValueError(f"{len(names)} names, at most {_MOST_NAMES}")
+        return self.is_held or self.listen(timeout_s), flushed, 0, 0
+
+    def __enter__(self) -> None:
+        self._hold(1)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._hold(-1)
+
+    def _hold(self, change: int) -> None:
+        self._check_process()
+        with self._lock:
+            self._holds = max(self._holds + change, 0)
+        self.ring()
+
+    @property
+    def is_held(self) -> bool:
+        self._check_process()
+        return self._holds > 0
+
+    def ask_back(self) -> int:
+        return self._reached
 
 
 def _locked() -> threading.Lock:

@@ -16,6 +16,7 @@ from rocketstore.files.durable import (
     NO_FOLLOW,
     READ_ONLY,
     READ_WRITE,
+    NamedFile,
     kind_name,
     naming,
     open_regular_file,
@@ -95,6 +96,12 @@ class StoreLock:
                 ) from error
             if error.errno not in _NO_FOLDER_LOCKS:
                 raise
+
+    @property
+    def named_file(self) -> NamedFile:
+        """The file that ``check`` looks for."""
+        assert self._identity is not None
+        return NamedFile(self._path_bytes, *self._identity, 0)
 
     def check(self) -> None:
         """Raise ``ReplacedFileError`` if ``lock`` is no longer the file that was locked: another

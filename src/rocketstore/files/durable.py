@@ -33,6 +33,15 @@ PASSING_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.E
 NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
+class NamedFile(NamedTuple):
+    """A file that must keep its name and at least ``nbytes`` bytes."""
+
+    path: bytes
+    device: int
+    inode: int
+    nbytes: int
+
+
 class ReplacedFileError(MappedFileError, OSError):
     """A file's name no longer leads to the file that the store has open."""
 

@@ -15,6 +15,7 @@ from rocketstore.errors import MappedFileError, StoreClosedError
 from rocketstore.files.durable import (
     READ_ONLY,
     READ_WRITE,
+    NamedFile,
     ReplacedFileError,
     create_sized_file,
     naming,
@@ -29,7 +30,7 @@ from rocketstore.lock_order import LockRank
 
 #: Whether syncing a mapping leaves the bytes in the disk's cache, so that the descriptor must be
 #: synced as well.
-_SYNCS_DESCRIPTOR = sys.platform == "darwin"
+SYNCS_DESCRIPTOR = sys.platform == "darwin"
 
 
 class MappedFile:
@@ -227,6 +228,19 @@ class MappedFile:
             if not self._deleted:  # this store's cleaner may have deleted it meanwhile
                 raise
 
+    @property
+    def named_file(self) -> NamedFile | None:
+        """What ``check_name`` looks for; ``None`` if it has nothing to look for."""
+        if self._deleted or not self._is_shared or self._identity is None:
+            return None
+        return NamedFile(self._path_bytes, *self._identity, self.file_size)
+
+    @property
+    def descriptor(self) -> int:
+        """The held descriptor, see ``keep_descriptor``; -1 if there is none."""
+        fd = self._fd
+        return -1 if fd is None else fd
+
     def is_cut(self) -> bool:
         """Return whether the file with this name on disk is too short."""
         try:
@@ -316,7 +330,7 @@ class MappedFile:
         mapping = self.mapping
         with naming(self.path):
             mapping.sync(start, position - start)
-            if _SYNCS_DESCRIPTOR:
+            if SYNCS_DESCRIPTOR:
                 self.keep_descriptor()
                 assert self._fd is not None
                 sync_descriptor(self._fd)

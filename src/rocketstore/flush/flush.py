@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable
 
@@ -12,7 +13,7 @@ from rocketstore.errors import ServiceFailedError, StoreFullError, error_text
 from rocketstore.files.durable import NO_DESCRIPTORS
 from rocketstore.flush.loop_waiters import LoopWaiters
 from rocketstore.lock_order import LockRank
-from rocketstore.log.writable_commit_log import WritableCommitLog
+from rocketstore.log.writable_commit_log import SyncTarget, WritableCommitLog
 from rocketstore.services.service_thread import ServiceThread
 
 _PAGE_NBYTES = 4096
@@ -26,7 +27,8 @@ class FlushedLog:
     physic_timestamp : int
         Store time of the newest record known to be on disk.
     waiting, loops
-        Threads and event loops that wait for their puts to be on disk.
+        Threads and event loops that wait for their puts to be on disk. ``with waiting`` keeps
+        ``follow`` from syncing once it has returned, which it does at once.
     """
 
     def __init__(
@@ -46,7 +48,8 @@ class FlushedLog:
     @property
     def offset(self) -> int:
         """Return the physical offset up to which the log is on disk."""
-        return self._log.queue.flushed_where
+        reached: int = self.waiting.reached
+        return max(reached, self._log.queue.flushed_where)
 
     @property
     def waiter_count(self) -> int:
@@ -67,7 +70,7 @@ class FlushedLog:
             later sync would then succeed although they are not on disk.
         """
         try:
-            with self._lock:
+            with self.waiting, self._lock:
                 flushed = self._flush()
         except StoreFullError:
             raise
@@ -77,12 +80,43 @@ class FlushedLog:
         self.let_go()
         return flushed
 
+    def follow(self, timeout_s: float) -> bool:
+        """Sync puts as they come, for as long as they go to one segment; each pause lasts
+        ``timeout_s`` at most.
+
+        Return whether there may be something to do for ``flush``, or for those who wait.
+        """
+        if len(self.loops):
+            self.waiting.ask_back()
+        if self._error is None and not self.waiting.is_held:
+            try:
+                with self._lock:
+                    target = self._log.sync_target()
+                    if target is not None:
+                        return self._follow(target, timeout_s)
+            except OSError as error:
+                self._on_failure(error)
+                raise
+        return bool(self.waiting.listen(timeout_s))
+
+    def _follow(self, target: SyncTarget, timeout_s: float) -> bool:
+        rang, flushed, timestamp, error = target.follow(self.waiting, timeout_s)
+        target.file.flushed_position = flushed - target.file.file_from_offset
+        self._log.queue.flushed_where = flushed
+        self.physic_timestamp = max(self.physic_timestamp, timestamp)
+        if error:
+            target.file.mapping.refuse_syncs(error)
+            self._error = OSError(error, os.strerror(error), str(target.file.path))
+            raise self._error
+        self.loops.reached(flushed)
+        return bool(rang)
+
     def mark(self) -> tuple[int, int]:
         """Return the flushed offset, and the store time of the newest record known to be below it.
 
         Another thread may flush at any moment; both are of the same flush.
         """
-        with self._lock:
+        with self.waiting, self._lock:
             return self.offset, self.physic_timestamp
 
     def let_go(self) -> None:

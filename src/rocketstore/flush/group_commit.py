@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from rocketstore import kernels
@@ -82,6 +82,18 @@ class GroupCommitService(ServiceThread):
             return False
         return True
 
+    def _listen(self, timeout_s: float) -> bool:
+        """Sync puts as they come: no step is needed while they go to one segment."""
+        return self._flushed.follow(timeout_s)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Keep the service from syncing."""
+        with self._flushed.waiting:
+            self._flushed.mark()  # ends once no thread follows the log
+            with super().paused():
+                yield
+
     def wait(self, end_offset: int) -> int:
         """Wait until the log is on disk up to ``end_offset``; return ``PUT_OK``.
 
@@ -144,7 +156,7 @@ class GroupCommitService(ServiceThread):
         line = flushed.loops.line(loop)
         future = line.add(end_offset, self.timeout_s, result)
         # Later syncs see the waiter; handle a sync or failure that came before it was added.
-        if flushed.offset >= end_offset:
+        if flushed.waiting.ask_back() >= end_offset or flushed.offset >= end_offset:
             line.reached(flushed.offset)
         elif self._error is not None:
             line.fail(self._error)

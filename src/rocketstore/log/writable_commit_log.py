@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from rocketstore import formats, kernels
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dialect import Dialect
 from rocketstore.errors import ConfigError, CorruptMessageError, StoreClosedError, StoreFullError
-from rocketstore.files.durable import PASSING_ERRORS
-from rocketstore.files.mapped_file import MappedFile
+from rocketstore.files.durable import PASSING_ERRORS, NamedFile
+from rocketstore.files.mapped_file import SYNCS_DESCRIPTOR, MappedFile
 from rocketstore.files.mapped_file_queue import MappedFileQueue
 from rocketstore.lock_order import LockRank
 from rocketstore.log.commit_log import CommitLog
@@ -39,11 +39,42 @@ def check_put_switches(config: MessageStoreConfig, dialect: Dialect) -> None:
 class LogLock(Protocol):
     """What a log needs of the lock of its store."""
 
+    @property
+    def named_file(self) -> NamedFile:
+        """The file that ``check`` looks for."""
+
     def hold_folder(self, folder: Path) -> None:
         """Also lock the folder of the log's segments against other writers."""
 
     def check(self) -> None:
         """Raise ``ReplacedFileError`` if this process no longer holds the lock."""
+
+
+class SyncTarget(NamedTuple):
+    """The segment that is being written, and up to which physical offset it is on disk."""
+
+    appender: Any
+    file: MappedFile
+    named_file: NamedFile
+    lock: LogLock | None
+    flushed: int
+
+    def follow(self, waiting: Any, timeout_s: float) -> tuple[bool, int, int, int]:
+        """See ``OffsetWaiters.follow``."""
+        file = self.file
+        names: tuple[NamedFile, ...] = (self.named_file,)
+        if self.lock is not None:
+            names = (self.named_file, self.lock.named_file)
+        followed: tuple[bool, int, int, int] = waiting.follow(
+            self.appender,
+            file.mapping,
+            file.file_from_offset,
+            self.flushed,
+            file.descriptor,
+            names,
+            timeout_s,
+        )
+        return followed
 
 
 class WritableCommitLog(CommitLog):
@@ -354,6 +385,17 @@ class WritableCommitLog(CommitLog):
             if self.queue.flushed_where == file.end_offset:
                 file.release_descriptor()
         return self.queue.flushed_where
+
+    def sync_target(self) -> SyncTarget | None:
+        """Return the segment that is being written, if everything before it is on disk and syncing
+        its mapping is enough."""
+        file, flushed = self.queue.last(), self.queue.flushed_where
+        if self.pool is not None or SYNCS_DESCRIPTOR or file is None or not self._is_attached(file):
+            return None
+        named_file = file.named_file
+        if named_file is None or not file.file_from_offset <= flushed < file.end_offset:
+            return None
+        return SyncTarget(self.appender, file, named_file, self._lock, flushed)
 
     def close(self) -> None:
         """Release the appender, then the segments."""

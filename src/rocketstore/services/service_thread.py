@@ -186,11 +186,15 @@ class ServiceThread:
             self._lacks_memory = False
             if self._stopping:
                 return
-        if self.step() or self._bell.listen(self._pause_s):
+        if self.step() or self._listen(self._pause_s):
             self._pause_s = self.interval_s
         else:
             self._pause_s = min(self._pause_s * _GROWTH, self.longest_s)
         self._has_logged_memory = False
+
+    def _listen(self, timeout_s: float) -> bool:
+        """Pause until ``wakeup``, at most ``timeout_s``; return whether there may be work."""
+        return self._bell.listen(timeout_s)
 
     def _fail(self, error: BaseException) -> None:
         self.failure = error

@@ -11,7 +11,6 @@ import pytest
 
 import rocketstore
 from rocketstore import PutMessageStatus
-from rocketstore.services.waiting import Wakeup
 from support.syncs import LONG_S, HeldSyncs
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stores are only read there")
@@ -113,12 +112,3 @@ def test_a_sync_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             assert store.put("T", b"patient", wait_store_msg_ok=False).ok
         store.flush()
         assert sum(1 for _ in store.scan()) == 6
-
-
-def test_a_bell_rings_once_however_often_it_is_rung() -> None:
-    bell = Wakeup()
-    assert not bell.listen(0)
-    for _ in range(3):
-        bell.ring()
-    assert bell.listen(0)
-    assert not bell.listen(0)

@@ -1,4 +1,4 @@
-"""Threads that wait for an offset: both bodies."""
+"""Bells, and threads that wait for an offset, in both bodies."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 
+from rocketstore.services.waiting import Wakeup
 from support.kernel_bodies import Bodies
 from support.syncs import LONG_S
+
+BODIES = ("native", "reference")
 
 
 @pytest.fixture
@@ -110,13 +113,14 @@ def test_those_who_give_up_let_the_others_be_woken(waiters: Any) -> None:
     assert len(waiters) == 0
 
 
-def test_a_bell_rings_once_however_often_it_is_rung(waiters: Any) -> None:
-    assert not waiters.listen(0)
+@pytest.mark.parametrize("kind", [Wakeup, *(Bodies(body).waiting.OffsetWaiters for body in BODIES)])
+def test_a_bell_rings_once_however_often_it_is_rung(kind: Any) -> None:
+    bell = kind()
+    assert not bell.listen(0)
     for _ in range(3):
-        waiters.ring()
-    assert waiters.listen(LONG_S)
-    assert not waiters.listen(0.001)
-    assert not waiters.listen(-1)
+        bell.ring()
+    assert bell.listen(LONG_S)
+    assert not bell.listen(0.001)
 
 
 def test_whoever_waits_rings(waiters: Any) -> None:
