@@ -147,8 +147,8 @@ coverage: develop  ## measure which lines the tests run: build/coverage/html (TE
 	$(RUN) -m coverage combine -q && $(RUN) -m coverage html -q && \
 	    $(RUN) -m coverage report --skip-covered --sort=cover && exit $$status
 
-wheel-test: develop  ## build a wheel from the sdist and test it in an empty environment
-	@$(RUN) tools/wheel_test.py
+wheel-test: develop  ## build a wheel from the sdist and test it in an empty environment (WHEEL_ARGS=--all)
+	@$(RUN) tools/wheel_test.py $(WHEEL_ARGS)
 
 sdist: develop  ## make the source distribution in dist/
 	@$(RUN) -m build --sdist

@@ -1,7 +1,9 @@
 """Build the sdist and a wheel from it, and run the tests with the wheel in an empty environment.
 
-Usage: ``python tools/wheel_test.py [pytest arguments]``. The tests come from the sdist too. The
-sources are not on the import path, so that the tests run what a user installs.
+Usage: ``python tools/wheel_test.py [--all] [pytest arguments]``. The tests come from the sdist too.
+The sources are not on the import path, so that the tests run what a user installs. All tests run in
+the checkout; here those that tell whether a wheel is whole, or with ``--all`` all that an
+installation could change.
 """
 
 from __future__ import annotations
@@ -28,12 +30,13 @@ IN_WHEEL = (
     "rocketstore/spark/__init__.py",
     "pyspark_rocketstore.py",
 )
-#: Long tests that do not depend on how the package was installed; they run in the checkout. The
-#: others are run with the wheels of all systems.
-CHECKOUT_ONLY = (
-    *("interop", "docs", "fuzz", "leaks", "spark", "property/test_store_machine.py"),
-    *("corruption", "crash", "concurrency", "tools"),
+#: Tests that use every module, native ones too, every command and every data file.
+TESTS = (
+    *("golden", "typing", "unit/arrow", "unit/cli", "unit/directory", "unit/display"),
+    *("unit/flush", "unit/ground", "unit/index", "unit/log", "unit/queues", "unit/recovery"),
+    *("unit/store", "unit/testing"),
 )
+ALL_TESTS = ("golden", "typing", "unit", "property")
 #: Three processes, as ``make test`` runs them.
 PARALLEL = ("-n", "3", "--dist", "loadgroup")
 NOT_IN_WHEEL = re.compile(r"\.(c|h|pyx|pxd)$|^(tests|tools|docs|src)/")
@@ -94,6 +97,10 @@ def test_requirements(sources: Path) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     """Entry point."""
+    tests = TESTS
+    if "--all" in arguments:
+        tests = ALL_TESTS
+        arguments = [argument for argument in arguments if argument != "--all"]
     with tempfile.TemporaryDirectory(prefix="rocketstore-wheel-") as scratch:
         folder = Path(scratch)
         try:
@@ -116,7 +123,7 @@ def main(arguments: list[str]) -> int:
             "-o",
             "pythonpath=tests",
             *PARALLEL,
-            *(f"--ignore=tests/{name}" for name in CHECKOUT_ONLY),
+            *(f"tests/{name}" for name in tests),
         ]
         run(*pytest, *arguments, cwd=sources)
     return 0

@@ -167,6 +167,14 @@ static inline void rs_waiters_hold(rs_offset_waiters *all, int64_t change)
     rs_mutex_unlock(&all->mutex);
 }
 
+static inline int64_t rs_waiters_count(rs_offset_waiters *all)
+{
+    rs_mutex_lock(&all->mutex);
+    int64_t count = all->count;
+    rs_mutex_unlock(&all->mutex);
+    return count;
+}
+
 static inline int rs_waiters_is_held(rs_offset_waiters *all)
 {
     rs_mutex_lock(&all->mutex);

@@ -14,15 +14,15 @@ cdef extern from "rs_offset_waiters.h" nogil:
     ctypedef struct rs_offset_waiter:
         pass
     ctypedef struct rs_offset_waiters:
-        int64_t count, reached
+        int64_t reached
         int has_failed
-        int is_asked_back
     int64_t rs_monotonic_ns()
     int rs_waiters_renew(rs_offset_waiters *all)
     void rs_waiters_destroy(rs_offset_waiters *all)
     void rs_waiters_ring(rs_offset_waiters *all)
     bint rs_waiters_listen(rs_offset_waiters *all, int64_t deadline_ns, int *is_held)
     void rs_waiters_hold(rs_offset_waiters *all, int64_t change)
+    int64_t rs_waiters_count(rs_offset_waiters *all)
     bint rs_waiters_is_held(rs_offset_waiters *all)
     int64_t rs_waiters_ask_back(rs_offset_waiters *all)
     int64_t rs_load_acquire64(const int64_t *p)
@@ -102,7 +102,7 @@ cdef class OffsetWaiters:
 
     def __len__(self):
         self._check_forks()
-        return self._all.count
+        return rs_waiters_count(&self._all)
 
     def wait(self, int64_t offset, double timeout_s):
         cdef rs_offset_waiter one
