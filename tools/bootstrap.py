@@ -97,7 +97,9 @@ def ensure_venv(directory: Path) -> Path:
 
 def pip_install(python: Path, *arguments: str) -> None:
     """Run the environment's pip; its own output explains a failure."""
-    command = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    # Python compiles a module when it is first imported; most of these never are.
+    options = ("-q", "--disable-pip-version-check", "--no-compile")
+    command = [str(python), "-m", "pip", "install", *options]
     if subprocess.run([*command, *arguments]).returncode:
         raise toolchain.MissingError(
             "pip could not install what the project needs (its message is above): check the "

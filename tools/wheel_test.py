@@ -1,4 +1,4 @@
-"""Build the sdist and a wheel from it, and run the tests with the wheel in an empty environment.
+"""Build the sdist and a wheel from it, install that in an empty environment, and run tests there.
 
 Usage: ``python tools/wheel_test.py [--all] [pytest arguments]``. The tests come from the sdist too.
 The sources are not on the import path, so that the tests run what a user installs. All tests run in
@@ -12,9 +12,9 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tempfile
-import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -88,11 +88,26 @@ def build(folder: Path, environment: dict[str, str]) -> tuple[Path, Path]:
     return sources, wheel
 
 
-def test_requirements(sources: Path) -> list[str]:
-    """Return the packages that tests need, from the extras of the sdist's ``pyproject.toml``."""
-    project = tomllib.loads((sources / "pyproject.toml").read_text(encoding="utf-8"))
-    extras = project["project"]["optional-dependencies"]
-    return [item for extra in bootstrap.EXTRAS["test"] for item in extras[extra]]
+def install(wheel: Path, folder: Path) -> Path:
+    """Install the wheel, and what it asks for, into an empty environment; return its Python."""
+    venv.EnvBuilder(with_pip=True, symlinks=os.name != "nt").create(folder)
+    python = bootstrap.venv_python(folder)
+    bootstrap.pip_install(python, str(wheel))
+    where = "import rocketstore, sys; assert rocketstore.__file__.startswith(sys.prefix)"
+    run(python, "-P", "-c", where, cwd=folder)
+    run(python, "-P", "-m", "rocketstore.cli", "--version", cwd=folder)
+    return python
+
+
+def lend_packages(python: Path) -> None:
+    """Let the environment find the packages of this one that it lacks, such as pytest.
+
+    It finds the packages alone: an editable install of the checkout is none.
+    """
+    where = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    done = subprocess.run([python, "-P", "-c", where], check=True, capture_output=True, text=True)
+    lent = Path(done.stdout.strip()) / "packages-for-tests.pth"
+    lent.write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
 
 
 def main(arguments: list[str]) -> int:
@@ -108,11 +123,8 @@ def main(arguments: list[str]) -> int:
         except toolchain.MissingError as missing:
             raise SystemExit(f"setup: {missing}") from missing
         sources, wheel = build(folder, environment)
-        venv.EnvBuilder(with_pip=True, symlinks=os.name != "nt").create(folder / "venv")
-        python = bootstrap.venv_python(folder / "venv")
-        bootstrap.pip_install(python, str(wheel), *test_requirements(sources))
-        where = "import rocketstore, sys; assert rocketstore.__file__.startswith(sys.prefix)"
-        run(python, "-P", "-c", where, cwd=folder)
+        python = install(wheel, folder / "venv")
+        lend_packages(python)
         pytest = [
             python,
             "-P",
