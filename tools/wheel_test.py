@@ -2,8 +2,8 @@
 
 Usage: ``python tools/wheel_test.py [--all] [pytest arguments]``. The tests come from the sdist too.
 The sources are not on the import path, so that the tests run what a user installs. All tests run in
-the checkout; here those that tell whether a wheel is whole, or with ``--all`` all that an
-installation could change.
+the checkout; those that use the whole of a wheel run here, or with ``--all`` all of which the result
+could depend on how the package was installed.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def install(wheel: Path, folder: Path) -> Path:
 def lend_packages(python: Path) -> None:
     """Let the environment find the packages of this one that it lacks, such as pytest.
 
-    It finds the packages alone: an editable install of the checkout is none.
+    An editable install of the checkout stays hidden: Python reads no ``.pth`` files there.
     """
     where = "import sysconfig; print(sysconfig.get_path('purelib'))"
     done = subprocess.run([python, "-P", "-c", where], check=True, capture_output=True, text=True)

@@ -23,6 +23,9 @@ from race.rows import ASKS, OPENS, PUTS, RESIDENT, SHARED, AskRow, Family, PutRo
 PART_NBYTES = 32 << 20
 #: Messages that the reference kernels put, and the most that they are asked for.
 REFERENCE_COUNT, REFERENCE_ASKED = 2_000, 200
+#: Messages of a store that several rows fill before the first of them, so that its queues and index
+#: file exist: some rows put no more than a few hundred messages.
+FIRST_COUNT = 256
 #: Messages that are read back from a store.
 COMPARED = 200
 
@@ -249,23 +252,27 @@ class Round:
         if not rows:
             return
         field = [one for one in self._order() if one.name != REFERENCE]
-        share = self._count // len(family.lines)
-        done = dict.fromkeys((one.name for one in field), 0)
+        first = min(FIRST_COUNT, self._count // 2)
+        share = (self._count - first) // len(family.lines)
+        done = dict.fromkeys((one.name for one in field), first)
         for one in field:
             self._remove(one)
             one.do(f"open {self._place(one)} {family.durability}")
+            self._put_share(one, [], family.rows[0], 0, first)
         for line in dict.fromkeys(row.line for row in rows):
             same = [row for row in rows if row.line == line]
             for one in field:
-                done[one.name] += self._put_share(one, same, done[one.name], share)
+                count = min(share, same[0].most or share)
+                done[one.name] += self._put_share(one, same, same[0], done[one.name], count)
         for one in field:
             self._check_end(one, family.name, done[one.name])
             one.do("close")
             self._remove(one)
 
-    def _put_share(self, one: Contestant, rows: list[SharedRow], first: int, share: int) -> int:
-        """Do the line of these rows, and note its times for each; return how many were put."""
-        row = rows[0]
+    def _put_share(
+        self, one: Contestant, rows: list[SharedRow], row: SharedRow, first: int, count: int
+    ) -> int:
+        """Do the line of ``row``, note its times for each of ``rows``; return how many were put."""
         words, step = row.line, 0
         if one.name.startswith("jar"):
             words = row.jar
@@ -273,7 +280,6 @@ class Round:
             words, step = row.limit, row.limit_step
         if not words:
             return 0
-        count = min(share, row.most or share)
         line = f"{words} {first} {count} {step or self._part(count)}"
         answer = one.do(line)
         self._require(one, line, answer["count"], count)

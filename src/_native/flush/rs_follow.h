@@ -72,17 +72,13 @@ static inline int rs_follow_sync(rs_offset_waiters *all, rs_followed *log, int64
     return rs_waiters_reach(all, end, 0) ? RS_FOLLOW_SYNCED : 0;
 }
 
-/* Listen, and sync what was put, again and again; each pause lasts `pause_ns` at most. */
+/* Sync what was put, and listen when there is nothing to sync, again and again; each pause lasts
+ * `pause_ns` at most. */
 static inline int rs_follow(rs_offset_waiters *all, const rs_appender *appender, rs_followed *log,
                             int64_t pause_ns)
 {
-    int is_held = rs_waiters_is_held(all);
-    for (;;) {
-        if (is_held)
-            return RS_FOLLOW_HELD;
-        const int rang = rs_waiters_listen(all, rs_monotonic_ns() + pause_ns, &is_held);
-        if (is_held)
-            return RS_FOLLOW_HELD;
+    int has_listened = 0, rang = 0;
+    while (!rs_waiters_is_held(all)) {
         /* Read the time first, so that it is never later than the synced records; and the segment
          * last, because the end may be one of the next. */
         const int64_t timestamp = rs_load_acquire64(&appender->last_store_timestamp);
@@ -90,14 +86,21 @@ static inline int rs_follow(rs_offset_waiters *all, const rs_appender *appender,
         if (rs_load_acquire64(&appender->base_offset) != log->base_offset
             || end >= log->base_offset + log->nbytes)
             return RS_FOLLOW_ELSEWHERE;
-        if (end <= log->flushed)
+        if (end > log->flushed) {
+            const int reason = rs_follow_sync(all, log, end);
+            if (reason == 0 || reason == RS_FOLLOW_SYNCED)
+                log->timestamp = timestamp;
+            if (reason != 0)
+                return reason;
+            has_listened = 0;
+        } else if (has_listened) {
             return rang ? RS_FOLLOW_RANG : RS_FOLLOW_IDLE;
-        const int reason = rs_follow_sync(all, log, end);
-        if (reason == 0 || reason == RS_FOLLOW_SYNCED)
-            log->timestamp = timestamp;
-        if (reason != 0)
-            return reason;
+        } else {
+            rang = rs_waiters_listen(all, rs_monotonic_ns() + pause_ns);
+            has_listened = 1;
+        }
     }
+    return RS_FOLLOW_HELD;
 }
 
 #endif

@@ -144,8 +144,8 @@ static inline void rs_waiters_ring(rs_offset_waiters *all)
 }
 
 /* Wait for a ring, at most until `deadline_ns`; return whether it rang, and reset it. One thread
- * listens. `*is_held`: whether another thread wants to sync. */
-static inline int rs_waiters_listen(rs_offset_waiters *all, int64_t deadline_ns, int *is_held)
+ * listens. */
+static inline int rs_waiters_listen(rs_offset_waiters *all, int64_t deadline_ns)
 {
     rs_mutex_lock(&all->mutex);
     all->is_listening = 1;
@@ -153,7 +153,6 @@ static inline int rs_waiters_listen(rs_offset_waiters *all, int64_t deadline_ns,
         rs_condition_wait(&all->rung, &all->mutex, deadline_ns);
     int rang = all->is_rung;
     all->is_rung = all->is_listening = 0;
-    *is_held = all->holds > 0;
     rs_mutex_unlock(&all->mutex);
     return rang;
 }

@@ -20,7 +20,7 @@ cdef extern from "rs_offset_waiters.h" nogil:
     int rs_waiters_renew(rs_offset_waiters *all)
     void rs_waiters_destroy(rs_offset_waiters *all)
     void rs_waiters_ring(rs_offset_waiters *all)
-    bint rs_waiters_listen(rs_offset_waiters *all, int64_t deadline_ns, int *is_held)
+    bint rs_waiters_listen(rs_offset_waiters *all, int64_t deadline_ns)
     void rs_waiters_hold(rs_offset_waiters *all, int64_t change)
     int64_t rs_waiters_count(rs_offset_waiters *all)
     bint rs_waiters_is_held(rs_offset_waiters *all)
@@ -154,12 +154,11 @@ cdef class OffsetWaiters:
 
     def listen(self, double timeout_s):
         cdef int64_t deadline_ns
-        cdef int is_held
         cdef bint rang
         self._check_forks()
         deadline_ns = deadline_of(rs_monotonic_ns(), timeout_s)
         with nogil:
-            rang = rs_waiters_listen(&self._all, deadline_ns, &is_held)
+            rang = rs_waiters_listen(&self._all, deadline_ns)
         return rang
 
     @property

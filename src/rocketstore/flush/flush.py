@@ -86,20 +86,28 @@ class FlushedLog:
 
         Return whether there may be something to do for ``flush``, or for those who wait.
         """
-        if len(self.loops):
-            self.waiting.ask_back()
+        while True:
+            if len(self.loops):
+                self.waiting.ask_back()
+            before = self.offset
+            rang = self._follow(timeout_s)
+            if self.offset == before:
+                return rang
+            self.loops.reached(self.offset)
+
+    def _follow(self, timeout_s: float) -> bool:
         if self._error is None and not self.waiting.is_held:
             try:
                 with self._lock:
                     target = self._log.sync_target()
                     if target is not None:
-                        return self._follow(target, timeout_s)
+                        return self._follow_target(target, timeout_s)
             except OSError as error:
                 self._on_failure(error)
                 raise
         return bool(self.waiting.listen(timeout_s))
 
-    def _follow(self, target: SyncTarget, timeout_s: float) -> bool:
+    def _follow_target(self, target: SyncTarget, timeout_s: float) -> bool:
         rang, flushed, timestamp, error = target.follow(self.waiting, timeout_s)
         target.file.flushed_position = flushed - target.file.file_from_offset
         self._log.queue.flushed_where = flushed
@@ -108,8 +116,7 @@ class FlushedLog:
             target.file.mapping.refuse_syncs(error)
             self._error = OSError(error, os.strerror(error), str(target.file.path))
             raise self._error
-        self.loops.reached(flushed)
-        return bool(rang)
+        return rang
 
     def mark(self) -> tuple[int, int]:
         """Return the flushed offset, and the store time of the newest record known to be below it.

@@ -82,6 +82,12 @@ class GroupCommitService(ServiceThread):
             return False
         return True
 
+    def stop(self) -> None:
+        """Ask the thread to stop after its current sync (see ``shutdown``)."""
+        if not self._stopping:
+            self._flushed.waiting.__enter__()  # for good: while puts come, it would not return
+        super().stop()
+
     def _listen(self, timeout_s: float) -> bool:
         """Sync puts as they come: no step is needed while they go to one segment."""
         return self._flushed.follow(timeout_s)
