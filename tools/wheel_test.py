@@ -2,7 +2,7 @@
 
 Usage: ``python tools/wheel_test.py [--all] [pytest arguments]``. The tests come from the sdist too.
 The sources are not on the import path, so that the tests run what a user installs. All tests run in
-the checkout; those that use the whole of a wheel run here, or with ``--all`` all of which the result
+the checkout; those that use the whole of a wheel run here, or with ``--all`` all whose result
 could depend on how the package was installed.
 """
 
