@@ -19,7 +19,6 @@ cdef extern from "rs_mapping.h" nogil:
     void rs_unmap(void* base, int64_t nbytes)
     int rs_advise(void* base, int64_t position, int64_t nbytes, int advice)
     int rs_sync(void* base, int64_t position, int64_t nbytes)
-    int rs_punch(void* base, int64_t position, int64_t nbytes)
     int rs_populate(void* base, int64_t position, int64_t nbytes, bint writes)
     int rs_lock(void* base, int64_t position, int64_t nbytes)
     int rs_unlock(void* base, int64_t position, int64_t nbytes)
@@ -313,23 +312,6 @@ cdef class Mapping:
             with nogil:
                 code = rs_populate(self._base, position, length, False)
             return code == 0
-        finally:
-            self._unpin()
-
-    def punch(self, int64_t position, int64_t length):
-        """Make a hole of the range's whole pages, which become zero; return False if
-        unsupported."""
-        cdef int code = EINTR
-        self._pin_for_writing(position, length, "punched")
-        try:
-            if self._private:
-                return False
-            while code == EINTR:
-                with nogil:
-                    code = rs_punch(self._base, position, length)
-                if code == EINTR:
-                    PyErr_CheckSignals()
-            return supported(code)
         finally:
             self._unpin()
 

@@ -39,11 +39,6 @@ static inline int rs_populate(void *base, int64_t position, int64_t nbytes, int 
     (void)base, (void)position, (void)nbytes, (void)writes;
     return ENOSYS;
 }
-static inline int rs_punch(void *base, int64_t position, int64_t nbytes)
-{
-    (void)base, (void)position, (void)nbytes;
-    return ENOSYS;
-}
 static inline int rs_lock(void *base, int64_t position, int64_t nbytes)
 {
     (void)base, (void)position, (void)nbytes;
@@ -162,25 +157,6 @@ static inline int rs_populate(void *base, int64_t position, int64_t nbytes, int 
     return madvise(address, length, word) == 0 ? 0 : errno;
 #else
     (void)base, (void)position, (void)nbytes, (void)writes;
-    return ENOSYS;
-#endif
-}
-
-/* Make a hole of the whole pages of a range of a shared mapping: they become zero, and their blocks
- * are free again. */
-static inline int rs_punch(void *base, int64_t position, int64_t nbytes)
-{
-#ifdef MADV_REMOVE
-    const int64_t page = rs_page_nbytes();
-    const int64_t start = (position + page - 1) / page * page;
-    const int64_t stop = (position + nbytes) / page * page;
-    if (stop <= start) {
-        return 0;
-    }
-    void *address = (char *)base + start;
-    return madvise(address, (size_t)(stop - start), MADV_REMOVE) == 0 ? 0 : errno;
-#else
-    (void)base, (void)position, (void)nbytes;
     return ENOSYS;
 #endif
 }

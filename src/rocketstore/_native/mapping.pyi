@@ -36,9 +36,6 @@ class Mapping(Buffer):
     def populate(self, position: int, length: int) -> bool:
         """Make the range's pages present and writable (MADV_POPULATE_WRITE); return False if
         unsupported."""
-    def punch(self, position: int, length: int) -> bool:
-        """Make a hole of the range's whole pages (MADV_REMOVE): they become zero, and their blocks
-        are free again. Return False if it is unsupported, and for private memory."""
     def populate_for_reading(self, position: int, length: int) -> bool:
         """Make the range's pages present (MADV_POPULATE_READ), which is cheaper than touching them
         one by one. Return False if it is unsupported or a page cannot be read; touching that page

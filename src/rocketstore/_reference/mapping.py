@@ -218,16 +218,6 @@ class Mapping(mmap.mmap):
             return False
         return self._madvise(_MADV_POPULATE_WRITE, position, length)
 
-    def punch(self, position: int, length: int) -> bool:
-        """Make a hole of the range's whole pages, which become zero; return False if
-        unsupported."""
-        self._check_for_writing(position, length, "punched")
-        start = -(-position // mmap.PAGESIZE) * mmap.PAGESIZE
-        stop = (position + length) // mmap.PAGESIZE * mmap.PAGESIZE
-        if self._private or not hasattr(mmap, "MADV_REMOVE"):
-            return False
-        return stop <= start or self._madvise(mmap.MADV_REMOVE, start, stop - start)
-
     def populate_for_reading(self, position: int, length: int) -> bool:
         """Make the range's pages present; return False if unsupported or a page cannot be read."""
         self._check(position, length)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -398,25 +397,13 @@ class WritableCommitLog(CommitLog):
             return None
         return SyncTarget(self.appender, file, named_file, self._lock, flushed)
 
-    def _free_rest(self, file: MappedFile) -> None:
-        """Free the blocks that were reserved for records to come: the next opening would read them
-        all to see that nothing follows the last record."""
-        end = self._end_offset - file.file_from_offset
-        if self.queue.flushed_where == self._end_offset:
-            with contextlib.suppress(OSError):  # the zeros do no harm
-                file.mapping.punch(end, file.file_size - end)
-
     def close(self) -> None:
         """Release the appender, then the segments."""
         self._end_offset = self.max_offset
         with self._roll_lock:
             self._is_closed = True
             spare, self._spare = self._spare, None
-            last = self.queue.last()
-            is_attached = last is not None and self._is_attached(last)
         self.appender.close()
-        if last is not None and is_attached and self.pool is None:
-            self._free_rest(last)
         if self.pool is not None:
             self.pool.close()
         with self._roll_lock:

@@ -253,7 +253,7 @@ def test_descriptors_that_cannot_be_mapped(kernels: Bodies, tmp_path: Path, fd: 
 )
 def test_ranges_outside_the_mapping(kernels: Bodies, fd: int, position: int, length: int) -> None:
     mapping = kernels.mapping.Mapping(fd, NBYTES, True)
-    for method in (mapping.sync, mapping.populate, mapping.populate_for_reading, mapping.punch):
+    for method in (mapping.sync, mapping.populate, mapping.populate_for_reading):
         with pytest.raises(ValueError, match="are outside"):
             method(position, length)
     with pytest.raises(ValueError, match="are outside"):
@@ -268,39 +268,6 @@ def test_advice(kernels: Bodies, fd: int) -> None:
     assert mapping.advise("normal", NBYTES) is True
     with pytest.raises(ValueError, match="advice 'quickly' must be one of"):
         mapping.advise("quickly")
-
-
-@pytest.mark.parametrize(
-    ("position", "length", "start", "stop"),
-    [
-        (0, NBYTES, 0, 12288),
-        (4096, 8192, 4096, 12288),
-        (4095, 8194, 4096, 12288),
-        (4097, 8190, 8192, 8192),
-        (100, 9000, 4096, 8192),
-        (0, 4095, 0, 0),
-        (10, 0, 0, 0),
-    ],
-)
-def test_a_hole_takes_whole_pages_alone(
-    kernels: Bodies, fd: int, position: int, length: int, start: int, stop: int
-) -> None:
-    full = b"x" * NBYTES
-    os.pwrite(fd, full, 0)
-    mapping = kernels.mapping.Mapping(fd, NBYTES, True)
-    before = memoryview(mapping)[:1]
-    if not mapping.punch(position, length):
-        pytest.skip("impossible on this machine: the file system makes no holes")
-    wanted = full[:start] + bytes(stop - start) + full[stop:]
-    assert os.pread(fd, NBYTES, 0) == bytes(memoryview(mapping)) == wanted
-    assert os.fstat(fd).st_size >= NBYTES
-    assert before.tobytes() == wanted[:1]
-
-
-def test_memory_that_is_no_shared_file_is_not_punched(kernels: Bodies, fd: int) -> None:
-    assert kernels.mapping.Mapping(fd, NBYTES, True, True).punch(0, NBYTES) is False
-    with pytest.raises(ValueError, match="read-only mapping cannot be punched"):
-        kernels.mapping.Mapping(fd, NBYTES).punch(0, NBYTES)
 
 
 def test_populate(kernels: Bodies, fd: int) -> None:
