@@ -254,11 +254,11 @@ class Round:
         field = [one for one in self._order() if one.name != REFERENCE]
         first = min(FIRST_COUNT, self._count // 2)
         share = (self._count - first) // len(family.lines)
-        done = dict.fromkeys((one.name for one in field), first)
+        done: dict[str, int] = {}
         for one in field:
             self._remove(one)
             one.do(f"open {self._place(one)} {family.durability}")
-            self._put_share(one, [], family.rows[0], 0, first)
+            done[one.name] = self._put_share(one, [], family.rows[0], 0, first)
         for line in dict.fromkeys(row.line for row in rows):
             same = [row for row in rows if row.line == line]
             for one in field:

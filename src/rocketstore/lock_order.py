@@ -32,6 +32,16 @@ class LockRank:
     REFRESH: Final = 9
 
 
+def held_lock() -> threading.Lock:
+    """Return a lock that is held: a thread that acquires it waits until another releases it."""
+    try:
+        lock = threading.Lock()
+    except RuntimeError as error:  # the interpreter's error for a failed allocation
+        raise MemoryError("no memory for a lock") from error
+    lock.acquire()
+    return lock
+
+
 if TYPE_CHECKING or sys.version_info < (3, 14):
     ReentrantLock = threading.RLock
 else:

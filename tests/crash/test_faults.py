@@ -36,10 +36,7 @@ def test_no_fault_breaks_a_promise(body: str, runs: int) -> None:
     summary = json.loads(done.stdout.splitlines()[-1])
     assert summary["kernels"] == body
     assert summary["runs"] == runs
-    fired = set(summary["fired"]) - {"none"}
-    # Rare kinds may be missing among so few random runs; `make faults` runs all.
-    assert fired <= KINDS
-    assert len(fired) > len(KINDS) // 2
+    assert set(summary["fired"]) - {"none"} == KINDS
     print(done.stdout)
 
 

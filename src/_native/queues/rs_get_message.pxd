@@ -15,7 +15,8 @@ from rs_status cimport (
     RS_UNSAFE_TOPIC,
 )
 from rs_units cimport (
-    rs_is_ext_address, rs_is_filler, rs_is_unwritten, rs_load_unit, rs_store_selected, rs_unit,
+    rs_is_ext_address, rs_is_filler, rs_is_unit_there, rs_is_unwritten, rs_load_unit,
+    rs_store_selected, rs_unit,
 )
 
 cdef enum:
@@ -169,6 +170,8 @@ cdef inline void rs_prefetch_record(const rs_selection* work, Py_ssize_t positio
     cdef rs_unit unit
     cdef int64_t at
     if position > work.units_nbytes - RS_CQ_UNIT_NBYTES:
+        return
+    if not rs_is_unit_there(work.units + position):
         return
     rs_load_unit(work.units + position, &unit)
     if unit.physical_offset < work.base_offset:

@@ -22,6 +22,12 @@ static inline void rs_store_unit(uint8_t *p, int64_t physical_offset, int32_t si
     rs_store_be32_release(p + RS_CQ_UNIT_SIZE_AT, size);
 }
 
+/* Return whether a unit was written at `p`. Ask this first where one may just be being written. */
+static inline int rs_is_unit_there(const uint8_t *p)
+{
+    return rs_load_be32_acquire(p + RS_CQ_UNIT_SIZE_AT) != 0;
+}
+
 /* Requires RS_CQ_UNIT_NBYTES readable bytes at `p`. */
 static inline void rs_load_unit(const uint8_t *p, rs_unit *unit)
 {

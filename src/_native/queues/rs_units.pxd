@@ -12,6 +12,7 @@ cdef extern from "rs_units.h" nogil:
         int32_t size
 
     void rs_store_unit(uint8_t* p, int64_t physical_offset, int32_t size, int64_t tags_code)
+    bint rs_is_unit_there(const uint8_t* p)
     void rs_load_unit(const uint8_t* p, rs_unit* unit)
     bint rs_is_filler(const rs_unit* unit)
     bint rs_is_unwritten(const rs_unit* unit)

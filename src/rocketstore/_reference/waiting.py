@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, final
 
 from rocketstore._reference.locks import OrderedLock
-from rocketstore.lock_order import LockRank
+from rocketstore.lock_order import LockRank, held_lock
 
 _MOST_NAMES = 2
 
@@ -28,7 +28,7 @@ class OffsetWaiters:
         self._process = os.getpid()
         self._lock = OrderedLock(LockRank.WAITING)
         self._waiting: dict[threading.Lock, int] = {}  # guarded by: _lock
-        self._silent = _locked()
+        self._silent = held_lock()
         self._holds = 0  # guarded by: _lock
 
     def _check_process(self) -> None:
@@ -43,7 +43,7 @@ class OffsetWaiters:
         self._check_process()
         if self._reached >= offset or self._has_failed:
             return True
-        ticket = _locked()
+        ticket = held_lock()
         with self._lock:
             self._waiting[ticket] = offset
         try:
@@ -133,16 +133,6 @@ class OffsetWaiters:
 
     def ask_back(self) -> int:
         return self._reached
-
-
-def _locked() -> threading.Lock:
-    """Return a lock that is held: it is acquired again when another thread releases it."""
-    try:
-        lock = threading.Lock()
-    except RuntimeError as error:  # the interpreter's error for a failed allocation
-        raise MemoryError("no memory for a lock") from error
-    lock.acquire()
-    return lock
 
 
 def _within_limits(timeout_s: float) -> float:

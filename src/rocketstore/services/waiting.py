@@ -13,7 +13,7 @@ from typing import Protocol
 
 from rocketstore import kernels
 from rocketstore.errors import ReentrantCallError
-from rocketstore.lock_order import LockRank
+from rocketstore.lock_order import LockRank, held_lock
 
 
 def refuse_interrupted() -> None:
@@ -44,8 +44,7 @@ class Wakeup:
     """
 
     def __init__(self) -> None:
-        self._silent = threading.Lock()
-        self._silent.acquire()
+        self._silent = held_lock()
 
     def ring(self) -> None:
         """End the current wait, or the next one."""
@@ -76,11 +75,7 @@ class Waiters:
 
     def enter(self) -> threading.Lock:
         """Return a lock that ``wake_all`` releases; wait by acquiring it."""
-        try:
-            ticket = threading.Lock()
-        except RuntimeError as error:  # the interpreter's error for a failed allocation
-            raise MemoryError("no memory for a lock") from error
-        ticket.acquire()
+        ticket = held_lock()
         with self._lock:
             self._waiting.add(ticket)
         return ticket

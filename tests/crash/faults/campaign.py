@@ -167,19 +167,21 @@ def list_points(mode: str, root: Path, faults: Faults) -> list[str]:
 def choose_cases(
     cases: list[Case], points: dict[str, list[str]], runs: int, chance: random.Random
 ) -> list[Case]:
-    """All cases, or ``runs`` of them by chance: equally many of each mode and kind of operation,
-    a few runs all kinds of a few modes."""
+    """All cases, or ``runs`` of them by chance: first one of each kind of operation, then equally
+    many of each mode and kind, a few runs all kinds of a few modes."""
     if not runs or runs >= len(cases):
         return cases
     chance.shuffle(cases)
     groups: dict[tuple[str, ...], list[Case]] = {}
+    firsts: dict[str, Case] = {}
     for case in cases:
         kind = points[case.mode][case.number].split()[0]
-        groups.setdefault((case.mode, kind), []).append(case)
+        if firsts.setdefault(kind, case) is not case:
+            groups.setdefault((case.mode, kind), []).append(case)
     modes = list(points)
     chance.shuffle(modes)
     in_turn = sorted(groups, key=lambda mode_and_kind: modes.index(mode_and_kind[0]))
-    chosen: list[Case] = []
+    chosen = list(firsts.values())[:runs]
     while len(chosen) < runs:
         for group in map(groups.__getitem__, in_turn):
             if group and len(chosen) < runs:
