@@ -18,7 +18,7 @@ FIND_PYTHON = for p in $(or $(PYTHON),python3.13 python3.12 python3.11 python3);
     exit 1; fi;
 SET_UP = @$(FIND_PYTHON) PYTHON="$(PYTHON)" "$$python" tools/bootstrap.py --venv "$(VENV)"
 
-.PHONY: help demo develop test lint types bench bench-check race growth docs machine torn-reads soak many-queues leaks fuzz fuzz-native fuzz-kernels kills faults powercut powercut-real sanitize interop interop-soak gen spark-matrix wheel-test lowest coverage sdist debug clean
+.PHONY: help demo develop test lint types bench bench-check race growth bench-operate docs machine transactions delay-machine delivery-kills timed-put-kills repair-kills moving-changes moving-kills consumer-machine consumer-kills torn-reads soak many-queues leaks fuzz fuzz-native fuzz-kernels kills faults powercut powercut-real sanitize interop interop-soak ward gen spark-matrix wheel-test lowest coverage report-browser sdist debug clean
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
@@ -50,6 +50,10 @@ race: develop  ## put and read beside RocketMQ's own jars, a bare C loop and emb
 growth: develop  ## measure how cost grows with queues, segments, messages, bytes (GROWTH="--only queues --quick")
 	@PYTHONPATH=benchmarks:src $(RUN) -m growth $(GROWTH)
 
+# `make bench-operate OPERATE="--gib 8 --only checking"`; every option: OPERATE=--help.
+bench-operate: develop  ## measure time and memory of doctor, plan, du, export and the like
+	@PYTHONPATH=benchmarks:src $(RUN) -m operate $(OPERATE)
+
 # UPDATE=1 writes the baselines, PATHS=put counts those paths only.
 bench-check: develop  ## compare instruction counts with benchmarks/instruction_counts.json
 	@PYTHONPATH=benchmarks:tools:src $(RUN) -m check $(if $(UPDATE),--update) \
@@ -66,6 +70,43 @@ machine: develop  ## run the store's state machine for MINUTES (SEED=... repeats
 	@ROCKETSTORE_MACHINE_MINUTES=$(MINUTES) ROCKETSTORE_MACHINE_SEED=$(SEED) \
 	    $(RUN) -m pytest -q -n 0 --timeout 0 \
 	    tests/property/test_store_machine.py::test_store_machine -s $(PYTEST_ARGS)
+
+transactions: develop  ## run the state machine of transactions (RUNS=2000), and kill committing processes (KILLS=500)
+	@ROCKETSTORE_MACHINE_RUNS=$(or $(RUNS),2000) ROCKETSTORE_TRANSACTION_KILLS=$(or $(KILLS),500) \
+	    $(RUN) -m pytest -q -n 0 --timeout 0 tests/property/test_transaction_machine.py \
+	    tests/crash/test_transaction_kill.py $(PYTEST_ARGS)
+
+delay-machine: develop  ## run the machine of delayed messages (RUNS=2000)
+	@ROCKETSTORE_DELAY_RUNS=$(or $(RUNS),2000) $(RUN) -m pytest -q -n 0 --timeout 0 \
+	    tests/property/test_delay_machine.py $(PYTEST_ARGS)
+
+delivery-kills: develop  ## kill processes that deliver (KILLS=500)
+	@ROCKETSTORE_DELIVERY_KILLS=$(or $(KILLS),500) $(RUN) -m pytest -q -n 0 --timeout 0 \
+	    tests/crash/test_delivery_kill.py $(PYTEST_ARGS)
+
+consumer-machine: develop  ## run the machine of consumers (RUNS=2000)
+	@ROCKETSTORE_CONSUMER_RUNS=$(or $(RUNS),2000) $(RUN) -m pytest -q -n 0 --timeout 0 \
+	    tests/property/test_consumer_machine.py $(PYTEST_ARGS)
+
+consumer-kills: develop  ## kill processes that consume (KILLS=5000)
+	@ROCKETSTORE_CONSUMER_KILLS=$(or $(KILLS),5000) $(RUN) -m pytest -q -n 0 --timeout 0 \
+	    tests/crash/test_consumer_kill.py $(PYTEST_ARGS)
+
+timed-put-kills: develop  ## kill processes that put timer messages (KILLS=500)
+	@ROCKETSTORE_TIMED_PUT_KILLS=$(or $(KILLS),500) $(RUN) -m pytest -q -n 0 --timeout 0 \
+	    tests/crash/test_timed_put_kill.py $(PYTEST_ARGS)
+
+repair-kills: develop  ## kill what replaces a store's files at every change that it makes
+	@ROCKETSTORE_REPAIR_STRIDE=1 $(RUN) -m pytest -q -n 0 --timeout 0 \
+	    tests/unit/mending/test_reindex.py $(PYTEST_ARGS)
+
+moving-changes: develop  ## kill what copies stores at every change that it makes
+	@ROCKETSTORE_MOVING_STRIDE=1 $(RUN) -m pytest -q -n 0 --timeout 0 \
+	    tests/unit/moving -k "kill or brokers" $(PYTEST_ARGS)
+
+moving-kills: develop  ## kill repair, reindex, export, import, clone and replay anywhere (KILLS=200 SEED=...)
+	@ROCKETSTORE_MOVING_KILLS=$(or $(KILLS),200) ROCKETSTORE_MOVING_SEED=$(SEED) \
+	    $(RUN) -m pytest -q -n 0 --timeout 0 -s tests/crash/test_moving_kill.py $(PYTEST_ARGS)
 
 torn-reads: develop  ## read beside a writer that rolls and deletes (READS=10000000 SEED=...)
 	@$(RUN) tests/concurrency/torn_reads.py --reads $(or $(READS),10000000) --readers 2 \
@@ -124,15 +165,23 @@ interop: develop  ## run the real RocketMQ beside the library; writes docs/compa
 	@rm -rf build/interop/results
 	@ROCKETSTORE_CONFIG_SEEDS=$${ROCKETSTORE_CONFIG_SEEDS:-20} \
 	    ROCKETSTORE_INTEROP_SEEDS=$${ROCKETSTORE_INTEROP_SEEDS:-0:20} \
+	    ROCKETSTORE_BROKERS=$${ROCKETSTORE_BROKERS:-all} \
 	    $(RUN) -m pytest -n $(PROCESSES) --dist loadgroup tests/interop $(PYTEST_ARGS)
 	@$(RUN) tools/gen_compatibility.py
+
+ward: develop  ## damage STORES=3000 stores by seed, repair them, and let the real RocketMQ read them (FIRST=0)
+	@ROCKETSTORE_WARD_STORES=$(or $(STORES),3000) ROCKETSTORE_WARD_FIRST=$(or $(FIRST),0) \
+	    $(RUN) -m pytest -q -s -n 0 --timeout 0 tests/interop/test_ward.py tests/interop/test_forecasts.py $(PYTEST_ARGS)
 
 interop-soak: develop  ## the same on further random stores for MINUTES (FIRST_SEED=... repeats)
 	@$(RUN) tests/interop/run.py --minutes $(or $(MINUTES),30) --first-seed $(or $(FIRST_SEED),1000)
 
-gen:  ## write what is generated from formats.py, status.py, dialect.py and the table of rooms
+gen:  ## write what is generated from formats.py, status.py, dialect.py, config.py and the rooms
 	@$(FIND_PYTHON) "$$python" tools/gen_formats.py && "$$python" tools/gen_format_pages.py && \
-	    "$$python" tools/gen_architecture.py
+	    "$$python" tools/gen_architecture.py && "$$python" tools/gen_config_page.py
+
+report-browser: develop  ## open report pages in Chromium and check them (PICTURE=1 renews the picture in the docs)
+	@$(RUN) tools/report_browser.py $(if $(PICTURE),--picture) $(PYTEST_ARGS)
 
 spark-matrix: develop  ## test with PySpark 4.3, 4.2, 4.1, and the scan with 3.5 (VERSIONS="4.1.*")
 	@$(RUN) tools/spark_matrix.py $(VERSIONS)

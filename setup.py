@@ -21,12 +21,13 @@ SOURCES = {path.stem: str(path) for path in sorted(NATIVE.glob("*/*.pyx"))}
 ALL_MODULES = (
     "guard,locks,mapping,record,message,put_result,commit_log,consume_queue,batch_consume_queue,"
     "index_file,reput,arrow,passes_stats,passes_fsck,passes_queue_units,passes_index_keys,"
-    "passes_rows,staged_records,reading,waiting"
+    "passes_rows,passes_select,staged_records,reading,waiting,sql92,deliveries,transactions"
 )
 MODULES = [
     name for name in os.environ.get("ROCKETSTORE_EXTENSIONS", ALL_MODULES).split(",") if name
 ]
 DEBUG = os.environ.get("ROCKETSTORE_DEBUG", "") not in ("", "0")
+BUILD_DIR = Path("build/cython-debug" if DEBUG else "build/cython")
 
 
 def is_x86_64_only():
@@ -65,6 +66,14 @@ def processors():
     return os.cpu_count() or 1
 
 
+def remove_old_headers():
+    """Remove copies of headers that were renamed: generated code would still include them."""
+    for copy in BUILD_DIR.glob("src/_native/*/rs_*.[hp]*"):
+        if not copy.relative_to(BUILD_DIR).exists():
+            copy.unlink()
+
+
+remove_old_headers()
 EXTENSIONS = [
     Extension(
         f"rocketstore._native.{name}",
@@ -80,7 +89,7 @@ setup(
     ext_modules=cythonize(
         EXTENSIONS,
         include_path=FOLDERS,
-        build_dir="build/cython-debug" if DEBUG else "build/cython",
+        build_dir=str(BUILD_DIR),
         # Processes that do not begin as a copy of this one would run this file again.
         nthreads=processors() if multiprocessing.get_start_method() == "fork" else 0,
         compiler_directives={

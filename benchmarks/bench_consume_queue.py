@@ -122,7 +122,20 @@ def test_select_messages(benchmark: Any, body: str, flags: int) -> None:
     out = bytearray(MESSAGE_COUNT * formats.SELECTED_MESSAGE.nbytes)
     segment = (log, len(log), 0, len(log) + 8, 0)
     limits = (MESSAGE_COUNT, 262144, 0, 8, 65536, 0, 0)
-    arguments = (units, 0, len(units), 0, *segment, TOPIC.encode(), 0, None, *limits, flags, out)
+    arguments = (
+        units,
+        0,
+        len(units),
+        0,
+        *segment,
+        TOPIC.encode(),
+        0,
+        None,
+        None,
+        *limits,
+        flags,
+        out,
+    )
     selected = benchmark(Bodies(body).consume_queue.select_messages, *arguments)
     assert selected == (len(units), MESSAGE_COUNT, len(log), RecordStatus.END, 0)
     benchmark.extra_info["message_ns"] = benchmark.stats.stats.median / MESSAGE_COUNT * 1e9

@@ -24,8 +24,8 @@ def _texts(random: Random, some: list[str]) -> list[str]:
     return random.choices([*some, *made], k=random.randint(0, 5))
 
 
-def _limits(random: Random) -> dict[str, Any]:
-    """Draw filters and sizes; each is present in one case of twelve."""
+def record_limits(random: Random) -> dict[str, Any]:
+    """Draw filters of records; each is present in one case of twelve."""
     topics = _texts(random, ["TopicA", "TopicB", "Mix0", "Mix1", "light"])
     queues = [random.randrange(4) for _ in range(random.randint(0, 3))]
     ranges = {(topic, queue): (random.randrange(9), None) for topic in topics for queue in queues}
@@ -37,11 +37,21 @@ def _limits(random: Random) -> dict[str, Any]:
         "start_offsets": ranges,
         "begin": number(random),
         "end": number(random),
+    }
+    return _some(random, limits)
+
+
+def _some(random: Random, limits: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in limits.items() if random.random() < 0.08}
+
+
+def _limits(random: Random) -> dict[str, Any]:
+    """Draw filters and sizes of batches."""
+    sizes = {
         "batch_rows": random.choice((1, 2, 64, 2**20, 0)),
         "batch_bytes": random.choice((1, 300, 5000, 2**29, -1)),
     }
-    limits = {name: value for name, value in limits.items() if random.random() < 0.08}
-    return {"batch_rows": 100, **limits}
+    return {"batch_rows": 100, **record_limits(random), **_some(random, sizes)}
 
 
 def batches(random: Random, runner: Runner) -> None:

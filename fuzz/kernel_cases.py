@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 import batch_cases
+import filter_cases
 import kernel_seeds
 import pass_cases
 import stage_cases
@@ -271,11 +272,21 @@ def queue(random: Random, runner: Runner) -> None:
     queue_offset = found.first_index + position // UNIT
     some = (2**31 - 1, 2**31 - 1, 32, 32, 500, 1, 0, number(random) >> 8)
     limits = random.choices(some, k=6)
+    chosen = None
+    if random.random() < 0.5:
+        chosen = filter_cases.CountedFilter(filter_cases.record_program(random))
     runner.call(
         *("consume_queue", "select_messages", data, position, stop),
         *(queue_offset, bytearray(changed), log_stop, base),
         *(base + len(log), random.choice((0, 0, base + 500)), random.choice((found.topic, b""))),
-        *(found.queue_id, wanted, limits[0], limits[1] * 100, random.choice((0, base + 999))),
+        *(
+            found.queue_id,
+            wanted,
+            chosen,
+            limits[0],
+            limits[1] * 100,
+            random.choice((0, base + 999)),
+        ),
         *(limits[2], limits[3] * 100, random.choice((0, limits[4])), random.choice((0, limits[5]))),
         *(random.randrange(8), bytearray(SELECTED * random.randint(0, 40))),
     )
@@ -430,11 +441,11 @@ def dispatch(random: Random, runner: Runner) -> None:
         "ext_file_nbytes": random.choice((0, 0, EXT_NBYTES)),
     }
     compares = random.random() < 0.3
-    bit_map = random.choice((None, b"", b"\x05" * 9))
+    filters = filter_cases.group_filters(random, 9)
 
     def ask(body: Bodies) -> dict[str, Any]:
         store = _Store(runner, body, **options)
-        store.dispatcher.set_bit_map(bit_map)
+        store.dispatcher.set_filters(9, filters)
         log = runner.buffer(body, content)
         end: Any = None
         for _ in range(2 if compares else 1):
@@ -531,6 +542,7 @@ def targets() -> dict[str, Callable[[Random, Runner], None]]:
     return {
         **{case.__name__: case for case in kernels},
         **batch_cases.CASES,
+        **filter_cases.CASES,
         **pass_cases.CASES,
         **stage_cases.CASES,
         **readers,

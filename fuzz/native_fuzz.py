@@ -161,7 +161,33 @@ def _put_inputs() -> list[bytes]:
     return found
 
 
-_INPUTS = {"record": _record_inputs, "index": _index_inputs, "put": _put_inputs}
+def _sql92_inputs() -> list[bytes]:
+    """Return programs, each with its length before it, and properties or a number after it."""
+    sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src")]
+    from random import Random
+
+    from rocketstore.errors import FilterSyntaxError
+    from rocketstore.filter.sql92.parser import Parser
+    from support.sql92_cases import TEXTS, random_expression, random_stored
+
+    found = [b"\x00\x00" + text.encode() for text in TEXTS]
+    random = Random(92)
+    while len(found) < 400:
+        try:
+            parsed = Parser(random_expression(random), text_search=True, strict=False).parse()
+        except FilterSyntaxError:
+            continue
+        program = parsed.code.program()
+        found.append(len(program).to_bytes(2, "big") + program + random_stored(random))
+    return found
+
+
+_INPUTS = {
+    "record": _record_inputs,
+    "index": _index_inputs,
+    "put": _put_inputs,
+    "sql92": _sql92_inputs,
+}
 
 
 # --- running ------------------------------------------------------------------------------------

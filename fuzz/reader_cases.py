@@ -1,4 +1,4 @@
-"""Cases for the Python readers: checkpoint, state file, the broker's tables, ext units."""
+"""Cases for the Python readers: checkpoint, state file, the broker's tables, ext units, timer."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy
 from kernel_seeds import load, mutate, mutate_fields, number
+from timer_cases import check_timer, timer_input
 
 from rocketstore import config_managers, formats
 from rocketstore.config_managers import files as config_files
@@ -190,6 +191,7 @@ CHECKS: dict[str, tuple[Callable[[bytes], None], Callable[[Random], bytes]]] = {
     "json": (check_json, _json_input),
     "tables": (check_tables, _json_input),
     "files": (check_files, _json_input),
+    "timer": (check_timer, timer_input),
 }
 
 

@@ -114,7 +114,8 @@ def _half_full_disks(monkeypatch: pytest.MonkeyPatch) -> None:
 def _loggers_of_a_library() -> None:
     """Take back what the command line does to loggers when a test runs it in its own process."""
     logging.captureWarnings(False)
-    for name in ("rocketstore", "py.warnings"):
+    ours = [name for name in logging.root.manager.loggerDict if name.startswith("rocketstore.")]
+    for name in ("rocketstore", "py.warnings", *ours):
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = True

@@ -26,7 +26,7 @@ OLDEST_PYTHON = (3, 11)
 #: Extras to install: those that a build and a run need, and those that tests need.
 EXTRAS = {
     "run": ("spark", "demo"),
-    "test": ("spark", "demo", "arrow", "remote", "docs", "dev"),
+    "test": ("spark", "demo", "arrow", "remote", "metrics", "docs", "dev"),
 }
 
 

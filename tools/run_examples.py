@@ -37,6 +37,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 FILES = (
     *("README.md", "docs/command-line.md", "docs/command-line-care.md"),
+    "docs/command-line-groups.md",
+    "docs/command-line-doctor.md",
+    "docs/command-line-repair.md",
+    "docs/command-line-config.md",
+    "docs/command-line-export.md",
+    "docs/command-line-looking.md",
+    "docs/command-line-moving.md",
+    "docs/guide/runbook.md",
+    "docs/guide/which-command.md",
     "docs/performance.md",
 )
 WIDTH = 100

@@ -85,7 +85,7 @@ LEFT_OUT = {
     ),
 }
 #: Runs of the store machine: a quarter of the usual number, as each takes several times as long.
-MACHINE_RUNS = "100"
+MACHINE_RUNS = "30"
 SHORT_MODULES = ("commit_log", "record")
 
 

@@ -35,6 +35,10 @@ exec {zig} cc -target {target} "$@"
 """
 
 
+#: Programs that are Chromium.
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
 class MissingError(Exception):
     """Something needed is missing and cannot be installed; the text is one sentence."""
 
@@ -89,6 +93,16 @@ def ensure_file_systems(say: Say) -> None:
     may_mount = sys.platform.startswith("linux") and os.geteuid() == 0
     if may_mount and missing and not apt_install([programs[name] for name in missing], say):
         say(f"no {' and no '.join(missing)}: tests that shut such file systems down are skipped")
+
+
+def ensure_chromium(say: Say) -> None:
+    """Install Chromium, which opens report pages, or raise what to install."""
+    if any(map(shutil.which, CHROMIUM_NAMES)) or apt_install(["chromium"], say):
+        return
+    raise MissingError(
+        "no Chromium is installed, which opens report pages: install it, on Debian or Ubuntu with "
+        "`sudo apt-get install chromium`."
+    )
 
 
 def ensure_valgrind(say: Say) -> None:

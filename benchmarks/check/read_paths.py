@@ -14,6 +14,10 @@ PULL = 32
 PULLS = 32
 ASKED = 32
 GROUP, TOPIC, QUEUE = messages.GROUP, messages.topic_of(0), 0
+#: Keys are order-00000000 and so on; every fifth message has the tag.
+SELECTIVE = "TAGS IN ('Tag2', 'Tag9') AND KEYS STARTSWITH 'order-0000'"
+#: What passes none.
+NOTHING = "TAGS IN ('Tag8', 'Tag9') AND KEYS STARTSWITH 'order'"
 #: Numbers of messages all over the store.
 NUMBERS = range(0, COUNT, COUNT // ASKED)
 
@@ -50,16 +54,16 @@ def _pull(
     name: str,
     count: int,
     use: Callable[..., None] | None,
-    tags: TagFilter | None = None,
+    chosen: TagFilter | str | None = None,
 ) -> CountedPath:
     get = store.get_message
-    first = get(GROUP, TOPIC, QUEUE, 0, count, filter=tags)
+    first = get(GROUP, TOPIC, QUEUE, 0, count, filter=chosen)
     assert first.status == GetMessageStatus.FOUND
     assert len(first.messages) == count
 
     def work() -> None:
         for _ in range(PULLS):
-            result = get(GROUP, TOPIC, QUEUE, 0, count, filter=tags)
+            result = get(GROUP, TOPIC, QUEUE, 0, count, filter=chosen)
             if use is not None:
                 use(result.messages)
 
@@ -74,6 +78,7 @@ def _pulls(store: DefaultMessageStore) -> Iterator[CountedPath]:
     yield _pull(store, "get_message.1.body", 1, _bodies)
     # Every fifth message of a queue has this tag.
     yield _pull(store, "get_message.8.tag-filter", 8, _bodies, TagFilter("Tag2"))
+    yield _pull(store, "get_message.1.sql-filter", 1, _bodies, SELECTIVE)
 
 
 def _asking(name: str, ask: Callable[[int], object]) -> CountedPath:
@@ -159,6 +164,9 @@ def _in_log_order(store: DefaultMessageStore) -> Iterator[CountedPath]:
         for message in store.scan():
             message.body  # noqa: B018 - the access is what is counted
 
+    def scan_filtered() -> None:
+        assert next(store.scan(filter=NOTHING), None) is None
+
     def find_by_time() -> None:
         for _ in store.find(begin=0, end=end):
             pass
@@ -173,6 +181,9 @@ def _in_log_order(store: DefaultMessageStore) -> Iterator[CountedPath]:
     loops = {"scan": scan, "scan.body": scan_bodies, "find.time": find_by_time}
     for name, work in loops.items():
         yield CountedPath(name=name, work=work, units=COUNT, of="message", loops=COUNT)
+    yield CountedPath(
+        name="scan.sql-filter", work=scan_filtered, units=COUNT, of="message", loops=0
+    )
     for columns in ("core", "full", "queueId"):
         yield CountedPath(
             name=f"arrow.{columns}", work=arrow(columns), units=COUNT, of="message", loops=0

@@ -10,6 +10,8 @@ from race.worker import Clock
 from rocketstore import GetMessageStatus
 
 GROUP = "race-group"
+#: One of the eight tags of the producer's messages.
+TAGS = "TagA"
 
 
 def ask(store: Any, chosen: MessageSet, put: int, name: str, words: list[str]) -> dict[str, int]:
@@ -135,10 +137,19 @@ def _scan_arrow(store: Any) -> int:
     return sum(batch.num_rows for batch in store.scan_arrow("core"))
 
 
+def _filter_units(store: Any) -> int:
+    """Filter the units of all queues by one tag; return how many units there are."""
+    places = [(topic, queue) for topic in store.topics() for queue in store.queues(topic)]
+    for topic, queue in places:
+        store.filter_units(topic, queue, TAGS)
+    return sum(store.max_offset_in_queue(topic, queue) for topic, queue in places)
+
+
 _SCANS: dict[str, Callable[[Any], int]] = {
     "scan": _scan,
     "scan_body": _scan_body,
     "scan_arrow": _scan_arrow,
+    "filter_units": _filter_units,
 }
 _QUESTIONS: dict[str, Callable[[Any, MessageSet, list[int]], dict[str, int]]] = {
     "query": _query,

@@ -314,6 +314,15 @@ static void rebuild(int answer)
     }
 }
 
+/* Compare a body with its CRC; return its length. */
+static int32_t compare_crc(const uint8_t *p)
+{
+    const int32_t nbytes = rs_load_be32(p + TAIL_AT + RS_RECORD_TAIL_BODY_LENGTH_AT);
+    const uint32_t crc = rs_crc32(0, p + BODY_AT, (size_t)nbytes) & 0x7fffffffu;
+    require((int32_t)crc == rs_load_be32(p + RS_RECORD_HEAD_BODY_CRC_AT), "a CRC differs");
+    return nbytes;
+}
+
 /* What recovery must do: map the log and compare each body with its CRC. */
 static void recover(const char *folder)
 {
@@ -330,9 +339,7 @@ static void recover(const char *folder)
     madvise((void *)log, SEGMENT_NBYTES, MADV_SEQUENTIAL);
     while (rs_load_be32(log + at + RS_RECORD_HEAD_MAGIC_AT) == RS_MAGIC_V1) {
         const uint8_t *p = log + at;
-        const int32_t body = rs_load_be32(p + TAIL_AT + RS_RECORD_TAIL_BODY_LENGTH_AT);
-        const uint32_t crc = rs_crc32(0, p + BODY_AT, (size_t)body) & 0x7fffffffu;
-        require((int32_t)crc == rs_load_be32(p + RS_RECORD_HEAD_BODY_CRC_AT), "a CRC differs");
+        compare_crc(p);
         at += rs_load_be32(p);
         count++;
     }
@@ -343,6 +350,7 @@ static void recover(const char *folder)
 
 /* --- reads ----------------------------------------------------------------------------------- */
 
+/* What a pull must do that compares each body with its CRC, and copies the body if asked. */
 static void get(int body, int64_t limit)
 {
     race_clock clock = {0};
@@ -355,8 +363,8 @@ static void get(int body, int64_t limit)
         for (int64_t i = 0; i < queues[place].count && count < limit; i++) {
             const uint8_t *p = base + rs_load_be64(unit + RS_CQ_UNIT_PHYSICAL_OFFSET_AT);
             used += (uint64_t)rs_load_be32(unit + RS_CQ_UNIT_SIZE_AT) + (uint64_t)rs_load_be32(p);
+            const int32_t n = compare_crc(p);
             if (body) {
-                const int32_t n = rs_load_be32(p + TAIL_AT + RS_RECORD_TAIL_BODY_LENGTH_AT);
                 memcpy(copy, p + BODY_AT, (size_t)n);
                 used += copy[n - 1];
             }
@@ -366,6 +374,35 @@ static void get(int body, int64_t limit)
     }
     clock_end(&clock);
     free(copy);
+    clock_answer(&clock, count, position);
+}
+
+/* Note the queue offsets of the units of one tag. */
+static void filter_units(void)
+{
+    race_clock clock = {0};
+    int64_t count = 0, most = 0;
+    uint32_t length;
+    const int64_t code = rs_string_hash((const uint8_t *)"TagA", 4, &length);
+    for (int place = 0; place < PLACES; place++) {
+        most = queues[place].count > most ? queues[place].count : most;
+    }
+    int64_t *found = malloc(sizeof *found * (size_t)(most + 1));
+    require(found != NULL, "no memory");
+    clock_begin(&clock);
+    for (int place = 0; place < PLACES; place++) {
+        const uint8_t *unit = queues[place].units;
+        int64_t hits = 0;
+        for (int64_t i = 0; i < queues[place].count; i++) {
+            found[hits] = i;
+            hits += rs_load_be64(unit + RS_CQ_UNIT_TAGS_CODE_AT) == code;
+            unit += UNIT_NBYTES;
+        }
+        used += (uint64_t)hits;
+        count += queues[place].count;
+    }
+    clock_end(&clock);
+    free(found);
     clock_answer(&clock, count, position);
 }
 
@@ -438,6 +475,8 @@ static void handle(int count, char **words)
         recover(words[1]);
     } else if (strcmp(name, "get") == 0 && count == 5) {
         get(strcmp(words[2], "body") == 0, atol(words[4]));
+    } else if (strcmp(name, "filter_units") == 0) {
+        filter_units();
     } else if (strcmp(name, "query") == 0 && count == 2) {
         query(atol(words[1]));
     } else if (strcmp(name, "dispatched") == 0) {

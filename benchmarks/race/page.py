@@ -127,6 +127,17 @@ def conditions(race: Mapping[str, Any]) -> str:
     return found
 
 
+def peer_table(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Return the table of embedded stores: time of a put by durability."""
+    names = list(dict.fromkeys(name for line in lines for name in line["figures"]))
+    rows = [f"| durability | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
+    for line in lines:
+        found = (line["figures"].get(name) for name in names)
+        cells = (amount(None if figure is None else figure["wall"]) for figure in found)
+        rows.append(f"| {line['name']} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
 def section(race: Mapping[str, Any]) -> str:
     """Return everything between the markers."""
     images = charts(race)
@@ -141,6 +152,8 @@ def section(race: Mapping[str, Any]) -> str:
                 about = "durable put" if suffix else "message or call"
                 parts.append(f"![Time of a {about} by contestant](images/{name})")
         parts += tables(found)
+    if race["peers"]:
+        parts += ["**Embedded stores: time of a put**", peer_table(race["peers"])]
     return "\n\n".join(parts) + "\n"
 
 

@@ -132,6 +132,8 @@ ASKS = (
            limit="get 32 body {queues} {all}"),
     AskRow("scan_arrow", '`scan_arrow("core")`, CRCs compared', "scan_arrow",
            limit="reopen {folder}"),
+    AskRow("filter_units", "`filter_units`, one tag, all queues; per unit", "filter_units",
+           limit="filter_units"),
 )  # fmt: skip
 #: Rows that close and open the store; what they do is in ``rounds.py``.
 OPENS = {
@@ -186,10 +188,10 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "reads": tuple(row.name for row in ASKS),
     "opens": tuple(OPENS),
 }
-#: What a race of a quarter of an hour has time for.
+#: What a race of twenty minutes has time for.
 SHORT = (
     "put_message", "put", "put_many", "put_columns", *FAMILIES["group_commit"],
     *FAMILIES["threads"], "get_32", "get_32_body", "get_1", "query", "find", "keys", "by_id",
-    "rebuild",
+    "scan_body", "scan_arrow", "filter_units", *FAMILIES["opens"], "peers",
 )  # fmt: skip
 NAMES = tuple(name for names in FAMILIES.values() for name in names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Literal, TypedDict
 
@@ -19,6 +20,18 @@ Mode = Literal["r", "r+", "a", "x"]
 Derive = Literal["tail", "full", "none"]
 
 
+def threads_of(jobs: int | None, most: int = 2) -> int:
+    """Return how many threads to use: ``jobs``, or one for each processor, at most ``most``.
+
+    Raises ``ValueError`` for less than one.
+    """
+    if jobs is None:
+        return min(most, os.cpu_count() or 1)
+    if jobs < 1:
+        raise ValueError(f"jobs is {jobs}; it must be 1 or more")
+    return jobs
+
+
 class StoreOptions(TypedDict, total=False):
     """Options of ``open`` and others: the fields of ``MessageStoreConfig``."""
 
@@ -29,6 +42,9 @@ class StoreOptions(TypedDict, total=False):
     enable_consume_queue_ext: bool | None
     mapped_file_size_consume_queue_ext: int | None
     bit_map_length_consume_queue_ext: int
+    enable_calc_filter_bit_map: bool
+    expect_consumer_num_use_filter: int
+    max_error_rate_of_bloom_filter: int
     mapper_file_size_batch_consume_queue: int | None
     max_hash_slot_num: int | None
     max_index_num: int | None
@@ -51,6 +67,14 @@ class StoreOptions(TypedDict, total=False):
     flush_consume_queue_thorough_interval: int
     message_index_enable: bool
     message_delay_level: str
+    schedule_message_enable: bool
+    flush_delay_offset_interval: int
+    flush_consumer_offset_interval: int
+    delay_max_attempts: int
+    timer_wheel_enable: bool
+    timer_precision_ms: int
+    timer_max_delay_sec: int
+    timer_congest_num_each_slot: int
     enabled_append_prop_crc: bool
     force_verify_prop_crc: bool
     enable_lmq: bool
@@ -79,6 +103,11 @@ class StoreOptions(TypedDict, total=False):
     clean_file_forcibly_enable: bool
     replicas_per_disk_partition: int
     logical_disk_space_clean_forcibly_threshold: float
+    transaction_time_out: int
+    transaction_check_max: int
+    transaction_check_interval: int | None
+    transaction_op_msg_max_size: int
+    transaction_op_batch_interval: int
     broker_version: str | None
     allow_newer: bool
     store_host: str

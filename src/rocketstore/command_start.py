@@ -24,7 +24,8 @@ def end_command(error: Exception) -> None:
 
 
 def _is_command() -> bool:
-    """Return whether ``rocketstore`` or ``python -m rocketstore.cli`` started the process."""
+    """Return whether ``rocketstore`` or ``python -m rocketstore`` started the process."""
     name = os.path.basename(sys.argv[0]) if sys.argv else ""
-    as_module = any(pair == ("-m", "rocketstore.cli") for pair in pairwise(sys.orig_argv))
+    modules = (("-m", "rocketstore"), ("-m", "rocketstore.cli"))
+    as_module = any(pair in modules for pair in pairwise(sys.orig_argv))
     return name in ("rocketstore", "rocketstore.exe") or as_module

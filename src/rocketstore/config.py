@@ -5,16 +5,20 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
-import os
+import math
 import re
-import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from rocketstore import formats
 from rocketstore.errors import ConfigError
 from rocketstore.status import FlushDiskType
+
+if TYPE_CHECKING:
+    from rocketstore.broker_file.conversion import ConvertedConfig
+    from rocketstore.broker_file.entries import ConfigEntry, Source
+    from rocketstore.broker_file.lint import ConfigRemark
 
 DEFAULT_COMMIT_LOG_FILE_SIZE = 1024 * 1024 * 1024
 DEFAULT_CONSUME_QUEUE_FILE_SIZE = 300_000 * formats.CONSUME_QUEUE_UNIT.nbytes
@@ -24,29 +28,24 @@ DEFAULT_HASH_SLOT_NUM = 5_000_000
 DEFAULT_INDEX_NUM = 20_000_000
 DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
+#: A due time must fit into 64 bits.
+_LONGEST_DELAY_MS = 2**62
+_MOST_DELAY_DIGITS = len(str(_LONGEST_DELAY_MS))
 _DELAY_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _BROKER_ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
 #: Maximum of Java's ``int``, the type of RocketMQ's options; one option is a ``long``.
 INT_MAX = 2**31 - 1
 _LARGEST = {"sync_flush_timeout": 2**63 - 1}
-#: Alternative spellings in broker files.
-_ALIASES = {
-    "mapedFileSizeCommitLog": "mapped_file_size_commit_log",
-    "mapedFileSizeConsumeQueue": "mapped_file_size_consume_queue",
-    "enabledAppendPropCRC": "enabled_append_prop_crc",
-    "forceVerifyPropCRC": "force_verify_prop_crc",
-    "warmMappedFileEnable": "warm_maped_file_enable",
-    "flushLeastPagesWhenWarmMappedFile": "flush_least_pages_when_warm_maped_file",
-}
-#: Largest configuration file that is read; a broker's is shorter.
-_MOST_NBYTES = 16 << 20
-_PROPERTY = re.compile(r"((?:\\.|[^=:\s\\])+)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
-_PROPERTY_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
-_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+class _WithEntries:
+    """A place for what was read from a file; it takes no part in comparisons."""
+
+    __slots__ = ("_entries",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageStoreConfig:
+class MessageStoreConfig(_WithEntries):
     """Options of a store; ``None`` means detected from the files, else RocketMQ's default.
 
     Attributes
@@ -64,7 +63,14 @@ class MessageStoreConfig:
     mapped_file_size_consume_queue_ext : int or None
         Bytes of an ext file, at least 24 (default 50,331,648).
     bit_map_length_consume_queue_ext : int
-        Bits that a bit map in an ext file may have.
+        No effect, as in a broker: the next three options determine the length of bit maps.
+    enable_calc_filter_bit_map : bool
+        Write bit maps into ext files: which of the SQL92 filters in ``config/consumerFilter.json``
+        a message matches. No effect without ext files.
+    expect_consumer_num_use_filter, max_error_rate_of_bloom_filter : int
+        Consumer groups with filters that are expected on a topic, at least 1, and how many percent
+        of the messages that a group does not want may look wanted, 1 to 99. They determine the
+        bits of a bit map (112), and those of a group (3).
     mapper_file_size_batch_consume_queue : int or None
         Bytes of a file of a BatchConsumeQueue, a multiple of 46 (default 13,800,000). The name is
         RocketMQ's own.
@@ -103,6 +109,26 @@ class MessageStoreConfig:
         Build index files.
     message_delay_level : str
         Delays of levels 1, 2, ... with units s, m, h, d.
+    schedule_message_enable : bool
+        Deliver delayed messages when they are due. A broker always does; a program that opens a
+        copy of a store must not.
+    flush_delay_offset_interval : int
+        Milliseconds between writes of ``config/delayOffset.json``.
+    flush_consumer_offset_interval : int
+        Milliseconds between writes of ``config/consumerOffset.json`` while messages are consumed.
+    delay_max_attempts : int
+        Attempts to deliver a message before it is parked, at least 1.
+    timer_wheel_enable : bool
+        From 5.0: store messages with ``TIMER_DELAY_SEC``, ``TIMER_DELAY_MS`` or
+        ``TIMER_DELIVER_MS`` on the timer topic, for a broker to deliver them; otherwise they are
+        refused with WHEEL_TIMER_NOT_ENABLE (default: off; on with ``from_properties``).
+    timer_precision_ms : int
+        Milliseconds of one slot of the timer wheel: 100, 200, 500 or 1000. Other values become
+        the next lower one, at least 100.
+    timer_max_delay_sec : int
+        Longest delay of a timer message in seconds.
+    timer_congest_num_each_slot : int
+        Messages of one slot above which more and more are refused, from twice as many all.
     enabled_append_prop_crc, force_verify_prop_crc : bool
         Write the whole-record CRC property; require it when records are checked.
     enable_lmq, enable_multi_dispatch : bool
@@ -155,6 +181,19 @@ class MessageStoreConfig:
         its share.
     logical_disk_space_clean_forcibly_threshold : float
         Part of its share above which segments are deleted regardless of age.
+    transaction_time_out : int
+        Milliseconds in which an undecided transaction is not asked about. A broker's file may set
+        this and the next four options; they are a broker's, not a store's.
+    transaction_check_max : int
+        Checks of a transaction until it is discarded; it is asked about at least once.
+    transaction_check_interval : int or None
+        Milliseconds between rounds of checks (default: that of the RocketMQ version, 30,000, up to
+        5.1.0 60,000).
+    transaction_op_msg_max_size : int
+        Bytes of an op message's body, which lists decided transactions (from 5.1.0).
+    transaction_op_batch_interval : int
+        0 writes an op message per decision. With any other value those of decisions that wait for
+        the same sync share one; a decision never waits longer for others.
     broker_version : str or None
         RocketMQ version whose file contents and statuses the store reproduces.
     allow_newer : bool
@@ -174,6 +213,9 @@ class MessageStoreConfig:
     enable_consume_queue_ext: bool | None = None
     mapped_file_size_consume_queue_ext: int | None = None
     bit_map_length_consume_queue_ext: int = 64
+    enable_calc_filter_bit_map: bool = False
+    expect_consumer_num_use_filter: int = 32
+    max_error_rate_of_bloom_filter: int = 20
     mapper_file_size_batch_consume_queue: int | None = None
     max_hash_slot_num: int | None = None
     max_index_num: int | None = None
@@ -196,6 +238,14 @@ class MessageStoreConfig:
     flush_consume_queue_thorough_interval: int = 60_000
     message_index_enable: bool = True
     message_delay_level: str = DEFAULT_DELAY_LEVELS
+    schedule_message_enable: bool = False
+    flush_delay_offset_interval: int = 10_000
+    flush_consumer_offset_interval: int = 5_000
+    delay_max_attempts: int = 16
+    timer_wheel_enable: bool = False
+    timer_precision_ms: int = 1000
+    timer_max_delay_sec: int = 3 * 86_400
+    timer_congest_num_each_slot: int = INT_MAX
     enabled_append_prop_crc: bool = False
     force_verify_prop_crc: bool = False
     enable_lmq: bool = False
@@ -224,6 +274,11 @@ class MessageStoreConfig:
     clean_file_forcibly_enable: bool = True
     replicas_per_disk_partition: int = 1
     logical_disk_space_clean_forcibly_threshold: float = 0.8
+    transaction_time_out: int = 6000
+    transaction_check_max: int = 15
+    transaction_check_interval: int | None = None
+    transaction_op_msg_max_size: int = 4096
+    transaction_op_batch_interval: int = 3000
     broker_version: str | None = None
     allow_newer: bool = False
     store_host: str = "127.0.0.1:10911"
@@ -238,31 +293,64 @@ class MessageStoreConfig:
         lowest, highest = formats.MIN_COMMIT_LOG_FILE_NBYTES, formats.MAX_COMMIT_LOG_FILE_NBYTES
         if size is not None and not lowest <= size <= highest:
             raise ConfigError(
-                f"mapped_file_size_commit_log is {size}; it must be {lowest} to {highest}"
+                f"mapped_file_size_commit_log is {size}; it must be {lowest} to {highest}",
+                key="mapped_file_size_commit_log",
             )
         self._check_queue_and_index_sizes()
         if self.broker_role not in _BROKER_ROLES:
-            raise ConfigError(f"broker_role {self.broker_role!r} must be one of {_BROKER_ROLES}")
-        for name in ("transient_store_pool_size", "flush_least_pages_when_warm_maped_file"):
+            raise ConfigError(
+                f"broker_role {self.broker_role[:80]!r} must be one of {_BROKER_ROLES}",
+                key="broker_role",
+            )
+        for name in (
+            *("transient_store_pool_size", "flush_least_pages_when_warm_maped_file"),
+            "delay_max_attempts",
+        ):
             if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
+                raise ConfigError(
+                    f"{name} is {getattr(self, name)}; it must be at least 1", key=name
+                )
+        self._check_bit_maps()
         parse_delay_levels(self.message_delay_level)
+        fitting = [one for one in formats.TIMER_PRECISIONS_MS if one <= self.timer_precision_ms]
+        precision_ms = max(fitting, default=formats.TIMER_PRECISIONS_MS[0])
+        object.__setattr__(self, "timer_precision_ms", precision_ms)
         parse_hours(self.delete_when)
         _check_topic_attributes(self.topic_attributes)
         self.zone  # noqa: B018 - raises for an unknown zone
+
+    def _check_bit_maps(self) -> None:
+        rate, count = self.max_error_rate_of_bloom_filter, self.expect_consumer_num_use_filter
+        if not 1 <= rate <= 99:
+            raise ConfigError(
+                f"max_error_rate_of_bloom_filter is {rate}; it must be 1 to 99",
+                key="max_error_rate_of_bloom_filter",
+            )
+        bits = count * math.log2(100 / rate) * math.log2(math.e)
+        most = formats.MAX_EXT_UNIT_NBYTES - formats.CONSUME_QUEUE_EXT_UNIT.nbytes
+        if count < 1 or bits > 8 * most:
+            raise ConfigError(
+                f"expect_consumer_num_use_filter is {count}; it must be at least 1, and a bit map, "
+                f"of {bits / 8:.0f} bytes, at most {most}",
+                key="expect_consumer_num_use_filter",
+            )
 
     def _check_queue_and_index_sizes(self) -> None:
         size = self.mapped_file_size_consume_queue
         if size is not None:
             if not 0 < size <= formats.MAX_COMMIT_LOG_FILE_NBYTES:
-                raise ConfigError(f"mapped_file_size_consume_queue is {size}; it must be positive")
+                raise ConfigError(
+                    f"mapped_file_size_consume_queue is {size}; it must be positive",
+                    key="mapped_file_size_consume_queue",
+                )
             unit = formats.CONSUME_QUEUE_UNIT.nbytes
             object.__setattr__(self, "mapped_file_size_consume_queue", -(-size // unit) * unit)
         size = self.mapped_file_size_consume_queue_ext
         least = formats.CONSUME_QUEUE_EXT_UNIT.nbytes + formats.EXT_END_NBYTES
         if size is not None and not least <= size <= formats.MAX_COMMIT_LOG_FILE_NBYTES:
             raise ConfigError(
-                f"mapped_file_size_consume_queue_ext is {size}; it must be {least} to 2**31 - 1"
+                f"mapped_file_size_consume_queue_ext is {size}; it must be {least} to 2**31 - 1",
+                key="mapped_file_size_consume_queue_ext",
             )
         size = self.mapper_file_size_batch_consume_queue
         unit = formats.BATCH_QUEUE_UNIT.nbytes
@@ -271,22 +359,27 @@ class MessageStoreConfig:
         ):
             raise ConfigError(
                 f"mapper_file_size_batch_consume_queue is {size}; it must be a positive multiple "
-                f"of {unit}"
+                f"of {unit}",
+                key="mapper_file_size_batch_consume_queue",
             )
         pair = (self.max_hash_slot_num, self.max_index_num)
         if (pair[0] is None) != (pair[1] is None):
             raise ConfigError(
-                "max_hash_slot_num and max_index_num are given together or not at all"
+                "max_hash_slot_num and max_index_num are given together or not at all",
+                key="max_hash_slot_num",
             )
         # Entry 0 is never used, so a file of one entry would hold no key.
         lowest = (("max_hash_slot_num", 1), ("max_index_num", 2))
         for (name, least), value in zip(lowest, pair, strict=True):
             if value is not None and not least <= value < 2**31:
-                raise ConfigError(f"{name} is {value}; it must be {least} to 2**31 - 1")
+                raise ConfigError(f"{name} is {value}; it must be {least} to 2**31 - 1", key=name)
         if pair[0] is not None and pair[1] is not None:
             nbytes = formats.index_file_nbytes(pair[0], pair[1])
             if nbytes > formats.MAX_COMMIT_LOG_FILE_NBYTES:
-                raise ConfigError(f"an index file would have {nbytes} bytes, more than 2**31 - 1")
+                raise ConfigError(
+                    f"an index file would have {nbytes} bytes, more than 2**31 - 1",
+                    key="max_index_num",
+                )
 
     @property
     def zone(self) -> datetime.tzinfo | None:
@@ -297,8 +390,10 @@ class MessageStoreConfig:
 
         try:
             return zoneinfo.ZoneInfo(self.timezone)
-        except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:
-            raise ConfigError(f"timezone {self.timezone!r} is unknown") from error
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise ConfigError(
+                f"timezone {self.timezone[:80]!r} is unknown", key="timezone"
+            ) from error
 
     @property
     def delay_ms(self) -> tuple[int, ...]:
@@ -307,40 +402,95 @@ class MessageStoreConfig:
 
     def replace(self, **changes: Any) -> MessageStoreConfig:
         """Return a copy with other values. Raises ``TypeError`` for an unknown option."""
-        return dataclasses.replace(self, **changes)
+        return dataclasses.replace(self, **changes)._with_entries(self.entries)
+
+    def _with_entries(self, entries: tuple[ConfigEntry, ...]) -> MessageStoreConfig:
+        object.__setattr__(self, "_entries", entries)
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Not __getstate__: dataclasses of frozen fields with slots replace it before Python 3.11.4.
+        values = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        return _restored, (type(self), values, self.entries)
+
+    @property
+    def entries(self) -> tuple[ConfigEntry, ...]:
+        """All entries of the file that ``from_properties`` read, in its order; else empty."""
+        found: tuple[ConfigEntry, ...] = getattr(self, "_entries", ())
+        return found
+
+    @property
+    def ignored(self) -> Mapping[str, str]:
+        """Keys of the file that RocketMQ knows and that have no meaning here, with their values."""
+        return {one.key: one.value for one in self.entries if one.use == "ignored"}
+
+    @property
+    def unknown(self) -> Mapping[str, str]:
+        """Keys of the file that no version of RocketMQ reads, with their values."""
+        return {one.key: one.value for one in self.entries if one.use == "unknown"}
 
     @classmethod
-    def from_properties(
-        cls, source: Mapping[str, str] | str | os.PathLike[str] | TextIO
-    ) -> MessageStoreConfig:
-        """Read a broker's configuration file.
+    def from_properties(cls, source: Source) -> MessageStoreConfig:
+        """Read a broker's configuration file, as a broker does.
 
         Parameters
         ----------
-        source : mapping, path or open text file
-            ``name = value`` lines with the escapes of Java's properties; ``#`` and ``!`` start
-            comments. Names that are not store options (a broker file has many) are ignored. If only
-            one of index slots and entries is given, the other gets RocketMQ's default.
-            Expired files are deleted (``clean_resource_enable``), as a broker does.
+        source : mapping, path, text or file
+            A file as a broker is started with: Java's properties in ISO-8859-1, of at most 16 MiB.
+            A ``str`` with a line end is the text itself, any other a path; ``bytes`` are the
+            content. Files may be open in text or binary mode. Keys have RocketMQ's names, or those
+            of the fields of this class.
+
+        Returns
+        -------
+        MessageStoreConfig
+            ``entries``, ``ignored`` and ``unknown`` report on all keys. If only one of index slots
+            and entries is given, the other gets RocketMQ's default. Expired files are deleted
+            (``clean_resource_enable``) and timer messages are accepted (``timer_wheel_enable``)
+            unless the file says otherwise. ``brokerIP1`` and ``listenPort`` make ``store_host``.
 
         Raises
         ------
         ConfigError
-            When the value of a known option is invalid (the error names the option), the path is
-            not a regular file, or the file is larger than 16 MiB.
+            A value is out of range, or RocketMQ would ignore it silently (a bad number, a switch
+            that is neither true nor false): with ``path``, ``line`` and ``key``; ``errors`` has one
+            for each such value. Or the source is not a configuration, or of a store that is not
+            supported (DLedger, a log in several folders).
         OSError
-            When the file cannot be read.
+            The file cannot be read.
         """
-        options: dict[str, Any] = {"clean_resource_enable": True}
-        kinds = {item.name: item.type for item in dataclasses.fields(cls)}
-        for name, text in _pairs(source).items():
-            option = _ALIASES.get(name) or _snake_case(name)
-            if option in kinds and option != "topic_attributes":
-                options[option] = _parse_value(name, kinds[option], text)
+        from rocketstore.broker_file import entries
+
+        file = entries.read(source, _field_types())
+        options = {**entries.BROKERS_DEFAULTS, **file.options}
         pair = {"max_hash_slot_num": DEFAULT_HASH_SLOT_NUM, "max_index_num": DEFAULT_INDEX_NUM}
         if pair.keys() & options.keys():
             options = {**pair, **options}  # a broker uses the default for a missing option
-        return cls(**options)
+        return file.made(cls, options)._with_entries(file.entries)
+
+    def to_properties(self) -> str:
+        """Return the text of a broker's file with these options.
+
+        It sets what differs from a broker's defaults, so ``from_properties`` makes an equal
+        configuration of it. Keys that only rocketstore knows are ignored by a broker. Raises
+        ``ConfigError`` if a text begins or ends with a blank, which no file can hold.
+        """
+        from rocketstore.broker_file import entries
+
+        names = [item.name for item in dataclasses.fields(self)]
+        values = {name: getattr(self, name) for name in names}
+        empty = MessageStoreConfig()
+        defaults = {name: getattr(empty, name) for name in names}
+        return entries.write(values, {**defaults, **entries.BROKERS_DEFAULTS})
+
+
+def _restored(
+    kind: type[MessageStoreConfig], values: dict[str, Any], entries: tuple[ConfigEntry, ...]
+) -> MessageStoreConfig:
+    config = object.__new__(kind)
+    for name, value in values.items():
+        object.__setattr__(config, name, value)
+    return config._with_entries(entries)
 
 
 @functools.lru_cache(maxsize=64)
@@ -352,9 +502,18 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
     delays = []
     for item in text.split():
         unit = _DELAY_UNITS_MS.get(item[-1])
-        if unit is None or not (item[:-1].isascii() and item[:-1].isdigit()):
-            raise ConfigError(f"message_delay_level: {item!r} is not a number with s, m, h or d")
-        delays.append(int(item[:-1]) * unit)
+        if unit is None or not re.fullmatch("[0-9]+", item[:-1]):
+            raise ConfigError(
+                f"message_delay_level: {item[:80]!r} is not a number with s, m, h or d",
+                key="message_delay_level",
+            )
+        digits = item[:-1].lstrip("0") or "0"
+        if len(digits) > _MOST_DELAY_DIGITS or int(digits) * unit > _LONGEST_DELAY_MS:
+            raise ConfigError(
+                f"message_delay_level: {item[:40]!r} is longer than {_LONGEST_DELAY_MS} ms",
+                key="message_delay_level",
+            )
+        delays.append(int(digits) * unit)
     return tuple(delays)
 
 
@@ -363,7 +522,10 @@ def parse_hours(text: str) -> frozenset[int]:
     items = [item.strip() for item in text.split(";") if item.strip()]
     hours = {int(item) for item in items if item.isascii() and item.isdigit() and len(item) <= 2}
     if len(hours) < len(set(items)) or not all(hour < 24 for hour in hours):
-        raise ConfigError(f"delete_when {text[:80]!r} is not a list of hours like '04' or '04;16'")
+        raise ConfigError(
+            f"delete_when {text[:80]!r} is not a list of hours like '04' or '04;16'",
+            key="delete_when",
+        )
     return frozenset(hours)
 
 
@@ -373,7 +535,8 @@ def _flush_disk_type(value: FlushDiskType | str) -> FlushDiskType:
             return FlushDiskType[value]
         except KeyError:
             raise ConfigError(
-                f"flush_disk_type {value!r} is neither 'SYNC_FLUSH' nor 'ASYNC_FLUSH'"
+                f"flush_disk_type {value[:80]!r} is neither 'SYNC_FLUSH' nor 'ASYNC_FLUSH'",
+                key="flush_disk_type",
             ) from None
     return FlushDiskType(value)
 
@@ -392,11 +555,12 @@ def _check_type(name: str, kind: Any, value: Any) -> None:
     if wanted is None:
         return
     if not isinstance(value, wanted) or (bool not in wanted and isinstance(value, bool)):
-        raise ConfigError(f"{name} is {value!r}; it must be {text}")
+        raise ConfigError(f"{name} is {repr(value)[:80]}; it must be {text}", key=name)
     if isinstance(value, int | float) and not value >= 0:
-        raise ConfigError(f"{name} is {value}; it must not be negative")
+        raise ConfigError(f"{name} is {value}; it must not be negative", key=name)
     if isinstance(value, int) and value > _LARGEST.get(name, INT_MAX):
-        raise ConfigError(f"{name} is too large; it must be at most {_LARGEST.get(name, INT_MAX)}")
+        most = _LARGEST.get(name, INT_MAX)
+        raise ConfigError(f"{name} is too large; it must be at most {most}", key=name)
 
 
 def _check_topic_attributes(table: Any) -> None:
@@ -409,78 +573,72 @@ def _check_topic_attributes(table: Any) -> None:
     if not is_table:
         raise ConfigError(
             f"topic_attributes is {repr(table)[:80]}; it must map topics to attributes, as in "
-            '{"T": {"queue.type": "BatchCQ"}}'
+            '{"T": {"queue.type": "BatchCQ"}}',
+            key="topic_attributes",
         )
 
 
-def _snake_case(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+def lint_config(source: Source, version: str | None = None) -> list[ConfigRemark]:
+    """Say what in a broker's file does not do what it seems to, by line.
 
+    Parameters
+    ----------
+    source : mapping, path, text or file
+        As for ``MessageStoreConfig.from_properties``; also a file that this refuses.
+    version : str, optional
+        The RocketMQ version that will read the file, such as ``"5.3.3"``; by default any.
 
-def _parse_value(name: str, kind: Any, value: Any) -> Any:
-    text = str(value).strip()
-    wanted = str(kind).split(" ")[0]
-    if wanted == "int":
-        if not re.fullmatch(r"[+-]?[0-9]{1,20}", text):
-            raise ConfigError(f"{name} = {text[:80]!r} is not a whole number")
-        return int(text)
-    if wanted == "float":
-        try:
-            return float(text)
-        except ValueError:
-            raise ConfigError(f"{name} = {text[:80]!r} is not a number") from None
-    if wanted == "bool":
-        return text.lower() == "true"
-    return text
+    Returns
+    -------
+    list of ConfigRemark
+        ``line, option, severity, code, reason``; empty if there is nothing to remark.
 
-
-def _pairs(source: Mapping[str, str] | str | os.PathLike[str] | TextIO) -> dict[str, str]:
-    if isinstance(source, Mapping):
-        return dict(source)
-    if isinstance(source, str | os.PathLike):
-        _refuse_odd_file(os.fspath(source))
-        with open(source, encoding="utf-8-sig", errors="surrogateescape") as file:
-            return _pairs(file)
-    pairs: dict[str, str] = {}
-    for line in _logical_lines(source):
-        match = _PROPERTY.match(line)
-        if match:
-            pairs[_unescaped(match[1])] = _unescaped(match[2])
-    return pairs
-
-
-def _refuse_odd_file(path: str) -> None:
-    """Raise ``ConfigError`` for a file that is not regular or too large to be a configuration.
-
-    Reading a FIFO or a device may never end; the FIFO of a shell's ``<(command)`` has a writer.
+    Raises
+    ------
+    ConfigError
+        The source is no configuration, or ``version`` no version.
+    OSError
+        The file cannot be read.
     """
-    status = os.stat(path)
-    if path.startswith(("/dev/fd/", "/proc/self/fd/")) and stat.S_ISFIFO(status.st_mode):
-        return
-    if not stat.S_ISREG(status.st_mode):
-        raise ConfigError("it is not a regular file")
-    if status.st_size > _MOST_NBYTES:
-        raise ConfigError(f"it has {status.st_size:,} bytes, too many for a configuration")
+    from rocketstore.broker_file.conversion import target_version
+    from rocketstore.broker_file.entries import naming
+    from rocketstore.broker_file.lint import lint
+
+    target = None if version is None else target_version(version)
+    with naming(source):
+        return lint(source, _field_types(), target)
 
 
-def _logical_lines(source: Iterable[str]) -> Iterator[str]:
-    """Yield lines without comments; a backslash at a line's end joins the next, as in Java."""
-    begun = ""
-    for line in source:
-        line = line.strip(" \t\f\r\n") if not begun else line.strip("\r\n").lstrip(" \t\f")
-        if not begun and (not line or line[0] in "#!"):
-            continue
-        if (len(line) - len(line.rstrip("\\"))) % 2:
-            begun += line[:-1]
-            continue
-        yield begun + line
-        begun = ""
-    if begun:
-        yield begun
+def convert_config(source: Source, to: str) -> ConvertedConfig:
+    """Rewrite a broker's file for another RocketMQ version; comments and order stay.
+
+    Parameters
+    ----------
+    source : mapping, path, text or file
+        As for ``MessageStoreConfig.from_properties``; also a file that this refuses.
+    to : str
+        ``"4.9"``, ``"5.x"``, or a version such as ``"5.3.3"``.
+
+    Returns
+    -------
+    ConvertedConfig
+        Keys that the version does not know are comments in its ``text``.
+
+    Raises
+    ------
+    ConfigError
+        The source is no configuration, or ``to`` no version.
+    OSError
+        The file cannot be read.
+    """
+    from rocketstore.broker_file.conversion import convert, target_version
+    from rocketstore.broker_file.entries import naming
+
+    version = target_version(to)
+    with naming(source):
+        return convert(source, _field_types(), version)
 
 
-def _unescaped(text: str) -> str:
-    return _PROPERTY_ESCAPE.sub(
-        lambda match: chr(int(match[1], 16)) if match[1] else _CONTROLS.get(match[2], match[2]),
-        text,
-    )
+def _field_types() -> dict[str, str]:
+    """Return the annotation of each field of ``MessageStoreConfig``, by name."""
+    return {item.name: str(item.type) for item in dataclasses.fields(MessageStoreConfig)}

@@ -96,6 +96,26 @@ class Dialect:
         to 4.9); later versions ignore it.
     has_timer : bool
         Timer messages with any delivery time are supported (5.0.0).
+    timer_deletes_by_topic : bool
+        A message that deletes a timer message names it by ``topic+key`` (5.3.2 up to 5.3.x),
+        otherwise by its unique key.
+    filter_text_search : bool
+        SQL92 filters have CONTAINS, STARTSWITH and ENDSWITH (5.1.3).
+    property_buckets : int
+        Buckets of the hash map that properties are parsed into (5.1.0: 128, before: 16). It
+        determines their order in records that the broker writes again.
+    stores_wait_last : bool
+        A broker stores WAIT after the properties that a producer gives (4.9).
+    transaction_id : bool
+        A half message repeats its unique key as transaction id (5.0.0).
+    op_lists : bool
+        An op message names many half messages, each with a comma (5.1.0); before, one.
+    commit_keeps_real_topic : bool
+        Committed messages keep REAL_TOPIC and REAL_QID (up to 5.3).
+    transaction_check_interval_ms : int
+        Milliseconds between rounds of checks: 60,000, and 30,000 (5.1.1).
+    immunity_includes_end : bool
+        A half message is immune up to and with the end of its immunity (5.3.4).
     fastjson_2 : bool
         Tables are read by fastjson 2 (5.4.0).
     max_dispatch_lag_files : int or None
@@ -250,6 +270,42 @@ class Dialect:
     @property
     def has_timer(self) -> bool:
         return self.version >= (5, 0, 0)
+
+    @property
+    def timer_deletes_by_topic(self) -> bool:
+        return (5, 3, 2) <= self.version < (5, 4, 0)
+
+    @property
+    def filter_text_search(self) -> bool:
+        return self.version >= (5, 1, 3)
+
+    @property
+    def property_buckets(self) -> int:
+        return 128 if self.version >= (5, 1, 0) else 16
+
+    @property
+    def stores_wait_last(self) -> bool:
+        return self.version < (5, 0, 0)
+
+    @property
+    def transaction_id(self) -> bool:
+        return self.version >= (5, 0, 0)
+
+    @property
+    def op_lists(self) -> bool:
+        return self.version >= (5, 1, 0)
+
+    @property
+    def commit_keeps_real_topic(self) -> bool:
+        return self.version < (5, 4, 0)
+
+    @property
+    def transaction_check_interval_ms(self) -> int:
+        return 30_000 if self.version >= (5, 1, 1) else 60_000
+
+    @property
+    def immunity_includes_end(self) -> bool:
+        return self.version >= (5, 3, 4)
 
     @property
     def fastjson_2(self) -> bool:

@@ -194,6 +194,8 @@ SYS_FLAG_STORE_HOST_V6 = 0x020
 SYS_FLAG_NEED_UNWRAP = 0x040
 SYS_FLAG_INNER_BATCH = 0x080
 SYS_FLAG_COMPRESSION_TYPE_MASK = 0x700
+#: Values of the mask: LZ4 frames, Zstandard frames, and zlib, which 4.9 writes without a type.
+COMPRESSION_LZ4, COMPRESSION_ZSTD, COMPRESSION_ZLIB = 0x100, 0x200, 0x300
 
 #: Between a property's name and its value, and between pairs.
 NAME_VALUE_SEPARATOR = 0x01
@@ -207,6 +209,17 @@ PROPERTY_DELAY = "DELAY"
 PROPERTY_REAL_TOPIC = "REAL_TOPIC"
 PROPERTY_REAL_QUEUE_ID = "REAL_QID"
 PROPERTY_UNIQUE_KEY = "UNIQ_KEY"
+#: Of a message that is consumed again: its first topic, and its first message id.
+PROPERTY_RETRY_TOPIC = "RETRY_TOPIC"
+PROPERTY_ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+PROPERTY_TRANSACTION = "TRAN_MSG"
+PROPERTY_PRODUCER_GROUP = "PGROUP"
+#: 5.x: the unique key of a half message.
+PROPERTY_TRANSACTION_ID = "__transactionId__"
+PROPERTY_TRANSACTION_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
+#: In a copy of a half message: the queue offset of the first one.
+PROPERTY_TRANSACTION_FIRST_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
+PROPERTY_CHECK_IMMUNITY_SEC = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 PROPERTY_CRC32 = "__CRC32#"
 PROPERTY_INNER_NUM = "INNER_NUM"
 PROPERTY_INNER_BASE = "INNER_BASE"
@@ -216,12 +229,32 @@ PROPERTY_TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
 PROPERTY_TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
 PROPERTY_TIMER_DELAY_MS = "TIMER_DELAY_MS"
 PROPERTY_TIMER_OUT_MS = "TIMER_OUT_MS"
+PROPERTY_TIMER_ENQUEUE_MS = "TIMER_ENQUEUE_MS"
+PROPERTY_TIMER_DEQUEUE_MS = "TIMER_DEQUEUE_MS"
+PROPERTY_TIMER_ROLL_TIMES = "TIMER_ROLL_TIMES"
+PROPERTY_TIMER_DELETE_UNIQUE_KEY = "TIMER_DEL_UNIQKEY"
 #: ``__CRC32#``, a separator, ten digits (least significant first), a separator.
 PROPERTY_CRC32_NBYTES = len(PROPERTY_CRC32) + 1 + 10 + 1
 
+#: Regular expression of the names of topics to which a message may be put.
+TOPIC_PATTERN = r"[%|a-zA-Z0-9_-]+|%RETRY%[%|a-zA-Z0-9_+-]*|%LMQ%[%|a-zA-Z0-9_$-]*"
 TOPIC_SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 TOPIC_HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
 TOPIC_OP = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+#: Born time of a salvage's placeholder for a half message: a broker gives up so old a one without
+#: a check.
+LOST_HALF_BORN_TIMESTAMP = 1
+#: Half messages that were asked about in vain.
+TOPIC_DISCARDED = "TRANS_CHECK_MAX_TIME_TOPIC"
+#: 5.5.0: half messages of transactions that are kept in RocksDB.
+TOPIC_ROCKSDB_HALF = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
+#: The consumer group whose offsets are the progress of half and op topic.
+GROUP_TRANSACTION = "CID_RMQ_SYS_TRANS"
+#: Tag of an op message, and what follows each number in its body (5.1.0 and later).
+OP_TAG = "d"
+OP_SEPARATOR = ","
+#: Op messages are built in a hash map of this many buckets.
+OP_PROPERTY_BUCKETS = 16
 TOPIC_TIMER = "rmq_sys_wheel_timer"
 TOPIC_RETRY_PREFIX = "%RETRY%"
 TOPIC_DLQ_PREFIX = "%DLQ%"
@@ -339,6 +372,68 @@ INDEX_ENTRY = Layout(
 INDEX_KEY_SEPARATOR = "#"
 TAG_KEY_INFIX = "T#"
 
+# --- Timer ------------------------------------------------------------------------------------
+
+TIMER_SLOT = Layout(
+    "timer_slot",
+    (
+        Field("time", "i8", "The slot's time divided by the precision; another one: not in use."),
+        Field("first_position", "i8", "Of its oldest unit in the timer log."),
+        Field("last_position", "i8", "Of its newest unit."),
+        Field("count", "i4", "Its messages, less one for each that deletes another."),
+        Field("magic", "i4", "0."),
+    ),
+    "One slot of the timer wheel: all messages that are due at one time.",
+    "store/timer/TimerWheel.java",
+)
+TIMER_UNIT = Layout(
+    "timer_unit",
+    (
+        Field("size", "i4", "Length of the unit: 52."),
+        Field("previous_position", "i8", "Of the slot's unit before this one, -1 for none."),
+        Field("magic", "i4", "TIMER_UNIT_* bits, or BLANK_MAGIC."),
+        Field(
+            "write_time", "i8", "When the unit was written, epoch ms, a multiple of the precision."
+        ),
+        Field("delay", "i4", "Time of the slot less the write time, in ms."),
+        Field("physical_offset", "i8", "Commit-log offset of the message."),
+        Field("message_size", "i4", "Length of the stored message, in bytes."),
+        Field("topic_hash", "i4", "Java's hash of the topic it is for."),
+        Field("reserved", "i8", "0."),
+    ),
+    "One message of a slot, linked to the one before.",
+    "store/timer/TimerLog.java",
+)
+TIMER_CHECK = Layout(
+    "timer_check",
+    (
+        Field("read_time", "i8", "Slots before this time were delivered, epoch ms."),
+        Field("flushed_position", "i8", "The timer log is on disk up to here."),
+        Field("queue_offset", "i8", "Next message of the timer topic to be put into the wheel."),
+        Field("master_queue_offset", "i8", "The same of the master."),
+        Field("state_version", "i8", "Data version: state."),
+        Field("timestamp", "i8", "Data version: time, epoch ms."),
+        Field("counter", "i8", "Data version: counter."),
+    ),
+    "First bytes of the file ``config/timercheck``; the rest of its 4096 bytes is zero.",
+    "store/timer/TimerCheckpoint.java",
+)
+#: Two slots for each second of a week, whatever the precision.
+TIMER_SLOT_COUNT = 7 * 86_400 * 2
+TIMER_WHEEL_NBYTES = TIMER_SLOT_COUNT * TIMER_SLOT.nbytes
+TIMER_UNIT_DEFAULT = 1
+#: The message is due later than the wheel reaches: at this time it is put again.
+TIMER_UNIT_ROLL = 2
+#: The message deletes another one.
+TIMER_UNIT_DELETE = 4
+TIMER_UNIT_BITS = 0xF
+#: What precisions a broker can have, in ms.
+TIMER_PRECISIONS_MS = (100, 200, 500, 1000)
+#: Most seconds until a slot that is still read after a stop: a week, less 60 slots.
+TIMER_KEPT_SLOTS = 7 * 86_400 - 60
+#: Upper bounds in seconds by which a broker counts what is pending.
+TIMER_BOUNDS_S = (5, 60, 300, 900, 3600, 14_400, 28_800, 86_400)
+
 # --- Checkpoint, lock, abort, state -----------------------------------------------------------
 
 CHECKPOINT = Layout(
@@ -455,6 +550,9 @@ LAYOUTS: tuple[Layout, ...] = (
     INDEX_HEADER,
     INDEX_SLOT,
     INDEX_ENTRY,
+    TIMER_SLOT,
+    TIMER_UNIT,
+    TIMER_CHECK,
     CHECKPOINT,
     STORE_STATE,
     PARSED_RECORD,
@@ -503,32 +601,16 @@ SHARED_CONSTANTS: tuple[str, ...] = (
 )
 #: Texts that the native kernels share, as C string literals.
 SHARED_TEXTS: tuple[str, ...] = (
-    "PROPERTY_KEYS",
-    "PROPERTY_TAGS",
-    "PROPERTY_WAIT",
-    "PROPERTY_DELAY",
-    "PROPERTY_REAL_TOPIC",
-    "PROPERTY_REAL_QUEUE_ID",
-    "PROPERTY_UNIQUE_KEY",
-    "PROPERTY_CRC32",
-    "TOPIC_SCHEDULE",
-    "TAG_KEY_INFIX",
-    "INDEX_KEY_SEPARATOR",
-    "KEY_SEPARATOR",
-    "PROPERTY_INNER_NUM",
-    "PROPERTY_INNER_BASE",
-    "PROPERTY_TIMER_DELIVER_MS",
-    "PROPERTY_TIMER_DELAY_SEC",
-    "PROPERTY_TIMER_DELAY_MS",
-    "PROPERTY_TIMER_OUT_MS",
-    "TOPIC_TIMER",
-    "TOPIC_RETRY_PREFIX",
-    "TOPIC_LMQ_PREFIX",
-    "PROPERTY_INNER_MULTI_DISPATCH",
-    "PROPERTY_INNER_MULTI_QUEUE_OFFSET",
-    "TOPIC_DLQ_PREFIX",
-    "TOPIC_SYSTEM_PREFIX",
-    "MULTI_DISPATCH_SEPARATOR",
+    *("PROPERTY_KEYS", "PROPERTY_TAGS", "PROPERTY_WAIT", "PROPERTY_DELAY", "PROPERTY_REAL_TOPIC"),
+    *("PROPERTY_REAL_QUEUE_ID", "PROPERTY_UNIQUE_KEY", "PROPERTY_CRC32", "TOPIC_SCHEDULE"),
+    *("TAG_KEY_INFIX", "INDEX_KEY_SEPARATOR", "KEY_SEPARATOR"),
+    *("PROPERTY_INNER_NUM", "PROPERTY_INNER_BASE", "PROPERTY_TIMER_DELIVER_MS"),
+    *("PROPERTY_TIMER_DELAY_SEC", "PROPERTY_TIMER_DELAY_MS", "PROPERTY_TIMER_OUT_MS"),
+    *("TOPIC_TIMER", "TOPIC_RETRY_PREFIX", "TOPIC_LMQ_PREFIX", "PROPERTY_INNER_MULTI_DISPATCH"),
+    *("PROPERTY_INNER_MULTI_QUEUE_OFFSET", "TOPIC_DLQ_PREFIX", "TOPIC_SYSTEM_PREFIX"),
+    *("MULTI_DISPATCH_SEPARATOR", "TOPIC_HALF", "TOPIC_OP", "PROPERTY_TRANSACTION"),
+    *("PROPERTY_PRODUCER_GROUP", "PROPERTY_TRANSACTION_ID", "PROPERTY_TRANSACTION_CHECK_TIMES"),
+    *("PROPERTY_TRANSACTION_FIRST_OFFSET", "PROPERTY_CHECK_IMMUNITY_SEC"),
 )
 
 # --- Names of files ---------------------------------------------------------------------------
@@ -539,6 +621,10 @@ CONSUME_QUEUE_EXT_DIR = "consumequeue_ext"
 BATCH_QUEUE_DIR = "batchconsumequeue"
 INDEX_DIR = "index"
 CONFIG_DIR = "config"
+TIMER_WHEEL_FILE = "timerwheel"
+TIMER_LOG_DIR = "timerlog"
+TIMER_CHECK_FILE = "timercheck"
+ROCKSDB_STORE_DIR = "rocksdbstore"
 CHECKPOINT_FILE = "checkpoint"
 ABORT_FILE = "abort"
 LOCK_FILE = "lock"

@@ -23,7 +23,8 @@ MODULES = (
 #: Modules that only some programs need; they are loaded on first use.
 LATER = (
     *("arrow", "passes_stats", "passes_fsck", "passes_queue_units", "passes_index_keys"),
-    *("passes_rows", "staged_records"),
+    *("passes_rows", "passes_select", "staged_records", "sql92"),
+    *("deliveries", "transactions"),
 )
 
 
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from rocketstore._native import batch_consume_queue as batch_consume_queue
     from rocketstore._native import commit_log as commit_log
     from rocketstore._native import consume_queue as consume_queue
+    from rocketstore._native import deliveries as deliveries
     from rocketstore._native import index_file as index_file
     from rocketstore._native import locks as locks
     from rocketstore._native import mapping as mapping
@@ -77,10 +79,13 @@ if TYPE_CHECKING:
     from rocketstore._native import passes_index_keys as passes_index_keys
     from rocketstore._native import passes_queue_units as passes_queue_units
     from rocketstore._native import passes_rows as passes_rows
+    from rocketstore._native import passes_select as passes_select
     from rocketstore._native import passes_stats as passes_stats
     from rocketstore._native import reading as reading
     from rocketstore._native import reput as reput
+    from rocketstore._native import sql92 as sql92
     from rocketstore._native import staged_records as staged_records
+    from rocketstore._native import transactions as transactions
     from rocketstore._native import waiting as waiting
 else:
     locks = _modules["locks"]

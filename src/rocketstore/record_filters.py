@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 MAX_BATCH_ROWS = 1 << 20
 #: Repairing malformed text may triple its length; 32-bit offsets must still reach its end.
 MAX_BATCH_BYTES = 1 << 29
+
+
+@runtime_checkable
+class CompiledFilter(Protocol):
+    """A ``Sql92Filter``, as kernels see it."""
+
+    @property
+    def program(self) -> bytes:
+        """The program, see ``sql92_program``."""
+        ...
+
+    def count_errors(self, count: int) -> None:
+        """Add evaluations that raised."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +39,8 @@ class RecordFilters:
         Sorted by queue; queues not named are not limited.
     first_time, last_time : int
         Store times in epoch ms.
+    filter : CompiledFilter or None
+        An SQL92 filter; records that pass all others are evaluated.
     """
 
     topics: frozenset[bytes] | None
@@ -34,6 +50,7 @@ class RecordFilters:
     ranges: dict[bytes, tuple[tuple[int, int, int], ...]]
     first_time: int
     last_time: int
+    filter: CompiledFilter | None
 
 
 def record_filters(
@@ -44,6 +61,7 @@ def record_filters(
     begin: int | None = None,
     end: int | None = None,
     start_offsets: Mapping[tuple[str, int], tuple[int | None, int | None]] | None = None,
+    filter: CompiledFilter | None = None,
 ) -> RecordFilters:
     """Check the filters of a pass over the log.
 
@@ -52,6 +70,8 @@ def record_filters(
     TypeError, ValueError
         For values of the wrong kind, and numbers that do not fit their fields.
     """
+    if filter is not None and not isinstance(filter, CompiledFilter):
+        raise TypeError(f"filter must be a Sql92Filter here, not {type(filter).__name__}")
     first_time, last_time = _bounds("begin and end", begin, end)
     by_topic: dict[bytes, list[tuple[int, int, int]]] = {}
     for queue, limits in (start_offsets or {}).items():
@@ -74,6 +94,7 @@ def record_filters(
         ranges={topic: tuple(sorted(ranges)) for topic, ranges in by_topic.items()},
         first_time=first_time,
         last_time=last_time,
+        filter=filter,
     )
 
 

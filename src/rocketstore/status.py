@@ -66,6 +66,17 @@ class GetMessageStatus(Status):
     OFFSET_RESET = 9
 
 
+class TransactionState(Status):
+    """State of a transaction; a callback of a check returns one of the first three."""
+
+    #: Undecided: the half message is stored, and nothing else.
+    UNKNOWN = 0
+    COMMIT = 1
+    ROLLBACK = 2
+    #: Given up after as many checks as are allowed; see ``TRANS_CHECK_MAX_TIME_TOPIC``.
+    DISCARDED = 3
+
+
 class RecordStatus(Status):
     """Result of the strict record check at one place in the log."""
 

@@ -191,6 +191,7 @@ class Soak:
             "puts": len(latencies),
             "segments": segments,
             "queue_files": len(list(self._root.glob("consumequeue/*/*/*"))),
+            "index_files": len(list(self._root.glob("index/*"))),
             "deleted_nbytes": max(0, store.min_physical_offset),
             "behind_nbytes": store.dispatch_behind_nbytes,
         }
@@ -198,7 +199,11 @@ class Soak:
 
 
 #: Figures that count files of the store.
-FILE_COUNTS = ("queue_files", "segments")
+FILE_COUNTS = ("queue_files", "index_files", "segments")
+#: Mappings of one file at the most: the writer's, and those of two readers.
+MAPPINGS_PER_FILE = 3
+#: Mappings that are no sign of a leak: of files that came or went while they were counted.
+SPARE_MAPPINGS = 12
 
 
 def judge(samples: list[dict[str, float]]) -> dict[str, dict[str, float]]:
@@ -219,13 +224,17 @@ def grown(figures: dict[str, dict[str, float]]) -> list[str]:
     """Return what grew: memory, descriptors, mappings. Latency is reported but not judged, because
     other programs use the machine, too."""
     bad = []
-    # A file may be mapped by the writer and by two readers; in a short run queues still get files.
-    files = sum(max(0, figures[name]["after"] - figures[name]["before"]) for name in FILE_COUNTS)
-    slacks = {"memory_nbytes": NOISE_NBYTES, "descriptors": 4, "mappings": 8 + 3 * files}
-    for name, slack in slacks.items():
+    for name, slack in {"memory_nbytes": NOISE_NBYTES, "descriptors": 4}.items():
         before, after = figures[name]["before"], figures[name]["after"]
         if after > before * MOST_GROWTH and after - before > slack:
             bad.append(f"{name} grew from {before:.0f} to {after:.0f}")
+    # Queues get files in a short run: mappings are compared with the files that there are.
+    files = sum(figures[name]["after"] for name in FILE_COUNTS)
+    mappings, deleted = (figures[name]["after"] for name in ("mappings", "deleted_mappings"))
+    if mappings - deleted > MAPPINGS_PER_FILE * files + SPARE_MAPPINGS:
+        bad.append(f"{mappings - deleted:.0f} mappings of {files:.0f} files")
+    if deleted > SPARE_MAPPINGS:
+        bad.append(f"{deleted:.0f} mappings of deleted files")
     return bad
 
 

@@ -236,9 +236,11 @@ def test_a_shortened_file_is_an_error_not_a_signal(tmp_path: Path) -> None:
         out = bytearray(formats.SELECTED_MESSAGE.nbytes)
         limits = (32, 2**20, 0, 32, 2**20, 0, 0, 1)
         log = (bytes(100), 100, 0, 100, 0)
-        selected = queue.select_messages(file, 0, 100, 0, *log, b"T", 0, None, *limits, out)
+        selected = queue.select_messages(file, 0, 100, 0, *log, b"T", 0, None, None, *limits, out)
         assert selected == (0, 0, 0, fault, 0)
         units = formats.CONSUME_QUEUE_UNIT.struct.pack(100, 100, 0) * 2
         mapped = (file, len(file), 0, len(file), 0)
-        selected = queue.select_messages(units, 0, 40, 0, *mapped, b"T", 0, None, *limits, out)
+        selected = queue.select_messages(
+            units, 0, 40, 0, *mapped, b"T", 0, None, None, *limits, out
+        )
         assert selected == (0, 0, 0, fault, 0)

@@ -20,7 +20,7 @@ from rocketstore.files import durable as durable_file
 from rocketstore.log.writable_commit_log import WritableCommitLog
 
 SEED = 20261122
-STATES = 3_000
+STATES = 2_000
 
 
 @pytest.mark.timeout(900)

@@ -127,7 +127,7 @@ def test_a_salvage_without_room_changes_nothing(
     before = found(root)
     if damaged:
         monkeypatch.setattr(
-            "rocketstore.repair.salvage._Salvage._write",
+            "rocketstore.mending.salvage.SalvageJob.write_segment",
             lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left on device")),
         )
     else:

@@ -19,8 +19,8 @@ from crash import salvaging
 from crash.abandoning import abandon
 from crash.salvaging import KINDS, LOST, OPTIONS, SEGMENT_NBYTES, Written, tree
 from rocketstore import formats
+from rocketstore.mending.salvage_plan import LostPlace, Stretch, filler_sizes
 from rocketstore.recovery.recover_log import recover_log
-from rocketstore.repair.salvage_plan import LostPlace, Stretch, filler_sizes
 from rocketstore.survey.salvage_traces import FILLER_TOPIC
 
 PROGRAM = Path(__file__).with_name("salvage_program.py")
@@ -135,7 +135,7 @@ def test_what_would_be_done_is_reported_while_a_writer_deletes_files(
             raise FileNotFoundError(2, "No such file or directory", "a queue's file")
         return recover_log(*given, **named)
 
-    monkeypatch.setattr("rocketstore.repair.salvage_damage.recover_log", deleted)
+    monkeypatch.setattr("rocketstore.mending.salvage_damage.recover_log", deleted)
     assert rocketstore.salvage(root, what_if=True).was_needed
     tries.clear()
     with pytest.raises(FileNotFoundError):

@@ -55,7 +55,7 @@ def open_to_write(root: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="pages cannot be dropped here")
 @pytest.mark.parametrize(
     ("reopen", "module"),
-    [(open_to_write, "store.taking_over"), (rocketstore.salvage, "repair.salvage_damage")],
+    [(open_to_write, "store.taking_over"), (rocketstore.salvage, "mending.salvage_damage")],
 )
 def test_the_page_of_the_durable_mark_is_dropped_too(
     reopen: Callable[[Path], object], module: str, disk_path: Path, monkeypatch: pytest.MonkeyPatch

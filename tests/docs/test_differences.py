@@ -25,7 +25,8 @@ SMALL: dict[str, Any] = {
 
 def test_every_number_has_one_row() -> None:
     numbers = [int(n) for row in ROWS for n in re.findall(r"D-(\d+)", row.split("|")[1])]
-    assert sorted(numbers) == list(range(1, 52))
+    # Those between are about parts that are not here.
+    assert sorted(numbers) == [*range(1, 73), *range(75, 78)]
 
 
 def test_the_named_tests_exist() -> None:

@@ -25,7 +25,22 @@ def tool() -> ModuleType:
 
 @pytest.mark.parametrize(
     "page",
-    ["README.md", "docs/command-line.md", "docs/command-line-care.md", "docs/performance.md"],
+    [
+        "README.md",
+        "docs/command-line.md",
+        "docs/command-line-care.md",
+        "docs/command-line-repair.md",
+        "docs/command-line-groups.md",
+        "docs/command-line-doctor.md",
+        "docs/command-line-report.md",
+        "docs/command-line-config.md",
+        "docs/command-line-export.md",
+        "docs/command-line-looking.md",
+        "docs/command-line-moving.md",
+        "docs/guide/runbook.md",
+        "docs/guide/which-command.md",
+        "docs/performance.md",
+    ],
 )
 def test_pages_show_what_their_commands_write(
     tool: ModuleType, page: str, capsys: pytest.CaptureFixture[str]

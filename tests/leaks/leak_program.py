@@ -5,6 +5,7 @@ Usage: ``python leak_program.py ROOT ROUNDS``.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -39,7 +40,9 @@ def one_round(root: Path, number: int) -> None:
     """Everything a store does, once, with messages kept past its close."""
     with rocketstore.open(root, "a", **OPTIONS) as store:
         for index in range(300):
-            store.put("T", b"x" * 200, index % 4, "TagA", f"key-{index}")
+            store.put(
+                "T", b"x" * 200, index % 4, "TagA", f"key-{index}", properties={"n": str(index)}
+            )
         assert store.wait_dispatched(30)
         kept = list(store.get_message("g", "T", number % 4, 0, 32).messages)
         views = [message.raw for message in kept[:3]]
@@ -52,6 +55,25 @@ def one_round(root: Path, number: int) -> None:
         store.refresh()
         assert sum(1 for _ in store.scan()) >= 300
         assert store.look_message_by_offset(0) is not None
+        filtered(store, number)
+
+
+def filtered(store: rocketstore.DefaultMessageStore, number: int) -> None:
+    """Filters in every way to read: kept ones, new ones, left in the middle, and refused ones."""
+    texts = " OR ".join(f"n = 'é{index}'" for index in range(400))
+    for expression in ("n > 100", f"n > {number}", f"n = 'x{number}' AND ({texts})", "TAGS > 5"):
+        for _ in range(3):
+            store.get_message("g", "T", 0, 0, 32, filter=expression)
+        assert len(list(store.scan(filter=expression))) < 300
+        next(store.scan(filter=expression), None)
+        list(store.tail(start=0, filter=expression, timeout_s=0))
+        list(store.find(topic="T", key="key-7", filter=expression))
+        made = rocketstore.Sql92Filter(expression)
+        for _ in range(3):
+            store.get_message("g", "T", 0, 0, 32, filter=made)
+            store.scan_arrow("queueId", filter=made).read_all()
+        with contextlib.suppress(rocketstore.FilterSyntaxError):
+            store.get_message("g", "T", 0, 0, 32, filter=f"{expression} AND")
 
 
 def state(root: Path) -> dict[str, int]:

@@ -1,6 +1,7 @@
 """Opens and closes a store of many segments again and again, then prints what is left over as JSON.
 
-Usage: ``python open_program.py ROOT ROUNDS``. The store is made at ROOT when it is not there.
+Usage: ``python open_program.py ROOT ROUNDS``. The store is made at ROOT when it is not there. Each
+half of the rounds should be a multiple of 100, so that both do the same.
 """
 
 from __future__ import annotations
@@ -51,9 +52,12 @@ def main() -> None:
     for number in range(2 * WRITING_EVERY):  # imports, caches and allocator pools settle
         open_once(root, number)
     before = state(root)
-    for number in range(rounds):
+    for number in range(rounds // 2):
         open_once(root, number)
-    print(json.dumps({"before": before, "after": state(root)}))
+    between = state(root)
+    for number in range(rounds // 2):
+        open_once(root, number)
+    print(json.dumps({"before": before, "between": between, "after": state(root)}))
 
 
 if __name__ == "__main__":

@@ -58,5 +58,8 @@ def test_nothing_leaks(body: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("body", ["native", "reference"])
 def test_opening_and_closing_leaves_nothing(body: str, tmp_path: Path) -> None:
     result = left_over(OPEN_PROGRAM, tmp_path / "store", OPENS, body)
-    grown = result["after"]["resident_nbytes"] - result["before"]["resident_nbytes"]
-    assert grown < ALLOWED_BY_OPENS_NBYTES, result
+    before, between, after = (
+        result[when]["resident_nbytes"] for when in ("before", "between", "after")
+    )
+    # What leaks does so in both halves; the allocator's arenas of new threads come once.
+    assert 2 * min(between - before, after - between) < ALLOWED_BY_OPENS_NBYTES, result

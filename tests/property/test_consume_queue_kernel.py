@@ -142,7 +142,7 @@ def test_select_agrees_and_names_only_real_records(
     wanted = None if codes is None else array("q", codes)
     position, rows, nbytes, status, _ = both(
         "consume_queue", "select_messages", file, 0, len(file), first, log, log_stop, BASE,
-        BASE + SEGMENT_NBYTES, min_offset, topic, 0, wanted, *limits, *selected, flags, out,
+        BASE + SEGMENT_NBYTES, min_offset, topic, 0, wanted, None, *limits, *selected, flags, out,
     )  # fmt: skip
     assert 0 <= position <= len(file)
     assert (status == RecordStatus.END) == (position == len(file))

@@ -63,7 +63,7 @@ KEYS = ("a", "b", "Aa", "BB", "é")
 TOPICS = ("T", "Other-Topic", "%RETRY%g")
 INNER = formats.SYS_FLAG_INNER_BATCH | formats.SYS_FLAG_NEED_UNWRAP
 #: Runs in a test; those of the other body take longer.
-RUNS = int(os.environ.get("ROCKETSTORE_MACHINE_RUNS", "200"))
+RUNS = int(os.environ.get("ROCKETSTORE_MACHINE_RUNS", "90"))
 OTHER_RUNS = RUNS // 4
 MINUTES = os.environ.get("ROCKETSTORE_MACHINE_MINUTES", "")
 

@@ -75,7 +75,7 @@ def test_export(spark: Any, store: Path, messages: list[Any], tmp_path: Path) ->
         (("export", "STORE", "out", "--columns", "bodi"), 2, "did you mean 'body'"),
         (("export", "STORE", "out", "--split-size", "much"), 2, "is not a size"),
         (("export", "STORE", "out", "--conf", "spark"), 2, "NAME=VALUE"),
-        (("replay", "STORE", "out", "--where", "no sql at all"), 2, "Spark"),
+        (("replay", "STORE", "out", "--spark-where", "no sql at all"), 2, "Spark"),
         (("export", "STORE", "out", "--on-corruption", "hope"), 2, "hope"),
     ],
 )
@@ -102,7 +102,7 @@ def test_replay_writes_a_store(
     out = tmp_path / "new"
     # Neither compressed nor part of a transaction that was not committed.
     wanted = [one for one in messages if one.topic == "TopicA" and one.sys_flag & 0xD in (0, 8)]
-    options = ("--topic", "TopicA", "--to-topic", "Again", "--where", "sysFlag % 2 = 0")
+    options = ("--topic", "TopicA", "--to-topic", "Again", "--spark-where", "sysFlag % 2 = 0")
     for _ in range(2):
         # The second time the name says that it is done already.
         (row,) = lines(run("spark", "replay", store, out, *options, "--once", "first"))

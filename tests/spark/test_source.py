@@ -15,8 +15,8 @@ from pyspark.sql import functions as sf
 import rocketstore
 from golden import golden_stores
 from rocketstore.arrow.columns import resolve
-from rocketstore.errors import ConfigError, MappedFileError
-from rocketstore.spark import register, scan
+from rocketstore.errors import ConfigError, FilterSyntaxError, MappedFileError
+from rocketstore.spark import export_parquet, register, replay, scan
 from support import random_stores
 from support.message_table import ALL, scanned
 
@@ -283,3 +283,47 @@ class OldSession:
 def test_an_old_spark_has_no_filters() -> None:
     with pytest.raises(ConfigError, match=r"4\.1 or later, not 4\.0\.1"):
         register(OldSession(), filters=True)  # type: ignore[arg-type]
+
+
+# --- SQL filters ------------------------------------------------------------------------------
+
+EXPRESSION = "TAGS IN ('red', 'blue') AND trace IS NOT NULL OR KEYS = 'k7 common'"
+
+
+def test_a_filter_is_evaluated_in_the_scan(random_store: Path, spark: Any, tmp_path: Path) -> None:
+    made = rocketstore.Sql92Filter(EXPRESSION)
+    with rocketstore.open(random_store, derive="none") as store:
+        wanted = [message.physical_offset for message in store.scan(filter=made)]
+    assert 1000 < len(wanted) < random_stores.ROWS // 10
+    options = {"columns": "physicalOffset", "maxPartitionBytes": 4_999_999}
+    by_source = load(spark, random_store, filter=EXPRESSION, **options)
+    assert arrow(by_source).column(0).to_pylist() == wanted
+    for given in (EXPRESSION, made):
+        by_scan = scan(spark, random_store, filter=given, columns="physicalOffset")
+        assert arrow(by_scan).column(0).to_pylist() == wanted
+    # Other options, and Spark's own conditions, apply beside it.
+    both = load(spark, random_store, filter=EXPRESSION, subscribe="TopicA", columns="topic,tags")
+    with rocketstore.open(random_store, derive="none") as store:
+        red = sum(m.tags == "red" for m in store.scan(topics=["TopicA"], filter=made))
+    assert both.where("tags = 'red'").count() == red > 0
+    rows = replay(spark, random_store, filter=EXPRESSION, topics="TopicB").count()
+    files = export_parquet(
+        spark, str(random_store), str(tmp_path / "out"), filter=EXPRESSION, topics="TopicB"
+    ).collect()
+    assert sum(file["rows"] for file in files) == rows > 0
+
+
+@pytest.mark.parametrize("expression", ["n >", "(" * 20_000, "n = 1 #", "\ud800"])
+def test_a_bad_filter_is_refused_before_any_job(
+    random_store: Path, spark: Any, tmp_path: Path, expression: str
+) -> None:
+    with pytest.raises(FilterSyntaxError):
+        scan(spark, random_store, filter=expression)
+    with pytest.raises(FilterSyntaxError):
+        replay(spark, random_store, filter=expression)
+    with pytest.raises(FilterSyntaxError):
+        export_parquet(spark, str(random_store), str(tmp_path / "out"), filter=expression)
+    assert not (tmp_path / "out").exists()
+    if expression.isascii():  # others do not reach Java
+        with pytest.raises(PySparkException, match="filter: "):
+            load(spark, random_store, filter=expression)

@@ -243,3 +243,14 @@ def test_a_store_that_vanishes_ends_the_stream(
     again = reader_of(store)
     with pytest.raises((OSError, RocketStoreError), match=why):  # and after a restart
         again.latestOffset(end, EVERYTHING)
+
+
+def test_a_filter_of_a_stream(store: Path) -> None:
+    rows = rows_of(store)
+    wanted = [row.physical_offset for row in rows if row.tags == "red"]
+    made = reader_of(store, filter="TAGS = 'red'")
+    start = checkpointed(made.initialOffset())
+    end = checkpointed(made.latestOffset(start, EVERYTHING))
+    assert read(made, start, end) == wanted
+    with pytest.raises(ConfigError, match="filter: "):
+        reader_of(store, filter="TAGS =")

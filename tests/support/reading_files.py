@@ -14,6 +14,7 @@ from support.appenders import Log
 from support.kernel_bodies import Bodies
 
 FOUND = GetMessageStatus.FOUND
+UNMATCHED = GetMessageStatus.NO_MATCHED_MESSAGE
 UNIT = formats.CONSUME_QUEUE_UNIT.nbytes
 SLOTS, ENTRIES = 50, 1000
 COUNT = 12
@@ -71,7 +72,7 @@ class Files:
         known = {("T", 0): self.queue} if queues is None else queues
         reader = self.kernels.reading.ReaderPlace(
             log=self.log, queues=known, index=self.index_service, limits=limits,
-            max_hits=64, tag_filter=TagFilter, found=FOUND,
+            max_hits=64, tag_filter=TagFilter, found=FOUND, unmatched=UNMATCHED,
             answers=(GetMessageResult, QueryMessageResult),
         )  # fmt: skip
         return SimpleNamespace(_closed=False, _reader=reader)

@@ -12,9 +12,9 @@ from typing import NamedTuple
 GROUND = frozenset(
     {
         *("formats", "errors", "status", "dialect", "config", "record_filters", "arguments"),
-        "version",
-        *("lock_order", "command_start", "kernels", "message", "inner_batch"),
-        *("display", "_native", "_reference"),
+        *("version", "sql92_program", "transaction_records", "timer_rules", "message_copy"),
+        *("lock_order", "command_start", "kernels", "message", "inner_batch", "body_codec"),
+        *("display", "broker_file", "_native", "_reference"),
     }
 )
 
@@ -44,7 +44,7 @@ ROOMS: dict[str, Room] = {
     ),
     "queues": _room(
         "Consume queues of every type: units, files, folders, and the table of all queues.",
-        "ground files",
+        "ground files filter",
     ),
     "index": _room("Index files: geometry, entries, rolling, lookups.", "ground files"),
     "directory": _room(
@@ -67,6 +67,10 @@ ROOMS: dict[str, Room] = {
     "dispatch": _room(
         "Building queues and index from the log.", "ground files services log queues index"
     ),
+    "delay": _room(
+        "Delayed messages: which are due, their delivery exactly once, and reports.",
+        "ground files services log queues config_managers",
+    ),
     "recovery": _room(
         "Find the log's valid end, truncate a torn write, and bring the index in line "
         "with the log.",
@@ -79,47 +83,102 @@ ROOMS: dict[str, Room] = {
         "Reading from a store: by offset, queue, key and time.",
         "ground files filter log queues index",
     ),
+    "transaction": _room(
+        "Transactions: half messages, the decisions about them, and the checks of undecided ones.",
+        "ground services log config_managers query",
+    ),
+    "consumer": _room(
+        "Consumers, and reads that wait for messages.",
+        "ground services log queues dispatch query",
+    ),
+    "timer": _room(
+        "Messages with a delivery time: the timer wheel, its log and its checkpoint; read-only.",
+        "ground files",
+    ),
     "verify": _room(
         "Check every record, unit and index entry against each other; read-only.",
-        "ground files log queues index directory config_managers survey dispatch",
+        "ground files log queues index directory config_managers survey dispatch timer",
     ),
     "sources": _room(
         "A log as byte ranges for many workers, on disks and object stores.",
         "ground files log directory survey",
     ),
+    "statistics": _room(
+        "Figures of an open store: put times, and texts as RocketMQ writes them.", ""
+    ),
     "store": _room(
         "An open store: opening a directory, its parts and services, and the public class.",
         "ground files services filter log queues index directory config_managers survey flush "
-        "dispatch recovery cleaning query verify",
+        "dispatch delay recovery cleaning query transaction consumer verify timer statistics",
     ),
-    "arrow": _room("Messages as Arrow tables and Parquet files.", "ground files query sources"),
-    "repair": _room(
-        "Repairs a damaged store, on explicit request only.",
-        "ground files log queues index directory survey recovery verify store",
+    "arrow": _room(
+        "Messages as Arrow tables and Parquet files.", "ground files filter query sources"
+    ),
+    "mending": _room(
+        "Mends a store's files: builds them again beside, and switches; on explicit request only.",
+        "ground files log queues index directory survey dispatch recovery verify store",
+    ),
+    "planning": _room(
+        "Plans of repairs: written down, done, and taken back; on explicit request only.",
+        "ground files log queues index directory config_managers survey store diagnosis mending",
+    ),
+    "looking": _room(
+        "Reading answers out of a store: its use, lag, history, index and future; read-only.",
+        "ground files filter log queues index directory config_managers cleaning query "
+        "transaction sources store",
+    ),
+    "moving": _room(
+        "Moving stores and messages: copies, comparisons, exports, imports; the source is only "
+        "read.",
+        "ground files filter log queues index directory config_managers query sources store verify "
+        "arrow mending looking",
+    ),
+    "diagnosis": _room(
+        "What is wrong with a store, what that means for its data, and what a broker does; "
+        "read-only.",
+        "ground files queues directory config_managers survey verify store",
+    ),
+    "reporting": _room(
+        "A store's state as one HTML page: for an engineer on call, and to keep.",
+        "ground files delay directory looking diagnosis sources store",
     ),
     "spark": _room(
         "RocketMQ store directories in PySpark: a data source, streams, a sink, and jobs.",
-        "ground files log queues index directory survey dispatch query verify sources store arrow",
+        "ground files filter log queues index directory survey dispatch query verify sources store "
+        "arrow",
     ),
     "testing": _room(
         "Helpers for tests of programs that use rocketstore: pytest fixtures and "
         "``check_invariants``.",
-        "ground survey store",
+        "ground files directory config_managers dispatch delay survey store",
+    ),
+    "metrics": _room(
+        "Metrics of an open store for Prometheus, under RocketMQ's names (extra ``metrics``).",
+        "ground statistics store",
     ),
     "cli": _room(
         "The command line: ``rocketstore COMMAND PATH``.",
-        "ground files filter log queues directory config_managers survey cleaning query verify "
-        "store repair spark",
+        "ground files filter log queues directory config_managers survey cleaning delay query "
+        "timer transaction consumer verify store mending looking moving planning diagnosis "
+        "reporting spark metrics",
     ),
 }
 
 #: Rooms inside ``cli`` and ``spark``, and what each may import of its neighbours.
 INNER_ROOMS: dict[str, dict[str, str]] = {
     "cli": {
-        "app": "bench commands common demo spark",
+        "app": "command_list common",
+        # imports the others when they are wanted
+        "command_list": "common",
         "bench": "common",
         "commands": "common store_facts",
+        "configuring": "common",
         "demo": "common",
+        "engine": "common store_facts",
+        "looking": "common",
+        "mending": "common",
+        "moving": "common",
+        "reporting": "common",
         "spark": "common",
         "store_facts": "common",
         "common": "",
@@ -138,16 +197,20 @@ INNER_ROOMS: dict[str, dict[str, str]] = {
 NATIVE_ROOMS: dict[str, str] = {
     "base": "",
     "files": "base",
-    "record": "base files",
+    "java": "base",
+    "record": "base files java",
+    "filter": "base files record",
     "index": "base files",
     "log": "base files record",
     "flush": "base files log",
     "staging": "base files record log",
-    "queues": "base files record",
-    "query": "base files record index queues",
-    "dispatch": "base files record queues index",
-    "passes": "base files record queues dispatch",
-    "columns": "base files record passes",
+    "transaction": "base files record log",
+    "delay": "base files java record log",
+    "queues": "base files record filter",
+    "query": "base files record filter index queues",
+    "dispatch": "base files record filter queues index",
+    "passes": "base files java record filter queues dispatch",
+    "columns": "base files record filter passes",
 }
 
 #: The most floors that the rooms may make.
@@ -159,6 +222,8 @@ def room_of(module: str) -> str:
     parts = module.split(".")
     if len(parts) == 1:
         return ""
+    if parts[1] == "__main__":
+        return "cli"
     return "ground" if parts[1] in GROUND else parts[1]
 
 

@@ -29,6 +29,7 @@ RACE: dict[str, Any] = {
     "settings": {"options": {"mib": "200"}},
     "rounds": 5,
     "busy": [],
+    "peers": [],
     "tables": [
         {
             "messages": "producer", "body": "100",
@@ -127,3 +128,17 @@ def test_a_race_s_chart_has_a_mark_for_each_figure() -> None:
 
 def test_a_busy_machine_is_named() -> None:
     assert "The machine was busy: much." in page.section({**RACE, "busy": ["much"]})
+
+
+def test_embedded_stores_have_a_table() -> None:
+    lines = [
+        {"name": "each put", "figures": {"rocketstore": figure(900), "lmdb": figure(5_200)}},
+        {"name": "groups", "figures": {"rocketstore": figure(700)}},
+    ]
+    text = page.section({**RACE, "peers": lines})
+    assert text.endswith(
+        "**Embedded stores: time of a put**\n\n"
+        "| durability | rocketstore | lmdb |\n|---|---|---|\n"
+        "| each put | 900 ns | 5.20 µs |\n| groups | 700 ns | – |\n"
+    )
+    assert "Embedded stores" not in page.section(RACE)

@@ -219,6 +219,7 @@ def test_requirements_come_from_the_project_file() -> None:
                 "arrow": ["a"],
                 "spark": ["p", "a"],
                 "remote": ["r"],
+                "metrics": ["m"],
                 "demo": ["plot"],
                 "docs": ["s"],
                 "dev": ["cython", "d"],
@@ -227,7 +228,7 @@ def test_requirements_come_from_the_project_file() -> None:
     }
     assert bootstrap.requirements(project, "run") == ["cython", "numpy", "p", "a", "plot"]
     assert bootstrap.requirements(project, "test") == [
-        *("cython", "numpy", "p", "a", "plot", "r", "s", "d")
+        *("cython", "numpy", "p", "a", "plot", "r", "m", "s", "d")
     ]
 
 

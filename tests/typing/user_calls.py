@@ -16,6 +16,8 @@ from rocketstore import (
     CutRange,
     DamagedRange,
     DefaultMessageStore,
+    DelayedMessage,
+    DelayReport,
     Finding,
     GetMessageResult,
     GetMessageStatus,
@@ -110,6 +112,9 @@ def reading(store: DefaultMessageStore) -> None:
 def maintaining(store: DefaultMessageStore) -> None:
     """Reports."""
     assert_type(store.clean_expired(what_if=True), CleanReport)
+    assert_type(store.delays(), DelayReport)
+    assert_type(store.delays().due(level=1), Iterator[DelayedMessage])
+    assert_type(store.deliver_due(max_count=5), int)
     assert_type(store.recovery_report, RecoveryReport)
     assert_type(store.verify(), VerifyReport)
     assert_type(store.verify().ok, bool)

@@ -106,6 +106,39 @@ _Static_assert(RS_INDEX_SLOT_NBYTES == 4, "index_slot");
 #define RS_INDEX_ENTRY_NBYTES 20
 _Static_assert(RS_INDEX_ENTRY_NBYTES == 4 + 8 + 4 + 4, "index_entry");
 
+/* One slot of the timer wheel: all messages that are due at one time. */
+#define RS_TIMER_SLOT_TIME_AT 0
+#define RS_TIMER_SLOT_FIRST_POSITION_AT 8
+#define RS_TIMER_SLOT_LAST_POSITION_AT 16
+#define RS_TIMER_SLOT_COUNT_AT 24
+#define RS_TIMER_SLOT_MAGIC_AT 28
+#define RS_TIMER_SLOT_NBYTES 32
+_Static_assert(RS_TIMER_SLOT_NBYTES == 8 + 8 + 8 + 4 + 4, "timer_slot");
+
+/* One message of a slot, linked to the one before. */
+#define RS_TIMER_UNIT_SIZE_AT 0
+#define RS_TIMER_UNIT_PREVIOUS_POSITION_AT 4
+#define RS_TIMER_UNIT_MAGIC_AT 12
+#define RS_TIMER_UNIT_WRITE_TIME_AT 16
+#define RS_TIMER_UNIT_DELAY_AT 24
+#define RS_TIMER_UNIT_PHYSICAL_OFFSET_AT 28
+#define RS_TIMER_UNIT_MESSAGE_SIZE_AT 36
+#define RS_TIMER_UNIT_TOPIC_HASH_AT 40
+#define RS_TIMER_UNIT_RESERVED_AT 44
+#define RS_TIMER_UNIT_NBYTES 52
+_Static_assert(RS_TIMER_UNIT_NBYTES == 4 + 8 + 4 + 8 + 4 + 8 + 4 + 4 + 8, "timer_unit");
+
+/* First bytes of the file ``config/timercheck``; the rest of its 4096 bytes is zero. */
+#define RS_TIMER_CHECK_READ_TIME_AT 0
+#define RS_TIMER_CHECK_FLUSHED_POSITION_AT 8
+#define RS_TIMER_CHECK_QUEUE_OFFSET_AT 16
+#define RS_TIMER_CHECK_MASTER_QUEUE_OFFSET_AT 24
+#define RS_TIMER_CHECK_STATE_VERSION_AT 32
+#define RS_TIMER_CHECK_TIMESTAMP_AT 40
+#define RS_TIMER_CHECK_COUNTER_AT 48
+#define RS_TIMER_CHECK_NBYTES 56
+_Static_assert(RS_TIMER_CHECK_NBYTES == 8 + 8 + 8 + 8 + 8 + 8 + 8, "timer_check");
+
 /* First bytes of the file ``checkpoint``; the rest of its 4096 bytes is zero. */
 #define RS_CHECKPOINT_PHYSIC_TIMESTAMP_AT 0
 #define RS_CHECKPOINT_LOGICS_TIMESTAMP_AT 8
@@ -200,6 +233,14 @@ _Static_assert(RS_STORE_STATE_NBYTES == 8 + 8 + 8 + 8 + 8 + 8 + 8 + 4 + 4 + 4 + 
 #define RS_TOPIC_DLQ_PREFIX "%DLQ%"
 #define RS_TOPIC_SYSTEM_PREFIX "rmq_sys_"
 #define RS_MULTI_DISPATCH_SEPARATOR ","
+#define RS_TOPIC_HALF "RMQ_SYS_TRANS_HALF_TOPIC"
+#define RS_TOPIC_OP "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+#define RS_PROPERTY_TRANSACTION "TRAN_MSG"
+#define RS_PROPERTY_PRODUCER_GROUP "PGROUP"
+#define RS_PROPERTY_TRANSACTION_ID "__transactionId__"
+#define RS_PROPERTY_TRANSACTION_CHECK_TIMES "TRANSACTION_CHECK_TIMES"
+#define RS_PROPERTY_TRANSACTION_FIRST_OFFSET "TRAN_PREPARED_QUEUE_OFFSET"
+#define RS_PROPERTY_CHECK_IMMUNITY_SEC "CHECK_IMMUNITY_TIME_IN_SECONDS"
 
 /* One row of scan_records. */
 typedef struct {

@@ -1,4 +1,4 @@
-/* A plain mutex, ordered loads and stores of positions, and the wall clock. */
+/* A plain mutex, ordered loads and stores of positions, and the clocks. */
 #ifndef RS_MUTEX_H
 #define RS_MUTEX_H
 #include <stdint.h>
@@ -36,6 +36,10 @@ static inline int64_t rs_now_ms(void)
     timespec_get(&now, TIME_UTC);
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
+static inline int64_t rs_monotonic_ns(void)
+{
+    return (int64_t)GetTickCount64() * 1000000;
+}
 #else
 #include <pthread.h>
 
@@ -66,6 +70,12 @@ static inline int64_t rs_now_ms(void)
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+static inline int64_t rs_monotonic_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 #endif
 

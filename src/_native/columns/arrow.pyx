@@ -11,7 +11,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.errno cimport EIO, ENOMEM
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
@@ -19,6 +19,7 @@ from rs_arguments cimport rs_get_bytes
 from rs_crc cimport rs_crc_import
 from rs_guard cimport rs_guard_import, rs_guarded
 from rs_pass cimport rs_pass_begin, rs_pass_call
+from rs_record_filter cimport rs_fill_filter, rs_free_filter, rs_record_filter, rs_zeros
 from rs_status cimport RS_FAULT, RS_LIMIT, RS_OK
 
 from rocketstore.record_filters import check_batch_limits, record_filters
@@ -55,31 +56,6 @@ cdef extern from "rs_arrow.h" nogil:
         int32_t keys
         int32_t unique_key
 
-    ctypedef struct rs_text_table:
-        void *slots
-
-    ctypedef struct rs_queue_range:
-        int64_t first
-        int64_t last
-        int32_t queue_id
-
-    ctypedef struct rs_topic_rule:
-        int64_t id_count
-        int64_t range_count
-        int32_t *ids
-        rs_queue_range *ranges
-        int32_t wanted
-
-    ctypedef struct rs_record_filter:
-        rs_text_table topics
-        rs_text_table tags
-        rs_text_table keys
-        rs_topic_rule *rules
-        int64_t rule_count
-        int64_t first_time
-        int64_t last_time
-        int32_t other_topics
-
     ctypedef struct rs_decoder:
         rs_pass_call call
         rs_record_filter filter
@@ -89,6 +65,7 @@ cdef extern from "rs_arrow.h" nogil:
         int64_t batch_rows
         int64_t batch_nbytes
         int64_t rows
+        int64_t errors
         int32_t column_count
         int32_t chunk_capacity
         int32_t wants_properties
@@ -101,9 +78,6 @@ cdef extern from "rs_arrow.h" nogil:
     rs_column *rs_begin_columns(const rs_column_type *const *types, int32_t count,
                                 int64_t batch_rows, const rs_column *last)
     void rs_free_columns(rs_column *columns, int32_t count)
-    int rs_begin_text_table(rs_text_table *table, int64_t count)
-    void rs_add_text(rs_text_table *table, const uint8_t *p, int32_t n, int32_t value)
-    void rs_free_filter(rs_record_filter *filter)
     int rs_decode(void *argument)
     rs_batch *rs_take_batch(rs_decoder *decoder, const rs_column_type *const *types)
     void rs_leave_batch(rs_batch *batch)
@@ -301,69 +275,6 @@ def export_stream(_ColumnTypes schema not None, batches, /):
         raise
 
 
-# --- Filters ----------------------------------------------------------------------------------
-
-cdef int fill_table(rs_text_table* table, texts, list kept) except -1:
-    """Map texts to their numbers; the table points into the bytes objects, which are kept."""
-    cdef int32_t number
-    if rs_begin_text_table(table, len(texts)) != RS_OK:
-        raise MemoryError
-    for number, text in enumerate(texts):
-        if len(text) > INT32_MAX:
-            continue  # no record contains it
-        kept.append(text)
-        rs_add_text(
-            table, <const uint8_t*>PyBytes_AS_STRING(text), <int32_t>len(text), number
-        )
-    return 0
-
-
-cdef void* zeros(Py_ssize_t count, size_t nbytes) except NULL:
-    cdef void* memory = calloc(<size_t>max(count, 1), nbytes)
-    if memory == NULL:
-        raise MemoryError
-    return memory
-
-
-cdef int fill_rule(rs_topic_rule* rule, bint wanted, ids, ranges) except -1:
-    cdef Py_ssize_t i
-    rule.wanted = wanted
-    rule.id_count = -1
-    if ids is not None:
-        rule.ids = <int32_t*>zeros(len(ids), sizeof(int32_t))
-        for i in range(len(ids)):
-            rule.ids[i] = ids[i]
-        rule.id_count = len(ids)
-    rule.ranges = <rs_queue_range*>zeros(len(ranges), sizeof(rs_queue_range))
-    for i in range(len(ranges)):
-        rule.ranges[i].queue_id, rule.ranges[i].first, rule.ranges[i].last = ranges[i]
-    rule.range_count = len(ranges)
-    return 0
-
-
-cdef int fill_filter(rs_record_filter* target, filters, list kept) except -1:
-    cdef Py_ssize_t i
-    cdef list topics
-    target.first_time = filters.first_time
-    target.last_time = filters.last_time
-    target.other_topics = filters.topics is None and filters.queue_ids is None
-    if filters.tags is not None:
-        fill_table(&target.tags, filters.tags, kept)
-    if filters.keys is not None:
-        fill_table(&target.keys, filters.keys, kept)
-    if target.other_topics and not filters.ranges:
-        return 0
-    topics = list({*(filters.topics or ()), *(filters.queue_ids or ()), *filters.ranges})
-    fill_table(&target.topics, topics, kept)
-    target.rules = <rs_topic_rule*>zeros(len(topics), sizeof(rs_topic_rule))
-    target.rule_count = len(topics)
-    for i, topic in enumerate(topics):
-        wanted = filters.topics is None or topic in filters.topics
-        ids = None if filters.queue_ids is None else filters.queue_ids.get(topic, ())
-        fill_rule(&target.rules[i], wanted, ids, filters.ranges.get(topic, ()))
-    return 0
-
-
 # --- BatchDecoder -----------------------------------------------------------------------------
 
 @cython.final
@@ -373,23 +284,26 @@ cdef class BatchDecoder:
     cdef rs_decoder* _decoder
     cdef _ColumnTypes _types
     cdef list _texts
+    cdef object _filter
     cdef bint _busy
 
     def __cinit__(self, columns, *, topics=None, tags=None, keys=None, queue_ids=None, begin=None,
-                  end=None, start_offsets=None, batch_rows=8192, batch_bytes=4194304):
+                  end=None, start_offsets=None, filter=None, batch_rows=8192,
+                  batch_bytes=4194304):
         cdef rs_decoder* decoder
         cdef int32_t i
         cdef bint has_pairs = False
         self._types = _ColumnTypes(list(columns))
         check_batch_limits(batch_rows, batch_bytes)
-        filters = record_filters(topics, tags, keys, queue_ids, begin, end, start_offsets)
-        decoder = self._decoder = <rs_decoder*>zeros(1, sizeof(rs_decoder))
+        filters = record_filters(topics, tags, keys, queue_ids, begin, end, start_offsets, filter)
+        self._filter = filters.filter
+        decoder = self._decoder = <rs_decoder*>rs_zeros(1, sizeof(rs_decoder))
         decoder.batch_rows = batch_rows
         decoder.batch_nbytes = batch_bytes
         decoder.chunk_capacity = RS_CHUNK_ROWS
         decoder.column_count = self._types._count
         self._texts = []
-        fill_filter(&decoder.filter, filters, self._texts)
+        rs_fill_filter(&decoder.filter, filters, self._texts)
         for i in range(self._types._count):
             rs_weigh_column(&decoder.weights, self._types._types[i])
             has_pairs = has_pairs or self._types._types[i].kind >= RS_KIND_MAP
@@ -398,7 +312,7 @@ cdef class BatchDecoder:
             or decoder.weights.tags + decoder.weights.keys + decoder.weights.unique_key > 0
         )
         if has_pairs:
-            decoder.pairs = <rs_pairs*>zeros(1, sizeof(rs_pairs))
+            decoder.pairs = <rs_pairs*>rs_zeros(1, sizeof(rs_pairs))
         decoder.columns = rs_begin_columns(
             self._types._types, decoder.column_count, decoder.batch_rows, NULL
         )
@@ -417,6 +331,7 @@ cdef class BatchDecoder:
         """Add the records from ``position`` on; return (status, position to continue from)."""
         cdef Py_buffer view
         cdef rs_pass_call* call = &self._decoder.call
+        cdef int64_t errors = 0
         cdef int status
         memset(&view, 0, sizeof(view))
         rs_get_bytes(window, &view, False)
@@ -433,12 +348,15 @@ cdef class BatchDecoder:
                     self._decoder.chunk_capacity = 1
                     status = rs_guarded(rs_decode, self._decoder)
                     self._decoder.chunk_capacity = RS_CHUNK_ROWS
-            if status == RS_LIMIT:
-                raise MemoryError
-            return status, call.position
+            errors, self._decoder.errors = self._decoder.errors, 0
         finally:
             self._busy = False
             PyBuffer_Release(&view)
+        if errors:
+            self._filter.count_errors(errors)
+        if status == RS_LIMIT:
+            raise MemoryError
+        return status, call.position
 
     @property
     def rows(self):

@@ -23,6 +23,7 @@ typedef struct {
     int64_t batch_nbytes;
     int64_t rows;
     int64_t nbytes;
+    int64_t errors; /* evaluations of the SQL92 filter that raised */
     int32_t column_count;
     int32_t chunk_capacity; /* 1 to find the record that faults */
     int32_t wants_properties;
@@ -70,20 +71,9 @@ static inline int64_t rs_weight_of(const rs_weights *weights, const rs_parsed_re
            + (int64_t)weights->properties * row->properties_nbytes;
 }
 
-static inline void rs_find_row_properties(const uint8_t *record, rs_parsed_record *row)
-{
-    rs_property_values values;
-    rs_find_properties(record, row->properties_at, row->properties_nbytes, &values);
-    row->tags_at = values.tags_at;
-    row->tags_nbytes = values.tags_nbytes;
-    row->keys_at = values.keys_at;
-    row->keys_nbytes = values.keys_nbytes;
-    row->unique_key_at = values.unique_key_at;
-    row->unique_key_nbytes = values.unique_key_nbytes;
-}
-
 /* Fill the chunk from `*position` on. Return RS_OK if it is full, else why it ends earlier. */
-static inline int rs_fill_chunk(rs_decoder *decoder, int64_t *position, int64_t *nbytes)
+static inline int rs_fill_chunk(rs_decoder *decoder, int64_t *position, int64_t *nbytes,
+                                int64_t *errors)
 {
     rs_pass_call *call = &decoder->call;
     rs_chunk *chunk = &decoder->chunk;
@@ -113,7 +103,7 @@ static inline int rs_fill_chunk(rs_decoder *decoder, int64_t *position, int64_t 
             rs_find_row_properties(p, row);
             taken = rs_takes_properties(&decoder->filter, p, row);
         }
-        if (taken) {
+        if (taken && rs_takes_sql(&decoder->filter, p, row, errors)) {
             const int64_t weight = rs_weight_of(&decoder->weights, row);
             if (RS_UNLIKELY(*nbytes + weight > decoder->batch_nbytes) && rows > 0) {
                 return RS_FULL;
@@ -126,13 +116,15 @@ static inline int rs_fill_chunk(rs_decoder *decoder, int64_t *position, int64_t 
         *position += row->total_size;
         if (chunk->count == 0) {
             call->position = *position;
+            decoder->errors = *errors;
+            RS_COMPILER_BARRIER();
         }
     }
     return RS_OK;
 }
 
 /* Process records until the window or the batch ends; runs through rs_guarded. RS_LIMIT: out of
- * memory. `rows` and `call.position` are always current. */
+ * memory. `rows`, `errors` and `call.position` are always current. */
 RS_UNUSED static int rs_decode(void *argument)
 {
     rs_decoder *decoder = (rs_decoder *)argument;
@@ -142,7 +134,8 @@ RS_UNUSED static int rs_decode(void *argument)
     }
     while (status == RS_OK) {
         int64_t position = decoder->call.position, nbytes = decoder->nbytes;
-        status = rs_fill_chunk(decoder, &position, &nbytes);
+        int64_t errors = decoder->errors;
+        status = rs_fill_chunk(decoder, &position, &nbytes, &errors);
         for (int32_t i = 0; i < decoder->column_count; i++) {
             if (RS_UNLIKELY(rs_append_chunk(&decoder->columns[i], decoder->rows, &decoder->chunk,
                                             decoder->pairs)
@@ -153,6 +146,7 @@ RS_UNUSED static int rs_decode(void *argument)
         RS_COMPILER_BARRIER();
         decoder->rows += decoder->chunk.count;
         decoder->nbytes = nbytes;
+        decoder->errors = errors;
         decoder->call.position = position;
         RS_COMPILER_BARRIER();
     }

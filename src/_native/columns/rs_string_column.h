@@ -8,40 +8,6 @@
 
 /* The longest host is [ffff:...:ffff]:-2147483648, the longest id 28 bytes in hexadecimal. */
 #define RS_SHOWN_NBYTES 64
-#define RS_MENDED_TIMES 3
-
-static inline uint8_t *rs_put_point(uint8_t *to, uint32_t point)
-{
-    if (point < 0x80) {
-        *to++ = (uint8_t)point;
-        return to;
-    }
-    if (point < 0x800) {
-        *to++ = (uint8_t)(0xc0 | point >> 6);
-    } else if (point < 0x10000) {
-        *to++ = (uint8_t)(0xe0 | point >> 12);
-        *to++ = (uint8_t)(0x80 | (point >> 6 & 0x3f));
-    } else {
-        *to++ = (uint8_t)(0xf0 | point >> 18);
-        *to++ = (uint8_t)(0x80 | (point >> 12 & 0x3f));
-        *to++ = (uint8_t)(0x80 | (point >> 6 & 0x3f));
-    }
-    *to++ = (uint8_t)(0x80 | (point & 0x3f));
-    return to;
-}
-
-/* Write the text that Java reads from n bytes; `to` has room for RS_MENDED_TIMES * n. Return the
- * length. */
-RS_UNUSED RS_NOINLINE static int32_t rs_mend(uint8_t *to, const uint8_t *p, int32_t n)
-{
-    const uint8_t *end = p + n;
-    uint8_t *at = to;
-    int malformed = 0;
-    while (p < end) {
-        at = rs_put_point(at, rs_utf8_next(&p, end, &malformed));
-    }
-    return (int32_t)(at - to);
-}
 
 static inline uint8_t *rs_put_decimal(uint8_t *to, int32_t signed_value)
 {

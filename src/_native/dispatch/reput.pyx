@@ -6,18 +6,21 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.exc cimport PyErr_NoMemory
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport malloc
+from libc.string cimport memset
 
 from rs_crc cimport rs_crc_import
 from rs_dispatch cimport (
-    rs_dispatch, rs_dispatch_free, rs_dispatch_init, rs_dispatch_reserve_ext, rs_dispatcher,
-    rs_ext_queue, rs_load_acquire64, rs_queue, rs_queue_add, rs_queue_find, rs_queue_hash,
-    rs_queue_remove,
+    rs_bit_maps, rs_bit_maps_add, rs_bit_maps_free, rs_bit_maps_reserve, rs_dispatch,
+    rs_dispatch_free, rs_dispatch_init, rs_dispatch_reserve_ext, rs_dispatcher, rs_ext_queue,
+    rs_load_acquire64, rs_queue, rs_queue_add, rs_queue_find, rs_queue_hash, rs_queue_remove,
 )
 from rs_formats cimport RS_CQ_UNIT_NBYTES, RS_MAX_PROPERTIES_NBYTES
 from rs_guard cimport rs_guard_import
 from rs_index cimport rs_index_place
+from rs_status cimport RS_LIMIT, RS_OK
 
 import operator
+from operator import itemgetter
 
 from rocketstore import formats
 
@@ -58,6 +61,33 @@ cdef inline uint8_t* start_of(object view) noexcept:
     return <uint8_t*>PyMemoryView_GET_BUFFER(view).buf
 
 
+cdef tuple checked_filter(object row, int32_t nbytes):
+    """Return (topic, program, bits, born_time) of a filter."""
+    topic, program, bits, born_time = row
+    if type(topic) is not bytes or type(bits) is not bytes:
+        raise TypeError("topic and bits must be bytes")
+    if program is not None and type(program) is not bytes:
+        raise TypeError("program must be bytes or None")
+    if len(bits) != nbytes:
+        raise ValueError(f"bits has {len(bits)} bytes, a bit map {nbytes}")
+    return topic, program, bits, bounded("born_time", born_time, -OFFSET_MAX, OFFSET_MAX)
+
+
+cdef int add_filter(rs_bit_maps* maps, bytes program, bytes bits, int64_t born_time) except -1:
+    cdef const uint8_t* code = NULL
+    cdef int64_t nbytes = 0
+    if program is not None:
+        code = <const uint8_t*>PyBytes_AS_STRING(program)
+        nbytes = PyBytes_GET_SIZE(program)
+    cdef int status = rs_bit_maps_add(
+        maps, code, nbytes, born_time, <const uint8_t*>PyBytes_AS_STRING(bits))
+    if status == RS_LIMIT:
+        PyErr_NoMemory()
+    if status != RS_OK:
+        raise ValueError("these bytes are no program of an SQL92 filter")
+    return 0
+
+
 @cython.final
 cdef class Dispatcher:
     """See ``reput.pyi``."""
@@ -65,7 +95,7 @@ cdef class Dispatcher:
     cdef rs_dispatcher* core
     cdef list views            # of handle: what the queue's unit pointers point into, or None
     cdef list ext_views        # of handle: the same for its ext file
-    cdef bytes bit_map
+    cdef dict filters          # of topic: numbers of its first filter and after its last
     cdef object index_view
     cdef bint busy             # guarded by: the GIL
     cdef bint closed
@@ -81,6 +111,7 @@ cdef class Dispatcher:
         rs_dispatch_init(self.core)
         self.views = []
         self.ext_views = []
+        self.filters = {}
         self.core.multi_dispatch = <int32_t>bounded("multi_dispatch", multi_dispatch, 0, 15)
         self.core.ext_file_nbytes = bounded("ext_file_nbytes", ext_file_nbytes, 0, LOG_MAX)
         self.core.index_enable = bool(index_enable)
@@ -165,6 +196,7 @@ cdef class Dispatcher:
             if rs_dispatch_reserve_ext(self.core) != 0:
                 rs_queue_remove(&self.core.table, queue)
                 PyErr_NoMemory()
+            self.find_filters(queue.handle, topic)
         self.release_view(queue)
         self.views[queue.handle] = view
         if view is not None:
@@ -297,16 +329,59 @@ cdef class Dispatcher:
         finally:
             self.busy = False
 
-    def set_bit_map(self, bytes bit_map):
+    # --- bit maps ---------------------------------------------------------------------------
+
+    cdef int find_filters(self, int32_t handle, bytes topic) except -1:
+        """Note where the filters of a queue's topic are."""
+        if self.core.ext != NULL:
+            first, last = self.filters.get(topic, (0, 0))
+            self.core.ext[handle].filters_from = first
+            self.core.ext[handle].filters_to = last
+        return 0
+
+    def set_filters(self, bit_map_nbytes, filters):
         self.enter()
         try:
-            self.bit_map = bit_map
-            self.core.bit_map_nbytes = 0
-            if bit_map is not None:
-                self.core.bit_map = <const uint8_t*>PyBytes_AS_STRING(bit_map)
-                self.core.bit_map_nbytes = <int32_t>min(len(bit_map), INT32_LIMIT)
+            self._set_filters(bit_map_nbytes, filters)
         finally:
             self.busy = False
+
+    cdef int _set_filters(self, object bit_map_nbytes, object filters) except -1:
+        cdef rs_bit_maps made
+        cdef int32_t nbytes = <int32_t>bounded("bit_map_nbytes", bit_map_nbytes, 0, INT32_LIMIT)
+        cdef int32_t handle
+        cdef rs_queue* queue
+        # By topic; the filters of a topic keep their order.
+        rows = sorted([checked_filter(row, nbytes) for row in filters], key=itemgetter(0))
+        memset(&made, 0, sizeof(made))
+        found = {}
+        try:
+            if rs_bit_maps_reserve(&made, <int32_t>len(rows), nbytes) != 0:
+                PyErr_NoMemory()
+            for topic, program, bits, born_time in rows:
+                add_filter(&made, program, bits, born_time)
+                found[topic] = (found.get(topic, (made.count - 1,))[0], made.count)
+        except BaseException:
+            rs_bit_maps_free(&made)
+            raise
+        made.errors = self.core.bit_maps.errors
+        rs_bit_maps_free(&self.core.bit_maps)
+        self.core.bit_maps = made
+        self.filters = found
+        for handle in range(self.core.table.handle_count):
+            queue = self.core.table.of_handle[handle]
+            if queue != NULL:
+                topic = PyBytes_FromStringAndSize(<const char*>queue.topic, queue.topic_nbytes)
+                self.find_filters(handle, topic)
+        return 0
+
+    @property
+    def filter_errors(self):
+        return self.core.bit_maps.errors
+
+    @property
+    def newest_ext_timestamp(self):
+        return self.core.newest_ext_timestamp
 
     # --- index ------------------------------------------------------------------------------
 

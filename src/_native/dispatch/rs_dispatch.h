@@ -5,6 +5,7 @@
  * time. All progress is kept in the struct, so that a fault within a stage loses nothing. */
 #ifndef RS_DISPATCH_H
 #define RS_DISPATCH_H
+#include "rs_bit_maps.h"
 #include "rs_ext_units.h"
 #include "rs_guard.h"
 #include "rs_index.h"
@@ -37,8 +38,8 @@ typedef struct {
     rs_index index; /* base NULL: no file */
     rs_ext_queue *ext;       /* of handle; NULL without ext files */
     int64_t ext_file_nbytes; /* 0: no ext files */
-    const uint8_t *bit_map;  /* for the next ext units */
-    int32_t bit_map_nbytes;
+    rs_bit_maps bit_maps;    /* for the next ext units */
+    int64_t newest_ext_timestamp; /* of the records with an ext unit so far */
     int32_t ext_room;        /* of `ext` */
     int32_t multi_dispatch;  /* RS_MULTI_* */
     int32_t compare;         /* units may exist already */
@@ -179,9 +180,25 @@ RS_NOINLINE static int rs_put_record_ext(rs_dispatcher *d, const rs_parsed_recor
     if (d->compare && rs_keep_ext(ext, row->tags_code, row->store_timestamp, tags_code)) {
         return RS_OK;
     }
+    const uint8_t *bit_map = NULL;
+    int64_t errors = 0;
+    int32_t bit_map_nbytes = 0;
+    if (ext->filters_from < ext->filters_to) {
+        const uint8_t *properties = d->log + row->position + row->properties_at;
+        bit_map_nbytes = rs_make_bit_map(&d->bit_maps, ext->filters_from, ext->filters_to,
+                                         properties, row->properties_nbytes, row->store_timestamp,
+                                         &bit_map, &errors);
+    }
     const int status = rs_put_ext(ext, d->ext_file_nbytes, row->tags_code, row->store_timestamp,
-                                  d->bit_map, d->bit_map_nbytes, tags_code);
-    return status == RS_EXT_NEEDS_FILE ? RS_NEED_EXT : RS_OK;
+                                  bit_map, bit_map_nbytes, tags_code);
+    if (status == RS_EXT_NEEDS_FILE) {
+        return RS_NEED_EXT;
+    }
+    d->bit_maps.errors += errors;
+    if (row->store_timestamp > d->newest_ext_timestamp) {
+        d->newest_ext_timestamp = row->store_timestamp;
+    }
+    return RS_OK;
 }
 
 static int rs_holds(const uint8_t *p, const rs_parsed_record *row, int64_t tags_code)
@@ -610,6 +627,7 @@ RS_UNUSED static int rs_dispatch_reserve_ext(rs_dispatcher *d)
 RS_UNUSED static void rs_dispatch_free(rs_dispatcher *d)
 {
     rs_queue_table_free(&d->table);
+    rs_bit_maps_free(&d->bit_maps);
     free(d->delay_ms);
     free(d->ext);
     free(d);

@@ -8,6 +8,8 @@ cdef extern from "rs_mutex.h" nogil:
 
 cdef extern from "rs_queue_table.h" nogil:
     ctypedef struct rs_queue:
+        const uint8_t *topic
+        uint16_t topic_nbytes
         uint8_t *write
         uint8_t *limit
         int64_t next_index
@@ -35,6 +37,18 @@ cdef extern from "rs_ext_units.h" nogil:
         int64_t offset
         int64_t file_end
         int64_t trusted_index
+        int32_t filters_from
+        int32_t filters_to
+
+cdef extern from "rs_bit_maps.h" nogil:
+    ctypedef struct rs_bit_maps:
+        int32_t count
+        int64_t errors
+
+    void rs_bit_maps_free(rs_bit_maps *maps)
+    int rs_bit_maps_reserve(rs_bit_maps *maps, int32_t room, int32_t nbytes)
+    int rs_bit_maps_add(rs_bit_maps *maps, const uint8_t *program, int64_t program_nbytes,
+                        int64_t born_time, const uint8_t *bits)
 
 cdef extern from "rs_dispatch.h" nogil:
     ctypedef struct rs_dispatcher:
@@ -42,8 +56,8 @@ cdef extern from "rs_dispatch.h" nogil:
         rs_index index
         rs_ext_queue *ext
         int64_t ext_file_nbytes
-        const uint8_t *bit_map
-        int32_t bit_map_nbytes
+        rs_bit_maps bit_maps
+        int64_t newest_ext_timestamp
         int32_t multi_dispatch
         int32_t compare
         int64_t mended_units

@@ -23,6 +23,7 @@ cdef extern from "rs_mapping.h" nogil:
     int rs_lock(void* base, int64_t position, int64_t nbytes)
     int rs_unlock(void* base, int64_t position, int64_t nbytes)
     int rs_allocate(int fd, int64_t position, int64_t nbytes)
+    int rs_zero(int fd, int64_t position, int64_t nbytes)
     bint rs_is_named(const char *path, uint64_t device, uint64_t inode, int64_t nbytes)
 
 from rocketstore._native.guard import install as install_guard
@@ -71,30 +72,30 @@ def mapped_nbytes():
     return mapped
 
 
-def allocate(int fd, int64_t position, int64_t length):
-    """Reserve disk blocks without changing the file's size.
-
-    Returns
-    -------
-    bool
-        False if the file system does not support it.
-
-    Raises
-    ------
-    OSError
-        ``ENOSPC`` and the like.
-    """
+cdef bint change_blocks(
+    int (*change)(int, int64_t, int64_t) noexcept nogil, int fd, int64_t position, int64_t length
+) except -1:
     cdef int code = EINTR
     if position < 0 or length <= 0 or position > INT64_MAX - length:
         raise ValueError(f"position {position} and length {length} are not a range")
     while code == EINTR:
         with nogil:
-            code = rs_allocate(fd, position, length)
+            code = change(fd, position, length)
         if code == EINTR:
             PyErr_CheckSignals()
     if code == EINVAL:
         raise_errno(code)
     return supported(code)
+
+
+def allocate(int fd, int64_t position, int64_t length):
+    """Reserve disk blocks without changing the size; return False if unsupported."""
+    return change_blocks(rs_allocate, fd, position, length)
+
+
+def zero_range(int fd, int64_t position, int64_t length):
+    """Make a range zero that keeps its blocks, without data; return False if unsupported."""
+    return change_blocks(rs_zero, fd, position, length)
 
 
 @cython.final

@@ -39,6 +39,11 @@ static inline int rs_populate(void *base, int64_t position, int64_t nbytes, int 
     (void)base, (void)position, (void)nbytes, (void)writes;
     return ENOSYS;
 }
+static inline int rs_zero(int fd, int64_t position, int64_t nbytes)
+{
+    (void)fd, (void)position, (void)nbytes;
+    return ENOSYS;
+}
 static inline int rs_lock(void *base, int64_t position, int64_t nbytes)
 {
     (void)base, (void)position, (void)nbytes;
@@ -191,6 +196,18 @@ static inline int rs_allocate(int fd, int64_t position, int64_t nbytes)
 {
 #ifdef __linux__
     return fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)position, (off_t)nbytes) == 0 ? 0 : errno;
+#else
+    (void)fd, (void)position, (void)nbytes;
+    return ENOSYS;
+#endif
+}
+
+/* Make a range zero that keeps its blocks, so that the file system holds no data there. */
+static inline int rs_zero(int fd, int64_t position, int64_t nbytes)
+{
+#ifdef FALLOC_FL_ZERO_RANGE
+    const int mode = FALLOC_FL_KEEP_SIZE | FALLOC_FL_ZERO_RANGE;
+    return fallocate(fd, mode, (off_t)position, (off_t)nbytes) == 0 ? 0 : errno;
 #else
     (void)fd, (void)position, (void)nbytes;
     return ENOSYS;

@@ -10,10 +10,6 @@ typedef CONDITION_VARIABLE rs_condition;
 static inline int rs_condition_init(rs_condition *c) { InitializeConditionVariable(c); return 0; }
 static inline void rs_condition_destroy(rs_condition *c) { (void)c; }
 static inline void rs_condition_signal(rs_condition *c) { WakeConditionVariable(c); }
-static inline int64_t rs_monotonic_ns(void)
-{
-    return (int64_t)GetTickCount64() * 1000000;
-}
 /* Wait for a signal, at most until `deadline_ns`; it may return earlier. The mutex is held. */
 static inline void rs_condition_wait(rs_condition *c, rs_mutex *m, int64_t deadline_ns)
 {
@@ -23,12 +19,6 @@ static inline void rs_condition_wait(rs_condition *c, rs_mutex *m, int64_t deadl
 }
 #else
 typedef pthread_cond_t rs_condition;
-static inline int64_t rs_monotonic_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 static inline int rs_condition_init(rs_condition *c)
 {
 #ifdef __APPLE__

@@ -21,7 +21,8 @@ from rs_index cimport (
     rs_index_put, rs_index_slot, rs_index_slot_at, rs_index_store_header,
 )
 from rs_index_check cimport (
-    RS_INDEX_AHEAD, rs_check_all, rs_check_header, rs_check_work, rs_explain_all, rs_explain_work,
+    RS_INDEX_AHEAD, rs_check_header, rs_check_rest, rs_check_some, rs_check_work, rs_explain_all,
+    rs_explain_work,
     rs_head, rs_rebuild_all, rs_rebuild_work,
 )
 from rs_index_walk cimport (
@@ -350,7 +351,7 @@ def lookup(
 
 # --- Check and rebuild ------------------------------------------------------------------------
 
-def check_entries(buffer, int64_t slots, int64_t entries, int64_t log_end, /):
+def check_entries(buffer, int64_t slots, int64_t entries, int64_t log_end, passed=None, /):
     """Count the valid leading entries; return ``BAD_ENTRY`` if anything is invalid."""
     cdef Py_buffer view
     cdef rs_check_work check
@@ -360,17 +361,33 @@ def check_entries(buffer, int64_t slots, int64_t entries, int64_t log_end, /):
         place(&check.index, &view, slots, entries)
         check.log_end = log_end
         check.good = 0
+        check.last_offset = 0
         check.linked = True
         status = rs_guarded(rs_check_header, &check)
         if status == RS_OK:
             reserve_heads(&check)
-            with nogil:
-                status = rs_guarded(rs_check_all, &check)
-            PyMem_RawFree(check.heads)
-            PyMem_RawFree(check.table)
+            try:
+                status = run_check(&check, passed)
+            finally:
+                PyMem_RawFree(check.heads)
+                PyMem_RawFree(check.table)
     finally:
         PyBuffer_Release(&view)
     return check.good, status
+
+
+cdef int run_check(rs_check_work* check, passed) except -1:
+    """Check all entries, then the rest of the file."""
+    cdef int status = RS_LIMIT
+    while status == RS_LIMIT:
+        with nogil:
+            status = rs_guarded(rs_check_some, check)
+        if status == RS_LIMIT and passed is not None:
+            passed(check.good)
+    if status == RS_OK:
+        with nogil:
+            status = rs_guarded(rs_check_rest, check)
+    return status
 
 
 cdef int reserve_heads(rs_check_work* check) except -1:

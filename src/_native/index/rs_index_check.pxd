@@ -1,6 +1,7 @@
 # Whole index files: check the entries, rebuild everything else from them, check a geometry.
 #
-# Entry points for rs_guarded: rs_check_header, rs_check_all, rs_rebuild_all, rs_explain_all.
+# Entry points for rs_guarded: rs_check_header, rs_check_some, rs_check_rest,
+# rs_rebuild_all, rs_explain_all.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
@@ -16,7 +17,7 @@ from rs_index cimport (
     rs_index_store_header,
 )
 from rs_index_walk cimport rs_prefetch_entry
-from rs_status cimport RS_BAD_ENTRY, RS_OK
+from rs_status cimport RS_BAD_ENTRY, RS_LIMIT, RS_OK
 
 cdef enum:
     # How far ahead slots and chains are prefetched.
@@ -27,6 +28,8 @@ cdef enum:
     # A file with so many slots per entry is checked with a table of the slots in use. One head per
     # slot would be as large as all slots, to be zeroed and read for a few entries.
     RS_SLOTS_PER_HEAD = 16
+    # Entries that are checked in one call: 20 MiB.
+    RS_CHECKED_AT_ONCE = 1 << 20
 
 
 cdef inline int32_t rs_hash_at(const rs_index* index, int32_t number) noexcept nogil:
@@ -51,6 +54,7 @@ cdef struct rs_check_work:
     rs_head* table # for the slots in use, 2**table_bits places
     int table_bits
     int32_t good
+    int64_t last_offset # of entry `good`
     bint linked
 
 
@@ -142,30 +146,39 @@ cdef inline bint rs_slots_hold(const rs_check_work* check, const rs_index* index
     return differences == 0 and used == 0
 
 
-cdef inline int rs_check_all(void* argument) noexcept nogil:
-    """Also check slots: after a kill they may point past the count, where the next puts would see
-    them as empty and lose their chains."""
+cdef inline int rs_check_some(void* argument) noexcept nogil:
+    """Check the next entries. Return RS_LIMIT if there are more."""
     cdef rs_check_work* check = <rs_check_work*>argument
     cdef rs_index index = check.index
     cdef const uint8_t* entry
-    cdef int32_t number, stop = check.stop
-    cdef int64_t last_offset = 0
-    for number in range(1, stop):
+    cdef int32_t number, first = check.good + 1
+    cdef int32_t stop = check.stop
+    if stop - first > RS_CHECKED_AT_ONCE:
+        stop = first + RS_CHECKED_AT_ONCE
+    for number in range(first, stop):
         entry = rs_index_entry_at(&index, number)
         if stop - number > RS_INDEX_AHEAD:
             rs_prefetch_head(
                 check, rs_index_slot(&index, rs_hash_at(&index, number + RS_INDEX_AHEAD))
             )
-        if not rs_follows(check, entry, number, last_offset):
+        if not rs_follows(check, entry, number, check.last_offset):
             return RS_BAD_ENTRY
         rs_check_link(check, &index, entry, number)
         check.good = number
-        last_offset = rs_load_be64(entry + RS_INDEX_ENTRY_PHYSICAL_OFFSET_AT)
+        check.last_offset = rs_load_be64(entry + RS_INDEX_ENTRY_PHYSICAL_OFFSET_AT)
+    return RS_OK if stop >= check.stop else RS_LIMIT
+
+
+cdef inline int rs_check_rest(void* argument) noexcept nogil:
+    """Check header and slots after all entries. After a kill slots may point past the count, where
+    the next puts would see them as empty and lose their chains."""
+    cdef rs_check_work* check = <rs_check_work*>argument
+    cdef rs_index index = check.index
     if index.count > index.entries or not check.linked:
         return RS_BAD_ENTRY
     if check.good > 0 and (
         index.begin_physical_offset != rs_offset_at(&index, 1)
-        or index.end_physical_offset != last_offset
+        or index.end_physical_offset != check.last_offset
     ):
         return RS_BAD_ENTRY
     return RS_OK if rs_slots_hold(check, &index) else RS_BAD_ENTRY

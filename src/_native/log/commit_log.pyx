@@ -7,16 +7,15 @@ given twice, an exceeded limit, a timer's property ...) goes through the rules, 
 
 cimport cython
 from cpython.buffer cimport PyBuffer_Release
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize
-from cpython.bytes cimport PyBytes_GET_SIZE
+from cpython.bytes cimport *
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
-from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_New
+from cpython.object cimport PyObject
 from libc.stddef cimport size_t
-from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport *
 from libc.string cimport memcpy, memset
 
-from rs_append_call cimport rs_fits, rs_run_call, rs_set_template
+from rs_append_call cimport *
 from rs_appender cimport *
 from rs_crc cimport rs_crc_import
 from rs_forks cimport rs_fork_count, rs_watch_forks
@@ -24,18 +23,18 @@ from rs_formats cimport RS_BLANK_NBYTES
 from rs_guard cimport rs_guard_import
 from rs_hosts cimport rs_parse_host
 from rs_message_object cimport rs_message_object
+from rs_known_topics cimport *
 from rs_put_arguments cimport *
 from rs_put_batch cimport rs_pack_ids, rs_take_batch
 from rs_put_offset_properties cimport rs_take_offset_rules
-from rs_known_topics cimport *
 from rs_put_plain cimport rs_given_properties, rs_make_plain
-from rs_put_properties cimport rs_check_properties, rs_check_relayed
-from rs_put_properties cimport rs_gather_properties, rs_wants_wait
+from rs_put_properties cimport *
 from rs_put_result cimport *
 from rs_put_rules cimport *
-from rs_put_staged cimport rs_staged, rs_staged_close, rs_staged_open, rs_staged_take
-from rs_put_text cimport rs_scratch, rs_scratch_free, rs_scratch_init
+from rs_put_staged cimport *
+from rs_put_text cimport *
 from rs_status cimport *
+from rs_times cimport *
 
 import os
 import threading
@@ -46,47 +45,22 @@ from rocketstore._native import put_result
 from rocketstore._native.message import Message, StoredMessage
 from rocketstore.dialect import Dialect
 from rocketstore.errors import ForkedStoreError, MappedFileError
-from rocketstore.errors import ServiceFailedError, StoreClosedError
-from rocketstore.errors import error_text
+from rocketstore.errors import ServiceFailedError, StoreClosedError, error_text
 from rocketstore.status import PutMessageStatus
 
-# The outcomes' C layout, so that filling them in needs no calls.
-cdef extern from "rs_put_result.h":
-    ctypedef class rocketstore._native.put_result.PutMessageResult [
-        object rs_put_result_object, check_size error
-    ]:
-        cdef rs_put_outcome outcome
-        cdef bytes host
-        cdef bytes ids
-
-    ctypedef class rocketstore._native.put_result.PutManyResult [
-        object rs_put_many_object, check_size error
-    ]:
-        cdef rs_put_rows table
-
 # A class known only by its layout is not a name of the module.
-globals().update((n, getattr(put_result, n)) for n in ("PutMessageResult", "PutManyResult"))
+globals().update({n: getattr(put_result, n) for n in ("PutMessageResult", "PutManyResult")})
 rs_guard_import()
 rs_crc_import()
+rs_watch_forks()
 
 cdef enum:
     # Records of one mutex hold of put_many and put_columns.
     CHUNK_COUNT = 512
     CHUNK_NBYTES = 4 * 1024 * 1024
-    # Attempts to make room for one record; each is progress of this or of another thread.
+    # Attempts to make room for one record; and of these, those in which nothing changed.
     ROUND_LIMIT = 1000
-    # Of these, attempts in which nothing changed.
     IDLE_ROUND_LIMIT = 3
-
-rs_watch_forks()
-
-
-cdef PutMessageResult outcome_of(const rs_put_record *record, int32_t waited, bytes host):
-    """Return the outcome of one record; ``waited`` is the status of the flush."""
-    cdef PutMessageResult result = PutMessageResult.__new__(PutMessageResult)
-    rs_fill_outcome(&result.outcome, record, waited)
-    result.host = host
-    return result
 
 
 @cython.final
@@ -98,13 +72,15 @@ cdef class Appender:
     cdef int64_t _forks
     # The rules; never change.
     cdef object _roll, _extend, _wait, _clock, _unique_key_maker, _room_lock, _dialect
-    cdef object _before_roll
+    cdef object _before_roll, _timer_rules
     cdef rs_put_rules _rules
     cdef bytes _store_host
     # guarded by: the GIL
+    cdef public object bell
     cdef object _failure
-    cdef int64_t _failed_times
-    cdef dict _hosts
+    cdef readonly int64_t failed_times
+    cdef rs_times _times
+    cdef dict _hosts, _counts
     cdef frozenset _batch_topics
     cdef rs_known_topics _topics
     # Values that are the same in every record.
@@ -120,19 +96,19 @@ cdef class Appender:
             rs_topic_table_free(&self._state.queues)
             raise MemoryError()
         self._forks = rs_fork_count
+        self._counts = {}
         self._ready = True
 
     def __init__(self, *, roll, extend, wait=None, clock=None, store_host="127.0.0.1:10911",
                  broker_version="5.3.3", max_message_size=4194304, segment_nbytes=1073741824,
                  delay_ms=(), append_property_crc=False, unique_key_maker=None,
                  enable_lmq=False, enable_multi_dispatch=False, max_lmq_consume_queue_num=20000,
-                 enable_lmq_quota=False, before_roll=None):
+                 enable_lmq_quota=False, before_roll=None, timer_rules=None):
         if self._hosts is not None:
             raise RuntimeError("an Appender cannot be set up twice")
-        dialect = Dialect.for_version(broker_version, allow_newer=True)
-        dialect.check_put(
-            append_property_crc=bool(append_property_crc),
-            light_queues=bool(enable_lmq or enable_multi_dispatch))
+        self._dialect = dialect = Dialect.for_version(broker_version, allow_newer=True)
+        dialect.check_put(append_property_crc=bool(append_property_crc),
+                          light_queues=bool(enable_lmq or enable_multi_dispatch))
         self._store_host = rs_parse_host(store_host)
         self._rules.property_crc = bool(append_property_crc)
         self._rules.max_message_size = rs_to_integer(
@@ -141,7 +117,6 @@ cdef class Appender:
             "segment_nbytes", segment_nbytes, formats.MIN_COMMIT_LOG_FILE_NBYTES,
             formats.MAX_COMMIT_LOG_FILE_NBYTES)
         self._rules.delay_level_count = <int32_t> min(<Py_ssize_t> len(delay_ms), INT32_MAX)
-        self._dialect = dialect
         rs_take_offset_rules(
             &self._rules.late, dialect, enable_lmq, enable_multi_dispatch,
             rs_to_integer("max_lmq_consume_queue_num", max_lmq_consume_queue_num, 0, INT32_MAX),
@@ -150,7 +125,8 @@ cdef class Appender:
         self._keep_batch_topics(frozenset())
         self._state.segment_nbytes = self._rules.segment_nbytes
         self._roll, self._extend, self._before_roll = roll, extend, before_roll
-        self._wait, self._clock = wait, clock
+        self._wait, self._clock, self._timer_rules = wait, clock, timer_rules
+        rs_take_timer_rules(&self._rules, timer_rules, clock)
         self._unique_key_maker = unique_key_maker
         self._room_lock = threading.RLock()
         self._hosts = {}
@@ -236,6 +212,13 @@ cdef class Appender:
     @property
     def _capsule(self):
         return PyCapsule_New(&self._state, "rocketstore.appender", NULL)  # not to outlive this
+    @property
+    def _inside(self):
+        """What a kernel needs that appends beside this one; not to outlive this."""
+        self._check_forked()
+        return (self._capsule, PyCapsule_New(&self._rules, "rocketstore.rules", NULL),
+                PyCapsule_New(&self._template, "rocketstore.template", NULL), self._clock,
+                self._hosts, self._store_host)
 
     @property
     def write_position(self):
@@ -331,8 +314,7 @@ cdef class Appender:
     cdef int _check_forked(self) except -1:
         if self._forks != rs_fork_count:
             raise ForkedStoreError(
-                "this store was opened by the parent process; open it by path in the child"
-            )
+                "this store was opened by the parent process; open it by path in the child")
         return 0
 
     cdef inline int _check_usable(self) except -1:
@@ -362,19 +344,20 @@ cdef class Appender:
         return rs_load_acquire64(&self._state.put_nbytes)
 
     @property
-    def failed_times(self):
-        """Puts that were refused, or for which no room was found."""
-        return self._failed_times
+    def times(self):
+        """How long calls took."""
+        return rs_times_read(&self._times, self._counts)
+
+    def add_wait(self, int64_t elapsed_ms):
+        """Count the time of a put whose wait was left to its caller."""
+        rs_times_add(&self._times, self._counts, elapsed_ms)
 
     # --- from arguments to records ---
 
     cdef int _make(self, rs_put_record *record, object topic, object queue_id, object flag,
                    object sys_flag, object born_timestamp, object born_host, object store_host,
                    object reconsume_times, object prepared_transaction_offset) except -1:
-        """Check the arguments that a single message and a batch have in common.
-
-        The record and the topic must stay in place until the record is appended.
-        """
+        """Check the arguments common to messages and batches; record and topic must stay."""
         self._start(record, topic)
         rs_check_numbers(record, queue_id, flag, sys_flag, born_timestamp, reconsume_times,
                          prepared_transaction_offset)
@@ -386,10 +369,7 @@ cdef class Appender:
         return rs_start_record(record, topic, &self._topics, &self._state)
 
     cdef int _append(self, rs_append_call *call) except -1:
-        """Append the call's records, making room as often as needed.
-
-        Records that could not be appended have their status set.
-        """
+        """Append the call's records, or set their status; make room as often as needed."""
         cdef int64_t idle = 0
         cdef int result, _
         if self._clock is not None:
@@ -397,15 +377,16 @@ cdef class Appender:
             call.has_now = True
         for _ in range(ROUND_LIMIT):
             result = rs_run_call(call)
-            self._failed_times += call.refused
+            self.failed_times += call.refused
             call.refused = 0
             if result == RS_RUN_DONE:
+                rs_ring(self.bell)
                 return 0
             if result == RS_RUN_REFUSED:
                 self._refuse_rest(call, <int32_t> call.needed)
                 return 0
             if result != RS_RUN_ROLL and result != RS_RUN_EXTEND:
-                self._failed_times += rs_rest_count(call)
+                self.failed_times += rs_rest_count(call)
                 if result == RS_RUN_NO_MEMORY:
                     raise MemoryError()
                 self._raise_unusable()
@@ -419,6 +400,7 @@ cdef class Appender:
     cdef object _make_room(self, rs_append_call *call, int action):
         """Return the result of ``roll`` or ``extend``; skip it if another thread made room."""
         callback = self._roll if action == RS_RUN_ROLL else self._extend
+        rs_times_wait(&call.timed)
         try:
             if action == RS_RUN_ROLL and self._before_roll is not None:
                 self._before_roll()  # may wait for a putting thread that needs the lock
@@ -426,11 +408,22 @@ cdef class Appender:
                 if rs_load_acquire64(&self._state.generation) == call.generation:
                     return callback(call.needed)
         except BaseException:
-            self._failed_times += rs_rest_count(call)
+            self.failed_times += rs_rest_count(call)
             raise
 
+    def _room(self, int result, int64_t needed, int64_t generation):
+        """Make room after a round of such a kernel, or raise why there is none."""
+        cdef rs_append_call call
+        if result == RS_RUN_NO_MEMORY:
+            raise MemoryError()
+        if result != RS_RUN_ROLL and result != RS_RUN_EXTEND:
+            self._raise_unusable()
+        memset(&call, 0, sizeof(call))
+        call.needed, call.generation = needed, generation
+        return self._make_room(&call, result)
+
     cdef int _refuse_rest(self, rs_append_call *call, int32_t status) except -1:
-        self._failed_times += rs_rest_count(call)
+        self.failed_times += rs_rest_count(call)
         rs_refuse_rest(
             call, status, RS_APPEND_UNKNOWN_ERROR if status == RS_PUT_UNKNOWN_ERROR else -1)
         return 0
@@ -452,7 +445,6 @@ cdef class Appender:
         cdef int64_t body_nbytes, level
         cdef bint waits
         cdef size_t start = 0
-        cdef list holds = None
         self._check_usable()
         self._make(&record, topic, queue_id, flag, sys_flag, born_timestamp, born_host,
                    store_host, reconsume_times, prepared_transaction_offset)
@@ -479,27 +471,31 @@ cdef class Appender:
             PyBuffer_Release(&view)
 
     cdef int _finish(self, rs_put_record *record, rs_scratch *scratch, size_t *start,
-                     int64_t body_nbytes, dict pairs, list holds) except -1:
+                     int64_t nbytes, dict pairs, list holds) except -1:
         """Apply all rules to a record. Out of line, since most records are plain."""
         return rs_finish_record(
-            &self._rules, &self._state, record, scratch, start, body_nbytes, pairs, holds)
+            &self._rules, &self._state, record, scratch, start, nbytes, pairs, holds)
 
     cdef PutMessageResult _put_one(self, rs_put_record *record, bint default_host, object wait):
         cdef rs_append_call call
         cdef int32_t waited = RS_PUT_PUT_OK
         cdef bytes host
         if record.status >= 0:
-            self._failed_times += 1
+            self.failed_times += 1
             return outcome_of(record, waited, None)
         memset(&call, 0, sizeof(call))
         call.appender = &self._state
         call.records = record
         call.count = 1
+        if wait is None:
+            rs_times_begin(&self._times, &call.timed, record.waits and self._wait is not None)
         self._append(&call)
+        if record.status < 0 and record.waits:
+            waited = self._wait_until(record.fields.physical_offset + record.nbytes, wait)
+        if wait is None:
+            rs_times_end(&self._times, self._counts, &call.timed)
         if record.status >= 0:
             return outcome_of(record, waited, None)
-        if record.waits:
-            waited = self._wait_until(record.fields.physical_offset + record.nbytes, wait)
         host = self._store_host if default_host else PyBytes_FromStringAndSize(
             <char *> record.store_host, record.fields.store_host_nbytes)
         return outcome_of(record, waited, host)
@@ -569,13 +565,12 @@ cdef class Appender:
         start[0] = scratch.used
         if rs_make_plain(&self._rules, &self._state, record, scratch, &given, body_nbytes):
             return 0
-        return self._finish(
-            record, scratch, start, body_nbytes, rs_check_properties(properties), holds)
+        pairs = rs_check_properties(properties)
+        return self._finish(record, scratch, start, body_nbytes, pairs, holds)
 
     cdef bint _take_plain(self, rs_put_record *record, rs_scratch *scratch, size_t *start,
                           object message, object topic, object body) except -1:
-        """The same for a ``Message`` whose topic and body the caller keeps; return False if it
-        needs the rules."""
+        """The same for a ``Message`` of a kept topic and body; return False for the rules."""
         cdef const rs_message_object *given = <rs_message_object *> <PyObject *> message
         cdef rs_given_properties properties
         self._start(record, topic)
@@ -596,7 +591,6 @@ cdef class Appender:
         cdef rs_scratch scratch
         cdef rs_append_call call
         cdef list holds = []
-        cdef dict pairs
         self._check_usable()
         topic = rs_attribute(batch, "topic")
         self._make(&head, topic, rs_attribute(batch, "queue_id"), 0,
@@ -619,12 +613,13 @@ cdef class Appender:
         try:
             rs_take_batch(&self._rules, &head, &call, &scratch, messages, pairs, holds)
             if head.status >= 0:
-                self._failed_times += 1
+                self.failed_times += 1
                 return outcome_of(&head, RS_PUT_PUT_OK, None)
+            rs_times_begin(&self._times, &call.timed, head.waits and self._wait is not None)
             self._append(&call)
-            if records[0].status >= 0:
-                return outcome_of(records, RS_PUT_PUT_OK, None)
-            return self._batch_result(&call)
+            result = self._batch_result(&call)
+            rs_times_end(&self._times, self._counts, &call.timed)
+            return result
         finally:
             PyMem_Free(records)
             rs_scratch_free(&scratch)
@@ -633,8 +628,9 @@ cdef class Appender:
         cdef const rs_put_record *first = call.records
         cdef PutMessageResult result
         cdef int32_t waited = RS_PUT_PUT_OK
-        cdef int64_t i
-        cdef int64_t nbytes = 0
+        cdef int64_t i, nbytes = 0
+        if first.status >= 0:
+            return outcome_of(first, waited, None)
         for i in range(call.count):
             nbytes += call.records[i].nbytes
         if first.waits:
@@ -646,15 +642,15 @@ cdef class Appender:
         return result
 
     def put_many(self, messages, *, _wait=None):
-        """Append messages, one mutex hold per chunk.
-
-        A wrong type raises before anything of its chunk is appended; chunks before it stay.
-        """
+        """Append messages, one mutex hold per chunk."""
         cdef PutManyResult result = PutManyResult.__new__(PutManyResult)
         cdef rs_put_record *records
         cdef rs_scratch scratch
         cdef Py_ssize_t count
+        cdef rs_timed timed = rs_timed(0, 0)
         self._check_usable()
+        if _wait is None:
+            rs_times_begin(&self._times, &timed, self._wait is not None)
         source = iter(messages)
         records = <rs_put_record *> PyMem_Malloc(CHUNK_COUNT * sizeof(rs_put_record))
         if records == NULL:
@@ -671,12 +667,12 @@ cdef class Appender:
         finally:
             PyMem_Free(records)
             rs_scratch_free(&scratch)
-        self._await_many(result, _wait)
+        self._await_many(result, _wait, &timed)
         return result
 
     cdef Py_ssize_t _take_chunk(self, rs_put_record *records, rs_scratch *scratch, object source,
                                 list holds) except -1:
-        """Make the records of the next messages, within the limits of one mutex hold."""
+        """Make records of the next messages, within the limits of one mutex hold."""
         cdef size_t starts[CHUNK_COUNT]
         cdef Py_ssize_t count = 0
         cdef Py_ssize_t i
@@ -705,27 +701,30 @@ cdef class Appender:
         call.records = records
         call.count = count
         good = rs_rest_count(&call)
-        self._failed_times += count - good
+        self.failed_times += count - good
         if good > 0:
             self._append(&call)
         for i in range(count):
             rs_fill_row(rows + i, records + i)
         return 0
 
-    cdef int _await_many(self, PutManyResult result, object wait) except -1:
+    cdef int _await_many(self, PutManyResult result, object wait,
+                         const rs_timed *timed) except -1:
         """Wait once, for the last record that wants it."""
         cdef const rs_put_row *row
         cdef Py_ssize_t last = rs_last_waiting(&result.table)
         if last >= 0:
             row = result.table.rows + last
             rs_set_waited(&result.table, self._wait_until(row.physical_offset + row.nbytes, wait))
-        return 0
+        return rs_times_end(&self._times, self._counts, timed)
 
     def put_staged(self, data, base_offset):
         """Append staged records, see ``staged_records.StageEncoder``."""
         cdef PutManyResult result = PutManyResult.__new__(PutManyResult)
         cdef rs_staged staged
+        cdef rs_timed timed = rs_timed(0, 0)
         self._check_usable()
+        rs_times_begin(&self._times, &timed, self._wait is not None)
         rs_staged_open(&staged, data, base_offset, CHUNK_COUNT)
         try:
             while rs_staged_take(&staged, &self._rules, &self._state, &self._template,
@@ -733,7 +732,7 @@ cdef class Appender:
                 self._append_chunk(result, staged.records, staged.count)
         finally:
             rs_staged_close(&staged)
-        self._await_many(result, None)
+        self._await_many(result, None, &timed)
         return result
 
     def put_columns(self, topic, offsets, data, *, queue_id=0, tags=None, keys=None,
@@ -748,7 +747,9 @@ cdef class Appender:
         cdef rs_put_record *records = NULL
         cdef Py_ssize_t count = 0
         cdef int64_t nbytes
+        cdef rs_timed timed = rs_timed(0, 0)
         self._check_usable()
+        rs_times_begin(&self._times, &timed, self._wait is not None)
         self._make(&head, topic, queue_id, flag, sys_flag, born_timestamp, born_host,
                    store_host, 0, 0)
         memset(&view, 0, sizeof(view))
@@ -768,21 +769,19 @@ cdef class Appender:
             PyMem_Free(records)
             rs_scratch_free(&scratch)
             PyBuffer_Release(&view)
-        self._await_many(result, None)
+        self._await_many(result, None, &timed)
         return result
 
     cdef int _put_rows(self, PutManyResult result, const rs_put_record *head,
                        rs_put_record *records, rs_scratch *scratch, const int64_t *bounds,
                        Py_ssize_t row_count, dict pairs) except -1:
-        """Append all rows, in chunks. Their common values are computed once."""
+        """Append all rows, in chunks; compute their common values once."""
         cdef rs_put_record common = head[0]
         cdef rs_put_record *record
         cdef size_t start = 0
         cdef int64_t nbytes
-        cdef Py_ssize_t count
-        cdef Py_ssize_t row = 0
-        cdef list holds
-        cdef list common_holds = []
+        cdef Py_ssize_t count, row = 0
+        cdef list holds, common_holds = []
         self._finish(&common, scratch, &start, 0, dict(pairs), common_holds)
         while row < row_count:
             count = nbytes = 0

@@ -131,6 +131,16 @@ cdef class PutMessageResult:
     def __hash__(self):
         return hash(key_of(self))
 
+    def __reduce__(self):
+        ids = () if self._outcome.count == 0 else (
+            unpack_pairs(self._ids) if self._ids is not None
+            else ((self._host, self._outcome.physical_offset),)
+        )
+        return PutMessageResult, (
+            self._outcome.status, self.append_status, self.physical_offset, self._outcome.nbytes,
+            self.queue_offset, self._outcome.store_timestamp, ids,
+        )
+
     def __repr__(self):
         if not self.appended:
             return f"PutMessageResult({self.status.name})"
@@ -164,16 +174,21 @@ cdef bytes pack_id(bytes host, object offset):
 
 
 cdef list unpack_ids(bytes ids):
-    cdef list texts = []
+    return [id_text(host, offset) for host, offset in unpack_pairs(ids)]
+
+
+cdef tuple unpack_pairs(bytes ids):
+    """Return the (stored host, log offset) pairs that ``pack_id`` packed."""
+    cdef list pairs = []
     cdef Py_ssize_t at = 0
     cdef Py_ssize_t size
     while at < len(ids):
         size = ids[at]
         host = ids[at + 1 : at + 1 + size]
         at += 1 + size
-        texts.append(id_text(host, int.from_bytes(ids[at : at + 8], "big", signed=True)))
+        pairs.append((host, int.from_bytes(ids[at : at + 8], "big", signed=True)))
         at += 8
-    return texts
+    return tuple(pairs)
 
 
 cdef enum Column:
@@ -269,6 +284,9 @@ cdef class PutManyResult:
     def store_timestamps(self):
         """Store time of each record; 0 where nothing was appended."""
         return column(&self._table, STORE_TIMESTAMP)
+
+    def __reduce__(self):
+        return PutManyResult, (list(self),)
 
     def with_flush_status(self, status):
         """Return these outcomes with the flush ``status`` for those that waited for it."""

@@ -1,4 +1,5 @@
-# One round of appending a call's records, and the common values of all records of an appender.
+# One round of appending a call's records, their outcomes, and the common values of all records of
+# an appender.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t
@@ -16,11 +17,36 @@ from rs_appender cimport (
     rs_put_record,
     rs_take_body_crc,
 )
+from rs_put_result cimport rs_fill_outcome, rs_put_outcome, rs_put_rows
+
+# The outcomes' C layout, so that filling them in needs no calls.
+cdef extern from "rs_put_result.h":
+    ctypedef class rocketstore._native.put_result.PutMessageResult [
+        object rs_put_result_object, check_size error
+    ]:
+        cdef rs_put_outcome outcome
+        cdef bytes host
+        cdef bytes ids
+
+    ctypedef class rocketstore._native.put_result.PutManyResult [
+        object rs_put_many_object, check_size error
+    ]:
+        cdef rs_put_rows table
 
 cdef enum:
     # For a larger body, or this many records, releasing the GIL is worth its cost.
     RS_LARGE_BODY_NBYTES = 64 * 1024
     RS_MANY_COUNT = 16
+
+
+cdef inline int rs_ring(object bell) except -1:
+    """Release a lock if there is one and it is held."""
+    if bell is not None and bell.locked():
+        try:
+            bell.release()
+        except RuntimeError:  # another thread rang at the same time
+            pass
+    return 0
 
 
 cdef inline int rs_run_call(rs_append_call *call) noexcept:
@@ -69,3 +95,11 @@ cdef inline bint rs_fits(rs_appender *appender, int64_t nbytes) noexcept:
         with nogil:
             fits = rs_appender_has_room(appender, nbytes, True)
     return fits > 0
+
+
+cdef inline PutMessageResult outcome_of(const rs_put_record *record, int32_t waited, bytes host):
+    """Return the outcome of one record; ``waited`` is the status of the flush."""
+    cdef PutMessageResult result = PutMessageResult.__new__(PutMessageResult)
+    rs_fill_outcome(&result.outcome, record, waited)
+    result.host = host
+    return result

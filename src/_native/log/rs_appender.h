@@ -6,6 +6,7 @@
 #include "rs_guard.h"
 #include "rs_offset_properties.h"
 #include "rs_mutex.h"
+#include "rs_times.h"
 #include "rs_topic_table.h"
 
 /* Why rs_append_run returned. */
@@ -71,6 +72,7 @@ typedef struct {
     int64_t now;
     int32_t has_now; /* else the system's clock is read under the mutex */
     int32_t atomic;  /* all in one segment and one queue, visible at once or not at all */
+    rs_timed timed;
 } rs_append_call;
 
 /* Compute the body's CRC before the copy if nothing can change the body meanwhile. */

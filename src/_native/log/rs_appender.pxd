@@ -3,6 +3,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from rs_encode cimport rs_record_fields
+from rs_times cimport rs_timed
 
 cdef extern from "rs_appender.h" nogil:
     enum:
@@ -108,6 +109,7 @@ cdef extern from "rs_appender.h" nogil:
         int64_t now
         int32_t has_now
         int32_t atomic
+        rs_timed timed
 
     void rs_take_body_crc(rs_put_record *record)
     bint rs_is_populated(const rs_append_call *call)

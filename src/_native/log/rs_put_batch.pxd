@@ -34,6 +34,7 @@ from rs_put_rules cimport (
     rs_is_inner_batch,
     rs_put_rules,
     rs_refuse,
+    rs_timer_place,
     rs_topic_fits,
 )
 from rs_put_text cimport (
@@ -47,6 +48,7 @@ from rs_status cimport (
     RS_APPEND_MESSAGE_SIZE_EXCEEDED,
     RS_PUT_MESSAGE_ILLEGAL,
     RS_PUT_PROPERTIES_SIZE_EXCEEDED,
+    RS_PUT_WHEEL_TIMER_MSG_ILLEGAL,
 )
 
 
@@ -185,6 +187,9 @@ cdef inline int rs_batch_status(const rs_put_rules *rules, rs_put_record *head,
     status = rs_hook_status(rules, head, pairs)
     if status >= 0:
         return status
+    place = rs_timer_place(rules, head, pairs)
+    if place is not None and (place[0] is not None or place[1] >= 0):
+        return RS_PUT_WHEEL_TIMER_MSG_ILLEGAL if place[0] is None else place[0]
     if head.fields.sys_flag & RS_SYS_FLAG_TRANSACTION_MASK or rs_delay_level(pairs) > 0:
         return RS_PUT_MESSAGE_ILLEGAL
     return -1

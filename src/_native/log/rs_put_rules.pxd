@@ -2,8 +2,9 @@
 # _reference/put_record.py. The rules use a dict of properties; rs_put_plain.pxd is for messages
 # that need none.
 from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.object cimport PyObject
 from libc.stddef cimport size_t
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t
 from libc.string cimport strlen
 
 from rs_appender cimport rs_appender, rs_put_record, rs_topic_hash
@@ -19,6 +20,7 @@ from rs_put_offset_properties cimport (
     rs_set_limits,
     rs_size_offset_properties,
 )
+from rs_put_arguments cimport rs_to_integer
 from rs_put_properties cimport (
     rs_delay_level,
     rs_encode_pairs,
@@ -60,6 +62,9 @@ ctypedef struct rs_put_rules:
     int64_t segment_nbytes
     rs_offset_rules late
     int names  # the kinds of property names that need these rules
+    # The timer's rules and the appender's clock (or None); NULL: timer messages are refused.
+    PyObject *timer
+    PyObject *clock
 
 
 cdef inline int rs_take_dialect(rs_put_rules *rules, object dialect) except -1:
@@ -77,6 +82,13 @@ cdef inline int rs_take_dialect(rs_put_rules *rules, object dialect) except -1:
         rules.names |= RS_NAME_CRC
     if rules.late.gives_offsets:
         rules.names |= RS_NAME_MULTI
+    return 0
+
+
+cdef inline int rs_take_timer_rules(rs_put_rules *rules, object timer, object clock) except -1:
+    """Refer to both, which the appender keeps."""
+    rules.timer = NULL if timer is None else <PyObject *> timer
+    rules.clock = <PyObject *> clock
     return 0
 
 
@@ -110,6 +122,8 @@ cdef inline int rs_finish_record(const rs_put_rules *rules, const rs_appender *s
     if not rs_topic_fits(rules, record):
         return rs_refuse(record, RS_PUT_MESSAGE_ILLEGAL, -1)
     refusal = rs_hook_status(rules, record, pairs)
+    if refusal < 0:
+        refusal = rs_time_record(rules, state, record, pairs)
     if refusal >= 0:
         return rs_refuse(record, refusal, -1)
     start[0] = scratch.used
@@ -253,11 +267,68 @@ cdef inline int rs_hook_status(const rs_put_rules *rules, rs_put_record *record,
             for name in rs_timer_names():
                 pairs.pop(name, None)
         return -1
-    if RS_PROPERTY_TIMER_OUT_MS.decode() not in pairs:
-        for name in rs_timer_names():
-            if name in pairs:
-                return RS_PUT_WHEEL_TIMER_NOT_ENABLE
+    if rules.timer == NULL and rs_is_timed(rules, record, pairs):
+        return RS_PUT_WHEEL_TIMER_NOT_ENABLE
     return -1
+
+
+cdef inline bint rs_is_timed(const rs_put_rules *rules, const rs_put_record *record,
+                             dict pairs) except -1:
+    """Return whether a message asks for a delivery time, and was not timed before."""
+    if not rules.hooks or not rs_is_queued(record):
+        return False
+    if rs_is_timer_topic(record.fields.topic, <size_t> record.fields.topic_nbytes):
+        return False
+    if RS_PROPERTY_TIMER_OUT_MS.decode() in pairs or rs_delay_level(pairs) > 0:
+        return False
+    for name in rs_timer_names():
+        if name in pairs:
+            return True
+    return False
+
+
+cdef inline object rs_timer_place(const rs_put_rules *rules, const rs_put_record *record,
+                                 dict pairs):
+    """Return (status or None, time of its slot) of a message with a delivery time; None for any
+    other one."""
+    if rules.timer == NULL or not rs_is_timed(rules, record, pairs):
+        return None
+    from time import time_ns
+    clock = <object> rules.clock
+    now = time_ns() // 1_000_000 if clock is None else rs_to_integer(
+        "clock()", clock(), INT64_MIN, INT64_MAX)
+    return (<object> rules.timer).place(pairs, now)
+
+
+cdef inline int rs_time_record(const rs_put_rules *rules, const rs_appender *state,
+                               rs_put_record *record, dict pairs) except -2:
+    """Move a message with a delivery time to the timer topic; return its refusal, or -1."""
+    cdef const char *topic = RS_TOPIC_TIMER
+    place = rs_timer_place(rules, record, pairs)
+    if place is None:
+        return -1
+    status, out = place
+    if status is not None:
+        return status
+    if out < 0:
+        return -1  # due already
+    pairs[RS_PROPERTY_TIMER_OUT_MS.decode()] = str(out)
+    rs_keep_place(state, record, pairs, topic, 0)
+    return -1
+
+
+cdef inline int rs_keep_place(const rs_appender *state, rs_put_record *record, dict pairs,
+                              const char *topic, int32_t queue_id) except -1:
+    """Move a message to a queue of the store's own; properties keep its topic and queue."""
+    real_topic = record.fields.topic[: record.fields.topic_nbytes].decode("ascii")
+    pairs[RS_PROPERTY_REAL_TOPIC.decode()] = real_topic
+    pairs[RS_PROPERTY_REAL_QUEUE_ID.decode()] = str(record.fields.queue_id)
+    record.fields.topic = <const uint8_t *> topic
+    record.fields.topic_nbytes = <int32_t> strlen(topic)
+    record.fields.queue_id = queue_id
+    record.topic_hash = rs_topic_hash(
+        &state.queues, record.fields.topic, record.fields.topic_nbytes)
+    return 0
 
 
 cdef inline bint rs_transforms(const rs_put_rules *rules, const rs_put_record *record,
@@ -283,15 +354,7 @@ cdef inline int rs_delay_record(const rs_put_rules *rules, const rs_appender *st
     if level > rules.delay_level_count:
         level = rules.delay_level_count
         pairs[RS_PROPERTY_DELAY.decode()] = str(level)
-    real_topic = record.fields.topic[: record.fields.topic_nbytes].decode("ascii")
-    pairs[RS_PROPERTY_REAL_TOPIC.decode()] = real_topic
-    pairs[RS_PROPERTY_REAL_QUEUE_ID.decode()] = str(record.fields.queue_id)
-    record.fields.topic = <const uint8_t *> topic
-    record.fields.topic_nbytes = <int32_t> strlen(topic)
-    record.fields.queue_id = level - 1
-    record.topic_hash = rs_topic_hash(
-        &state.queues, record.fields.topic, record.fields.topic_nbytes)
-    return 0
+    return rs_keep_place(state, record, pairs, topic, level - 1)
 
 
 # --- Columns ------------------------------------------------------------------------------------

@@ -51,9 +51,19 @@ cdef extern from "rs_pass_rows.h" nogil:
         rs_queue_table table
         rs_queue_offset *queues
 
+    ctypedef struct rs_queue_numbers:
+        const uint8_t *buffer
+        int64_t nbytes
+        const uint8_t *rows
+        int64_t count
+        int32_t *numbers
+        rs_queue_table table
+
     int64_t rs_find_stray_row(const uint8_t *rows, int64_t count, int64_t nbytes)
     int rs_summarize_rows(void *argument)
     int rs_follow_rows(void *argument)
+    int rs_number_rows(void *argument)
+    void rs_queue_table_free(rs_queue_table *table)
     void rs_offsets_free(rs_queue_offsets *offsets)
 
 rs_guard_import()
@@ -149,3 +159,60 @@ cdef class QueueOffsets:
                 topic = rs_decode_text(queue.topic, queue.topic_nbytes)
                 ends[topic, queue.queue_id] = self.core.queues[handle].end
         return ends
+
+
+@cython.final
+cdef class QueueNumbers:
+    """See ``passes_rows.pyi``."""
+
+    cdef rs_queue_numbers core
+
+    def __cinit__(self):
+        memset(&self.core, 0, sizeof(self.core))
+        self.core.table.seed = <uint64_t>hash(b"rocketstore queues")
+
+    def __dealloc__(self):
+        rs_queue_table_free(&self.core.table)
+
+    def number(self, buffer, rows, numbers, /):
+        cdef Py_buffer view, filled, room
+        cdef int status
+        memset(&view, 0, sizeof(view))
+        memset(&filled, 0, sizeof(filled))
+        memset(&room, 0, sizeof(room))
+        try:
+            rs_get_bytes(buffer, &view, False)
+            rs_get_bytes(rows, &filled, False)
+            rs_get_bytes(numbers, &room, True)
+            self.core.count = count_rows(&view, &filled)
+            if room.len != self.core.count * 4:
+                raise ValueError(
+                    f"numbers must have 4 bytes for each of {self.core.count} rows, not {room.len}"
+                )
+            self.core.buffer = <const uint8_t*>view.buf
+            self.core.nbytes = view.len
+            self.core.rows = <const uint8_t*>filled.buf
+            self.core.numbers = <int32_t*>room.buf
+            with nogil:
+                status = rs_guarded(rs_number_rows, &self.core)
+        finally:
+            self.core.buffer = self.core.rows = NULL
+            self.core.numbers = NULL
+            PyBuffer_Release(&room)
+            PyBuffer_Release(&filled)
+            PyBuffer_Release(&view)
+        if status == RS_FAULT:
+            rs_raise_fault()
+        if status == RS_LIMIT:
+            raise MemoryError
+
+    def queues(self, int32_t first=0, /):
+        cdef int32_t handle
+        cdef rs_queue* queue
+        cdef list queues = []
+        if first < 0:
+            raise ValueError(f"first must not be negative, not {first}")
+        for handle in range(first, self.core.table.handle_count):
+            queue = self.core.table.of_handle[handle]
+            queues.append((queue.topic[:queue.topic_nbytes], queue.queue_id))
+        return queues

@@ -118,11 +118,12 @@ static inline rs_queue_offset *rs_offsets_queue(rs_queue_offsets *offsets,
 
 /* Whether the row's record is still in the buffer: another process may have overwritten it.
  * Requires: the row's topic lies in the buffer. */
-static inline int rs_is_still_there(const rs_queue_offsets *offsets, const rs_parsed_record *row)
+static inline int rs_is_still_there(const uint8_t *buffer, int64_t nbytes,
+                                    const rs_parsed_record *row)
 {
     const int64_t at = (int64_t)row->position + RS_RECORD_HEAD_TOTAL_SIZE_AT;
-    return at <= offsets->nbytes - (int64_t)sizeof(int32_t)
-           && rs_load_be32(offsets->buffer + at) == row->total_size;
+    return at <= nbytes - (int64_t)sizeof(int32_t)
+           && rs_load_be32(buffer + at) == row->total_size;
 }
 
 /* RS_OK: each row continues its queue, and the queues' ends are moved. RS_END: some row does not,
@@ -138,7 +139,8 @@ RS_UNUSED static int rs_follow_rows(void *argument)
             continue;
         }
         if (RS_UNLIKELY(row.sys_flag & RS_SYS_FLAG_INNER_BATCH || row.queue_offset < 0
-                        || row.queue_offset == INT64_MAX || !rs_is_still_there(offsets, &row))) {
+                        || row.queue_offset == INT64_MAX
+                        || !rs_is_still_there(offsets->buffer, offsets->nbytes, &row))) {
             return RS_END;
         }
         rs_queue_offset *queue = rs_offsets_queue(offsets, &row);
@@ -153,6 +155,38 @@ RS_UNUSED static int rs_follow_rows(void *argument)
     for (int32_t handle = 0; handle < offsets->table.handle_count; handle++) {
         rs_queue_offset *queue = offsets->queues + handle;
         queue->end = queue->call == offsets->call ? queue->next : queue->end;
+    }
+    return RS_OK;
+}
+
+/* --- queue numbers ---------------------------------------------------------------------------- */
+
+typedef struct {
+    const uint8_t *buffer;
+    int64_t nbytes; /* of the buffer */
+    const uint8_t *rows;
+    int64_t count;
+    int32_t *numbers; /* by row; -1: the record has no unit, or was overwritten */
+    rs_queue_table table;
+} rs_queue_numbers;
+
+/* RS_OK, or RS_LIMIT: out of memory. */
+RS_UNUSED static int rs_number_rows(void *argument)
+{
+    rs_queue_numbers *found = (rs_queue_numbers *)argument;
+    for (int64_t i = 0; i < found->count; i++) {
+        rs_parsed_record row;
+        rs_load_row(found->rows, i, &row);
+        found->numbers[i] = -1;
+        if (!rs_pass_has_unit(&row) || !rs_is_still_there(found->buffer, found->nbytes, &row)) {
+            continue;
+        }
+        found->numbers[i] = rs_pass_queue(&found->table,
+                                          found->buffer + row.position + row.topic_at,
+                                          row.topic_nbytes, row.queue_id, 1);
+        if (RS_UNLIKELY(found->numbers[i] < 0)) {
+            return RS_LIMIT;
+        }
     }
     return RS_OK;
 }

@@ -26,15 +26,12 @@ from rs_guard cimport rs_guard_import, rs_guarded, rs_guarded_function
 from rs_index cimport rs_index_place
 from rs_index_walk cimport RS_WALK_HITS, rs_widened
 from rs_key_match cimport rs_want_key, rs_wanted_key
-from rs_key_query cimport (
-    rs_find_index, rs_hash_key, rs_keep_hits, rs_key_query, rs_query_index,
-)
-from rs_plain cimport (
-    RS_PLAIN_ROWS, rs_check_call, rs_check_one, rs_is_named_tuple, rs_load_first, rs_named_tuple,
-    rs_set_plain, rs_set_times, rs_to_int64,
-)
-from rs_status cimport RS_END, RS_LIMIT, RS_OK, RS_OTHER_SEGMENT
+from rs_key_query cimport *
+from rs_plain cimport *
+from rs_sql92 cimport rs_compile, rs_sql92_filter, rs_sql92_free
+from rs_status cimport RS_END, RS_GET_NO_MATCHED_MESSAGE, RS_LIMIT, RS_OK, RS_OTHER_SEGMENT
 from rs_stored_message cimport rs_make_stored_message, rs_stored_message_import
+from rs_times cimport rs_elapsed_ms, rs_sampled_ns
 from rs_wanted_id cimport rs_want_id, rs_wanted_id
 
 from collections.abc import Sequence
@@ -42,41 +39,21 @@ from collections.abc import Sequence
 rs_guard_import()
 rs_crc_import()
 rs_stored_message_import()
-
 rs_watch_forks()
 
 
 # --- Queues -------------------------------------------------------------------------------------
 
 cdef class QueuePlace:
-    """Where the units of a queue are: its bounds and the file that was read last.
-
-    Parameters
-    ----------
-    topic : bytes
-    queue_id : int
-
-    Attributes
-    ----------
-    min_index : int
-        Queue offset of the first unit whose message is still in the log.
-    recovered_index : int
-        Queue offset after the last unit, while nothing is dispatched.
-    next_index : callable or None
-        Returns that offset while messages are dispatched.
-    recent : (file, first, stop) or None
-        The file that was read last, and the queue offsets of its first unit and after its last.
-    """
+    """Where the units of a queue are: its bounds and the file that was read last."""
 
     cdef readonly bytes topic_bytes
     cdef readonly int64_t queue_id
-    cdef public int64_t min_index
-    cdef public int64_t recovered_index
+    cdef public int64_t min_index, recovered_index
     cdef public object next_index
     # guarded by: the GIL
     cdef object _file
-    cdef int64_t _first
-    cdef int64_t _stop
+    cdef int64_t _first, _stop
 
     def __init__(self, bytes topic not None, int64_t queue_id):
         self.topic_bytes = topic
@@ -109,8 +86,7 @@ cdef class IndexPlace:
     """Where an index file is: ``file`` (any object with ``mapped``) and its geometry."""
 
     cdef readonly object file
-    cdef readonly int64_t slots
-    cdef readonly int64_t entries
+    cdef readonly int64_t slots, entries
 
     def __init__(self, file, int64_t slots, int64_t entries):
         self.file = file
@@ -124,22 +100,7 @@ cdef class IndexPlace:
 # which ends the process when the view is freed.
 @cython.no_gc
 cdef class Window:
-    """A segment's readable bytes, pinned.
-
-    Parameters
-    ----------
-    buffer : bytes-like
-    base_offset : int
-        Physical offset of its first byte.
-    segment_end : int
-        Physical offset after the segment.
-    stop : int
-        Position after the last readable byte.
-    flags : int
-        ``RecordFlags`` of the strict check.
-    min_offset : int
-        Where the log begins.
-    """
+    """A segment's readable bytes, pinned."""
 
     cdef readonly object buffer
     cdef readonly int64_t base_offset
@@ -326,6 +287,7 @@ cdef class Windows:
         cdef Window window = self._last
         cdef bint is_guess = window is not None
         cdef bytearray rows
+        cdef Py_ssize_t before
         cdef int status = RS_OTHER_SEGMENT
         while status == RS_OTHER_SEGMENT:
             if not is_guess:
@@ -341,19 +303,28 @@ cdef class Windows:
             work.out = <uint8_t*>PyByteArray_AS_STRING(rows)
             work.rows = 0
             work.nbytes = 0
+            before = work.position
             with nogil:
                 status = rs_guarded(rs_get_message_all, work)
             if is_guess:
                 is_guess = False
                 if work.rows == 0 and status == RS_OTHER_SEGMENT:
                     continue
-            if work.rows == 0 and (messages._count == 0 or status != RS_LIMIT):
-                return None
-            messages._add(window, rows, work.rows)
+            if work.rows == 0:
+                if work.sql == NULL and (messages._count == 0 or status != RS_LIMIT):
+                    return None
+                if status == RS_OTHER_SEGMENT and work.position == before:
+                    return None  # the unit was changed meanwhile
+            else:
+                messages._add(window, rows, work.rows)
             work.room -= work.rows
             work.limits.selected_count += work.rows
             work.limits.selected_nbytes += work.nbytes
-        return messages if status == RS_OK or status == RS_END or status == RS_LIMIT else None
+        if status != RS_OK and status != RS_END and status != RS_LIMIT:
+            return None
+        # Without a message the reason is the answer's status.
+        unmatched = messages._count > 0 or work.reason == RS_GET_NO_MATCHED_MESSAGE
+        return messages if unmatched else None
 
 
 cdef bint query_file(rs_key_query* query, IndexPlace place, rs_guarded_function walk) except -1:
@@ -378,34 +349,17 @@ cdef bint query_file(rs_key_query* query, IndexPlace place, rs_guarded_function 
 # --- Plain calls of a store ---------------------------------------------------------------------
 
 cdef class ReaderPlace:
-    """Where a store's reader finds what plain calls need: the log, its queues and its index.
+    """Where a store's reader finds what plain calls need: the log, its queues and its index."""
 
-    Parameters
-    ----------
-    log : CommitLog
-        With ``windows``, ``damage``, ``queue`` and ``max_offset``.
-    queues : dict
-        Queues by (topic, queue id).
-    index : IndexService
-        With ``files`` and ``gaps``.
-    limits : BatchLimits
-        Of a pull.
-    max_hits : int
-        Most hits of ``query_message``.
-    tag_filter : type
-        Filters of this type select by tags codes alone, unless they are ``exact``.
-    found, answers
-        The status of a pull that found messages, and the types of its result and of a query's.
-    """
+    cdef public object sql_filter
+    # guarded by: the GIL
+    cdef public int64_t found_times, missed_times, transferred_times, longest_ms
 
-    cdef readonly object log
-    cdef readonly object index
+    cdef readonly object log, index
     cdef Windows _windows
-    cdef dict _queues
-    cdef dict _damage
-    cdef object _log_files
-    cdef object _tag_filter
-    cdef object _found, _pull_answer, _query_answer
+    cdef dict _queues, _damage
+    cdef object _log_files, _tag_filter
+    cdef object _found, _unmatched, _pull_answer, _query_answer
     # guarded by: the GIL
     cdef object _last_topic, _last_queue_id
     cdef QueuePlace _last_queue
@@ -414,15 +368,21 @@ cdef class ReaderPlace:
     cdef int64_t _filter_nbytes
     cdef int64_t _memory_window_nbytes
     cdef int64_t _forks
+    # The filter that was made last, unless a pull uses it. guarded by: the GIL
+    cdef rs_sql92_filter* _idle
+    cdef object _idle_program
+
+    def __dealloc__(self):
+        rs_sql92_free(self._idle)
 
     def __init__(self, *, log, dict queues not None, index, limits, int64_t max_hits, tag_filter,
-                 found, answers):
+                 found, unmatched, answers):
         self.log, self.index = log, index
         self._windows, self._damage, self._log_files = log.windows, log.damage, log.queue
         self._queues = queues
         self._max_hits = max_hits
         self._tag_filter = tag_filter
-        self._found = found
+        self._found, self._unmatched = found, unmatched
         self._pull_answer, self._query_answer = answers
         if not (rs_is_named_tuple(self._pull_answer) and rs_is_named_tuple(self._query_answer)):
             raise TypeError("answers must be subclasses of tuple without fields")
@@ -447,6 +407,12 @@ cdef class ReaderPlace:
             return None
         rs_set_plain(&work, queue.topic_bytes, queue.queue_id)
         codes = None
+        if filter is not None and type(filter) is self.sql_filter:
+            if queue.ext is not None:
+                return None  # its bit maps may apply
+            self._set_limits(&work.limits, count)
+            work.room = <Py_ssize_t>count
+            return self._pull_sql(&work, queue, start, filter)
         if filter is not None:
             if type(filter) is not self._tag_filter or filter.exact:
                 return None
@@ -486,6 +452,24 @@ cdef class ReaderPlace:
         """Return how many units a pull examines: a limit in bytes, rounded up."""
         return max((self._filter_nbytes + RS_CQ_UNIT_NBYTES - 1) // RS_CQ_UNIT_NBYTES, count)
 
+    cdef object _pull_sql(self, rs_selection* work, QueuePlace queue, int64_t start, filter):
+        """Answer a pull with an SQL92 filter; None if it is not plain."""
+        program = filter.program
+        if queue.pull_looks_no_further:
+            return None
+        if program is self._idle_program and self._idle != NULL:
+            work.sql, self._idle = self._idle, NULL
+        else:
+            rs_compile(&work.sql, program)
+        try:
+            found = self._pull(work, queue, start, self._most_units(work.limits.max_count))
+        finally:
+            rs_sql92_free(self._idle)
+            self._idle, self._idle_program = work.sql, program
+        if found is not None and work.errors:
+            filter.count_errors(work.errors)
+        return found
+
     cdef object _pull(self, rs_selection* work, QueuePlace queue, int64_t start, int64_t most):
         """Answer a pull from a queue offset; None if it is not plain."""
         cdef Py_buffer units
@@ -518,8 +502,12 @@ cdef class ReaderPlace:
         if messages is None:
             return None
         cdef object next_offset = work.queue_offset, min_offset = queue.min_index, max_offset = end
+        cdef object pulled = self._found if messages._count else self._unmatched
+        self.found_times += messages._count > 0
+        self.missed_times += messages._count == 0
+        self.transferred_times += messages._count
         return rs_named_tuple(
-            self._pull_answer, 5, <PyObject*>self._found, <PyObject*>next_offset,
+            self._pull_answer, 5, <PyObject*>pulled, <PyObject*>next_offset,
             <PyObject*>min_offset, <PyObject*>max_offset, <PyObject*>messages)
 
     cdef object _query_message(self, topic, key, max_count, begin, end):
@@ -626,13 +614,23 @@ cdef ReaderPlace reader_of(store):
 
 def get_message(method):
     """Answer plain calls of ``method``."""
-    def get_message(self, group, topic, queue_id, offset, max_count=32, *, filter=None):
-        cdef ReaderPlace reader = reader_of(self)
+    def get_message(self, group, topic, queue_id, offset, max_count=32, *, filter=None,
+                    wait_s=None):
+        cdef ReaderPlace reader = reader_of(self) if wait_s is None else None
+        cdef int64_t begin_ns
+        if type(filter) is str:
+            filter = self.filter(filter)
         if reader is not None:
+            begin_ns = rs_sampled_ns(reader.found_times + reader.missed_times)
             found = reader._get_message(topic, queue_id, offset, max_count, filter)
-            if found is not None:
-                return found
-        return method(self, group, topic, queue_id, offset, max_count, filter=filter)
+            if found is None:
+                found = method(self, group, topic, queue_id, offset, max_count, filter=filter)
+                rs_count_pull(found, reader._found, &reader.found_times, &reader.missed_times,
+                              &reader.transferred_times)
+            if begin_ns != 0:
+                rs_elapsed_ms(begin_ns, &reader.longest_ms)
+            return found
+        return method(self, group, topic, queue_id, offset, max_count, filter=filter, wait_s=wait_s)
     return functools.update_wrapper(get_message, method)
 
 
@@ -651,10 +649,11 @@ def query_message(method):
 def find(method):
     """Answer plain calls of ``method``."""
     def find(self, *, topic=None, key=None, unique_key=None, tags=None, body_contains=None,
-             begin=None, end=None, on_corruption="fail"):
+             begin=None, end=None, filter=None, on_corruption="fail"):
         cdef ReaderPlace reader
         if (tags is None and body_contains is None and begin is None and end is None
-                and (key is None) != (unique_key is None) and on_corruption == "fail"):
+                and filter is None and (key is None) != (unique_key is None)
+                and on_corruption == "fail"):
             reader = reader_of(self)
             if reader is not None:
                 messages = reader._find(topic, key if unique_key is None else unique_key,
@@ -663,7 +662,8 @@ def find(method):
                     return iter(messages)
         return method(
             self, topic=topic, key=key, unique_key=unique_key, tags=tags,
-            body_contains=body_contains, begin=begin, end=end, on_corruption=on_corruption)
+            body_contains=body_contains, begin=begin, end=end, filter=filter,
+            on_corruption=on_corruption)
     return functools.update_wrapper(find, method)
 
 

@@ -99,6 +99,8 @@ cdef inline void rs_set_plain(rs_selection* work, bytes topic, int64_t queue_id)
     work.topic = <const uint8_t*>PyBytes_AS_STRING(topic)
     work.topic_nbytes = PyBytes_GET_SIZE(topic)
     work.queue_id = queue_id
+    work.sql = NULL
+    work.errors = 0
     work.skip_below = 0
     work.reason = 0
 
@@ -114,3 +116,14 @@ cdef inline bint rs_set_times(rs_key_query* query, max_count, begin, end) except
     query.has_end = False
     query.end_timestamp = query.end_physical_offset = 0
     return query.walk.begin >= 0 and query.walk.end >= 0
+
+
+cdef inline int rs_count_pull(object answer, object found, int64_t* found_times,
+                              int64_t* missed_times, int64_t* transferred_times) except -1:
+    """Count a pull by its answer: a named tuple of the status, three offsets and the messages."""
+    if answer[0] is found:
+        found_times[0] += 1
+        transferred_times[0] += len(answer[4])
+    else:
+        missed_times[0] += 1
+    return 0

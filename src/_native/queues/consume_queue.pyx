@@ -16,6 +16,7 @@ from rs_formats cimport (
 )
 from rs_guard cimport rs_guard_import, rs_guarded
 from rs_get_message cimport rs_get_message_all, rs_selection
+from rs_sql92 cimport rs_compile, rs_sql92_free
 from rs_status cimport RS_BAD_UNIT, RS_END, RS_NO_UNIT, RS_OK
 from rs_units cimport (
     rs_is_filler, rs_is_unwritten, rs_load_unit, rs_run, rs_store_unit, rs_unit, rs_whole_units,
@@ -343,7 +344,7 @@ cdef int check_selection(
 def select_messages(
     units, int64_t position, int64_t stop, int64_t queue_offset,
     log, int64_t log_stop, int64_t base_offset, int64_t segment_end, int64_t min_offset,
-    bytes topic not None, int64_t queue_id, tags_codes,
+    bytes topic not None, int64_t queue_id, tags_codes, filter,
     int64_t max_count, int64_t max_nbytes, int64_t disk_below, int64_t max_disk_count,
     int64_t max_disk_nbytes, int64_t selected_nbytes, int64_t selected_count, int64_t flags, out, /
 ):
@@ -352,6 +353,7 @@ def select_messages(
     cdef rs_selection work
     cdef int status, i
     memset(views, 0, sizeof(views))
+    work.sql = NULL
     try:
         rs_get_bytes(units, &views[0], False)
         work.stop = rs_whole_units(&views[0], RS_CQ_UNIT_NBYTES, position, stop)
@@ -367,6 +369,8 @@ def select_messages(
             rs_get_integers(tags_codes, &views[3], 8, "tags_codes", False)
             work.tags_codes = <const uint8_t*>views[3].buf
             work.tags_count = views[3].len // 8
+        if filter is not None:
+            rs_compile(&work.sql, filter.program)
         work.units = <const uint8_t*>views[0].buf
         work.units_nbytes = views[0].len
         work.log = <const uint8_t*>views[1].buf
@@ -392,10 +396,14 @@ def select_messages(
         work.queue_offset = queue_offset
         work.rows = 0
         work.nbytes = 0
+        work.errors = 0
         work.reason = 0
         with nogil:
             status = rs_guarded(rs_get_message_all, &work)
     finally:
+        rs_sql92_free(work.sql)
         for i in range(4):
             PyBuffer_Release(&views[i])
+    if work.errors:
+        filter.count_errors(work.errors)
     return work.position, work.rows, work.nbytes, status, work.reason

@@ -10,6 +10,7 @@ typedef struct {
     int64_t offset;     /* of the next unit in the queue's ext files; -1: not known yet */
     int64_t file_end;   /* offset of the file's end */
     int64_t trusted_index; /* addresses in the queue's units below it are trusted */
+    int32_t filters_from, filters_to; /* the filters of the queue's topic */
 } rs_ext_queue;
 
 static inline int64_t rs_ext_address(int64_t offset)

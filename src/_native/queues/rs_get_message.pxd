@@ -9,6 +9,8 @@ from rs_bytes cimport RS_PREFETCH_READ, RS_RELEASE_FENCE
 from rs_formats cimport RS_CQ_UNIT_NBYTES, rs_parsed_record, rs_selected_message
 from rs_multi_dispatch cimport rs_multi_names
 from rs_record cimport rs_check, rs_is_transient
+from rs_sql92 cimport rs_sql92_evaluate, rs_sql92_filter
+from rs_sql92_program cimport RS_SQL92_VERDICT_ERROR, RS_SQL92_VERDICT_TRUE
 from rs_status cimport (
     RS_BAD_UNIT, RS_BLANK, RS_END, RS_GET_MESSAGE_WAS_REMOVING, RS_GET_NO_MATCHED_MESSAGE,
     RS_INCOMPLETE, RS_LIMIT, RS_MISMATCH, RS_NO_UNIT, RS_NUL_PROPERTIES, RS_OK, RS_OTHER_SEGMENT,
@@ -20,8 +22,9 @@ from rs_units cimport (
 )
 
 cdef enum:
-    # How many units ahead records are fetched.
-    RS_SELECT_AHEAD = 6
+    # How many units ahead records are fetched, and how much of each.
+    RS_SELECT_AHEAD = 4
+    RS_FETCHED_NBYTES = 1536
 
 cdef struct rs_batch_limits:
     int64_t max_count
@@ -46,6 +49,7 @@ cdef struct rs_selection:
     int64_t queue_id
     const uint8_t* tags_codes # NULL: all
     Py_ssize_t tags_count
+    rs_sql92_filter* sql # NULL: all
     int flags
     rs_batch_limits limits
     uint8_t* out
@@ -56,6 +60,7 @@ cdef struct rs_selection:
     int64_t queue_offset
     Py_ssize_t rows
     int64_t nbytes
+    int64_t errors # of the SQL92 filter
     int reason
 
 
@@ -114,8 +119,21 @@ cdef inline bint rs_belongs(
     return rs_multi_names(p, record, work.topic, <int32_t>work.topic_nbytes, work.queue_id)
 
 
+cdef inline bint rs_passes_sql(
+    rs_selection* work, const uint8_t* p, const rs_parsed_record* record
+) noexcept nogil:
+    """Return whether the record passes the SQL92 filter; set the reason if not."""
+    cdef int verdict = rs_sql92_evaluate(
+        work.sql, p + record.properties_at, record.properties_nbytes)
+    if verdict == RS_SQL92_VERDICT_TRUE:
+        return True
+    work.errors += verdict == RS_SQL92_VERDICT_ERROR
+    work.reason = RS_GET_NO_MATCHED_MESSAGE
+    return False
+
+
 cdef inline int rs_select_record(rs_selection* work, const rs_unit* unit) noexcept nogil:
-    """Check the record strictly and against its unit, and add the row."""
+    """Check the record strictly and against its unit, and add the row if it passes."""
     cdef rs_parsed_record record
     cdef int64_t position = unit.physical_offset - work.base_offset
     cdef int status
@@ -134,6 +152,8 @@ cdef inline int rs_select_record(rs_selection* work, const rs_unit* unit) noexce
         or not rs_belongs(work, work.log + position, &record)
     ):
         return RS_MISMATCH
+    if work.sql != NULL and not rs_passes_sql(work, work.log + position, &record):
+        return RS_OK
     rs_store_selected(
         work.out + work.rows * <Py_ssize_t>sizeof(rs_selected_message), position, work.queue_offset,
         unit.tags_code, unit.size,
@@ -166,9 +186,9 @@ cdef inline int rs_select_unit(rs_selection* work, const rs_unit* unit) noexcept
 
 
 cdef inline void rs_prefetch_record(const rs_selection* work, Py_ssize_t position) noexcept nogil:
-    """Prefetch the first 320 bytes of the record of the unit at `position`, if both exist."""
+    """Prefetch the start of the record of the unit at `position`, if both exist."""
     cdef rs_unit unit
-    cdef int64_t at
+    cdef int64_t at, stop
     if position > work.units_nbytes - RS_CQ_UNIT_NBYTES:
         return
     if not rs_is_unit_there(work.units + position):
@@ -178,11 +198,10 @@ cdef inline void rs_prefetch_record(const rs_selection* work, Py_ssize_t positio
         return
     at = unit.physical_offset - work.base_offset
     if at < work.log_stop:
-        RS_PREFETCH_READ(work.log + at)
-        RS_PREFETCH_READ(work.log + at + 64)
-        RS_PREFETCH_READ(work.log + at + 128)
-        RS_PREFETCH_READ(work.log + at + 192)
-        RS_PREFETCH_READ(work.log + at + 256)
+        stop = at + min(<int64_t>unit.size, RS_FETCHED_NBYTES)
+        while at < stop:
+            RS_PREFETCH_READ(work.log + at)
+            at += 64
 
 
 cdef inline int rs_get_message_all(void* argument) noexcept nogil:

@@ -8,8 +8,8 @@ cimport cython
 from cpython.buffer cimport PyBuffer_Release
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.long cimport PyLong_Check
+from cpython.object cimport PyObject, PyTypeObject
 from cpython.pycapsule cimport PyCapsule_New
-from cpython.ref cimport PyObject
 from cpython.unicode cimport PyUnicode_Check
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 
@@ -42,9 +42,12 @@ from rocketstore._native.record import (
     encode_record,
     find_record,
     format_host,
+    hash_map_order,
     message_id,
     parse_host,
     parse_properties,
+    reordered_properties,
+    rewritten_properties,
     scan_records,
     string_hash_code,
 )
@@ -310,6 +313,17 @@ cdef class Message:
     def delay_level(self, value):
         set_property(self, DELAY, None if value is None else str(to_int64(value, "delay_level")))
 
+    @property
+    def user_properties(self):
+        """``properties`` without those of a former delay, delivery time or transaction."""
+        from rocketstore.message_copy import user_properties
+        return user_properties(self.properties)
+
+    def copy(self):
+        """Return a new message with the same content, to be put again."""
+        from rocketstore.message_copy import copied
+        return copied(self, Message)
+
     def __eq__(self, other):
         if type(other) is not type(self):
             return NotImplemented
@@ -399,16 +413,17 @@ cdef int open_record(void* argument) noexcept nogil:
     return rs_check_lengths(call.p, &call.row) if status == RS_OK else status
 
 
-# guarded by: the GIL
-cdef bint is_made = False
+# What ``make_stored`` gives the constructor, which then leaves the opening to it. A flag would not
+# do: allocation may collect garbage, and with it run finalizers and other threads.
+cdef object opened_later = object()
+cdef tuple opened_later_arguments = (opened_later,)
 
 
 cdef object make_stored(object buffer, int64_t position, int64_t base_offset,
                         int64_t segment_end):
     """Return a ``StoredMessage``; for other modules, by rs_stored_message.h."""
-    global is_made
-    is_made = True
-    cdef StoredMessage message = StoredMessage.__new__(StoredMessage)
+    cdef StoredMessage message = <StoredMessage>(<PyTypeObject*>StoredMessage).tp_new(
+        StoredMessage, <PyObject*>opened_later_arguments, NULL)
     message._open(buffer, position, base_offset, segment_end)
     return message
 
@@ -463,9 +478,7 @@ cdef class StoredMessage(Message):
     cdef int32_t _properties_nbytes
 
     def __cinit__(self, buffer=None, position=None, base_offset=None, segment_end=None):
-        global is_made
-        if is_made:
-            is_made = False  # make_stored opens it
+        if buffer is opened_later:
             return
         if buffer is None or position is None or base_offset is None or segment_end is None:
             raise TypeError(

@@ -8,7 +8,7 @@ from cpython.buffer cimport PyBuffer_Release
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.unicode cimport PyUnicode_Check
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, UINT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from rs_arguments cimport rs_check_range, rs_get_bytes
@@ -23,6 +23,10 @@ from rs_formats cimport (
     rs_parsed_record,
 )
 from rs_guard cimport rs_guard_import, rs_guarded
+from rs_hash cimport rs_string_hash
+from rs_java_order cimport (
+    rs_java_nbytes, rs_java_order, rs_java_pair, rs_java_parse, rs_java_room, rs_java_write,
+)
 from rs_hosts cimport rs_format_host, rs_message_id, rs_parse_host, rs_stored_host
 from rs_record cimport RS_CRC_MASK
 from rs_scan cimport (
@@ -36,6 +40,8 @@ rs_crc_import()
 
 cdef str NAME_VALUE = chr(RS_NAME_VALUE_SEPARATOR)
 cdef str PAIR = chr(RS_PROPERTY_SEPARATOR)
+#: A Java HashMap does not grow further.
+cdef int64_t MOST_BUCKETS = 1 << 30
 
 
 # --- Pure functions ---------------------------------------------------------------------------
@@ -193,6 +199,64 @@ def encode_properties(properties, bint trailing_separator, /):
     if items and trailing_separator:
         text += PAIR
     return text.encode("utf-8", "replace")
+
+
+def hash_map_order(names, int64_t buckets, /):
+    """Return names in the order of a Java ``HashMap`` into which they are put in turn."""
+    cdef list kept = list(names)
+    cdef uint32_t size, spread, length = 0
+    cdef bytes data
+    cdef Py_ssize_t number
+    if not 0 < buckets <= MOST_BUCKETS or buckets & (buckets - 1):
+        raise ValueError(f"buckets must be a power of two, not {buckets}")
+    size = <uint32_t>buckets
+    while 4 * <uint64_t>len(kept) > 3 * <uint64_t>size and size < MOST_BUCKETS:
+        size *= 2
+    cdef list places = []
+    for number in range(len(kept)):
+        name = kept[number]
+        if not PyUnicode_Check(name):
+            raise TypeError(f"a property's name must be str, not {type(name).__name__}")
+        data = name.encode("utf-8", "replace")
+        spread = <uint32_t>rs_string_hash(
+            <const uint8_t*>PyBytes_AS_STRING(data), <size_t>len(data), &length)
+        places.append(<uint64_t>((spread ^ spread >> 16) & (size - 1)) << 32 | <uint64_t>number)
+    places.sort()
+    return [kept[<uint64_t>place & UINT32_MAX] for place in places]
+
+
+def rewritten_properties(properties, int64_t buckets, bint trailing_separator, /):
+    """Return the bytes that a broker stores when it writes these properties again."""
+    order = hash_map_order(properties, buckets)
+    return encode_properties({name: properties[name] for name in order}, trailing_separator)
+
+
+def reordered_properties(data, int64_t buckets, bint trailing_separator, /):
+    """Return stored properties as a broker writes them again; the bytes stay as they are."""
+    cdef bytes stored = rs_copied_buffer(data)
+    cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(stored)
+    cdef rs_java_pair* pairs
+    cdef int32_t nbytes, count, room
+    cdef bytes result
+    if not 0 < buckets <= MOST_BUCKETS or buckets & (buckets - 1):
+        raise ValueError(f"buckets must be a power of two, not {buckets}")
+    if len(stored) > RS_MAX_PROPERTIES_NBYTES:
+        raise ValueError(
+            f"properties of {len(stored)} bytes are longer than {RS_MAX_PROPERTIES_NBYTES}")
+    nbytes = <int32_t>len(stored)
+    room = rs_java_room(p, nbytes)
+    pairs = <rs_java_pair*>PyMem_Malloc(<size_t>room * sizeof(rs_java_pair))
+    if pairs == NULL:
+        raise MemoryError
+    try:
+        count = rs_java_parse(p, nbytes, pairs, room)
+        rs_java_order(pairs, count, <uint32_t>buckets)
+        result = PyBytes_FromStringAndSize(
+            NULL, <Py_ssize_t>rs_java_nbytes(pairs, count, trailing_separator))
+        rs_java_write(<uint8_t*>PyBytes_AS_STRING(result), pairs, count, trailing_separator)
+    finally:
+        PyMem_Free(pairs)
+    return result
 
 
 # --- Hosts ------------------------------------------------------------------------------------

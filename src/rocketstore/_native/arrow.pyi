@@ -10,6 +10,7 @@ from typing import final
 from typing_extensions import Buffer
 
 from rocketstore.display.columns import ExportsArray, ExportsSchema
+from rocketstore.record_filters import CompiledFilter
 
 @final
 class BatchDecoder:
@@ -29,6 +30,8 @@ class BatchDecoder:
         Store times in epoch ms, ``begin <= time < end``.
     start_offsets : mapping of (str, int) to (int or None, int or None), optional
         Only queue offsets ``first <= offset < last`` of the named queues.
+    filter : CompiledFilter, optional
+        An SQL92 filter, evaluated last; its errors are counted with ``filter.count_errors``.
     batch_rows : int
         Most rows of a batch, 1 to 2**20.
     batch_bytes : int
@@ -58,6 +61,7 @@ class BatchDecoder:
         begin: int | None = None,
         end: int | None = None,
         start_offsets: Mapping[tuple[str, int], tuple[int | None, int | None]] | None = None,
+        filter: CompiledFilter | None = None,
         batch_rows: int = 8192,
         batch_bytes: int = 4194304,
     ) -> None: ...

@@ -1,6 +1,7 @@
 """The appender: encodes records in place into the current log segment."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import Lock
 from typing import Any, final
 
 from typing_extensions import Buffer
@@ -8,6 +9,7 @@ from typing_extensions import Buffer
 from rocketstore._native.message import Message
 from rocketstore._native.put_result import PutManyResult as PutManyResult
 from rocketstore._native.put_result import PutMessageResult as PutMessageResult
+from rocketstore.timer_rules import TimerRules
 
 @final
 class Appender:
@@ -50,15 +52,19 @@ class Appender:
         max_lmq_consume_queue_num: int = 20000,
         enable_lmq_quota: bool = False,
         before_roll: Callable[[], None] | None = None,
+        timer_rules: TimerRules | None = None,
     ) -> None:
         """Set up the appender for ``Dialect.for_version(broker_version)``.
 
         Without ``delay_ms`` (only its length counts) no message is moved to the schedule topic.
-        The last four are RocketMQ's settings of light queues; their effect depends on the version.
-        If they are on, a message with INNER_MULTI_DISPATCH is stored with
-        INNER_MULTI_QUEUE_OFFSET: its offsets in the queues named there, which are counted in the
-        topic-queue table. A name that cannot be a queue is a ``ValueError``; a name too long for a
-        folder gives MESSAGE_ILLEGAL. ``put_messages`` assigns no such offsets.
+        From 5.0 a message with TIMER_DELAY_SEC, TIMER_DELAY_MS or TIMER_DELIVER_MS goes where
+        ``timer_rules.place`` sends it (one time for all rows of ``put_columns``); without
+        ``timer_rules`` it is refused with WHEEL_TIMER_NOT_ENABLE.
+        The ``lmq`` and multi-dispatch arguments are RocketMQ's settings of light queues; their
+        effect depends on the version. If they are on, a message with INNER_MULTI_DISPATCH is stored
+        with INNER_MULTI_QUEUE_OFFSET: its offsets in the queues named there, which are counted in
+        the topic-queue table. A name that cannot be a queue is a ``ValueError``; a name too long
+        for a folder gives MESSAGE_ILLEGAL. ``put_messages`` assigns no such offsets.
         """
 
     # the log
@@ -89,6 +95,9 @@ class Appender:
         """Return whether there is a segment to append to."""
     @property
     def last_store_timestamp(self) -> int: ...
+
+    #: A lock that every append releases if it is held; a thread that waits for records acquires it.
+    bell: Lock | None
 
     # the topic-queue table
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
@@ -123,6 +132,16 @@ class Appender:
     @property
     def failed_times(self) -> int:
         """Puts that were refused, or for which no room was found."""
+    @property
+    def times(self) -> tuple[int, int, dict[int, int], dict[int, int]]:
+        """Return how long calls took since the beginning: their number, the longest in ms, and by
+        whole ms (at most 10,001) how many of those that never waited, and how many that did.
+
+        Calls that wait for the disk or for room are timed, and one of 64 of the others; both have
+        their own counts. A call of many messages is one call. Calls that are refused before they
+        reach the log, that raise, or that have a ``_wait`` of their own are not counted."""
+    def add_wait(self, elapsed_ms: int) -> None:
+        """Count the time of a put whose wait was left to its caller (``_wait``)."""
     def put(
         self,
         topic: str,

@@ -8,6 +8,8 @@ shortened."""
 
 from typing_extensions import Buffer
 
+from rocketstore.record_filters import CompiledFilter
+
 def put_units(
     buffer: Buffer, position: int, physical_offsets: Buffer, sizes: Buffer, tags_codes: Buffer, /
 ) -> int:
@@ -64,6 +66,7 @@ def select_messages(
     topic: bytes,
     queue_id: int,
     tags_codes: Buffer | None,
+    filter: CompiledFilter | None,
     max_count: int,
     max_nbytes: int,
     disk_below: int,
@@ -101,7 +104,9 @@ def select_messages(
        A record that names this queue in INNER_MULTI_DISPATCH also matches, with any queue offset
        (queue id 0 for %LMQ% names, else the record's own). With an empty ``topic`` only the size
        is compared.
-    9. It becomes a row of ``formats.SELECTED_MESSAGE`` in ``out``.
+    9. A record for which ``filter`` is not TRUE is skipped, reason NO_MATCHED_MESSAGE; errors are
+       counted with ``filter.count_errors``.
+    10. It becomes a row of ``formats.SELECTED_MESSAGE`` in ``out``.
 
     Return (position after the last unit consumed, rows, bytes selected by this call, status,
     reason). ``reason`` is the ``GetMessageStatus`` of the last skipped unit (NO_MATCHED_MESSAGE or

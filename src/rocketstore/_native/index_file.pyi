@@ -6,6 +6,8 @@ integers (or of their bytes). Native bodies are guarded and, except for the smal
 the GIL. A kernel that returns no status raises ``OSError`` (EFAULT) if the mapped file was
 shortened."""
 
+from collections.abc import Callable
+
 from typing_extensions import Buffer
 
 def key_hash(text: Buffer, /) -> int:
@@ -77,14 +79,22 @@ def lookup(
     number is len(hashes) at the end; otherwise the arrays had no room for all hits of that hash.
     Status: OK, BAD_CHAIN, or FAULT (without hits). Elements after ``hits`` are arbitrary."""
 
-def check_entries(buffer: Buffer, slots: int, entries: int, log_end: int, /) -> tuple[int, int]:
+def check_entries(
+    buffer: Buffer,
+    slots: int,
+    entries: int,
+    log_end: int,
+    passed: Callable[[int], object] | None = None,
+    /,
+) -> tuple[int, int]:
     """Validate entries 1..count-1 (offset in [0, log_end), non-decreasing, hash >= 0, diff >= 0,
     previous < own number), the header (count <= entries, offsets of entry 1 and the last) and the
     links. Every slot and previous number must be the result of putting the entries in order: after
     a kill or a power cut slots may point past the count or lag, and puts would lose their chains.
     Return (number of valid leading entries, status OK | BAD_ENTRY | FAULT). BAD_ENTRY with only
     valid entries means that ``rebuild`` with that count repairs the file. Allocates memory for the
-    slots during the call."""
+    slots during the call. ``passed(number)`` is called after each 2**20 valid entries if more
+    follow: entries up to ``number`` are not read again, so their pages can be released."""
 
 def rebuild(
     buffer: Buffer,

@@ -58,6 +58,13 @@ def allocate(fd: int, position: int, length: int) -> bool:
     """Reserve disk blocks without changing the size (fallocate KEEP_SIZE). Return False if
     unsupported (EOPNOTSUPP, ENOSYS); other failures raise ``OSError`` (ENOSPC, EFBIG ...)."""
 
+def zero_range(fd: int, position: int, length: int) -> bool:
+    """Make a range zero that keeps its blocks: the file system then holds no data there, so that a
+    search for data ignores it (fallocate ZERO_RANGE). Blocks that it lacks are reserved.
+
+    Return False if unsupported, as always in the reference body; other failures raise
+    ``OSError``."""
+
 def is_named(path: bytes, device: int, inode: int, nbytes: int) -> bool:
     """Return whether ``path`` names this device and inode, with at least ``nbytes`` bytes.
 

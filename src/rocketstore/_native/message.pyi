@@ -24,6 +24,9 @@ from rocketstore._native.record import (
     format_host as format_host,
 )
 from rocketstore._native.record import (
+    hash_map_order as hash_map_order,
+)
+from rocketstore._native.record import (
     message_id as message_id,
 )
 from rocketstore._native.record import (
@@ -31,6 +34,12 @@ from rocketstore._native.record import (
 )
 from rocketstore._native.record import (
     parse_properties as parse_properties,
+)
+from rocketstore._native.record import (
+    reordered_properties as reordered_properties,
+)
+from rocketstore._native.record import (
+    rewritten_properties as rewritten_properties,
 )
 from rocketstore._native.record import (
     scan_records as scan_records,
@@ -61,6 +70,7 @@ class Message:
     keys: str | None
     unique_key: str | None
     delay_level: int
+    user_properties: dict[str, str]
     def __init__(
         self,
         topic: str,
@@ -82,6 +92,12 @@ class Message:
     ) -> None:
         """Append the named arguments to ``properties``, as in ``put``; a name given twice is a
         ``ValueError``."""
+    def copy(self) -> Message:
+        """Return a new message with the same content, to be put again.
+
+        It has no properties from a former delay, delivery time or transaction
+        (``user_properties``), no hosts, times and counts. A copy of a record that waits on a topic
+        of the store's own goes to the topic and queue that it waits for."""
     def _repr_html_(self) -> str:
         """Return a table for notebooks; all data is escaped text."""
 

@@ -1,4 +1,5 @@
-"""Judges the rows of ``scan_records``: a summary of a batch, and the order of queue offsets."""
+"""Judges the rows of ``scan_records``: a summary of a batch, the order of queue
+offsets, and the numbers of queues."""
 
 from typing import final
 
@@ -43,3 +44,27 @@ class QueueOffsets:
 
     def ends(self) -> dict[tuple[str, int], int]:
         """Return the next queue offsets by topic and queue id."""
+
+@final
+class QueueNumbers:
+    """Numbers the queues of rows, in order of appearance.
+
+    Notes
+    -----
+    Threading: one thread at a time; ``number`` runs without the GIL.
+    """
+
+    def __init__(self) -> None: ...
+    def number(self, buffer: Buffer, rows: Buffer, numbers: Buffer, /) -> None:
+        """Write the queue's number of each row into ``numbers`` (int32, one for each row): -1 for a
+        row without a unit in a queue, and for one whose record was overwritten. The other arguments
+        as in ``summarize``.
+
+        Raises
+        ------
+        ValueError
+            As ``summarize``, and for ``numbers`` of another length.
+        """
+
+    def queues(self, first: int = 0, /) -> list[tuple[bytes, int]]:
+        """Return the topic and queue id of the queues from number ``first`` on."""

@@ -129,8 +129,19 @@ class ReaderPlace:
     ``pull_looks_no_further``; ``index`` has ``files``, a tuple of ``IndexPlace``, and ``gaps``.
     ``limits`` are those of a pull in the order of ``BatchLimits``, ``max_hits`` that of a query.
     Filters of the type ``tag_filter`` select by ``tags_codes`` alone, unless they are ``exact``.
-    ``found`` is the status of a pull that found messages; ``answers`` are the types of its result
-    and of a query's, named tuples. Threading: any thread."""
+    Filters of the type ``sql_filter`` (``None``: not used yet) are ``CompiledFilter``s, for queues
+    without ``ext``. ``found`` is the status of a pull that
+    found messages, ``unmatched`` of one whose filter matches none that it examined; ``answers`` are
+    the types of its result and of a query's, named tuples.
+    ``found_times`` and ``missed_times`` count pulls by their answers, ``transferred_times`` the
+    messages that they returned; ``longest_ms`` is the longest pull of a sample, one of 256.
+    Threading: any thread."""
+
+    sql_filter: type | None
+    found_times: int
+    missed_times: int
+    transferred_times: int
+    longest_ms: int
 
     def __init__(
         self,
@@ -142,6 +153,7 @@ class ReaderPlace:
         max_hits: int,
         tag_filter: type,
         found: int,
+        unmatched: int,
         answers: tuple[type, type],
     ) -> None: ...
     @property
@@ -158,7 +170,8 @@ class ReaderPlace:
 # ``_closed``. In a closed store, and in a forked child, no call is plain.
 
 def get_message(method: _Method) -> _Method:
-    """Answer pulls without a filter, and with one that selects by tags codes alone."""
+    """Answer pulls without a filter, and with one that selects by tags codes or a program alone. A
+    str as filter is first given to the store's ``filter``."""
 
 def query_message(method: _Method) -> _Method:
     """Answer queries in ASCII with at most 64 hits."""

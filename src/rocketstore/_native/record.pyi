@@ -8,7 +8,7 @@ that returns no status raises ``OSError`` with ``EFAULT``). Statuses are ``Recor
 flags ``RecordFlags`` bits, as plain ints.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from typing_extensions import Buffer
 
@@ -56,6 +56,26 @@ def parse_properties(data: Buffer, /) -> dict[str, str]:
     duplicate wins, order of first appearance as in a dict), malformed UTF-8 replaced."""
 
 def encode_properties(properties: Mapping[str, str], trailing_separator: bool, /) -> bytes: ...
+def hash_map_order(names: Iterable[str], buckets: int, /) -> list[str]:
+    """Return names in the order in which a Java ``HashMap`` of ``buckets`` (a power of two, else
+    ``ValueError``) lists them, after they were put into it in turn. It doubles when more than
+    three quarters of its buckets' number of names are in it."""
+
+def reordered_properties(data: Buffer, buckets: int, trailing_separator: bool, /) -> bytes:
+    """Return stored properties in the order in which a broker writes them again, like
+    ``rewritten_properties``, but keep their bytes: values may be empty, and text that is not UTF-8
+    is not replaced. Pairs without a separator or a name are dropped. A name given again keeps its
+    place and gets the last value that is not empty. ``ValueError``: more than 32767 bytes, or
+    ``buckets`` is not a power of two."""
+
+def rewritten_properties(
+    properties: Mapping[str, str], buckets: int, trailing_separator: bool, /
+) -> bytes:
+    """Return what a broker stores when it parses properties and writes them again, as for
+    delayed, retried and transactional messages: ``encode_properties`` in the order of its hash
+    map. ``buckets`` is ``Dialect.property_buckets``. Properties come in the order in which they
+    were put into the map, those that were stored first."""
+
 def encode_record(
     topic: str,
     body: Buffer,

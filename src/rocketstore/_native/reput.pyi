@@ -109,9 +109,23 @@ class Dispatcher:
         and a different one is rewritten. If an ext unit is needed, an existing one with the
         record's tags code and store time is kept with its bit map. After a wrong unit among trusted
         ones, ``ext_offset`` is -1 again."""
-    def set_bit_map(self, bit_map: bytes | None) -> None:
-        """Set the bit map of all later ext units; if it is too long for a unit, plain tags codes
-        are put."""
+    def set_filters(
+        self, bit_map_nbytes: int, filters: Sequence[tuple[bytes, bytes | None, bytes, int]]
+    ) -> None:
+        """Replace the filters that make the bit maps of later ext units.
+
+        Each is (topic, program, bits, born_time). A record of the topic that was stored after the
+        ``born_time`` of at least one filter gets a bit map of ``bit_map_nbytes``: the ``bits``, of
+        the same length, of all filters that are older than the record and whose program is TRUE for
+        its properties. Without a program a filter sets no bit. All other records get no bit map. If
+        it is too long for a unit, plain tags codes are put. ``ValueError``: bits of another length,
+        or bytes that are no program; nothing changes then."""
+    @property
+    def filter_errors(self) -> int:
+        """Evaluations so far in which RocketMQ's evaluator raises."""
+    @property
+    def newest_ext_timestamp(self) -> int:
+        """The largest store time of the records that got an ext unit, 0 if none did."""
     def set_index(
         self,
         buffer: Buffer | None,

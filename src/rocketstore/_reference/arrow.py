@@ -13,8 +13,9 @@ from rocketstore._reference import java_text
 from rocketstore._reference.arguments import Buffer, check_int64
 from rocketstore._reference.message import StoredMessage
 from rocketstore._reference.record_check import Row, check, pairs, record_buffer
+from rocketstore._reference.record_filter import RecordFilter
 from rocketstore.display.columns import COLUMNS, LOG_APPEND_TIME, arrow_schema
-from rocketstore.record_filters import check_batch_limits, record_filters
+from rocketstore.record_filters import CompiledFilter, check_batch_limits, record_filters
 from rocketstore.status import RecordStatus
 
 if TYPE_CHECKING:
@@ -47,18 +48,6 @@ class _Record:
             for name, start, stop in pairs(self.stored)
         }
         return [{"key": name, "value": value} for name, value in values.items()]
-
-    def has_key(self, keys: frozenset[bytes]) -> bool:
-        parts = self.values.get(_KEYS)
-        found = [] if parts is None else _text(parts).split(formats.KEY_SEPARATOR.encode())
-        if _UNIQUE_KEY in self.values:
-            found.append(_text(self.values[_UNIQUE_KEY]))
-        return not keys.isdisjoint(found)
-
-
-def _text(stored: bytes) -> bytes:
-    """Return the UTF-8 of the text that Java reads from stored bytes."""
-    return java_text.decode(stored).encode()
 
 
 _FIELDS: dict[str, Callable[[_Record], Any]] = {
@@ -124,6 +113,7 @@ class BatchDecoder:
         begin: int | None = None,
         end: int | None = None,
         start_offsets: Mapping[tuple[str, int], tuple[int | None, int | None]] | None = None,
+        filter: CompiledFilter | None = None,
         batch_rows: int = 8192,
         batch_bytes: int = 4194304,
     ) -> None:
@@ -132,7 +122,9 @@ class BatchDecoder:
             if name not in COLUMNS:
                 raise ValueError(f"there is no column {name!r}")
         check_batch_limits(batch_rows, batch_bytes)
-        self._filters = record_filters(topics, tags, keys, queue_ids, begin, end, start_offsets)
+        self._filter = RecordFilter(
+            record_filters(topics, tags, keys, queue_ids, begin, end, start_offsets, filter)
+        )
         self._batch_rows = batch_rows
         self._batch_nbytes = batch_bytes
         self._begin_batch()
@@ -141,25 +133,6 @@ class BatchDecoder:
         self._values: list[list[Any]] = [[] for _ in self._names]
         self._rows = 0
         self._nbytes = 0
-
-    def _wanted(self, record: _Record) -> bool:
-        filters, message = self._filters, record.message
-        topic = message.topic.encode()
-        queue_id = message.queue_id
-        if filters.topics is not None and topic not in filters.topics:
-            return False
-        if filters.queue_ids is not None and queue_id not in filters.queue_ids.get(topic, ()):
-            return False
-        for number, first, last in filters.ranges.get(topic, ()):
-            if number == queue_id and not first <= message.queue_offset <= last:
-                return False
-        if not filters.first_time <= message.store_timestamp <= filters.last_time:
-            return False
-        if filters.tags is not None:
-            tags = record.values.get(_TAGS)
-            if tags is None or _text(tags) not in filters.tags:
-                return False
-        return filters.keys is None or record.has_key(filters.keys)
 
     def consume(
         self,
@@ -181,7 +154,7 @@ class BatchDecoder:
             row = check(view[position:stop], base_offset + position, segment_end, flags)
             if row.status in _COMPLETE:
                 record = _Record(view[position : position + row.total_size], row)
-                if self._wanted(record) and not self._append(record):
+                if self._filter.takes(record.message) and not self._append(record):
                     return int(RecordStatus.FULL), position
             elif row.status != RecordStatus.GHOST:
                 return int(row.status), position

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import threading
 import time
@@ -12,6 +14,7 @@ from typing import Any
 
 from rocketstore import formats
 from rocketstore._reference import put_arguments as arguments
+from rocketstore._reference.call_times import CallTimes, TimedCall
 from rocketstore._reference.locks import OrderedLock
 from rocketstore._reference.message import StoredMessage, parse_host
 from rocketstore._reference.offset_properties import LightSwitches
@@ -27,6 +30,7 @@ from rocketstore.errors import (
 )
 from rocketstore.lock_order import LockRank
 from rocketstore.status import AppendMessageStatus, PutMessageStatus, RecordFlags
+from rocketstore.timer_rules import TimerRules
 
 __all__ = ["Appender", "PutManyResult", "PutMessageResult"]
 
@@ -94,6 +98,7 @@ class Appender:
         max_lmq_consume_queue_num: int = 20000,
         enable_lmq_quota: bool = False,
         before_roll: Callable[[], None] | None = None,
+        timer_rules: TimerRules | None = None,
     ) -> None:
         dialect = Dialect.for_version(broker_version, allow_newer=True)
         dialect.check_put(
@@ -120,6 +125,8 @@ class Appender:
                 ),
                 bool(enable_lmq_quota),
             ),
+            timer=timer_rules,
+            now=self._timer_now,
         )
         self._roll = roll
         self._extend = extend
@@ -141,10 +148,12 @@ class Appender:
         self._queues: dict[tuple[bytes, int], int] = {}
         self._closed = False
         self._failure: BaseException | None = None
+        self.bell: threading.Lock | None = None
         self._refusal: PutMessageStatus | None = None
         self._put_times = 0
         self._put_nbytes = 0
         self._failed_times = 0
+        self._times = CallTimes()
 
     # --- the log ------------------------------------------------------------------------------
 
@@ -337,6 +346,15 @@ class Appender:
         """Puts that were refused, or for which no room was found."""
         return self._failed_times
 
+    @property
+    def times(self) -> tuple[int, int, dict[int, int], dict[int, int]]:
+        """How long calls took."""
+        return self._times.read()
+
+    def add_wait(self, elapsed_ms: int) -> None:
+        """Count the time of a put whose wait was left to its caller."""
+        self._times.add(elapsed_ms)
+
     # --- putting ------------------------------------------------------------------------------
 
     def put(
@@ -390,13 +408,15 @@ class Appender:
         self._check_usable()
         records, refused = self._from_batch(batch)
         if refused is None:
-            self._append([records], self._now())
+            call = self._begin(None, records[0].waits)
+            self._append([records], self._now(), call)
+            waited = self._await(records)
+            self._times.end(call)
             refused = None if records[0].status is None else records[0]
         else:
             self._failed_times += 1
         if refused is not None:
             return refused.result(PutMessageStatus.PUT_OK)
-        waited = self._await(records)
         first = records[0]
         return PutMessageResult(
             waited if first.waits else PutMessageStatus.PUT_OK,
@@ -442,8 +462,9 @@ class Appender:
         pairs = arguments.gather_properties(
             properties, None, tags, keys, wait_store_msg_ok, 0, None
         )
+        rules = replace(self._rules, now=functools.cache(self._timer_now))  # one time for all rows
         return self._put_chunks(
-            self._rules.finish(self._rules.make(*head), content[start:stop], dict(pairs))
+            rules.finish(rules.make(*head), content[start:stop], dict(pairs))
             for start, stop in pairwise(bounds)
         )
 
@@ -518,23 +539,36 @@ class Appender:
     def _put_one(
         self, record: Record, wait: Callable[[int], int] | None = None
     ) -> PutMessageResult:
-        if record.status is None:
-            self._append([[record]], self._now())
-        else:
+        if record.status is not None:
             self._failed_times += 1
-        return record.result(self._await([record], wait))
+            return record.result(PutMessageStatus.PUT_OK)
+        call = self._begin(wait, record.waits)
+        self._append([[record]], self._now(), call)
+        waited = self._await([record], wait)
+        if wait is None:
+            self._times.end(call)
+        return record.result(waited)
+
+    def _begin(self, wait: Callable[[int], int] | None, waits: bool) -> TimedCall:
+        """Begin a call; with a ``wait`` of its own the caller counts its time."""
+        if wait is not None:
+            return TimedCall()
+        return self._times.begin(waits and self._wait is not None)
 
     def _put_chunks(
         self, source: Iterator[Record], wait: Callable[[int], int] | None = None
     ) -> PutManyResult:
+        call = self._begin(wait, True)
         records: list[Record] = []
         while chunk := list(_take_chunk(source)):
             groups = [[record] for record in chunk if record.status is None]
             self._failed_times += len(chunk) - len(groups)
             if groups:
-                self._append(groups, self._now())
+                self._append(groups, self._now(), TimedCall())
             records += chunk
         waited = self._await(records, wait)
+        if wait is None:
+            self._times.end(call)
         return PutManyResult._of(
             (record.result(waited) for record in records),
             (record.status is None and record.waits for record in records),
@@ -545,6 +579,10 @@ class Appender:
         if self._clock is None:
             return None
         return arguments.check_integer("clock()", self._clock(), arguments.I64)
+
+    def _timer_now(self) -> int:
+        now = self._now()
+        return time.time_ns() // 1_000_000 if now is None else now
 
     def _await(self, records: Sequence[Record], wait: Callable[[int], int] | None = None) -> int:
         """Wait for the last appended record that wants it, with ``wait`` if given.
@@ -558,7 +596,7 @@ class Appender:
                     return PutMessageStatus(wait(record.physical_offset + record.nbytes))
         return PutMessageStatus.PUT_OK
 
-    def _append(self, groups: list[list[Record]], timestamp: int | None) -> None:
+    def _append(self, groups: list[list[Record]], timestamp: int | None, call: TimedCall) -> None:
         """Append groups of records in order, each group in one segment.
 
         Groups that could not be appended have their status set.
@@ -569,7 +607,11 @@ class Appender:
                 room, done = self._append_locked(groups, done, timestamp)
                 seen = self._generation
             if room is None:
+                if self.bell is not None and self.bell.locked():
+                    with contextlib.suppress(RuntimeError):  # another thread rang
+                        self.bell.release()
                 return
+            call.wait()
             try:
                 answer = self._make_room(*room, seen)
             except BaseException:

@@ -16,6 +16,8 @@ from rocketstore._reference.arguments import (
     whole_units,
     writable,
 )
+from rocketstore._reference.record_filter import Judge
+from rocketstore.record_filters import CompiledFilter
 from rocketstore.status import GetMessageStatus, KernelStatus, RecordStatus
 
 _UNIT = formats.CONSUME_QUEUE_UNIT.struct
@@ -181,12 +183,7 @@ class _Log(NamedTuple):
         )
 
     def agrees(self, position: int, size: int, queue_offset: int) -> bool:
-        row = bytearray(formats.PARSED_RECORD.nbytes)
-        message.scan_records(
-            self.view, position, self.stop, self.base_offset, self.segment_end, 0, row
-        )
-        names = (field.name for field in formats.PARSED_RECORD.fields)
-        record = dict(zip(names, formats.PARSED_RECORD.struct.unpack(row), strict=True))
+        record = self.parsed(position)
         if record["total_size"] != size:
             return False
         if not self.topic:
@@ -200,9 +197,23 @@ class _Log(NamedTuple):
             and record["queue_offset"] == queue_offset
         ):
             return True
-        properties_at = position + record["properties_at"]
-        properties = bytes(self.view[properties_at : position + size])
+        properties = self.properties(self.base_offset + position, size)
         return multi_dispatch.names(properties, self.topic, self.queue_id, record["queue_id"])
+
+    def parsed(self, position: int) -> dict[str, int]:
+        """Return the fields of the record at a position by name."""
+        row = bytearray(formats.PARSED_RECORD.nbytes)
+        message.scan_records(
+            self.view, position, self.stop, self.base_offset, self.segment_end, 0, row
+        )
+        names = (field.name for field in formats.PARSED_RECORD.fields)
+        return dict(zip(names, formats.PARSED_RECORD.struct.unpack(row), strict=True))
+
+    def properties(self, offset: int, size: int) -> bytes:
+        """Return the properties of the record at an offset."""
+        position = offset - self.base_offset
+        properties_at = position + self.parsed(position)["properties_at"]
+        return bytes(self.view[properties_at : position + size])
 
 
 def select_messages(
@@ -218,6 +229,7 @@ def select_messages(
     topic: bytes,
     queue_id: int,
     tags_codes: Buffer | None,
+    filter: CompiledFilter | None,
     max_count: int,
     max_nbytes: int,
     disk_below: int,
@@ -249,6 +261,7 @@ def select_messages(
     segment = _Log(log_view, log_stop, base_offset, segment_end, topic, queue_id, flags)
     limits = _Limits(max_count, max_nbytes, disk_below, max_disk_count, max_disk_nbytes)
     wanted = None if tags_codes is None else frozenset(Integers(tags_codes, "q", "tags_codes"))
+    judge = Judge(filter)
     room = len(rows_view) // _ROW.size
     rows, nbytes, reason, skip_below = 0, 0, 0, 0
     while position < stop:
@@ -278,10 +291,13 @@ def select_messages(
                 status = segment.status(offset, size, queue_offset)
                 if status != KernelStatus.OK:
                     return position, rows, nbytes, status, reason
-                row = (offset - base_offset, queue_offset, tags_code, size, 0)
-                _ROW.pack_into(rows_view, rows * _ROW.size, *row)
-                rows += 1
-                nbytes += size
+                if judge.passes(segment.properties(offset, size)):
+                    row = (offset - base_offset, queue_offset, tags_code, size, 0)
+                    _ROW.pack_into(rows_view, rows * _ROW.size, *row)
+                    rows += 1
+                    nbytes += size
+                else:
+                    reason = GetMessageStatus.NO_MATCHED_MESSAGE
         position += _NBYTES
         queue_offset += 1
     return position, rows, nbytes, RecordStatus.END, reason

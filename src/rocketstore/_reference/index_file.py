@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -24,6 +24,8 @@ _HEADER = formats.INDEX_HEADER.struct
 _SLOT = formats.INDEX_SLOT.struct
 _ENTRY = formats.INDEX_ENTRY.struct
 _MAX_DIFF = 2**31 - 1
+#: Entries between two calls of ``passed``.
+_CHECKED_AT_ONCE = 1 << 20
 #: Entries hold seconds, rounded down: a message may be this much younger than its entry's time.
 _ROUNDED_MS = 1000
 
@@ -310,14 +312,22 @@ def lookup(
     return hits, len(key_hashes), status
 
 
-def check_entries(buffer: Buffer, slots: int, entries: int, log_end: int, /) -> tuple[int, int]:
+def check_entries(
+    buffer: Buffer,
+    slots: int,
+    entries: int,
+    log_end: int,
+    passed: Callable[[int], object] | None = None,
+    /,
+) -> tuple[int, int]:
     """Count the valid leading entries; return ``BAD_ENTRY`` if anything is invalid."""
     file = _IndexFile(readable(buffer), slots, entries)
     check_int64(log_end)
     header = file.header
     last_offset, linked = 0, True
     heads = [0] * slots
-    for number in range(1, min(header.index_count, entries)):
+    stop = min(header.index_count, entries)
+    for number in range(1, stop):
         entry = file.entry(number)
         good = (
             entry.key_hash >= 0
@@ -331,7 +341,9 @@ def check_entries(buffer: Buffer, slots: int, entries: int, log_end: int, /) -> 
         slot = entry.key_hash % slots
         linked = linked and entry.previous_index == heads[slot]
         heads[slot] = number
-    good_entries = min(header.index_count, entries) - 1
+        if passed is not None and number % _CHECKED_AT_ONCE == 0 and number + 1 < stop:
+            passed(number)
+    good_entries = stop - 1
     agrees = (
         header.index_count <= entries
         and linked

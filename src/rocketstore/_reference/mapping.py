@@ -53,13 +53,23 @@ def _uninterrupted(call: Callable[..., Any], *arguments: Any, **options: Any) ->
             pass
 
 
+def _check_range(position: int, length: int) -> None:
+    if position < 0 or length <= 0 or position > 2**63 - 1 - length:
+        raise ValueError(f"position {position} and length {length} are not a range")
+
+
+def zero_range(fd: int, position: int, length: int) -> bool:
+    """Return False: Python has no call for it."""
+    _check_range(position, length)
+    return False
+
+
 def allocate(fd: int, position: int, length: int) -> bool:
     """Reserve disk blocks within the file's size; return False if unsupported.
 
     ``posix_fallocate`` would extend the file, so the range past its end is left out.
     """
-    if position < 0 or length <= 0 or position > 2**63 - 1 - length:
-        raise ValueError(f"position {position} and length {length} are not a range")
+    _check_range(position, length)
     if not hasattr(os, "posix_fallocate"):
         return False
     length = min(length, os.fstat(fd).st_size - position)

@@ -21,9 +21,12 @@ from rocketstore._reference.record import (
     encode_record,
     find_record,
     format_host,
+    hash_map_order,
     message_id,
     parse_host,
     parse_properties,
+    reordered_properties,
+    rewritten_properties,
     scan_records,
     string_hash_code,
 )
@@ -46,9 +49,12 @@ __all__ = [
     "encode_record",
     "find_record",
     "format_host",
+    "hash_map_order",
     "message_id",
     "parse_host",
     "parse_properties",
+    "reordered_properties",
+    "rewritten_properties",
     "scan_records",
     "string_hash_code",
 ]
@@ -299,6 +305,20 @@ class Message:
     def delay_level(self, value: int | None) -> None:
         text = None if value is None else str(_integer(value, "delay_level"))
         self._set_property(formats.PROPERTY_DELAY, text)
+
+    @property
+    def user_properties(self) -> dict[str, str]:
+        """``properties`` without those of a former delay, delivery time or transaction."""
+        from rocketstore.message_copy import user_properties
+
+        return user_properties(self.properties)
+
+    def copy(self) -> Message:
+        """Return a new message with the same content, to be put again."""
+        from rocketstore.message_copy import copied
+
+        message: Message = copied(self, Message)
+        return message
 
     def _fields(self) -> tuple[Any, ...]:
         return (

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+
 from rocketstore import formats
 from rocketstore._reference import java_text
-from rocketstore._reference.arguments import INT64_MAX, Buffer, check_int64, readable, wrap64
+from rocketstore._reference.arguments import (
+    INT64_MAX,
+    Buffer,
+    check_int64,
+    readable,
+    wrap64,
+    writable,
+)
 from rocketstore._reference.passes_queue_units import has_unit
 from rocketstore._reference.record_check import Row
 from rocketstore.status import RecordStatus
@@ -98,3 +107,30 @@ class QueueOffsets:
         return {
             (java_text.decode(topic), number): end for (topic, number), end in self._ends.items()
         }
+
+
+class QueueNumbers:
+    """See ``_native/passes_rows.pyi``."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[bytes, int], int] = {}
+
+    def number(self, buffer: Buffer, rows: Buffer, numbers: Buffer, /) -> None:
+        """Write the queue's number of each row."""
+        view, room = readable(buffer), writable(numbers)
+        found = _rows(view, rows)
+        if len(room) != 4 * len(found):
+            raise ValueError(
+                f"numbers must have 4 bytes for each of {len(found)} rows, not {len(room)}"
+            )
+        for place, (row, topic) in enumerate(found):
+            number = -1
+            if has_unit(row) and _is_still_there(view, row):
+                number = self._numbers.setdefault((topic, row.queue_id), len(self._numbers))
+            room[4 * place : 4 * place + 4] = number.to_bytes(4, sys.byteorder, signed=True)
+
+    def queues(self, first: int = 0, /) -> list[tuple[bytes, int]]:
+        """Return the queues from number ``first`` on."""
+        if first < 0:
+            raise ValueError(f"first must not be negative, not {first}")
+        return list(self._numbers)[first:]

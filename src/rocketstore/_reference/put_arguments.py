@@ -10,9 +10,7 @@ from typing import Any
 from rocketstore import formats
 from rocketstore._reference.message import StoredMessage
 
-_TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+")
-_RETRY_TOPIC = re.compile(r"%RETRY%[%|a-zA-Z0-9_+-]*")
-_LMQ_TOPIC = re.compile(r"%LMQ%[%|a-zA-Z0-9_$-]*")
+_TOPIC = re.compile(formats.TOPIC_PATTERN)
 _JAVA_INTEGER = re.compile(r"([+-]?)(?=[0-9])0*([0-9]*)")
 _FORBIDDEN = ("\x00", "\x01", "\x02")
 
@@ -27,7 +25,7 @@ def check_topic(topic: Any) -> str:
         raise TypeError(f"topic must be str, not {type(topic).__name__}")
     if not topic:
         raise ValueError("topic is empty")
-    if not any(rule.fullmatch(topic) for rule in (_TOPIC, _RETRY_TOPIC, _LMQ_TOPIC)):
+    if not _TOPIC.fullmatch(topic):
         raise ValueError(f"topic {topic!r} holds a character that RocketMQ does not allow")
     return topic
 

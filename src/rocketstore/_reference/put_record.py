@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from rocketstore._reference.offset_properties import (
 from rocketstore._reference.put_result import PutMessageResult
 from rocketstore.dialect import BatchProperties, Dialect, LightOffsets
 from rocketstore.status import AppendMessageStatus, PutMessageStatus
+from rocketstore.timer_rules import DUE_NOW, TimerPlace, TimerRules
 
 _SEPARATOR = bytes([formats.PROPERTY_SEPARATOR])
 _TIMER_PROPERTIES = (
@@ -163,6 +164,10 @@ class RecordRules:
     switches: LightSwitches
     #: Topics whose queues are BatchConsumeQueues.
     batch_topics: frozenset[str] = frozenset()
+    #: ``None``: timer messages are refused.
+    timer: TimerRules | None = None
+    #: Epoch ms, for delays of timer messages.
+    now: Callable[[], int] = lambda: 0
 
     def make(
         self,
@@ -217,6 +222,9 @@ class RecordRules:
         if not self.topic_fits(record.topic):
             return record.refuse(_ILLEGAL)
         refusal = self._hooks(record, pairs)
+        if refusal is not None:
+            return record.refuse(refusal)
+        refusal = self._time(record, pairs)
         if refusal is not None:
             return record.refuse(refusal)
         if self.dialect.limits_in_characters:
@@ -355,10 +363,36 @@ class RecordRules:
                 for name in _TIMER_PROPERTIES:
                     pairs.pop(name, None)
             return None
-        timed = any(name in pairs for name in _TIMER_PROPERTIES)
-        if timed and formats.PROPERTY_TIMER_OUT_MS not in pairs:
+        if self.timer is None and self._is_timed(record, pairs):
             return PutMessageStatus.WHEEL_TIMER_NOT_ENABLE
         return None
+
+    def _is_timed(self, record: Record, pairs: dict[str, str]) -> bool:
+        """Return whether a message asks for a delivery time, and was not timed before."""
+        return (
+            self.dialect.version >= (5, 0, 0)
+            and record.queued
+            and record.topic != formats.TOPIC_TIMER
+            and formats.PROPERTY_TIMER_OUT_MS not in pairs
+            and any(name in pairs for name in _TIMER_PROPERTIES)
+            and arguments.parse_level(pairs.get(formats.PROPERTY_DELAY)) <= 0
+        )
+
+    def _timer_place(self, record: Record, pairs: dict[str, str]) -> TimerPlace:
+        """Return where the timer's rules send a message."""
+        if self.timer is None or not self._is_timed(record, pairs):
+            return TimerPlace(None)
+        return self.timer.place(pairs, self.now())
+
+    def _time(self, record: Record, pairs: dict[str, str]) -> PutMessageStatus | None:
+        """Move a message with a delivery time to the timer topic; return why it is refused."""
+        place = self._timer_place(record, pairs)
+        if place.status is None and place.out != DUE_NOW:
+            pairs[formats.PROPERTY_TIMER_OUT_MS] = str(place.out)
+            pairs[formats.PROPERTY_REAL_TOPIC] = record.topic
+            pairs[formats.PROPERTY_REAL_QUEUE_ID] = str(record.queue_id)
+            record.topic, record.queue_id = formats.TOPIC_TIMER, 0
+        return place.status
 
     def _is_inner_batch(self, record: Record) -> bool:
         inner = record.sys_flag & formats.SYS_FLAG_INNER_BATCH
@@ -413,6 +447,9 @@ class RecordRules:
         refusal = self._hooks(head, dict(pairs))
         if refusal is not None:
             return refusal
+        place = self._timer_place(head, dict(pairs))
+        if place.status is not None or place.out != DUE_NOW:
+            return place.status or PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL
         if head.sys_flag & formats.SYS_FLAG_TRANSACTION_MASK != formats.SYS_FLAG_TRANSACTION_NOT:
             return _ILLEGAL
         if arguments.parse_level(pairs.get(formats.PROPERTY_DELAY)) > 0:

@@ -5,10 +5,12 @@ Contract: ``_native/reading.pyi``.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rocketstore import formats
+from rocketstore._reference.call_times import elapsed_ms, sampled_ns
 from rocketstore._reference.message import StoredMessage
 from rocketstore._reference.record_check import record_buffer
 
@@ -164,8 +166,12 @@ class ReaderPlace:
         max_hits: int,
         tag_filter: type,
         found: int,
+        unmatched: int,
         answers: tuple[type, type],
     ) -> None:
+        self.sql_filter: type | None = None
+        self.found_times = self.missed_times = self.transferred_times = self.longest_ms = 0
+        self._found = found
         self.log = log
         self.index = index
 
@@ -181,5 +187,28 @@ def _undecorated(method: _Method) -> _Method:
     return method
 
 
-get_message = query_message = find = _undecorated
+def get_message(method: _Method) -> _Method:
+    """Count the calls of ``method`` by their answers."""
+
+    @functools.wraps(method)
+    def get_message(self: Any, *arguments: Any, **options: Any) -> Any:
+        if options.get("wait_s") is not None:
+            return method(self, *arguments, **options)  # its pulls are counted one by one
+        reader = self._reader
+        begin_ns = sampled_ns(reader.found_times + reader.missed_times)
+        answer = method(self, *arguments, **options)
+        reader = self._reader
+        if begin_ns:
+            reader.longest_ms = max(reader.longest_ms, elapsed_ms(begin_ns))
+        if answer[0] == reader._found:
+            reader.found_times += 1
+            reader.transferred_times += len(answer[4])
+        else:
+            reader.missed_times += 1
+        return answer
+
+    return get_message  # type: ignore[return-value]
+
+
+query_message = find = _undecorated
 look_message_by_offset = look_message_by_id = _undecorated

@@ -7,7 +7,7 @@ is shortened: use it for tests, comparisons and debugging.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from rocketstore import formats
 from rocketstore._reference import java_text
@@ -34,6 +34,8 @@ __all__ = [
     "string_hash_code",
 ]
 
+#: A Java HashMap does not grow further.
+_MOST_BUCKETS = 1 << 30
 _CRC_MASK = 0x7FFFFFFF
 #: Magic, width of the topic's length, and longest topic, by record version.
 _VERSIONS = {
@@ -78,6 +80,58 @@ def encode_properties(properties: Mapping[str, str], trailing_separator: bool, /
         items.append(name + _NAME_VALUE + value)
     text = _PAIR.join(items) + (_PAIR if items and trailing_separator else "")
     return java_text.encode(text)
+
+
+def hash_map_order(names: Iterable[str], buckets: int, /) -> list[str]:
+    """Return names in the order of a Java ``HashMap`` into which they are put in turn."""
+    check_int64(buckets)
+    kept = list(names)
+    if not 0 < buckets <= _MOST_BUCKETS or buckets & (buckets - 1):
+        raise ValueError(f"buckets must be a power of two, not {buckets}")
+    while 4 * len(kept) > 3 * buckets and buckets < _MOST_BUCKETS:
+        buckets *= 2
+    return sorted(kept, key=lambda name: _bucket(name, buckets))
+
+
+def _bucket(name: str, buckets: int) -> int:
+    if not isinstance(name, str):
+        raise TypeError(f"a property's name must be str, not {type(name).__name__}")
+    return _spread(java_text.encode(name)) & buckets - 1
+
+
+def reordered_properties(data: Buffer, buckets: int, trailing_separator: bool, /) -> bytes:
+    """Return stored properties as a broker writes them again; the bytes stay as they are."""
+    check_int64(buckets)
+    if not 0 < buckets <= _MOST_BUCKETS or buckets & (buckets - 1):
+        raise ValueError(f"buckets must be a power of two, not {buckets}")
+    stored = bytes(readable(data))
+    if len(stored) > formats.MAX_PROPERTIES_NBYTES:
+        raise ValueError(
+            f"properties of {len(stored)} bytes are longer than {formats.MAX_PROPERTIES_NBYTES}"
+        )
+    kept: dict[bytes, bytes] = {}
+    for pair in stored.split(_PAIR.encode()):
+        name, separator, value = pair.partition(_NAME_VALUE.encode())
+        if name and separator and (value or name not in kept):
+            kept[name] = value
+    while 4 * len(kept) > 3 * buckets and buckets < _MOST_BUCKETS:
+        buckets *= 2
+    order = sorted(kept, key=lambda name: _spread(name) & buckets - 1)
+    text = _PAIR.encode().join(name + _NAME_VALUE.encode() + kept[name] for name in order)
+    return text + _PAIR.encode() if order and trailing_separator else text
+
+
+def _spread(name: bytes) -> int:
+    code = java_text.hash_code(name) & 0xFFFFFFFF
+    return code ^ code >> 16
+
+
+def rewritten_properties(
+    properties: Mapping[str, str], buckets: int, trailing_separator: bool, /
+) -> bytes:
+    """Return the bytes that a broker stores when it writes these properties again."""
+    order = hash_map_order(properties, buckets)
+    return encode_properties({name: properties[name] for name in order}, trailing_separator)
 
 
 def _check_record_lengths(topic: bytes, limit: int, properties_nbytes: int, total: int) -> None:

@@ -11,10 +11,11 @@ from typing import Any
 from rocketstore import formats
 from rocketstore._reference import index_file, message, multi_dispatch
 from rocketstore._reference.arguments import Buffer, readable, writable
+from rocketstore._reference.bit_maps import BitMaps, FilterRow
+from rocketstore._reference.ext_units import ExtUnits
 from rocketstore.status import KernelStatus, RecordFlags, RecordStatus
 
 _UNIT = formats.CONSUME_QUEUE_UNIT
-_EXT_UNIT = formats.CONSUME_QUEUE_EXT_UNIT
 _ROW = formats.PARSED_RECORD
 _ROW_NAMES = tuple(field.name for field in _ROW.fields)
 _BATCH_COUNT = 16
@@ -48,7 +49,7 @@ class _Queue:
         self.handle = handle
         self.shifted = False
         self.trusted_index = 0
-        self.ext = _Ext()
+        self.ext = ExtUnits()
         self.view: memoryview | None = None
         self.first_index = 0
         self.next_index = 0
@@ -100,63 +101,6 @@ class _Queue:
         self.next_index += 1
 
 
-class _Ext:
-    """Place of the next ext unit of one queue."""
-
-    def __init__(self) -> None:
-        self.view: memoryview | None = None
-        self.file_offset = 0
-        self.offset = -1
-
-    def release(self) -> None:
-        if self.view is not None:
-            self.view.release()
-            self.view = None
-
-    def keep(self, record: _Record) -> int | None:
-        """Return the address of an existing unit that matches the record."""
-        position = self.offset - self.file_offset
-        room = 0 if self.view is None else len(self.view) - position - formats.EXT_END_NBYTES
-        if self.view is None or room < _EXT_UNIT.nbytes:
-            return None
-        size, tags_code, timestamp, bit_map = _EXT_UNIT.struct.unpack_from(self.view, position)
-        if bit_map < 0 or size != _EXT_UNIT.nbytes + bit_map or size > room:
-            return None
-        if (tags_code, timestamp) != (record.tags_code, record.store_timestamp):
-            return None
-        self.offset += size
-        return formats.EXT_ADDRESS_BASE + self.offset - int(size)
-
-    def put(self, record: _Record, bit_map: bytes, file_nbytes: int) -> int | None:
-        """Append an ext unit; return its address, or the tags code if the unit fits no file.
-
-        Returns ``None`` if a file is needed.
-        """
-        nbytes = _EXT_UNIT.nbytes + len(bit_map)
-        spare = formats.EXT_END_NBYTES
-        if nbytes > min(formats.MAX_EXT_UNIT_NBYTES, file_nbytes - spare):
-            return int(record.tags_code)
-        if self.view is None:
-            return None
-        position = self.offset - self.file_offset
-        if nbytes > file_nbytes - position - spare:
-            if len(self.view) - position < spare and position < file_nbytes:
-                return None
-            if position < file_nbytes:
-                self.view[position : position + 2] = formats.EXT_END.to_bytes(2, signed=True)
-            self.release()
-            self.offset = self.file_offset + file_nbytes
-            return None
-        if nbytes + spare > len(self.view) - position:
-            return None
-        unit = (nbytes, record.tags_code, record.store_timestamp, len(bit_map))
-        _EXT_UNIT.struct.pack_into(self.view, position, *unit)
-        self.view[position + _EXT_UNIT.nbytes : position + nbytes] = bit_map
-        address = formats.EXT_ADDRESS_BASE + self.offset
-        self.offset += nbytes
-        return address
-
-
 class _Record:
     """One parsed record: its row's fields as attributes, its texts as bytes."""
 
@@ -199,6 +143,8 @@ class Dispatcher:
     repeated_units = 0
     mended_units = 0
     odd_names = 0
+    filter_errors = 0
+    newest_ext_timestamp = 0
 
     def __init__(
         self,
@@ -212,7 +158,7 @@ class Dispatcher:
         self._multi_dispatch = _bounded("multi_dispatch", multi_dispatch, 0, 15)
         most = formats.MAX_COMMIT_LOG_FILE_NBYTES
         self._ext_file_nbytes = _bounded("ext_file_nbytes", ext_file_nbytes, 0, most)
-        self._bit_map = b""
+        self._bit_maps = BitMaps(0, ())
         self._compare = False
         self._index_enable = bool(index_enable)
         self._index_tags = bool(index_tags)
@@ -325,11 +271,10 @@ class Dispatcher:
         with _Owned(self):
             self._compare = bool(compare)
 
-    def set_bit_map(self, bit_map: bytes | None) -> None:
+    def set_filters(self, bit_map_nbytes: int, filters: Sequence[FilterRow]) -> None:
         with _Owned(self):
-            if bit_map is not None and not isinstance(bit_map, bytes):
-                raise TypeError(f"expected bytes, {type(bit_map).__name__} found")
-            self._bit_map = bit_map or b""
+            nbytes = _bounded("bit_map_nbytes", bit_map_nbytes, 0, 2**31 - 1)
+            self._bit_maps = BitMaps(nbytes, filters)
 
     # --- index --------------------------------------------------------------------------------
 
@@ -478,13 +423,26 @@ class Dispatcher:
             queue.distrust_ext()
         tags_code = record.tags_code
         if self._ext_file_nbytes:
-            tags_code = queue.ext.keep(record) if self._compare else None
+            tags_code = (
+                queue.ext.keep(record.tags_code, record.store_timestamp) if self._compare else None
+            )
             if tags_code is None:
-                tags_code = queue.ext.put(record, self._bit_map, self._ext_file_nbytes)
+                tags_code = self._put_ext(queue, record)
         if tags_code is None:
             return False
         self.mended_units += queue.put(record, tags_code) and self._compare
         return True
+
+    def _put_ext(self, queue: _Queue, record: _Record) -> int | None:
+        """Append the record's ext unit with its bit map; return as ``ExtUnits.put``."""
+        made = self._bit_maps.of(record.text("topic"), record.properties, record.store_timestamp)
+        tags_code = queue.ext.put(
+            record.tags_code, record.store_timestamp, made.bit_map, self._ext_file_nbytes
+        )
+        if tags_code is not None:
+            self.filter_errors += made.errors
+            self.newest_ext_timestamp = max(self.newest_ext_timestamp, record.store_timestamp)
+        return tags_code
 
     def _put_named_units(self, record: _Record) -> int:
         """Put the units of the queues that INNER_MULTI_DISPATCH names."""

@@ -17,6 +17,7 @@ from rocketstore.files.durable import (
     sync_descriptor,
     sync_directory,
 )
+from rocketstore.filter.message_filter import sql_filter
 from rocketstore.query.arrow_scan import ArrowScan
 from rocketstore.sources import Split
 from rocketstore.sources.policy import list_to_read, plan_reading
@@ -67,7 +68,8 @@ def to_parquet(
         Physical offsets.
     **limits
         ``on_corruption``, ``check_crc``, and the limits of ``BatchDecoder``: ``topics``, ``tags``,
-        ``keys``, ``queue_ids``, ``begin``, ``end``, ``start_offsets``.
+        ``keys``, ``queue_ids``, ``begin``, ``end``, ``start_offsets``; also ``filter``, an SQL92
+        expression or ``Sql92Filter``.
 
     Returns
     -------
@@ -127,6 +129,8 @@ def _of_path(
     splits = plan_reading(log, policy, check_crc=check_crc, **places, **times)
     # An iterator can be read only once, but every split needs the values.
     limits = {n: list(v) if isinstance(v, Iterator) else v for n, v in limits.items()}
+    if isinstance(limits.get("filter"), str):
+        limits["filter"] = sql_filter(limits["filter"])  # compiled once, and warns once
     for _ in read_batches(_NOTHING, names, **limits):
         pass  # raises for invalid arguments even if there is nothing to read
     return arrow_schema(names), (

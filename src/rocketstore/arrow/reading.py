@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from rocketstore import kernels
 from rocketstore.display.columns import resolve
+from rocketstore.filter.message_filter import sql_filter
 from rocketstore.query.queue_records import QueueRecords, check_record_word
 from rocketstore.sources.splits import Split
 from rocketstore.sources.walk import OnDamage, walk
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from rocketstore.filter.sql92.sql92_filter import Sql92Filter
 
 DEFAULT_BATCH_ROWS = 8192
 DEFAULT_BATCH_BYTES = 4 << 20
@@ -29,6 +32,7 @@ def read_batches(
     begin: int | None = None,
     end: int | None = None,
     start_offsets: Mapping[tuple[str, int], tuple[int | None, int | None]] | None = None,
+    filter: str | Sql92Filter | None = None,
     batch_rows: int = DEFAULT_BATCH_ROWS,
     batch_bytes: int = DEFAULT_BATCH_BYTES,
     on_corruption: str = "fail",
@@ -46,6 +50,8 @@ def read_batches(
         See ``resolve``.
     topics, tags, keys, queue_ids, begin, end, start_offsets, batch_rows, batch_bytes
         See ``rocketstore.kernels.arrow.BatchDecoder``.
+    filter : str or Sql92Filter, optional
+        An SQL92 expression, evaluated while the log is read; a str is one of the newest dialect.
     on_corruption, check_crc, storage_options, on_damage
         See ``rocketstore.sources.walk.walk``.
     records : {"log", "queues"}
@@ -62,7 +68,7 @@ def read_batches(
         At a corrupt place with ``on_corruption="fail"``.
     MappedFileError
         The file is gone or was truncated.
-    ValueError, TypeError
+    FilterSyntaxError, ValueError, TypeError
         An argument is invalid; raised when the first batch is requested.
     """
     import pyarrow as pa
@@ -76,6 +82,7 @@ def read_batches(
         begin=begin,
         end=end,
         start_offsets=start_offsets,
+        filter=None if filter is None else sql_filter(filter),
         batch_rows=batch_rows,
         batch_bytes=batch_bytes,
     )

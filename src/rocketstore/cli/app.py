@@ -9,34 +9,16 @@ from typing import Annotated, TextIO
 
 import typer
 
-from rocketstore.cli.bench import command as bench
-from rocketstore.cli.commands import (
-    clean,
-    completion,
-    find,
-    get,
-    info,
-    ls,
-    put,
-    recover,
-    salvage,
-    scan,
-    show,
-    tail,
-    verify,
-)
+from rocketstore.cli.command_list import CommandList
 from rocketstore.cli.common.outcome import (
     DEBUG_VARIABLE,
     ExitCode,
     complain,
     exit_code_of,
-    reporting,
     words_of,
 )
 from rocketstore.cli.common.streams import drop, prepare_streams
 from rocketstore.cli.common.text import escape
-from rocketstore.cli.demo import command as demo
-from rocketstore.cli.spark import app as spark
 
 _HELP = """Read, write and check RocketMQ store directories.
 
@@ -51,40 +33,21 @@ disk full), 4 refused as unsafe (in use, links that leave the store), 70 unexpec
 
 \b
 Examples:
-  rocketstore info /data/rocketmq/store
+  rocketstore doctor /data/rocketmq/store
   rocketstore get /data/rocketmq/store TopicA 0 --count 5
   rocketstore find /data/rocketmq/store --topic TopicA --key order-17 | jq .body
-  rocketstore verify /data/rocketmq/store
+  rocketstore export /data/rocketmq/store orders --topic Orders
 """
 
 app = typer.Typer(
     name="rocketstore",
     help=_HELP,
+    cls=CommandList,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-
-for _name, _command in (
-    ("info", info.info),
-    ("ls", ls.ls),
-    ("get", get.get),
-    ("find", find.find),
-    ("show", show.show),
-    ("scan", scan.scan),
-    ("tail", tail.tail),
-    ("put", put.put),
-    ("verify", verify.verify),
-    ("clean", clean.clean),
-    ("recover", recover.recover),
-    ("salvage", salvage.salvage),
-    ("bench", bench.bench),
-    ("completion", completion.completion),
-    ("demo", demo.demo),
-):
-    app.command(_name, no_args_is_help=_name not in ("bench", "demo"))(reporting(_command))
-app.add_typer(spark.app)
 
 
 def _print_version(wanted: bool) -> None:

@@ -47,6 +47,8 @@ class ConfigManager(ABC):
     ----------
     problem : CorruptionError or None
         Why ``load`` read the ``.bak`` although the file exists.
+    loaded_path : Path or None
+        The file that ``load`` read: the table's own, or its ``.bak``.
 
     Notes
     -----
@@ -60,6 +62,7 @@ class ConfigManager(ABC):
     ) -> None:
         self.root = Path(root)
         self.problem: CorruptionError | None = None
+        self.loaded_path: Path | None = None
         self._clock = clock if clock is not None else _now_ms
         self._others: dict[str, Any] = {}
         self._take({})
@@ -86,6 +89,7 @@ class ConfigManager(ABC):
         """
         found = config_files.read_config_file(self.config_file_path, self.root, self._take)
         self.problem = found.problem
+        self.loaded_path = found.path
         if found.path is None:
             self._take({})
         return found.path is not None
@@ -277,6 +281,8 @@ class ConsumerOffsetManager(ConfigManager):
     pull_offset_table : dict of str to dict of int to int
         5.5: the same for the last pulls; empty in earlier versions.
     data_version : DataVersion
+    has_version : bool
+        Write the version, as 5.x does (default).
 
     Notes
     -----
@@ -286,6 +292,7 @@ class ConsumerOffsetManager(ConfigManager):
     FILE_NAME = config_files.CONSUMER_OFFSETS_FILE
     #: Brokers derive ``groupTopicMap`` from the offsets when they write it, and never read it.
     _KNOWN: ClassVar[tuple[str, ...]] = ("offsetTable", "pullOffsetTable", "groupTopicMap")
+    has_version = True
 
     def _take(self, document: dict[str, Any]) -> None:
         offsets = _offset_tables(document, "offsetTable")
@@ -295,9 +302,10 @@ class ConsumerOffsetManager(ConfigManager):
         self.pull_offset_table = pulled
 
     def _document(self) -> dict[str, Any]:
+        version = {"dataVersion": encode_entry(self.data_version)} if self.has_version else {}
         document = {
             **self._others,
-            "dataVersion": encode_entry(self.data_version),
+            **version,
             "offsetTable": {
                 key: encode_offsets(offsets) for key, offsets in self.offset_table.items()
             },
@@ -311,11 +319,13 @@ class ConsumerOffsetManager(ConfigManager):
     def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Store the next offset to consume, even if it is smaller than before.
 
-        Raises ``ValueError`` if a name contains ``@`` or is empty, or if a number is negative.
+        Raises ``ValueError`` if a name contains ``@`` or is empty, or if a number is negative or
+        more than the table can hold: 31 bits for a queue id, 63 for an offset. Raises ``TypeError``
+        for what is no int.
         """
         key = _topic_at_group(topic, group)
-        if queue_id < 0 or offset < 0:
-            raise ValueError(f"queue id {queue_id} and offset {offset} must not be negative")
+        _check_number("queue id", queue_id, 0, 31)
+        _check_number("offset", offset, 0, 63)
         self.offset_table.setdefault(key, {})[queue_id] = offset
 
     def query_offset(self, group: str, topic: str, queue_id: int) -> int:
@@ -328,11 +338,11 @@ class ConsumerOffsetManager(ConfigManager):
 
     def which_topic_by_consumer(self, group: str) -> set[str]:
         """Return the topics for which the group has committed offsets."""
-        return {topic for topic, name, _ in self._entries() if name == group}
+        return {topic for topic, name, _ in self.entries() if name == group}
 
     def which_group_by_topic(self, topic: str) -> set[str]:
         """Return the groups that have committed offsets for the topic."""
-        return {group for name, group, _ in self._entries() if name == topic}
+        return {group for name, group, _ in self.entries() if name == topic}
 
     def query_min_offset_in_all_group(
         self, topic: str, exclude_groups: Iterable[str] = ()
@@ -343,7 +353,7 @@ class ConsumerOffsetManager(ConfigManager):
         """
         excluded = set(exclude_groups)
         smallest: dict[int, int] = {}
-        for name, group, offsets in self._entries():
+        for name, group, offsets in self.entries():
             if name == topic and group not in excluded:
                 for queue_id, offset in offsets.items():
                     smallest[queue_id] = min(offset, smallest.get(queue_id, offset))
@@ -366,8 +376,8 @@ class ConsumerOffsetManager(ConfigManager):
             del self.pull_offset_table[key]
         return bool(gone)
 
-    def _entries(self) -> Iterable[tuple[str, str, dict[int, int]]]:
-        """Yield topic, group and offsets; skip keys without exactly one ``@``."""
+    def entries(self) -> Iterable[tuple[str, str, dict[int, int]]]:
+        """Yield (topic, group, offsets by queue id); skip keys without exactly one ``@``."""
         for key, offsets in self.offset_table.items():
             parts = key.split(TOPIC_GROUP_SEPARATOR)
             if len(parts) == 2:
@@ -433,6 +443,14 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
         return bool(gone)
 
 
+def _check_number(name: str, value: int, least: int, bit_count: int) -> None:
+    """Raise if a table with the number could not be read again."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be int, not {type(value).__name__}")
+    if not least <= value < 2**bit_count:
+        raise ValueError(f"{name} is {value}; it must be from {least} to 2**{bit_count} - 1")
+
+
 def _topic_at_group(topic: str, group: str) -> str:
     if not topic or not group or TOPIC_GROUP_SEPARATOR in topic + group:
         raise ValueError(f"topic {topic!r} and group {group!r} must be names without '@'")
@@ -459,13 +477,20 @@ class DelayOffsetManager(ConfigManager):
     offset_table : dict of int to int
         Delay level (from 1), queue offset in queue ``level - 1`` of ``SCHEDULE_TOPIC_XXXX``.
     data_version : DataVersion
-
+    has_version : bool
+        Write the version, as 5.x does (default).
     Notes
     -----
     Source: RocketMQ ``schedule/ScheduleMessageService.java``, which also delivers the messages.
     """
 
     FILE_NAME = config_files.DELAY_OFFSETS_FILE
+    has_version = True
+
+    @property
+    def others(self) -> dict[str, Any]:
+        """Members of the file that a broker ignores."""
+        return self._others
 
     def _take(self, document: dict[str, Any]) -> None:
         offsets = as_offsets(document.get("offsetTable"), "$.offsetTable")
@@ -473,19 +498,17 @@ class DelayOffsetManager(ConfigManager):
         self.offset_table = offsets
 
     def _document(self) -> dict[str, Any]:
-        return {
-            **self._others,
-            "dataVersion": encode_entry(self.data_version),
-            "offsetTable": encode_offsets(self.offset_table),
-        }
+        version = {"dataVersion": encode_entry(self.data_version)} if self.has_version else {}
+        return {**self._others, **version, "offsetTable": encode_offsets(self.offset_table)}
 
     def update_offset(self, delay_level: int, offset: int) -> None:
         """Record that everything before ``offset`` was delivered.
 
-        Raises ``ValueError`` for a level below 1 or a negative offset.
+        Raises ``ValueError`` for a level below 1 or above 31 bits, and for an offset that is
+        negative or has more than 63 bits; ``TypeError`` for what is no int.
         """
-        if delay_level < 1 or offset < 0:
-            raise ValueError(f"level {delay_level} must be positive, offset {offset} not negative")
+        _check_number("level", delay_level, 1, 31)
+        _check_number("offset", offset, 0, 63)
         self.offset_table[delay_level] = offset
 
     def correct_delay_offset(self, bounds: Callable[[int], tuple[int, int]]) -> dict[int, int]:

@@ -37,9 +37,9 @@ class DataVersion:
     state_version: int = 0
     others: dict[str, Any] = field(default_factory=dict)
 
-    def next_version(self, now_ms: int) -> None:
-        """Count a change."""
-        self.counter += 1
+    def next_version(self, now_ms: int, changes: int = 1) -> None:
+        """Count changes, in 64 bits as a broker does."""
+        self.counter = (self.counter + changes + _INT64) % (2 * _INT64) - _INT64
         self.timestamp = now_ms
 
 

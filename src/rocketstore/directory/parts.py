@@ -21,6 +21,7 @@ READ_AND_WRITTEN = "read and written"
 READ_ONLY_PART = "read, never written"
 DERIVED = "not read: queues are derived from the log, for reading only"
 LEFT_ALONE = "ignored"
+MOVED_ASIDE = "not read; moved to quarantine when the store is opened for writing"
 IN_A_QUEUE_S_PLACE = "ignored until a queue needs its place, then moved to quarantine"
 REMOVED = "removed when the store is opened for writing"
 REFUSED = "not supported: the messages are in it, not in commitlog"
@@ -87,9 +88,9 @@ _PARTS: tuple[tuple[str, str, str, str], ...] = (
     ("rocksdbstore", "rocksdbStore", "RocksDB files of 5.4 and later", LEFT_ALONE),
     ("kvStore", "popStore", "RocksDB files of POP consumption", LEFT_ALONE),
     ("compaction", "compaction", "compacted topics", LEFT_ALONE),
-    ("timerwheel", "timerWheel", "timer wheel", LEFT_ALONE),
-    (r"timerwheel\.\d+(\.tmp)?", "timerWheel", "snapshot of the timer wheel", LEFT_ALONE),
-    ("timerlog", "timerLog", "timer log", LEFT_ALONE),
+    ("timerwheel", "timerWheel", "timer wheel", READ_ONLY_PART),
+    (r"timerwheel\.\d+(\.tmp)?", "timerWheel", "snapshot of the timer wheel", READ_ONLY_PART),
+    ("timerlog", "timerLog", "timer log", READ_ONLY_PART),
     (r"epochFileCheckpoint(\.bak)?", "controller", "epochs of controller mode", LEFT_ALONE),
     ("brokerIdentity(-temp)?", "controller", "broker identity of controller mode", LEFT_ALONE),
     ("transaction", "transaction", "transaction tables of old versions", LEFT_ALONE),

@@ -44,13 +44,20 @@ class StorePaths:
 
     @classmethod
     def of(cls, root: Path, config: MessageStoreConfig) -> StorePaths:
-        """Return the paths below ``root``, with the log path of ``config``."""
+        """Return the paths below ``root``, with the log path of ``config``.
+
+        Raises ``ConfigError`` if ``config`` is of a store elsewhere whose log is not inside it.
+        """
         log = config.store_path_commit_log
         if log:
             _refuse_several_folders(log)
         return cls(
             root=root,
-            commit_log=Path(log) if log else root / formats.COMMIT_LOG_DIR,
+            commit_log=(
+                _log_of(root, log, config.store_path_root_dir)
+                if log
+                else root / formats.COMMIT_LOG_DIR
+            ),
             consume_queue=root / formats.CONSUME_QUEUE_DIR,
             batch_consume_queue=root / formats.BATCH_QUEUE_DIR,
             consume_queue_ext=root / formats.CONSUME_QUEUE_EXT_DIR,
@@ -151,3 +158,24 @@ def _refuse_several_folders(log: str) -> None:
             "support a log on several disks. To read it, create links to all segments in one "
             "folder, each name once, and pass that folder"
         )
+
+
+def _log_of(root: Path, log: str, configured_root: str | None) -> Path:
+    """Return the log's folder of the store at ``root``.
+
+    The configuration may be of the store that this one is a copy of: the log of that store must not
+    be taken for this one's.
+    """
+    if not configured_root or os.path.realpath(configured_root) == os.path.realpath(root):
+        return Path(log)
+    inside = os.path.relpath(os.path.abspath(log), os.path.abspath(configured_root))
+    if inside.split(os.sep)[0] not in (os.pardir, os.curdir) and not os.path.isabs(inside):
+        return root / inside
+    if not os.path.isdir(configured_root):  # moved, or of another machine
+        return Path(log)
+    raise ConfigError(
+        f"the configuration is of the store {configured_root} (store_path_root_dir), not of "
+        f"{root}, and its log is elsewhere: {log}. Pass the folder of this store's log: "
+        "store_path_commit_log=DIR, on the command line --commit-log DIR",
+        key="store_path_commit_log",
+    )

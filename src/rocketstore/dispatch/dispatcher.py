@@ -6,7 +6,8 @@ import errno
 import functools
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from rocketstore import formats, kernels
 from rocketstore.dispatch.named_queues import next_of_queue, odd_names
@@ -24,10 +25,8 @@ from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_service import IndexPosition, IndexService
 from rocketstore.inner_batch import BatchUnit, inner_batch, unit_of
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.message import StoredMessage
 from rocketstore.queues.batch_consume_queue import BatchConsumeQueue
 from rocketstore.queues.consume_queue import UNIT_NBYTES, ConsumeQueue
-from rocketstore.queues.consume_queue_ext import EXT_UNIT_NBYTES
 from rocketstore.queues.queue_table import QueueTable
 from rocketstore.status import KernelStatus, RecordFlags, RecordStatus
 
@@ -42,9 +41,13 @@ MAX_NAME_NOTES = 1000
 #: longer log with a valid state file only the newest units are checked.
 COMPARED_NBYTES = 16 * 1024 * 1024
 _QUEUE_REQUESTS = (KernelStatus.NEED_QUEUE, KernelStatus.QUEUE_GAP, KernelStatus.NEED_EXT)
-_DISPATCHED = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES)
 
-BitMapOf = Callable[[StoredMessage], "bytes | None"]
+
+class BitMapFilters(NamedTuple):
+    """The filters that make bit maps of ext units: as for the kernel's ``set_filters``."""
+
+    bit_map_nbytes: int
+    rows: list[tuple[bytes, bytes | None, bytes, int]]
 
 
 class CommitLogDispatcher:
@@ -69,14 +72,8 @@ class CommitLogDispatcher:
     compare : bool
         ``start_offset`` is the log's beginning, and the queues have units. Until
         ``end_comparing``, each unit is compared with its record and rewritten if it differs.
-
-    Attributes
-    ----------
-    bit_map_of : callable or None
-        Called with every message before it is dispatched, if the store has ext files. The bytes it
-        returns go into the message's ext unit; ``None`` means no bit map.
-    max_bit_map_nbytes : int
-        A longer bit map raises ``ValueError``.
+    filters : BitMapFilters or None
+        Write bit maps by these filters, if the store has ext files.
 
     Notes
     -----
@@ -95,6 +92,7 @@ class CommitLogDispatcher:
         start_offset: int,
         indexed: IndexPosition,
         compare: bool = False,
+        filters: BitMapFilters | None = None,
     ) -> None:
         self.log = log
         self.queues = queues
@@ -108,9 +106,8 @@ class CommitLogDispatcher:
             multi_dispatch=multi_dispatch,
             ext_file_nbytes=queues.ext_file_size,
         )
-        self.bit_map_of: BitMapOf | None = None
-        self._bit_map_offset = -1
-        self.max_bit_map_nbytes = formats.MAX_EXT_UNIT_NBYTES - EXT_UNIT_NBYTES
+        if filters is not None:
+            self.set_filters(filters)
         self._reput_offset = start_offset
         self._delay_ms = delay_ms
         self._pinned: OrderedDict[tuple[str, int], None] = OrderedDict()
@@ -180,11 +177,6 @@ class CommitLogDispatcher:
                 return RecordStatus.END
             before = self.kernel.dispatched_count
             count = BATCH_COUNT if left < 0 else min(BATCH_COUNT, left)
-            if self.bit_map_of is not None and self.queues.ext_file_size:
-                count = 1
-                if self._bit_map_offset != self._reput_offset:
-                    self.kernel.set_bit_map(self._bit_map())
-                    self._bit_map_offset = self._reput_offset
             position, status = self.kernel.dispatch(
                 window.buffer,
                 self._reput_offset - window.base_offset,
@@ -233,6 +225,10 @@ class CommitLogDispatcher:
             files += queue.queue.files
             files += () if queue.ext is None else queue.ext.queue.files
         name_cut_file(error, files)
+
+    def set_filters(self, filters: BitMapFilters) -> None:
+        """Make the bit maps of later ext units by these filters; nothing is dispatched now."""
+        self.kernel.set_filters(*filters)
 
     def skip_to(self, offset: int) -> None:
         """Continue at ``offset``, after a corrupt range."""
@@ -299,19 +295,6 @@ class CommitLogDispatcher:
                 if len(self.notes.odd_names) < MAX_NAME_NOTES:
                     _log.warning("%s", note)
                     self.notes.odd_names.append(note)
-
-    def _bit_map(self) -> bytes | None:
-        """Return the hook's bit map of the record at ``reput_offset``, ``None`` if it has none."""
-        assert self.bit_map_of is not None
-        if self.log.check(self._reput_offset)[0] not in _DISPATCHED:
-            return None
-        bit_map = self.bit_map_of(self.log.view(self._reput_offset))
-        if bit_map is not None and len(bit_map) > self.max_bit_map_nbytes:
-            raise ValueError(
-                f"a bit map of {len(bit_map)} bytes is longer than {self.max_bit_map_nbytes} "
-                "(bit_map_length_consume_queue_ext)"
-            )
-        return bit_map
 
     def _give_ext(self, queue: ConsumeQueue, handle: int) -> None:
         """Give the kernel the file for the queue's next ext unit."""

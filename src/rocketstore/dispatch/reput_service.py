@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from rocketstore import kernels
 from rocketstore.dispatch.dispatcher import CommitLogDispatcher
@@ -20,8 +20,23 @@ from rocketstore.status import RecordFlags, RecordStatus
 
 _STEP_COUNT = 16_384
 _BACK_OFF_S = 0.2
+#: Longest pause while reads wait for records that were written and are not visible.
+_ATTENTIVE_S = 0.002
 
 ArrivingListener = Callable[..., Any]
+
+
+class HeldReads(Protocol):
+    """Reads that wait for messages, see ``consumer/hold.py``."""
+
+    #: Empty if no read waits.
+    held: dict[Any, Any]
+
+    def lags(self, offset: int) -> bool:
+        """Return whether reads wait that ``announce(offset)`` was not called for."""
+
+    def announce(self, offset: int) -> None:
+        """Wake the reads whose queues got messages, now that dispatch is at ``offset``."""
 
 
 class ReputMessageService(ServiceThread):
@@ -52,7 +67,9 @@ class ReputMessageService(ServiceThread):
         delay_ms: tuple[int, ...],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        super().__init__("reput", 0.001, on_failure, longest_s=0.01)
+        #: Ends the pause of an idle service.
+        self.bell = Wakeup()
+        super().__init__("reput", 0.001, on_failure, longest_s=0.01, bell=self.bell)
         self.dispatcher = dispatcher
         self._limit = limit
         self._log = log
@@ -67,6 +84,23 @@ class ReputMessageService(ServiceThread):
         #: The temporary error that stopped the last step, and the number of such errors.
         self._obstacle: OSError | None = None
         self._obstacle_count = 0
+        self._on_dispatch: tuple[Callable[[], None], ...] = ()
+        self._changing = kernels.locks.OrderedLock(LockRank.LEAF)
+        #: The reads that wait for messages, once there was one.
+        self.hold: HeldReads | None = None
+        #: Set while reads wait for records that become visible later than they are written:
+        #: returns the physical offset up to which the log is written.
+        self.written_offset: Callable[[], int] | None = None
+
+    def call_after_steps(self, call: Callable[[], None]) -> None:
+        """Call ``call`` after each step that dispatched records, from now on."""
+        with self._changing:
+            self._on_dispatch = (*self._on_dispatch, call)
+
+    def call_no_longer(self, call: Callable[[], None]) -> None:
+        """End what ``call_after_steps`` began."""
+        with self._changing:
+            self._on_dispatch = tuple(one for one in self._on_dispatch if one is not call)
 
     def run_once(self) -> bool:
         """Dispatch a bounded number of records; return whether there were any."""
@@ -74,6 +108,8 @@ class ReputMessageService(ServiceThread):
         if start >= limit:
             if self._announced_offset < start:
                 self._announce()  # the last call failed for lack of memory
+            elif self.hold is not None and self.hold.lags(start):
+                self.hold.announce(start)
             return False
         try:
             with self._dispatching:
@@ -95,6 +131,13 @@ class ReputMessageService(ServiceThread):
             raise self.dispatcher.error(status)
         return self.dispatcher.reput_offset > start
 
+    def _listen(self, timeout_s: float) -> bool:
+        """Pause until there may be work; shortly while records are not visible yet."""
+        written_offset = self.written_offset
+        if written_offset is not None and self.dispatcher.reput_offset < written_offset():
+            timeout_s = min(timeout_s, _ATTENTIVE_S)
+        return super()._listen(timeout_s)
+
     def stop(self) -> None:
         """Stop the service; also end its pause after a temporary error."""
         super().stop()
@@ -112,6 +155,10 @@ class ReputMessageService(ServiceThread):
                     self._announced_offset = end
             finally:
                 self._is_announcing = False
+        for call in self._on_dispatch:
+            call()
+        if self.hold is not None and self.hold.held:
+            self.hold.announce(self.dispatcher.reput_offset)
         self._moved.wake_all()
 
     def _call_listener(self, start: int, end: int) -> None:

@@ -18,6 +18,7 @@ from rocketstore.files.durable import (
     NamedFile,
     ReplacedFileError,
     create_sized_file,
+    is_zeros,
     naming,
     open_regular_file,
     refuse_replaced,
@@ -31,6 +32,8 @@ from rocketstore.lock_order import LockRank
 #: Whether syncing a mapping leaves the bytes in the disk's cache, so that the descriptor must be
 #: synced as well.
 SYNCS_DESCRIPTOR = sys.platform == "darwin"
+#: Most bytes that a file system's blocks have, nearly everywhere.
+_BLOCK_NBYTES = 4096
 
 
 class MappedFile:
@@ -303,6 +306,26 @@ class MappedFile:
                         os.close(fd)
                 self.allocated_position = position
             return self.allocated_position
+
+    def empty_rest(self, position: int) -> None:
+        """Make what follows ``position`` zeros that no search for data finds, blocks kept.
+
+        Pages that were mapped for writing count as data until then. Does nothing if a byte follows
+        soon, which another process wrote, or where the file system does not support that.
+        """
+        start = -(-position // _BLOCK_NBYTES) * _BLOCK_NBYTES
+        stop = self.allocated_position // _BLOCK_NBYTES * _BLOCK_NBYTES
+        if start >= stop or self.private:
+            return
+        if not is_zeros(self.read(position, min(start + _BLOCK_NBYTES, stop) - position)):
+            return
+        with self._lock:
+            fd = self._descriptor()
+            try:
+                kernels.mapping.zero_range(fd, start, stop - start)
+            finally:
+                if fd != self._fd:
+                    os.close(fd)
 
     def write(self, position: int, content: memoryview) -> None:
         """Write ``content`` at ``position`` through the descriptor (see ``keep_descriptor``), not

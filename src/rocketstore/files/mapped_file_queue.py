@@ -16,6 +16,7 @@ from rocketstore import formats, kernels
 from rocketstore.errors import ConfigError, MappedFileError
 from rocketstore.files.durable import (
     READ_ONLY,
+    is_zeros,
     look_at_file,
     make_directories,
     open_regular_file,
@@ -343,7 +344,8 @@ class MappedFileQueue:
     def create_file(self, file_from_offset: int, *, allocated: int) -> MappedFile:
         """Create and append the file that starts at ``file_from_offset``.
 
-        Raises ``StoreFullError`` if the disk is full; the queue is then unchanged.
+        Raises ``StoreFullError`` if the disk is full and ``ReplacedFileError`` if the queue's
+        folder was moved away; the queue is then unchanged.
         """
         file = self.create_spare(file_from_offset, allocated=allocated)
         self.append(file)
@@ -351,11 +353,18 @@ class MappedFileQueue:
 
     def create_spare(self, file_from_offset: int, *, allocated: int) -> MappedFile:
         """Create a file without appending it yet (see ``append``)."""
-        make_directories(self.directory, self._root)
+        files = self.files
+        if not files:
+            make_directories(self.directory, self._root)
         path = self.directory / formats.offset_to_file_name(file_from_offset)
         arguments = (path, file_from_offset, self.file_size, self._root)
         try:
             return MappedFile.create(*arguments, allocated=allocated, cache=self._cache)
+        except FileNotFoundError:
+            # A new folder in place of one that was moved away would keep it from coming back.
+            if files:
+                files[-1].check_name()
+            raise
         except FileExistsError:
             # An interrupt (Ctrl-C) may have occurred after the file was created, before ``append``.
             if not self._is_leftover(path):
@@ -371,7 +380,7 @@ class MappedFileQueue:
         try:
             position = 0
             while chunk := os.pread(fd, 1 << 20, position):
-                if chunk.strip(b"\0"):
+                if not is_zeros(chunk):
                     return False
                 position += len(chunk)
             return position == self.file_size

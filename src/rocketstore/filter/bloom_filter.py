@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 _MASK = 2**64 - 1
 _C1 = 0x87C37B91114253D5
@@ -51,6 +53,60 @@ class BloomFilter:
             combined = _int32(first + i * second)
             positions.append((~combined if combined < 0 else combined) % self.m)
         return positions
+
+    def bit_map(self, positions: Iterable[int]) -> bytes:
+        """Return the bit map of ``m`` bits with these bits set, as ConsumeQueueExt stores it.
+
+        Raises ``ValueError`` for a position outside of it.
+        """
+        bits = bytearray(self.m // 8)
+        for position in positions:
+            if not 0 <= position < self.m:
+                raise ValueError(f"bit {position} is outside a bit map of {self.m} bits")
+            bits[position // 8] |= 1 << position % 8
+        return bytes(bits)
+
+    @staticmethod
+    def is_hit(positions: Iterable[int], bit_map: bytes) -> bool:
+        """Return whether all these bits are set; a bit outside the map is not."""
+        return all(
+            0 <= position < 8 * len(bit_map) and bit_map[position // 8] >> position % 8 & 1
+            for position in positions
+        )
+
+
+class GroupBits(NamedTuple):
+    """The bits of a consumer group's filter on a topic, and which ext units have them.
+
+    Attributes
+    ----------
+    positions : tuple of int
+    bit_count : int
+        Bits of a bit map.
+    born_time : int
+        Epoch ms of the subscription: bit maps of older messages were made without it.
+    until : int
+        Store time of the newest message whose bit map is trusted.
+    """
+
+    positions: tuple[int, ...]
+    bit_count: int
+    born_time: int
+    until: int = 2**63 - 1
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether all positions are inside a bit map, which has whole bytes."""
+        return self.bit_count % 8 == 0 and all(0 <= one < self.bit_count for one in self.positions)
+
+    def excludes(self, ext: Any) -> bool:
+        """Return whether an ext unit's bit map says that the message does not match."""
+        return (
+            self.born_time < ext.store_timestamp <= self.until
+            and len(ext.bit_map) * 8 == self.bit_count > 0
+            and self.is_usable
+            and not BloomFilter.is_hit(self.positions, ext.bit_map)
+        )
 
 
 def _int32(value: int) -> int:

@@ -111,6 +111,7 @@ class AsyncAppends:
             return put(), None
         result, end_offset = service.put_deferred(put)
         if end_offset <= self._flushed.offset:
+            self._log.appender.add_wait(0)
             return result, None
         return result, service.wait_on_loop(asyncio.get_running_loop(), end_offset, result)
 
@@ -129,6 +130,7 @@ class AsyncAppends:
             return answer  # type: ignore[no-any-return]
         result, end_offset = answer
         if end_offset <= self._flushed.offset:
+            self._log.appender.add_wait(0)
             return result  # type: ignore[no-any-return]
         waiting = service.wait_on_loop(loop, end_offset, result)
         if not service.is_running:

@@ -14,6 +14,7 @@ from rocketstore.files.durable import NO_DESCRIPTORS
 from rocketstore.flush.loop_waiters import LoopWaiters
 from rocketstore.lock_order import LockRank
 from rocketstore.log.writable_commit_log import SyncTarget, WritableCommitLog
+from rocketstore.services.sampler import Sampler
 from rocketstore.services.service_thread import ServiceThread
 
 _PAGE_NBYTES = 4096
@@ -193,6 +194,11 @@ class FlushConsumeQueueService(ServiceThread):
         ``flush_queues(least_pages)`` syncs queues with at least that many dirty pages.
     flush_thoroughly : callable
         Syncs everything and writes checkpoint and state.
+
+    Attributes
+    ----------
+    sampler : Sampler or None
+        Takes its samples here, since this service wakes about every second.
     """
 
     def __init__(
@@ -203,6 +209,7 @@ class FlushConsumeQueueService(ServiceThread):
         on_failure: Callable[[BaseException], None],
     ) -> None:
         super().__init__("flush-queues", config.flush_interval_consume_queue / 1000, on_failure)
+        self.sampler: Sampler | None = None
         self._flush_queues = flush_queues
         self._flush_thoroughly = flush_thoroughly
         self._least_pages = config.flush_consume_queue_least_pages
@@ -211,6 +218,8 @@ class FlushConsumeQueueService(ServiceThread):
 
     def run_once(self) -> bool:
         """Sync what is due; return False always, to keep the interval."""
+        if self.sampler is not None:
+            self.sampler.step()
         try:
             if time.monotonic() >= self._last_thorough + self._thorough_s:
                 self._last_thorough = time.monotonic()

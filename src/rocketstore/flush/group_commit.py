@@ -19,6 +19,8 @@ from rocketstore.status import PutMessageStatus
 if TYPE_CHECKING:
     import asyncio
 
+    from rocketstore.flush.loop_waiters import WaitersOfLoop
+
 #: Python limits how long a thread can wait for a lock.
 _LONGEST_WAIT_S = threading.TIMEOUT_MAX / 2
 
@@ -158,17 +160,25 @@ class GroupCommitService(ServiceThread):
         default). It raises ``ServiceFailedError`` when a sync fails. Call it on the thread of
         ``loop``.
         """
-        flushed = self._flushed
-        line = flushed.loops.line(loop)
+        line = self._flushed.loops.line(loop)
         future = line.add(end_offset, self.timeout_s, result)
-        # Later syncs see the waiter; handle a sync or failure that came before it was added.
+        if not line.is_asking:
+            # Once for all puts that the loop's other ready tasks make first.
+            loop.call_soon(self._ask, line)
+            line.is_asking = True
+        return future
+
+    def _ask(self, line: WaitersOfLoop) -> None:
+        """Ask for a sync of what the loop has put; called by the loop."""
+        line.is_asking = False
+        flushed, end_offset = self._flushed, line.end_offset
+        # Later syncs see the waiters; handle a sync or failure that came before they were added.
         if flushed.waiting.ask_back() >= end_offset or flushed.offset >= end_offset:
             line.reached(flushed.offset)
         elif self._error is not None:
             line.fail(self._error)
-        elif len(line) == 1:  # while puts wait, the service keeps checking without a wakeup
+        else:
             self.wakeup()
-        return future
 
     def abandon(self, error: BaseException) -> None:
         """Wake every waiter with ``error``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rocketstore import kernels
@@ -17,16 +18,23 @@ if TYPE_CHECKING:
 
 
 class Waiter(NamedTuple):
-    """A put that waits until the log is on disk up to ``offset``, or until ``deadline``."""
+    """A put that waits since ``begin`` until the log is on disk up to ``offset``, or until
+    ``deadline``."""
 
     offset: int
     deadline: float
     future: asyncio.Future[Any]
     result: Any
+    begin: float
 
 
 class WaitersOfLoop:
     """The waiting puts of one event loop, ordered by offset.
+
+    Attributes
+    ----------
+    is_asking : bool
+        Whether the loop is going to ask for a sync; set on its thread.
 
     Notes
     -----
@@ -37,8 +45,11 @@ class WaitersOfLoop:
         self,
         loop: asyncio.AbstractEventLoop,
         late_status: PutMessageStatus = PutMessageStatus.FLUSH_DISK_TIMEOUT,
+        add_wait: Callable[[int], None] | None = None,
     ) -> None:
         self.loop = loop
+        self._add_wait = add_wait
+        self.is_asking = False
         self._late_status = late_status
         self._lock = kernels.locks.OrderedLock(LockRank.WAITING)
         self._waiters: deque[Waiter] = deque()  # guarded by: _lock
@@ -48,13 +59,22 @@ class WaitersOfLoop:
         """Return the number of waiting puts of this loop."""
         return len(self._waiters)
 
+    @property
+    def end_offset(self) -> int:
+        """Return the greatest offset that a put waits for, 0 if none waits."""
+        try:
+            return self._waiters[-1].offset
+        except IndexError:  # they were completed meanwhile
+            return 0
+
     def add(self, offset: int, timeout_s: float, result: Any) -> asyncio.Future[Any]:
         """Return a future that becomes ``result`` once the log is on disk up to ``offset``.
 
         After ``timeout_s`` it becomes ``result.with_flush_status(late_status)``.
         """
         future = self.loop.create_future()
-        waiter = Waiter(offset, self.loop.time() + timeout_s, future, result)
+        begin = self.loop.time()
+        waiter = Waiter(offset, begin + timeout_s, future, result, begin)
         with self._lock:
             self._waiters.append(waiter)
         if self._timer is None:
@@ -68,7 +88,9 @@ class WaitersOfLoop:
         with self._lock:
             ready = list(itertools.takewhile(lambda one: one.offset <= offset, self._waiters))
             if ready:
-                self._call(_complete, ready)  # if the call raises, the waiters must stay queued
+                self._call(
+                    self._complete, ready
+                )  # if the call raises, the waiters must stay queued
                 for _ in ready:
                     self._waiters.popleft()
 
@@ -97,12 +119,18 @@ class WaitersOfLoop:
         for waiter in late:
             if not waiter.future.done():
                 waiter.future.set_result(waiter.result.with_flush_status(self._late_status))
+                self._count(now - waiter.begin)
 
+    def _complete(self, waiters: list[Waiter]) -> None:
+        now = self.loop.time()
+        for waiter in waiters:
+            if not waiter.future.done():  # not cancelled
+                waiter.future.set_result(waiter.result)
+                self._count(now - waiter.begin)
 
-def _complete(waiters: list[Waiter]) -> None:
-    for waiter in waiters:
-        if not waiter.future.done():  # not cancelled
-            waiter.future.set_result(waiter.result)
+    def _count(self, elapsed_s: float) -> None:
+        if self._add_wait is not None:
+            self._add_wait(int(elapsed_s * 1000))
 
 
 def _fail(waiters: list[Waiter], error: BaseException) -> None:
@@ -122,6 +150,8 @@ class LoopWaiters:
     ----------
     late_status : PutMessageStatus
         Status of a put whose wait timed out; set before the first put.
+    add_wait : callable or None
+        Called with the ms that a put waited; set before the first put.
 
     Notes
     -----
@@ -130,6 +160,7 @@ class LoopWaiters:
 
     def __init__(self) -> None:
         self.late_status = PutMessageStatus.FLUSH_DISK_TIMEOUT
+        self.add_wait: Callable[[int], None] | None = None
         self._lock = kernels.locks.OrderedLock(LockRank.WAITING)
         self._lines: tuple[WaitersOfLoop, ...] = ()  # replaced as a whole under _lock
 
@@ -144,7 +175,7 @@ class LoopWaiters:
                 return line
         with self._lock:
             open_lines = tuple(line for line in self._lines if not line.loop.is_closed())
-            line = WaitersOfLoop(loop, self.late_status)
+            line = WaitersOfLoop(loop, self.late_status, self.add_wait)
             self._lines = (*open_lines, line)
         return line
 

@@ -239,18 +239,22 @@ def choose_geometry(
     A file is ignored if no pair explains its length. It is also ignored if the length differs from
     other files with as many slots, or from what a full file holds. Its age does not matter.
 
-    Raises ``ConfigError`` if ``given`` fits no file length, or if another pair explains the content
-    of the files of its length.
+    Raises ``ConfigError`` if ``given`` fits no file length although another pair explains one, or
+    if another pair explains the content of the files of its length.
     """
     found = index_paths(directory, root, [], tolerant=tolerant)
     paths = [(path, nbytes) for path, nbytes in found if nbytes > formats.INDEX_HEADER.nbytes]
     lengths = sorted({nbytes for _, nbytes in paths})
     if given is not None:
         wanted = formats.index_file_nbytes(*given)
-        if lengths and wanted not in lengths:
+        others = [] if wanted in lengths else [
+            nbytes for nbytes in lengths
+            if _explaining_pair([p for p, n in paths if n == nbytes], nbytes, root, []) is not None
+        ]  # fmt: skip
+        if others:
             raise ConfigError(
                 f"max_hash_slot_num {given[0]} and max_index_num {given[1]} make index files of "
-                f"{wanted} bytes, but {directory} holds files of {lengths[0]}; leave both unset to "
+                f"{wanted} bytes, but {directory} holds files of {others[0]}; leave both unset to "
                 "have them detected"
             )
         _refuse_contradiction([p for p, n in paths if n == wanted], wanted, given, hints, root)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from rocketstore import formats, kernels
 from rocketstore.errors import CorruptIndexError
+from rocketstore.files.forward_pages import release_pages
 from rocketstore.files.mapped_file import MappedFile, MemoryFile, name_cut_file
 
 #: Largest number of seconds that an entry can hold.
@@ -119,6 +120,23 @@ class IndexFile(kernels.reading.IndexPlace):
             and self.entry(1)[1] == header.begin_physical_offset
             and key_hash >= 0
             and self.slot(key_hash % self.slots) == last
+        )
+
+    def check(self, limit: int) -> tuple[int, int]:
+        """Return the number of good leading entries, and whether these are all (``KernelStatus``).
+
+        Entries of records from log offset ``limit`` on are bad. A process that only reads the file
+        does not keep its pages meanwhile: a full file has 420 MB.
+        """
+        mapped = self.file
+        passed = None
+        if isinstance(mapped, MappedFile) and not mapped.writable:
+
+            def passed(number: int) -> None:
+                release_pages(mapped, formats.index_file_nbytes(self.slots, number))
+
+        return kernels.index_file.check_entries(
+            self.buffer, self.slots, self.entries, limit, passed
         )
 
     def close(self) -> None:

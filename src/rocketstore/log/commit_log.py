@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from rocketstore.errors import (
 )
 from rocketstore.files.mapped_file import MappedFile
 from rocketstore.files.mapped_file_queue import MappedFileQueue
+from rocketstore.lock_order import LockRank
 from rocketstore.message import StoredMessage
 from rocketstore.status import RecordFlags, RecordStatus
 
@@ -48,6 +50,16 @@ _REASONS = {
 class RecordGoneError(CorruptMessageError):
     """A record that passed its check was then overwritten by another process."""
 
+    @classmethod
+    def at(cls, path: Path, position: int, offset: int) -> RecordGoneError:
+        """Build the error for a position of a segment's file, a log offset."""
+        return cls(
+            path,
+            position,
+            f"the record at log offset {offset} was overwritten by another process while it was "
+            "read; retry",
+        )
+
 
 class LogWindow(kernels.reading.Window):
     """One segment with the arguments that the record kernels need."""
@@ -72,12 +84,18 @@ class LogWindow(kernels.reading.Window):
 
         A writer may truncate a torn tail and overwrite it while another process reads.
         """
-        return RecordGoneError(
-            self.file.path,
-            position,
-            f"the record at log offset {self.base_offset + position} was overwritten by another "
-            "process while it was read; retry",
-        )
+        return RecordGoneError.at(self.file.path, position, self.base_offset + position)
+
+
+def modification_time(directory: Path) -> int:
+    """Return a directory's modification time in epoch ns, -1 if there is no directory.
+
+    It changes when a file in it is created, renamed or deleted.
+    """
+    try:
+        return os.stat(directory).st_mtime_ns
+    except FileNotFoundError:
+        return -1
 
 
 class CommitLog:
@@ -106,7 +124,10 @@ class CommitLog:
         self.reasons: dict[int, str] = {}
         #: Why an existing segment cannot be read, by the offset of its first byte.
         self.absent: dict[int, str] = {}
+        #: Modification time of the directory before it was listed, epoch ns; -1 if unknown.
+        self.directory_time = -1
         self._end_offset = end_offset
+        self._end_lock = kernels.locks.OrderedLock(LockRank.LEAF)
         #: Windows that were returned, readable up to what was then the log's end.
         self.windows = kernels.reading.Windows(queue.file_size)
         self._segment_flags: dict[int, int] = {}
@@ -145,6 +166,12 @@ class CommitLog:
         """Set the end of the log for readers."""
         self._end_offset = offset
         self.windows.clear()
+
+    def grow_end(self, offset: int) -> None:
+        """Set the end for readers to ``offset``, unless another thread found a later one."""
+        with self._end_lock:
+            if offset > self._end_offset:
+                self.move_end(offset)
 
     def window(self, offset: int, stop_offset: int | None = None) -> LogWindow | None:
         """Return the segment that holds ``offset``, readable up to ``stop_offset``.

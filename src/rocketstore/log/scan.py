@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rocketstore import formats, kernels
+from rocketstore.files.durable import is_zeros
+from rocketstore.files.forward_pages import PassedPages
 from rocketstore.files.mapped_file import name_cut_file
 from rocketstore.files.raw import data_ranges
 from rocketstore.log.commit_log import CommitLog, LogWindow
@@ -24,7 +26,7 @@ OF_A_QUEUE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES)
 _LONGEST_RECORD_NBYTES = 16 * 1024 * 1024
 _NEAR_NBYTES = 16 * 1024
 #: Few enough to stay in the processor's cache.
-_ZEROS = bytes(1 << 16)
+_STEP_NBYTES = 1 << 16
 _POSITION_AT = _ROW.at("position") // 4
 _STATUS_AT = _ROW.at("status") // 4
 _ROW_INTS = _ROW.nbytes // 4
@@ -83,7 +85,15 @@ class RecordBatch:
         """Return whether the queue offsets continue ``offsets``, which takes them then."""
         return bool(self._judged(offsets.follow))
 
-    def _judged(self, kernel: Callable[..., Any], *arguments: int) -> Any:
+    def number(self, queues: kernels.passes_rows.QueueNumbers) -> numpy.ndarray[Any, Any]:
+        """Return the number of each record's queue, -1 for a record without a unit."""
+        import numpy
+
+        numbers = numpy.empty(self.count, "i4")
+        self._judged(queues.number, numbers)
+        return numbers
+
+    def _judged(self, kernel: Callable[..., Any], *arguments: Any) -> Any:
         """Call a kernel with the records and their rows; if the file was truncated meanwhile, the
         error names it."""
         try:
@@ -97,6 +107,11 @@ class RecordBatch:
         ints = memoryview(self.rows).cast("i")
         for at in range(0, self.count * _ROW_INTS, _ROW_INTS):
             yield ints[at + _POSITION_AT], ints[at + _STATUS_AT]
+
+    def ints(self, name: str) -> list[int]:
+        """Return a field of four bytes of every row, without numpy."""
+        values = memoryview(self.rows).cast("i")[: self.count * _ROW_INTS]
+        return values[_ROW.at(name) // 4 :: _ROW_INTS].tolist()
 
     def last(self) -> dict[str, int]:
         """Return the last row by field name."""
@@ -153,7 +168,7 @@ class LogScan:
         self._rows = bytearray(self._capacity * _ROW.nbytes) if other is None else other.rows
 
     def __iter__(self) -> Iterator[RecordBatch]:
-        flags = self._flags
+        flags, pages = self._flags, PassedPages()
         while self.offset < self._stop:
             window = self._log.window(self.offset, self._stop)
             if window is None:
@@ -169,6 +184,7 @@ class LogScan:
                 self._rows,
                 self._delay_ms,
             )
+            pages.move(window.file, self.offset - window.base_offset, position)
             self.offset = window.base_offset + position
             self.status = RecordStatus(code)
             if count:
@@ -232,9 +248,7 @@ def has_content(log: CommitLog, offset: int) -> bool:
             continue
         with file.reading() as read:
             for start, stop in data_ranges(file, max(0, offset - file.file_from_offset)):
-                for at in range(start, stop, len(_ZEROS)):
-                    chunk = read(at, min(len(_ZEROS), stop - at))
-                    # Two bytes objects compare at memory speed, unlike memoryviews.
-                    if chunk != (_ZEROS if len(chunk) == len(_ZEROS) else bytes(len(chunk))):
+                for at in range(start, stop, _STEP_NBYTES):
+                    if not is_zeros(read(at, min(_STEP_NBYTES, stop - at))):
                         return True
     return False

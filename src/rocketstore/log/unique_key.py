@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from rocketstore import formats, kernels
 
+_KEY_HEAD = struct.Struct(">HI")
 _KEY_TAIL = struct.Struct(">HIiH")
 _COUNTER_LIMIT = 1 << 16
 _PORT_NBYTES = next(field.nbytes for field in formats.HOST_V4.fields if field.name == "port")
@@ -51,6 +52,16 @@ class UniqueKeyMaker:
         self._zone = zone
         #: Start of the current and of the next month, epoch ms; replaced as a whole.
         self._month = (0, 0)
+
+    @property
+    def prefix(self) -> bytes:
+        """The beginning of every key of this object, in this process."""
+        numbers = os.getpid() % _COUNTER_LIMIT, self._own_number
+        return (self._address + _KEY_HEAD.pack(*numbers).hex().upper()).encode()
+
+    def month_of(self, now_ms: int) -> tuple[int, int]:
+        """Return the start of the month of ``now_ms`` and of the next one, epoch ms."""
+        return month_around(now_ms, self._zone)
 
     def __call__(self) -> str:
         """Return the next key."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rocketstore import formats, kernels
 from rocketstore.config import MessageStoreConfig
@@ -17,6 +18,9 @@ from rocketstore.lock_order import LockRank
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.unique_key import UniqueKeyMaker
 from rocketstore.status import PutMessageStatus
+
+if TYPE_CHECKING:
+    from rocketstore.timer_rules import TimerRules
 
 #: Disk blocks exist this far ahead of the write position.
 ALLOCATE_AHEAD_NBYTES = 64 * 1024 * 1024
@@ -96,6 +100,8 @@ class WritableCommitLog(CommitLog):
         Called if a segment cannot be made durable.
     lock : LogLock or None
         Checked with every sync; it also locks the log's folder.
+    is_congested : callable or None
+        Asked for the time of a slot, in epoch ms: whether it takes no more timer messages.
 
     Attributes
     ----------
@@ -122,6 +128,7 @@ class WritableCommitLog(CommitLog):
         before_roll: Callable[[], None] | None = None,
         on_failure: Callable[[BaseException], None] | None = None,
         lock: LogLock | None = None,
+        is_congested: Callable[[int], bool] | None = None,
     ) -> None:
         super().__init__(queue, end_offset, record_flags)
         self._lock = lock
@@ -161,6 +168,7 @@ class WritableCommitLog(CommitLog):
             enable_lmq_quota=config.enable_lmq_quota,
             unique_key_maker=UniqueKeyMaker(config.store_host, clock, config.zone),
             before_roll=before_roll,
+            timer_rules=_timer_rules(config, is_congested),
         )
         last = queue.last()
         if last is not None and not last.is_full:
@@ -397,13 +405,24 @@ class WritableCommitLog(CommitLog):
             return None
         return SyncTarget(self.appender, file, named_file, self._lock, flushed)
 
+    def _empty_rest(self, file: MappedFile) -> None:
+        """Empty the pages that were mapped for records to come: the next opening would read them
+        all to see that nothing follows the last record."""
+        if self.queue.flushed_where == self._end_offset:
+            with contextlib.suppress(OSError):  # the zeros do no harm
+                file.empty_rest(self._end_offset - file.file_from_offset)
+
     def close(self) -> None:
         """Release the appender, then the segments."""
         self._end_offset = self.max_offset
         with self._roll_lock:
             self._is_closed = True
             spare, self._spare = self._spare, None
+            last = self.queue.last()
+            is_attached = last is not None and self._is_attached(last)
         self.appender.close()
+        if last is not None and is_attached and self.pool is None:
+            self._empty_rest(last)
         if self.pool is not None:
             self.pool.close()
         with self._roll_lock:
@@ -413,3 +432,15 @@ class WritableCommitLog(CommitLog):
             if spare.is_in_place():
                 spare.destroy()
         super().close()
+
+
+def _timer_rules(
+    config: MessageStoreConfig, is_congested: Callable[[int], bool] | None
+) -> TimerRules | None:
+    """Return the rules for timer messages, ``None`` if the timer is off; 4.9 asks none."""
+    if not config.timer_wheel_enable:
+        return None
+    from rocketstore.timer_rules import TimerRules
+
+    max_delay_ms = config.timer_max_delay_sec * 1000
+    return TimerRules(config.timer_precision_ms, max_delay_ms, is_congested)

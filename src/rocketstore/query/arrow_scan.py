@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from rocketstore import kernels
+from rocketstore.files.forward_pages import PassedPages
 from rocketstore.log.commit_log import CommitLog, LogWindow
 from rocketstore.log.scan import find_next_record
 from rocketstore.query.queue_records import QueueRecords, check_record_word
@@ -37,6 +38,11 @@ class LogRead:
     on_corruption : {"fail", "skip", "stop"}
     flags : int
         ``RecordFlags``.
+
+    Attributes
+    ----------
+    offset : int
+        Physical offset of the next record to be fed.
     """
 
     def __init__(
@@ -44,63 +50,65 @@ class LogRead:
     ) -> None:
         self._log = log
         self._consume = consumer.consume
-        self._offset = start
+        self.offset = start
         self._stop = stop
         self._on_corruption = on_corruption
         self._flags = flags
         self._damage = sorted(log.damage)
+        self._pages = PassedPages()
 
     def __iter__(self) -> Iterator[None]:
         """Yield when the pass must be drained: when it is full, and before the end or an error."""
-        while self._offset < self._stop:
+        while self.offset < self._stop:
             status = yield from self._read()
             yield
-            if status == RecordStatus.END or self._offset >= self._stop:
+            if status == RecordStatus.END or self.offset >= self._stop:
                 return
             if status == RecordStatus.INCOMPLETE and self._stop < self._log.max_offset:
                 return  # the record ends past ``stop``
-            if self._offset < self._log.min_offset:
-                self._offset = self._log.min_offset  # segments were deleted meanwhile
+            if self.offset < self._log.min_offset:
+                self.offset = self._log.min_offset  # segments were deleted meanwhile
                 continue
             if self._on_corruption == "fail":
-                raise self._log.corruption(self._offset, status)
+                raise self._log.corruption(self.offset, status)
             following = None
             if self._on_corruption == "skip":
-                following = find_next_record(self._log, self._offset + 1)
+                following = find_next_record(self._log, self.offset + 1)
             if following is None:
                 return
-            self._offset = following
+            self.offset = following
 
     def _read(self) -> Generator[None, None, RecordStatus]:
         """Feed records up to the next obstacle; return the status at the offset reached."""
         passed = -1
-        while self._offset < self._stop:
-            window = self._log.window(self._offset, self._stop)
+        while self.offset < self._stop:
+            window = self._log.window(self.offset, self._stop)
             if window is None:
                 return RecordStatus.EMPTY  # the segment is missing
             known = self._next_known_damage(passed)
             status, position = self._consume(
                 window.buffer,
-                self._offset - window.base_offset,
+                self.offset - window.base_offset,
                 window.stop,
                 window.base_offset,
                 window.segment_end,
                 known,
                 self._flags_in(window),
             )
-            self._offset = window.base_offset + position
+            self._pages.move(window.file, self.offset - window.base_offset, position)
+            self.offset = window.base_offset + position
             if status == RecordStatus.FULL:
                 yield
             elif status == RecordStatus.BLANK:
-                self._offset = window.segment_end
+                self.offset = window.segment_end
             elif status != RecordStatus.END:
                 return RecordStatus(status)
-            elif self._offset == known and position < window.stop:
+            elif self.offset == known and position < window.stop:
                 passed = known
                 place = self._pass_known_damage(window, position)
                 if place is not None:
                     return place
-            elif self._offset < min(self._stop, window.segment_end):
+            elif self.offset < min(self._stop, window.segment_end):
                 return RecordStatus.INCOMPLETE  # the segment's file is too short
         return RecordStatus.END
 
@@ -110,7 +118,7 @@ class LogRead:
 
     def _next_known_damage(self, passed: int) -> int:
         """Return the next offset at which recovery found damage that a record does not show."""
-        first = max(self._offset, passed + 1)
+        first = max(self.offset, passed + 1)
         at = bisect.bisect_left(self._damage, first)
         return self._damage[at] if at < len(self._damage) else self._stop
 
@@ -127,9 +135,9 @@ class LogRead:
         if status == RecordStatus.OK or status not in _COMPLETE:
             return None  # checked again like any other record
         if self._on_corruption == "skip":
-            self._offset += size
+            self.offset += size
             return None
-        return RecordStatus(self._log.damage[self._offset])
+        return RecordStatus(self._log.damage[self.offset])
 
 
 class ArrowScan:

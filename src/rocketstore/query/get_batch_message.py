@@ -14,6 +14,7 @@ from rocketstore.status import GetMessageStatus
 
 if TYPE_CHECKING:
     from rocketstore.filter import MessageFilter
+    from rocketstore.filter.bloom_filter import GroupBits
 
 _UNIT = formats.CONSUME_QUEUE_UNIT.struct
 
@@ -28,9 +29,12 @@ class BatchSelection(Selection):
     __slots__ = ("_count", "_kept", "_nbytes")
 
     def run(
-        self, offset: int, message_filter: MessageFilter | None
+        self, offset: int, message_filter: MessageFilter | None, bits: GroupBits | None = None
     ) -> tuple[GetMessageStatus, int]:
-        """Collect records from the one that holds queue offset ``offset``; see ``Selection``."""
+        """Collect records from the one that holds queue offset ``offset``; see ``Selection``.
+
+        These queues have no bit maps.
+        """
         found = self._queue.units_from(offset)
         if found is None:
             # RocketMQ's BatchConsumeQueue does not find the next file and sends the consumer to 0.

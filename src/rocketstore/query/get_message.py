@@ -15,6 +15,8 @@ from rocketstore.status import GetMessageStatus, KernelStatus, RecordStatus
 
 if TYPE_CHECKING:
     from rocketstore.filter import MessageFilter
+    from rocketstore.filter.bloom_filter import GroupBits
+    from rocketstore.record_filters import CompiledFilter
 
 _ROW_NBYTES = formats.SELECTED_MESSAGE.nbytes
 #: Most messages that one kernel call selects.
@@ -77,6 +79,8 @@ class Selection:
         Requested number of messages.
     tags_codes : bytes or None
         Accepted int64 codes, ``None`` for all.
+    sql_filter : CompiledFilter or None
+        Only records for which it is TRUE; evaluated by the kernel.
     """
 
     __slots__ = (
@@ -87,6 +91,7 @@ class Selection:
         "_max_count",
         "_queue",
         "_reason",
+        "_sql_filter",
         "messages",
     )
 
@@ -97,6 +102,7 @@ class Selection:
         limits: BatchLimits,
         max_count: int,
         tags_codes: bytes | None,
+        sql_filter: CompiledFilter | None = None,
     ) -> None:
         self.messages = kernels.reading.MessageList()
         self._log = log
@@ -104,15 +110,17 @@ class Selection:
         self._limits = limits
         self._max_count = max_count
         self._codes = tags_codes
+        self._sql_filter = sql_filter
         self._reason = GetMessageStatus.NO_MATCHED_MESSAGE
         self._columns = array("q", (0,)), array("i", (0,)), array("q", (0,))
 
     def run(
-        self, offset: int, message_filter: MessageFilter | None
+        self, offset: int, message_filter: MessageFilter | None, bits: GroupBits | None = None
     ) -> tuple[GetMessageStatus, int]:
         """Collect messages from queue offset ``offset``; return status and next offset.
 
-        ``message_filter`` is called for every message that passes the tags codes.
+        ``message_filter`` is called for every message that passes the tags codes. With ``bits``,
+        messages that their bit maps exclude are skipped without being read.
         Raises ``CorruptMessageError`` if the first message to be returned is damaged.
         """
         found = self._queue.units_from(offset)
@@ -125,13 +133,20 @@ class Selection:
             examined = max(self._max_count, 1) * UNIT_NBYTES
         if stop - start > examined:
             stop = start + -(-examined // UNIT_NBYTES) * UNIT_NBYTES
+        ext = self._queue.ext
+        if bits is not None and ext is not None:
+            units = ext.without_excluded(units, start, stop, bits)
+            start, stop, self._codes = 0, len(units), b""
+        elif message_filter is None and self._codes is not None and ext is not None:
+            units = ext.resolve(units, start, stop)
+            start, stop = 0, len(units)
         if message_filter is None:
-            if self._codes is not None and self._queue.ext is not None:
-                units = self._queue.ext.resolve(units, start, stop)
-                start, stop = 0, len(units)
             reached = self._collect(units, start, stop, offset)
         else:
-            reached = self._collect_filtered(units, start, stop, offset, message_filter)
+            judged = bits is not None
+            reached = self._collect_filtered(
+                units, start, stop, offset, message_filter, judged=judged
+            )
         status = GetMessageStatus.FOUND if self.messages else self._reason
         return status, offset + (reached - start) // UNIT_NBYTES
 
@@ -173,7 +188,7 @@ class Selection:
             reached, count, added, status, reason = kernels.consume_queue.select_messages(
                 units, position, upto, index,
                 window.buffer, window.stop, window.base_offset, window.segment_end, log.min_offset,
-                queue.topic_bytes, queue.queue_id, self._codes,
+                queue.topic_bytes, queue.queue_id, self._codes, self._sql_filter,
                 memory_count, limits.memory_nbytes,
                 log.max_offset - limits.memory_window_nbytes, disk_count, limits.disk_nbytes,
                 nbytes, len(messages), window.flags, rows,
@@ -232,12 +247,16 @@ class Selection:
         return tags_code in memoryview(codes).cast("B").cast("q")
 
     def _next_known_damage(self, units: Any, position: int, stop: int) -> int:
-        """Return the position of the next unit that names a corrupt range, ``stop`` without one.
+        """Return the position of the next unit that names a corrupt range and may match, ``stop``
+        without one.
 
         Recovery detects damage that a record alone does not show. Examples are ghosts in place of
         messages, and records whose last bytes were zeroed with the next record's head.
         """
-        while position < stop and self._unit(units, position)[0] not in self._log.damage:
+        while position < stop:
+            physical_offset, _, tags_code = self._unit(units, position)
+            if physical_offset in self._log.damage and self._may_match(tags_code):
+                break
             position += UNIT_NBYTES
         return position
 
@@ -250,9 +269,20 @@ class Selection:
         raise self._log.corruption(self._unit(units, position)[0], status)
 
     def _collect_filtered(
-        self, units: Any, position: int, stop: int, index: int, message_filter: MessageFilter
+        self,
+        units: Any,
+        position: int,
+        stop: int,
+        index: int,
+        message_filter: MessageFilter,
+        *,
+        judged: bool,
     ) -> int:
-        """Collect like ``_collect``, but call a Python filter for each unit and message."""
+        """Collect like ``_collect``, but call a Python filter for each unit and message.
+
+        With ``judged``, the units' codes say which may match; the filter is called for messages
+        only.
+        """
         kept, nbytes, gone_below = kernels.reading.MessageList(), 0, -1
         while position < stop and len(kept) < self._max_count:
             physical_offset, size, tags_code = self._unit(units, position)
@@ -260,7 +290,11 @@ class Selection:
                 break
             if physical_offset < gone_below:
                 pass  # in a deleted segment; the filter was called for its first unit
-            elif not message_filter.is_matched_by_consume_queue(*self._ext_of(tags_code)):
+            elif not (
+                self._may_match(tags_code)
+                if judged
+                else message_filter.is_matched_by_consume_queue(*self._ext_of(tags_code))
+            ):
                 self._reason = GetMessageStatus.NO_MATCHED_MESSAGE
             else:
                 self.messages = kernels.reading.MessageList()

@@ -84,11 +84,16 @@ def offsets_with_tags(queue: ConsumeQueue | None, tags: TagFilter) -> numpy.ndar
             buffer = queue.ext.resolve(buffer, 0, count * nbytes)
         out = numpy.empty(count, numpy.int64)
         hits = kernels.consume_queue.filter_units(buffer, 0, count * nbytes, codes, out)
-        offsets = out[:hits] + first
+        offsets = out[:hits]
+        offsets += first
         if queue.ext is not None:
             offsets = numpy.union1d(offsets, _unknown(buffer, count) + first)
-        found.append(offsets[offsets >= queue.min_index])
-    return numpy.concatenate(found) if found else numpy.empty(0, numpy.int64)
+        if first < queue.min_index:
+            offsets = offsets[numpy.searchsorted(offsets, queue.min_index) :]
+        found.append(offsets)
+    if not found:
+        return numpy.empty(0, numpy.int64)
+    return numpy.concatenate(found)
 
 
 def _unknown(units: bytearray, count: int) -> numpy.ndarray[Any, Any]:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from rocketstore import kernels
 from rocketstore.message import StoredMessage
 from rocketstore.status import GetMessageStatus
 
 #: Highest possible time, epoch ms.
 MAX_TIMESTAMP = 2**63 - 1
+
+
+def _reduce(messages: Sequence[StoredMessage]) -> tuple[Any, ...]:
+    """Selected messages lie in a store's mapping; copied to another process they are a list."""
+    return list, (list(messages),)
+
+
+copyreg.pickle(kernels.reading.MessageList, _reduce)
 
 
 class GetMessageResult(NamedTuple):

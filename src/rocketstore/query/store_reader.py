@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rocketstore import formats, kernels
 from rocketstore.config import MessageStoreConfig
@@ -12,6 +12,7 @@ from rocketstore.dialect import Dialect
 from rocketstore.errors import CorruptMessageError
 from rocketstore.files.mapped_file import name_cut_file
 from rocketstore.filter import TagFilter
+from rocketstore.filter.message_filter import is_compiled
 from rocketstore.index.index_service import IndexService
 from rocketstore.log.commit_log import CommitLog, RecordGoneError
 from rocketstore.log.scan import LogScan, find_next_record
@@ -27,6 +28,8 @@ from rocketstore.status import GetMessageStatus, RecordStatus
 
 if TYPE_CHECKING:
     from rocketstore.filter import MessageFilter
+    from rocketstore.filter.bloom_filter import GroupBits
+    from rocketstore.query.selected_scan import SelectedScan
     from rocketstore.query.unread_units import UnreadUnits
 
 
@@ -58,6 +61,7 @@ class StoreReader(kernels.reading.ReaderPlace):
             max_hits=config.max_msgs_num_batch,
             tag_filter=TagFilter,
             found=GetMessageStatus.FOUND,
+            unmatched=GetMessageStatus.NO_MATCHED_MESSAGE,
             answers=(GetMessageResult, QueryMessageResult),
         )
         self.queues = queues
@@ -67,6 +71,18 @@ class StoreReader(kernels.reading.ReaderPlace):
 
     # --- queues -------------------------------------------------------------------------------
 
+    def count_on_from(self, former: StoreReader) -> None:
+        """Take over the counts of a reader that this one replaces."""
+        self.found_times = former.found_times
+        self.missed_times = former.missed_times
+        self.transferred_times = former.transferred_times
+        self.longest_ms = former.longest_ms
+
+    @property
+    def pull_totals(self) -> tuple[int, int, int]:
+        """Pulls that found messages, those that did not, and the messages returned."""
+        return self.found_times, self.missed_times, self.transferred_times
+
     def get_message(
         self,
         topic: str,
@@ -74,8 +90,9 @@ class StoreReader(kernels.reading.ReaderPlace):
         offset: int,
         max_count: int,
         message_filter: MessageFilter | None,
+        bits: GroupBits | None = None,
     ) -> GetMessageResult:
-        """See ``DefaultMessageStore.get_message``."""
+        """See ``DefaultMessageStore.get_message``; ``bits`` as in ``Selection.run``."""
         queue = self.queues.table.get((topic, queue_id))
         if queue is None:
             status = GetMessageStatus.NO_MESSAGE_IN_QUEUE
@@ -84,15 +101,19 @@ class StoreReader(kernels.reading.ReaderPlace):
         outside = bounds_status(offset, first, end)
         if outside is not None:
             return GetMessageResult(*outside, first, end, ())
-        codes = None
+        codes, sql_filter = None, None
         if message_filter is not None and isinstance(message_filter, TagFilter):
             codes = message_filter.tags_codes
             if codes is None or not message_filter.exact:
                 message_filter = None
+        elif message_filter is not None and is_compiled(message_filter):
+            self.sql_filter = type(message_filter)
+            if queue.ext is None or not message_filter.of_a_group:
+                sql_filter, message_filter = message_filter, None
         kind = BatchSelection if isinstance(queue, BatchConsumeQueue) else Selection
-        selection = kind(self.log, queue, self._limits, max_count, codes)
+        selection = kind(self.log, queue, self._limits, max_count, codes, sql_filter)
         try:
-            status, next_offset = selection.run(offset, message_filter)
+            status, next_offset = selection.run(offset, message_filter, bits)
         except OSError as error:
             name_cut_file(error, queue.files())
             raise
@@ -302,6 +323,26 @@ class StoreReader(kernels.reading.ReaderPlace):
             if following is None:
                 return
             start = following
+
+    def selected(
+        self,
+        start: int | None,
+        stop: int | None,
+        on_corruption: str,
+        *,
+        records: str = "log",
+        begin: int | None = None,
+        end: int | None = None,
+        **limits: Any,
+    ) -> SelectedScan:
+        """Return the scan of the messages that pass a kernel's filters; see ``SelectedScan``."""
+        from rocketstore.query.selected_scan import SelectedScan, time_limits
+
+        first, last = self.scan_range(start, stop)
+        times = time_limits(begin, end)
+        return SelectedScan(
+            self.log, first, last, on_corruption, records=records, **times, **limits
+        )
 
     def scan_range(self, start: int | None, stop: int | None) -> tuple[int, int]:
         """Return the start and end offset of a scan (see ``finish_scan``)."""

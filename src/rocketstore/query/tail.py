@@ -6,11 +6,12 @@ import errno
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rocketstore import formats
 from rocketstore.errors import CorruptionError, CorruptMessageError, MappedFileError
+from rocketstore.log.commit_log import modification_time
 from rocketstore.log.scan import LogScan
 from rocketstore.message import StoredMessage
 from rocketstore.status import RecordStatus
@@ -83,6 +84,8 @@ class LogTail:
         read.
     start : int, optional
         Physical offset of the first record to deliver; the default is the log's end now.
+    select : mapping, optional
+        Limits of ``kernels.passes_select.SelectPass``: only the records that pass are delivered.
     on_corruption : {"fail", "skip", "stop"}
         What happens at a corrupt range, once repeated checks have confirmed it.
     on_event : callable, optional
@@ -108,6 +111,7 @@ class LogTail:
         store: StoreToFollow,
         *,
         start: int | None = None,
+        select: Mapping[str, Any] | None = None,
         on_corruption: OnCorruption = "fail",
         on_event: TailEvent | None = None,
         wait: Callable[[float], None] = time.sleep,
@@ -122,12 +126,16 @@ class LogTail:
             start = end
         self.position = end if start is None else start
         self._store = store
+        #: The parts when the position was last compared with the log's bounds.
+        self._reader = store.reader
+        self._select = select
         self._on_corruption = on_corruption
         self._on_event = on_event if on_event is not None else lambda text: None
         self._wait = wait
+        #: Where the oldest remembered record begins, or one that was not selected before it.
+        self._before = self.position
         self._history: deque[_Seen] = deque(maxlen=_REMEMBERED)
         self._newest: StoredMessage | None = None
-        self._directory_state = -1
         self._torn_looks = 0
         self._trouble = (-1, 0)
         self._ended = False
@@ -144,33 +152,72 @@ class LogTail:
         """
         idle_since = time.monotonic()
         while not self._ended:
+            before = self.position
             for message in self.poll():
                 yield message
                 idle_since = time.monotonic()
-            rest = interval_s
-            if timeout_s is not None:
-                rest = min(rest, idle_since + timeout_s - time.monotonic())
-                if rest <= 0:
-                    if not self._is_in_doubt():
-                        return
-                    rest = min(interval_s, _DOUBT_S)
+            if self.position != before:  # records that were not selected
+                idle_since = time.monotonic()
+            rest = self.pause_s(interval_s, timeout_s, idle_since)
+            if rest is None:
+                return
             if not self._ended:
                 self._wait(rest)
 
+    def pause_s(
+        self, interval_s: float, timeout_s: float | None, idle_since: float
+    ) -> float | None:
+        """Return for how long to pause after a poll that found nothing; ``None`` to end.
+
+        ``idle_since`` is by ``time.monotonic``, as the end of the last poll that found something.
+        """
+        if timeout_s is None:
+            return interval_s
+        rest = min(interval_s, idle_since + timeout_s - time.monotonic())
+        if rest > 0:
+            return rest
+        return min(interval_s, _DOUBT_S) if self._is_in_doubt() else None
+
+    def must_refresh(self) -> bool:
+        """Move the log's end past new records; return whether a poll will refresh the store.
+
+        Mode ``"r"`` only; otherwise return False.
+        """
+        return self._store.mode == "r" and (self._files_changed() or self._is_torn())
+
     def poll(self) -> Iterator[StoredMessage]:
         """Iterate over the records that are new now, if any."""
+        if self.look():
+            yield from self.deliver()
+
+    def look(self) -> bool:
+        """Do the first half of ``poll``: look for changes; return whether to call ``deliver``."""
         try:
             self._look_again()
+        except (CorruptionError, MappedFileError, FileNotFoundError) as error:
+            self._meet(error)
+            return False
+        return True
+
+    def deliver(self) -> Iterator[StoredMessage]:
+        """Do the second half of ``poll``: iterate over the records up to the log's end."""
+        try:
             skipping = self._on_corruption == "skip" and self._tried_enough()
-            yield from self._deliver("skip" if skipping else "fail")
+            deliver = self._deliver if self._select is None else self._deliver_selected
+            yield from deliver("skip" if skipping else "fail")
             if skipping and self._trouble[0] == self.position:
                 self._trouble = (self.position, PATIENCE + 1)  # nothing follows: it is certain
         except (CorruptionError, MappedFileError, FileNotFoundError) as error:
-            if not self._be_patient(error):
-                if self._on_corruption == "stop" and isinstance(error, CorruptMessageError):
-                    self._ended = True
-                    return
-                raise
+            self._meet(error)
+
+    def _meet(self, error: Exception) -> None:
+        """Raise an error that was confirmed, or end if that is wanted."""
+        if self._be_patient(error):
+            return
+        if self._on_corruption == "stop" and isinstance(error, CorruptMessageError):
+            self._ended = True
+            return
+        raise error
 
     def _deliver(self, on_corruption: OnCorruption) -> Iterator[StoredMessage]:
         for message in self._store.scan(start=self.position, on_corruption=on_corruption):
@@ -178,9 +225,32 @@ class LogTail:
             if seen.offset > self.position:
                 self._skip_deleted()
             yield message
-            self.position = seen.offset + seen.size
-            self._history.append(seen)
-            self._newest = message
+            self._pass(seen, message)
+
+    def _deliver_selected(self, on_corruption: OnCorruption) -> Iterator[StoredMessage]:
+        assert self._select is not None
+        reader = self._store.reader
+        scan = reader.selected(self.position, None, on_corruption, **self._select)
+        for messages in scan.steps():
+            newest = scan.newest()
+            first = messages[0] if messages else newest
+            if first is not None and first.physical_offset > self.position:
+                self._skip_deleted()
+            for message in messages:
+                seen = _seen(message)
+                yield message
+                self._pass(seen, message)
+            if newest is not None and newest.physical_offset >= self.position:
+                self._pass(_seen(newest), newest)
+        reader.finish_scan(scan.stop, None, on_corruption)
+
+    def _pass(self, seen: _Seen, message: StoredMessage) -> None:
+        """Move the position past a record, and remember it."""
+        if len(self._history) == _REMEMBERED:
+            self._before = self._history[0].offset + self._history[0].size
+        self.position = seen.offset + seen.size
+        self._history.append(seen)
+        self._newest = message
 
     # --- checking for changes -----------------------------------------------------------------
 
@@ -189,31 +259,25 @@ class LogTail:
         if self._store.mode != "r":
             self._skip_deleted()
             return
-        if not self._files_changed() and not self._is_torn():
+        if self.must_refresh():
+            path = self._store.path
+            if not os.path.isdir(path):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+            self._torn_looks = 0
+            self._store.refresh()
+        elif self._store.reader is self._reader:
             return
-        if not os.path.isdir(self._store.path):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._store.path))
-        self._torn_looks = 0
-        self._directory_state = self._state_of_directory()
-        self._store.refresh()
+        self._reader = self._store.reader
         self._find_place()
-
-    def _state_of_directory(self) -> int:
-        """Return the directory's modification time, -1 without a directory.
-
-        It changes when a file of the log is created, renamed or deleted.
-        """
-        try:
-            return os.stat(self._store.reader.log.queue.directory).st_mtime_ns
-        except FileNotFoundError:
-            return -1
 
     def _files_changed(self) -> bool:
         """Return whether files were added or deleted, or the newest record was replaced."""
         log = self._store.reader.log
-        if self._trouble[0] == self.position or log.queue.last() is None:
+        if self._trouble[0] == self.position:
             return True
-        if self._state_of_directory() != self._directory_state:
+        if log.queue.last() is None and _may_have_begun(log.queue.directory, self._store.path):
+            return True
+        if modification_time(log.queue.directory) != log.directory_time:
             return True
         end = log.max_offset
         at_start = log.window(end, end + 1) is None and end % log.segment_size == 0
@@ -245,7 +309,7 @@ class LogTail:
         for _ in walk:
             pass
         if walk.offset > end:
-            log.move_end(walk.offset)
+            log.grow_end(walk.offset)
             self._torn_looks = 0
             return False
         self._torn_looks += 1
@@ -259,9 +323,10 @@ class LogTail:
         end = self._store.max_physical_offset
         place = self._last_common(first, end)
         if place is not None and place != self.position:
+            at = "at" if self._select is None else "at or after"
             self._on_event(
-                f"the log was truncated at offset {place}, before records that were already read; "
-                "the records after it are new"
+                f"the log was truncated {at} offset {place}, before records that were already "
+                "read; the records after it are new"
             )
             self.position = place
 
@@ -293,7 +358,10 @@ class LogTail:
             self._newest = None
         if oldest is None and self.position <= end:
             return None
-        return min(end, self.position if oldest is None else oldest)
+        if oldest is None:
+            return min(end, self.position)
+        # Of records that were not selected, one in a step is remembered: others may lie before it.
+        return min(end, oldest if self._select is None else max(first, self._before))
 
     def _still_there(self, seen: _Seen) -> bool:
         try:
@@ -321,6 +389,17 @@ class LogTail:
         if times <= PATIENCE:
             return True
         return self._on_corruption == "skip" and isinstance(error, CorruptMessageError)
+
+
+def _may_have_begun(directory: Path, root: Path) -> bool:
+    """Return whether an empty log may have a segment now, or its store vanished.
+
+    A segment that was empty gets its size without a change of the directory.
+    """
+    try:
+        return bool(os.listdir(directory))
+    except FileNotFoundError:
+        return not os.path.isdir(root)
 
 
 def _seen(message: StoredMessage) -> _Seen:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rocketstore import formats, kernels
-from rocketstore.files.durable import READ_ONLY, open_regular_file
+from rocketstore.files.durable import READ_ONLY, is_zeros, open_regular_file
 from rocketstore.files.mapped_file import MappedFile, MemoryFile, name_cut_file
 from rocketstore.files.mapped_file_queue import (
     MappedFileQueue,
@@ -19,6 +19,8 @@ from rocketstore.queues.consume_queue_ext import ConsumeQueueExt, is_ext_address
 from rocketstore.status import KernelStatus
 
 UNIT_NBYTES = formats.CONSUME_QUEUE_UNIT.nbytes
+#: No delay of a level table is longer.
+_MOST_DELAY_MS = 400 * 86_400_000
 #: Limits of how far ahead blocks are reserved in a queue file; in between, as far as it is long.
 ALLOCATE_AHEAD_NBYTES = 64 * 1024
 MOST_AHEAD_NBYTES = 1024 * 1024
@@ -61,6 +63,17 @@ def _units_of(file: MappedFile | MemoryFile, count: int) -> Any:
     else:
         content = bytes(memoryview(file.mapping)[: count * UNIT_NBYTES])
     return numpy.frombuffer(content, formats.CONSUME_QUEUE_UNIT.dtype)
+
+
+def are_of_another_table(found: Any, made: Any) -> Any:
+    """Return where due times of delayed messages differ as those of two level tables do.
+
+    The unit of a delayed message has its due time, from the ``messageDelayLevel`` of the broker
+    that made the unit. ``found``, ``made``: arrays of tags codes, of units and of their records.
+    """
+    difference = found.astype("i8") - made.astype("i8")
+    is_delay = (difference % 1000 == 0) & (abs(difference) <= _MOST_DELAY_MS)
+    return (difference != 0) & is_delay  # delays are whole seconds
 
 
 class ConsumeQueue(kernels.reading.QueuePlace):
@@ -221,7 +234,7 @@ class ConsumeQueue(kernels.reading.QueuePlace):
         if file is None:
             return False
         position = index * UNIT_NBYTES - file.file_from_offset
-        return bool(file.read(position, UNIT_NBYTES).strip(b"\0"))
+        return not is_zeros(file.read(position, UNIT_NBYTES))
 
     def holds(self, index: int, physical_offset: int, size: int) -> bool:
         """Return whether the files have a record's unit in the place of unit ``index``, even past
@@ -527,7 +540,7 @@ class ConsumeQueue(kernels.reading.QueuePlace):
             return
         position = end - last.file_from_offset
         for start, stop in data_ranges(last, position):
-            if last.read(start, stop - start).strip(b"\0"):
+            if not is_zeros(last.read(start, stop - start)):
                 memoryview(last.mapping)[start:stop] = bytes(stop - start)
                 last.flushed_position = start
                 last.flush(stop)

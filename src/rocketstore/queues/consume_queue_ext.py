@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rocketstore import formats
+from rocketstore import formats, kernels
+from rocketstore.files.durable import is_zeros
 from rocketstore.files.mapped_file import MappedFile, MemoryFile
 from rocketstore.files.mapped_file_queue import MappedFileQueue, overlay_file
 
 if TYPE_CHECKING:
     import numpy
+
+    from rocketstore.filter.bloom_filter import GroupBits
 
 EXT_UNIT_NBYTES = formats.CONSUME_QUEUE_EXT_UNIT.nbytes
 _UNIT = formats.CONSUME_QUEUE_EXT_UNIT.struct
@@ -152,7 +155,23 @@ class ConsumeQueueExt:
         import numpy
 
         layout = formats.CONSUME_QUEUE_EXT_UNIT
-        found = numpy.zeros(len(addresses), layout.dtype)
+        rows = self._rows(addresses, layout.nbytes, tolerant=tolerant)
+        found = rows.view(layout.dtype).reshape(-1)
+        sizes, bit_maps = found["size"].astype("i4"), found["bit_map_size"].astype("i4")
+        good = (bit_maps >= 0) & (sizes == EXT_UNIT_NBYTES + bit_maps)
+        found["size"] = numpy.where(good, found["size"], 0)
+        return found
+
+    def _rows(
+        self, addresses: numpy.ndarray[Any, Any], nbytes: int, *, tolerant: bool
+    ) -> numpy.ndarray[Any, Any]:
+        """Return ``nbytes`` bytes at each of ``addresses``: uint8, shape (n, nbytes).
+
+        Zeros where they do not lie within one file; with ``tolerant``, also where it was deleted.
+        """
+        import numpy
+
+        found = numpy.zeros((len(addresses), nbytes), "u1")
         offsets = addresses.astype("i8") ^ numpy.int64(formats.EXT_ADDRESS_BASE)
         order = numpy.argsort(offsets, kind="stable")
         offsets = offsets[order]
@@ -161,24 +180,62 @@ class ConsumeQueueExt:
             start = int(offsets[done])
             stop = int(numpy.searchsorted(offsets, start + _READ_NBYTES))
             try:
-                content = self._read(start, _READ_NBYTES + EXT_UNIT_NBYTES)
+                content = self._read(start, int(offsets[stop - 1]) - start + nbytes)
             except FileNotFoundError:
                 if not tolerant:
                     raise
                 content = b""
             places = offsets[done:stop] - start
-            inside = places + EXT_UNIT_NBYTES <= len(content)
+            inside = places + nbytes <= len(content)
             window = numpy.frombuffer(content, "u1")
-            rows = places[inside][:, None] + numpy.arange(layout.nbytes)
-            taken = numpy.ascontiguousarray(window[rows]).view(layout.dtype).reshape(-1)
-            found[order[done:stop][inside]] = taken
+            found[order[done:stop][inside]] = window[places[inside][:, None] + numpy.arange(nbytes)]
             # The file may end before the range does: read the next file in the next turn.
             count = int((~inside).argmax()) if not inside.all() else len(inside)
             done += max(count, 1)
-        sizes, bit_maps = found["size"].astype("i4"), found["bit_map_size"].astype("i4")
-        good = (bit_maps >= 0) & (sizes == EXT_UNIT_NBYTES + bit_maps)
-        found["size"] = numpy.where(good, found["size"], 0)
         return found
+
+    def without_excluded(self, units: Any, position: int, stop: int, bits: GroupBits) -> bytearray:
+        """Return a copy of queue units for a selection that accepts no tags code.
+
+        Units whose bit map excludes the message have a tags code; all others an address, which
+        matches every filter. A unit whose ext unit is not good, or has no bit map of the group's
+        size, is not excluded.
+        """
+        import numpy
+
+        layout = formats.CONSUME_QUEUE_UNIT
+        count = (stop - position) // layout.nbytes
+        places, sizes, codes = (numpy.zeros(count, kind) for kind in ("i8", "i4", "i8"))
+        kernels.consume_queue.read_units(units, position, stop, places, sizes, codes)
+        is_address = codes <= formats.MAX_EXT_ADDRESS
+        excluded = numpy.zeros(count, "?")
+        excluded[is_address] = self._excluded(codes[is_address], bits)
+        is_plain = ~is_address & (sizes > 0) & (sizes != formats.FILLER_UNIT_SIZE)
+        codes[is_plain] = formats.EXT_ADDRESS_BASE
+        codes[excluded] = 0
+        copy = numpy.empty(count, layout.dtype)
+        copy["physical_offset"], copy["size"], copy["tags_code"] = places, sizes, codes
+        return bytearray(copy.tobytes())
+
+    def _excluded(
+        self, addresses: numpy.ndarray[Any, Any], bits: GroupBits
+    ) -> numpy.ndarray[Any, Any]:
+        """Return whether the bit maps at ``addresses`` exclude their messages: bool, shape (n,)."""
+        import numpy
+
+        if not bits.is_usable or not len(addresses):
+            return numpy.zeros(len(addresses), "?")
+        layout, width = formats.CONSUME_QUEUE_EXT_UNIT, bits.bit_count // 8
+        rows = self._rows(addresses, layout.nbytes + width, tolerant=True)
+        heads = numpy.ascontiguousarray(rows[:, : layout.nbytes]).view(layout.dtype).reshape(-1)
+        times = heads["store_timestamp"].astype("i8")
+        excluded = numpy.zeros(len(addresses), "?")
+        for bit in bits.positions:
+            excluded |= rows[:, layout.nbytes + bit // 8] >> bit % 8 & 1 == 0
+        excluded &= (times > bits.born_time) & (times <= bits.until)
+        excluded &= heads["bit_map_size"] == width
+        excluded &= heads["size"] == layout.nbytes + width
+        return excluded
 
     def resolve(self, units: Any, position: int, stop: int) -> bytearray:
         """Return a copy of queue units with the tags codes of their ext units.
@@ -236,7 +293,7 @@ class ConsumeQueueExt:
             return
         position = end - last.file_from_offset
         for start, stop in data_ranges(last, position):
-            if last.read(start, stop - start).strip(b"\0"):
+            if not is_zeros(last.read(start, stop - start)):
                 memoryview(last.mapping)[start:stop] = bytes(stop - start)
                 last.flushed_position = start
                 last.flush(stop)

@@ -27,7 +27,7 @@ WORTH_A_THREAD = 65_536
 
 def check_file(file: IndexFile, limit: int) -> tuple[int, int]:
     """Return the number of good leading entries, and whether these are all (``KernelStatus``)."""
-    return kernels.index_file.check_entries(file.buffer, file.slots, file.entries, limit)
+    return file.check(limit)
 
 
 class EarlyIndexCheck:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from rocketstore import formats
 from rocketstore.inner_batch import odd_inner_batch
 from rocketstore.log.scan import RecordBatch
+from rocketstore.message import StoredMessage
 
 
 def invalid_delay_levels(batch: RecordBatch) -> list[str]:
     """Note records of the schedule topic with a delay level that is not a number."""
     notes = []
-    columns = batch.columns
-    of_that_length = columns["topic_nbytes"] == len(formats.TOPIC_SCHEDULE.encode())
-    for position in columns["position"][of_that_length].tolist():
-        message = batch.window.message(position)
+    for number in _with_value(batch.ints("topic_nbytes"), len(formats.TOPIC_SCHEDULE.encode())):
+        message = _message(batch, number)
         if message.delay_level != 0 or message.topic != formats.TOPIC_SCHEDULE:
             continue
         level = message.properties.get(formats.PROPERTY_DELAY)
@@ -27,12 +29,24 @@ def invalid_delay_levels(batch: RecordBatch) -> list[str]:
 
 def invalid_inner_batches(batch: RecordBatch) -> list[str]:
     """Note records with the flag of an inner batch but without its properties."""
-    columns = batch.columns
-    flagged = columns["sys_flag"] & formats.SYS_FLAG_INNER_BATCH != 0
-    if not flagged.any():
-        return []
-    messages = (batch.window.message(at) for at in columns["position"][flagged].tolist())
+    flags = batch.ints("sys_flag")
+    chosen = {flag for flag in set(flags) if flag & formats.SYS_FLAG_INNER_BATCH}
+    numbers = (number for flag in chosen for number in _with_value(flags, flag))
+    messages = (_message(batch, number) for number in sorted(numbers))
     return [note for note in map(odd_inner_batch, messages) if note is not None]
+
+
+def _message(batch: RecordBatch, number: int) -> StoredMessage:
+    return batch.window.message(batch.row(number)["position"])
+
+
+def _with_value(values: list[int], value: int) -> Iterator[int]:
+    """Yield the places of a value; faster than a comparison of each in Python."""
+    at = -1
+    with contextlib.suppress(ValueError):
+        while True:
+            at = values.index(value, at + 1)
+            yield at
 
 
 def _is_number(text: str) -> bool:

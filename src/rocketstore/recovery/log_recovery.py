@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from rocketstore import formats
 from rocketstore.arguments import Progress
 from rocketstore.errors import CorruptionError
+from rocketstore.files.durable import is_zeros
+from rocketstore.files.forward_pages import ForwardPages
 from rocketstore.log.commit_log import CommitLog, describe
 from rocketstore.log.continuity import (
     LAST_TIME,
@@ -44,6 +46,8 @@ _RECENT_BATCHES = 8
 #: Batches at the log's end in which the order of queue offsets is checked.
 _ORDERED_BATCHES = 32
 _MAX_DELAY_NOTES = 100
+#: A check of more bytes releases pages, also of a store that is opened for writing.
+_LONG_NBYTES = 256 << 20
 #: Missing segments in a row that are reported file by file; the rest is reported as one range.
 _MOST_NAMED = 100
 #: After this many corrupt ranges that were proven durable, all of them count as durable.
@@ -119,6 +123,9 @@ class LogRecovery:
         self._stop_at_damage = stop_at_damage
         self._orderly = orderly
         self._limit = end_of_files(log)
+        is_long = self._limit - start > _LONG_NBYTES
+        #: Pages of a long check are not kept, nor are those of a log that is only read.
+        self._pages = ForwardPages() if is_long or not stop_at_damage else None
         self._reset()
 
     def _reset(self) -> None:
@@ -164,6 +171,8 @@ class LogRecovery:
 
     def _make_present(self) -> None:
         """Map the durable part to be read in one call: page faults would cost more than reading."""
+        if self._pages is not None:
+            return  # step by step
         for file in self.log.queue.files:
             start = max(self._start, file.file_from_offset)
             stop = min(self._marked_offset, file.end_offset)
@@ -203,13 +212,22 @@ class LogRecovery:
     def _scan(self, offset: int) -> tuple[int, RecordStatus]:
         flags = self.log.record_flags | RecordFlags.REPORT_PROPERTY_CRC
         scan = LogScan(self.log, offset, self._limit, flags)
+        self._prepare(offset)
         for batch in scan:
+            self._prepare(scan.offset)
             self._take(batch)
             full = len(self._ordered) > _ORDERED_BATCHES
             scan.leave_rows(self._ordered.popleft() if full else None)
             if self._progress is not None:
                 self._progress("check log", scan.offset - self._start, self._limit - self._start)
         return scan.offset, scan.status
+
+    def _prepare(self, offset: int) -> None:
+        """Make the durable pages from ``offset`` on present, and release those long before it."""
+        file = self.log.queue.find_mapped_file_by_offset(offset)
+        if self._pages is not None and file is not None:
+            start = file.file_from_offset
+            self._pages.move(file, offset - start, self._marked_offset - start)
 
     def _take(self, batch: RecordBatch) -> None:
         self.report.scanned_count += batch.count
@@ -337,7 +355,7 @@ class LogRecovery:
         while file is not None and start < stop:
             position = start - file.file_from_offset
             chunk = file.read(position, min(1 << 20, stop - start, file.file_size - position))
-            if chunk.strip(b"\0"):
+            if not is_zeros(chunk):
                 return True
             if not chunk:
                 return False

@@ -46,6 +46,11 @@ class Wakeup:
     def __init__(self) -> None:
         self._silent = held_lock()
 
+    @property
+    def lock(self) -> threading.Lock:
+        """The lock that a ring releases, for kernels that ring."""
+        return self._silent
+
     def ring(self) -> None:
         """End the current wait, or the next one."""
         if self._silent.locked():

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rocketstore import formats
+from rocketstore.files.durable import is_zeros
 from rocketstore.sources.files import data_end, read_at
 from rocketstore.sources.segments import LogFiles, Segment
 
@@ -172,7 +173,7 @@ def tail_offset(log: LogFiles) -> int:
     """Return the base offset of the last segment with a record; later segments are preallocated."""
     for segment in reversed(log.segments):
         head = read_at(segment.uri, 0, 8, storage_options=log.storage_options)
-        if head.strip(b"\0"):
+        if not is_zeros(head):
             return segment.base_offset
     return log.min_offset
 

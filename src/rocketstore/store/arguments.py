@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -39,6 +41,17 @@ def check_times(begin: int | None, end: int | None) -> None:
             check_int(name, value)
 
 
+def check_wait(seconds: Any, name: str = "wait_s") -> None:
+    """Raise unless ``seconds`` is a number, from 0 on, that a thread can wait."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise TypeError(f"{name} must be a number of seconds, not {type(seconds).__name__}")
+    if threading.TIMEOUT_MAX < seconds != math.inf:
+        most = int(threading.TIMEOUT_MAX)
+        raise ValueError(f"{name} is more than {most} seconds; math.inf waits without end")
+    if seconds < 0 or math.isnan(seconds):
+        raise ValueError(f"{name} is {seconds}; it must be 0 or more seconds")
+
+
 def clamp(timestamp: int) -> int:
     """Return the nearest store time that a record can have, in epoch ms."""
     return max(-MAX_TIMESTAMP - 1, min(timestamp, MAX_TIMESTAMP))
@@ -50,6 +63,8 @@ def merge(config: MessageStoreConfig | None, options: Mapping[str, Any]) -> Mess
         return MessageStoreConfig(**options)
     if not isinstance(config, MessageStoreConfig):
         raise ConfigError(f"config must be a MessageStoreConfig, not {type(config).__name__}")
+    if "store_path_commit_log" in options:  # of the store that is opened, not of the file's
+        options = {"store_path_root_dir": None, **options}
     return config.replace(**options) if options else config
 
 

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Unpack
 from rocketstore.config import MessageStoreConfig
 from rocketstore.directory.place import check_platform, check_root
 from rocketstore.store.arguments import check_settings, merge
+from rocketstore.store.engine.consuming import ConsumingStore
+from rocketstore.store.engine.held import HeldStore
+from rocketstore.store.engine.timing import TimingStore
+from rocketstore.store.engine.transacted import TransactedStore
 from rocketstore.store.maintenance import MaintainedStore
-from rocketstore.store.reading import ReadingStore
-from rocketstore.store.writing import WritingStore
 
 if TYPE_CHECKING:
     from rocketstore.arguments import Derive, Mode, Progress, StoreOptions
@@ -102,7 +104,7 @@ def open(
     )
 
 
-class DefaultMessageStore(ReadingStore, WritingStore, MaintainedStore):
+class DefaultMessageStore(ConsumingStore, HeldStore, TransactedStore, MaintainedStore, TimingStore):
     """An open store; see ``open``. Use it as a context manager.
 
     Notes

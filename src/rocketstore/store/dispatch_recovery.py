@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dialect import Dialect
 from rocketstore.directory.state import StoreState
-from rocketstore.dispatch.dispatcher import COMPARED_NBYTES, CommitLogDispatcher
+from rocketstore.dispatch.catching_up import catch_up
+from rocketstore.dispatch.dispatcher import COMPARED_NBYTES, BitMapFilters, CommitLogDispatcher
 from rocketstore.dispatch.named_queues import has_units_of_other_rules
 from rocketstore.files.durable import make_directories
 from rocketstore.index.index_service import IndexPosition, IndexService
@@ -62,6 +63,8 @@ class DispatchRecovery:
         Called before files are rebuilt that the state file says are complete.
     index_check : EarlyIndexCheck or None
         Started before the log was recovered, for the same ``state``.
+    filters : BitMapFilters or None
+        Write bit maps by these filters.
     """
 
     def __init__(
@@ -75,11 +78,13 @@ class DispatchRecovery:
         report: RecoveryReport,
         give_up_state: Callable[[], None] = lambda: None,
         index_check: EarlyIndexCheck | None = None,
+        filters: BitMapFilters | None = None,
     ) -> None:
         self.dispatcher: CommitLogDispatcher | None = None
         #: Queues that cannot be rebuilt, found by ``run``.
         self.lost: list[LostQueue] = []
         self._index_check = index_check
+        self._filters = filters
         self._give_up_state = give_up_state
         self._log = log
         self._queues = queues
@@ -385,8 +390,9 @@ class DispatchRecovery:
             start_offset=start,
             indexed=indexed,
             compare=compare,
+            filters=self._filters,
         )
-        status = dispatcher.dispatch_until(self._end)
+        status = catch_up(dispatcher, self._end)
         if status != RecordStatus.END:
             raise dispatcher.error(status)
         return dispatcher

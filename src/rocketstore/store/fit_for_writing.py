@@ -13,7 +13,7 @@ from rocketstore.config import MessageStoreConfig
 from rocketstore.directory.lock import refuse_odd_lock
 from rocketstore.directory.parts import refuse_rocksdb_queues
 from rocketstore.directory.paths import StorePaths
-from rocketstore.files.durable import READ_ONLY, naming, open_regular_file
+from rocketstore.files.durable import READ_ONLY, is_zeros, naming, open_regular_file
 from rocketstore.files.linked_files import refuse_hard_linked_files, refuse_shared_files
 from rocketstore.files.mapped_file_queue import DirectoryListing, MappedFileQueue
 from rocketstore.index.index_service import IndexService
@@ -108,7 +108,7 @@ def _newest_with_content(facts: StoreFacts) -> int:
         fd = open_regular_file(path, READ_ONLY, facts.paths.log_root)
         try:
             with naming(path):
-                if os.pread(fd, formats.RECORD_HEAD.nbytes, 0).strip(b"\0"):
+                if not is_zeros(os.pread(fd, formats.RECORD_HEAD.nbytes, 0)):
                     return start
         finally:
             os.close(fd)

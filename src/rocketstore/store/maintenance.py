@@ -1,4 +1,4 @@
-"""Maintenance of an open store: deleting expired files and verifying all files."""
+"""Maintenance of an open store: expired files, verifying all files, delayed messages."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from rocketstore.store.open_store import OpenStore
 if TYPE_CHECKING:
     from rocketstore.arguments import Progress
     from rocketstore.cleaning.plan import CleanReport
+    from rocketstore.delay.report import DelayReport
+    from rocketstore.statistics.store_stats import StoreStats
     from rocketstore.verify.report import VerifyReport
 
 
@@ -101,3 +103,87 @@ class MaintainedStore(OpenStore):
         self._use()
         with self._nothing_deleted():
             return verify(self, self._config, level=level, progress=progress)
+
+    # --- statistics ---------------------------------------------------------------------------
+
+    def stats(self) -> StoreStats:
+        """Return the store's figures: puts and gets, rates, offsets, disk usage.
+
+        Any mode. Counting costs puts and gets next to nothing: a service samples the totals each
+        second. Mode ``"r"``, and a store without services, take samples only when they are asked:
+        a window of 10 s then needs a call at least 10 s ago, or the opening.
+        Threading: any number of threads.
+
+        Returns
+        -------
+        StoreStats
+        """
+        self._use()
+        from rocketstore.store.engine.measuring import gather
+
+        return gather(self)
+
+    def runtime_info(self) -> dict[str, str]:
+        """Return ``stats()`` as text, under the keys of RocketMQ's ``getRuntimeInfo``.
+
+        Keys of a broker's thread pools and of its daily totals are absent, and so are those of
+        puts with mode ``"r"``.
+        """
+        from rocketstore.statistics.store_stats import runtime_texts
+
+        return runtime_texts(self.stats())
+
+    # --- delayed messages ---------------------------------------------------------------------
+
+    def delays(self) -> DelayReport:
+        """Return what waits for delivery in each delay level, and what is overdue.
+
+        Any mode; mode ``"r"`` also while another process writes the store. The offsets in a
+        broker's ``config/delayOffset.json`` are up to 10 s old: what the log shows as delivered
+        since is not reported as waiting.
+
+        Returns
+        -------
+        DelayReport
+
+        Notes
+        -----
+        Threading: any thread.
+        """
+        self._use()
+        from rocketstore.store.engine.delaying import report_delays
+
+        return report_delays(self)
+
+    def deliver_due(self, *, max_count: int | None = None) -> int:
+        """Deliver the delayed messages that are due now; return how many were delivered.
+
+        Messages that were put before the call are considered. Each is delivered once, those of a
+        level in the order in which they were put. A message whose put fails is retried by later
+        calls or by the service; after ``delay_max_attempts`` attempts it is parked (see
+        ``delays().levels``). A slave delivers nothing.
+
+        Parameters
+        ----------
+        max_count : int, optional
+            Most messages to deliver.
+
+        Raises
+        ------
+        io.UnsupportedOperation
+            Mode ``"r"``.
+        StoreFullError
+            The disk is full; what was not delivered stays due.
+        CorruptionError
+            ``config/delayOffset.json`` and its ``.bak`` cannot be read.
+        ServiceFailedError, StoreClosedError
+            As ``put``.
+
+        Notes
+        -----
+        Threading: any thread, also while the service delivers.
+        """
+        writer = self._writing()
+        from rocketstore.store.engine.delaying import deliver
+
+        return deliver(writer, max_count)

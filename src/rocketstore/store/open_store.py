@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,19 +14,27 @@ from rocketstore import kernels
 from rocketstore.config import MessageStoreConfig
 from rocketstore.directory.place import refuse_vanished
 from rocketstore.errors import ForkedStoreError, StoreClosedError
+from rocketstore.filter.message_filter import filter_cache
 from rocketstore.lock_order import LockRank
 from rocketstore.store.arguments import now_ms
 
 if TYPE_CHECKING:
     from rocketstore.arguments import Mode, Progress
+    from rocketstore.consumer.hold import PullRequestHoldService
+    from rocketstore.consumer.open_consumers import OpenConsumers
+    from rocketstore.delay.service import DelayService
     from rocketstore.dispatch.reput_service import ArrivingListener
     from rocketstore.flush.async_appends import AsyncAppends
     from rocketstore.message import Message, PutCall, PutMessageResult
     from rocketstore.query.store_reader import StoreReader
     from rocketstore.recovery.report import RecoveryReport
+    from rocketstore.services.sampler import Sampler
+    from rocketstore.store.engine.incoming import Incoming
+    from rocketstore.store.group_filters import GroupFilters
     from rocketstore.store.read_only import Gap, ReadOnlyParts
     from rocketstore.store.writer import StoreWriter
     from rocketstore.survey.facts import StoreFacts
+    from rocketstore.transaction.live import StoreTransactions
 
 #: Attempts to read a directory whose files are deleted at the same time: that meet the same missing
 #: file, and in all.
@@ -40,6 +49,14 @@ def _count_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_count_fork)
+
+
+def _sampler(writer: StoreWriter, reader: StoreReader) -> Sampler:
+    """Return what samples puts and gets; it holds no reference to the store."""
+    from rocketstore.services.sampler import Sampler
+
+    appender = writer.log.appender
+    return Sampler(lambda: (appender.put_times, *reader.pull_totals), lambda: appender.times)
 
 
 class OpenStore:
@@ -78,21 +95,36 @@ class OpenStore:
         self._progress = progress
         self._clock = clock if clock is not None else now_ms
         self._opened_at = time.monotonic()
+        #: Totals of each second, for the rates; mode "r" makes it when they are first asked for.
+        self._sampler: Sampler | None = None
         self._boot_timestamp = self._clock()
+        #: What came into the log since it was opened, once metrics ask for it.
+        self._incoming: Incoming | None = None
         self._writer: StoreWriter | None = None
         self._async_appends: AsyncAppends | None = None
+        self._transactions: StoreTransactions | None = None
+        self._transactions_lock = threading.Lock()
+        self._hold_lock = kernels.locks.OrderedLock(LockRank.WAITING)
+        self._hold: PullRequestHoldService | None = None
+        self._consumers: OpenConsumers | None = None
+        self._consumers_lock = threading.Lock()
+        self._start = start
+        self._stored_filters: GroupFilters | None = None
+        self._compiled = filter_cache()
         self._refresh_lock = kernels.locks.OrderedLock(LockRank.REFRESH)
         from rocketstore.directory.paths import StorePaths
 
         self._paths = StorePaths.of(root, config)
         if mode == "r":
             self._open_parts()
+            self._opened_end = self._reader.log.max_offset
             self.put = self.put_message = self._refuse_put
             return
         if mode == "r+":
             self._paths.refuse_named_nothing()
         self._paths = self._paths.absolute()
         self._open_writer(clock, arriving_listener, start=start)
+        self._opened_end = self._reader.log.max_offset
 
     def _open_writer(
         self,
@@ -122,6 +154,7 @@ class OpenStore:
             self._config,
             writer.dialect,
         )
+        writer.flush_queues.sampler = self._sampler = _sampler(writer, self._reader)
         self.put = writer.log.appender.put
         self.put_message = writer.log.appender.put_message
 
@@ -130,14 +163,17 @@ class OpenStore:
 
         parts = self._read_parts()
         parts.come_after(old)
-        self._parts = parts
-        self._reader = StoreReader(
+        reader = StoreReader(
             parts.log,
             parts.queues,
             parts.index,
             self._config,
             parts.dialect,
         )
+        if old is not None:
+            reader.count_on_from(self._reader)
+        self._parts = parts
+        self._reader = reader
 
     def _read_parts(self) -> ReadOnlyParts:
         """Read the directory.
@@ -177,12 +213,25 @@ class OpenStore:
     def _use(self) -> StoreReader:
         """Return the reader; raise if the store is closed or this is a forked child."""
         if self._closed:
-            raise StoreClosedError(f"the store {self.path} is closed")
+            raise self._closed_error()
         if self._forks != _forks:
             raise ForkedStoreError(
                 f"the store {self.path} was opened by the parent process; open it again by its path"
             )
         return self._reader
+
+    def _closed_error(self) -> StoreClosedError:
+        return StoreClosedError(f"the store {self.path} is closed")
+
+    def _group_filters(self) -> GroupFilters:
+        """Return the consumer groups' filters: the writer's, if it has any, or the file's."""
+        if self._writer is not None and self._writer.filters is not None:
+            return self._writer.filters
+        if self._stored_filters is None:
+            from rocketstore.store.group_filters import GroupFilters
+
+            self._stored_filters = GroupFilters(self.path, self._config, lambda: self.facts)
+        return self._stored_filters
 
     def _writing(self) -> StoreWriter:
         self._use()
@@ -203,8 +252,23 @@ class OpenStore:
             return
         if self._writer is not None:
             self._writer.refuse_interrupted_close()
+        try:
+            if self._transactions is not None:
+                self._transactions.stop()  # first: callbacks that run use the store
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        if self._closed:
+            return
         self._closed = True
         try:
+            if self._hold is not None:
+                self._hold.close(self._closed_error)
+            if self._consumers is not None:
+                self._consumers.close(f"the store {self.path} is closed")
+            if self._transactions is not None:
+                self._transactions.close()
             if self._async_appends is not None:
                 self._async_appends.close()
         finally:  # also after an interrupt: a second close does nothing
@@ -217,6 +281,21 @@ class OpenStore:
     def closed(self) -> bool:
         """Whether ``close`` was called."""
         return self._closed
+
+    @property
+    def config(self) -> MessageStoreConfig:
+        """The options that the store was opened with."""
+        return self._config
+
+    @property
+    def clock(self) -> Callable[[], int]:
+        """The store's clock: returns epoch ms."""
+        return self._clock
+
+    @property
+    def delay_service(self) -> DelayService | None:
+        """What delivers delayed messages (for tools); ``None`` if nothing does."""
+        return None if self._writer is None else self._writer.delay
 
     @property
     def facts(self) -> StoreFacts:
@@ -256,24 +335,6 @@ class OpenStore:
             return self._parts.behind_nbytes
         return max(0, self._writer.log.max_offset - self._writer.dispatcher.reput_offset)
 
-    def runtime_info(self) -> dict[str, str]:
-        """Return RocketMQ's runtime figures that this store keeps, all as text."""
-        reader = self._use()
-        info = {
-            "bootTimestamp": str(self._boot_timestamp),
-            "runtimeMs": str(int((time.monotonic() - self._opened_at) * 1000)),
-            "commitLogMinOffset": str(reader.log.min_offset),
-            "commitLogMaxOffset": str(reader.log.max_offset),
-            "dispatchBehindBytes": str(self.dispatch_behind_nbytes),
-            "brokerVersion": self.broker_version,
-        }
-        if self._writer is not None:
-            appender = self._writer.log.appender
-            info["putMessageTimesTotal"] = str(appender.put_times)
-            info["putMessageSizeTotal"] = str(appender.put_nbytes)
-            info["putMessageFailedTimes"] = str(appender.failed_times)
-        return info
-
     def refresh(self) -> None:
         """Mode "r": read the directory again to show what was written since.
 
@@ -288,6 +349,32 @@ class OpenStore:
             refuse_vanished(self.path)
             self._open_parts(old)
         old.abandon()
+
+    @property
+    def is_dispatching_here(self) -> bool:
+        """Whether this thread runs a step of dispatch, for example in an arriving listener."""
+        return self._writer is not None and self._writer.reput.is_held_here
+
+    @property
+    def covered_offset(self) -> int:
+        """Physical offset up to which the queues cover the log."""
+        if self._writer is not None:
+            return self._writer.dispatcher.reput_offset
+        return self._parts.covered_offset
+
+    def cover(self) -> bool:
+        """Mode "r": bring the queues up to the log's end, which was moved past new records.
+
+        Return whether they may have changed. The store is refreshed if that is necessary.
+        """
+        self._use()
+        with self._refresh_lock:
+            parts = self._parts
+            has_changed = parts.follow()
+        if has_changed is None:
+            self.refresh()
+            return self._parts.covered_offset != parts.covered_offset
+        return has_changed
 
     @property
     def reader(self) -> StoreReader:

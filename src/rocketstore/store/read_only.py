@@ -13,9 +13,11 @@ from rocketstore.directory.parts import rocksdb_queues
 from rocketstore.directory.paths import StorePaths
 from rocketstore.dispatch.dispatcher import COMPARED_NBYTES, CommitLogDispatcher
 from rocketstore.dispatch.named_queues import has_units_of_other_rules
+from rocketstore.files.forward_pages import release_pages
+from rocketstore.files.mapped_file import MappedFile
 from rocketstore.files.mapped_file_queue import DirectoryListing, MappedFileQueue, check_place
 from rocketstore.index.index_service import IndexPosition, IndexService
-from rocketstore.log.commit_log import CommitLog, record_flags
+from rocketstore.log.commit_log import CommitLog, modification_time, record_flags
 from rocketstore.log.scan import LogScan
 from rocketstore.message import StoredMessage
 from rocketstore.queues.batch_consume_queue import BatchConsumeQueue
@@ -36,6 +38,8 @@ _COMPLETE = (RecordStatus.OK, RecordStatus.NUL_PROPERTIES, RecordStatus.UNSAFE_T
 #: may have 65,530 mappings; files past these limits can vanish before their first use.
 _MOST_HELD_SEGMENTS = 16_384
 _MOST_HELD_QUEUE_FILES = 4096
+#: Pages of queue files are released when so many bytes were searched for the queues' ends.
+_MOST_CHECKED_NBYTES = 64 << 20
 
 
 Gap = tuple[str, int, int, int]
@@ -118,10 +122,12 @@ class ReadOnlyParts:
     def _open(
         self, derive: str, accept_gaps: Callable[[list[Gap]], bool], *, as_files: bool
     ) -> None:
+        directory_time = modification_time(self.paths.commit_log)
         self.facts = examine(self.paths, self.config, tolerate_unreadable=True)
         self.dialect = self.facts.dialect
         self.rocksdb = rocksdb_queues(self.paths.root)
         self.log = self._load_log()
+        self.log.directory_time = directory_time
         self.queues = self._load_queues(load=derive != "full")
         self.index = self._load_index(load=derive != "full")
         if derive == "tail" and self._cannot_read_queues_or_index():
@@ -148,7 +154,12 @@ class ReadOnlyParts:
             self._take_expired_queues()
         self.report.warn(self.paths.root)
         self.behind_nbytes = 0 if self.dispatcher else self._missing_nbytes(dispatched, reached)
+        #: The log's end up to which ``follow`` brought the queues.
+        self._followed_end = self.log.max_offset
         self._correct_min_indexes()
+        if as_files:
+            for file in self.log.queue.files:
+                release_pages(file)  # the caller walks the log itself
 
     def _correct_min_indexes(self) -> None:
         for queue in self.queues:
@@ -245,8 +256,14 @@ class ReadOnlyParts:
             left -= queue.queue.hold(left)
         last = self.log.queue.last()
         end = last.file_from_offset + last.file_size if last is not None else 0
+        checked: list[MappedFile] = []
         for queue in queues:
             queue.recover(end, whole=False)
+            checked += queue.queue.files[-3:]
+            if sum(file.file_size for file in checked) >= _MOST_CHECKED_NBYTES:
+                for file in checked:
+                    release_pages(file)
+                checked.clear()
 
     def _load_index(self, *, load: bool) -> IndexService:
         index = IndexService(
@@ -455,6 +472,26 @@ class ReadOnlyParts:
                 return
             ends[place] = next_record
             self.dispatcher.skip_to(next_record)
+
+    def follow(self) -> bool | None:
+        """Bring the queues up to the log's end, which was moved past new records.
+
+        Return whether they may have changed; ``None`` if the parts must be opened again for that.
+        """
+        end = self.log.max_offset
+        if self.dispatcher is None:
+            return None if end > self._followed_end or self.behind_nbytes else False
+        if end <= self._followed_end:
+            return False
+        if self.dispatcher.dispatch_until(end) not in (RecordStatus.END, RecordStatus.OK):
+            return None
+        self._followed_end = end
+        return True
+
+    @property
+    def covered_offset(self) -> int:
+        """Physical offset up to which the queues cover the log."""
+        return self._followed_end - self.behind_nbytes
 
     def come_after(self, old: ReadOnlyParts | None) -> None:
         """Close these parts and raise ``MappedFileError`` unless their log can be a later state of

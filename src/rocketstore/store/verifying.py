@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocketstore import formats
-from rocketstore.arguments import Progress
+from rocketstore.arguments import Progress, threads_of
 from rocketstore.config_managers.files import TOPICS_FILE, config_path
 from rocketstore.directory.parts import refuse_dledger
 from rocketstore.directory.paths import StorePaths
@@ -16,6 +16,9 @@ from rocketstore.verify.report import LEVELS, VerifyReport
 
 if TYPE_CHECKING:
     from rocketstore.config import MessageStoreConfig
+    from rocketstore.log.commit_log import CommitLog
+    from rocketstore.query.store_reader import StoreReader
+    from rocketstore.recovery.report import RecoveryReport
     from rocketstore.store.open_store import OpenStore
     from rocketstore.store.read_only import ReadOnlyParts
     from rocketstore.survey.facts import StoreFacts
@@ -43,7 +46,7 @@ def verify(
     def look() -> VerifyReport:
         parts, lag_nbytes = store.reader, store.dispatch_behind_nbytes
         end = max(parts.log.max_offset, 0) - lag_nbytes
-        return verify_parts(
+        report = verify_parts(
             parts.log,
             parts.queues,
             parts.index if config.message_index_enable else None,
@@ -56,6 +59,11 @@ def verify(
             progress=progress,
             max_findings=max_findings,
         )
+        found = store.recovery_report
+        _note_delays(report, paths.root, config, parts, store.facts, found)
+        if not lag_nbytes:
+            judge_transactions(report, parts)
+        return report
 
     return look_until_settled(look, paths)
 
@@ -65,11 +73,15 @@ def verify_files(
     config: MessageStoreConfig,
     *,
     level: str = "crc",
+    crc_segments: int = 0,
+    jobs: int | None = None,
     progress: Progress | None = None,
     max_findings: int = 1000,
 ) -> VerifyReport:
     """Check the files of the store at ``root`` as they are on disk; see ``verify_parts``.
 
+    ``crc_segments``: at the level ``structure``, bodies' CRCs are checked in so many last segments.
+    ``jobs``: threads, one for each processor by default; more than 2 gain nothing.
     While a writer runs, findings about recently changed files are checked again (see
     ``look_until_settled``).
 
@@ -79,9 +91,10 @@ def verify_files(
     if level not in LEVELS:
         raise ValueError(f"level must be one of {LEVELS}, not {level!r}")
     paths = StorePaths.of(root, config)
+    threads = threads_of(jobs)
 
     def look() -> VerifyReport:
-        return _look_at_files(paths, config, level, progress, max_findings)
+        return _look_at_files(paths, config, level, crc_segments, threads, progress, max_findings)
 
     return look_until_settled(look, paths)
 
@@ -90,9 +103,12 @@ def _look_at_files(
     paths: StorePaths,
     config: MessageStoreConfig,
     level: str,
+    crc_segments: int,
+    jobs: int,
     progress: Progress | None,
     max_findings: int,
 ) -> VerifyReport:
+    from rocketstore.query.store_reader import StoreReader
     from rocketstore.store.read_only import ReadOnlyParts
 
     refuse_dledger(paths.root, paths.commit_log)
@@ -125,17 +141,66 @@ def _look_at_files(
             around=around,
             queues_in_files=files.rocksdb is None or files.rocksdb.beside_files,
             level=level,
+            crc_offset=_start_of_last(files.log, crc_segments),
+            releases_pages=True,
+            jobs=jobs,
             progress=progress,
             max_findings=max_findings,
         )
+        if dispatched == files.log.max_offset:
+            reader = StoreReader(files.log, files.queues, files.index, config, files.dialect)
+            judge_transactions(report, reader)
         # Problems of the tables and of the queues' types are reported as findings already.
         topics, known = str(config_path(paths.root, TOPICS_FILE)), around.queue_types.contradictions
         report.notes += [
             note for note in files.report.notes if not note.startswith(topics) and note not in known
         ]
+        _note_delays(report, paths.root, config, files, files.facts, files.report)
         return report
     finally:
         files.close()
+
+
+def _start_of_last(log: CommitLog, count: int) -> int | None:
+    """Return the offset at which the last ``count`` segments with records begin."""
+    starts = [file.file_from_offset for file in log.queue.files]
+    starts = [start for start in starts if start < log.max_offset]
+    return starts[-min(count, len(starts))] if count and starts else None
+
+
+def judge_transactions(report: VerifyReport, reader: StoreReader) -> None:
+    """Add op messages that name no half message, if queues and log agree."""
+    from rocketstore.transaction.judgement import has_transactions, ops_without_half
+
+    if not report.ok or not has_transactions(reader):
+        return
+    for message, beyond in ops_without_half(reader):
+        path, position, _ = reader.log.place(message.physical_offset)
+        names = ", ".join(map(str, beyond[:3])) + (" …" if len(beyond) > 3 else "")
+        reason = (
+            f"the op message at log offset {message.physical_offset} names the half message "
+            f"{names}, past the end of the half topic"
+        )
+        report.add("transaction-op", path, position, message.physical_offset, reason)
+
+
+def _note_delays(
+    report: VerifyReport,
+    root: Path,
+    config: MessageStoreConfig,
+    parts: StoreReader | ReadOnlyParts,
+    facts: StoreFacts,
+    found: RecoveryReport,
+) -> None:
+    """Note the delayed messages that wait, if the store has delayed messages."""
+    if all(queue.topic != formats.TOPIC_SCHEDULE for queue in parts.queues):
+        return
+    from rocketstore.store.engine.delaying import waiting_notes
+
+    newest = found.newest_store_timestamp
+    rows = waiting_notes(root, config, parts.log, parts.queues, facts.aborted, newest)
+    for text, due in rows:
+        report.remark(text, "delay.overdue" if due else "", count=due)
 
 
 def no_clock() -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, TypeVar
 
 from rocketstore import formats, kernels
 from rocketstore.arguments import Progress
-from rocketstore.config import MessageStoreConfig
+from rocketstore.config import INT_MAX, MessageStoreConfig
 from rocketstore.directory.lock import StoreLock
 from rocketstore.directory.paths import StorePaths
 from rocketstore.directory.state import StoreState
@@ -47,14 +48,20 @@ from rocketstore.services.waiting import refuse_interrupted
 from rocketstore.status import FlushDiskType, PutMessageStatus
 from rocketstore.store.cleaning import StoreCleaning
 from rocketstore.store.dispatch_recovery import DispatchRecovery
+from rocketstore.store.engine.tables import WriterTables
 from rocketstore.store.marks import DispatchSnapshot, StoreMarks
 from rocketstore.store.opening_undo import OpeningUndo, is_refusal
 from rocketstore.store.taking_over import TakenOver, TakeOver
 
+if TYPE_CHECKING:
+    from rocketstore.consumer.hold import PullRequestHoldService
+    from rocketstore.delay.service import DelayService
+
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class StoreWriter:
+class StoreWriter(WriterTables):
     """Owns lock, log, queues, index and services of a store open for writing.
 
     Opening takes the lock, examines the files, scans the log, refuses corruption, truncates the
@@ -65,8 +72,10 @@ class StoreWriter:
     ----------
     paths : StorePaths
     config : MessageStoreConfig
-    clock : callable
-        Epoch ms.
+    clock, put_clock : callable
+        Epoch ms; ``put_clock`` is ``None`` if records get the system's time.
+    put_wait : callable or None
+        How a put that bypasses the appender waits for the disk; ``None`` if it does not.
     facts : StoreFacts
     dialect : Dialect
     report : RecoveryReport
@@ -77,16 +86,24 @@ class StoreWriter:
         The offset up to which the log is on disk.
     marks : StoreMarks
         State file and checkpoint.
+    filters : LiveGroupFilters or None
+        The groups' filters, if they make bit maps or one was registered.
     dispatcher : CommitLogDispatcher
     group_commit : GroupCommitService or None
         With SYNC_FLUSH.
     flush_log, reput, flush_queues, allocate : ServiceThread
     cleaning : StoreCleaning
+    delay : DelayService or None
+        Delivers delayed messages, if the store does or a caller asked for it.
+    hold : PullRequestHoldService or None
+        The reads that wait for messages, once there was one.
     services : list of ServiceThread
         All that run on threads, in the order in which they are stopped.
     failure : BaseException or None
         Why puts are no longer accepted.
     """
+
+    hold: PullRequestHoldService | None = None
 
     def __init__(
         self,
@@ -99,11 +116,11 @@ class StoreWriter:
         progress: Progress | None,
         start: bool,
     ) -> None:
-        self.paths = paths
-        self.config = config
-        self.clock = clock
+        self.paths, self.config = paths, config
+        self.clock, self.put_clock = clock, put_clock
         self.failure: BaseException | None = None
         self.group_commit: GroupCommitService | None = None
+        self.delay: DelayService | None = None
         self._closed = False
         self._released = False  # guarded by: _write_lock
         self._write_lock = kernels.locks.OrderedLock(LockRank.MARKS)
@@ -128,6 +145,8 @@ class StoreWriter:
                 self.log = self._make_log(found, put_clock)
                 opened.callback(self.log.close)
                 self.flushed = self._make_flushed()
+                self._has_doubtful_filters = self.facts.aborted and found.state is None
+                self.filters = self._load_filters() if self.makes_bit_maps else None
                 self.marks = StoreMarks(paths, found.facts, config, self.log, found.state)
                 self.dispatcher = self._dispatch_missing(found)
                 opened.callback(self.dispatcher.close)
@@ -135,7 +154,7 @@ class StoreWriter:
                 self._remove_unused(found.unused)
                 self.group_commit, self.flush_log = self._make_flush_service()
                 self.reput = ReputMessageService(
-                    self.dispatcher, self._visible_end, self.log, listener, config.delay_ms,
+                    self.dispatcher, self.visible_end, self.log, listener, config.delay_ms,
                     self.fail,
                 )  # fmt: skip
                 self.flush_queues = FlushConsumeQueueService(
@@ -165,6 +184,10 @@ class StoreWriter:
 
     def _clear_the_way(self, found: TakenOver) -> None:
         """Delete segments past the log's end; move files aside that block queues and index."""
+        separate = self.paths.log_root != self.paths.root
+        if separate and not self.paths.commit_log.is_dir():  # of a new store
+            create_root(self.paths.commit_log)
+            self._lock.hold_folder(self.paths.commit_log)
         found.segments.destroy_after(self.report.log_end)
         self.queues.clear_the_way()
         self.report.skipped += [str(path) for path in self.queues.skipped]
@@ -177,6 +200,8 @@ class StoreWriter:
     def _make_log(self, found: TakenOver, put_clock: Callable[[], int] | None) -> WritableCommitLog:
         config = self.config
         is_sync = config.flush_disk_type == FlushDiskType.SYNC_FLUSH
+        waits = is_sync or self._lacks_slave
+        self.put_wait: Callable[[int], int] | None = self._timed_wait if waits else None
         is_lag_limited = self._max_lag_nbytes is not None
         return WritableCommitLog(
             found.segments,
@@ -184,17 +209,36 @@ class StoreWriter:
             record_flags(config),
             config,
             self.dialect,
-            wait=self._wait if is_sync or self._lacks_slave else None,
+            wait=self._wait if waits else None,
             clock=put_clock,
             before_roll=self._let_dispatch_catch_up if is_lag_limited else None,
             on_failure=self.fail,
             lock=self._lock,
+            is_congested=self._congestion(),
         )
+
+    def _congestion(self) -> Callable[[int], bool] | None:
+        """Return the test for crowded slots, ``None`` without a limit for the timer's slots."""
+        limit = self.config.timer_congest_num_each_slot
+        if not self.config.timer_wheel_enable or limit >= INT_MAX:
+            return None
+        from rocketstore.timer.congestion import SlotCongestion
+
+        return SlotCongestion(limit, self._slot_counts)
+
+    def _slot_counts(self) -> dict[int, int]:
+        from rocketstore.timer.reader import read_timers
+
+        precision_ms, now = self.config.timer_precision_ms, self.clock()
+        return read_timers(
+            self.paths.root, self.dialect, self.log, self.queues, precision_ms=precision_ms, now=now
+        ).slot_counts()
 
     def _make_flushed(self) -> FlushedLog:
         newest = self.report.newest_store_timestamp
         physic = min(self.facts.checkpoint.physic_timestamp, newest)
         flushed = FlushedLog(self.log, physic, self.fail)
+        flushed.loops.add_wait = self.log.appender.add_wait
         if self._lacks_slave:  # as ``_wait`` returns, whatever the result of the sync
             flushed.loops.late_status = PutMessageStatus.SLAVE_NOT_AVAILABLE
         return flushed
@@ -204,11 +248,10 @@ class StoreWriter:
         recovery = DispatchRecovery(
             self.log, self.queues, self.index, self.config, self.dialect, found.state, self.report,
             self._give_up_state, found.index_check,
+            None if self.filters is None else self.filters.for_dispatch(),
         )  # fmt: skip
         try:
             dispatcher = recovery.run()
-            bits = self.config.bit_map_length_consume_queue_ext
-            dispatcher.max_bit_map_nbytes = -(-bits // 8)
         except BaseException:
             if recovery.dispatcher is not None:
                 recovery.dispatcher.close()
@@ -270,8 +313,16 @@ class StoreWriter:
         commit: list[ServiceThread] = []
         if self.log.pool is not None and self.group_commit is None:
             commit.append(CommitRealTimeService(self.log, self.config, self.fail))
-        own = (self.flush_log, self.reput, self.flush_queues)
+        own: list[ServiceThread] = [self.flush_log, self.reput, self.flush_queues]
+        if self.config.schedule_message_enable and self.config.broker_role != "SLAVE":
+            self.delay = self._make_delay()
+            own.insert(0, self.delay)
         return [self.allocate, *commit, *own, *self.cleaning.services]
+
+    def _make_delay(self) -> DelayService:
+        from rocketstore.store.engine.delaying import make_delay_service
+
+        return make_delay_service(self)
 
     def _start_services(self) -> None:
         """Start all services; if the system refuses a thread, close the store.
@@ -287,7 +338,7 @@ class StoreWriter:
                 self.close()
             raise
 
-    def _visible_end(self) -> int:
+    def visible_end(self) -> int:
         """Return the offset up to which records are dispatched: only synced ones with
         SYNC_FLUSH."""
         return self.flushed.offset if self.group_commit is not None else self.log.max_offset
@@ -295,8 +346,15 @@ class StoreWriter:
     def _wait(self, end_offset: int) -> int:
         """Wait for the sync and return its status, or SLAVE_NOT_AVAILABLE if a slave is missing."""
         service = self.group_commit
-        status = PutMessageStatus.PUT_OK if service is None else service.wait(end_offset)
+        status: int = PutMessageStatus.PUT_OK if service is None else service.wait(end_offset)
         return PutMessageStatus.SLAVE_NOT_AVAILABLE if self._lacks_slave else status
+
+    def _timed_wait(self, end_offset: int) -> int:
+        """Wait as ``_wait``, and count the time as that of a put: the appender does it itself."""
+        begin = time.monotonic()
+        status = self._wait(end_offset)
+        self.log.appender.add_wait(int((time.monotonic() - begin) * 1000))
+        return status
 
     def _let_dispatch_catch_up(self) -> None:
         """Wait until dispatch is within its lag limit: a broker 5.4 or later recovers only the last
@@ -315,13 +373,24 @@ class StoreWriter:
             self.flushed.flush()
         return self.reput.wait_until(end, timeout_s)
 
+    @property
+    def root(self) -> Path:
+        """The store's directory."""
+        return self.paths.root
+
+    def sync_log(self) -> None:
+        """Bring what was put to the disk."""
+        self.flushed.flush()
+
     def fail(self, error: BaseException) -> None:
-        """Stop accepting puts permanently: a sync or a service failed."""
+        """Stop accepting puts permanently."""
         if self.failure is None:
             self.failure = error
             self.log.appender.fail(error)
             if self.group_commit is not None:
                 self.group_commit.abandon(error)
+        if self.hold is not None:
+            self.hold.close(self.failure_error)
 
     # --- flushing -----------------------------------------------------------------------------
 
@@ -334,14 +403,15 @@ class StoreWriter:
                 if queue.max_index - queue.flushed_index >= least_units:
                     queue.flush(queue.max_index)
 
-    def _raise_failure(self) -> NoReturn:
-        raise ServiceFailedError(
-            f"writing has failed: {error_text(self.failure)}"
-        ) from self.failure
+    def failure_error(self) -> ServiceFailedError:
+        """Return the error of calls after ``fail``."""
+        error = ServiceFailedError(f"writing has failed: {error_text(self.failure)}")
+        error.__cause__ = self.failure
+        return error
 
     def _refuse_after_failure(self) -> None:
         if self.failure is not None:
-            self._raise_failure()
+            raise self.failure_error()
         if self._released:
             raise StoreClosedError(f"the store {self.paths.root} is closed")
 
@@ -398,10 +468,10 @@ class StoreWriter:
         try:
             self._stop_services()
             if self.failure is not None:
-                raise ServiceFailedError(
-                    f"writing has failed: {error_text(self.failure)}"
-                ) from self.failure
+                raise self.failure_error()
             self.flushed.flush()
+            if self.delay is not None:
+                self.delay.persist()
             self.reput.drain()
             self.flush_thoroughly(clean=True)
             if self.dispatcher.reput_offset >= self.log.max_offset:
@@ -438,20 +508,30 @@ class StoreWriter:
         left = list(self.services)
         while True:
             try:
+                if self.delay is not None:  # its puts may wait for the other services
+                    _shut_down(left, [self.delay], failures)
                 self.cleaning.refuse_for_good()
                 for service in left:
                     service.stop()
-                while left:
-                    try:
-                        left[0].shutdown()
-                    except ServiceFailedError as error:
-                        failures.append(error)
-                    del left[0]
+                _shut_down(left, list(left), failures)
                 break
             except (KeyboardInterrupt, SystemExit) as interrupt:
                 failures.insert(0, interrupt)
         if failures:
             raise failures[0]
+
+
+def _shut_down(
+    left: list[ServiceThread], services: list[ServiceThread], failures: list[BaseException]
+) -> None:
+    """Shut down those of the services that are left, and take them out; note their failures."""
+    for service in services:
+        if service in left:
+            try:
+                service.shutdown()
+            except ServiceFailedError as error:
+                failures.append(error)
+            left.remove(service)
 
 
 def create_root(root: Path) -> None:

@@ -22,7 +22,7 @@ from rocketstore.directory.checkpoint import StoreCheckpoint
 from rocketstore.directory.parts import rocksdb_queues
 from rocketstore.directory.state import StoreState
 from rocketstore.errors import CorruptionError, MappedFileError, UnsafePathError
-from rocketstore.files.durable import READ_ONLY, open_regular_file
+from rocketstore.files.durable import READ_ONLY, is_zeros, open_regular_file
 from rocketstore.files.mapped_file_queue import MAY_NOT_BE_READ, DirectoryListing, list_directory
 from rocketstore.index.geometry import index_paths
 from rocketstore.log.commit_log import CommitLog
@@ -238,14 +238,14 @@ def _chunks(fd: int, step: int) -> Iterator[bytes]:
 
 
 def _has_content(fd: int) -> bool:
-    return any(chunk.strip(b"\0") for chunk in _chunks(fd, _STEP_NBYTES))
+    return any(not is_zeros(chunk) for chunk in _chunks(fd, _STEP_NBYTES))
 
 
 def _has_unit(fd: int) -> bool:
     """Return whether a queue file holds a unit other than fillers."""
     unit = formats.CONSUME_QUEUE_UNIT
     for chunk in _chunks(fd, unit.nbytes * 50_000):
-        if not chunk.strip(b"\0"):
+        if is_zeros(chunk):
             continue
         whole = len(chunk) - len(chunk) % unit.nbytes
         for _, size, _ in unit.struct.iter_unpack(chunk[:whole]):

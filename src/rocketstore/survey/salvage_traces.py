@@ -23,32 +23,48 @@ LOST_PROPERTY = "ROCKETSTORE_LOST"
 LOST_MARK = f"{LOST_PROPERTY}{chr(formats.NAME_VALUE_SEPARATOR)}".encode()
 
 
-def salvage_notes(root: Path, traces: SalvageTraces) -> Iterator[str]:
+class SalvageNote(NamedTuple):
+    """A note; ``is_loss``: ``number`` messages or records are in place of lost ones."""
+
+    text: str
+    is_loss: bool = False
+    number: int = 0
+
+
+def salvage_notes(root: Path, traces: SalvageTraces) -> Iterator[SalvageNote]:
     """Yield notes about the store at ``root``; nothing if it was never salvaged."""
     if traces.placeholders:
         counts = sorted(traces.placeholders.items(), key=lambda item: -item[1].count)
         named = _named([f"{topic} {one.count:,}" for topic, one in counts])
         oldest = min(one.oldest for _, one in counts)
         newest = max(one.newest for _, one in counts)
-        yield (
+        yield SalvageNote(
             f"a salvage put {traces.placeholder_count:,} empty placeholders in place of lost "
-            f"messages, which were stored about {_time(oldest)} to {_time(newest)}: {named}"
+            f"messages, which were stored about {_time(oldest)} to {_time(newest)}: {named}",
+            is_loss=True,
+            number=traces.placeholder_count,
         )
     if traces.fillers:
-        yield (
+        is_one = traces.fillers == 1
+        records = "1 record that belongs" if is_one else f"{traces.fillers:,} records that belong"
+        yield SalvageNote(
             f"a salvage filled {traces.filler_nbytes:,} lost bytes of the log with "
-            f"{traces.fillers:,} records that belong to no queue"
+            f"{records} to no queue",
+            is_loss=True,
+            number=traces.fillers,
         )
     try:
         files = quarantined_files(root)
     except OSError as error:
-        yield f"the quarantine folder could not be read: {error}"
+        yield SalvageNote(f"the quarantine folder could not be read: {error}")
         return
     if files:
         times = [one.timestamp for one in files if one.timestamp]
         when = f" from {_time(min(times))} to {_time(max(times))}" if times else ""
         named = _named([os.path.relpath(one.path, root) for one in files])
-        yield f"recovery or salvage moved files or parts of them to quarantine{when}: {named}"
+        yield SalvageNote(
+            f"recovery or salvage moved files or parts of them to quarantine{when}: {named}"
+        )
 
 
 def _named(names: list[str]) -> str:

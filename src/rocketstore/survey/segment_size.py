@@ -16,6 +16,7 @@ from rocketstore import formats, kernels
 from rocketstore.config import DEFAULT_COMMIT_LOG_FILE_SIZE, MessageStoreConfig
 from rocketstore.directory.state import StoreState
 from rocketstore.errors import ConfigError, MappedFileError
+from rocketstore.files.durable import is_zeros
 from rocketstore.files.mapped_file import MappedFile
 from rocketstore.files.mapped_file_queue import DirectoryListing, list_directory, shown_file_size
 from rocketstore.queues.directories import queue_directories
@@ -303,7 +304,7 @@ def _look_at_end(path: Path, start: int, nbytes: int, root: Path) -> _Look:
         file.close()
     is_named = position > 0 or len(own) < 8 or int.from_bytes(own, "big") == start
     if len(head) < formats.BLANK.nbytes:
-        return _Look(None, bool(head.strip(b"\0")), is_named)
+        return _Look(None, not is_zeros(head), is_named)
     left, magic = formats.BLANK.struct.unpack(head)
     if magic == formats.BLANK_MAGIC and left >= formats.BLANK.nbytes:
         return _Look(position + left, position + left > nbytes, is_named)

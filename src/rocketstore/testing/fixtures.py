@@ -6,7 +6,7 @@ import dataclasses
 import os
 import shutil
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from rocketstore.store.default_message_store import DefaultMessageStore
 from rocketstore.store.default_message_store import open as open_store
 from rocketstore.testing.invariants import check_invariants
 
-__all__ = ["SMALL_FILES", "golden_store", "rocket_store"]
+__all__ = ["SMALL_FILES", "golden_store", "rocket_consumer", "rocket_store"]
 
 #: Small files, so that a test's store rolls often and needs little disk space.
 SMALL_FILES: dict[str, Any] = {
@@ -52,6 +52,53 @@ def rocket_store(tmp_path: Path) -> Iterator[Callable[..., DefaultMessageStore]]
     written = {store.path: options for store, options in opened if store.mode != "r"}
     for root, options in written.items():
         check_invariants(root, config=_config_of(options), clock_steps=True).require()
+
+
+@pytest.fixture
+def rocket_consumer(
+    rocket_store: Callable[..., DefaultMessageStore],
+) -> Iterator[Callable[..., Any]]:
+    """Open consumers; close them when the test ends, before its stores are closed and checked.
+
+    ``rocket_consumer(store, group, topics, drained=False, **options)`` returns
+    ``store.consumer(group, topics, **options)``, whose loops end when no message is left:
+    ``idle_timeout_s`` is 0 unless it is given. With ``drained=True`` the test fails if messages of
+    the consumer's queues are left that it has not settled.
+    """
+    opened: list[tuple[Any, bool]] = []
+
+    def consume(
+        store: DefaultMessageStore,
+        group: str,
+        topics: str | Iterable[str],
+        *,
+        drained: bool = False,
+        **options: Any,
+    ) -> Any:
+        consumer = store.consumer(group, topics, **{"idle_timeout_s": 0, **options})
+        opened.append((consumer, drained))
+        return consumer
+
+    yield consume
+    left = [words for consumer, drained in opened if drained and (words := _left(consumer))]
+    for consumer, _ in opened:
+        consumer.close()
+    assert not left, "\n".join(left)
+
+
+def _left(consumer: Any) -> str:
+    """Return which messages a consumer has not settled, "" if there are none."""
+    if consumer.closed:
+        return (
+            f"the consumer of the group {consumer.group} was closed in the test: leave that to "
+            "rocket_consumer, which looks first what is not settled"
+        )
+    queues = [
+        f"{topic} {queue_id}: {count} from offset {consumer.positions[topic, queue_id]} on"
+        for (topic, queue_id), count in sorted(consumer.lag.items())
+        if count
+    ]
+    return f"the group {consumer.group} has not settled {'; '.join(queues)}" if queues else ""
 
 
 def _config_of(options: dict[str, Any]) -> MessageStoreConfig:

@@ -14,6 +14,7 @@ from rocketstore import formats, kernels
 from rocketstore.arguments import Derive
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dialect import Dialect
+from rocketstore.directory.paths import StorePaths
 from rocketstore.message import StoredMessage
 from rocketstore.store.default_message_store import open as open_store
 from rocketstore.survey.facts import StoreFacts
@@ -210,8 +211,7 @@ class _Check:
         self.config = config
         self.report = Report()
         self._facts: StoreFacts | None = None
-        given = config.store_path_commit_log
-        self._log_folder = Path(given) if given else root / formats.COMMIT_LOG_DIR
+        self._log_folder = StorePaths.of(root, config).commit_log
         self._log = read_log(self._log_folder)
         self._places = {record.physical_offset: record for record in self._log.records}
         self.report.records = len(self._log.records)

@@ -37,7 +37,7 @@ def changes_by_opening(
         if config.store_path_commit_log:
             log_copy = Path(scratch) / "log"
             _copy_tree(log_folder, log_copy)
-            config = config.replace(store_path_commit_log=str(log_copy))
+            config = config.replace(store_path_root_dir=None, store_path_commit_log=str(log_copy))
         open_store(copy, "r+", config=config, start=False).close()
         found = list(_compare(log_folder, log_copy, log_end))
         for name in _DERIVED_FOLDERS:

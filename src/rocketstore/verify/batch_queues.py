@@ -44,6 +44,7 @@ class BatchQueueCheck:
         self._next_offset: int | None = None
         self._doubled = DoubledOffsets(scope, *place)
         self._past: list[tuple[Place, BatchUnit]] = []
+        self._last_expired: Place | None = None
         self._last_end = 0
         self._units = iter(()) if queue is None else self._written(queue)
         self._ahead: tuple[Place, BatchUnit] | None = next(self._units, None)
@@ -169,6 +170,7 @@ class BatchQueueCheck:
         """Judge a unit without a record of this queue: expired, newer, or wrong."""
         scope, offset = self._scope, unit.physical_offset
         if 0 <= offset < scope.start:
+            self._check_hole(place, unit)
             scope.counts["expired_units"] += 1
             scope.before.take_units(self._place, np.array([offset]))
         elif scope.is_damaged(np.array([offset]))[0]:
@@ -182,8 +184,25 @@ class BatchQueueCheck:
         else:
             self._add("unit", place, unit, f"no record of this queue starts at log offset {offset}")
 
-    def _add(self, kind: str, place: Place, unit: BatchUnit, reason: str) -> None:
-        self._scope.report.add(kind, *place, unit.physical_offset, f"{self._name}: {reason}")
+    def _check_hole(self, place: Place, unit: BatchUnit) -> None:
+        """Report zeros before a unit of an expired record: a broker reads no further."""
+        path, position = place
+        last, self._last_expired = self._last_expired, place
+        start = last[1] + BATCH_UNIT_NBYTES if last is not None and last[0] == path else 0
+        if start < position:
+            count = (position - start) // BATCH_UNIT_NBYTES
+            self._add(
+                "unit", (path, start), unit, f"{count} units that were never written",
+                code="queue.unit.zeros",
+            )  # fmt: skip
+
+    def _add(
+        self, kind: str, place: Place, unit: BatchUnit, reason: str, *, code: str = ""
+    ) -> None:
+        self._scope.report.add(
+            kind, *place, unit.physical_offset, f"{self._name}: {reason}",
+            code=code, queue=self._place,
+        )  # fmt: skip
 
     def finish(self) -> None:
         """Judge the units after the queue's last record."""
@@ -196,7 +215,7 @@ class BatchQueueCheck:
             place, unit = self._past[0]
             units = f"{len(self._past):,} unit{'s' if len(self._past) > 1 else ''} from log offset "
             units += f"{unit.physical_offset} on, past the log's end {self._scope.stop}"
-            self._add("unit", place, unit, units)
+            self._add("unit", place, unit, units, code="queue.unit.beyond")
 
 
 class BatchQueuesCheck:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import os
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from rocketstore import formats
 from rocketstore.arguments import Progress
+from rocketstore.files.forward_pages import ForwardPages
 from rocketstore.index.index_service import IndexService
 from rocketstore.log.commit_log import CommitLog, describe
 from rocketstore.log.damage import DamagedRange
@@ -23,11 +26,18 @@ from rocketstore.verify.report import LEVELS, VerifyReport
 from rocketstore.verify.scope import VerifyScope
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from rocketstore.files.mapped_file import MappedFile
     from rocketstore.verify.beside.surroundings import Surroundings
+    from rocketstore.verify.index import BatchKeys, IndexCheck
+    from rocketstore.verify.queues import NumberedQueues, QueuesCheck
 
 #: Records per batch.
 _BATCH_COUNT = 8192
+_Item = TypeVar("_Item")
+#: Items that are prepared, or in preparation, besides the one in use.
+_MOST_WAITING = 2
 
 
 def verify_parts(
@@ -42,6 +52,9 @@ def verify_parts(
     damaged: Sequence[DamagedRange] = (),
     around: Surroundings | None = None,
     level: str = "crc",
+    crc_offset: int | None = None,
+    releases_pages: bool = False,
+    jobs: int = 1,
     progress: Progress | None = None,
     max_findings: int = 1000,
 ) -> VerifyReport:
@@ -63,6 +76,12 @@ def verify_parts(
         Tables, checkpoint and folders, to be judged as well.
     level : str
         ``"structure"``: lengths, offsets and references. ``"crc"``: every body's CRC as well.
+    crc_offset : int or None
+        At the level ``structure``, bodies' CRCs are checked from this log offset on.
+    releases_pages : bool
+        The log's mappings are read by nothing else: release the pages that were walked.
+    jobs : int
+        From 2 on, a thread reads the log ahead of the comparisons. The report is the same.
     progress : callable or None
         ``progress(what, done, total)``, in bytes of the log, then in index files.
     max_findings : int
@@ -94,7 +113,11 @@ def verify_parts(
     damaged = note_another_log(scope, damaged)
     note_lost_end(scope, damaged)
     note_misnamed(scope, damaged)
-    check = _StoreCheck(scope, queues, index, delay_ms, progress, queues_in_files=queues_in_files)
+    check = _StoreCheck(
+        scope, queues, index, delay_ms, progress, crc_offset, queues_in_files=queues_in_files
+    )
+    check.pages = ForwardPages() if releases_pages else None
+    check.reads_ahead = jobs > 1
     check.run(
         scope.stop if dispatched_offset is None else dispatched_offset,
         scope.stop if indexed_offset is None else indexed_offset,
@@ -103,7 +126,8 @@ def verify_parts(
     note_tail(scope, damaged)
     if around is not None:
         finish_surroundings(around, scope, queues if queues_in_files else None, check.queue_ends, 0)
-        report.notes += salvage_notes(around.paths.root, check.traces)
+        for note in salvage_notes(around.paths.root, check.traces):
+            report.remark(note.text, "store.salvaged" if note.is_loss else "", count=note.number)
     report.notes += scope.before.notes(scope.start)
     for name in ("expired_units", "expired_keys"):
         scope.counts.pop(name, None)  # included in that note
@@ -188,9 +212,13 @@ class _StoreCheck:
         index: IndexService | None,
         delay_ms: tuple[int, ...],
         progress: Progress | None,
+        crc_offset: int | None,
         *,
         queues_in_files: bool,
     ) -> None:
+        self._crc_offset = 2**63 - 1 if crc_offset is None else crc_offset
+        self.pages: ForwardPages | None = None
+        self.reads_ahead = False
         self._queues_in_files = queues_in_files
         self._scope = scope
         self._queues = queues
@@ -217,20 +245,31 @@ class _StoreCheck:
         index = None
         if self._index is not None:
             index = IndexCheck(scope, self._index, self._delay_ms, indexed_offset)
-        offset, flags = scope.start, self._flags()
+        offset = scope.start
         while offset < scope.stop:
-            stop = min([scope.stop, *(start for start in scope.hidden if start > offset)])
+            is_before = offset < self._crc_offset
+            edges = [*scope.hidden, *([self._crc_offset] if is_before else [])]
+            stop = min([scope.stop, *(edge for edge in edges if edge > offset)])
+            flags = self._flags(has_crc=not is_before)
             scan = LogScan(scope.log, offset, stop, flags, self._delay_ms, _BATCH_COUNT)
-            for batch in scan:
-                self._take(batch)
-                if queues is not None:
-                    queues.take(batch)
-                if index is not None:
-                    index.take(batch)
-                self._report("check log", batch.window.base_offset + batch.last()["position"])
+            self._prepare(offset, stop)
+            batches = self._numbered(scan, stop, queues, index)
+            with contextlib.closing(ahead(batches) if self.reads_ahead else batches) as numbered:
+                for batch, numbers, keys in numbered:
+                    self._take(batch)
+                    if queues is not None:
+                        queues.take(batch, numbers)
+                    if index is not None:
+                        index.take(batch, keys)
+                    self._report("check log", batch.window.base_offset + batch.last()["position"])
             if scan.offset >= scope.stop:
                 break
+            offset = scan.offset
+            if scan.status == RecordStatus.END and offset == stop == self._crc_offset:
+                continue
             offset = self._pass_damage(scan.offset, scan.status)
+        if self.pages is not None:
+            self.pages.release()
         self._report("check log", scope.stop)
         self._judge_property_crcs()
         if queues is not None and batch_queues is not None:
@@ -240,9 +279,30 @@ class _StoreCheck:
         if index is not None:
             index.finish(self._progress)
 
-    def _flags(self) -> int:
+    def _numbered(
+        self, scan: LogScan, stop: int, queues: QueuesCheck | None, index: IndexCheck | None
+    ) -> Generator[tuple[RecordBatch, NumberedQueues | None, BatchKeys | None]]:
+        """Yield each batch with its queues and keys: all that needs the log's bytes."""
+        for batch in scan:
+            self._prepare(batch.window.base_offset + batch.row(0)["position"], stop)
+            numbers = None if queues is None else queues.number(batch)
+            keys = None if index is None else index.keys_of(batch)
+            if self.reads_ahead:
+                scan.leave_rows(None)
+            yield batch, numbers, keys
+
+    def _prepare(self, offset: int, stop: int) -> None:
+        """Make the pages from ``offset`` on present, and release those before it."""
+        if self.pages is None:
+            return
+        file = self._scope.log.queue.find_mapped_file_by_offset(offset)
+        if file is not None:
+            start = file.file_from_offset
+            self.pages.move(file, offset - start, stop - start)
+
+    def _flags(self, *, has_crc: bool) -> int:
         flags = int(RecordFlags.PARSE_PROPERTIES)
-        if self._scope.report.level == "crc":
+        if has_crc or self._scope.report.level == "crc":
             flags |= self._scope.log.record_flags | RecordFlags.REPORT_PROPERTY_CRC
         return flags
 
@@ -303,7 +363,10 @@ class _StoreCheck:
         if missing:
             name = formats.offset_to_file_name(offset - offset % scope.log.segment_size)
             reason = f"log offset {offset}: the segment {name} is missing" + where
-            scope.report.add("record", scope.log.queue.directory / name, 0, offset, reason)
+            scope.report.add(
+                "record", scope.log.queue.directory / name, 0, offset, reason,
+                code="log.segment.missing",
+            )  # fmt: skip
             scope.reported.add(offset)
         else:
             self._add_damage(offset, status, where)
@@ -312,9 +375,18 @@ class _StoreCheck:
     def _add_damage(self, offset: int, status: RecordStatus, where: str) -> None:
         path, position = self._scope.place(offset)
         self._scope.reported.add(offset)
-        self._scope.report.add("record", path, position, offset, describe(status, offset) + where)
+        reason = describe(status, offset) + where
+        self._scope.report.add(
+            "record", path, position, offset, reason, code=_CODES.get(status, "log.record.shape")
+        )
 
 
+#: The codes of damaged records; others are ``log.record.shape``.
+_CODES = {
+    RecordStatus.EMPTY: "log.record.zeros",
+    RecordStatus.BAD_BODY_CRC: "log.record.crc",
+    RecordStatus.BAD_PROPERTY_CRC: "log.record.crc",
+}
 #: Damage that is detected without reading bodies.
 _OF_PLACES = (RecordStatus.BAD_PHYSICAL_OFFSET, RecordStatus.GHOST, RecordStatus.EMPTY)
 _ODD_RECORDS = (
@@ -336,7 +408,16 @@ def note_unseen_damage(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> N
         if one.start >= scope.stop or (number >= 0 and stretches[number][1] > one.start):
             continue
         if scope.report.level == "crc" or scope.log.damage.get(one.start) in _OF_PLACES:
-            scope.report.add("record", one.path, one.position, one.start, one.reason)
+            code = _code_of(scope, one)
+            scope.report.add("record", one.path, one.position, one.start, one.reason, code=code)
+
+
+def _code_of(scope: VerifyScope, one: DamagedRange) -> str:
+    """Return the code of damage that recovery detected."""
+    if not os.path.lexists(one.path):
+        return "log.segment.missing"
+    status = scope.log.damage.get(one.start)
+    return "log.record.shape" if status is None else _CODES.get(status, "log.record.shape")
 
 
 def note_tail(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> None:
@@ -345,10 +426,31 @@ def note_tail(scope: VerifyScope, damaged: Sequence[DamagedRange]) -> None:
     for one in past:
         if one.start in scope.hidden:
             continue  # already reported
-        scope.report.add("record", one.path, one.position, one.start, one.reason)
+        code = _code_of(scope, one)
+        scope.report.add("record", one.path, one.position, one.start, one.reason, code=code)
     if not past and scope.log.queue.last() is not None and has_content(scope.log, scope.stop):
         path, position = scope.place(scope.stop)
-        scope.report.notes.append(
+        text = (
             f"bytes past the log's end {scope.stop} ({path} at position {position}): a torn "
             "write, or a writer has appended since"
         )
+        scope.report.remark(text, "log.torn", path)
+
+
+def ahead(items: Iterator[_Item]) -> Generator[_Item]:
+    """Yield ``items`` in their order; a thread takes them from the iterator, few at a time.
+
+    The iterator's errors are raised here, in its place. Closing the generator waits for the item in
+    preparation; close it before what the iterator reads is closed. No item is ``None``.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor(1, "rocketstore-ahead")
+    waiting: deque[Future[_Item | None]] = deque()
+    try:
+        waiting.extend(pool.submit(next, items, None) for _ in range(_MOST_WAITING))
+        while (item := waiting.popleft().result()) is not None:
+            yield item
+            waiting.append(pool.submit(next, items, None))
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -69,7 +69,10 @@ class DoubledOffsets:
         if self._count > 1:
             reason += f"; {self._count:,} queue offsets of this queue are claimed again"
         path, position = self._scope.place(place)
-        self._scope.report.add(kind, path, position, place, reason)
+        self._scope.report.add(
+            kind, path, position, place, reason,
+            queue=(self._topic, self._queue_id), first=index, count=self._count,
+        )  # fmt: skip
 
     def _former(self, index: int, place: int) -> int | None:
         """Return the log offset of the record that claimed a queue offset first.

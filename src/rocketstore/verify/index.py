@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from rocketstore import formats, kernels
 from rocketstore.arguments import Progress
-from rocketstore.files.raw import read_bytes
+from rocketstore.files.mapped_file import MappedFile
+from rocketstore.files.raw import data_ranges, read_bytes
 from rocketstore.index.index_file import MAX_SECONDS, IndexFile
 from rocketstore.index.index_service import IndexService
 from rocketstore.log.scan import RecordBatch
-from rocketstore.status import KernelStatus
+from rocketstore.status import KernelStatus, RecordFlags, RecordStatus
 from rocketstore.verify.report import VerifyReport
 from rocketstore.verify.scope import VerifyScope
 
 _ENTRY = formats.INDEX_ENTRY.dtype
 _CHUNK_ENTRIES = 65536
-#: Keys read from the log per step, and slots of the scratch file that holds them.
-_SCRATCH_ENTRIES = 32768
-_SCRATCH_SLOTS = 8
+#: Places of a table of slots that a chunk has more than once.
+_TABLE_PLACES = 65536
+#: An index file with more bytes of data is read in chunks, not mapped.
+_MOST_MAPPED_NBYTES = 32 << 20
+#: Keys read from the log per step.
+_KEY_CAPACITY = 65536
 
 Array = np.ndarray[Any, Any]
 
@@ -46,56 +51,51 @@ class FileScope(Protocol):
     counts: Counter[str]
 
 
-class KeyHashes:
-    """Key hashes of the log's records, computed by the dispatch kernel in a scratch index file.
+class BatchKeys(NamedTuple):
+    """Physical offsets, key hashes and store times of a batch's keys, in log order."""
 
-    The kernel writes no units: every queue is registered as if it held all of them already.
+    with_tags: bool
+    offsets: Array
+    hashes: Array
+    times: Array
+
+
+class KeyHashes:
+    """Key hashes of the log's records, in log order.
+
+    Parameters
+    ----------
+    index_tags : bool
+        Also those of the tags.
     """
 
-    def __init__(self, index_tags: bool, delay_ms: tuple[int, ...]) -> None:
-        self._kernel = kernels.reput.Dispatcher(
-            index_enable=True, index_tags=index_tags, delay_ms=delay_ms
+    def __init__(self, index_tags: bool) -> None:
+        self._pass = kernels.passes_index_keys.IndexKeysPass(
+            index_tags=index_tags, capacity=_KEY_CAPACITY
         )
-        self._scratch = bytearray(formats.index_file_nbytes(_SCRATCH_SLOTS, _SCRATCH_ENTRIES))
 
-    def of(self, batch: RecordBatch) -> tuple[Array, Array]:
-        """Return (physical offsets, key hashes) of all keys of the batch, in log order."""
+    def of(self, batch: RecordBatch) -> tuple[Array, Array, Array]:
+        """Return (physical offsets, key hashes, store times) of all keys of the batch."""
         window, last = batch.window, batch.last()
         position = batch.row(0)["position"]
         stop = last["position"] + last["total_size"]
-        offsets: list[Array] = []
-        hashes: list[Array] = []
-        self._clear(window.base_offset + position)
+        parts: list[tuple[Array, Array, Array]] = []
         while position < stop:
-            position, status = self._kernel.dispatch(
-                window.buffer, position, stop, window.base_offset, window.segment_end, batch.count
-            )
-            if status in (KernelStatus.NEED_QUEUE, KernelStatus.QUEUE_GAP):
-                assert self._kernel.stalled is not None
-                topic, queue_id, _ = self._kernel.stalled
-                self._kernel.set_queue(topic, queue_id, None, 0, 0, 2**63 - 1)
-            else:
-                self._drain(offsets, hashes)
-                self._clear(self._kernel.indexed_offset)
-        return np.concatenate(offsets), np.concatenate(hashes)
-
-    def _drain(self, offsets: list[Array], hashes: list[Array]) -> None:
-        count = kernels.index_file.read_header(self._scratch)[5] - 1
-        start = formats.index_file_nbytes(_SCRATCH_SLOTS, 1)
-        entries = np.frombuffer(self._scratch, _ENTRY, count, start)
-        offsets.append(entries["physical_offset"].astype("i8"))
-        hashes.append(entries["key_hash"].astype("i4"))
-
-    def _clear(self, indexed_offset: int) -> None:
-        """Empty the scratch file; a record with remaining keys continues in it."""
-        nbytes = formats.index_file_nbytes(_SCRATCH_SLOTS, 0)
-        self._kernel.set_index(None, _SCRATCH_SLOTS, _SCRATCH_ENTRIES, indexed_offset)
-        self._scratch[:nbytes] = bytes(nbytes)
-        self._kernel.set_index(self._scratch, _SCRATCH_SLOTS, _SCRATCH_ENTRIES, indexed_offset)
-
-    def close(self) -> None:
-        """Release the scratch file."""
-        self._kernel.close()
+            status, position = self._pass.consume(
+                window.buffer, position, stop, window.base_offset, window.segment_end,
+                2**63 - 1, int(RecordFlags.PARSE_PROPERTIES),
+            )  # fmt: skip
+            keys, places, times = self._pass.take()
+            parts.append((np.array(places, "i8"), np.array(keys, "i4"), np.array(times, "i8")))
+            if status not in (RecordStatus.END, RecordStatus.FULL):
+                break  # overwritten meanwhile: the keys do not match then
+        if len(parts) == 1:
+            return parts[0]
+        return (
+            np.concatenate([one[0] for one in parts]),
+            np.concatenate([one[1] for one in parts]),
+            np.concatenate([one[2] for one in parts]),
+        )
 
 
 class EntryStream:
@@ -178,6 +178,47 @@ class EntryStream:
         return np.concatenate(taken) if taken else np.empty(0, _PLACED)
 
 
+class Links:
+    """The links that follow from the order of an index file's entries; read in chunks.
+
+    Iterating yields (number of the first entry, entries, the previous entry of each one's slot).
+
+    Attributes
+    ----------
+    heads : array of int32
+        The last entry of each slot among those that were read; 0 without one.
+    """
+
+    def __init__(self, stream: EntryStream, slots: int) -> None:
+        self._stream = stream
+        self.heads = np.zeros(slots, "i4")
+
+    def __iter__(self) -> Iterator[tuple[int, Array, Array]]:
+        """Read the file from its first entry to its last."""
+        count = self._stream.count
+        for first in range(1, count + 1, _CHUNK_ENTRIES):
+            entries = self._stream.read(first, min(first + _CHUNK_ENTRIES, count + 1))
+            own = entries["key_hash"].astype("i4") % len(self.heads)
+            numbers = np.arange(first, first + len(entries), dtype="i4")
+            wanted = self.heads[own]
+            self.heads[own] = numbers  # of equal slots the last one stays
+            self._correct_repeated(own, numbers, wanted)
+            yield first, entries, wanted
+
+    def _correct_repeated(self, own: Array, numbers: Array, wanted: Array) -> None:
+        """Link the entries of slots that a chunk has more than once to each other."""
+        repeated = own[self.heads[own] != numbers]
+        if not len(repeated):
+            return
+        # A small table stays in the processor's cache; rows of further slots do no harm.
+        may_repeat = np.zeros(_TABLE_PLACES, bool)
+        may_repeat[repeated % _TABLE_PLACES] = True
+        rows = np.flatnonzero(may_repeat[own % _TABLE_PLACES])
+        rows = rows[np.argsort(own[rows], kind="stable")]
+        follows = own[rows[1:]] == own[rows[:-1]]
+        wanted[rows[1:][follows]] = numbers[rows[:-1][follows]]
+
+
 class IndexCheck:
     """Compare all index files with the log's records, which are given in order."""
 
@@ -192,8 +233,10 @@ class IndexCheck:
         self._indexed_offset = indexed_offset
         self._streams = [EntryStream(scope, file, n) for n, file in enumerate(index.files)]
         self._begins = np.array([one.header.begin_timestamp for one in self._streams], "i8")
-        self._keys = KeyHashes(False, delay_ms)
-        self._tag_keys = KeyHashes(True, delay_ms)
+        self._keys = KeyHashes(index_tags=False)
+        self._tag_keys = KeyHashes(index_tags=True)
+        #: For ``keys_of``, by whether tags are among the keys.
+        self._ahead = {tags: KeyHashes(index_tags=tags) for tags in (False, True)}
         self._with_tags = False
         #: Entries of records past the log's end, by file.
         self._past: dict[int, list[Any]] = {}
@@ -217,32 +260,43 @@ class IndexCheck:
 
     # --- entries against records --------------------------------------------------------------
 
-    def take(self, batch: RecordBatch) -> None:
-        """Compare the keys of a batch of records with the entries of the same range."""
-        columns = batch.columns
-        first = int(columns["physical_offset"][0])
+    def keys_of(self, batch: RecordBatch) -> BatchKeys:
+        """Return the keys of a batch for ``take``; may run on another thread."""
+        with_tags = self._with_tags
+        return BatchKeys(with_tags, *self._ahead[with_tags].of(batch))
+
+    def take(self, batch: RecordBatch, keys: BatchKeys | None = None) -> None:
+        """Compare the keys of a batch of records with the entries of the same range.
+
+        ``keys``: what ``keys_of`` returned.
+        """
+        first = int(batch.columns["physical_offset"][0])
         last = batch.last()
         self._judge_outside(self._below(first))
         actual = self._below(last["physical_offset"] + last["total_size"])
         for with_tags in (self._with_tags, not self._with_tags):
-            offsets, hashes = (self._tag_keys if with_tags else self._keys).of(batch)
+            if keys is None or keys.with_tags != with_tags:
+                hashing = self._tag_keys if with_tags else self._keys
+                keys = BatchKeys(with_tags, *hashing.of(batch))
+            _, offsets, hashes, times = keys
             if np.array_equal(offsets, actual["physical_offset"]) and np.array_equal(
                 hashes, actual["key_hash"]
             ):
                 self._with_tags = with_tags
                 self._scope.report.keys += len(actual)
-                self._check_times(columns, actual)
+                self._check_times(actual, times)
                 return
         self._match(batch, actual, first)
 
     def _match(self, batch: RecordBatch, actual: Array, first: int) -> None:
         """Compare as sets: find missing, superfluous and duplicate entries."""
-        required = _packed(*self._keys.of(batch), first)
-        allowed = _packed(*self._tag_keys.of(batch), first)
+        required = _packed(*self._keys.of(batch)[:2], first)
+        allowed = _packed(*self._tag_keys.of(batch)[:2], first)
         found = _packed(actual["physical_offset"], actual["key_hash"], first)
         known = np.isin(found, allowed)
         self._scope.report.keys += int(known.sum())
-        self._check_times(batch.columns, actual[known])
+        rows = np.searchsorted(batch.columns["physical_offset"], actual["physical_offset"][known])
+        self._check_times(actual[known], batch.columns["store_timestamp"][rows])
         extra = np.flatnonzero(~known)
         for number in self._scope.report.shown("index-entry", extra.tolist()):
             self._add_extra(actual[number], batch)
@@ -285,27 +339,29 @@ class IndexCheck:
                 )
             self._scope.report.add("missing-key", path, position, start, what)
 
-    def _check_times(self, columns: Array, entries: Array) -> None:
-        """Check the entries' seconds and the header's times against the records' store times."""
+    def _check_times(self, entries: Array, times: Array) -> None:
+        """Check the entries' seconds and the headers' times; ``times``: of the records."""
         if not len(entries):
             return
-        rows = np.searchsorted(columns["physical_offset"], entries["physical_offset"])
-        times = columns["store_timestamp"][rows]
-        begins = self._begins[entries["file"]]
+        files = np.unique(entries["file"]).tolist() if len(self._streams) > 1 else [0]
+        begins = self._begins[entries["file"]] if len(files) > 1 else self._begins[files]
         # The time of entry 1 of a later file counts from the end of the previous file (D-2).
-        wanted = np.clip(np.trunc((times - begins) / 1000), 0, MAX_SECONDS).astype("i8")
-        wanted[begins <= 0] = 0
-        wrong = (entries["time_diff"] != wanted) & (
-            (entries["number"] != 1) | (entries["time_diff"] < 0)
-        )
+        wanted = np.clip((times - begins) // 1000, 0, MAX_SECONDS)
+        wanted = np.where(begins > 0, wanted, 0)
+        wrong = entries["time_diff"] != wanted
+        if wrong.any():
+            wrong &= (entries["number"] != 1) | (entries["time_diff"] < 0)
         for number in self._scope.report.shown("index-entry", np.flatnonzero(wrong).tolist()):
             entry = entries[number]
             self._add(entry, f"{entry['time_diff']} seconds instead of {wanted[number]}")
-        self._check_headers(entries, times)
+        for number in files:
+            self._check_header(number, entries, times)
 
-    def _check_headers(self, entries: Array, times: Array) -> None:
-        for number in np.unique(entries["file"]).tolist():
-            stream = self._streams[number]
+    def _check_header(self, number: int, entries: Array, times: Array) -> None:
+        """Compare the times of a file's header with those of its first and last entry's records."""
+        stream, found = self._streams[number], entries["number"]
+        edges = (found == 1) | (found == stream.count)
+        if edges.any():
             mine = entries["file"] == number
             for edge, name in ((1, "begin_timestamp"), (stream.count, "end_timestamp")):
                 hit = np.flatnonzero(mine & (entries["number"] == edge))
@@ -337,7 +393,7 @@ class IndexCheck:
                 continue
             self._add(entries[number], f"no record starts at log offset {offset}")
 
-    def _add(self, entry: Any, what: str) -> None:
+    def _add(self, entry: Any, what: str, code: str = "index.entry.wrong", count: int = 1) -> None:
         path, position = self._streams[int(entry["file"])].place(int(entry["number"]))
         self._scope.report.add(
             "index-entry",
@@ -345,6 +401,8 @@ class IndexCheck:
             position,
             int(entry["physical_offset"]),
             f"entry {entry['number']}: {what}",
+            code=code,
+            count=count,
         )
 
     def _add_past(self) -> None:
@@ -354,7 +412,8 @@ class IndexCheck:
             many = f"{len(entries):,} entries name log offsets {min(offsets)} to {max(offsets)}"
             one = f"it names log offset {offsets[0]}"
             what = many if len(entries) > 1 else one
-            self._add(entries[0], f"{what}, past the log's end {self._scope.stop}")
+            what += f", past the log's end {self._scope.stop}"
+            self._add(entries[0], what, "index.file.beyond", len(entries))
 
     # --- chains and headers -------------------------------------------------------------------
 
@@ -362,8 +421,6 @@ class IndexCheck:
         """Judge the remaining entries, then every file's header and chains."""
         self._judge_outside(self._below(None))
         self._add_past()
-        self._keys.close()
-        self._tag_keys.close()
         for number, stream in enumerate(self._streams):
             check_file(self._scope, stream)
             if progress is not None:
@@ -423,11 +480,59 @@ class ChainCheck:
         slots = self._slots()
         self._unfinished = slots == count + 1
         settled = self._as_counted(slots)
-        file = self._file
-        if kernels.index_file.contradictions(file.buffer, file.slots, file.entries):
+        if not self._explains_itself(settled):
             self._locate(settled)
         used = (settled > 0) & (settled <= count)
         return int(used.sum()), int((self._unfinished & ~used).sum())
+
+    def _explains_itself(self, slots: Array) -> bool:
+        """Return whether chains, header and zeros after the entries explain the file completely."""
+        file, count = self._file, self._stream.count
+        end = file.file.file_size
+        if isinstance(file.file, MappedFile):  # holes are not read: that would fill them
+            end = max((stop for _, stop in data_ranges(file.file, 0)), default=0)
+        whole = formats.index_file_nbytes(file.slots, 1)
+        entries = max(count + 1, -(-(end - whole) // _ENTRY.itemsize) + 1)
+        entries = min(max(entries, 1), file.entries)
+        nbytes = formats.index_file_nbytes(file.slots, entries)
+        if nbytes <= _MOST_MAPPED_NBYTES:
+            buffer = memoryview(file.buffer)[:nbytes]
+            return not kernels.index_file.contradictions(buffer, file.slots, entries)
+        checked, status = file.check(2**63 - 1)
+        if status != KernelStatus.OK or checked != count:
+            return self._explains_in_chunks(slots, entries)
+        return not self._stream.read(0, 1).view("u1").any() and self._ends_in_zeros(entries)
+
+    def _explains_in_chunks(self, slots: Array, entries: int) -> bool:
+        """Return whether the file explains itself if put with the ``slots``."""
+        file, count = self._file, self._stream.count
+        header = self._stream.header
+        bounds = header.begin_physical_offset, header.end_physical_offset
+        is_counted = header.index_count <= file.entries
+        if count and (bounds != (self._stream.offset_of(1), self._stream.offset_of(count))):
+            return False
+        return (
+            is_counted
+            and self._has_plain_chains(slots)
+            and not self._stream.read(0, 1).view("u1").any()
+            and self._ends_in_zeros(entries)
+        )
+
+    def _ends_in_zeros(self, entries: int) -> bool:
+        """Return whether the places after the counted entries, up to ``entries``, are zero."""
+        return not any(
+            self._stream.read(at, min(at + _CHUNK_ENTRIES, entries)).view("u1").any()
+            for at in range(self._stream.count + 1, entries, _CHUNK_ENTRIES)
+        )
+
+    def _has_plain_chains(self, slots: Array) -> bool:
+        """Return whether each entry continues the chain of its slot; reads the file in chunks."""
+        links = Links(self._stream, len(slots))
+        for _, entries, wanted in links:
+            has_odd_hash = (entries["key_hash"].astype("i4") < 0).any()
+            if has_odd_hash or (entries["previous_index"] != wanted).any():
+                return False
+        return np.array_equal(links.heads, slots)
 
     def _as_counted(self, slots: Array) -> Array:
         """Return the slots as they were when the header was read.
@@ -457,26 +562,19 @@ class ChainCheck:
 
     def _locate(self, slots: Array) -> None:
         """Compare each chain's links with those that follow from the order of its entries."""
-        entries = self._stream.read(1, self._stream.count + 1)
-        hashes = entries["key_hash"].astype("i4")
-        for number in np.flatnonzero(hashes < 0).tolist():
-            self._add_entry(number + 1, f"its hash {hashes[number]} is negative")
-        own = (hashes % self._file.slots).astype("i4")
-        order = np.argsort(own, kind="stable")
-        same = np.concatenate(([False], own[order][1:] == own[order][:-1]))
-        wanted = np.zeros(len(entries), "i4")
-        wanted[order] = np.where(same, np.concatenate(([0], order[:-1] + 1)), 0)
-        found = entries["previous_index"].astype("i4")
-        wrong = np.flatnonzero(found != wanted)
-        for number in self._scope.report.shown("index-chain", wrong.tolist()):
-            self._add_entry(
-                number + 1, f"its chain continues at {found[number]} instead of {wanted[number]}"
-            )
-        self._check_heads(slots, own)
+        links = Links(self._stream, len(slots))
+        for first, entries, wanted in links:
+            hashes = entries["key_hash"].astype("i4")
+            for number in np.flatnonzero(hashes < 0).tolist():
+                self._add_entry(first + number, f"its hash {hashes[number]} is negative")
+            found = entries["previous_index"].astype("i4")
+            wrong = np.flatnonzero(found != wanted)
+            for number in self._scope.report.shown("index-chain", wrong.tolist()):
+                what = f"its chain continues at {found[number]} instead of {wanted[number]}"
+                self._add_entry(first + number, what)
+        self._check_heads(slots, links.heads)
 
-    def _check_heads(self, slots: Array, own: Array) -> None:
-        heads = np.zeros(len(slots), "i4")
-        heads[own] = np.arange(1, len(own) + 1)
+    def _check_heads(self, slots: Array, heads: Array) -> None:
         # An entry may head a chain although a crash prevented the update of the count.
         wrong = np.flatnonzero((slots != heads) & ~self._unfinished)
         if not len(wrong):

@@ -14,6 +14,10 @@ _NOTES = {
     "unsafe_topics": "records whose topic names no directory, so that they have no units",
     "backward_times": "store times earlier than the previous one",
     "foreign_property_crcs": "records with a CRC property that is not their own, as copies have",
+    "other_due_times": (
+        "delayed messages whose due times follow another messageDelayLevel than the settings (a "
+        "broker's file has it; see --config)"
+    ),
     "behind_units": "units that are not written yet, as dispatch lags",
     "behind_keys": "records whose keys are not all written yet, as dispatch lags",
     "expired_units": (
@@ -41,10 +45,20 @@ _NOTES = {
     "doubled_keys": "index entries that exist more than once",
     "odd_index_tails": "index files with bytes outside their entries, or entries of no chain",
 }
+#: The codes of ``doctor`` for those that have one.
+_CODES = {
+    "ghosts": "log.ghost",
+    "backward_times": "log.clock",
+    "behind_units": "queue.behind",
+    "behind_keys": "index.behind",
+    "doubled_keys": "index.entry.double",
+    "odd_index_tails": "index.file.header",
+}
 
 
 def write_notes(report: VerifyReport, counts: Counter[str]) -> None:
     """Add a note to the report for each irregularity that was counted."""
     for name, text in _NOTES.items():
         if counts[name]:
-            report.notes.append(f"{text}: {counts[name]}")
+            text = f"{text}: {counts[name]}"
+            report.remark(text, _CODES.get(name, ""), count=counts[name])

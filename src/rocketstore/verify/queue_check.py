@@ -10,11 +10,13 @@ import numpy as np
 from rocketstore import formats, kernels
 from rocketstore.dispatch.queue_offset_rule import MAX_QUEUE_OFFSET
 from rocketstore.message import StoredMessage
+from rocketstore.queues.consume_queue import are_of_another_table
 from rocketstore.verify.doubled_offsets import DoubledOffsets
 from rocketstore.verify.scope import VerifyScope
 from rocketstore.verify.unit_files import UnitFiles
 
 Array = np.ndarray[Any, Any]
+_DELAYED = formats.TOPIC_SCHEDULE.encode()
 
 
 class QueueCheck:
@@ -38,6 +40,10 @@ class QueueCheck:
         self._doubled = DoubledOffsets(scope, topic.decode("utf-8", "replace"), queue_id)
         #: Units that name offsets past the log's end: queue offset and log offset.
         self._past: list[tuple[int, int]] = []
+
+    @property
+    def _queue(self) -> tuple[str, int]:
+        return self._topic.decode("utf-8", "replace"), self._queue_id
 
     @property
     def _name(self) -> str:
@@ -122,7 +128,8 @@ class QueueCheck:
 
     def _add_record(self, offset: int, reason: str) -> None:
         path, position = self._scope.place(offset)
-        self._scope.report.add("queue-offset", path, position, offset, f"{self._name}: {reason}")
+        reason = f"{self._name}: {reason}"
+        self._scope.report.add("queue-offset", path, position, offset, reason, queue=self._queue)
 
     # --- units against records ----------------------------------------------------------------
 
@@ -133,6 +140,10 @@ class QueueCheck:
         units = self._files.read(first, stop)
         same_place = (units["physical_offset"] == offsets) & (units["size"] == sizes)
         same = same_place & (units["tags_code"] == codes)
+        if self._topic == _DELAYED and not same.all():
+            others = same_place & are_of_another_table(units["tags_code"], codes)
+            self._scope.counts["other_due_times"] += int(others.sum())
+            same |= others
         self._cursor = stop
         self._last_end = int(offsets[-1]) + int(sizes[-1])
         count = int(same.sum())
@@ -228,7 +239,10 @@ class QueueCheck:
             path, position = self._files.place(first + start)
             which = f"{first + start}" + (f" to {first + stop - 1}" if stop - start > 1 else "")
             reason = f"{self._name}: no unit for queue offset {which}, whose records are in the log"
-            self._scope.report.add("missing-unit", path, position, int(offsets[start]), reason)
+            self._scope.report.add(
+                "missing-unit", path, position, int(offsets[start]), reason,
+                queue=self._queue, first=first + start, count=stop - start,
+            )  # fmt: skip
 
     def _is_excused(self, count: int) -> bool:
         """Return whether ``count`` missing units are not findings of their own.
@@ -266,10 +280,21 @@ class QueueCheck:
             )
         self._add_unit(index, record[0], what)
 
-    def _add_unit(self, index: int, offset: int | None, what: str) -> None:
+    def _add_unit(
+        self,
+        index: int,
+        offset: int | None,
+        what: str,
+        *,
+        code: str = "queue.unit.wrong",
+        count: int = 1,
+    ) -> None:
         path, position = self._files.place(index)
         reason = f"{self._name}, unit {index}: {what}"
-        self._scope.report.add("unit", path, position, offset, reason)
+        self._scope.report.add(
+            "unit", path, position, offset, reason,
+            code=code, queue=self._queue, first=index, count=count,
+        )  # fmt: skip
 
     # --- units without a record ---------------------------------------------------------------
 
@@ -280,6 +305,7 @@ class QueueCheck:
         if start is not None:
             self._judge_rest(start)
             self._add_past()
+            self._add_blank_end()
 
     def _judge_rest(self, start: int) -> None:
         pending: list[tuple[int, Array]] = []
@@ -307,7 +333,9 @@ class QueueCheck:
         for offset in self._scope.report.shown("missing-unit", missing):
             path, position = self._files.place(start or 0)
             reason = f"{self._name}: no unit for the record at log offset {offset}, which names it"
-            self._scope.report.add("missing-unit", path, position, offset, reason)
+            self._scope.report.add(
+                "missing-unit", path, position, offset, reason, queue=self._queue
+            )
 
     def _judge(self, first: int, stop: int) -> None:
         for index, units in self._files.written(first, stop):
@@ -340,8 +368,9 @@ class QueueCheck:
         numbers = np.flatnonzero(empty)
         if len(numbers):
             self._add_unit(
-                first + int(numbers[0]), None, f"{len(numbers)} units that were never written"
-            )
+                first + int(numbers[0]), None, f"{len(numbers)} units that were never written",
+                code="queue.unit.zeros", count=len(numbers),
+            )  # fmt: skip
 
     def _judge_stray(self, index: int, unit: tuple[int, int, int]) -> None:
         offset, size, _ = unit
@@ -389,7 +418,21 @@ class QueueCheck:
             )
         path, position = self._files.place(first)
         reason = f"{self._name}: {units}, past the log's end {self._scope.stop}"
-        self._scope.report.add("unit", path, position, low, reason)
+        self._scope.report.add(
+            "unit", path, position, low, reason,
+            code="queue.unit.beyond", queue=self._queue, first=first, count=len(self._past),
+        )  # fmt: skip
+
+    def _add_blank_end(self) -> None:
+        """Report a last file of zeros that no record belongs to: a broker counts its first unit."""
+        first, scope = self._files.blank_index, self._scope
+        if first is None or first < (self._cursor or 0) or scope.is_record(scope.stop):
+            return
+        is_light = self._topic.startswith(formats.TOPIC_LMQ_PREFIX.encode())
+        if is_light and self._dispatched_offset < scope.stop:
+            return  # its units may not have been dispatched yet
+        what = "the last file holds only zeros, and a broker serves its first unit as a message"
+        self._add_unit(first, None, what, code="queue.file.empty")
 
     def _multi_dispatched_index(self, record: Any) -> str | None:
         """Return the queue offset that multi dispatch gives a record in this queue."""
@@ -405,7 +448,10 @@ class QueueCheck:
         self, index: int, unit: tuple[int, int, int], record: Any, named: str
     ) -> None:
         offset, _, code = unit
-        if code != kernels.message.string_hash_code((record.tags or "").encode()):
+        is_delayed = record.topic == formats.TOPIC_SCHEDULE and record.delay_level > 0
+        is_due_time = is_delayed and code >= record.store_timestamp  # up to 5.0, put and delivery
+        is_right = code == kernels.message.string_hash_code((record.tags or "").encode())
+        if not (is_due_time if is_delayed else is_right):
             self._add_unit(index, offset, f"tags code {code} is not that of its record")
         elif named != str(index):
             # If a queue offset was skipped, RocketMQ appends at the end (D-14).

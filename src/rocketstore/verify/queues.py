@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from rocketstore import formats
+from rocketstore import formats, kernels
 from rocketstore.dispatch.named_queues import named_queues, odd_names
 from rocketstore.files.mapped_file_queue import list_directory
-from rocketstore.files.raw import read_bytes
 from rocketstore.inner_batch import inner_batch
 from rocketstore.log.scan import RecordBatch
 from rocketstore.queues.batch_consume_queue import BatchConsumeQueue
 from rocketstore.queues.consume_queue import ConsumeQueue
 from rocketstore.queues.directories import is_folder_name
 from rocketstore.queues.queue_table import QueueTable
-from rocketstore.status import MultiDispatch, RecordStatus
+from rocketstore.status import MultiDispatch
 from rocketstore.verify.queue_check import QueueCheck
 from rocketstore.verify.scope import VerifyScope
-from rocketstore.verify.topic_numbers import TopicNumbers
 from rocketstore.verify.unit_files import UnitFiles
 
 #: Records gathered before they are compared queue by queue.
 _GATHER_COUNT = 1 << 19
-#: If the average record of a batch is longer, its topics are read one by one.
-_WHOLE_READ_NBYTES = 16 * 1024
 
 _COLUMNS = ("queue_offset", "physical_offset", "total_size", "tags_code", "store_timestamp")
 _LIGHT_NAMES = int(MultiDispatch.LIGHT)
@@ -36,6 +32,13 @@ _MOST_NOTED = 20
 _NOT_LIGHT = (formats.TOPIC_RETRY_PREFIX, formats.TOPIC_DLQ_PREFIX, formats.TOPIC_SYSTEM_PREFIX)
 
 Array = np.ndarray[Any, Any]
+
+
+class NumberedQueues(NamedTuple):
+    """Each record's number of its queue, -1 without a unit, and the queues that are new."""
+
+    numbers: Array
+    keys: list[tuple[bytes, int]]
 
 
 class QueuesCheck:
@@ -51,7 +54,10 @@ class QueuesCheck:
         self._scope = scope
         self._queues = queues
         self._dispatched_offset = dispatched_offset
-        self._topics = TopicNumbers()
+        self._numbers = kernels.passes_rows.QueueNumbers()
+        self._numbered = 0
+        #: Topic and queue id by the queue's number.
+        self._keys: list[tuple[bytes, int]] = []
         self._checks: dict[tuple[bytes, int], QueueCheck] = {}
         self._gathered: list[tuple[Array, ...]] = []
         self._gathered_count = 0
@@ -79,33 +85,34 @@ class QueuesCheck:
                     reason = f"{nbytes} bytes from {offset}; files of this queue have {size} bytes"
                     self._scope.report.add("queue-file", path, 0, None, reason)
 
-    def take(self, batch: RecordBatch) -> None:
-        """Gather the records that have a unit."""
+    def number(self, batch: RecordBatch) -> NumberedQueues:
+        """Number the queues of a batch; call it for each batch, in their order.
+
+        May run on another thread than ``take``.
+        """
+        numbers = batch.number(self._numbers)
+        keys = self._numbers.queues(self._numbered)
+        self._numbered += len(keys)
+        return NumberedQueues(numbers, keys)
+
+    def take(self, batch: RecordBatch, numbered: NumberedQueues | None = None) -> None:
+        """Gather the records that have a unit; ``numbered``: what ``number`` returned."""
         columns = batch.columns
-        kind = columns["sys_flag"] & formats.SYS_FLAG_TRANSACTION_MASK
-        queued = (kind == formats.SYS_FLAG_TRANSACTION_NOT) | (
-            kind == formats.SYS_FLAG_TRANSACTION_COMMIT
-        )
-        status = columns["status"]
-        queued &= (status == RecordStatus.OK) | (status == RecordStatus.NUL_PROPERTIES)
+        numbers, keys = self.number(batch) if numbered is None else numbered
+        self._keys += keys
+        queued = numbers >= 0
         if not queued.any():
             return
         self._take_named(batch, queued & (columns["multi_dispatch_at"] > 0))
-        topics = self._topic_numbers(batch, queued)
         if self._scope.is_absent(formats.BATCH_QUEUE_DIR):
             self._learn_batch_topics(batch, queued)
         if self._batch_topics:
-            plain = ~np.isin(topics, [self._topics.number(name) for name in self._batch_topics])
-            self._take_batch_records(batch, np.flatnonzero(queued)[~plain])
-            queued[queued] = plain
-            topics = topics[plain]
-        self._gathered.append(
-            (
-                (topics << 31) | columns["queue_id"][queued],
-                *(columns[name][queued] for name in _COLUMNS),
-            )
-        )
-        self._gathered_count += len(topics)
+            is_batch = np.array([topic in self._batch_topics for topic, _ in self._keys])
+            in_batches = queued & is_batch[numbers]
+            self._take_batch_records(batch, np.flatnonzero(in_batches))
+            queued &= ~in_batches
+        self._gathered.append((numbers[queued], *(columns[name][queued] for name in _COLUMNS)))
+        self._gathered_count += int(queued.sum())
         if self._gathered_count >= _GATHER_COUNT:
             self._hand_out()
 
@@ -141,41 +148,23 @@ class QueuesCheck:
                     key = (name.encode("utf-8", "surrogateescape"), 0)
                     self._named.setdefault(key, []).append(message.physical_offset)
 
-    def _topic_numbers(self, batch: RecordBatch, queued: Array) -> Array:
-        columns = batch.columns
-        starts = (columns["position"].astype("i8") + columns["topic_at"])[queued]
-        lengths = columns["topic_nbytes"][queued].astype("i8")
-        last = batch.last()
-        first = batch.row(0)["position"]
-        nbytes = last["position"] + last["total_size"] - first
-        file = batch.window.file
-        if nbytes <= batch.count * _WHOLE_READ_NBYTES:
-            return self._topics.of(
-                read_bytes(file, file.root, first, nbytes), starts - first, lengths
-            )
-        names = (
-            read_bytes(file, file.root, start, length)
-            for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)
-        )
-        return np.array([self._topics.number(name) for name in names], "i8")
-
     def _hand_out(self) -> None:
         if not self._gathered:
             return
         columns = [np.concatenate(parts) for parts in zip(*self._gathered, strict=True)]
         self._gathered, self._gathered_count = [], 0
-        order = np.argsort(columns[0], kind="stable")
-        keys, *sorted_columns = (column[order] for column in columns)
-        edges = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), len(keys)]
-        topics = self._topics.names
+        is_short = len(self._keys) < 1 << 16  # sorted by radix
+        order = np.argsort(columns[0].astype("u2") if is_short else columns[0], kind="stable")
+        numbers, *sorted_columns = (column[order] for column in columns)
+        edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
         for start, stop in itertools.pairwise(edges):
             if start == stop:
                 continue
-            key = int(keys[start])
-            if topics[key >> 31] in self._batch_topics:  # gathered before that was known
+            topic, queue_id = self._keys[int(numbers[start])]
+            if topic in self._batch_topics:  # gathered before that was known
                 self._scope.counts["absent_batch_units"] += stop - start
                 continue
-            check = self.check_of(topics[key >> 31], key & (2**31 - 1))
+            check = self.check_of(topic, queue_id)
             check.take(*(column[start:stop] for column in sorted_columns))
 
     def check_of(self, topic: bytes, queue_id: int) -> QueueCheck:

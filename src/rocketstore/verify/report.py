@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 LEVELS = ("structure", "crc")
 
@@ -23,8 +23,8 @@ class Finding:
         ``missing-folder``, ``unreadable`` (no permission to read), ``odd-file`` (not a file or
         folder as expected, or the same file as another),
         ``foreign-file`` (does not belong in its folder), ``checkpoint``, ``config-table``,
-        ``config-offset``, ``timer-file``, ``lost-queue`` (only the tables of offsets show it) or
-        ``queue-type`` (not that of its topic).
+        ``config-offset``, ``timer-file``, ``lost-queue`` (only the tables of offsets show it),
+        ``queue-type`` (not that of its topic) or ``transaction-op`` (names no half message).
     path : str
         File.
     position : int
@@ -33,6 +33,12 @@ class Finding:
         The commit-log offset concerned.
     reason : str
         What was found and what was expected.
+    code : str
+        The code of ``doctor``, where ``kind`` has several; otherwise ``""``.
+    queue : (str, int) or None
+        Topic and queue id.
+    first, count : int or None, int
+        First queue offset concerned, and how many units or records are.
     """
 
     kind: str
@@ -40,6 +46,30 @@ class Finding:
     position: int
     offset: int | None
     reason: str
+    code: str = ""
+    queue: tuple[str, int] | None = None
+    first: int | None = None
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """An irregularity that is allowed, and has a code of ``doctor``.
+
+    Attributes
+    ----------
+    code : str
+    text : str
+        The same as in the report's notes.
+    path : str
+        File or folder; ``""``: the whole part of the store.
+    count : int
+    """
+
+    code: str
+    text: str
+    path: str = ""
+    count: int = 0
 
 
 @dataclass
@@ -64,6 +94,8 @@ class VerifyReport:
         The number of findings, by kind.
     notes : list of str
         Irregularities that are allowed, in words.
+    remarks : list of Remark
+        Those of the notes that have a code.
     duration_s : float
     max_findings : int
         Limit on the length of ``findings``.
@@ -81,6 +113,7 @@ class VerifyReport:
     findings: list[Finding] = field(default_factory=list)
     finding_counts: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
     duration_s: float = 0.0
     max_findings: int = 1000
 
@@ -101,11 +134,41 @@ class VerifyReport:
         position: int,
         offset: int | None,
         reason: str,
+        *,
+        code: str = "",
+        queue: tuple[str, int] | None = None,
+        first: int | None = None,
+        count: int = 1,
     ) -> None:
         """Add a finding; once the limit is reached, only count it."""
         self._count(kind, 1)
         if len(self.findings) < self.max_findings:
-            self.findings.append(Finding(kind, os.fspath(path), position, offset, reason))
+            self.findings.append(
+                Finding(
+                    kind, os.fspath(path), position, offset, reason, code, queue, first, count
+                )
+            )  # fmt: skip
+
+    def remark(
+        self, text: str, code: str, path: str | os.PathLike[str] = "", count: int = 0
+    ) -> None:
+        """Add a note; with a code, a remark, too."""
+        self.notes.append(text)
+        if code:
+            self.remarks.append(Remark(code, text, os.fspath(path), count))
+
+    def moved(self, place: str | os.PathLike[str], new: str | os.PathLike[str]) -> None:
+        """Name the files below ``place`` as those below ``new``, where they go after the check."""
+        old, there = os.fspath(place), os.fspath(new)
+        self.findings = [
+            replace(one, path=one.path.replace(old, there), reason=one.reason.replace(old, there))
+            for one in self.findings
+        ]
+        self.notes = [one.replace(old, there) for one in self.notes]
+        self.remarks = [
+            replace(one, text=one.text.replace(old, there), path=one.path.replace(old, there))
+            for one in self.remarks
+        ]
 
     def keep(self, is_kept: Callable[[Finding], bool]) -> None:
         """Remove the listed findings for which ``is_kept`` returns False."""

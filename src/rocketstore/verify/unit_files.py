@@ -11,6 +11,7 @@ import numpy as np
 
 from rocketstore import formats
 from rocketstore.directory.access import StoreAccess
+from rocketstore.files.durable import is_zeros
 from rocketstore.files.mapped_file import MappedFile, MemoryFile
 from rocketstore.files.raw import data_ranges, read_bytes
 from rocketstore.queues.consume_queue import UNIT_NBYTES, ConsumeQueue
@@ -18,6 +19,7 @@ from rocketstore.queues.consume_queue_ext import ConsumeQueueExt
 
 _DTYPE = formats.CONSUME_QUEUE_UNIT.dtype
 _CHUNK_UNITS = 65536
+_STEP_NBYTES = 1 << 20
 
 Array = np.ndarray[Any, Any]
 
@@ -67,6 +69,17 @@ class UnitFiles:
     def first_index(self) -> int | None:
         """Return the queue offset of the first file's first unit."""
         return self._files[0].file_from_offset // UNIT_NBYTES if self._files else None
+
+    @property
+    def blank_index(self) -> int | None:
+        """Return the queue offset of the last file's first unit if that file holds only zeros."""
+        if not self._files or isinstance(last := self._files[-1], MemoryFile) or last.private:
+            return None
+        for start, stop in data_ranges(last, 0):
+            for at in range(start, stop, _STEP_NBYTES):
+                if not is_zeros(last.read(at, min(_STEP_NBYTES, stop - at))):
+                    return None
+        return last.file_from_offset // UNIT_NBYTES
 
     def place(self, index: int) -> tuple[str, int]:
         """Return file and position of a unit, also of a file that does not exist."""

@@ -174,7 +174,8 @@ def choose_cases(
     chance.shuffle(cases)
     groups: dict[tuple[str, ...], list[Case]] = {}
     firsts: dict[str, Case] = {}
-    for case in cases:
+    # With threads a number may be that of another operation in the next run.
+    for case in sorted(cases, key=lambda case: case.mode.startswith("threads")):
         kind = points[case.mode][case.number].split()[0]
         if firsts.setdefault(kind, case) is not case:
             groups.setdefault((case.mode, kind), []).append(case)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import os
 import random
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from interop import maven
@@ -15,6 +18,11 @@ from interop.harness import JVM_FLAGS, Driver
 
 HERE = Path(__file__).resolve().parent
 VERSION = "5.3.3"
+#: Versions that are asked about what differs between them: all of them in ``make interop``. 4.9.7
+#: stands for 4.9.8, whose broker cannot be had as a jar everywhere.
+VERSIONS = (
+    ("4.9.7", "5.3.3", "5.5.0") if os.environ.get("ROCKETSTORE_BROKERS") == "all" else (VERSION,)
+)
 GROUP = "readers"
 #: Small files, so that everything rolls.
 STORE_CONFIG = {
@@ -32,12 +40,12 @@ STORE_CONFIG = {
 }
 
 
-def command() -> list[str]:
-    """The command that starts the driver; compiled when it is not yet."""
-    path = maven.class_path(HERE / "pom.xml", VERSION)
+def command(version: str) -> list[str]:
+    """The command that starts the driver of ``version``; compiled when it is not yet."""
+    path = maven.class_path(HERE / "pom.xml", version)
     sources = sorted((HERE / "java").glob("*.java"))
     sources.append(HERE.parent / "java" / "common" / "Values.java")
-    classes = maven.compiled(sources, path, VERSION)
+    classes = maven.compiled(sources, path, version)
     resources = HERE.parent / "java" / "resources"
     return [
         *("java", *JVM_FLAGS, *maven.JVM_OPENS, "-Drocketmq.client.logUseSlf4j=true"),
@@ -65,8 +73,8 @@ def free_port(*others: int) -> int:
 class BrokerDriver(Driver):
     """One Java process with a name server, a broker that comes and goes, and clients."""
 
-    def __init__(self, scratch: Path) -> None:
-        super().__init__(VERSION, scratch, command())
+    def __init__(self, scratch: Path, version: str = VERSION) -> None:
+        super().__init__(version, scratch, command(version))
         self._scratch = scratch
         self._name_port = free_port()
         # The broker takes the ports beside its own too.
@@ -75,8 +83,16 @@ class BrokerDriver(Driver):
     def _do(self, store: str, op: str, **request: Any) -> dict[str, Any]:
         return self._send(store=store, op=op, **request).result()
 
-    def start_broker(self, root: Path, config: Mapping[str, str] = STORE_CONFIG) -> dict[str, Any]:
-        """Start a broker on the directory ``root``; the bounds of its log."""
+    def start_broker(
+        self,
+        root: Path,
+        config: Mapping[str, str] = STORE_CONFIG,
+        broker_config: Mapping[str, str] = MappingProxyType({}),
+    ) -> dict[str, Any]:
+        """Start a broker on the directory ``root``; the bounds of its log.
+
+        ``config`` are options of the store, ``broker_config`` those of the broker.
+        """
         return self._do(
             "broker",
             "start",
@@ -85,6 +101,7 @@ class BrokerDriver(Driver):
             namePort=self._name_port,
             brokerPort=self._broker_port,
             config=dict(config),
+            brokerConfig=dict(broker_config),
         )
 
     def stop_broker(self) -> None:
@@ -142,6 +159,61 @@ class BrokerDriver(Driver):
         """The message with a unique key."""
         answer = self._do("client", "unique", topic=topic, uniqKey=unique_key)
         return [seen(row) for row in answer["messages"]]
+
+    @contextlib.contextmanager
+    def subscription(
+        self, group: str, topic: str, expression: str | None = None
+    ) -> Iterator[BrokerDriver]:
+        """Consume a topic from its beginning, all of it or by an SQL92 expression."""
+        self._do(
+            "client", "subscribe", namePort=self._name_port, group=group, topic=topic,
+            expression=expression,
+        )  # fmt: skip
+        yield self
+        if self._process.poll() is None:
+            self._do("client", "unsubscribe")
+
+    def received(self, count: int, quiet_s: float = 2.0, within_s: float = 90.0) -> list[Any]:
+        """What the subscription has received: at least ``count`` messages, and no more came for
+        ``quiet_s`` since."""
+        deadline = time.monotonic() + within_s
+        rows: list[Any] = []
+        while time.monotonic() < deadline:
+            before = len(rows)
+            rows = self._do("client", "received")["messages"]
+            if before == len(rows) >= count:
+                return [seen(row) for row in rows]
+            time.sleep(quiet_s if len(rows) >= count else 0.1)
+        raise AssertionError(f"{len(rows)} of {count} messages came in {within_s} s")
+
+    @contextlib.contextmanager
+    def transactions(
+        self, group: str, topics: Sequence[str], answers: Mapping[str, str]
+    ) -> Iterator[BrokerDriver]:
+        """Connect the stock producer of transactions, whose ``answers`` are given by ``KEYS``."""
+        self._do(
+            "client", "transactional", namePort=self._name_port, group=group,
+            topics=list(topics), answers=dict(answers),
+        )  # fmt: skip
+        yield self
+        if self._process.poll() is None:
+            self._do("client", "no longer transactional")
+
+    def transact(self, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Send messages whose transactions get their ``state`` at once."""
+        sent: list[dict[str, Any]] = self._do("client", "transact", messages=list(messages))["sent"]
+        assert all(row["status"] == "SEND_OK" for row in sent)
+        return sent
+
+    def asked(self, *, until: Collection[str] = (), within_s: float = 60.0) -> list[str]:
+        """``KEYS`` that the broker asked the producer about, ``until`` among them."""
+        deadline = time.monotonic() + within_s
+        while True:
+            keys: list[str] = self._do("client", "asked")["keys"]
+            if set(until) <= set(keys):
+                return keys
+            assert time.monotonic() < deadline, f"the broker asked about {keys} in {within_s} s"
+            time.sleep(0.1)
 
     def commit(self, topic: str, queue_id: int, offset: int) -> None:
         """Tell the broker how far the group has consumed."""

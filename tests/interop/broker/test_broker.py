@@ -11,15 +11,10 @@ import pytest
 
 import rocketstore
 from interop.broker.broker import GROUP, STORE_CONFIG, VERSION, BrokerDriver, shown, to_send
+from interop.broker.tables import write_tables
 from interop.maven import require_java
 from rocketstore import MessageStoreConfig
-from rocketstore.config_managers import (
-    ConsumerOffsetManager,
-    SubscriptionGroupConfig,
-    SubscriptionGroupManager,
-    TopicConfig,
-    TopicConfigManager,
-)
+from rocketstore.config_managers import ConsumerOffsetManager
 
 require_java()
 pytestmark = pytest.mark.xdist_group("broker")
@@ -36,22 +31,6 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerDriver]:
 
 def config() -> MessageStoreConfig:
     return MessageStoreConfig.from_properties(STORE_CONFIG).replace(broker_version=VERSION)
-
-
-def write_tables(root: Path) -> None:
-    """Topics, the group and its offsets, by our config files."""
-    topics = TopicConfigManager(root)
-    for topic, count in TOPICS.items():
-        topics.update_topic_config(
-            TopicConfig(topic_name=topic, read_queue_nums=count, write_queue_nums=count)
-        )
-    topics.persist()
-    groups = SubscriptionGroupManager(root)
-    groups.update_subscription_group_config(SubscriptionGroupConfig(group_name=GROUP))
-    groups.persist()
-    offsets = ConsumerOffsetManager(root)
-    offsets.commit_offset(GROUP, "Orders", 1, 7)
-    offsets.persist()
 
 
 def put(store: rocketstore.DefaultMessageStore, first: int, count: int) -> None:
@@ -106,7 +85,10 @@ def test_broker_serves_what_we_wrote_and_we_continue_after_it(
         ours = in_queues(store)
         end = store.max_physical_offset
     assert sum(map(len, ours.values())) == 900
-    write_tables(root)
+    write_tables(root, TOPICS, (GROUP,))
+    offsets = ConsumerOffsetManager(root)
+    offsets.commit_offset(GROUP, "Orders", 1, 7)
+    offsets.persist()
     started = driver.start_broker(root)
     assert (started["min"], started["max"], started["behind"]) == (0, end, 0)
     with driver.client():
@@ -189,7 +171,10 @@ def numbered(numbers: range) -> list[dict[str, Any]]:
 def test_reader_beside_a_broker(driver: BrokerDriver, tmp_path: Path) -> None:
     root = tmp_path / "store"
     root.mkdir()
-    write_tables(root)
+    write_tables(root, TOPICS, (GROUP,))
+    offsets = ConsumerOffsetManager(root)
+    offsets.commit_offset(GROUP, "Orders", 1, 7)
+    offsets.persist()
     driver.start_broker(root)
     with driver.client():
         number = 0
@@ -226,7 +211,10 @@ def test_reader_beside_a_broker(driver: BrokerDriver, tmp_path: Path) -> None:
 def test_reader_beside_a_broker_that_is_killed_and_recovers(tmp_path: Path) -> None:
     root = tmp_path / "store"
     root.mkdir()
-    write_tables(root)
+    write_tables(root, TOPICS, (GROUP,))
+    offsets = ConsumerOffsetManager(root)
+    offsets.commit_offset(GROUP, "Orders", 1, 7)
+    offsets.persist()
     with BrokerDriver(tmp_path / "first") as first:
         first.start_broker(root)
         with first.client():

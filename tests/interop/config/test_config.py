@@ -266,7 +266,7 @@ def test_bits_of_a_filter_are_those_of_java(driver: ConfigDriver, tmp_path: Path
                 "filters", root, {"filterDataByTopic": {}}, register=(topic, group, "a > 1")
             )
             assert manager.load()
-            assert not manager.ignored
+            assert not manager.refused
             data = manager.get(topic, group)
             assert data is not None
             assert data.bloom_filter_data is not None

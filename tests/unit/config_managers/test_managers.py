@@ -235,6 +235,26 @@ def test_consumer_offsets(tmp_path: Path) -> None:
             again.commit_offset(group, topic, queue_id, offset)
 
 
+@pytest.mark.parametrize(
+    ("queue_id", "offset", "error"),
+    [
+        (-1, 0, ValueError), (0, -1, ValueError), (2**31, 0, ValueError), (0, 2**63, ValueError),
+        (True, 0, TypeError), (0, 1.0, TypeError), ("0", 0, TypeError), (0, None, TypeError),
+    ],
+)  # fmt: skip
+def test_offsets_that_could_not_be_read_again_are_refused(
+    tmp_path: Path, queue_id: Any, offset: Any, error: type[Exception]
+) -> None:
+    manager = ConsumerOffsetManager(tmp_path)
+    manager.commit_offset("g", "T", 2**31 - 1, 2**63 - 1)
+    with pytest.raises(error):
+        manager.commit_offset("g", "T", queue_id, offset)
+    manager.persist()
+    again = ConsumerOffsetManager(tmp_path)
+    assert again.load()
+    assert again.offset_table == {"T@g": {2**31 - 1: 2**63 - 1}}
+
+
 def test_offsets_under_odd_names_are_kept_and_belong_to_no_group(tmp_path: Path) -> None:
     manager = ConsumerOffsetManager(tmp_path)
     manager.decode(b'{"offsetTable":{"T":{0:1},"T@g@h":{0:2},"T@g":{0:3}}}')
@@ -271,61 +291,8 @@ def test_delay_offsets(tmp_path: Path) -> None:
     assert manager.offset_table == {1: 5, 18: 30}
     assert manager.correct_delay_offset(lambda queue_id: (0, 100)) == {}
     for level, offset in ((0, 1), (1, -1)):
-        with pytest.raises(ValueError, match="must be positive"):
+        with pytest.raises(ValueError, match="must be from"):
             manager.update_offset(level, offset)
-
-
-def test_consumer_filters(tmp_path: Path) -> None:
-    now = [NOW]
-    manager = ConsumerFilterManager(tmp_path, clock=lambda: now[0])
-    manager.register("T", "alive", "a > 5", client_version=7)
-    manager.register("T", "dead", "a > 6")
-    now[0] += 1000
-    manager.un_register("dead")
-    manager.persist()
-    now[0] += 60_000
-    again = ConsumerFilterManager(tmp_path, clock=lambda: now[0])
-    assert again.load()
-    alive, dead = again.get("T", "alive"), again.get("T", "dead")
-    assert alive is not None
-    assert dead is not None
-    assert (alive.expression, alive.client_version, alive.born_time) == ("a > 5", 7, NOW)
-    assert alive.dead_time == now[0] - 30_000
-    assert dead.dead_time == NOW + 1000
-    assert alive.bloom_filter_data == manager.filter_data_by_topic["T"]["alive"].bloom_filter_data
-    assert again.get("T", "x") is again.get("x", "alive") is None
-    again.register("T", "alive", "a > 7")
-    now[0] += 24 * 3600 * 1000
-    assert list(json.loads(again.encode())["filterDataByTopic"]["T"]["groupFilterData"]) == [
-        "alive"
-    ]
-    with pytest.raises(ValueError, match="needs"):
-        again.register("T", "g", "")
-
-
-def test_only_a_filter_without_a_dead_time_is_given_one(tmp_path: Path) -> None:
-    bits = {"bitNum": 112, "bitPos": [1, 2, 3]}
-    for born, dead, expected in ((0, 0, NOW - 30_000), (500, 3, 3), (NOW, 0, NOW)):
-        manager = ConsumerFilterManager(tmp_path, clock=lambda: NOW)
-        data = {"bornTime": born, "deadTime": dead, "bloomFilterData": bits}
-        content = {"filterDataByTopic": {"T": {"groupFilterData": {"G": data}}}}
-        manager.decode(json.dumps(content))
-        found = manager.get("T", "G")
-        assert found is not None
-        assert found.dead_time == expected
-
-
-def test_filters_of_another_bloom_filter_are_ignored(tmp_path: Path) -> None:
-    """As in RocketMQ: their bits would say no where the message matches."""
-    other = ConsumerFilterManager(tmp_path, bloom_filter=BloomFilter.create(10, 64))
-    other.register("T", "g", "a > 5")
-    other.persist()
-    manager = ConsumerFilterManager(tmp_path)
-    assert manager.load()
-    assert manager.ignored
-    assert manager.filter_data_by_topic == {}
-    assert other.load()
-    assert not other.ignored
 
 
 def test_bloom_filter_positions() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 import rocketstore
 from rocketstore.files import mapped_file_queue
+from rocketstore.files.durable import ReplacedFileError
 from rocketstore.files.mapped_file_queue import MappedFileQueue, list_directory
 
 SIZE = 8192
@@ -48,6 +49,18 @@ def test_the_first_files_are_deleted_the_oldest_first_each_durably(queue, monkey
     assert names(queue) == [2 * SIZE, 3 * SIZE]
     assert queue.min_offset == 2 * SIZE
     assert queue.find_mapped_file_by_offset(SIZE) is None
+
+
+def test_no_folder_is_made_in_place_of_one_that_was_moved_away(queue, tmp_path):
+    """Between the look at the last file and the creation of the next, a second folder was created,
+    and the one that was moved could not come back."""
+    queue.directory.rename(tmp_path / "away")
+    with pytest.raises(ReplacedFileError, match="its folder was"):
+        queue.create_file(4 * SIZE, allocated=SIZE)
+    assert [path.name for path in tmp_path.iterdir()] == ["away"]
+    (tmp_path / "away").rename(queue.directory)
+    queue.create_file(4 * SIZE, allocated=SIZE)
+    assert len(names(queue)) == 5
 
 
 @pytest.mark.parametrize("chosen", [slice(1, 2), slice(0, 4), slice(3, 4)])

@@ -35,6 +35,9 @@ ROCKETMQ = [
     "enableConsumeQueueExt",
     "mappedFileSizeConsumeQueueExt",
     "bitMapLengthConsumeQueueExt",
+    "enableCalcFilterBitMap",
+    "expectConsumerNumUseFilter",
+    "maxErrorRateOfBloomFilter",
     "mapperFileSizeBatchConsumeQueue",
     "maxHashSlotNum",
     "maxIndexNum",
@@ -57,6 +60,14 @@ ROCKETMQ = [
     "flushConsumeQueueThoroughInterval",
     "messageIndexEnable",
     "messageDelayLevel",
+    "scheduleMessageEnable",
+    "flushConsumerOffsetInterval",
+    "flushDelayOffsetInterval",
+    "delayMaxAttempts",
+    "timerWheelEnable",
+    "timerPrecisionMs",
+    "timerMaxDelaySec",
+    "timerCongestNumEachSlot",
     "enabledAppendPropCRC",
     "forceVerifyPropCRC",
     "enableLmq",
@@ -84,6 +95,8 @@ ROCKETMQ = [
     "cleanFileForciblyEnable",
     "replicasPerDiskPartition",
     "logicalDiskSpaceCleanForciblyThreshold",
+    *("transactionTimeOut", "transactionCheckMax", "transactionCheckInterval"),
+    *("transactionOpMsgMaxSize", "transactionOpBatchInterval"),
 ]
 
 
@@ -112,6 +125,8 @@ def sample(name: str, kind: str) -> tuple[str, Any]:
         "store_host": ("10.0.0.1:1234", "10.0.0.1:1234"),
         "delete_when": ("4; 16", "4; 16"),
         "logical_disk_space_clean_forcibly_threshold": ("0.5", 0.5),
+        "max_error_rate_of_bloom_filter": ("5", 5),
+        "timer_precision_ms": ("500", 500),
     }
     if name in special:
         return special[name]
@@ -160,6 +175,7 @@ def test_a_brokers_file(tmp_path: Path) -> None:
     config = MessageStoreConfig.from_properties(path)
     assert config == MessageStoreConfig(
         clean_resource_enable=True,
+        timer_wheel_enable=True,
         file_reserved_time=48,
         broker_role="SYNC_MASTER",
         flush_disk_type=FlushDiskType.SYNC_FLUSH,
@@ -236,7 +252,10 @@ INTEGERS = [
     for item in dataclasses.fields(MessageStoreConfig)
     if str(item.type).split(" ")[0] == "int"
 ]
-AT_LEAST_ONE = ("transient_store_pool_size", "flush_least_pages_when_warm_maped_file")
+AT_LEAST_ONE = (
+    *("transient_store_pool_size", "flush_least_pages_when_warm_maped_file"),
+    "delay_max_attempts",
+)
 SMALL: dict[str, Any] = {
     "mapped_file_size_commit_log": 1 << 16,
     "mapped_file_size_consume_queue": 2000,
@@ -259,7 +278,9 @@ EXTREMES = [
     (name, value)
     for name in INTEGERS
     for value in (0, 2**31 - 1, *((2**63 - 1,) if name == "sync_flush_timeout" else ()))
-    if not name.startswith(("mapped_file", "mapper_file", "max_hash", "max_index"))
+    if not name.startswith(
+        ("mapped_file", "mapper_file", "max_hash", "max_index", "max_error", "expect_consumer")
+    )
     and (value > 0 or name not in AT_LEAST_ONE)
 ]
 
@@ -275,6 +296,7 @@ def test_the_extremes_can_be_lived_with(
         flush_disk_type=flush_disk_type,
         transient_store_pool_enable=True,
         clean_resource_enable=True,
+        timer_wheel_enable=True,
         **{**SMALL, name: value},
     )
     with store:
@@ -325,3 +347,79 @@ def test_what_a_shell_hands_over_is_read() -> None:
         assert MessageStoreConfig.from_properties(f"/dev/fd/{reading}").max_message_size == 100
     finally:
         os.close(reading)
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        (0, 100),
+        (99, 100),
+        (100, 100),
+        (150, 100),
+        (499, 200),
+        (999, 500),
+        (1000, 1000),
+        (5000, 1000),
+    ],
+)
+def test_the_timers_precision_is_one_of_four(given: int, taken: int) -> None:
+    assert MessageStoreConfig(timer_precision_ms=given).timer_precision_ms == taken
+
+
+def test_a_brokers_timer_is_on_unless_its_file_says_otherwise() -> None:
+    assert not MessageStoreConfig().timer_wheel_enable
+    assert MessageStoreConfig.from_properties({}).timer_wheel_enable
+    assert not MessageStoreConfig.from_properties({"timerWheelEnable": "false"}).timer_wheel_enable
+
+
+@pytest.mark.parametrize("text", ["9223372036854775807s", "9" * 5000 + "d", "99999999999d"])
+def test_a_delay_level_beyond_64_bits_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"message_delay_level: .* is longer than"):
+        MessageStoreConfig(message_delay_level=f"1s {text}")
+
+
+def test_a_delay_level_may_have_leading_zeros() -> None:
+    assert MessageStoreConfig(message_delay_level="0001s 0h 9999999999d").delay_ms == (
+        1000,
+        0,
+        9999999999 * 86_400_000,
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in options() if name != "topic_attributes"])
+def test_a_file_that_is_written_is_read(name: str) -> None:
+    """Every option alone, from a broker's defaults and from those of a program."""
+    _, value = sample(name, options()[name])
+    pair = {"max_hash_slot_num": 12880, "max_index_num": 12880}
+    change = pair if name in pair else {name: value}
+    for start in (MessageStoreConfig(), MessageStoreConfig.from_properties({})):
+        config = start.replace(**change)
+        text = config.to_properties()
+        assert MessageStoreConfig.from_properties(text) == config
+        assert MessageStoreConfig.from_properties(text.encode()) == config
+        assert not MessageStoreConfig.from_properties(text).unknown
+
+
+def test_a_written_file_has_only_what_differs() -> None:
+    assert MessageStoreConfig.from_properties({}).to_properties().count("\n") == 1
+    config = MessageStoreConfig(
+        store_path_root_dir="/a\\b/c\u00e9/\u4e2d/\U0001f600",
+        topic_attributes={"T": {"queue.type": "BatchCQ"}},
+        flush_disk_type=FlushDiskType.SYNC_FLUSH,
+    )
+    text = config.to_properties()
+    assert text.splitlines()[1:] == [
+        "storePathRootDir=/a\\\\b/c\\u00e9/\\u4e2d/\\ud83d\\ude00",
+        "flushDiskType=SYNC_FLUSH",
+        "timerWheelEnable=false",
+        "cleanResourceEnable=false",
+        'topicAttributes={"T": {"queue.type": "BatchCQ"}}',
+    ]
+    assert MessageStoreConfig.from_properties(text) == config
+
+
+@pytest.mark.parametrize("value", [" /a", "/a ", "\t", "/a\n"])
+def test_a_text_that_no_file_can_hold_is_refused(value: str) -> None:
+    with pytest.raises(ConfigError, match="store_path_root_dir") as caught:
+        MessageStoreConfig(store_path_root_dir=value).to_properties()
+    assert caught.value.key == "store_path_root_dir"

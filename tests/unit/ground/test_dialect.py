@@ -43,12 +43,19 @@ CHANGES: list[tuple[str, str, dict[str, tuple[Any, Any]]]] = [
             "light_limit": (True, False),
             "loads_folders": (True, False),
             "has_timer": (False, True),
+            "stores_wait_last": (True, False),
+            "transaction_id": (False, True),
         },
     ),
     (
         "5.0.0",
         "5.1.0",
-        {"record_version_2": (False, True), "long_retry_topics": (False, True)},
+        {
+            "record_version_2": (False, True),
+            "long_retry_topics": (False, True),
+            "property_buckets": (16, 128),
+            "op_lists": (False, True),
+        },
     ),
     (
         "5.1.0",
@@ -57,8 +64,10 @@ CHANGES: list[tuple[str, str, dict[str, tuple[Any, Any]]]] = [
             "checkpoint_nbytes": (32, 40),
             "offset_by_mtime": (True, False),
             "light_offsets_count_on": (True, False),
+            "transaction_check_interval_ms": (60_000, 30_000),
         },
     ),
+    ("5.1.2", "5.1.3", {"filter_text_search": (False, True)}),
     (
         "5.1.4",
         "5.2.0",
@@ -69,15 +78,22 @@ CHANGES: list[tuple[str, str, dict[str, tuple[Any, Any]]]] = [
             "light_offsets": (LightOffsets.QUEUED, LightOffsets.ALL),
         },
     ),
-    ("5.3.1", "5.3.2", {"light_offsets_by_lmq": (False, True)}),
     (
-        "5.3.3",
+        "5.3.1",
+        "5.3.2",
+        {"light_offsets_by_lmq": (False, True), "timer_deletes_by_topic": (False, True)},
+    ),
+    ("5.3.3", "5.3.4", {"immunity_includes_end": (False, True)}),
+    (
+        "5.3.4",
         "5.4.0",
         {
             "batch_properties": (JOINED, DROPPED),
             "index_tags": (False, True),
             "max_dispatch_lag_files": (None, 9),
             "fastjson_2": (False, True),
+            "timer_deletes_by_topic": (True, False),
+            "commit_keeps_real_topic": (True, False),
         },
     ),
     (
@@ -115,7 +131,8 @@ def test_each_threshold_changes_just_this(
     [
         ("4.9.1", "4.9.2"),
         ("4.9.4", "4.9.8"),
-        ("5.1.1", "5.1.4"),
+        ("5.1.1", "5.1.2"),
+        ("5.1.3", "5.1.4"),
         ("5.2.0", "5.3.1"),
         ("5.3.2", "5.3.3"),
         ("5.5.0", "5.5.7"),

@@ -146,7 +146,9 @@ def test_c_header_has_the_constants() -> None:
         assert numbers[f"RS_{name}"] == getattr(formats, name)
 
 
-@pytest.mark.parametrize("generator", ["gen_formats", "gen_format_pages", "gen_architecture"])
+@pytest.mark.parametrize(
+    "generator", ["gen_formats", "gen_format_pages", "gen_architecture", "gen_config_page"]
+)
 def test_generated_files_are_current(generator: str) -> None:
     for path, text in tool(generator).outputs().items():
         assert path.read_text(encoding="utf-8") == text, f"{path.name}: run `make gen`"

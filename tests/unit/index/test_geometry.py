@@ -128,6 +128,18 @@ def test_given_pairs_that_contradict_the_content(
         check(store, 12)
 
 
+def test_a_truncated_file_does_not_contradict_what_is_given(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    build(root, (13, 50), 12)
+    (path,) = (root / "index").iterdir()
+    with open(path, "r+b") as file:
+        file.truncate(path.stat().st_size - 7)
+    pair = {"max_hash_slot_num": 13, "max_index_num": 50}
+    assert "index.file.size" in rocketstore.doctor(root, **pair).counts
+    with rocketstore.open(root, "r+", **pair) as store:
+        check(store, 12)
+
+
 def test_large_files_are_judged_by_what_the_header_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

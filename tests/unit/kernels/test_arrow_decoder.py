@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rocketstore import formats
+from rocketstore import Sql92Filter, formats
 from rocketstore.display.columns import COLUMNS, CORE, arrow_schema
 from rocketstore.message import StoredMessage
 from rocketstore.status import RecordFlags, RecordStatus
@@ -503,3 +503,22 @@ def test_nothing_is_left_over() -> None:
     for _ in range(200):
         use()
     assert resident_nbytes() - before < 30 << 20
+
+
+def test_a_program_is_asked_last() -> None:
+    """Both bodies give the rows that match, and count errors of no other record."""
+    expression = "TAGS <> 't2' AND KEYS > 5 OR UNIQ_KEY STARTSWITH 'u1'"
+    judge = Sql92Filter(expression)
+    wanted = [m.physical_offset for m in _messages() if m.topic == "topic1" and judge.matches(m)]
+    assert judge.errors > 10
+    for limits in ({}, {"batch_rows": 1}, {"batch_rows": 7}, {"batch_bytes": 500}):
+        counted = []
+        for body in (NATIVE, REFERENCE):
+            made = Sql92Filter(expression)
+            options = {"topics": ["topic1"], "filter": made, **limits}
+            _, table = _decode(body, columns=["physicalOffset", "body"], **options)
+            assert table.column(0).to_pylist() == wanted
+            counted.append(made.errors)
+        assert counted == [judge.errors] * 2
+    with pytest.raises(TypeError, match="must be a Sql92Filter here"):
+        NATIVE.arrow.BatchDecoder(["topic"], filter="n > 5")

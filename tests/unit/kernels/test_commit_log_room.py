@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import struct
 import threading
 from pathlib import Path
@@ -301,6 +302,17 @@ def test_results_are_values(kernels: Bodies) -> None:
         make(99)
     assert repr(make(6)) == "PutMessageResult(MESSAGE_ILLEGAL)"
     assert "physical_offset=5" in repr(result)
+
+
+def test_outcomes_are_pickled_whole(kernels: Bodies) -> None:
+    make, many = kernels.commit_log.PutMessageResult, kernels.commit_log.PutManyResult
+    host = bytes([10, 9, 8, 7, 0, 0, 42, 159])
+    one = make(0, 0, 5, 100, 7, 1234, [(host, 5)])
+    waited = make(1, 0, 5, 100, 7, 1234, [(bytes(range(20)), 5), (host, 55)])
+    for value in (one, waited, make(6), many(), many([one, make(6)])):
+        loaded = pickle.loads(pickle.dumps(value))
+        assert (loaded, repr(loaded)) == (value, repr(value))
+    assert many([pickle.loads(pickle.dumps(one))])[0].msg_id == one.msg_id
 
 
 def test_outcomes_of_many_are_a_sequence(kernels: Bodies) -> None:

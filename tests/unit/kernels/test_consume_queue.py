@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from golden import golden_stores
-from rocketstore import formats
+from rocketstore import Sql92Filter, formats
 from rocketstore.status import GetMessageStatus, KernelStatus, RecordFlags, RecordStatus
 from support.kernel_bodies import REFERENCE, both
 
@@ -277,6 +277,7 @@ class Selection:
     topic: bytes = TOPIC.encode()
     queue_id: int = 3
     tags_codes: tuple[int, ...] | None = None
+    filter: Any = None
     max_count: int = 32
     max_nbytes: int = 262144
     disk_below: int = -1
@@ -307,6 +308,7 @@ class Selection:
             self.topic,
             self.queue_id,
             None if self.tags_codes is None else array("q", self.tags_codes),
+            self.filter,
             self.max_count,
             self.max_nbytes,
             self.disk_below,
@@ -346,6 +348,33 @@ def test_select_follows_all_kinds_of_records() -> None:
     assert answer == (140, 7, nbytes, RecordStatus.END, 0)
     for number, (row, unit) in enumerate(zip(rows, queue.units, strict=True)):
         assert row == (unit[0] - queue.base_offset, number, unit[2], unit[1])
+
+
+def test_select_with_a_program() -> None:
+    """Both bodies skip the same records, and count the same errors."""
+    queue = Queue()
+    for number in range(12):
+        queue.add(properties=b"n\x01%d\x02c\x01%s\x02" % (number, b"x" if number % 3 else b"7"))
+    over = Sql92Filter("n > 5")
+    answer, rows = Selection(filter=over)(queue)
+    nbytes = sum(unit[1] for unit in queue.units[6:])
+    unmatched = GetMessageStatus.NO_MATCHED_MESSAGE
+    assert answer == (240, 6, nbytes, RecordStatus.END, unmatched)
+    assert [row[1] for row in rows] == list(range(6, 12))
+    made = Sql92Filter("c < 8")
+    answer, rows = Selection(filter=made)(queue)
+    assert [row[1] for row in rows] == [0, 3, 6, 9]
+    assert made.errors == 2 * 8  # by each body
+    # Limits are looked at before a record is judged, as RocketMQ does.
+    answer, rows = Selection(filter=over, max_count=3)(queue)
+    assert (answer[0], answer[1], answer[3]) == (180, 3, KernelStatus.LIMIT)
+    answer, rows = Selection(filter=over, tags_codes=(5,))(queue)
+    assert answer == (240, 0, 0, RecordStatus.END, unmatched)
+    # Damage is found before it is judged.
+    queue = mixed_queue()
+    queue.log[queue.units[1][0] - queue.base_offset + 4] ^= 1
+    answer, rows = Selection(filter=Sql92Filter("TAGS = 'z'"))(queue)
+    assert answer == (20, 0, 0, RecordStatus.BAD_MAGIC, unmatched)
 
 
 def test_select_goes_on_where_it_stopped() -> None:
@@ -629,6 +658,7 @@ def get_message(name: str, ask: dict[str, Any]) -> tuple[list[int], int]:
             ask["topic"].encode(),
             ask["queueId"],
             wanted,
+            None,
             min(ask["max"], 32),
             262144,
             0,

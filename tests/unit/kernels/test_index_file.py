@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from golden import golden_stores
 from rocketstore import formats
 from rocketstore.status import KernelStatus
-from support.kernel_bodies import NATIVE, both
+from support.kernel_bodies import NATIVE, REFERENCE, both
 
 SLOTS, ENTRIES = 50, 1000
 FIRST_STORED = 1_700_000_000_000
@@ -409,6 +409,30 @@ def test_check_entries_and_contradictions_accept_a_good_file() -> None:
     empty = new_file()
     assert both("index_file", "check_entries", empty, SLOTS, ENTRIES, 0) == (0, KernelStatus.OK)
     assert both("index_file", "contradictions", empty, SLOTS, ENTRIES) == 0
+
+
+def test_check_entries_tells_the_entries_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    numpy = pytest.importorskip("numpy")
+    step = 1 << 20
+    count, slots = step + 2, step + 8
+    header = formats.INDEX_HEADER.struct.pack(1000, 1000, 1, count, count, count + 1)
+    numbers = numpy.arange(1, count + 1)
+    table = numpy.zeros(slots, ">i4")
+    table[1 : count + 1] = numbers
+    entries = numpy.zeros(count + 1, formats.INDEX_ENTRY.dtype)
+    entries["key_hash"][1:] = entries["physical_offset"][1:] = numbers
+    file = header + table.tobytes() + entries.tobytes()
+    steps: list[int] = []
+    check = NATIVE.index_file.check_entries
+    assert check(file, slots, count + 1, 2**40, steps.append) == (count, KernelStatus.OK)
+    assert steps == [step]
+    assert check(file, slots, count + 1, 2**40) == (count, KernelStatus.OK)
+
+    monkeypatch.setattr(REFERENCE.index_file, "_CHECKED_AT_ONCE", 5)
+    steps.clear()
+    check = REFERENCE.index_file.check_entries
+    assert check(filled(), SLOTS, ENTRIES, 901, steps.append) == (20, KernelStatus.OK)
+    assert steps == [5, 10, 15]
 
 
 def test_check_entries_stops_at_the_log_end() -> None:

@@ -270,6 +270,31 @@ def test_advice(kernels: Bodies, fd: int) -> None:
         mapping.advise("quickly")
 
 
+@pytest.mark.parametrize(("position", "length"), [(4096, 8192), (100, 9000), (12288, 100)])
+def test_an_emptied_range_is_zero(kernels: Bodies, fd: int, position: int, length: int) -> None:
+    full = b"x" * NBYTES
+    os.pwrite(fd, full, 0)
+    mapping = kernels.mapping.Mapping(fd, NBYTES, True)
+    before, blocks = memoryview(mapping)[position : position + 1], os.fstat(fd).st_blocks
+    if not kernels.mapping.zero_range(fd, position, length):
+        assert os.pread(fd, NBYTES, 0) == full
+        if kernels is not NATIVE:
+            return  # it never does
+        pytest.skip("impossible on this machine: the file system empties no ranges")
+    wanted = full[:position] + bytes(length) + full[position + length :]
+    assert os.pread(fd, NBYTES, 0) == bytes(memoryview(mapping))[:NBYTES] == wanted[:NBYTES]
+    assert before.tobytes() == b"\0"
+    assert os.fstat(fd).st_blocks >= blocks
+
+
+@pytest.mark.parametrize(("position", "length"), [(-1, 10), (0, 0), (0, -1), (2**63 - 1, 1)])
+def test_ranges_that_cannot_be_emptied(
+    kernels: Bodies, fd: int, position: int, length: int
+) -> None:
+    with pytest.raises(ValueError, match="are not a range"):
+        kernels.mapping.zero_range(fd, position, length)
+
+
 def test_populate(kernels: Bodies, fd: int) -> None:
     mapping = kernels.mapping.Mapping(fd, NBYTES, True)
     assert mapping.populate(4097, 5000) in (True, False)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from support.kernel_bodies import both
 
@@ -120,3 +122,101 @@ def test_message_ids() -> None:
     assert identifier == "000102030405060708090A0B0C0D0E0F10111213" + "7FFFFFFFFFFFFFFF"
     with pytest.raises(OverflowError, match="too large"):
         both("message", "message_id", host, 2**63)
+
+
+# --- the order of a Java hash map -----------------------------------------------------------------
+
+
+def java_hash_map(names: list[str], buckets: int) -> list[str]:
+    """A hash map as Java's is described: chains of buckets, doubled when three quarters full."""
+    table: list[list[str]] = [[] for _ in range(buckets)]
+    for count, name in enumerate(names, 1):
+        _chain(table, name).append(name)
+        if count > 3 * len(table) // 4:
+            old, table = table, [[] for _ in range(2 * len(table))]
+            for chain in old:
+                for other in chain:
+                    _chain(table, other).append(other)
+    return [name for chain in table for name in chain]
+
+
+def _chain(table: list[list[str]], name: str) -> list[str]:
+    code = 0
+    units = name.encode("utf-16-be")
+    for at in range(0, len(units), 2):
+        code = (31 * code + int.from_bytes(units[at : at + 2], "big")) % 2**32
+    return table[(code ^ code >> 16) % len(table)]
+
+
+@pytest.mark.parametrize("buckets", [4, 16, 128])
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 12, 13, 24, 25, 96, 97, 300])
+def test_names_come_in_the_order_of_a_hash_map(buckets: int, count: int) -> None:
+    names = ["\u00e9" * (n % 3) + f"name{n * n}" + "\U0001f600" * (n % 2) for n in range(count)]
+    assert both("message", "hash_map_order", names, buckets) == java_hash_map(names, buckets)
+
+
+def test_names_of_one_bucket_keep_their_order() -> None:
+    assert both("message", "hash_map_order", ["BB", "Aa"], 16) == ["BB", "Aa"]
+    assert both("message", "hash_map_order", ["Aa", "BB"], 16) == ["Aa", "BB"]
+
+
+def test_properties_written_again() -> None:
+    properties = {"WAIT": "true", "TAGS": "t", "UNIQ_KEY": "u", "KEYS": "k", "CLUSTER": "c"}
+    for buckets in (16, 128):
+        order = java_hash_map(list(properties), buckets)
+        expected = b"\x02".join(f"{name}\x01{properties[name]}".encode() for name in order)
+        assert both("message", "rewritten_properties", properties, buckets, False) == expected
+        assert both("message", "rewritten_properties", properties, buckets, True) == (
+            expected + PAIR
+        )
+    assert both("message", "rewritten_properties", {}, 16, True) == b""
+
+
+@pytest.mark.parametrize("buckets", [0, -1, -16, 3, 100, 2**31, 2**40])
+def test_buckets_are_a_power_of_two(buckets: int) -> None:
+    with pytest.raises(ValueError, match=f"buckets must be a power of two, not {buckets}"):
+        both("message", "hash_map_order", ["a"], buckets)
+
+
+def test_names_are_texts() -> None:
+    with pytest.raises(TypeError, match="a property's name must be str, not int"):
+        both("message", "hash_map_order", ["a", 5], 16)
+    with pytest.raises(TypeError, match="property names and values must be str"):
+        both("message", "rewritten_properties", {"a": 5}, 16, True)
+    with pytest.raises(OverflowError):
+        both("message", "hash_map_order", ["a"], 2**70)
+
+
+def texts(size: int) -> st.SearchStrategy[bytes]:
+    return st.text(max_size=size).map(str.encode)
+
+
+@given(
+    st.lists(st.tuples(texts(6), texts(4)), max_size=70),
+    st.sampled_from([1, 16, 128]),
+    st.booleans(),
+)
+def test_reordered_properties_keep_their_bytes(
+    pairs: list[tuple[bytes, bytes]], buckets: int, trailing: bool
+) -> None:
+    stored = b"\x02".join(name + b"\x01" + value for name, value in pairs)
+    ordered = both("message", "reordered_properties", stored, buckets, trailing)
+    again = both("message", "reordered_properties", ordered, buckets, trailing)
+    assert again == ordered
+    assert parse(ordered) == parse(stored)
+
+
+def parse(stored: bytes) -> dict[str, str]:
+    return both("message", "parse_properties", stored)
+
+
+def test_d_51_reordered_properties_keep_empty_values() -> None:
+    text = b"b\x01\x02a\x011\x02b\x012\x02a\x01\x02nothing\x02\x01x"
+    assert both("message", "reordered_properties", text, 16, False) == b"a\x011\x02b\x012"
+    assert both("message", "reordered_properties", b"e\x01", 16, True) == b"e\x01\x02"
+    assert both("message", "reordered_properties", b"", 16, True) == b""
+    for wrong in (0, 3, 2**31):
+        with pytest.raises(ValueError, match="power of two"):
+            both("message", "reordered_properties", b"", wrong, True)
+    with pytest.raises(ValueError, match="longer than 32767"):
+        both("message", "reordered_properties", bytes(32768), 16, True)

@@ -115,3 +115,38 @@ def test_the_garbage_collector_releases_the_buffer(
     finally:
         gc.enable()
     buffer.append(0)  # raises while anything exports it
+
+
+def test_finalizers_read_messages_while_one_is_made(kernels: Bodies) -> None:
+    """Making a message may collect garbage, and so make other messages first."""
+    files = Files(kernels)
+    messages = kernels.reading.MessageList()
+    messages.add(files.window(0), selected(*files.offsets[:2]), 2)
+    found: list[int] = []
+
+    class Reads:
+        def __init__(self) -> None:
+            self.ring = self
+
+        def __del__(self) -> None:
+            found.append(messages[0].physical_offset)
+
+    gc.collect()
+    gc.disable()
+    thresholds = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        for number in range(100):
+            following = iter(messages)
+            Reads()
+            gc.enable()  # the message is what is allocated next
+            message = next(following)
+            gc.disable()
+            assert message.physical_offset == files.offsets[0]
+            assert len(found) == number + 1
+            with pytest.raises(TypeError):
+                kernels.message.StoredMessage()
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.enable()
+    assert found == [files.offsets[0]] * 100

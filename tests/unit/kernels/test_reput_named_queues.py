@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from rocketstore import formats
+from rocketstore import Sql92Filter, formats
 from rocketstore.status import KernelStatus, MultiDispatch
 from support.kernel_bodies import NATIVE, REFERENCE, Bodies
-from support.reput_store import GOES_ON, MemoryStore, encode_log
+from support.named_store import NamedStore
+from support.reput_store import encode_log
 
 LIGHT = MultiDispatch.LIGHT
 ALL_NAMES = MultiDispatch.LIGHT | MultiDispatch.PLAIN
@@ -18,58 +19,19 @@ EXT_FILE_NBYTES = 256
 EXT_UNIT = formats.CONSUME_QUEUE_EXT_UNIT
 
 
+ALWAYS = Sql92Filter("TRUE").program
+
+
+def set_bit_map(store: NamedStore, bit_map: bytes | None) -> None:
+    """Give every record of TopicA this bit map."""
+    filters = [] if bit_map is None else [(b"TopicA", ALWAYS, bit_map, 0)]
+    store.dispatcher.set_filters(len(bit_map or b""), filters)
+
+
 def multi(names: str, offsets: str, tags: str = "") -> bytes:
     """Properties of a record that names other queues."""
     text = f"INNER_MULTI_DISPATCH\x01{names}\x02INNER_MULTI_QUEUE_OFFSET\x01{offsets}"
     return (text + (f"\x02TAGS\x01{tags}" if tags else "")).encode("utf-8", "surrogateescape")
-
-
-class NamedStore(MemoryStore):
-    """Hands out ext files too, and lets light queues shift."""
-
-    def __init__(self, kernels: Bodies, **options: Any) -> None:
-        super().__init__(kernels, **options)
-        self.ext_files: dict[tuple[int, int], bytearray] = {}
-        self.ext_nbytes = options.get("ext_file_nbytes", 0)
-
-    def dispatch_all(self, log: bytes) -> int:
-        position, status = 0, 0
-        while status in (*GOES_ON, KernelStatus.NEED_EXT):
-            position, status = self.dispatcher.dispatch(log, position, len(log), 0, len(log), 7)
-            self.statuses.append(status)
-            assert len(self.statuses) < 5000
-            if status == KernelStatus.NEED_INDEX:
-                self.add_index_file()
-            elif status == KernelStatus.NEED_EXT:
-                self.serve_ext()
-            elif status == KernelStatus.NEED_QUEUE:
-                self.serve_queue(status)
-            elif status == KernelStatus.QUEUE_GAP:
-                self.serve_gap()
-        return status
-
-    def serve_gap(self) -> None:
-        topic, queue_id, _ = self.dispatcher.stalled
-        handle = self.dispatcher.handle(topic, queue_id)
-        if topic.startswith(b"%LMQ%") and self.dispatcher.next_index(handle) > 0:
-            self.dispatcher.set_shifted(handle)
-        else:
-            self.serve_queue(KernelStatus.QUEUE_GAP)
-
-    def serve_ext(self) -> None:
-        topic, queue_id, _ = self.dispatcher.stalled
-        handle = self.dispatcher.handle(topic, queue_id)
-        offset = max(self.dispatcher.ext_offset(handle), 0)
-        start = offset - offset % self.ext_nbytes
-        file = self.ext_files.setdefault((handle, start), bytearray(self.ext_nbytes))
-        self.dispatcher.set_ext(handle, file, start, offset)
-
-    def all_units(self) -> dict[tuple[bytes, int], list[tuple[int, int, int]]]:
-        return {key[:2]: self.units(*key[:2]) for key in self.queue_files}
-
-    def everything(self) -> dict[str, Any]:
-        files = {key: bytes(file) for key, file in self.ext_files.items()}
-        return {**self.state(), "ext": files, "mended": self.dispatcher.mended_units}
 
 
 def named(kernels: Bodies, records: list[dict[str, Any]], flags: int = LIGHT) -> NamedStore:
@@ -235,7 +197,7 @@ def test_units_carry_addresses_of_their_ext_units(kernels: Bodies) -> None:
 def test_bit_maps(kernels: Bodies, nbytes: int) -> None:
     """A unit that no file takes leaves the plain tags code in the queue."""
     store = NamedStore(kernels, ext_file_nbytes=EXT_FILE_NBYTES, index_enable=False)
-    store.dispatcher.set_bit_map(b"\xa5" * nbytes)
+    set_bit_map(store, b"\xa5" * nbytes)
     store.dispatch_all(encode_log(kernels, [{"tags": "TagA"}, {"queue_offset": 1}]))
     codes = [code for _, _, code in store.units(b"TopicA", 0)]
     if nbytes > 232:
@@ -258,7 +220,7 @@ def test_light_units_carry_plain_tags_codes(kernels: Bodies) -> None:
 def test_comparing_mends_what_is_wrong_and_keeps_bit_maps(kernels: Bodies) -> None:
     store = NamedStore(kernels, ext_file_nbytes=EXT_FILE_NBYTES, index_enable=False)
     log = encode_log(kernels, [{"queue_offset": number, "tags": "t"} for number in range(9)])
-    store.dispatcher.set_bit_map(b"bits")
+    set_bit_map(store, b"bits")
     store.dispatch_all(log)
     queue, ext = dict(store.queue_files), dict(store.ext_files)
     whole = store.everything()
@@ -293,8 +255,6 @@ def test_misuse(kernels: Bodies) -> None:
     assert plain.ext_offset(handle) == -1
     with pytest.raises(ValueError, match="no ext files"):
         plain.set_ext(handle, bytearray(256), 0, 0)
-    with pytest.raises(TypeError):
-        plain.set_bit_map("text")
     for wrong in (-1, 16):
         with pytest.raises(ValueError, match="multi_dispatch"):
             kernels.reput.Dispatcher(multi_dispatch=wrong)
@@ -360,7 +320,7 @@ def test_both_bodies_leave_the_same_bytes(seed: int) -> None:
         options = {"multi_dispatch": flags, "ext_file_nbytes": ext, "index_tags": False}
         store = NamedStore(body, **options)
         log = encode_log(body, records)
-        store.dispatcher.set_bit_map(bit_map)
+        set_bit_map(store, bit_map)
         store.dispatch_all(log)
         again = NamedStore(body, **options)
         again.queue_files = {key: bytearray(file) for key, file in store.queue_files.items()}

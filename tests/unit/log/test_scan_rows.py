@@ -106,6 +106,7 @@ def test_rows_of_another_buffer(body: Bodies, name: str, value: int) -> None:
     for judge in (
         lambda: body.passes_rows.summarize(log, rows, 0),
         lambda: body.passes_rows.QueueOffsets().follow(log, rows),
+        lambda: body.passes_rows.QueueNumbers().number(log, rows, bytearray(8)),
     ):
         with pytest.raises(ValueError, match=f"the topic of row 1 .* within {len(log)} bytes"):
             judge()
@@ -209,3 +210,63 @@ def test_a_record_that_was_overwritten_since_is_not_followed(
     assert not offsets.follow(overwritten, rows)
     assert offsets.ends() == {}
     assert offsets.follow(log, rows)
+
+
+# --- queue numbers ------------------------------------------------------------------------------
+
+
+def numbers_of(queues: Any, *records: dict[str, Any]) -> list[int]:
+    log = make_log(*records)
+    rows = rows_of(log)
+    numbers = bytearray(4 * len(records))
+    queues.number(log, rows, numbers)
+    return memoryview(numbers).cast("i").tolist()
+
+
+@pytest.mark.parametrize("body", [NATIVE, REFERENCE], ids=repr)
+def test_queues_are_numbered_in_order_of_appearance(body: Bodies) -> None:
+    queues = body.passes_rows.QueueNumbers()
+    a, b = {"topic": b"A", "queue_id": 0}, {"topic": b"A", "queue_id": 256}
+    assert numbers_of(queues, a, b, a) == [0, 1, 0]
+    assert numbers_of(queues, {"topic": b"C" * 40}, b, {**a, "sys_flag": 8}) == [2, 1, 0]
+    assert queues.queues() == [(b"A", 0), (b"A", 256), (b"C" * 40, 3)]
+    assert queues.queues(2) == [(b"C" * 40, 3)]
+    assert queues.queues(3) == []
+    # A half message, a rollback, a ghost, a topic that names no directory: without a unit.
+    odd = ({"sys_flag": 4}, {"sys_flag": 12}, {"physical_offset": 3}, {"topic": b"a/b"})
+    assert numbers_of(queues, *({**a, **one} for one in odd)) == [-1, -1, -1, -1]
+    inner = {**a, "sys_flag": INNER_BATCH}
+    assert numbers_of(queues, inner, {"topic": "é".encode(), "queue_id": 1}) == [0, 3]
+    assert numbers_of(queues) == []
+    with pytest.raises(ValueError, match="negative"):
+        queues.queues(-1)
+
+
+@pytest.mark.parametrize("body", [NATIVE, REFERENCE], ids=repr)
+def test_many_queues_are_numbered(body: Bodies) -> None:
+    queues = body.passes_rows.QueueNumbers()
+    topics = [b"t%d" % number for number in range(500)]
+    for _ in range(2):
+        found = []
+        for first in range(0, 500, 50):
+            found += numbers_of(queues, *({"topic": one} for one in topics[first : first + 50]))
+        assert found == list(range(500))
+    assert [topic for topic, _ in queues.queues()] == topics
+
+
+@pytest.mark.parametrize("body", [NATIVE, REFERENCE], ids=repr)
+def test_a_record_that_was_overwritten_has_no_number(body: Bodies) -> None:
+    log = bytearray(make_log({"body": b"x" * 40}, {"body": b"x" * 40}))
+    rows = rows_of(bytes(log))
+    log[:4] = bytes(4)
+    numbers = bytearray(8)
+    body.passes_rows.QueueNumbers().number(log, rows, numbers)
+    assert memoryview(numbers).cast("i").tolist() == [-1, 0]
+
+
+@pytest.mark.parametrize("nbytes", [0, 7, 9, 12])
+@pytest.mark.parametrize("body", [NATIVE, REFERENCE], ids=repr)
+def test_room_for_other_rows(body: Bodies, nbytes: int) -> None:
+    log = make_log({}, {})
+    with pytest.raises(ValueError, match="4 bytes for each of 2 rows"):
+        body.passes_rows.QueueNumbers().number(log, rows_of(log), bytearray(nbytes))

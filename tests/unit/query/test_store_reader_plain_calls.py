@@ -6,21 +6,28 @@ import inspect
 import os
 from array import array
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from rocketstore import Sql92Filter
 from rocketstore.filter import TagFilter
+from rocketstore.status import GetMessageStatus
 from support.appenders import Log
 from support.kernel_bodies import NATIVE, Bodies
 from support.reading_files import COUNT, ENTRIES, FOUND, FREE, SLOTS, UNIT, Files
 
 FOREVER = 2**63 - 1
+#: What the decorated method returns: pulls are counted by their status.
+NOT_PLAIN = (None,)
 
 
 def plain(call: str, store: Any, *arguments: Any, **options: Any) -> Any:
     """The answer of a plain call, None of any other."""
-    return getattr(NATIVE.reading, call)(lambda *_, **__: None)(store, *arguments, **options)
+    decorated = getattr(NATIVE.reading, call)(lambda *_, **__: NOT_PLAIN)
+    answer = decorated(store, *arguments, **options)
+    return None if answer is NOT_PLAIN else answer
 
 
 def pull(files: Files, offset: int, count: int = 32, *limits: int, **options: Any) -> Any:
@@ -122,10 +129,85 @@ def test_a_pull_with_tags(files: Files) -> None:
     free = *FREE[:4], 5 * UNIT - 1, FREE[5]
     assert pull(files, 0, 2, *free, filter=TagFilter("odd"))[1:] == (4, 0, COUNT, odd[:2])
     assert pull(files, 2, 3, *free, filter=TagFilter("odd"))[1:] == (7, 0, COUNT, odd[1:3])
-    for other in (TagFilter("odd", exact=True), TagFilter("none"), object(), "odd"):
+    for other in (TagFilter("odd", exact=True), TagFilter("none"), object()):
         assert pull(files, 0, filter=other) is None
     files.queue.ext = object()
     assert pull(files, 0, filter=TagFilter("odd")) is None
+
+
+UNMATCHED = GetMessageStatus.NO_MATCHED_MESSAGE
+#: KEYS of the twelve messages are k0 to k4, again and again.
+K1 = Sql92Filter("KEYS = 'k1'")
+
+
+def pull_sql(files: Files, offset: int, made: Any, count: int = 32, *limits: int) -> Any:
+    """As ``pull``, in a store that has met a filter with a program before."""
+    store = files.store(limits or FREE)
+    store._reader.sql_filter = Sql92Filter
+    answer = plain("get_message", store, "group", "T", 0, offset, count, filter=made)
+    if answer is None:
+        return None
+    return *answer[:4], [message.physical_offset for message in answer.messages]
+
+
+def test_a_pull_with_a_program(files: Files) -> None:
+    ones = files.offsets[1::5]
+    assert pull_sql(files, 0, K1) == (FOUND, COUNT, 0, COUNT, ones)
+    assert pull_sql(files, 0, K1, 2) == (FOUND, 7, 0, COUNT, ones[:2])
+    assert pull_sql(files, 7, K1) == (FOUND, COUNT, 0, COUNT, ones[2:])
+    errs = Sql92Filter("KEYS > 5")
+    assert pull_sql(files, 0, errs) == (UNMATCHED, COUNT, 0, COUNT, [])
+    assert errs.errors == COUNT
+    assert pull_sql(files, 0, Sql92Filter("KEYS IS NOT NULL"))[4] == files.offsets
+    # Only as many units are examined as the limit of a filter allows.
+    free = *FREE[:4], 5 * UNIT - 1, FREE[5]
+    assert pull_sql(files, 2, K1, 2, *free) == (FOUND, 7, 0, COUNT, ones[1:2])
+    assert pull_sql(files, 2, errs, 2, *free) == (UNMATCHED, 7, 0, COUNT, [])
+    # Until a store has met one, its method is asked.
+    assert pull(files, 0, filter=K1) is None
+    assert pull_sql(files, 0, K1.of_group([1, 2], 8, 0))[4] == ones
+    files.queue.ext = object()  # its bit maps may apply
+    assert pull_sql(files, 0, K1) is None
+    assert pull_sql(files, 0, K1.of_group([1, 2], 8, 0)) is None
+    files.queue.ext = None
+    files.queue.pull_looks_no_further = True
+    assert pull_sql(files, 0, K1) is None
+
+
+def test_pulls_with_programs_in_turn_and_at_once(files: Files) -> None:
+    """A filter is kept for the next pull, unless another pull uses it."""
+    store = files.store(FREE)
+    store._reader.sql_filter = Sql92Filter
+    made = [Sql92Filter(f"KEYS = 'k{n}'") for n in range(5)] + [Sql92Filter("KEYS > 5")]
+    wanted = [files.offsets[n::5] for n in range(5)] + [[]]
+    rounds = 200
+
+    def ask(first: int) -> None:
+        for number in range(rounds):
+            which = (first + number // 3) % 6
+            answer = plain("get_message", store, "group", "T", 0, 0, filter=made[which])
+            assert [m.physical_offset for m in answer.messages] == wanted[which]
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(ask, range(4)))
+    asked = sum((first + number // 3) % 6 == 5 for first in range(4) for number in range(rounds))
+    assert made[5].errors == asked * COUNT
+
+
+def test_a_text_as_filter_is_compiled_by_the_store(files: Files) -> None:
+    store = files.store(FREE)
+    store.filter = Sql92Filter
+    store._reader.sql_filter = Sql92Filter
+    answer = plain("get_message", store, "group", "T", 0, 0, filter="KEYS = 'k1'")
+    assert [message.physical_offset for message in answer.messages] == files.offsets[1::5]
+
+
+def test_a_damaged_record_that_a_program_would_judge(files: Files) -> None:
+    """Errors of an answer that is thrown away do not count: they are counted again."""
+    errs = Sql92Filter("KEYS > 5")
+    zero_body(files)
+    assert pull_sql(files, 0, errs) is None
+    assert errs.errors == 0
 
 
 def zero_body(files: Files) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import rocketstore
+from rocketstore import Sql92Filter
 from rocketstore.query.tail import PATIENCE, LogTail, start_of_newest
 
 SEGMENT_NBYTES = 4096
@@ -135,6 +136,46 @@ def test_a_log_that_was_truncated_and_rewritten(root: Path, reader: Any, tmp_pat
     assert bodies[6:] == [b"instead 1 " * 7, b"instead 2 " * 3, b"instead 3 " * 9]
     (event,) = events
     assert "the log was truncated at offset" in event
+
+
+def test_only_what_a_filter_passes(root: Path, reader: Any) -> None:
+    """The position goes on past what does not pass: that is judged once."""
+    made = Sql92Filter("KEYS = 'k1' AND KEYS <> 5 OR KEYS = 'k0' AND 1 = 2")
+    errs = Sql92Filter("KEYS > 5")
+    steps = (lambda: write(root, b"four", b"five"), nothing, nothing)
+    assert follow(reader, *steps, select={"filter": made}, start=0)[0] == []
+    assert made.errors == 2
+    assert follow(reader, nothing, nothing, select={"filter": errs}, start=0)[0] == []
+    assert errs.errors == 5
+    chosen = {"filter": Sql92Filter("KEYS = 'k1'"), "topics": ["TopicA"]}
+    more = (lambda: write(root, *[b"%d" % n for n in range(60)]), nothing)
+    assert follow(reader, *more, select=chosen, start=0) == ([b"two", b"five", b"1"], [])
+
+
+@pytest.mark.parametrize("key", ["k0", "k1", "k2", "k9"])
+def test_a_rewritten_log_beside_what_a_filter_passed(
+    root: Path, reader: Any, tmp_path: Path, key: str
+) -> None:
+    """The truncation is found although its place holds no record that passed."""
+    shorter = tmp_path / "shorter"
+    shutil.copytree(root, shorter)
+    write(root, b"lost 1", b"lost 2" * 20, b"lost 3")
+    write(shorter, b"instead 1 " * 7, b"instead 2 " * 3, b"instead 3 " * 9)
+
+    def replace() -> None:
+        for path in sorted(path for path in shorter.rglob("*") if path.is_file()):
+            (root / path.relative_to(shorter)).write_bytes(path.read_bytes())
+
+    chosen = {"filter": Sql92Filter(f"KEYS = '{key}'")}
+    bodies, events = follow(reader, nothing, replace, nothing, start=0, select=chosen)
+    wanted = {
+        "k0": [b"one", b"lost 1", b"instead 1 " * 7],
+        "k1": [b"two", b"lost 2" * 20, b"instead 2 " * 3],
+        "k2": [b"three", b"lost 3", b"instead 3 " * 9],
+    }
+    assert bodies == wanted.get(key, [])
+    (event,) = events
+    assert "the log was truncated at or after offset" in event
 
 
 def test_a_record_that_is_being_written_is_waited_for(root: Path, reader: Any) -> None:

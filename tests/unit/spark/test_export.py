@@ -16,7 +16,7 @@ import pytest
 
 import rocketstore
 from golden import golden_stores
-from rocketstore.arrow import reading
+from rocketstore.arrow import layout, reading
 from rocketstore.errors import CorruptMessageError
 from rocketstore.files import durable as durable_file
 from rocketstore.sources import list_log, plan_splits
@@ -76,7 +76,7 @@ def test_every_message_is_there_once(store: Path, tmp_path: Path, split_bytes: i
         assert file.start_physical_offset <= offsets[0]
         assert offsets[-1] < file.stop_physical_offset
         assert "topic" not in written.schema_arrow.names
-        assert file.path.startswith(f"topic={export.escaped(file.topic)}/part-")
+        assert file.path.startswith(f"topic={layout.escaped(file.topic)}/part-")
     there = {
         path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*")
     }
@@ -192,7 +192,7 @@ def test_an_export_that_was_killed_while_renaming_can_be_run_again(
     assert run(store, killed, partition_by=partition_by, topics=(files[0].topic,))
     assert not (killed / "_temporary").exists()
     topics = {path.name for path in killed.iterdir()} - {"_SUCCESS"}
-    assert topics == {f"topic={export.escaped(files[0].topic)}"}
+    assert topics == {f"topic={layout.escaped(files[0].topic)}"}
     with pytest.raises(FileExistsError):
         run(store, killed)
 
@@ -299,7 +299,7 @@ def test_a_missing_store_is_reported_before_anything_is_created(tmp_path: Path) 
     ],
 )
 def test_names_of_partitions_are_spark_s(value: object, name: str) -> None:
-    assert export.escaped(value) == name
+    assert layout.escaped(value) == name
 
 
 @pytest.mark.parametrize(
@@ -322,11 +322,11 @@ def test_names_of_days_are_spark_s(day: int, name: str) -> None:
     """A record whose store time was far off made a folder ``date=<value out of range: 106751991>``,
     for which Spark takes the dates of all folders for text.
     """
-    assert export.date_name(day) == name
+    assert layout.date_name(day) == name
     time = max(day * 86_400_000_000, -(2**63))
     times = pa.array([1_700_000_000_000_000, time], pa.timestamp("us", tz="UTC"))
     batch = pa.record_batch({"storeTimestamp": times})
-    found = [(values, rows.num_rows) for values, rows in export.partitioned(batch, ("date",))]
+    found = [(values, rows.num_rows) for values, rows in layout.partitioned(batch, ("date",))]
     assert sorted(found) == sorted(
         [(("2023-11-14",), 2)] if name == "2023-11-14" else [(("2023-11-14",), 1), ((name,), 1)]
     )
@@ -343,7 +343,7 @@ def test_rows_are_parted_by_all_values() -> None:
     )
     found = {
         values: rows.column("row").to_pylist()
-        for values, rows in export.partitioned(batch, ("topic", "date"))
+        for values, rows in layout.partitioned(batch, ("topic", "date"))
     }
     assert found == {
         ("a", "1970-01-01"): [0, 5],

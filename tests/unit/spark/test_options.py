@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
 
-from rocketstore.errors import ConfigError
+from rocketstore.errors import ConfigError, FilterWarning
 from rocketstore.spark.base.options import (
     ReadOptions,
     canonical,
@@ -23,7 +24,7 @@ def read(**options: str) -> ReadOptions:
 def test_a_path_is_enough() -> None:
     assert read() == ReadOptions("/data/store")
     assert read().filters() == dict.fromkeys(
-        ("topics", "tags", "keys", "queue_ids", "begin", "end")
+        ("topics", "tags", "keys", "queue_ids", "begin", "end", "filter")
     )
 
 
@@ -44,6 +45,7 @@ def test_a_path_is_needed(options: dict[str, str]) -> None:
         ("tags", "*", "tags", None),
         ("tags", " ", "tags", None),
         ("keys", "k1  k2", "keys", ("k1", "k2")),
+        ("filter", "n > 5", "filter", ("n > 5", "5.5.0", False)),
         ("startingOffsets", "Earliest", "starting_offsets", "earliest"),
         ("endingoffsets", "latest", "ending_offsets", "latest"),
         ("startingOffsets", '{"A": {"0": 23, "1": -2}}', "starting_offsets", {"A": {0: 23, 1: -2}}),
@@ -201,3 +203,20 @@ def test_a_list_of_options_names_each_once() -> None:
         read(zzz="1")
     names = str(failure.value).partition("must be one of ")[2].split(", ")
     assert len(names) == len(set(names)) > 20
+
+
+def test_a_filter_is_checked_where_it_is_given() -> None:
+    made = read(filter="n > 50 AND color IN ('red')")
+    found = made.filters()["filter"]
+    assert found.matches({"n": "51", "color": "red"})
+    with pytest.raises(ConfigError) as caught:
+        read(filter="n > 50 AND AND")
+    shown, caret = str(caught.value).splitlines()[-2:]
+    assert caret.index("^") == shown.rindex("AND")
+    with pytest.raises(ConfigError, match="filter is empty"):
+        read(filter=" ")
+    with pytest.warns(FilterWarning):
+        made = read(filter="n = 5 garbage")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made.filters()  # in tasks, without a warning for each

@@ -11,7 +11,7 @@ import pytest
 
 import rocketstore
 from golden import golden_stores
-from rocketstore import formats
+from rocketstore import body_codec, formats
 from rocketstore.arrow.reading import read_batches
 from rocketstore.errors import DecodeError
 from rocketstore.sources import list_log, plan_splits
@@ -62,7 +62,7 @@ def test_what_does_not_unpack_is_named(stored: bytes, flag: int, reason: str) ->
 
 @pytest.mark.parametrize("name", ["zlib", "zstd", "lz4"])
 def test_a_bomb_is_not_unpacked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "MAX_UNPACKED_NBYTES", len(BODY) - 1)
+    monkeypatch.setattr(body_codec, "MAX_BODY_NBYTES", len(BODY) - 1)
     stored, kind = {
         "zlib": (zlib.compress(BODY), 3),
         "lz4": (compressed("lz4"), 1),

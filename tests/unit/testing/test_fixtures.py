@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,45 @@ def test_spoils_its_store(rocket_store, tmp_path):
         assert store.wait_dispatched(120)
     next((tmp_path / "store" / "consumequeue" / "T" / "0").iterdir()).unlink()
 """
+CONSUMING = """
+import rocketstore
+
+def test_next(rocket_store, rocket_consumer):
+    store = rocket_store()
+    for number in range(5):
+        store.put("T", b"%d" % number)
+    consumer = rocket_consumer(store, "g", ["T"], drained=True)
+    assert [m.body for m in consumer] == [b"0", b"1", b"2", b"3", b"4"]
+
+def test_left_on_purpose(rocket_store, rocket_consumer):
+    store = rocket_store()
+    store.put("T", b"0")
+    first = rocket_consumer(store, "g", "T", ack="manual", max_reconsume_times=0)
+    assert [m.body for m in first] == [b"0"]
+    first.close()
+    again = rocket_consumer(store, "g", "T", idle_timeout_s=0.01)
+    assert [m.body for m in again] == [b"0"]
+
+def test_mode_r(rocket_store, rocket_consumer):
+    rocket_store().put("T", b"0")
+    reading = rocket_store(mode="r")
+    assert [m.body for m in rocket_consumer(reading, "g", "T", drained=True)] == [b"0"]
+"""
+FORGETTING = """
+def test_forgets_one(rocket_store, rocket_consumer):
+    store = rocket_store()
+    for number in range(3):
+        store.put("T", b"%d" % number)
+    consumer = rocket_consumer(
+        store, "g", "T", ack="manual", max_reconsume_times=0, drained=True
+    )
+    for number, message in enumerate(consumer):
+        if number != 1:
+            consumer.ack(message)
+
+def test_closes_it(rocket_store, rocket_consumer):
+    rocket_consumer(rocket_store(), "g", "T", drained=True).close()
+"""
 
 
 def run_pytest(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
@@ -74,3 +114,27 @@ def test_a_spoiled_store_is_an_error(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stdout + done.stderr
     assert "1 passed, 1 error" in done.stdout
     assert "invariant 3" in done.stdout
+
+
+def test_consumers_are_closed(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, CONSUMING)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
+
+
+def test_messages_that_are_not_settled_are_an_error(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, FORGETTING)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "2 passed, 2 errors" in done.stdout
+    assert "the group g has not settled T 0: 2 from offset 1 on" in done.stdout
+    assert "the consumer of the group g was closed in the test" in done.stdout
+
+
+def test_the_example_of_the_guide(tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "guide" / "testing.md").read_text()
+    (program,) = re.findall(r"^```\n(def bill\(.*?)^```$", guide, re.DOTALL | re.MULTILINE)
+    done = run_pytest(tmp_path, program)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+    done = run_pytest(tmp_path, program.replace("consumer.ack(order)", "pass"))
+    assert "1 passed, 1 error" in done.stdout

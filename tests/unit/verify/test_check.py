@@ -366,12 +366,12 @@ def test_every_byte_of_the_index_counts(pristine: Path, data: st.DataObject) -> 
     harmless = formats.index_file_nbytes(SLOTS, 0) <= position < first  # entry 0 is never used
     if header.nbytes <= position < formats.index_file_nbytes(SLOTS, 0):
         # A slot that names the entry after the last one is what a killed writer leaves; one that
-        # names a later entry reads as the empty one that it was.
+        # names a later entry of the file reads as the empty one that it was.
         at = position - (position - header.nbytes) % formats.INDEX_SLOT.nbytes
         count = int.from_bytes(content[header.at("index_count") :][:4], "big")
         slot = int.from_bytes(content[at : at + 4], "big")
         is_empty = not any(before[at : at + 4])
-        harmless = slot == count or (is_empty and count < slot <= ENTRIES)
+        harmless = slot == count or (is_empty and count < slot < ENTRIES)
     assert report.ok == harmless
     if harmless:
         assert any("bytes outside their entries" in note for note in report.notes)
@@ -406,6 +406,32 @@ def test_a_lost_slot_hides_its_entries(store_root: Path) -> None:
     assert (chain.path, chain.position) == (str(path), slot)
 
 
+@pytest.mark.parametrize("place", ["none", "slot", "previous", "hash", "tail", "count", "entry 0"])
+def test_a_long_index_file_is_judged_as_a_short_one(
+    store_root: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of long files, chunks are read instead of the whole mapping."""
+    path = index_file(store_root, 4 if place == "tail" else 0)
+    entry = formats.index_file_nbytes(SLOTS, 9)
+    at = {
+        "slot": formats.INDEX_HEADER.nbytes + 3,
+        "previous": entry + ENTRY.at("previous_index") + 3,
+        "hash": entry + ENTRY.at("key_hash") + 3,
+        "tail": path.stat().st_size - 3,
+        "count": formats.INDEX_HEADER.at("index_count") + 3,
+        "entry 0": formats.index_file_nbytes(SLOTS, 0) + 1,
+    }.get(place)
+    if at is not None:
+        flip(path, at, 1)
+    short = check(store_root)
+    monkeypatch.setattr("rocketstore.verify.index._MOST_MAPPED_NBYTES", 0)
+    monkeypatch.setattr("rocketstore.verify.index._CHUNK_ENTRIES", 7)
+    long = check(store_root)
+    assert long.findings == short.findings
+    assert long.notes == short.notes
+    assert long.ok == short.ok == (place in ("none", "tail", "entry 0"))
+
+
 def test_a_lost_index_file_is_missing_keys(store_root: Path) -> None:
     index_file(store_root, 1).unlink()
     report = check(store_root)
@@ -431,26 +457,3 @@ def test_entries_out_of_order_are_all_judged(store_root: Path) -> None:
     assert any("lower than the previous entry's" in one.reason for one in report.findings)
     assert "missing-key" not in the_kinds(report)
     assert report.keys == 240
-
-
-# --- topics by number -------------------------------------------------------------------------
-
-
-@given(
-    names=st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=60),
-    border=st.integers(0, 60),
-)
-@settings(max_examples=60, deadline=None)
-def test_topics_are_numbered_in_order_of_appearance(names: list[bytes], border: int) -> None:
-    import numpy as np
-
-    from rocketstore.verify.topic_numbers import TopicNumbers
-
-    topics, found = TopicNumbers(), []
-    for part in (names[:border], names[border:], names):
-        if part:
-            lengths = np.array([len(name) for name in part])
-            starts = np.cumsum(lengths) - lengths
-            found += topics.of(b"".join(part), starts, lengths).tolist()
-    order = list(dict.fromkeys(names))
-    assert found == [order.index(name) for name in names + names]

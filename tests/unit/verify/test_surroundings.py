@@ -242,7 +242,7 @@ def test_a_missing_folder_is_one_finding(
     assert one.path == str(root / folder)
     assert f"the folder {folder} is missing; {count} will be rebuilt" in one.reason
     assert not any("dispatch lags" in note for note in report.notes)
-    assert f"rocketstore recover {root}" in run(
+    assert f"rocketstore plan {root} -o plan.json" in run(
         "verify", root, "-f", "table", code=1
     ).stdout.replace("\n", "")
 
@@ -626,7 +626,7 @@ FAR = stamped(FUTURE, FUTURE, FUTURE)
         ("inner-5.3.3", lambda root: shutil.rmtree(root / "batchconsumequeue")),
     ],
 )
-def test_recover_mends_what_it_is_named_for(
+def test_recover_and_a_plan_mend_what_they_are_named_for(
     tmp_path: Path, name: str, harm: Callable[[Path], None], aborted: bool
 ) -> None:
     root = golden_stores.unpack(name, tmp_path)
@@ -634,7 +634,11 @@ def test_recover_mends_what_it_is_named_for(
     if aborted:
         (root / "abort").touch()
     document = json.loads(run("verify", root, "--json", code=1).stdout)
-    assert [one["command"] for one in document["next"]] == [["rocketstore", "recover", str(root)]]
+    (step,) = document["next"]
+    assert step["command"] == ["rocketstore", "plan", str(root), "-o", "plan.json"]
+    planned = shutil.copytree(root, tmp_path / "planned")
+    rocketstore.repair(planned, rocketstore.plan(planned))
+    assert check(planned).findings == []
     rocketstore.recover(root)
     assert check(root).findings == []
 
@@ -661,7 +665,7 @@ def test_a_segment_that_is_too_long_is_found(root: Path, number: int, more: str)
     assert f"{SEGMENT + len(extra)} bytes instead of {SEGMENT}" in report.findings[0].reason
     code, out, _ = run_any("verify", str(root))
     assert code == 1
-    assert "salvage" in json.loads(out.splitlines()[-1])["next"][0]["command"]
+    assert "plan" in json.loads(out.splitlines()[-1])["next"][0]["command"]
 
     for what_if in ([], ["--what-if"]):
         code, _, err = run_any("recover", str(root), *what_if)

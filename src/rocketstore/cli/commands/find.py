@@ -36,6 +36,7 @@ from rocketstore.cli.common.outcome import ExitCode, complain
 from rocketstore.cli.common.output import chosen
 from rocketstore.cli.common.quantities import parse_time
 from rocketstore.cli.common.records import print_records
+from rocketstore.cli.common.where import WhereOption, compiled
 from rocketstore.query.conditions import Conditions
 
 
@@ -55,6 +56,7 @@ def find(
     unique_key: UniqueKeyOption = None,
     tags: TagsOption = None,
     body_contains: BodyOption = None,
+    where: WhereOption = None,
     begin: BeginOption = None,
     end: EndOption = None,
     limit: LimitOption = None,
@@ -73,6 +75,7 @@ def find(
     Examples:
       rocketstore find /data/store --topic TopicA --key order-17
       rocketstore find /data/store --topic TopicA --tags TagB --begin -1d --limit 10
+      rocketstore find /data/store --topic Orders --key c-7 --where "total BETWEEN 10 AND 20"
       rocketstore find /data/store --unique-key 7F0000010A3C18B4AAC21F5B2C400000
       rocketstore find /data/store --body-contains '"total": 12' --format table
     """
@@ -87,12 +90,15 @@ def find(
         begin=first,
         end=last,
     )
-    if conditions.empty and limit is None:
+    if conditions.empty and where is None and limit is None:
         raise typer.BadParameter("give at least one condition, or --limit")
+    settings = store_config(config, commit_log)
     indexed = topic is not None and (key is not None or unique_key is not None)
-    with reading(
-        path, quiet=quiet, config=store_config(config, commit_log), message_index_enable=indexed
-    ) as store:
+    indexed = indexed and settings.message_index_enable
+    with (
+        reading(path, quiet=quiet, config=settings, message_index_enable=indexed) as store,
+        compiled(where, store.filter, quiet=quiet) as made,
+    ):
         if indexed:
             messages = store.find(
                 topic=topic,
@@ -102,6 +108,7 @@ def find(
                 body_contains=body_contains,
                 begin=first,
                 end=last,
+                filter=made,
                 on_corruption=on_corruption.value,
             )
             count = print_records(islice(messages, limit), chosen(form))
@@ -112,6 +119,7 @@ def find(
                     conditions,
                     limit=limit,
                     on_corruption=on_corruption.value,
+                    where=made,
                     progress=progress,
                 )
                 count = print_walk(walk, chosen(form), limit=limit, quiet=quiet)

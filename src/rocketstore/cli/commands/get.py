@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,13 +25,17 @@ from rocketstore.cli.common.outcome import ExitCode, complain
 from rocketstore.cli.common.output import chosen
 from rocketstore.cli.common.quantities import parse_time
 from rocketstore.cli.common.records import print_records
+from rocketstore.cli.common.where import WhereOption, compiled
 from rocketstore.errors import CorruptMessageError
-from rocketstore.filter import TagFilter
+from rocketstore.filter import MessageFilter, TagFilter
 from rocketstore.message import StoredMessage
 from rocketstore.query.results import GetMessageResult
 from rocketstore.query.unread_units import UnreadUnit, UnreadUnits
 from rocketstore.status import GetMessageStatus
 from rocketstore.store.default_message_store import DefaultMessageStore
+
+if TYPE_CHECKING:
+    from rocketstore.filter.sql92.sql92_filter import Sql92Filter
 
 _GROUP = "rocketstore"
 _SKIPPED = (
@@ -67,6 +71,7 @@ def get(
         int, typer.Option("--count", "-n", min=1, help="Maximum number of messages.")
     ] = 32,
     tags: TagsOption = None,
+    where: WhereOption = None,
     on_corruption: OnCorruptionOption = OnCorruption.FAIL,
     commit_log: CommitLogOption = None,
     config: ConfigOption = None,
@@ -80,17 +85,21 @@ def get(
       rocketstore get /data/store TopicA 0
       rocketstore get /data/store TopicA 0 --offset 1200 --count 5
       rocketstore get /data/store TopicA 0 --time -2h --tags "TagA || TagB"
+      rocketstore get /data/store Orders 0 --where "state = 'PAID' AND total > 100"
       rocketstore get /data/store TopicA 0 --format ndjson --on-corruption skip
     """
     if offset is not None and time is not None:
         raise typer.BadParameter("give --offset or --time, not both")
     timestamp = None if time is None else parse_time(time)
-    with reading(path, quiet=quiet, config=store_config(config, commit_log)) as store:
+    with (
+        reading(path, quiet=quiet, config=store_config(config, commit_log)) as store,
+        compiled(where, store.filter, quiet=quiet) as made,
+    ):
         if timestamp is not None:
             offset = store.get_offset_in_queue_by_time(topic, queue_id, timestamp, boundary="lower")
         elif offset is None:
             offset = store.min_offset_in_queue(topic, queue_id)
-        pull = Pull(store, topic, queue_id, offset, tags, on_corruption.value)
+        pull = Pull(store, topic, queue_id, offset, tags, on_corruption.value, made)
         found = print_records(pull.messages(count), chosen(form))
         if pull.passed and not quiet:
             complain(pull.explain_passed())
@@ -106,6 +115,21 @@ def refuse_another_log(store: DefaultMessageStore, on_corruption: OnCorruption) 
     for damage in store.recovery_report.damaged:
         if damage.is_another_log and on_corruption == OnCorruption.FAIL:
             raise damage.refusal()
+
+
+class Both:
+    """A filter that passes what two filters pass."""
+
+    def __init__(self, first: MessageFilter, second: MessageFilter) -> None:
+        self._parts = first, second
+
+    def is_matched_by_consume_queue(self, tags_code: int | None, ext: Any = None) -> bool:
+        """Return whether both match the unit."""
+        return all(part.is_matched_by_consume_queue(tags_code, ext) for part in self._parts)
+
+    def is_matched_by_commit_log(self, message: StoredMessage) -> bool:
+        """Return whether both match the message."""
+        return all(part.is_matched_by_commit_log(message) for part in self._parts)
 
 
 class Pull:
@@ -128,12 +152,15 @@ class Pull:
         offset: int,
         tags: str | None,
         on_corruption: str = "fail",
+        where: Sql92Filter | None = None,
     ) -> None:
         self._store = store
         self._topic = topic
         self._queue_id = queue_id
         self._offset = offset
-        self._filter = None if tags is None else TagFilter(tags, exact=True)
+        self._filter: MessageFilter | None = None if tags is None else TagFilter(tags, exact=True)
+        if where is not None:
+            self._filter = where if self._filter is None else Both(self._filter, where)
         self._status = GetMessageStatus.NO_MATCHED_MESSAGE
         self._on_corruption = on_corruption
         self.passed: list[UnreadUnit] = []

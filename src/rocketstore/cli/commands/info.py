@@ -171,12 +171,33 @@ def _extent(document: dict[str, Any]) -> list[tuple[str, Any]]:
         fields.append(("messages", f"{_of_all(document)} in queues of {topics}"))
     elif "topicNames" in document:
         fields.append(("topics", document["topicNames"]))
+    if "timer" in document:
+        timer = document["timer"]
+        due = f"next at {format_time(timer['nextDue'])}, {timer['overdue']:,} overdue"
+        fields.append(("timer", f"{counted(timer['pending'], 'message')} pending, {due}"))
+    if "delays" in document:
+        delays = document["delays"]
+        parked = f", {delays['parked']:,} undeliverable" if delays["parked"] else ""
+        waiting = f"{counted(delays['pending'], 'message')} pending, {delays['overdue']:,} overdue"
+        fields.append(("delayed", waiting + parked))
     if "index" in document:
         index = document["index"]
         fields.append(
             ("index", f"{counted(index['files'], 'file')}, {counted(index['keys'], 'key')}")
         )
+    if "transactions" in document:
+        fields.append(("transactions", _transactions(document["transactions"])))
     return fields
+
+
+def _transactions(found: dict[str, Any]) -> str:
+    if not found["undecided"]:
+        return "none undecided"
+    ages = found["byAge"]
+    counts = [f"{ages[name]} within a {name}" for name in ages if name != "older" and ages[name]]
+    counts += [f"{ages['older']} older"] if ages["older"] else []
+    oldest = format_time(found["oldestBornTimestamp"])
+    return f"{found['undecided']} undecided ({', '.join(counts)}), the oldest from {oldest}"
 
 
 def _offsets(queues: list[dict[str, int]], limit: int = 8) -> str:

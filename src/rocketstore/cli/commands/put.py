@@ -211,7 +211,7 @@ def _check_place(path: Path, *, create: bool, config: MessageStoreConfig) -> Non
         hint = "--create creates one"
         if not path.exists():
             raise fail(ExitCode.CANNOT_READ, f"there is no store {path}; {hint}")
-        check_is_store(path, hint=f"; {hint} in an empty directory, or a new one")
+        check_is_store(path, hint=f"; {hint} in an empty directory, or a new one", config=config)
     elif path.is_dir() and any(path.iterdir()) and not is_store(store_parts(path)):
         raise fail(
             ExitCode.UNSAFE, f"{path} is not a store but holds other files; nothing was written"

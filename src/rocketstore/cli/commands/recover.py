@@ -21,8 +21,8 @@ from rocketstore.cli.common.outcome import ExitCode
 from rocketstore.cli.common.output import Format, chosen, print_report, print_text
 from rocketstore.cli.common.progress import progress_bar
 from rocketstore.cli.common.quantities import counted, format_size
-from rocketstore.repair.recover import RecoverReport
-from rocketstore.repair.recover import recover as recover_store
+from rocketstore.mending.recover import RecoverReport
+from rocketstore.mending.recover import recover as recover_store
 
 #: CSV columns of a row.
 ROW_NAMES = ("kind", "path", "position", "physicalOffset", "reason")
@@ -32,7 +32,7 @@ _LISTED = 20
 def recover(
     path: StorePath,
     what_if: WhatIfOption = False,
-    index: IndexOption = True,
+    index: IndexOption = None,
     commit_log: CommitLogOption = None,
     config: ConfigOption = None,
     form: FormatOption = None,
@@ -50,7 +50,9 @@ def recover(
       rocketstore recover /data/store
       rocketstore recover /data/store --format ndjson | jq 'select(.kind == "summary")'
     """
-    settings = store_config(config, commit_log).replace(message_index_enable=index)
+    settings = store_config(config, commit_log)
+    if index is not None:
+        settings = settings.replace(message_index_enable=index)
     check_is_store(path, config=settings)
     quieten()  # the report contains everything, once
     with progress_bar(quiet=quiet) as progress:

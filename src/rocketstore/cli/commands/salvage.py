@@ -24,9 +24,9 @@ from rocketstore.cli.common.output import Format, chosen, print_report, print_te
 from rocketstore.cli.common.progress import progress_bar
 from rocketstore.cli.common.quantities import counted, format_size, format_time
 from rocketstore.config import MessageStoreConfig
-from rocketstore.repair.recover import MENDED_KINDS
-from rocketstore.repair.salvage import SalvageReport
-from rocketstore.repair.salvage import salvage as salvage_store
+from rocketstore.mending.recover import MENDED_KINDS
+from rocketstore.mending.salvage import SalvageReport
+from rocketstore.mending.salvage import salvage as salvage_store
 from rocketstore.store.verifying import verify_files
 
 
@@ -40,7 +40,7 @@ def salvage(
             help="Let empty messages keep the queue offsets of lost ones.",
         ),
     ] = True,
-    index: IndexOption = True,
+    index: IndexOption = None,
     commit_log: CommitLogOption = None,
     config: ConfigOption = None,
     form: FormatOption = None,
@@ -58,7 +58,9 @@ def salvage(
       rocketstore salvage /data/store
       rocketstore salvage /data/store --what-if --format ndjson | jq 'select(.kind == "damaged")'
     """
-    settings = store_config(config, commit_log).replace(message_index_enable=index)
+    settings = store_config(config, commit_log)
+    if index is not None:
+        settings = settings.replace(message_index_enable=index)
     check_is_store(path, config=settings)
     quieten()  # the report contains everything, once
     with progress_bar(quiet=quiet) as progress:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -24,6 +23,8 @@ from rocketstore.cli.common.options import (
     OnCorruption,
     OnCorruptionOption,
     QuietOption,
+    RecordsOption,
+    RecordWord,
     StorePath,
     TagsOption,
     TopicsOption,
@@ -35,16 +36,10 @@ from rocketstore.cli.common.output import Format, chosen
 from rocketstore.cli.common.progress import progress_bar
 from rocketstore.cli.common.quantities import parse_time
 from rocketstore.cli.common.records import print_records
+from rocketstore.cli.common.where import WhereOption, compiled
 from rocketstore.errors import CorruptMessageError
 from rocketstore.query.conditions import Conditions
 from rocketstore.store.default_message_store import DefaultMessageStore
-
-
-class RecordWord(StrEnum):
-    """Which records to read."""
-
-    LOG = "log"
-    QUEUES = "queues"
 
 
 def scan(
@@ -54,6 +49,7 @@ def scan(
     unique_key: UniqueKeyOption = None,
     tags: TagsOption = None,
     body_contains: BodyOption = None,
+    where: WhereOption = None,
     begin: BeginOption = None,
     end: EndOption = None,
     start: Annotated[
@@ -64,14 +60,7 @@ def scan(
         int | None, typer.Option("--stop", min=0, help="Log offset before which to stop.")
     ] = None,
     limit: LimitOption = None,
-    records: Annotated[
-        RecordWord,
-        typer.Option(
-            "--records",
-            help="log: every record, including half messages and rollbacks of transactions; "
-            "queues: what consumers see, with batches split into messages.",
-        ),
-    ] = RecordWord.LOG,
+    records: RecordsOption = RecordWord.LOG,
     on_corruption: OnCorruptionOption = OnCorruption.FAIL,
     commit_log: CommitLogOption = None,
     config: ConfigOption = None,
@@ -86,6 +75,7 @@ def scan(
     \b
     Examples:
       rocketstore scan /data/store --topic TopicA --begin -1h
+      rocketstore scan /data/store --topic Orders --where "state = 'PAID' AND total > 100"
       rocketstore scan /data/store --body-contains '"order": 17' --format csv > found.csv
       rocketstore scan /data/store --on-corruption skip --quiet | wc -l
       rocketstore scan /data/store --start 1073741824 --limit 1000
@@ -103,7 +93,10 @@ def scan(
         path, quiet=quiet, config=store_config(config, commit_log), message_index_enable=False
     ) as store:
         check_start(store, start)
-        with progress_beside_output(quiet=quiet) as progress:
+        with (
+            compiled(where, store.filter, quiet=quiet) as made,
+            progress_beside_output(quiet=quiet) as progress,
+        ):
             walk = LogWalk(
                 store,
                 conditions,
@@ -112,6 +105,7 @@ def scan(
                 limit=limit,
                 on_corruption=on_corruption.value,
                 records=records.value,
+                where=made,
                 progress=progress,
             )
             count = print_walk(walk, chosen(form), limit=limit, quiet=quiet)

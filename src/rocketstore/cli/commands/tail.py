@@ -6,7 +6,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -30,11 +30,15 @@ from rocketstore.cli.common.outcome import ExitCode, complain
 from rocketstore.cli.common.output import Rows, chosen
 from rocketstore.cli.common.records import record_rows
 from rocketstore.cli.common.streams import HeldInterrupt
+from rocketstore.cli.common.where import WhereOption, compiled
 from rocketstore.errors import CorruptMessageError
 from rocketstore.message import StoredMessage
 from rocketstore.query.conditions import Conditions
 from rocketstore.query.tail import LogTail, start_of_newest
 from rocketstore.store.default_message_store import DefaultMessageStore
+
+if TYPE_CHECKING:
+    from rocketstore.filter.sql92.sql92_filter import Sql92Filter
 
 _GROWTH = 8
 
@@ -45,6 +49,7 @@ def tail(
     key: KeyOption = None,
     tags: TagsOption = None,
     body_contains: BodyOption = None,
+    where: WhereOption = None,
     count: Annotated[
         int, typer.Option("--count", "-n", min=0, help="Number of newest messages to begin with.")
     ] = 10,
@@ -76,6 +81,7 @@ def tail(
     Examples:
       rocketstore tail /data/store
       rocketstore tail /data/store --topic TopicA --follow
+      rocketstore tail /data/store --topic Orders --where "total > 100" --follow
       rocketstore tail /data/store -n 0 -F --format ndjson | jq --unbuffered .body
     """
     count = min(count, sys.maxsize)
@@ -83,13 +89,16 @@ def tail(
         raise typer.BadParameter("--idle needs --follow")
     conditions = Conditions.of(topics=topics, key=key, tags=tags, body_contains=body_contains)
     options = {"derive": "none", "message_index_enable": False}
-    with reading(path, quiet=quiet, config=store_config(config, commit_log), **options) as store:
+    with (
+        reading(path, quiet=quiet, config=store_config(config, commit_log), **options) as store,
+        compiled(where, store.filter, quiet=quiet) as made,
+    ):
         quieten()  # each refresh would repeat the warnings
         check_start(store, start)
         with record_rows(chosen(form)) as out:
             position = max(store.min_physical_offset, 0) if start is None else start
             if start is None:
-                found = Newest(store, count, conditions, on_corruption.value)
+                found = Newest(store, count, conditions, made, on_corruption.value)
                 for message in found:
                     out.write(message)
                 position = store.max_physical_offset
@@ -108,6 +117,7 @@ def tail(
                 follower = LogTail(
                     store,
                     start=position,
+                    select=None if made is None else {"topics": topics, "filter": made},
                     on_corruption=on_corruption.value,
                     on_event=say,
                     wait=pause,
@@ -133,11 +143,17 @@ class Newest:
     """
 
     def __init__(
-        self, store: DefaultMessageStore, count: int, conditions: Conditions, on_corruption: str
+        self,
+        store: DefaultMessageStore,
+        count: int,
+        conditions: Conditions,
+        where: Sql92Filter | None,
+        on_corruption: str,
     ) -> None:
         self._store = store
         self._count = count
         self._conditions = conditions
+        self._where = where
         self._on_corruption = on_corruption
         self.stopped = False
 
@@ -164,7 +180,7 @@ class Newest:
         reach = self._count
         while True:
             start = start_of_newest(store, reach, self._conditions.topics)
-            messages = store.scan(start=start, on_corruption="skip")
+            messages = store.scan(start=start, filter=self._where, on_corruption="skip")
             found = deque(filter(match, messages), maxlen=self._count)
             if len(found) == self._count:
                 return found[0].physical_offset, found

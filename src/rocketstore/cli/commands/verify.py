@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from rocketstore.cli.commands.advice import advice
+from rocketstore.cli.commands.advice import Advice, advice
 from rocketstore.cli.common.opening import check_is_store, quieten
 from rocketstore.cli.common.options import (
+    CheckJobsOption,
     CommitLogOption,
     ConfigOption,
     FormatOption,
+    IndexOption,
     QuietOption,
     StorePath,
     check_words,
@@ -25,6 +27,7 @@ from rocketstore.cli.common.outcome import ExitCode
 from rocketstore.cli.common.output import Format, chosen, print_report, print_rows, print_text
 from rocketstore.cli.common.progress import progress_bar
 from rocketstore.cli.common.quantities import counted, format_size
+from rocketstore.directory.paths import StorePaths
 from rocketstore.store.verifying import verify_files
 from rocketstore.verify.report import Finding, VerifyReport
 
@@ -46,9 +49,7 @@ def verify(
         int,
         typer.Option("--limit", "-n", min=1, help="Maximum number of findings to list; all count."),
     ] = 1000,
-    index: Annotated[
-        bool, typer.Option("--index/--no-index", help="Whether the broker keeps an index.")
-    ] = True,
+    index: IndexOption = None,
     delay_levels: Annotated[
         str | None,
         typer.Option(
@@ -58,6 +59,7 @@ def verify(
             help="The broker's messageDelayLevel.",
         ),
     ] = None,
+    jobs: CheckJobsOption = None,
     commit_log: CommitLogOption = None,
     config: ConfigOption = None,
     form: FormatOption = None,
@@ -77,7 +79,7 @@ def verify(
       rocketstore verify /data/store --json | jq .findingCounts
       rocketstore verify /data/store --format ndjson | jq -r 'select(.kind == "record") | .path'
     """
-    options: dict[str, Any] = {"message_index_enable": index}
+    options: dict[str, Any] = {} if index is None else {"message_index_enable": index}
     if delay_levels is not None:
         options["message_delay_level"] = delay_levels
     settings = store_config(config, commit_log).replace(**options)
@@ -85,9 +87,18 @@ def verify(
     quieten()  # the findings contain what the library would log
     with progress_bar(quiet=quiet) as progress:
         report = verify_files(
-            path, settings, level=level.value, progress=progress, max_findings=limit
+            path, settings, level=level.value, jobs=jobs, progress=progress, max_findings=limit
         )
-    _print(path, report, Format.JSON if as_json else chosen(form))
+    words = ["--config", os.fspath(config)] if config is not None else []
+    words += ["--commit-log", str(commit_log)] if commit_log is not None else []
+    log = StorePaths.of(path, settings).commit_log.absolute()
+    steps = list(
+        advice(
+            path, report.finding_counts, options=words,
+            log_is_elsewhere=not log.is_relative_to(path.absolute()),
+        )
+    )  # fmt: skip
+    _print(report, steps, Format.JSON if as_json else chosen(form))
     if not report.ok:
         raise typer.Exit(int(ExitCode.FINDINGS))
 
@@ -108,7 +119,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _summary(path: Path, report: VerifyReport) -> dict[str, Any]:
+def _summary(report: VerifyReport, steps: list[Advice]) -> dict[str, Any]:
     values = dataclasses.asdict(report)
     for name in ("findings", "max_findings", "finding_counts"):
         del values[name]
@@ -126,18 +137,18 @@ def _summary(path: Path, report: VerifyReport) -> dict[str, Any]:
         "schemaVersion": SCHEMA_VERSION,
         "ok": report.ok,
         "findingCounts": dict(report.finding_counts),
-        "next": [one.document() for one in advice(path, report.finding_counts)],
+        "next": [one.document() for one in steps],
         **summary,
     }
 
 
-def _print(path: Path, report: VerifyReport, form: Format) -> None:
+def _print(report: VerifyReport, steps: list[Advice], form: Format) -> None:
     findings = [_finding(one) for one in report.findings]
-    if not print_report(_summary(path, report), "findings", findings, FINDING_NAMES, form):
-        _print_table(path, report)
+    if not print_report(_summary(report, steps), "findings", findings, FINDING_NAMES, form):
+        _print_table(report, steps)
 
 
-def _print_table(path: Path, report: VerifyReport) -> None:
+def _print_table(report: VerifyReport, steps: list[Advice]) -> None:
     if report.findings:
         rows = [(one.kind, one.path, one.position, one.reason) for one in report.findings]
         headings = ("kind", "file", "position", "what")
@@ -161,5 +172,5 @@ def _print_table(path: Path, report: VerifyReport) -> None:
     hidden = report.finding_count - len(report.findings)
     if hidden > 0:
         print_text(f"{counted(hidden, 'more finding')} not listed; --limit lists more.")
-    for step in advice(path, report.finding_counts):
+    for step in steps:
         print_text(f"Next: {step.text()}.")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from rocketstore.arguments import OnCorruption, Progress, Records
 from rocketstore.message import StoredMessage
 from rocketstore.query.conditions import Conditions
 from rocketstore.query.queue_records import is_packed
 from rocketstore.store.default_message_store import DefaultMessageStore
+
+if TYPE_CHECKING:
+    from rocketstore.filter.sql92.sql92_filter import Sql92Filter
 
 _RECORDS_BETWEEN_REPORTS = 2000
 
@@ -26,6 +30,8 @@ class LogWalk:
         Maximum number of messages.
     on_corruption : {"fail", "skip", "stop"}
     records : {"log", "queues"}
+    where : Sql92Filter, optional
+        Evaluated by a kernel, before the other conditions on messages.
     progress : callable, optional
 
     Attributes
@@ -44,6 +50,7 @@ class LogWalk:
         limit: int | None = None,
         on_corruption: OnCorruption = "fail",
         records: Records = "log",
+        where: Sql92Filter | None = None,
         progress: Progress | None = None,
     ) -> None:
         first = max(store.min_physical_offset, 0)
@@ -53,10 +60,36 @@ class LogWalk:
         self._limit = limit
         self._progress = progress
         self._conditions = conditions
-        self._messages = store.scan(
-            start=start, stop=stop, on_corruption=on_corruption, records=records
-        )
+        if where is None:
+            self._messages = store.scan(
+                start=start, stop=stop, on_corruption=on_corruption, records=records
+            )
+        else:
+            self._messages = self._selected(
+                store, start, stop, on_corruption, records=records, filter=where,
+                topics=conditions.topics, begin=conditions.begin, end=conditions.end,
+            )  # fmt: skip
         self._is_packed = is_packed if records == "queues" else lambda flags: False
+
+    def _selected(
+        self,
+        store: DefaultMessageStore,
+        start: int | None,
+        stop: int | None,
+        on_corruption: OnCorruption,
+        **limits: Any,
+    ) -> Iterator[StoredMessage]:
+        """Yield the messages that pass; move the position past those that do not."""
+        scan = store.reader.selected(start, stop, on_corruption, **limits)
+        for messages in scan.steps():
+            yield from messages
+            self.position = max(self.position, scan.position)
+            self._report()
+        store.reader.finish_scan(scan.stop, stop, on_corruption)
+
+    def _report(self) -> None:
+        if self._progress is not None:
+            self._progress("reading the log", self.position - self._begin, self._total)
 
     def __iter__(self) -> Iterator[StoredMessage]:
         match = self._conditions.match
@@ -75,5 +108,5 @@ class LogWalk:
             if self._progress is not None:
                 until_report -= 1
                 if until_report < 0:
-                    self._progress("reading the log", self.position - self._begin, self._total)
+                    self._report()
                     until_report = _RECORDS_BETWEEN_REPORTS

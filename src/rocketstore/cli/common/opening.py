@@ -13,6 +13,8 @@ from rocketstore.cli.common.outcome import ExitCode, fail
 from rocketstore.cli.common.progress import progress_bar
 from rocketstore.config import MessageStoreConfig
 from rocketstore.directory.parts import is_store, store_parts
+from rocketstore.errors import RocketStoreError
+from rocketstore.looking.log_source import open_log
 from rocketstore.store.default_message_store import DefaultMessageStore
 from rocketstore.store.default_message_store import open as open_store
 
@@ -53,6 +55,31 @@ def check_is_store(path: Path, *, hint: str = "", config: MessageStoreConfig | N
     )
 
 
+def has_segments(where: Path, config: MessageStoreConfig | None = None) -> bool:
+    """Return whether a path is one segment or a folder of segments, without a store around it."""
+    if config is not None and config.store_path_commit_log:
+        return False
+    try:
+        if where.is_dir() and is_store(store_parts(where)):
+            return False
+        return bool(open_log(where).segments)
+    except (OSError, RocketStoreError):
+        return False
+
+
+def check_has(path: Path, config: MessageStoreConfig, needed: str) -> None:
+    """End the command if ``path`` is a log alone, naming what it needs beside the log."""
+    if not has_segments(path, config):
+        return
+    what = "one segment" if path.is_file() else "a log"
+    hint = _where_the_store_is(path) if path.is_dir() else ""
+    hint = hint if hint.startswith("; it is the folder") else ""
+    raise fail(
+        ExitCode.CANNOT_READ,
+        f"{path} is {what} alone, without {needed}: pass the store's directory{hint}",
+    )
+
+
 def _where_the_store_is(path: Path) -> str:
     """Return a hint at a store above or below ``path``, or an empty string."""
     place = path.resolve()
@@ -60,9 +87,16 @@ def _where_the_store_is(path: Path) -> str:
         if folder.name in _FOLDERS and _is_store(root):
             inside = "it is the folder" if folder == place else "it is inside the folder"
             return f"; {inside} {folder.name} of the store {root}"
-    below = []
+    entries: list[Path] = []
     with contextlib.suppress(OSError):
-        below = [entry for entry in sorted(path.iterdir())[:_MOST_ENTRIES] if _is_store(entry)]
+        entries = sorted(path.iterdir())[:_MOST_ENTRIES]
+    if any(formats.file_name_to_offset(entry.name) is not None for entry in entries):
+        return (
+            "; it has segments of a log, which doctor, du, volume, grep, trace, capacity and prove "
+            "read as they are; other commands take the directory that holds them as "
+            f"{formats.COMMIT_LOG_DIR}"
+        )
+    below = [entry for entry in entries if _is_store(entry)]
     if not below:
         return ""
     named = ", ".join(str(entry) for entry in below[:3])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,11 +13,17 @@ from typing import Annotated, Any
 import typer
 
 from rocketstore import formats
+from rocketstore.cli.common.outcome import ExitCode, complain, fail, fail_by_lines, words_of
 from rocketstore.cli.common.output import Format
 from rocketstore.cli.common.quantities import parse_size, parse_span, parse_time
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dialect import Dialect
 from rocketstore.errors import ConfigError
+
+#: Unknown keys of a configuration file for which a similar one is searched.
+_MOST_UNKNOWN = 100
+#: The command that is running: its parameters are complete only after they were all parsed.
+_CONTEXT: ContextVar[typer.Context | None] = ContextVar("_CONTEXT", default=None)
 
 
 def complete_topics(context: typer.Context, incomplete: str) -> list[str]:
@@ -119,21 +126,48 @@ def check_size(text: str) -> str:
     return text
 
 
+def remember_command(context: typer.Context, file: Path | None) -> Path | None:
+    """Keep the command's parameters for ``store_config``, as the callback of ``--config``."""
+    _CONTEXT.set(context)
+    return file
+
+
 def store_config(file: Path | None = None, commit_log: str | None = None) -> MessageStoreConfig:
     """Return the settings that ``--config`` and ``--commit-log`` give.
 
-    Raises ``typer.BadParameter`` when the file is not a configuration, ``OSError`` when it cannot
-    be read.
+    What a user may not expect is written to stderr: keys that look like typing errors, and that
+    PATH wins over the file's root. A file that cannot be read or is not a configuration ends the
+    command with exit status 2.
     """
     settings = MessageStoreConfig()
     if file is not None:
         try:
             settings = MessageStoreConfig.from_properties(file)
-        except ValueError as error:
-            raise typer.BadParameter(f"{file}: {error}", param_hint="'--config'") from None
+        except ConfigError as error:
+            text = str(error).replace("\n", "\n--config: ")
+            raise fail_by_lines(ExitCode.USAGE, f"--config: {text}") from None
+        except (ValueError, OSError) as error:
+            raise fail(ExitCode.USAGE, f"--config: {words_of(error)}") from None
+        _tell(file, settings)
     if commit_log is not None:
-        settings = settings.replace(store_path_commit_log=commit_log)
+        settings = settings.replace(store_path_root_dir=None, store_path_commit_log=commit_log)
     return settings
+
+
+def _tell(file: Path, settings: MessageStoreConfig) -> None:
+    """Write notes about a configuration file to stderr, unless ``--quiet`` is given."""
+    context = _CONTEXT.get()
+    given = {} if context is None else context.params
+    if given.get("quiet"):
+        return
+    for entry in [one for one in settings.entries if one.use == "unknown"][:_MOST_UNKNOWN]:
+        if entry.suggestion is not None:
+            complain(
+                f"{file}:{entry.line}: {entry.key} is unknown; did you mean {entry.suggestion}?"
+            )
+    root, path = settings.store_path_root_dir, given.get("path")
+    if root and path is not None and os.path.realpath(root) != os.path.realpath(path):
+        complain(f"{file}: storePathRootDir is {root}; the store is {path} as asked")
 
 
 StorePath = Annotated[
@@ -146,7 +180,12 @@ WhatIfOption = Annotated[
     bool, typer.Option("--what-if", help="Only report what would be done; change nothing.")
 ]
 IndexOption = Annotated[
-    bool, typer.Option("--index/--no-index", help="Whether the broker keeps an index.")
+    bool | None,
+    typer.Option(
+        "--index/--no-index",
+        show_default=False,
+        help="Whether the broker keeps an index [default: index, or as the configuration says].",
+    ),
 ]
 CommitLogOption = Annotated[
     str | None,
@@ -163,7 +202,8 @@ ConfigOption = Annotated[
         "--config",
         metavar="FILE",
         parser=path,
-        help="A broker's configuration file: the log's folder, sizes, times.",
+        callback=remember_command,
+        help="A broker's configuration file; options of the command line win.",
     ),
 ]
 FormatOption = Annotated[
@@ -175,6 +215,21 @@ FormatOption = Annotated[
         envvar="ROCKETSTORE_FORMAT",
         help="Output format [default: table on a terminal, ndjson in a pipe].",
     ),
+]
+#: Of checks, which read the log on a second thread.
+CheckJobsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs", "-j", min=1, max=256,
+        help="Threads; the answer is the same [default: the processors, at most 2; more do not "
+        "help].",
+    ),
+]  # fmt: skip
+StartOption = Annotated[
+    int | None, typer.Option("--start", min=0, help="Only records from this log offset on.")
+]
+StopOption = Annotated[
+    int | None, typer.Option("--stop", min=0, help="Only records before this log offset.")
 ]
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print no progress and no notes on stderr.")
@@ -246,5 +301,59 @@ OnCorruptionOption = Annotated[
         "--on-corruption",
         help="At a corrupt range or a missing segment: fail, skip to the next good record, or "
         "stop without an error.",
+    ),
+]
+
+
+class RecordWord(StrEnum):
+    """Which records to read."""
+
+    LOG = "log"
+    QUEUES = "queues"
+
+
+RecordsOption = Annotated[
+    RecordWord,
+    typer.Option(
+        "--records",
+        help="log: every record, including half messages and rollbacks of transactions; "
+        "queues: what consumers see, with batches split into messages.",
+    ),
+]
+
+
+def check_versions(given: list[str] | None) -> list[str] | None:
+    """Refuse unknown RocketMQ versions, as the callback of an option."""
+    for one in given or []:
+        check_version(one)
+    return given
+
+
+def option_pairs(given: Sequence[str] | None) -> dict[str, str]:
+    """Return names and values of ``--broker-option``."""
+    pairs = [one.partition("=") for one in given or ()]
+    for name, sign, value in pairs:
+        if not (name and sign and value):
+            raise typer.BadParameter(f"{name!r} is not NAME=VALUE", param_hint="'--broker-option'")
+    return {name: value for name, _, value in pairs}
+
+
+BrokerVersionsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--broker-version",
+        metavar="VERSION",
+        callback=check_versions,
+        help="Forecast for this RocketMQ version; repeatable [default: the store's own, "
+        "4.9.8 and the newest].",
+    ),
+]
+BrokerOptionsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--broker-option",
+        metavar="NAME=VALUE",
+        help="An option of the broker that decides its recovery, such as "
+        "messageIndexSafe=true; repeatable.",
     ),
 ]

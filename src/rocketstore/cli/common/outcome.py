@@ -14,7 +14,13 @@ import typer
 
 from rocketstore.cli.common.streams import OUTPUT_NAME, drop
 from rocketstore.cli.common.text import escape
-from rocketstore.errors import ConfigError, RocketStoreError, StoreLockedError, UnsafePathError
+from rocketstore.errors import (
+    ConfigError,
+    RepairRefusedError,
+    RocketStoreError,
+    StoreLockedError,
+    UnsafePathError,
+)
 
 
 class ExitCode(IntEnum):
@@ -27,7 +33,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     #: Missing, damaged, no permission, disk full, or wrong size or kind.
     CANNOT_READ = 3
-    #: In use, or links that leave the store.
+    #: In use, links that leave the store, or no safe repair.
     UNSAFE = 4
     UNEXPECTED = 70
     INTERRUPTED = 130
@@ -38,6 +44,7 @@ class ExitCode(IntEnum):
 _CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (UnsafePathError, ExitCode.UNSAFE),
     (StoreLockedError, ExitCode.UNSAFE),
+    (RepairRefusedError, ExitCode.UNSAFE),
     (ConfigError, ExitCode.USAGE),
     (RocketStoreError, ExitCode.CANNOT_READ),
     (OSError, ExitCode.CANNOT_READ),
@@ -59,14 +66,21 @@ def wants_traceback() -> bool:
     return os.environ.get(DEBUG_VARIABLE, "") not in ("", "0")
 
 
-def complain(text: str) -> None:
-    """Write one message for the user to stderr."""
-    typer.echo(f"rocketstore: {escape(text)}", err=True)
+def complain(text: str, *, keep: str = "") -> None:
+    """Write one message for the user to stderr; characters in ``keep`` are not escaped."""
+    typer.echo(f"rocketstore: {escape(text, keep=keep)}", err=True)
 
 
-def fail(code: ExitCode, text: str) -> typer.Exit:
+def fail_by_lines(code: ExitCode, text: str) -> typer.Exit:
+    """Write a message for each line of ``text`` to stderr and return the exit to raise."""
+    for line in text.split("\n"):
+        complain(line)
+    return typer.Exit(int(code))
+
+
+def fail(code: ExitCode, text: str, *, keep: str = "") -> typer.Exit:
     """Write ``text`` to stderr and return the exit to raise."""
-    complain(text)
+    complain(text, keep=keep)
     return typer.Exit(int(code))
 
 
@@ -150,4 +164,6 @@ def _explain(code: ExitCode, error: Exception, head: str = "") -> typer.Exit:
     text = words_of(error)
     if code == ExitCode.UNEXPECTED:
         text = f"unexpected {type(error).__name__}: {text} (--debug shows where)"
+    if isinstance(error, ConfigError):
+        return fail_by_lines(code, head + text)
     return fail(code, head + text)

@@ -122,6 +122,11 @@ class Rows:
             self._csv.writerow(self._names)
         self._csv.writerow([_csv_cell(document.get(name)) for name in self._names])
 
+    @property
+    def is_table(self) -> bool:
+        """Whether items become rows of a table, whose widths need several."""
+        return self._form is Format.TABLE
+
     def flush(self) -> None:
         """Make all written items visible."""
         if self._table is not None and self._form is Format.TABLE:

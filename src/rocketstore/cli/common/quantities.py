@@ -9,11 +9,14 @@ from collections.abc import Callable
 
 import typer
 
+from rocketstore.display.quantities import counted as counted
+from rocketstore.display.quantities import format_size as format_size
+from rocketstore.display.quantities import format_time as format_time
+
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _AGO = re.compile(r"-(\d{1,12})(ms|s|m|h|d|w)")
 _SIZE = re.compile(r"(\d{1,18})\s*(|B|[KMGT]i?B?)", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
-_MAX_MS = 253_402_300_799_999
 
 
 def now_ms() -> int:
@@ -62,31 +65,3 @@ def parse_size(text: str) -> int:
     unit = match[2].upper()
     base = 1000 if unit.endswith("B") and len(unit) == 2 else 1024
     return int(match[1]) * int(base ** _POWERS[unit.rstrip("B").rstrip("I")])
-
-
-def format_time(timestamp: int) -> str:
-    """Return an epoch-ms time as local ISO 8601 with zone; an invalid time as its number."""
-    if not 0 < timestamp <= _MAX_MS:
-        return str(timestamp)
-    seconds, milliseconds = divmod(timestamp, 1000)
-    try:
-        moment = datetime.datetime.fromtimestamp(seconds).astimezone()
-    except (ValueError, OverflowError, OSError):
-        return str(timestamp)
-    return moment.replace(microsecond=milliseconds * 1000).isoformat(timespec="milliseconds")
-
-
-def format_size(nbytes: float) -> str:
-    """Return bytes with a binary unit: ``64.0 MiB``, ``320 bytes``."""
-    if nbytes < 1024:
-        return f"{int(nbytes)} bytes"
-    for unit in ("KiB", "MiB", "GiB"):
-        nbytes /= 1024
-        if nbytes < 1024:
-            return f"{nbytes:.1f} {unit}"
-    return f"{nbytes / 1024:.1f} TiB"
-
-
-def counted(number: int, one: str, many: str | None = None) -> str:
-    """Return ``1 record`` or ``2,000 records``."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"

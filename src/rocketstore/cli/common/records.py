@@ -15,9 +15,12 @@ from rocketstore.message import StoredMessage
 _PREVIEW_WIDTH = 48
 
 
-def record_fields(message: StoredMessage) -> dict[str, Any]:
-    """Return the record with RocketMQ's names; the body as UTF-8 text, else in base 64."""
-    body = message.body
+def record_fields(message: StoredMessage, body: bytes | None = None) -> dict[str, Any]:
+    """Return the record with RocketMQ's names; the body as UTF-8 text, else in base 64.
+
+    ``body`` replaces the stored one (decompressed).
+    """
+    body = message.body if body is None else body
     fields = {
         "topic": message.topic,
         "queueId": message.queue_id,
@@ -78,8 +81,9 @@ NAMES = (
 )
 
 
-def _row(message: StoredMessage) -> tuple[Any, ...]:
-    body = message.body
+def record_row(message: StoredMessage, body: bytes | None = None) -> tuple[Any, ...]:
+    """Return the cells of a table; ``body`` as in ``record_fields``."""
+    body = message.body if body is None else body
     return (
         message.topic,
         message.queue_id,
@@ -95,8 +99,12 @@ def _row(message: StoredMessage) -> tuple[Any, ...]:
 
 def record_rows(form: Format) -> Rows:
     """Return the writer for records, in any format."""
-    table = Table(_HEADINGS, right=_NUMBERS, shrink=_SHRINK)
-    return Rows(form, NAMES, table=table, row=_row, document=record_fields)
+    return Rows(form, NAMES, table=record_table(), row=record_row, document=record_fields)
+
+
+def record_table() -> Table:
+    """Return the table for records."""
+    return Table(_HEADINGS, right=_NUMBERS, shrink=_SHRINK)
 
 
 def print_records(messages: Iterable[StoredMessage], form: Format) -> int:

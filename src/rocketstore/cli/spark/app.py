@@ -8,6 +8,7 @@ import typer
 
 from rocketstore.cli.common.options import (
     BeginOption,
+    ConfigOption,
     EndOption,
     FormatOption,
     OnCorruption,
@@ -27,7 +28,9 @@ from rocketstore.cli.common.output import (
     print_text,
 )
 from rocketstore.cli.common.quantities import parse_size, parse_span, parse_time
+from rocketstore.cli.common.where import WhereOption, compiled
 from rocketstore.cli.spark.answers import print_frame
+from rocketstore.cli.spark.loading import load
 from rocketstore.cli.spark.options import (
     BrokerOption,
     ConfOption,
@@ -39,8 +42,10 @@ from rocketstore.cli.spark.options import (
     TagsOption,
     TopicsOption,
     UnpackOption,
+    configured_log,
 )
 from rocketstore.cli.spark.session import pairs, spark_session
+from rocketstore.filter.sql92.sql92_filter import Sql92Filter
 from rocketstore.spark.base.apart import check_apart
 from rocketstore.spark.base.local import require
 
@@ -65,6 +70,7 @@ app = typer.Typer(
     name="spark",
     help=_HELP,
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -104,6 +110,7 @@ def stats(
     split_size: SplitOption = _SPLIT,
     corruption: OnCorruptionOption = OnCorruption.FAIL,
     storage: StorageOption = None,
+    config: ConfigOption = None,
     master: MasterOption = None,
     conf: ConfOption = None,
     form: FormatOption = None,
@@ -119,10 +126,11 @@ def stats(
     """
     from rocketstore.spark import stats as run
 
+    log, _ = configured_log(path, config)
     with spark_session(master, conf, quiet=quiet) as spark:
         frame = run(
             spark,
-            path,
+            log,
             by=_names(by),
             bucket=None if bucket is None else parse_span(bucket),
             measures=_names(measures),
@@ -147,6 +155,7 @@ def fsck(
     ] = True,
     split_size: SplitOption = _SPLIT,
     storage: StorageOption = None,
+    config: ConfigOption = None,
     master: MasterOption = None,
     conf: ConfOption = None,
     form: FormatOption = None,
@@ -167,10 +176,17 @@ def fsck(
     from rocketstore.spark import fsck as run
 
     wanted = (("consumequeue", queues), ("index", index))
+    log, _ = configured_log(path, config)
+    if log != path and (queues or index):
+        raise typer.BadParameter(
+            f"the log is in {log}, queues and index in {path}: Spark cannot compare them. Pass "
+            "--no-queues --no-index, or use rocketstore verify",
+            param_hint="'--config'",
+        )
     with spark_session(master, conf, quiet=quiet) as spark:
         report = run(
             spark,
-            path,
+            log,
             level=level,
             # None: compare what can be compared; a remote store's queues cannot.
             cross_check=None
@@ -202,6 +218,7 @@ def rebuild_queues(
     broker_version: BrokerOption = None,
     split_size: SplitOption = _SPLIT,
     storage: StorageOption = None,
+    config: ConfigOption = None,
     master: MasterOption = None,
     conf: ConfOption = None,
     form: FormatOption = None,
@@ -218,12 +235,13 @@ def rebuild_queues(
     """
     from rocketstore.spark import rebuild_consume_queues as run
 
+    log, settings = configured_log(path, config)
     with spark_session(master, conf, quiet=quiet) as spark:
         frame = run(
             spark,
-            path,
+            log,
             out,
-            broker_version=broker_version,
+            broker_version=broker_version or settings.broker_version,
             split_bytes=parse_size(split_size),
             storage_options=pairs(storage),
         )
@@ -247,6 +265,7 @@ def rebuild_index(
     broker_version: BrokerOption = None,
     split_size: SplitOption = _SPLIT,
     storage: StorageOption = None,
+    config: ConfigOption = None,
     master: MasterOption = None,
     conf: ConfOption = None,
     form: FormatOption = None,
@@ -262,14 +281,15 @@ def rebuild_index(
     """
     from rocketstore.spark import rebuild_index as run
 
+    log, settings = configured_log(path, config)
     with spark_session(master, conf, quiet=quiet) as spark:
         frame = run(
             spark,
-            path,
+            log,
             out,
-            max_hash_slot_num=slots,
-            max_index_num=entries,
-            broker_version=broker_version,
+            max_hash_slot_num=slots or settings.max_hash_slot_num,
+            max_index_num=entries or settings.max_index_num,
+            broker_version=broker_version or settings.broker_version,
             split_bytes=parse_size(split_size),
             storage_options=pairs(storage),
         )
@@ -299,6 +319,7 @@ def export(
     topics: TopicsOption = None,
     tags: TagsOption = None,
     keys: KeysOption = None,
+    where: WhereOption = None,
     begin: BeginOption = None,
     end: EndOption = None,
     split_size: SplitOption = _SPLIT,
@@ -312,6 +333,7 @@ def export(
             help="Like --storage-option, for DESTINATION; repeatable.",
         ),
     ] = None,
+    config: ConfigOption = None,
     master: MasterOption = None,
     conf: ConfOption = None,
     form: FormatOption = None,
@@ -329,11 +351,15 @@ def export(
     """
     from rocketstore.spark import export_parquet
 
+    log, _ = configured_log(path, config)
     check_apart(path, destination)
-    with spark_session(master, conf, quiet=quiet) as spark:
+    with (
+        compiled(where, Sql92Filter, quiet=quiet) as made,
+        spark_session(master, conf, quiet=quiet) as spark,
+    ):
         frame = export_parquet(
             spark,
-            path,
+            log,
             destination,
             columns=_columns(columns),
             partition_by=_names(partition_by),
@@ -341,6 +367,7 @@ def export(
             topics=topics,
             tags=tags,
             keys=keys,
+            filter=made,
             begin=_time(begin),
             end=_time(end),
             split_bytes=parse_size(split_size),
@@ -368,13 +395,14 @@ def replay(
             help="Topic for all messages [default: their own].",
         ),
     ] = None,
-    where: Annotated[
+    where: WhereOption = None,
+    spark_where: Annotated[
         str | None,
         typer.Option(
-            "--where",
+            "--spark-where",
             metavar="SQL",
             callback=check_words,
-            help="An additional condition, in Spark SQL.",
+            help="An additional condition on the columns, in Spark SQL.",
         ),
     ] = None,
     topics: TopicsOption = None,
@@ -394,6 +422,7 @@ def replay(
     split_size: SplitOption = _SPLIT,
     corruption: OnCorruptionOption = OnCorruption.FAIL,
     storage: StorageOption = None,
+    config: ConfigOption = None,
     master: MasterOption = None,
     conf: ConfOption = None,
     form: FormatOption = None,
@@ -401,14 +430,15 @@ def replay(
 ) -> None:
     """Write messages of a store again, selected by key, tag, topic, time or SQL.
 
-    They are appended to OUT, which no other process may use meanwhile.
+    --where applies to properties while the log is read, --spark-where to columns later, in Spark.
+    The messages are appended to OUT, which no other process may use meanwhile.
 
     \b
     Examples:
       rocketstore spark replay /backup/store /data/store --key order-17 --key order-18
       rocketstore spark replay /backup/store /data/new --begin -2h --end -1h
       rocketstore spark replay /backup/store /data/new --topic Orders --to-topic Again \\
-          --where "bodySize > 1000"
+          --where "state = 'PAID'" --spark-where "bodySize > 1000"
     """
     require("pyspark")
     import pyspark.sql.functions as sf
@@ -417,12 +447,17 @@ def replay(
     from rocketstore.spark import replay as run
 
     seen = Observation()
+    log, _ = configured_log(path, config)
     check_apart(path, out)
-    with spark_session(master, conf, quiet=quiet) as spark:
+    with (
+        compiled(where, Sql92Filter, quiet=quiet) as made,
+        spark_session(master, conf, quiet=quiet) as spark,
+    ):
         frame = run(
             spark,
-            path,
-            where=where,
+            log,
+            where=spark_where,
+            filter=made,
             topic=to_topic,
             topics=topics,
             tags=tags,
@@ -465,6 +500,7 @@ def compact(
     split_size: SplitOption = _SPLIT,
     corruption: OnCorruptionOption = OnCorruption.FAIL,
     storage: StorageOption = None,
+    config: ConfigOption = None,
     master: MasterOption = None,
     conf: ConfOption = None,
     form: FormatOption = None,
@@ -480,11 +516,12 @@ def compact(
     """
     from rocketstore.spark import compact as run
 
+    log, _ = configured_log(path, config)
     check_apart(path, out)
     with spark_session(master, conf, quiet=quiet) as spark:
         frame = run(
             spark,
-            path,
+            log,
             out,
             key=key,
             topics=topics,
@@ -495,64 +532,6 @@ def compact(
             storage_options=pairs(storage),
         )
         print_frame(frame, form)
-
-
-def load(
-    source: Annotated[
-        str,
-        typer.Argument(
-            callback=check_path_word,
-            help="What Spark reads: a file, a directory, a pattern, or a URI.",
-        ),
-    ],
-    path: Annotated[
-        str, typer.Argument(callback=check_path_word, help="The new store; absent or empty.")
-    ],
-    from_: Annotated[
-        str,
-        typer.Option("--from", metavar="FORMAT", help="A format that Spark reads: parquet, json."),
-    ] = "parquet",
-    topic: Annotated[
-        str | None,
-        typer.Option(
-            "--topic",
-            "-t",
-            callback=check_words,
-            help="Topic for all rows [default: the column topic].",
-        ),
-    ] = None,
-    queues: Annotated[
-        int, typer.Option("--queues", min=1, help="Queues per topic, without a column queueId.")
-    ] = 4,
-    master: MasterOption = None,
-    conf: ConfOption = None,
-    form: FormatOption = None,
-    quiet: QuietOption = False,
-) -> None:
-    """Create a store from rows that Spark reads.
-
-    Columns: body; optionally topic, queueId, tags, keys, properties, flag, bornTimestamp,
-    delayLevel. Other columns are an error.
-
-    \b
-    Examples:
-      rocketstore spark load /lake/orders /data/store --topic Orders --queues 8
-      rocketstore spark load /lake/messages.json /data/store --from json
-    """
-    from rocketstore.spark import bulk_load
-
-    check_apart(source, path)
-    with spark_session(master, conf, quiet=quiet) as spark:
-        frame = spark.read.format(from_).load(source)
-        report = bulk_load(frame, path, topic=topic, queues=queues)
-    document = {
-        "path": str(report.path),
-        "rows": report.rows,
-        "bytes": report.nbytes,
-        "segments": report.segments,
-    }
-    if not print_document(document, chosen(form)):
-        print_fields(document.items())
 
 
 for _name, _command in (

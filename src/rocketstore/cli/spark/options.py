@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rocketstore.cli.common.options import check_path_word, check_size, check_version, check_words
+from rocketstore.cli.common.options import (
+    check_path_word,
+    check_size,
+    check_version,
+    check_words,
+    store_config,
+)
+from rocketstore.config import MessageStoreConfig
+from rocketstore.directory.paths import StorePaths
 
 SourcePath = Annotated[
     str,
@@ -73,3 +83,17 @@ BrokerOption = Annotated[
         help="RocketMQ version whose format to write, e.g. 5.3.3 [default: the store's].",
     ),
 ]
+
+
+def configured_log(path: str, config: Path | None) -> tuple[str, MessageStoreConfig]:
+    """Return what Spark reads, and the settings of ``--config``.
+
+    That is ``path``, or the log's folder if the file places it elsewhere.
+    """
+    settings = store_config(config)
+    if not settings.store_path_commit_log or "://" in path:
+        return path, settings
+    log = StorePaths.of(Path(path), settings).commit_log
+    inside = StorePaths.of(Path(path), MessageStoreConfig()).commit_log
+    is_inside = os.path.realpath(log) == os.path.realpath(inside)
+    return (path if is_inside else str(log)), settings

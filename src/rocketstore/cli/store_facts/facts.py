@@ -12,6 +12,7 @@ from typing import Any
 
 from rocketstore import formats
 from rocketstore.arguments import Progress
+from rocketstore.cli.common.quantities import now_ms
 from rocketstore.cli.store_facts.counts import LostMessages, count_lost
 from rocketstore.cli.store_facts.judgements import StoreJudgements, timer_parts
 from rocketstore.config import MessageStoreConfig
@@ -20,6 +21,7 @@ from rocketstore.directory.lock import is_held
 from rocketstore.directory.parts import (
     IN_A_QUEUE_S_PLACE,
     LEFT_ALONE,
+    MOVED_ASIDE,
     REFUSED,
     StorePart,
     is_store,
@@ -34,6 +36,7 @@ from rocketstore.queues.directories import is_queue_id, is_topic_name, queue_dir
 from rocketstore.store.default_message_store import DefaultMessageStore
 from rocketstore.store.default_message_store import open as open_store
 from rocketstore.survey.facts import StoreFacts
+from rocketstore.transaction.judgement import has_transactions, summarize
 
 #: Name of the part that stands for opening the store as a whole.
 _STORE = "store"
@@ -108,23 +111,24 @@ def _gather_store(
                 _add_log(store, facts.document, lost)
             with facts.part("queues"):
                 _add_topics(store, facts.document, lost)
+            with facts.part("delayed messages"):
+                _add_delays(store, facts.document)
             with facts.part("index"):
                 _add_index(store, facts.document)
+            with facts.part("transactions"):
+                _add_transactions(store, facts.document)
             report = store.recovery_report
             facts.refusals += [
                 f"{one.path} at position {one.position}: {one.reason}" for one in report.damaged
             ]
             with facts.part("tables and checkpoint"):
                 judgements.look_at(store)
+            with facts.part("timer"):
+                judgements.look_at_timer(store, facts.document)
             _add_judgements(path, judgements, facts, report.notes)
             database = rocksdb_queues(path)
             facts.document["skipped"] = [
-                StorePart(
-                    os.path.relpath(name, path),
-                    "foreign",
-                    "not part of a store",
-                    IN_A_QUEUE_S_PLACE if _is_in_a_queue_s_place(name, path) else LEFT_ALONE,
-                )._asdict()
+                _skipped_part(name, path)._asdict()
                 for name in report.skipped
                 if database is None or Path(name).parent != database.directory
             ]
@@ -133,6 +137,17 @@ def _gather_store(
     _add_by_parts(path, facts, StorePaths.of(path, config).commit_log)
     in_dledger = any(part.treatment == REFUSED for part in store_parts(path))
     facts.has_no_log = not facts.document.get("log", {}).get("files") and not in_dledger
+
+
+def _skipped_part(name: str, root: Path) -> StorePart:
+    """Return what an entry below the root is that no file of log, queues or index is."""
+    below = os.path.relpath(name, root)
+    folder, file = os.path.split(below)
+    if folder == formats.INDEX_DIR and formats.is_index_name(file) and os.path.isfile(name):
+        return StorePart(below, "indexFile", "an index file of a wrong length", MOVED_ASIDE)
+    in_place = _is_in_a_queue_s_place(name, root)
+    treatment = IN_A_QUEUE_S_PLACE if in_place else LEFT_ALONE
+    return StorePart(below, "foreign", "not part of a store", treatment)
 
 
 def _is_in_a_queue_s_place(name: str, root: Path) -> bool:
@@ -298,6 +313,31 @@ def queue_type(store: DefaultMessageStore, topic: str) -> str:
         return "LightCQ"
     kinds = {type(store.reader.queues.get(topic, number)) for number in store.queues(topic)}
     return "BatchCQ" if BatchConsumeQueue in kinds else "SimpleCQ"
+
+
+def _add_transactions(store: DefaultMessageStore, document: dict[str, Any]) -> None:
+    """Add the undecided transactions, if the store has half messages."""
+    if not has_transactions(store.reader):
+        return
+    found = summarize(store.reader, store.path, now_ms())
+    document["transactions"] = {
+        "undecided": found.undecided,
+        "oldestBornTimestamp": found.oldest_born_timestamp,
+        "byAge": found.by_age,
+    }
+
+
+def _add_delays(store: DefaultMessageStore, document: dict[str, Any]) -> None:
+    """Add what waits in the schedule topic, if the store has one."""
+    if not store.queues(formats.TOPIC_SCHEDULE):
+        return
+    report = store.delays()
+    document["delays"] = {
+        "pending": report.pending,
+        "overdue": report.overdue,
+        "parked": sum(len(level.parked) for level in report.levels),
+        "nextDue": min((one.next_due for one in report.levels if one.next_due), default=None),
+    }
 
 
 def _add_index(store: DefaultMessageStore, document: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocketstore import formats
-from rocketstore.directory.parts import LEFT_ALONE, StorePart, rocksdb_queues
+from rocketstore.directory.parts import LEFT_ALONE, READ_ONLY_PART, StorePart, rocksdb_queues
 from rocketstore.directory.paths import StorePaths
 from rocketstore.survey.salvage_traces import SalvageTraces, find_traces, salvage_notes
 from rocketstore.verify.before_log import find_before_log
@@ -79,6 +79,25 @@ class StoreJudgements:
             self._take(self.around.tables.judge_timer(bounds, end))
         self._note_salvages(store)
 
+    def look_at_timer(self, store: DefaultMessageStore, document: dict[str, Any]) -> None:
+        """Describe what the timer holds, if it holds or lacks anything."""
+        from rocketstore.verify.beside.timer_report import has_timer, judge_report
+
+        root = self.around.paths.root
+        is_in_files = rocksdb_queues(root) is None
+        if not is_in_files or not has_timer(root, store.facts.dialect, store.reader.queues):
+            return
+        report = store.timers()
+        self._take(judge_report(report))
+        if len(report):
+            document["timer"] = {
+                "pending": len(report),
+                "overdue": report.overdue,
+                "nextDue": report.next_due,
+                "notEnqueued": report.not_enqueued,
+                "findings": len(report.findings),
+            }
+
     def _take_lost_queues(
         self, store: DefaultMessageStore, start: int, end: int
     ) -> set[tuple[str, int]]:
@@ -115,7 +134,7 @@ class StoreJudgements:
             traces = find_traces(store.reader.log)
         elif was_salvaged:
             self.notes.append("the log is too long to count its placeholders here; run verify")
-        self.notes += salvage_notes(root, traces)
+        self.notes += [note.text for note in salvage_notes(root, traces)]
 
     def assumed(self, store: DefaultMessageStore) -> list[str]:
         """Return the names of the sizes that cannot be detected from any file."""
@@ -134,7 +153,12 @@ class StoreJudgements:
 def timer_parts(root: Path) -> list[dict[str, str]]:
     """Return the timer's files below ``config`` as parts of the store."""
     return [
-        StorePart(f"{formats.CONFIG_DIR}/{name}", "timerFile", what, LEFT_ALONE)._asdict()
+        StorePart(
+            f"{formats.CONFIG_DIR}/{name}",
+            "timerFile",
+            what,
+            READ_ONLY_PART if name == formats.TIMER_CHECK_FILE else LEFT_ALONE,
+        )._asdict()
         for name, what in _TIMER_FILES.items()
         if os.path.lexists(root / formats.CONFIG_DIR / name)
     ]

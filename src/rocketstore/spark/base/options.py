@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from rocketstore.errors import ConfigError
+from rocketstore.errors import ConfigError, FilterSyntaxError
+from rocketstore.filter.sql92.sql92_filter import Sql92Filter
 from rocketstore.query.queue_records import RECORD_WORDS
 from rocketstore.spark.base.shipping import shipped
 
@@ -29,6 +30,7 @@ Offsets = Literal["earliest", "latest"] | dict[str, dict[int, int]]
 
 READ_NAMES = (
     *("path", "storageOptions", "subscribe", "subscribePattern", "assign", "tags", "keys"),
+    "filter",
     *("startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"),
     *("startingPhysicalOffset", "endingPhysicalOffset", "failOnDataLoss", "onCorruption"),
     *("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minPartitions", "maxRecordsPerPartition"),
@@ -71,6 +73,8 @@ class ReadOptions:
         Queues by topic; None: all.
     tags, keys : tuple of str or None
         A message must have one of them; None: all messages.
+    filter : (str, str, bool) or None
+        An SQL92 expression, the RocketMQ version of its dialect, and whether it is strict.
     starting_offsets, ending_offsets : "earliest", "latest", dict or None
         None if not given.
     starting_timestamp, ending_timestamp : int or None
@@ -102,6 +106,7 @@ int or None
     queue_ids: dict[str, tuple[int, ...]] | None = None
     tags: tuple[str, ...] | None = None
     keys: tuple[str, ...] | None = None
+    filter: tuple[str, str, bool] | None = None
     starting_offsets: Offsets | None = None
     ending_offsets: Offsets | None = None
     starting_timestamp: int | None = None
@@ -127,7 +132,8 @@ int or None
         return shipped(__name__, "ReadOptions", values)
 
     def filters(self) -> dict[str, Any]:
-        """Return the filters by topic, queue, tag, key and time as keywords of ``BatchDecoder``.
+        """Return the filters by topic, queue, tag, key, time and SQL as keywords of
+        ``read_batches``.
 
         ``topic_pattern`` is not included: the decoder does not support patterns.
         """
@@ -140,6 +146,7 @@ int or None
             else {topic: list(ids) for topic, ids in self.queue_ids.items()},
             "begin": self.starting_timestamp,
             "end": self.ending_timestamp,
+            "filter": None if self.filter is None else Sql92Filter.again(*self.filter),
         }
 
     def takes_topic(self, topic: str) -> bool:
@@ -329,6 +336,14 @@ def _tags(name: str, value: str) -> tuple[str, ...] | None:
     return words if words and value.strip() != "*" else None
 
 
+def _filter(name: str, value: str) -> tuple[str, str, bool]:
+    try:
+        made = Sql92Filter(_text(name, value))
+    except FilterSyntaxError as error:
+        raise ConfigError(f"{name}: {error}") from None
+    return made.expression, made.broker_version, made.strict
+
+
 def _pattern(name: str, value: str) -> str:
     try:
         re.compile(_text(name, value))
@@ -431,6 +446,7 @@ _FIELDS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "subscribePattern": ("topic_pattern", _pattern),
     "tags": ("tags", _tags),
     "keys": ("keys", _words(None)),
+    "filter": ("filter", _filter),
     "startingOffsets": ("starting_offsets", parse_offsets),
     "endingOffsets": ("ending_offsets", parse_offsets),
     "startingTimestamp": ("starting_timestamp", integer),

@@ -9,28 +9,34 @@ the same names. A run that finds recorded names without ``_SUCCESS`` removes tho
 from __future__ import annotations
 
 import contextlib
-import datetime
 import json
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rocketstore.arrow.layout import (
+    PARTITIONS,
+    check_partitions,
+    final_name,
+    parquet_writer,
+    partitioned,
+)
 from rocketstore.display.columns import resolve
 from rocketstore.sources import Split
 from rocketstore.spark.base.apart import check_apart
 from rocketstore.spark.jobs.folders import Folder, open_folder
 from rocketstore.spark.jobs.tasks import run_tasks
-from rocketstore.spark.reading.selection import Selection, plain, words
+from rocketstore.spark.reading.selection import Selection, filter_of, plain, words
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame, SparkSession
 
+    from rocketstore.filter.sql92.sql92_filter import Sql92Filter
+
 COMPRESSIONS = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
-#: Partition columns, and the message columns that they derive from.
-PARTITIONS = {"topic": "topic", "queueId": "queueId", "date": "storeTimestamp"}
 ROW_GROUP_BYTES = 128 << 20
 #: Maximum number of open files per task; the one with the fewest waiting bytes is closed first.
 _MAX_OPEN = 64
@@ -39,15 +45,6 @@ _SUCCESS = "_SUCCESS"
 #: Final names of all files, written before the first rename.
 _FINALS = f"{_TEMPORARY}/finals"
 _FINAL = re.compile(r"([^/=]+=[^/]*/)*part-\d{20}(-\d+)?\.parquet")
-#: Columns whose values repeat; other columns gain nothing from a dictionary.
-_REPEATING = frozenset(
-    ("topic", "queueId", "tags", "flag", "sysFlag", "reconsumeTimes", "bornHost", "storeHost")
-) | {"partition", "timestampType"}
-#: Characters that Hive and Spark write as %XX in partition names.
-_ESCAPED = re.compile(r"[\x00-\x1f\"#%'*/:=?\\{\[\]^\x7f]")
-#: The calendar repeats after so many days.
-_DAYS_IN_400_YEARS = 146_097
-_DAYS_TO_2000 = (datetime.date(2000, 1, 1) - datetime.date(1970, 1, 1)).days
 _DDL = (
     "path string, topic string, queueId int, date string, rows bigint, bytes bigint, "
     "startPhysicalOffset bigint, stopPhysicalOffset bigint"
@@ -104,6 +101,7 @@ def export_parquet(
     topics: str | Iterable[str] | None = None,
     tags: str | Iterable[str] | None = None,
     keys: str | Iterable[str] | None = None,
+    filter: str | Sql92Filter | None = None,
     begin: int | None = None,
     end: int | None = None,
     start: int | None = None,
@@ -137,6 +135,8 @@ def export_parquet(
         ``snappy``, ``zstd``, ``gzip``, ``lz4``, ``brotli`` or ``none``.
     topics, tags, keys : str or iterable of str, optional
         Only messages of these topics, with one of these tags and one of these keys.
+    filter : str or Sql92Filter, optional
+        An SQL92 expression of RocketMQ over the properties; a str is one of the newest dialect.
     begin, end : int, optional
         Epoch ms of storeTimestamp; the end is exclusive.
     start, stop : int, optional
@@ -177,6 +177,7 @@ def export_parquet(
         topics=words(topics, "topics"),
         tags=words(tags, "tags"),
         keys=words(keys, "keys"),
+        filter=filter_of(filter),
         begin=begin,
         end=end,
         start=start,
@@ -216,14 +217,7 @@ def export_files(
 ) -> list[ExportedFile]:
     """Export like ``export_parquet``, in this process if ``spark`` is None; sorted by path."""
     names = tuple(resolve(columns))
-    parts = tuple(partition_by)
-    unknown = next((part for part in parts if part not in PARTITIONS), None)
-    if unknown is not None or len(set(parts)) < len(parts):
-        raise ValueError(
-            f"partition_by is {parts!r}; it must name each of {', '.join(PARTITIONS)} at most once"
-        )
-    if not set(names) - set(parts):
-        raise ValueError("partition_by leaves no columns for the files; add one to columns")
+    parts = check_partitions(partition_by, names)
     if compression not in COMPRESSIONS:
         raise ValueError(f"compression {compression!r} is not one of {', '.join(COMPRESSIONS)}")
     splits = selection.plan(selection.list_log(path))
@@ -350,7 +344,7 @@ class _Writers:
         known = dict(zip(self._plan.partition_by, values, strict=True))
         first = self._split.base_offset + self._split.start
         exported = ExportedFile(
-            _final_name(known, first, part),
+            final_name(known, first, part),
             known.get("topic"),
             known.get("queueId"),
             known.get("date"),
@@ -390,7 +384,6 @@ class _File:
     def flush(self) -> None:
         """Write the buffered rows as a row group."""
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         if not self.batches:
             return
@@ -398,13 +391,7 @@ class _File:
         self.batches, self.waiting = [], 0
         if self._writer is None:
             self._sink = self._folder.create(self.name)
-            self._writer = pq.ParquetWriter(
-                self._sink,
-                table.schema,
-                compression=self._compression,
-                use_dictionary=[name for name in table.schema.names if name in _REPEATING],
-                write_statistics=[name for name in table.schema.names if _has_order(table, name)],
-            )
+            self._writer = parquet_writer(self._sink, table.schema, self._compression)
         self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
         self.rows += table.num_rows
 
@@ -422,86 +409,3 @@ class _File:
                 self._writer.close()
             with contextlib.suppress(OSError, ValueError):
                 self._sink.close()
-
-
-def _has_order(table: pyarrow.Table, name: str) -> bool:
-    """Return whether minimum and maximum of the column are useful statistics."""
-    import pyarrow as pa
-
-    kind = table.schema.field(name).type
-    return not (pa.types.is_binary(kind) or pa.types.is_nested(kind))
-
-
-def partitioned(
-    batch: pyarrow.RecordBatch, partition_by: Sequence[str]
-) -> Iterator[tuple[tuple[Any, ...], pyarrow.RecordBatch]]:
-    """Yield (values, rows) for each combination of values in a batch; rows keep their order."""
-    import numpy as np
-
-    if not partition_by or not batch.num_rows:
-        if batch.num_rows:
-            yield (), batch
-        return
-    codes = np.zeros(batch.num_rows, np.int64)
-    dictionaries = []
-    for part in partition_by:
-        column = _partition_values(batch, part)
-        dictionaries.append(column.dictionary.to_pylist())
-        codes = codes * len(dictionaries[-1]) + column.indices.to_numpy(zero_copy_only=False)
-    if not (codes != codes[0]).any():
-        yield _decode(int(codes[0]), dictionaries), batch
-        return
-    order = np.argsort(codes, kind="stable")
-    ordered = codes[order]
-    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1]))).tolist()
-    rows = batch.take(order)
-    for first, last in zip(starts, [*starts[1:], batch.num_rows], strict=True):
-        yield _decode(int(ordered[first]), dictionaries), rows.slice(first, last - first)
-
-
-def _decode(code: int, dictionaries: list[list[Any]]) -> tuple[Any, ...]:
-    values = []
-    for dictionary in reversed(dictionaries):
-        code, index = divmod(code, len(dictionary))
-        values.append(dictionary[index])
-    return tuple(reversed(values))
-
-
-def _partition_values(batch: pyarrow.RecordBatch, part: str) -> Any:
-    """Return the partition values of the rows as a dictionary array."""
-    column = batch.column(PARTITIONS[part])
-    if part != "date":
-        return column.dictionary_encode("encode")
-    import pyarrow as pa
-
-    # Days of 86,400 s since 1970, also before 1970: pyarrow's cast rounds down.
-    days = column.cast(pa.timestamp("us")).cast(pa.date32(), safe=False).cast(pa.int32())
-    encoded = days.dictionary_encode()
-    names = pa.array([date_name(day) for day in encoded.dictionary.to_pylist()], pa.string())
-    return pa.DictionaryArray.from_arrays(encoded.indices, names)
-
-
-def date_name(day: int) -> str:
-    """Format a day, counted from 1970-01-01, as Spark does.
-
-    A record's time may be millennia away, beyond the range of Python's and pyarrow's dates.
-    """
-    eras, rest = divmod(day - _DAYS_TO_2000, _DAYS_IN_400_YEARS)
-    date = datetime.date(2000, 1, 1) + datetime.timedelta(days=rest)
-    year = date.year + 400 * eras
-    sign = "-" if year < 0 else "+" if year > 9999 else ""
-    return f"{sign}{abs(year):04d}-{date:%m-%d}"
-
-
-def _final_name(values: Mapping[str, Any], first: int, part: int) -> str:
-    """Return a file's final name: the folders of Hive, and the split's first offset."""
-    folders = [f"{name}={escaped(value)}" for name, value in values.items()]
-    suffix = f"-{part}" if part else ""
-    return "/".join([*folders, f"part-{first:020d}{suffix}.parquet"])
-
-
-def escaped(value: object) -> str:
-    """Escape a value for the name of a Hive partition."""
-    if value is None or value == "":
-        return "__HIVE_DEFAULT_PARTITION__"
-    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", str(value))

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rocketstore import formats
+from rocketstore.body_codec import decompressed
 from rocketstore.errors import DecodeError
 from rocketstore.spark.base.shipping import shipped_function
 from rocketstore.spark.reading.scanning import scan_selected
-from rocketstore.spark.reading.selection import Selection, plain, words
+from rocketstore.spark.reading.selection import Selection, filter_of, plain, words
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from rocketstore.filter.sql92.sql92_filter import Sql92Filter
 
 #: Columns of the sink that a replayed message keeps.
 WRITTEN = ("topic", "queueId", "tags", "keys", "properties", "flag", "bornTimestamp", "body")
@@ -33,10 +35,6 @@ DROPPED_PROPERTIES = (
     *(formats.PROPERTY_TIMER_DELIVER_MS, formats.PROPERTY_TIMER_DELAY_SEC),
     *(formats.PROPERTY_TIMER_DELAY_MS, formats.PROPERTY_TIMER_OUT_MS),
 )
-#: Maximum size of a decompressed body.
-MAX_UNPACKED_NBYTES = 64 << 20
-_ZLIB, _LZ4, _ZSTD = 3, 1, 2
-_CODECS = {_LZ4: "lz4", _ZSTD: "zstd"}
 _DDL = (
     "topic string, queueId int, tags string, keys string, properties map<string,string>, "
     "flag int, bornTimestamp timestamp, body binary"
@@ -52,6 +50,7 @@ def replay(
     topics: str | Iterable[str] | None = None,
     tags: str | Iterable[str] | None = None,
     keys: str | Iterable[str] | None = None,
+    filter: str | Sql92Filter | None = None,
     begin: int | None = None,
     end: int | None = None,
     start: int | None = None,
@@ -78,6 +77,8 @@ def replay(
         The topic for all messages; None: each keeps its own.
     topics, tags, keys : str or iterable of str, optional
         Only messages of these topics, with one of these tags and one of these keys.
+    filter : str or Sql92Filter, optional
+        An SQL92 expression of RocketMQ over the properties; a str is one of the newest dialect.
     begin, end : int, optional
         Epoch ms of storeTimestamp, end exclusive; whole segments outside are not read.
     start, stop : int, optional
@@ -111,6 +112,7 @@ def replay(
         topics=words(topics, "topics"),
         tags=words(tags, "tags"),
         keys=words(keys, "keys"),
+        filter=filter_of(filter),
         begin=begin,
         end=end,
         start=start,
@@ -185,26 +187,7 @@ def unpacked(body: bytes, sys_flag: int, physical_offset: int) -> bytes:
     where = f"the message at log offset {physical_offset}"
     if sys_flag & formats.SYS_FLAG_INNER_BATCH:
         raise DecodeError(f"{where} is an inner batch, which is not supported")
-    if not sys_flag & formats.SYS_FLAG_COMPRESSED:
-        return body
-    kind = (sys_flag & formats.SYS_FLAG_COMPRESSION_TYPE_MASK) >> 8
     try:
-        if kind in (0, _ZLIB):
-            packed = zlib.decompressobj()
-            content = packed.decompress(body, MAX_UNPACKED_NBYTES + 1)
-            if not packed.eof and len(content) <= MAX_UNPACKED_NBYTES:
-                raise zlib.error("it ends too early")
-        elif kind in _CODECS:
-            import pyarrow as pa
-
-            with pa.input_stream(pa.BufferReader(body), compression=_CODECS[kind]) as stream:
-                content = stream.read(MAX_UNPACKED_NBYTES + 1)
-        else:
-            raise DecodeError(f"{where} has an unknown compression type ({kind})")
-    except (OSError, zlib.error) as error:
+        return decompressed(body, sys_flag)
+    except DecodeError as error:
         raise DecodeError(f"the body of {where} cannot be decompressed: {error}") from error
-    if len(content) > MAX_UNPACKED_NBYTES:
-        raise DecodeError(
-            f"the body of {where} decompresses to more than {MAX_UNPACKED_NBYTES} bytes"
-        )
-    return content

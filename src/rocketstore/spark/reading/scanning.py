@@ -16,11 +16,13 @@ from rocketstore.spark.base.options import ReadOptions
 from rocketstore.spark.base.schema import spark_schema
 from rocketstore.spark.base.shipping import shipped_function
 from rocketstore.spark.reading.reader import of_plain, plan, read_partition, to_plain
-from rocketstore.spark.reading.selection import Selection, plain, words
+from rocketstore.spark.reading.selection import Selection, filter_of, plain, words
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame, SparkSession
+
+    from rocketstore.filter.sql92.sql92_filter import Sql92Filter
 
 __all__ = ["scan"]
 
@@ -32,6 +34,7 @@ def scan(
     topics: str | Iterable[str] | None = None,
     tags: str | Iterable[str] | None = None,
     keys: str | Iterable[str] | None = None,
+    filter: str | Sql92Filter | None = None,
     columns: str | Sequence[str] = "core",
     include_properties: bool = False,
     begin: int | None = None,
@@ -62,6 +65,8 @@ def scan(
     topics, tags, keys : str or iterable of str, optional
         Only messages of one of the topics, with one of the tags, with one of the keys (a word of
         KEYS, or the unique key).
+    filter : str or Sql92Filter, optional
+        An SQL92 expression of RocketMQ over the properties; a str is one of the newest dialect.
     columns : str or sequence of str
         ``"core"``, ``"full"``, ``"kafka"``, or names of columns.
     include_properties : bool
@@ -105,6 +110,7 @@ def scan(
         topics=words(topics, "topics"),
         tags=words(tags, "tags"),
         keys=words(keys, "keys"),
+        filter=filter_of(filter),
         begin=begin,
         end=end,
         start=start,
@@ -140,6 +146,7 @@ def scan_selected(
     check_record_word(records)
     check_batch_limits(batch_rows, batch_bytes)
     local = local_path(path)
+    wanted = selection.filter
     tasks = _tasks(spark) if selection.min_partitions is None else selection.min_partitions
     options = ReadOptions(
         # An executor has its own working directory.
@@ -148,6 +155,9 @@ def scan_selected(
         topics=selection.topics,
         tags=selection.tags,
         keys=selection.keys,
+        filter=None
+        if wanted is None
+        else (wanted.expression, wanted.broker_version, wanted.strict),
         starting_timestamp=selection.begin,
         ending_timestamp=selection.end,
         starting_physical_offset=selection.start,

@@ -6,13 +6,17 @@ import difflib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from rocketstore.filter.message_filter import sql_filter
 from rocketstore.sources.policy import plan_reading
 from rocketstore.sources.segments import LogFiles
 from rocketstore.sources.splits import Split
 from rocketstore.spark.base.options import CORRUPTION_POLICIES, DEFAULT_PARTITION_BYTES
 from rocketstore.spark.reading.listing import list_to_read
+
+if TYPE_CHECKING:
+    from rocketstore.filter.sql92.sql92_filter import Sql92Filter
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
@@ -38,6 +42,7 @@ class Selection:
     ----------
     topics, tags, keys : tuple of str or None
         A record must have one of them; None: all records.
+    filter : Sql92Filter or None
     begin, end : int or None
         Epoch ms of storeTimestamp; the end is exclusive.
     start, stop : int or None
@@ -61,6 +66,7 @@ class Selection:
     topics: tuple[str, ...] | None = None
     tags: tuple[str, ...] | None = None
     keys: tuple[str, ...] | None = None
+    filter: Sql92Filter | None = None
     begin: int | None = None
     end: int | None = None
     start: int | None = None
@@ -112,9 +118,15 @@ class Selection:
             "topics": self.topics,
             "tags": self.tags,
             "keys": self.keys,
+            "filter": self.filter,
             "begin": self.begin,
             "end": self.end,
         }
+
+
+def filter_of(given: str | Sql92Filter | None) -> Sql92Filter | None:
+    """Return the filter of an expression; ``FilterSyntaxError`` for other texts."""
+    return None if given is None else sql_filter(given)
 
 
 def words(given: str | Iterable[str] | None, name: str) -> tuple[str, ...] | None:

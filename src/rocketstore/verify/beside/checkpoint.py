@@ -19,6 +19,8 @@ from rocketstore.errors import MappedFileError, UnsafePathError
 from rocketstore.verify.beside.judgement import Judgement
 
 _TIMES = ("physic_timestamp", "logics_timestamp", "index_timestamp")
+#: A broker writes its checkpoint every few seconds, and at an orderly stop.
+_PAST_MS = 600_000
 _OFFSETS = ("master_flushed_offset", "confirm_physical_offset")
 
 
@@ -80,6 +82,7 @@ class CheckpointFile:
                 self.nbytes,
                 f"{self.nbytes} bytes instead of {formats.CHECKPOINT_FILE_NBYTES}; missing bytes "
                 f"count as 0: {self._when()} a broker checks the whole log",
+                "checkpoint.size",
             )
         if self.nbytes > formats.CHECKPOINT_FILE_NBYTES:
             yield self._note(
@@ -93,13 +96,22 @@ class CheckpointFile:
         times = {name: getattr(self.content, name) for name in _TIMES}
         for name, value in times.items():
             if value < 0:
-                yield self._at(name, f"is {value}, and counts as 0 for a broker")
+                reason = f"is {value}, and counts as 0 for a broker"
+                yield self._at(name, reason, code="checkpoint.future")
             elif value > newest:
                 yield self._at(
                     name,
                     f"is {value}, {_span(value - newest)} past the newest record's store time "
                     f"{newest}; {self._future_means(name)}",
+                    code="checkpoint.future",
                 )
+        physic = times["physic_timestamp"]
+        if 0 < physic < newest - _PAST_MS:
+            reason = (
+                f"is {_span(newest - physic)} before the newest record's store time {newest}; "
+                f"{self._when()} a broker checks more of the log"
+            )
+            yield self._at("physic_timestamp", reason, is_finding=False, code="checkpoint.past")
         lowest = min(times["physic_timestamp"], times["logics_timestamp"])
         whole = self.nbytes is not None and self.nbytes >= formats.CHECKPOINT_FILE_NBYTES
         if lowest <= 0 and whole:
@@ -131,22 +143,25 @@ class CheckpointFile:
                 )
         place = self.content.logics_physical_offset
         if place < 0:
-            yield self._at("logics_physical_offset", f"is {place}, outside the log")
+            reason = f"is {place}, outside the log"
+            yield self._at("logics_physical_offset", reason, code="checkpoint.offset")
         elif place and place >= log_start and is_record is not None and not is_record(place):
             yield self._at(
                 "logics_physical_offset",
                 f"is {place}, where no record starts; RocketMQ 5.5 begins to dispatch there",
+                code="checkpoint.offset",
             )
 
     def _when(self) -> str:
         return "at its next start" if self.aborted else "after an unclean stop"
 
-    def _at(self, name: str, reason: str, *, is_finding: bool = True) -> Judgement:
+    def _at(self, name: str, reason: str, *, is_finding: bool = True, code: str = "") -> Judgement:
         position = formats.CHECKPOINT.at(name)
-        return Judgement("checkpoint", str(self.path), position, f"{name} {reason}", is_finding)
+        text = f"{name} {reason}"
+        return Judgement("checkpoint", str(self.path), position, text, is_finding, code)
 
-    def _finding(self, position: int, reason: str) -> Judgement:
-        return Judgement("checkpoint", str(self.path), position, reason)
+    def _finding(self, position: int, reason: str, code: str) -> Judgement:
+        return Judgement("checkpoint", str(self.path), position, reason, code=code)
 
     def _note(self, position: int, reason: str) -> Judgement:
         return Judgement("checkpoint", str(self.path), position, reason, is_finding=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -36,11 +37,12 @@ def begin_surroundings(around: Surroundings, scope: VerifyScope) -> None:
             scope.report.add("odd-file", path, 0, start, reason)
         else:
             reason = f"{around.access.unreadable[path]}: {lost}"
-            scope.report.add("unreadable", path, 0, start, reason)
+            code = "log.segment.unreadable"
+            scope.report.add("unreadable", path, 0, start, reason, code=code)
     segments = {path for path, *_ in _hidden(around, scope)}
     for path in sorted(set(around.access.unreadable) - segments):
         reason = f"{around.access.unreadable[path]}: it could not be read"
-        scope.report.add("unreadable", path, 0, None, reason)
+        scope.report.add("unreadable", path, 0, None, reason, code="store.owner")
     for path in sorted(set(around.access.odd) - segments):
         scope.report.add("odd-file", path, 0, None, around.access.odd_in_words(path))
     for path, other in sorted(around.access.shared.items()):
@@ -84,11 +86,21 @@ def finish_surroundings(
         )
         _report(scope, around.tables.judge_timer(_bounds(scope, queues, ends), scope.stop))
     if queues is not None and not scope.lost_end:
+        _report(scope, _judge_timer(around, scope, queues))
         around.has_light_queues = scope.counts.pop("light_names", 0) > 0
         lost = around.lost_queues(queues, ends, scope.start, scope.stop)
         _report(scope, around.judge_lost_queues(lost, queues, ends))
         gone = {(one.topic, one.queue_id) for one in lost}
         _report(scope, around.tables.judge_offsets(_bounds(scope, queues, ends), gone))
+
+
+def _judge_timer(
+    around: Surroundings, scope: VerifyScope, queues: QueueTable
+) -> Iterable[Judgement]:
+    from rocketstore.verify.beside.timer_report import judge_timer_units
+
+    now = time.time_ns() // 1_000_000
+    return judge_timer_units(around.paths.root, around.dialect, scope.log, queues, now)
 
 
 def _report_absent(around: Surroundings, scope: VerifyScope) -> None:
@@ -102,16 +114,18 @@ def _report_absent(around: Surroundings, scope: VerifyScope) -> None:
                 f"the folder {name} is missing; {count:,} {what} will be rebuilt from the "
                 f"log (about {seconds} s)"
             )
-            scope.report.add("missing-folder", around.paths.root / name, 0, None, reason)
+            code = "index.missing" if name == formats.INDEX_DIR else "queue.missing"
+            path = around.paths.root / name
+            scope.report.add("missing-folder", path, 0, None, reason, code=code)
 
 
 def _report(scope: VerifyScope, judgements: Iterable[Judgement]) -> None:
     """Add judgements to the report, as findings or notes."""
     for one in judgements:
         if one.is_finding:
-            scope.report.add(one.kind, one.path, one.position, None, one.reason)
+            scope.report.add(one.kind, one.path, one.position, None, one.reason, code=one.code)
         else:
-            scope.report.notes.append(f"{one.path}: {one.reason}")
+            scope.report.remark(f"{one.path}: {one.reason}", one.code, one.path, one.count)
 
 
 def _hidden(around: Surroundings, scope: VerifyScope) -> list[tuple[Path, int, int]]:

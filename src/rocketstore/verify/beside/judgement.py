@@ -23,6 +23,9 @@ class Judgement:
     reason : str
     is_finding : bool
         It is a fault; otherwise a remark.
+    code : str
+        The code of ``doctor``; ``""``: that of the kind, or none.
+    count : int
     """
 
     kind: str
@@ -30,3 +33,5 @@ class Judgement:
     position: int
     reason: str
     is_finding: bool = True
+    code: str = ""
+    count: int = 0

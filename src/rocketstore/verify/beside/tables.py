@@ -92,7 +92,6 @@ TABLES = (
 _LINES = tuple(Dialect.for_version(version) for version in ("4.9.8", "5.3.3", "5.5.0"))
 _BY_NAME = {table.name: table for table in TABLES}
 #: Length of ``timercheck``, and what it holds: epoch ms, position, queue offset, master's.
-_TIMER_CHECK_FILE = "timercheck"
 _TIMER_CHECK_NBYTES = 32
 
 
@@ -155,7 +154,7 @@ class BrokerTables:
         for name in (*_BY_NAME, *names):
             if name not in self._files:
                 self._files[name] = self._read(name), self._read(name + BACKUP_SUFFIX)
-        timer = self._folder / _TIMER_CHECK_FILE
+        timer = self._folder / formats.TIMER_CHECK_FILE
         self._timer_check = _timer_check(timer, root) if is_there else None
 
     def _names(self) -> list[str]:
@@ -206,6 +205,22 @@ class BrokerTables:
         manager = used.manager if used is not None else None
         return manager.topic_config_table if isinstance(manager, TopicConfigManager) else None
 
+    def groups(self) -> set[str]:
+        """Return the groups that a broker knows; empty if it reads no table."""
+        used = self._used(config_files.SUBSCRIPTION_GROUPS_FILE)
+        manager = used.manager if used is not None else None
+        if not isinstance(manager, SubscriptionGroupManager):
+            return set()
+        return set(manager.subscription_group_table)
+
+    def groups_with_offsets(self) -> set[str]:
+        """Return the groups that have offsets."""
+        used = self._used(config_files.CONSUMER_OFFSETS_FILE)
+        manager = used.manager if used is not None else None
+        if not isinstance(manager, ConsumerOffsetManager):
+            return set()
+        return {group for _, group, _, _ in committed_offsets(manager)}
+
     # --- the files ----------------------------------------------------------------------------
 
     def judge_files(self) -> Iterator[Judgement]:
@@ -243,9 +258,9 @@ class BrokerTables:
 
     def judge_timer(self, bounds: Bounds, log_end: int) -> Iterator[Judgement]:
         """Compare the timer's files with its queue and with the log's end."""
-        path = self._folder / _TIMER_CHECK_FILE
+        path = self._folder / formats.TIMER_CHECK_FILE
         if isinstance(self._timer_check, str):
-            yield Judgement("config-table", str(path), 0, self._timer_check)
+            yield Judgement("config-table", str(path), 0, self._timer_check, code="timer.behind")
         elif self._timer_check is not None:
             yield from _judge_timer_check(path, self._timer_check, bounds)
         from rocketstore.verify.beside.timer_files import judge_timer_log
@@ -279,7 +294,10 @@ def _judge_pair(table: _Table | None, file: TableFile, backup: TableFile) -> Ite
     if file.state in ("good", "missing") and backup.state in ("good", "missing", "empty"):
         if file.state == "missing" and backup.state == "good":
             reason = f"the file is missing; {backup.path.name} is read instead"
-            yield Judgement("config-table", str(file.path), 0, reason, is_finding=False)
+            yield Judgement(
+                "config-table", str(file.path), 0, reason, is_finding=False,
+                code="config.bak-used",
+            )  # fmt: skip
         if file.state == "missing" and backup.state == "empty":
             yield _verdict(backup, f"the file is empty and there is no {file.path.name}; "
                            + _starts_without(table))  # fmt: skip
@@ -287,7 +305,7 @@ def _judge_pair(table: _Table | None, file: TableFile, backup: TableFile) -> Ite
     if "unjudged" in (file.state, backup.state):
         for one in (file, backup):
             if one.state == "unjudged":
-                yield Judgement("config-table", str(one.path), one.position, one.reason)
+                yield _verdict(one, one.reason)
         return
     if file.state == "good":
         reason = f"{backup.reason}; a broker reads it only when {file.path.name} is lost"
@@ -305,17 +323,22 @@ def _judge_bad(table: _Table | None, file: TableFile, backup: TableFile) -> Judg
     reason = "the file is missing" if file.state == "missing" else file.reason
     if backup.state == "good":
         reason += f"; a broker reads {name} instead{deleted}"
-        return Judgement("config-table", str(file.path), file.position, reason, is_finding=False)
+        return Judgement(
+            "config-table", str(file.path), file.position, reason, is_finding=False,
+            code="config.bak-used",
+        )  # fmt: skip
     if backup.state == "broken":
         reason += f", and {name} is broken (position {backup.position}: {backup.reason})"
-        return _verdict(file, f"{reason}; {_stops(table)}{deleted}")
+        stops = table is not None and table.is_needed
+        code = "config.broken" if stops else "config.empty"
+        return _verdict(file, f"{reason}; {_stops(table)}{deleted}", code)
     states = {"missing": "there is no", "empty": "nothing is in", "void": "nothing is in"}
     reason += f", and {states[backup.state]} {name}"
     return _verdict(file, f"{reason}; {_starts_without(table)}{deleted}")
 
 
-def _verdict(file: TableFile, reason: str) -> Judgement:
-    return Judgement("config-table", str(file.path), file.position, reason)
+def _verdict(file: TableFile, reason: str, code: str = "config.empty") -> Judgement:
+    return Judgement("config-table", str(file.path), file.position, reason, code=code)
 
 
 def _starts_without(table: _Table | None) -> str:
@@ -346,18 +369,25 @@ def _judge_consumers(
         found = None if (topic, queue_id) in gone else bounds(topic, queue_id)
         what = f"group {group}, {topic} queue {queue_id}: offset {offset}"
         if offset < 0:
-            yield Judgement("config-offset", str(path), 0, f"{what} is negative")
+            yield _beyond(path, f"{what} is negative")
         elif found is not None and offset > found[1]:
             reason = (
                 f"{what} is past the queue's end {found[1]}: the group never gets the "
                 f"next {offset - found[1]} messages"
             )
-            yield Judgement("config-offset", str(path), 0, reason)
+            yield _beyond(path, reason)
         elif found is not None and offset < found[0]:
             below += 1
     if below:
         reason = f"offsets below their queue's lowest, because the messages have expired: {below}"
-        yield Judgement("config-offset", str(path), 0, reason, is_finding=False)
+        yield Judgement(
+            "config-offset", str(path), 0, reason, is_finding=False,
+            code="config.consumer-below", count=below,
+        )  # fmt: skip
+
+
+def _beyond(path: Path, reason: str) -> Judgement:
+    return Judgement("config-offset", str(path), 0, reason, code="config.consumer-beyond")
 
 
 def _judge_delays(
@@ -375,7 +405,7 @@ def _judge_delays(
             f"{formats.TOPIC_SCHEDULE}, which reaches from {low} to {high}; a broker starts at "
             f"{nearest}"
         )
-        yield Judgement("config-offset", str(path), 0, reason)
+        yield Judgement("config-offset", str(path), 0, reason, code="config.delay-beyond")
 
 
 # --- the timer --------------------------------------------------------------------------------
@@ -406,9 +436,9 @@ def _judge_timer_check(
         reason = (
             f"timer log position {flushed} and queue offset {queue_offset} must not be negative"
         )
-        yield Judgement("config-offset", str(path), 0, reason)
+        yield Judgement("config-offset", str(path), 0, reason, code="timer.beyond")
         return
-    found = bounds("rmq_sys_wheel_timer", 0)
+    found = bounds(formats.TOPIC_TIMER, 0)
     end = found[1] if found is not None else 0
     if queue_offset > end:
         reason = (

@@ -16,21 +16,10 @@ from rocketstore.files.durable import READ_ONLY, kind_name, naming, open_regular
 from rocketstore.verify.beside.foreign_entries import judge_entry
 from rocketstore.verify.beside.judgement import Judgement
 
-TIMER_LOG_DIR = "timerlog"
-TIMER_WHEEL_FILE = "timerwheel"
-#: Two slots of 32 bytes for each second of a week, whatever the precision.
-_WHEEL_NBYTES = 7 * 86_400 * 2 * 32
 #: Default of ``mappedFileSizeTimerLog``, and likely divisors of other values.
 _LOG_FILE_NBYTES = 100 * 1024 * 1024
 _LIKELY_MULTIPLES = (52, 1024)
-#: The fields used here: size, the record's log offset and size (all big-endian).
-_UNIT_NBYTES = 52
-_UNIT = {
-    "names": ["size", "offset", "nbytes"],
-    "formats": [">i4", ">i8", ">i4"],
-    "offsets": [0, 28, 36],
-    "itemsize": _UNIT_NBYTES,
-}
+_UNIT_NBYTES = formats.TIMER_UNIT.nbytes
 _CHUNK_UNITS = 65_536
 
 
@@ -39,7 +28,7 @@ def judge_timer_log(root: Path, log_end: int) -> Iterator[Judgement]:
 
     Source: RocketMQ ``store/timer/TimerLog.java``.
     """
-    path = _newest(root / TIMER_LOG_DIR)
+    path = _newest(root / formats.TIMER_LOG_DIR)
     if path is None:
         return
     try:
@@ -72,7 +61,7 @@ def judge_timer_files(root: Path, dialect: Dialect, flushed: int | None) -> Iter
     """
     if not dialect.has_timer:
         return
-    wheel, log = root / TIMER_WHEEL_FILE, root / TIMER_LOG_DIR
+    wheel, log = root / formats.TIMER_WHEEL_FILE, root / formats.TIMER_LOG_DIR
     for judgements in (_judge_wheel(wheel), _judge_log(log, dialect, flushed)):
         try:
             yield from judgements
@@ -86,9 +75,10 @@ def _judge_wheel(wheel: Path) -> Iterator[Judgement]:
     if about is not None and not stat.S_ISREG(about.st_mode):
         reason = f"{kind_name(about.st_mode)} in the place of a file: no broker starts with it"
         yield Judgement("odd-file", str(wheel), 0, reason)
-    elif about is not None and about.st_size not in (0, _WHEEL_NBYTES):
-        reason = f"{about.st_size} bytes instead of {_WHEEL_NBYTES}: no broker starts with it"
-        yield Judgement("timer-file", str(wheel), min(about.st_size, _WHEEL_NBYTES), reason)
+    elif about is not None and about.st_size not in (0, formats.TIMER_WHEEL_NBYTES):
+        wanted = formats.TIMER_WHEEL_NBYTES
+        reason = f"{about.st_size} bytes instead of {wanted}: no broker starts with it"
+        yield Judgement("timer-file", str(wheel), min(about.st_size, wanted), reason)
 
 
 def _judge_log(log: Path, dialect: Dialect, flushed: int | None) -> Iterator[Judgement]:
@@ -151,7 +141,7 @@ def _units_beyond(path: Path, root: Path, log_end: int) -> int:
     """Count the units whose record ends past ``log_end``."""
     import numpy as np
 
-    dtype = np.dtype(_UNIT)  # type: ignore[call-overload]
+    dtype = formats.TIMER_UNIT.dtype
     beyond = at = 0
     fd = open_regular_file(path, READ_ONLY, root)
     try:
@@ -161,7 +151,9 @@ def _units_beyond(path: Path, root: Path, log_end: int) -> int:
             units = np.frombuffer(content, dtype, len(content) // _UNIT_NBYTES)
             ends = np.flatnonzero(units["size"] != _UNIT_NBYTES)
             written = units[: int(ends[0])] if len(ends) else units
-            beyond += int((written["offset"].astype("i8") + written["nbytes"] > log_end).sum())
+            beyond += int(
+                (written["physical_offset"].astype("i8") + written["message_size"] > log_end).sum()
+            )
             if len(ends) or not len(units):
                 return beyond
             at += len(units) * _UNIT_NBYTES

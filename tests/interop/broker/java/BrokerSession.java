@@ -1,8 +1,10 @@
 package rocketstore.interop;
 
+import com.alibaba.fastjson.JSON;
 import com.alibaba.fastjson.JSONObject;
 import java.io.File;
 import java.lang.reflect.Method;
+import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Properties;
 import org.apache.rocketmq.broker.BrokerController;
@@ -41,10 +43,7 @@ final class BrokerSession {
         if (nameServer == null) {
             NamesrvConfig names = new NamesrvConfig();
             names.setKvConfigPath(request.getString("home") + "/kvConfig.json");
-            NettyServerConfig netty = new NettyServerConfig();
-            netty.setBindAddress("127.0.0.1");
-            netty.setListenPort(request.getIntValue("namePort"));
-            nameServer = new NamesrvController(names, netty);
+            nameServer = new NamesrvController(names, listening(request.getIntValue("namePort")));
             if (!nameServer.initialize()) {
                 throw new IllegalStateException("the name server does not start");
             }
@@ -52,8 +51,8 @@ final class BrokerSession {
         }
         long began = System.nanoTime();
         broker = new BrokerController(
-            brokerConfig(request), serverConfig(request), new NettyClientConfig(),
-            storeConfig(request));
+            brokerConfig(request), listening(request.getIntValue("brokerPort")),
+            new NettyClientConfig(), storeConfig(request));
         if (!broker.initialize()) {
             throw new IllegalStateException("the broker does not start");
         }
@@ -75,8 +74,15 @@ final class BrokerSession {
             }
             Thread.sleep(50);
             broker.registerBrokerAll(true, false, true);
-        } while (!nameServer.getRouteInfoManager().getAllClusterInfo().getBrokerAddrTable()
-            .containsKey(name));
+        } while (!clusters().contains("\"" + name + "\""));
+    }
+
+    /** What the name server knows: an object since 5.0, before that its JSON. */
+    private String clusters() throws Exception {
+        Object routes = nameServer.getRouteInfoManager();
+        Object found = routes.getClass().getMethod("getAllClusterInfo").invoke(routes);
+        return found instanceof byte[]
+            ? new String((byte[]) found, StandardCharsets.UTF_8) : JSON.toJSONString(found);
     }
 
     private static BrokerConfig brokerConfig(JSONObject request) {
@@ -85,18 +91,25 @@ final class BrokerSession {
         config.setNamesrvAddr("127.0.0.1:" + request.getIntValue("namePort"));
         config.setBrokerIP1("127.0.0.1");
         config.setBrokerIP2("127.0.0.1");
-        config.setListenPort(request.getIntValue("brokerPort"));
         config.setBrokerName("rocketstore");
         config.setTraceTopicEnable(false);
         // Clients are told at once where messages are.
         config.setFetchNamesrvAddrByAddressServer(false);
+        Properties others = new Properties();
+        // Since 5.0 this says it, too.
+        others.put("listenPort", request.getString("brokerPort"));
+        others.putAll(Values.strings(request.getJSONObject("brokerConfig")));
+        MixAll.properties2Object(others, config);
         return config;
     }
 
-    private static NettyServerConfig serverConfig(JSONObject request) {
+    /** A server on this port; on loopback alone since 5.0, which can be told so. */
+    private static NettyServerConfig listening(int port) throws Exception {
         NettyServerConfig config = new NettyServerConfig();
-        config.setBindAddress("127.0.0.1");
-        config.setListenPort(request.getIntValue("brokerPort"));
+        Properties others = new Properties();
+        others.put("bindAddress", "127.0.0.1");
+        MixAll.properties2Object(others, config);
+        config.setListenPort(port);
         return config;
     }
 

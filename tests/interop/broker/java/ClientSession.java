@@ -6,24 +6,33 @@ import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import org.apache.rocketmq.client.QueryResult;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.store.ReadOffsetType;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
-/** The stock producer and the stock pull consumer. */
+/** The stock producer, the stock pull consumer, a push consumer and a transactional producer. */
 @SuppressWarnings("deprecation")
 final class ClientSession {
     private static final long SEND_MS = 30000;
     private DefaultMQProducer producer;
     private DefaultMQPullConsumer consumer;
+    private DefaultMQPushConsumer subscriber;
+    private ConcurrentLinkedQueue<MessageExt> received;
+    private TransactionalProducer transactions;
 
     JSONObject handle(JSONObject request) throws Exception {
         switch (request.getString("op")) {
@@ -43,6 +52,23 @@ final class ClientSession {
                 return commit(request);
             case "committed":
                 return committed(request);
+            case "subscribe":
+                return subscribe(request);
+            case "received":
+                return BrokerDriver.of("messages", rows(new ArrayList<>(received)));
+            case "unsubscribe":
+                subscriber.shutdown();
+                return new JSONObject(true);
+            case "transactional":
+                transactions = new TransactionalProducer(request);
+                return new JSONObject(true);
+            case "transact":
+                return transactions.transact(request);
+            case "asked":
+                return transactions.asked();
+            case "no longer transactional":
+                transactions.stop();
+                return new JSONObject(true);
             case "stop":
                 producer.shutdown();
                 consumer.shutdown();
@@ -134,6 +160,25 @@ final class ClientSession {
             .getMQAdminImpl().queryMessageByUniqKey(
                 request.getString("topic"), request.getString("uniqKey")));
         return BrokerDriver.of("messages", rows(found));
+    }
+
+    /** Consume a topic from its beginning, all of it or by an SQL92 expression. */
+    private JSONObject subscribe(JSONObject request) throws Exception {
+        ConcurrentLinkedQueue<MessageExt> taken = new ConcurrentLinkedQueue<>();
+        received = taken;
+        subscriber = new DefaultMQPushConsumer(request.getString("group"));
+        subscriber.setNamesrvAddr("127.0.0.1:" + request.getIntValue("namePort"));
+        subscriber.setInstanceName("subscriber-" + System.nanoTime());
+        subscriber.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        String expression = request.getString("expression");
+        subscriber.subscribe(request.getString("topic"),
+            expression == null ? MessageSelector.byTag("*") : MessageSelector.bySql(expression));
+        subscriber.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            taken.addAll(messages);
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        subscriber.start();
+        return new JSONObject(true);
     }
 
     private JSONObject commit(JSONObject request) throws Exception {

@@ -78,6 +78,14 @@ final class Questions {
         JSONObject row = new JSONObject(true);
         int at = record.position();
         row.put("size", record.remaining());
+        if (record.remaining() < PHYSICAL_OFFSET_AT + Long.BYTES) {
+            // A unit of a size that no record has.
+            row.put("queueId", -1);
+            row.put("queueOffset", -1L);
+            row.put("offset", -1L);
+            row.put("sha1", Values.digest(record));
+            return row;
+        }
         row.put("queueId", record.getInt(at + QUEUE_ID_AT));
         row.put("queueOffset", record.getLong(at + QUEUE_OFFSET_AT));
         row.put("offset", record.getLong(at + PHYSICAL_OFFSET_AT));

@@ -1,0 +1,5 @@
+"""``python -m rocketstore`` is the command ``rocketstore``."""
+
+from rocketstore.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""A broker's configuration file: its syntax, its keys, and what they mean for a store."""

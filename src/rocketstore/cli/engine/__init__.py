@@ -1,0 +1,1 @@
+"""Commands about messages that wait: delays, delivery times, transactions."""

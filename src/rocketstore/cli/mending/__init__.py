@@ -1,0 +1,1 @@
+"""Commands that replace a store's files and can take that back."""

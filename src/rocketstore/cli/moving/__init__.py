@@ -1,0 +1,1 @@
+"""The commands that move stores: copies and comparisons."""

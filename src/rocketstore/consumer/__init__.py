@@ -1,0 +1,1 @@
+"""Consumers, and reads that wait for messages."""

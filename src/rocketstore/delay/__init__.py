@@ -1,0 +1,1 @@
+"""Delayed messages: which are due, their delivery exactly once, and reports."""

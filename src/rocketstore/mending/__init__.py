@@ -1,0 +1,1 @@
+"""Mends a store's files: builds them again beside, and switches; on explicit request only."""

@@ -1,0 +1,1 @@
+"""What ``diff`` compares, one part a module, and how it reports differences."""

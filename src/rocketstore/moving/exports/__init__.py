@@ -1,0 +1,1 @@
+"""Exports: messages as files, and their import."""

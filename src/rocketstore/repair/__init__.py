@@ -1,1 +1,0 @@
-"""Repairs a damaged store, on explicit request only."""
