@@ -102,7 +102,7 @@ class Page(HTMLParser):
         if where in self.blocks:
             self.blocks[where].append(data)
             return
-        assert len(data) <= 1000 if where == "code" else len(data) <= 200, data
+        assert len(data) <= 20_000 if where == "code" else len(data) <= 200, data
         if data.strip("\n"):
             assert data.isprintable(), repr(data)
         if where == "h2":

@@ -350,8 +350,8 @@ def first_for(code: str) -> Action | None:
     return None if why is None else Action([], why)
 
 
-def explanation(code: str, store: str) -> list[tuple[str, str]]:
-    """Return what a code means, as headings and sentences: ``("Data", "Nothing is lost.")`` etc.
+def explanation(code: str, store: str) -> list[tuple[str, Action]]:
+    """Return what a code means, as headings and steps; most steps are a sentence without command.
 
     Parameters
     ----------
@@ -365,9 +365,9 @@ def explanation(code: str, store: str) -> list[tuple[str, str]]:
         For an unknown code.
     """
     found = CODES[code]
-    lines = [("Data", found.means), ("A broker", found.does)]
+    lines = [("Data", Action([], found.means)), ("A broker", Action([], found.does))]
     first, following = first_for(code), action_for(code, store)
     if first is not None:
-        lines.append(("First", first.why))
-    lines.append(("Next", "nothing is to be done" if following is None else following.words()))
+        lines.append(("First", first))
+    lines.append(("Next", following or Action([], "nothing is to be done")))
     return lines

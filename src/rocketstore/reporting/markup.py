@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 
 #: Characters of one text node; longer text ends in an ellipsis.
 MAX_TEXT = 200
+#: Characters of a command line at most: some paths, each of 4,096 bytes at most.
+MAX_COMMAND = 20_000
 #: Largest epoch ms that is a date.
 _MAX_MS = 253_402_300_799_999
 _VOID = frozenset(("meta", "br", "wbr"))

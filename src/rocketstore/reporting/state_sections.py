@@ -13,6 +13,7 @@ from rocketstore.display.quantities import counted, format_size, format_span
 from rocketstore.reporting.charts import bar_cell
 from rocketstore.reporting.facts import Facts
 from rocketstore.reporting.markup import (
+    MAX_COMMAND,
     Cell,
     Child,
     Html,
@@ -23,7 +24,6 @@ from rocketstore.reporting.markup import (
     table,
     tag,
     text,
-    visible,
 )
 from rocketstore.reporting.redaction import Redaction
 
@@ -74,13 +74,16 @@ def verdict_section(facts: Facts, redaction: Redaction) -> Html:
 
 
 def _step(action: Action, redaction: Redaction) -> Html:
-    why = redaction.text(action.why)
+    why = _sentence(redaction.text(action.why))
     if not action.command:
-        return tag("li", tag("p", f"{why[:1].upper()}{why[1:]}."))
+        return tag("li", tag("p", why))
+    command = tag("pre", _command(action), tabindex=0)
+    return tag("li", command, tag("p", why, class_="soft"))
+
+
+def _command(action: Action) -> Html:
     # A command is for copying, so it is whole: only what is not printable is written out.
-    words = visible(shlex.join(action.command), 1000)
-    command = tag("pre", tag("code", text(words, 1000)), tabindex=0)
-    return tag("li", command, tag("p", f"{why[:1].upper()}{why[1:]}.", class_="soft"))
+    return tag("code", text(shlex.join(action.command), MAX_COMMAND))
 
 
 def _figures(facts: Facts) -> list[tuple[str, Child]]:
@@ -185,8 +188,7 @@ def _anchor(code: str) -> str:
 
 
 def _sentence(words: str) -> str:
-    """Return words as a sentence; a command keeps its first letter."""
-    first = words if words.startswith("rocketstore ") else f"{words[:1].upper()}{words[1:]}"
+    first = f"{words[:1].upper()}{words[1:]}"
     return first if first.endswith(".") else f"{first}."
 
 
@@ -195,12 +197,18 @@ def _meanings(findings: Sequence[Finding], path: str) -> list[Child]:
     made = []
     for code in dict.fromkeys(one.code for one in findings):
         lines = [
-            join((tag("dt", heading), tag("dd", _sentence(sentence))))
-            for heading, sentence in explanation(code, path)
+            join((tag("dt", heading), tag("dd", *_meaning(action))))
+            for heading, action in explanation(code, path)
         ]
         head = join((tag("b", f"{CODES[code].what}."), " ", tag("code", code)))
         made.append(tag("article", tag("p", head), tag("dl", *lines), id=_anchor(code)))
     return [tag("h3", "What the codes mean"), tag("div", *made, class_="codes")]
+
+
+def _meaning(action: Action) -> list[Child]:
+    if not action.command:
+        return [_sentence(action.why)]
+    return [_command(action), f": {action.why}."]
 
 
 def _more(count: int, what: str) -> Html | None:

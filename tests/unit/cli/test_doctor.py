@@ -47,8 +47,8 @@ def test_codes() -> None:
     run("doctor", "--explain", "log.none", code=2)
     for code in CODES:
         shown = run("doctor", "--explain", code, "--format", "table").stdout
-        for heading, sentence in explanation(code, "PATH"):
-            assert f"{heading}: {sentence}" in shown
+        for heading, action in explanation(code, "PATH"):
+            assert f"{heading}: {action.words()}" in shown
 
 
 @pytest.mark.parametrize(

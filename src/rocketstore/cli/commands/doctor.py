@@ -145,8 +145,8 @@ def _print_codes(explained: str | None, form: Format) -> None:
         if not print_document(code.document(), form):
             print_text(f"{code.name} ({code.severity})", style="bold")
             print_text(f"{code.what}.")
-            for heading, sentence in explanation(code.name, "PATH"):
-                print_text(f"{heading}: {sentence}")
+            for heading, action in explanation(code.name, "PATH"):
+                print_text(f"{heading}: {action.words()}")
         return
     if form is Format.JSON:
         print_json([one.document() for one in CODES.values()])
