@@ -37,6 +37,7 @@ class StoreOptions(TypedDict, total=False):
 
     store_path_root_dir: str | None
     store_path_commit_log: str | None
+    read_only_commit_log_store_paths: str | None
     mapped_file_size_commit_log: int | None
     mapped_file_size_consume_queue: int | None
     enable_consume_queue_ext: bool | None

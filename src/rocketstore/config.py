@@ -53,7 +53,11 @@ class MessageStoreConfig(_WithEntries):
     store_path_root_dir : str or None
         Root directory; the path given to ``open`` wins.
     store_path_commit_log : str or None
-        Commit-log directory outside the root.
+        Commit-log directory outside the root; or several, separated by commas, over which a broker
+        distributed the segments. Such a log can only be read.
+    read_only_commit_log_store_paths : str or None
+        Further directories with segments, separated by commas; they count, as on a broker, only
+        beside several in ``store_path_commit_log``.
     mapped_file_size_commit_log : int or None
         Bytes of a log segment, 128 to 2**31 - 1 (default 1 GiB).
     mapped_file_size_consume_queue : int or None
@@ -208,6 +212,7 @@ class MessageStoreConfig(_WithEntries):
 
     store_path_root_dir: str | None = None
     store_path_commit_log: str | None = None
+    read_only_commit_log_store_paths: str | None = None
     mapped_file_size_commit_log: int | None = None
     mapped_file_size_consume_queue: int | None = None
     enable_consume_queue_ext: bool | None = None

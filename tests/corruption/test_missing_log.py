@@ -267,20 +267,48 @@ def test_a_named_folder_that_is_not_there(tmp_path: Path, mode: str) -> None:
     assert snapshot(tmp_path) == before
 
 
-@pytest.mark.parametrize("separated", ["{0}/1,{0}/2", "{0}/1,", ",{0}/2", "{0}/1,{0}/2,{0}/3"])
-@pytest.mark.parametrize("mode", ["r", "r+", "a", "x"])
-def test_several_folders_are_no_folders_name(
+def scatter(root: Path, disks: Path) -> None:
+    """Move the log's segments to three folders, by turns."""
+    for number in (1, 2, 3):
+        (disks / str(number)).mkdir()
+    for number, path in enumerate(sorted((root / "commitlog").iterdir())):
+        path.rename(disks / str(number % 3 + 1) / path.name)
+
+
+@pytest.mark.parametrize("separated", ["{0}/1,{0}/2,{0}/3", " {0}/3,{0}/1,,{0}/2,{0}/1,"])
+@pytest.mark.parametrize("mode", ["r+", "a", "x"])
+def test_a_log_in_several_folders_is_only_read(
+    root: Path, tmp_path: Path, separated: str, mode: str
+) -> None:
+    with rocketstore.open(root) as store:
+        whole = [(message.queue_offset, bytes(message.body)) for message in store.scan()]
+    scatter(root, tmp_path)
+    logs = separated.format(tmp_path).strip()
+    before = snapshot(tmp_path)
+    with rocketstore.open(root, store_path_commit_log=logs) as store:
+        assert [(one.queue_offset, bytes(one.body)) for one in store.scan()] == whole
+    path = tmp_path / "new" if mode == "x" else root
+    with pytest.raises(ConfigError, match=r"rocketstore clone.* in 3 folders"):
+        rocketstore.open(path, mode, store_path_commit_log=logs)
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("separated", ["{0}/1,{0}/2", "{0}/1,", ",{0}/2", "{0}/4,{0}/2,{0}/3"])
+@pytest.mark.parametrize("mode", ["r", "r+", "a"])
+def test_a_part_of_the_log_that_is_not_named_or_not_there(
     root: Path, tmp_path: Path, separated: str, mode: str
 ) -> None:
     # The list was taken for one folder of that name: mode "r" answered 0 of 200 messages.
-    for number in (1, 2, 3):
-        (tmp_path / str(number)).mkdir()
-    for number, path in enumerate(sorted((root / "commitlog").iterdir())):
-        path.rename(tmp_path / str(number % 3 + 1) / path.name)
-    path = tmp_path / "new" if mode == "x" else root
+    scatter(root, tmp_path)
     before = snapshot(tmp_path)
-    with pytest.raises(ConfigError, match="several folders"):
-        rocketstore.open(path, mode, store_path_commit_log=separated.format(tmp_path))
+    logs = separated.format(tmp_path)
+    if mode == "r" and "4" not in separated:
+        with rocketstore.open(root, store_path_commit_log=logs) as store:
+            assert any("missing" in one.reason for one in store.recovery_report.damaged)
+    else:
+        where = f"there is no folder {tmp_path}/4" if mode == "r" else ""
+        with pytest.raises((ConfigError, MappedFileError), match=where):
+            rocketstore.open(root, mode, store_path_commit_log=logs)
     assert snapshot(tmp_path) == before
 
 

@@ -363,8 +363,6 @@ def _entry(pair: Pair, kinds: Mapping[str, str], path: str | None) -> ConfigEntr
         return ConfigEntry(key, value, line, "used", "store_host")
     if key == "enableDLegerCommitLog" and value.strip(TRIMMED).lower() == "true":
         raise _error("rocketstore does not support DLedger logs", path, line, key)
-    if key == "readOnlyCommitLogStorePaths" and value.strip(TRIMMED):
-        raise _error("rocketstore does not support a log in several folders", path, line, key)
     known = known_keys().get(key)
     if known is None:
         return ConfigEntry(key, value, line, "unknown")
@@ -384,6 +382,8 @@ def odd_reading(entry: ConfigEntry, kind: str) -> str:
         if kind.startswith(("int", "float")):
             return "RocketMQ ignores a number with blanks around it"
         return "RocketMQ up to 5.1 keeps the blanks around the value"
+    if entry.option == "read_only_commit_log_store_paths":
+        return "counts only beside several folders in storePathCommitLog"
     if "path" in str(entry.option).split("_"):
         if re.search(r"\$\{?\w|^~|%\w+%", trimmed):
             return "RocketMQ does not expand variables: the folder has this name"
@@ -391,8 +391,8 @@ def odd_reading(entry: ConfigEntry, kind: str) -> str:
             return "files are read as ISO-8859-1; for other characters write \\uXXXX"
         if trimmed and not os.path.isabs(trimmed):
             return "relative to the folder in which the process was started"
-        if "," in trimmed:
-            return "several folders; opening refuses them"
+        if entry.option == "store_path_commit_log" and "," in trimmed:
+            return "several folders: the store can be read, not written"
     return ""
 
 

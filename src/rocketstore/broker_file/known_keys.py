@@ -235,7 +235,6 @@ _REASONS = {
         storePathDLedgerCommitLog enableDLegerCommitLog dLegerGroup dLegerPeers dLegerSelfId
         preferredLeaderId enableBatchPush""",
     "of a broker under a controller": "storePathEpochFile storePathBrokerIdentity",
-    "an empty list names no folder": "readOnlyCommitLogStorePaths",
     "rocketstore has its own locks": """
         useReentrantLockWhenPutMessage useABSLock spinLockCollisionRetreatOptimalDegree
         topicQueueLockNum debugLockEnable""",

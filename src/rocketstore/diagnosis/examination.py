@@ -446,7 +446,12 @@ class _Examination:
         verdict = self._verdict
         root = root_of_log(self._path) if self._is_bare else self._path
         paths = StorePaths.of(self._path, self._config)
-        steps = NextSteps(root, self._option_words, log_is_elsewhere=_has_log_elsewhere(paths))
+        steps = NextSteps(
+            root,
+            self._option_words,
+            log_is_elsewhere=paths.is_log_elsewhere,
+            has_several_logs=bool(paths.more_logs),
+        )
         for finding in verdict.findings:
             is_blocking = self._blocks(finding)
             finding.action = steps.action(finding.code, is_blocking=is_blocking)
@@ -524,12 +529,6 @@ class _Examination:
         elif self._content is not None:
             found["records"] = sum(one.records for one in self._content.intact())
         return found
-
-
-def _has_log_elsewhere(paths: StorePaths) -> bool:
-    """Return whether the log's folder is not below the store's root."""
-    log, root = paths.commit_log.absolute(), paths.root.absolute()
-    return not log.is_relative_to(root)
 
 
 def _is_bare(path: Path) -> bool:

@@ -442,7 +442,7 @@ class StoreImage:
     Attributes
     ----------
     log : list of Entry
-        Entries of the log's folder.
+        Entries of the log's folders.
     queues, batch_queues, ext_queues : dict
         Entries of each queue's folder, by topic and queue id.
     index : list of Entry
@@ -452,7 +452,10 @@ class StoreImage:
         self.paths = paths
         self.root = paths.root
         self.log_root = paths.log_root
-        self.log = entries(paths.commit_log, paths.log_root)
+        self.log = sorted(
+            (one for folder in paths.log_folders for one in entries(folder, paths.log_root)),
+            key=lambda one: one.name,
+        )
         self.queues = _queues(paths.consume_queue, paths.root)
         self.batch_queues = _queues(paths.batch_consume_queue, paths.root)
         self.ext_queues = _queues(paths.consume_queue_ext, paths.root)

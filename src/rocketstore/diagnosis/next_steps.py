@@ -10,6 +10,12 @@ from rocketstore import formats
 from rocketstore.diagnosis.codes import Action, action_for, command_action, first_for
 from rocketstore.directory.parts import is_store, store_parts
 
+#: What to do about a store with a log in several folders, which no repair changes.
+COPY_FIRST = (
+    "copy the store with rocketstore clone, which puts its log in one folder; then plan the repair "
+    "of the copy"
+)
+
 
 class NextSteps:
     """Gathers the next steps of findings; no step changes the store.
@@ -25,14 +31,22 @@ class NextSteps:
         Words that each command needs, such as ``--config FILE``.
     log_is_elsewhere : bool
         The log is outside the store's root.
+    has_several_logs : bool
+        It is in several folders: neither a plan nor ``salvage`` changes it.
     """
 
     def __init__(
-        self, root: Path | None, options: Sequence[str], *, log_is_elsewhere: bool
+        self,
+        root: Path | None,
+        options: Sequence[str],
+        *,
+        log_is_elsewhere: bool,
+        has_several_logs: bool = False,
     ) -> None:
         self._root = root
         self._options = list(options)
         self._log_is_elsewhere = log_is_elsewhere
+        self._has_several_logs = has_several_logs
         self._blocked = False
         self._first: dict[str, Action] = {}
         self._by_hand: dict[str, Action] = {}
@@ -48,6 +62,8 @@ class NextSteps:
         if self._root is None:
             return Action([], "pass the directory of the store, which holds commitlog")
         name = found.command[1]
+        if name == "plan" and self._has_several_logs:
+            return Action([], COPY_FIRST)
         is_for_salvage = name == "plan" and self._log_is_elsewhere and code.startswith("log.")
         return self.command("salvage" if is_for_salvage else name)
 
@@ -76,6 +92,7 @@ class NextSteps:
         if "salvage" in commands:  # it makes queues and index match, too
             commands.pop("plan", None)
         if self._blocked:
+            self._by_hand.pop(COPY_FIRST, None)
             for name in ("plan", "salvage"):
                 commands.pop(name, None)
             if self._root is not None:

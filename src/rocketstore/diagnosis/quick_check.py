@@ -92,6 +92,8 @@ class QuickCheck:
                 known = self._pointers.highest
                 what = f"the log is not there; the queues name records up to offset {known}"
                 self._add("store.log-missing", what, self._at(log))
+        if paths.more_logs:
+            self._check_folders_of_log()
         quarantine = paths.root / "quarantine"
         if quarantine.is_dir():
             self._add(
@@ -99,9 +101,23 @@ class QuickCheck:
                 self._at(quarantine), data=DataEffect("none"),
             )  # fmt: skip
 
+    def _check_folders_of_log(self) -> None:
+        for folder in self._paths.log_folders:
+            if not folder.is_dir():
+                what = f"the folder {folder}, which holds a part of the log, is not there"
+                self._add("store.elsewhere", what, self._at(folder))
+        named: dict[int, Path] = {}
+        for entry in self._image.log:
+            if entry.start is None:
+                continue
+            other = named.setdefault(entry.start, entry.path)
+            if other != entry.path:
+                what = f"{other} and {entry.path} have the same name; one of them is not the log's"
+                self._add("store.mixed", what, self._at(other), self._at(entry.path))
+
     def _check_access(self) -> None:
         for path, why in sorted(self._access.unreadable.items()):
-            is_segment = path.parent == self._paths.commit_log
+            is_segment = path.parent in self._paths.log_folders
             code = "log.segment.unreadable" if is_segment else "store.owner"
             self._add(code, f"{path.name} cannot be read: {why}", self._at(path))
         for path in sorted(self._access.odd):

@@ -97,7 +97,7 @@ class StoreAccess:
         """Yield start, stop and path of segments that are unreadable or not files."""
         for path in sorted(self.closed):
             start = formats.file_name_to_offset(path.name)
-            if path.parent == paths.commit_log and start is not None and start % size == 0:
+            if path.parent in paths.log_folders and start is not None and start % size == 0:
                 yield start, start + size, path
 
     def _look_below(self, folder: Path, depth: int, by_offset: bool) -> None:
@@ -158,7 +158,7 @@ class StoreAccess:
 
 def _folders(paths: StorePaths) -> list[Path]:
     return [
-        paths.commit_log,
+        *paths.log_folders,
         paths.consume_queue,
         paths.batch_consume_queue,
         paths.consume_queue_ext,

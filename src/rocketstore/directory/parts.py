@@ -221,21 +221,21 @@ def _has_folder(directory: Path) -> bool:
 # --- DLedger ----------------------------------------------------------------------------------
 
 
-def refuse_dledger(root: Path, commit_log: Path) -> None:
+def refuse_dledger(root: Path, *log_folders: Path) -> None:
     """Raise ``MappedFileError`` if the messages are in a DLedger log.
 
     Parameters
     ----------
     root : Path
         The store's root, or a DLedger folder; its log is in ``dledger-<id>/data`` or ``data``.
-    commit_log : Path
-        The log to be read; refused if its first file holds DLedger entries.
+    *log_folders : Path
+        The log to be read; refused if a folder's first file holds DLedger entries.
     """
     try:
         names = sorted(name for name in os.listdir(root) if re.fullmatch(_DLEDGER_DIR, name))
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         names = []
-    for directory in (*(root / name / "data" for name in names), root / "data", commit_log):
+    for directory in (*(root / name / "data" for name in names), root / "data", *log_folders):
         named = directory.parent.name in names
         if _has_segments(directory) if named else _holds_dledger_entries(directory):
             raise dledger_refusal(directory)

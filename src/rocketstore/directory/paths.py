@@ -9,19 +9,22 @@ from pathlib import Path
 
 from rocketstore import formats
 from rocketstore.config import MessageStoreConfig
+from rocketstore.dialect import Dialect
 from rocketstore.directory.lock import is_held
 from rocketstore.errors import ConfigError, MappedFileError, UnsafePathError
 from rocketstore.files.durable import no_folder, refuse_link_out
+from rocketstore.files.mapped_file_queue import DirectoryListing, list_directories
 
-#: Separates several folders in a broker's storePathCommitLog (5.0 and later).
-_FOLDER_LIST_SEPARATOR = ","
+#: Separates several folders in a broker's storePathCommitLog.
+_SEPARATOR = ","
 
 
 @dataclass(frozen=True)
 class StorePaths:
     """Paths of a store below ``root``.
 
-    ``check`` raises ``UnsafePathError`` if a folder is a link out of the root.
+    ``commit_log`` is the log's folder, the first one if there are several; ``more_logs`` are the
+    others. ``check`` raises ``UnsafePathError`` if a folder is a link out of the root.
     """
 
     root: Path
@@ -33,6 +36,7 @@ class StorePaths:
     checkpoint: Path
     abort: Path
     state: Path
+    more_logs: tuple[Path, ...] = ()
 
     def has_writer(self) -> bool:
         """Return whether a process may be writing the store: it holds the lock.
@@ -44,20 +48,15 @@ class StorePaths:
 
     @classmethod
     def of(cls, root: Path, config: MessageStoreConfig) -> StorePaths:
-        """Return the paths below ``root``, with the log path of ``config``.
+        """Return the paths below ``root``, with the log's folders of ``config``.
 
         Raises ``ConfigError`` if ``config`` is of a store elsewhere whose log is not inside it.
         """
-        log = config.store_path_commit_log
-        if log:
-            _refuse_several_folders(log)
+        logs = [_log_of(root, log, config.store_path_root_dir) for log in configured_logs(config)]
         return cls(
             root=root,
-            commit_log=(
-                _log_of(root, log, config.store_path_root_dir)
-                if log
-                else root / formats.COMMIT_LOG_DIR
-            ),
+            commit_log=logs[0] if logs else root / formats.COMMIT_LOG_DIR,
+            more_logs=tuple(logs[1:]),
             consume_queue=root / formats.CONSUME_QUEUE_DIR,
             batch_consume_queue=root / formats.BATCH_QUEUE_DIR,
             consume_queue_ext=root / formats.CONSUME_QUEUE_EXT_DIR,
@@ -72,8 +71,10 @@ class StorePaths:
 
         A writer checks repeatedly whether its files still have their names.
         """
-        names = (field.name for field in dataclasses.fields(self))
-        return StorePaths(**{name: Path(os.path.abspath(getattr(self, name))) for name in names})
+        names = {field.name for field in dataclasses.fields(self)} - {"more_logs"}
+        found = {name: Path(os.path.abspath(getattr(self, name))) for name in names}
+        more = tuple(Path(os.path.abspath(folder)) for folder in self.more_logs)
+        return StorePaths(**found, more_logs=more)
 
     def folders_that_are_none(self) -> list[str]:
         """Describe what is in the place of folders that can be rebuilt from the log."""
@@ -85,6 +86,42 @@ class StorePaths:
             if kind
         ]
 
+    def list_log(
+        self, *, tolerate_unreadable: bool = False, tolerate_odd: bool = False
+    ) -> DirectoryListing:
+        """List the log's segments; raises as ``list_directories``."""
+        return list_directories(
+            self.log_folders,
+            self.log_root,
+            tolerate_unreadable=tolerate_unreadable,
+            tolerate_odd=tolerate_odd,
+        )
+
+    @property
+    def log_folders(self) -> tuple[Path, ...]:
+        """All folders with segments of the log."""
+        return (self.commit_log, *self.more_logs)
+
+    @property
+    def is_log_elsewhere(self) -> bool:
+        """Whether a folder of the log is not below the root."""
+        root = os.path.abspath(self.root)
+        return not all(
+            Path(os.path.abspath(folder)).is_relative_to(root) for folder in self.log_folders
+        )
+
+    def refuse_several_logs(self, why: str = "can be read, but not be written") -> None:
+        """Raise ``ConfigError`` for a log in several folders; ``why``: what is said about it."""
+        if not self.more_logs:
+            return
+        count = len(self.log_folders)
+        raise ConfigError(
+            f"a log in several folders {why}. Copy the store with its log in one folder: "
+            f"rocketstore clone. The log is in {count} folders: "
+            f"{', '.join(map(str, self.log_folders))}",
+            key="store_path_commit_log",
+        )
+
     @property
     def log_root(self) -> Path:
         """The folder that links among the log's segments must not leave."""
@@ -92,14 +129,17 @@ class StorePaths:
         return self.root if inside else self.commit_log
 
     def refuse_named_nothing(self) -> None:
-        """Raise ``MappedFileError`` if the folder in ``store_path_commit_log`` does not exist."""
-        if self.commit_log == self.root / formats.COMMIT_LOG_DIR or self.commit_log.is_dir():
-            return
-        raise MappedFileError(
-            f"there is no folder {self.commit_log}, which store_path_commit_log (--commit-log) "
-            "names. Check that its disk is mounted; mode 'a' creates it for a store without "
-            "messages"
-        )
+        """Raise ``MappedFileError`` if a folder in ``store_path_commit_log`` does not exist."""
+        for folder in self.log_folders:
+            if folder == self.root / formats.COMMIT_LOG_DIR or folder.is_dir():
+                continue
+            end = "" if self.more_logs else (
+                "; mode 'a' creates it for a store without messages"
+            )  # fmt: skip
+            raise MappedFileError(
+                f"there is no folder {folder}, which store_path_commit_log (--commit-log) names. "
+                f"Check that its disk is mounted{end}"
+            )
 
     def check(self, *, tolerant: bool) -> None:
         """Raise if a folder is a link out of the root, a dangling link, or not a folder.
@@ -149,15 +189,25 @@ class StorePaths:
         )
 
 
-def _refuse_several_folders(log: str) -> None:
-    """Raise ``ConfigError`` for a list of folders, over which RocketMQ distributes a log."""
-    if _FOLDER_LIST_SEPARATOR in log and not Path(log).is_dir():
-        count = len(log.split(_FOLDER_LIST_SEPARATOR))
-        raise ConfigError(
-            f"store_path_commit_log {log!r} names several folders ({count}): rocketstore does not "
-            "support a log on several disks. To read it, create links to all segments in one "
-            "folder, each name once, and pass that folder"
-        )
+def configured_logs(config: MessageStoreConfig) -> tuple[str, ...]:
+    """Return the log's folders that ``config`` names, as a broker divides them; empty if none.
+
+    A folder whose own name has commas is one folder; so it is for a broker before 4.9.2.
+    """
+    log = config.store_path_commit_log
+    if not log:
+        return ()
+    if _SEPARATOR not in log or Path(log).is_dir():
+        return (log,)
+    version = config.broker_version
+    if (
+        version is not None
+        and not Dialect.for_version(version, allow_newer=True).several_log_folders
+    ):
+        return (log,)
+    names = log.strip().split(_SEPARATOR)
+    names += (config.read_only_commit_log_store_paths or "").strip().split(_SEPARATOR)
+    return tuple(dict.fromkeys(name for name in names if name))
 
 
 def _log_of(root: Path, log: str, configured_root: str | None) -> Path:

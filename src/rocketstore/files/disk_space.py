@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -101,7 +101,9 @@ class SpaceWatch:
 
     Parameters
     ----------
-    log_directory, queue_directory : Path
+    log_directories : sequence of Path
+        Of several disks the one with the most room counts: a broker leaves out full ones.
+    queue_directory : Path
         If a folder is missing, its parent is checked: a store without queues is not full.
     config : MessageStoreConfig
     dialect : Dialect
@@ -118,7 +120,7 @@ class SpaceWatch:
 
     def __init__(
         self,
-        log_directory: Path,
+        log_directories: Sequence[Path],
         queue_directory: Path,
         config: MessageStoreConfig,
         dialect: Dialect,
@@ -126,7 +128,7 @@ class SpaceWatch:
         ask: Callable[[Path], DiskSpace] | None = None,
     ) -> None:
         self.levels = SpaceLevels.of(config, dialect)
-        self._directories = log_directory, queue_directory
+        self._log_directories, self._queue_directory = log_directories, queue_directory
         self._config = config
         self._dialect = dialect
         self._own_nbytes = own_nbytes
@@ -134,7 +136,9 @@ class SpaceWatch:
 
     def judge(self) -> SpaceJudgement:
         """Judge the disks as they are now."""
-        spaces = [self._space(directory) for directory in self._directories]
+        logs = [self._space(directory) for directory in self._log_directories]
+        log = min(logs, key=lambda space: UNKNOWN if space is None else space.used_ratio)
+        spaces = [log, self._space(self._queue_directory)]
         ratios = [UNKNOWN if space is None else space.used_ratio for space in spaces]
         levels, top = self.levels, max(ratios)
         is_full, at_once = top > levels.warning, top > levels.forcibly or top > levels.warning

@@ -86,8 +86,9 @@ def list_directory(
     """
     listing = DirectoryListing()
     for folder in (directory, directory.parent):
-        if folder != root:
-            refuse_link_out(folder, root)
+        if folder == root:
+            break  # a link on the way to the root is its owner's choice
+        refuse_link_out(folder, root)
     try:
         names = os.listdir(directory)
     except FileNotFoundError:
@@ -135,6 +136,37 @@ def list_directory(
     return listing
 
 
+def list_directories(
+    directories: Sequence[Path],
+    root: Path,
+    *,
+    tolerate_unreadable: bool = False,
+    tolerate_odd: bool = False,
+) -> DirectoryListing:
+    """List the queue files of directories that hold the parts of one log.
+
+    Raises as ``list_directory``; also ``MappedFileError`` if a file is in two of them.
+    """
+    whole = DirectoryListing()
+    for directory in directories:
+        own_root = root if directory.is_relative_to(root) else directory
+        listing = list_directory(
+            directory, own_root, tolerate_unreadable=tolerate_unreadable, tolerate_odd=tolerate_odd
+        )
+        whole.files += listing.files
+        whole.foreign += listing.foreign
+        whole.unreadable.update(listing.unreadable)
+        whole.linked += listing.linked
+    whole.files.sort()
+    for (offset, path, _), (following, other, _) in itertools.pairwise(whole.files):
+        if offset == following:
+            raise MappedFileError(
+                f"{path} and {other} have the same name: which of them belongs to the log is "
+                "unknown; move the other one away"
+            )
+    return whole
+
+
 def check_place(offset: int, path: Path | str, file_size: int) -> None:
     """Raise ``MappedFileError`` if a file's name is not a multiple of the file size."""
     if offset % file_size:
@@ -177,6 +209,8 @@ class MappedFileQueue:
         Whether files may be created and written.
     cache : MappingCache, optional
         Limits how many of the files are mapped.
+    more_directories : sequence of Path
+        Further directories with files; for reading only.
 
     Notes
     -----
@@ -192,8 +226,10 @@ class MappedFileQueue:
         *,
         writable: bool,
         cache: MappingCache | None = None,
+        more_directories: Sequence[Path] = (),
     ) -> None:
         self.directory = directory
+        self.directories = (directory, *more_directories)
         self.file_size = file_size
         self.writable = writable
         self.flushed_where = 0
@@ -224,8 +260,8 @@ class MappedFileQueue:
 
     def load_new(self) -> None:
         """Append the complete files that another process has created after the last one."""
-        listing = list_directory(
-            self.directory, self._root, tolerate_unreadable=True, tolerate_odd=True
+        listing = list_directories(
+            self.directories, self._root, tolerate_unreadable=True, tolerate_odd=True
         )
         for offset, path, size in listing.files:
             last = self.last()

@@ -87,11 +87,15 @@ class LogWindow(kernels.reading.Window):
         return RecordGoneError.at(self.file.path, position, self.base_offset + position)
 
 
-def modification_time(directory: Path) -> int:
-    """Return a directory's modification time in epoch ns, -1 if there is no directory.
+def modification_time(*directories: Path) -> int:
+    """Return the sum of the directories' modification times in epoch ns; -1 for a missing one.
 
-    It changes when a file in it is created, renamed or deleted.
+    It changes when a file in one of them is created, renamed or deleted.
     """
+    return sum(map(_modification_time, directories))
+
+
+def _modification_time(directory: Path) -> int:
     try:
         return os.stat(directory).st_mtime_ns
     except FileNotFoundError:
@@ -124,7 +128,7 @@ class CommitLog:
         self.reasons: dict[int, str] = {}
         #: Why an existing segment cannot be read, by the offset of its first byte.
         self.absent: dict[int, str] = {}
-        #: Modification time of the directory before it was listed, epoch ns; -1 if unknown.
+        #: ``modification_time`` of the directories before they were listed; -1 if unknown.
         self.directory_time = -1
         self._end_offset = end_offset
         self._end_lock = kernels.locks.OrderedLock(LockRank.LEAF)

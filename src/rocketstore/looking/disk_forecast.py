@@ -5,14 +5,14 @@ from __future__ import annotations
 import bisect
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rocketstore import formats
 from rocketstore.config import MessageStoreConfig
 from rocketstore.dialect import Dialect
-from rocketstore.files.disk_space import UNKNOWN, SpaceLevels, disk_space
+from rocketstore.files.disk_space import UNKNOWN, DiskSpace, SpaceLevels, disk_space
 from rocketstore.looking.log_source import open_log
 from rocketstore.looking.usage import du
 from rocketstore.sources.segments import LogFiles
@@ -142,12 +142,12 @@ def capacity(
     now = time.time_ns() // 1_000_000 if at is None else at
     log = open_log(path, settings)
     answer = Capacity(os.fspath(path), now, reserved_hours=settings.file_reserved_time)
-    points = _points(log, answer)
+    points = _points(path, settings, log, answer)
     _measure(answer, points)
-    place = Path(log.segments[0].uri).parent if log.segments else Path(path)
+    places = {Path(segment.uri).parent for segment in log.segments} or {Path(path)}
     answer.factor = _factor(Path(path), answer.log_nbytes)
     try:
-        space = disk_space(place)
+        space = _space(places)
     except OSError as error:
         answer.notes.append(f"the disk cannot be asked: {error.strerror}")
         return answer
@@ -159,7 +159,15 @@ def capacity(
     return answer
 
 
-def _points(log: LogFiles, answer: Capacity) -> list[tuple[int, int]]:
+def _space(folders: Iterable[Path]) -> DiskSpace:
+    """Return the usage of the file systems of the log's folders, added up."""
+    disks = {os.stat(folder).st_dev: disk_space(folder) for folder in folders}
+    return DiskSpace(*(sum(column) for column in zip(*disks.values(), strict=True)))
+
+
+def _points(
+    path: str | os.PathLike[str], config: MessageStoreConfig, log: LogFiles, answer: Capacity
+) -> list[tuple[int, int]]:
     """Return times (epoch ms, ascending) and how many bytes of log there were then."""
     found: list[tuple[int, int]] = []
     if not log.segments:
@@ -170,7 +178,7 @@ def _points(log: LogFiles, answer: Capacity) -> list[tuple[int, int]]:
             stored = first_store_timestamp(log, segment)
             if stored is not None:
                 found.append((stored, segment.base_offset))
-    last = du(log.root, "minute", start=tail, check_crc=False, jobs=1)
+    last = du(path, "minute", start=tail, check_crc=False, jobs=1, config=config)
     offset = tail
     rows = [row for row in last.rows if row.first_timestamp is not None]
     for row in sorted(rows, key=lambda row: row.first_timestamp or 0):

@@ -172,7 +172,7 @@ def retention(
     options = {name: getattr(settings, _snake_case(name)) for name in WHAT_IF_OPTIONS}
     report = RetentionReport(str(store.path), now, options)
     paths = StorePaths.of(Path(store.path), settings)
-    watch = SpaceWatch(paths.commit_log, paths.consume_queue, settings, reader.dialect, lambda: 0)
+    watch = SpaceWatch(paths.log_folders, paths.consume_queue, settings, reader.dialect, lambda: 0)
     space = watch.judge()
     report.used_ratio = space.log_ratio
     ages, reserved = SegmentAges(reader.log), settings.file_reserved_time * HOUR_MS

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rocketstore import formats, kernels
 from rocketstore.config import MessageStoreConfig
+from rocketstore.directory.paths import configured_logs
 from rocketstore.errors import MappedFileError
 from rocketstore.files.durable import is_zeros
 from rocketstore.sources.files import read_at
@@ -25,7 +26,7 @@ def open_log(path: str | os.PathLike[str], config: MessageStoreConfig | None = N
     path : str or path-like
         A store's root, its log's folder, or one segment.
     config : MessageStoreConfig, optional
-        ``store_path_commit_log`` names a log outside the root.
+        ``store_path_commit_log`` names a log outside the root, in one folder or several.
 
     Raises
     ------
@@ -35,14 +36,15 @@ def open_log(path: str | os.PathLike[str], config: MessageStoreConfig | None = N
     place = Path(path)
     if place.is_file():
         return _one_segment(place)
-    if config is not None and config.store_path_commit_log:
-        elsewhere = Path(config.store_path_commit_log)
-        if not elsewhere.is_dir():
+    folders = (place,) if config is None else configured_logs(config) or (place,)
+    for folder in map(Path, folders):
+        if folder != place and not folder.is_dir():
             raise MappedFileError(
-                f"there is no folder {elsewhere}, which storePathCommitLog (--commit-log) names"
+                f"there is no folder {folder}, which storePathCommitLog (--commit-log) names"
             )
-        return list_log(elsewhere, allow_holes=True, tolerate_unreadable=True)
-    return list_log(place, allow_holes=True, tolerate_unreadable=True)
+    return list_log(
+        folders[0], allow_holes=True, tolerate_unreadable=True, more_folders=folders[1:]
+    )
 
 
 def _one_segment(path: Path) -> LogFiles:

@@ -121,7 +121,8 @@ def clone(
     reflink : bool
         Share blocks with the source where the file system can (btrfs, xfs).
     config : MessageStoreConfig, optional
-        ``store_path_commit_log`` names a log elsewhere; in the copy it is in ``commitlog``.
+        ``store_path_commit_log`` names a log elsewhere, in one folder or several; in the copy it is
+        in ``commitlog``.
     progress : callable, optional
         Called as ``progress(what, done, total)``.
     **options
@@ -228,11 +229,11 @@ class _Clone:
     def _check_places(self) -> None:
         if not self.source.is_dir():
             raise FileNotFoundError(2, "there is no store", str(self.source))
-        refuse_dledger(self.source, self.paths.commit_log)
+        refuse_dledger(self.source, *self.paths.log_folders)
         if not is_store(store_parts(self.source)) and not self.paths.commit_log.is_dir():
             raise FileNotFoundError(2, "this is not a store", str(self.source))
-        inside = self.paths.log_root == self.source
-        self._workplace.check([self.source] if inside else [self.source, self.paths.commit_log])
+        self.paths.refuse_named_nothing()
+        self._workplace.check([self.source, *self.paths.log_folders])
 
     def _refuse_writer(self) -> None:
         if self._live or not self.paths.has_writer():
@@ -289,7 +290,7 @@ class _Clone:
 
     def _list(self) -> Tree:
         tree = list_tree(self.source)
-        if self.paths.commit_log != self.source / formats.COMMIT_LOG_DIR:
+        if self.paths.log_folders != (self.source / formats.COMMIT_LOG_DIR,):
             self._add_log_elsewhere(tree)
         if self._live:
             self._leave_databases(tree)
@@ -297,18 +298,22 @@ class _Clone:
 
     def _add_log_elsewhere(self, tree: Tree) -> None:
         name = formats.COMMIT_LOG_DIR
-        if any(folder.name == name for folder in tree.folders):
-            inside = (
-                self.paths.commit_log.relative_to(self.source)
-                if (self.paths.commit_log.is_relative_to(self.source))
-                else self.paths.commit_log
-            )
-            self.report.notes.append(f"the log is in {inside}; the folder {name} is left out")
-        _drop(tree, name)
-        log = list_tree(self.paths.commit_log)
-        tree.folders += [one._replace(name=f"{name}/{one.name}".rstrip("/")) for one in log.folders]
-        tree.files += [one._replace(name=f"{name}/{one.name}") for one in log.files]
-        tree.links += [one._replace(name=f"{name}/{one.name}") for one in log.links]
+        inside = [
+            folder.relative_to(self.source).as_posix()
+            for folder in self.paths.log_folders
+            if folder.is_relative_to(self.source)
+        ]
+        if name not in inside and any(folder.name == name for folder in tree.folders):
+            log = inside[0] if inside else self.paths.commit_log
+            self.report.notes.append(f"the log is in {log}; the folder {name} is left out")
+        for folder in (name, *inside):
+            _drop(tree, folder)
+        for number, place in enumerate(self.paths.log_folders):
+            part = list_tree(place)
+            kept = part.folders if not number else []
+            tree.folders += [one._replace(name=f"{name}/{one.name}".rstrip("/")) for one in kept]
+            tree.files += [one._replace(name=f"{name}/{one.name}") for one in part.files]
+            tree.links += [one._replace(name=f"{name}/{one.name}") for one in part.links]
 
     def _leave_databases(self, tree: Tree) -> None:
         for part in store_parts(self.source):
@@ -452,7 +457,11 @@ class _Clone:
     # --- the end --------------------------------------------------------------------------------
 
     def _inner_config(self) -> MessageStoreConfig:
-        return self._config.replace(store_path_commit_log=None, store_path_root_dir=None)
+        return self._config.replace(
+            store_path_root_dir=None,
+            store_path_commit_log=None,
+            read_only_commit_log_store_paths=None,
+        )
 
     def _settle(self, extent: Extent, *, exact: bool) -> None:
         if exact:

@@ -131,15 +131,16 @@ class _Diff:
         if any(is_bare for _, is_bare in found):
             self._parts = [part for part in self._parts if part == "log"]
             self._found.notes.append("only the logs were compared: the rest is not there")
-        logs = [os.path.realpath(paths.commit_log) for paths in self._paths]
-        if logs[0] == logs[1] and os.path.realpath(roots[0]) != os.path.realpath(roots[1]):
-            raise ConfigError(f"both stores have the log {logs[0]}; name that of each store")
+        logs = [set(map(os.path.realpath, paths.log_folders)) for paths in self._paths]
+        shared = logs[0] & logs[1]
+        if shared and os.path.realpath(roots[0]) != os.path.realpath(roots[1]):
+            raise ConfigError(f"both stores have the log {shared.pop()}; name that of each store")
 
     def run(self) -> DiffReport:
         """Compare the stores."""
         report = DiffReport(*self._names, since=self._since, parts=tuple(self._parts))
         for paths in self._paths:
-            refuse_dledger(paths.root, paths.commit_log)
+            refuse_dledger(paths.root, *paths.log_folders)
         with self._opened(0) as a, self._opened(1) as b:
             sides = [
                 LogSide(name, one.log, max(one.log.min_offset, 0),

@@ -118,7 +118,7 @@ class Making:
         for source in self.sources:
             source.check()
         self._workplace.check(
-            [folder for source in self.sources for folder in (source.root, source.paths.commit_log)]
+            [folder for one in self.sources for folder in (one.root, *one.paths.log_folders)]
         )
         is_named = self._workplace.is_named()
         self._workplace.run(self._take_report if is_named else self._run_or_forget)

@@ -142,9 +142,9 @@ def merge(
     began = time.monotonic()
     report = MergeReport(a=os.fspath(a), b=os.fspath(b), destination=os.fspath(destination))
     sources = Source(Path(a), settings), Source(Path(b), others)
-    logs = {os.path.realpath(source.paths.commit_log) for source in sources}
-    if len(logs) < len(sources):
-        raise ConfigError(f"both stores have the log {logs.pop()}; name two stores")
+    logs = [set(map(os.path.realpath, source.paths.log_folders)) for source in sources]
+    if shared := logs[0] & logs[1]:
+        raise ConfigError(f"both stores have the log {shared.pop()}; name two stores")
     _Merge(sources, report, None if map_path is None else Path(map_path), progress).run()
     report.duration_s = time.monotonic() - began
     return report

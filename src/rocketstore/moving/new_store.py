@@ -52,7 +52,7 @@ class Source:
         """Raise unless it is a store that no writer has open."""
         if not self.root.is_dir():
             raise FileNotFoundError(2, "there is no store", str(self.root))
-        refuse_dledger(self.root, self.paths.commit_log)
+        refuse_dledger(self.root, *self.paths.log_folders)
         if not is_store(store_parts(self.root)) or not self.paths.commit_log.is_dir():
             raise FileNotFoundError(2, "this is not a store with a log", str(self.root))
         if self.paths.has_writer():
@@ -63,10 +63,8 @@ class Source:
 
     def fingerprint(self) -> str:
         """SHA-256 over names, sizes and times of all files."""
-        found = list_tree(self.root).fingerprint
-        if not self.paths.commit_log.is_relative_to(self.root):
-            found += list_tree(self.paths.commit_log).fingerprint
-        return found
+        folders = [one for one in self.paths.log_folders if not one.is_relative_to(self.root)]
+        return "".join(list_tree(folder).fingerprint for folder in (self.root, *folders))
 
     def check_unchanged(self, fingerprint: str) -> None:
         """Raise ``SourceChangedError`` if a file was changed."""
@@ -98,6 +96,7 @@ def config_like(files: ReadOnlyParts, config: MessageStoreConfig) -> MessageStor
     return config.replace(
         store_path_root_dir=None,
         store_path_commit_log=None,
+        read_only_commit_log_store_paths=None,
         mapped_file_size_commit_log=facts.commit_log_file_size,
         mapped_file_size_consume_queue=facts.consume_queue_file_size,
         mapper_file_size_batch_consume_queue=facts.batch_queue_file_size,

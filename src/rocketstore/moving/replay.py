@@ -12,7 +12,7 @@ from typing import Any, Unpack
 from rocketstore.arguments import OnCorruption, Progress, StoreOptions
 from rocketstore.arrow.reading import read_batches
 from rocketstore.config import MessageStoreConfig
-from rocketstore.directory.paths import StorePaths
+from rocketstore.directory.paths import StorePaths, configured_logs
 from rocketstore.directory.place import check_platform
 from rocketstore.filter.message_filter import sql_filter
 from rocketstore.looking.log_source import open_log
@@ -252,9 +252,7 @@ class _Replay:
 
     def _check_places(self) -> None:
         folder = self._source if self._source.is_dir() else self._source.parent
-        logs = [folder]
-        if self._config is not None and self._config.store_path_commit_log:
-            logs.append(Path(self._config.store_path_commit_log))
+        logs = [folder, *map(Path, configured_logs(self._config or MessageStoreConfig()))]
         paths = StorePaths.of(self._destination, self._settings)
         for log in logs:
             for place in (self._destination, paths.commit_log):

@@ -275,15 +275,18 @@ class LogTail:
         log = self._store.reader.log
         if self._trouble[0] == self.position:
             return True
-        if log.queue.last() is None and _may_have_begun(log.queue.directory, self._store.path):
+        if log.queue.last() is None and any(
+            _may_have_begun(directory, self._store.path) for directory in log.queue.directories
+        ):
             return True
-        if modification_time(log.queue.directory) != log.directory_time:
+        if modification_time(*log.queue.directories) != log.directory_time:
             return True
         end = log.max_offset
         at_start = log.window(end, end + 1) is None and end % log.segment_size == 0
         following = end if at_start else log.roll_next_file(end)
-        if log.queue.find_mapped_file_by_offset(following) is None and os.path.exists(
-            log.queue.directory / formats.offset_to_file_name(following)
+        name = formats.offset_to_file_name(following)
+        if log.queue.find_mapped_file_by_offset(following) is None and any(
+            os.path.exists(directory / name) for directory in log.queue.directories
         ):
             return True
         try:

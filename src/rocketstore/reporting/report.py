@@ -11,6 +11,7 @@ from rocketstore import formats
 from rocketstore.arguments import Progress
 from rocketstore.config import MessageStoreConfig
 from rocketstore.diagnosis.verdict import Verdict
+from rocketstore.directory.paths import configured_logs
 from rocketstore.errors import MappedFileError
 from rocketstore.files.durable import kind_name, write_file
 from rocketstore.reporting.assets import SCRIPT, STYLE, policy
@@ -161,8 +162,7 @@ def check_output(path: Path, output: Path, config: MessageStoreConfig) -> None:
         kind = "a link to nothing" if output.is_symlink() else kind_name(output.stat().st_mode)
         raise MappedFileError(f"{output} is {kind}, not a regular file")
     roots = [path if path.is_dir() else path.parent]
-    if config.store_path_commit_log:
-        roots.append(Path(config.store_path_commit_log))
+    roots += map(Path, configured_logs(config))
     if roots[0].name == formats.COMMIT_LOG_DIR:
         roots.append(roots[0].parent)
     for root in roots:

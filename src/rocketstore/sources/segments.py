@@ -22,7 +22,7 @@ from rocketstore.directory.place import check_root
 from rocketstore.directory.state import StoreState
 from rocketstore.errors import MappedFileError, UnsafePathError
 from rocketstore.files.durable import no_folder, refuse_link_out
-from rocketstore.files.mapped_file_queue import check_place, list_directory, shown_file_size
+from rocketstore.files.mapped_file_queue import check_place, list_directories, shown_file_size
 from rocketstore.sources.files import RemoteEntry, RemoteFiles, local_path, remote_files
 from rocketstore.survey.lost_log import PlacesBelow, refuse_lost_log
 
@@ -162,6 +162,7 @@ def list_log(
     storage_options: Mapping[str, Any] | None = None,
     allow_holes: bool = False,
     tolerate_unreadable: bool = False,
+    more_folders: Sequence[str | os.PathLike[str]] = (),
 ) -> LogFiles:
     """List the segments of a store's log, without locking, mapping or writing anything.
 
@@ -177,6 +178,9 @@ def list_log(
     tolerate_unreadable : bool
         List segments that are not readable or not regular files in ``LogFiles.unreadable`` (local
         logs only). Skip later segments whose name is not a multiple of the segment size.
+    more_folders : sequence of str or path-like
+        Further local folders with segments of the same log, if ``uri`` is one of several over which
+        a broker distributed them (``storePathCommitLog`` with commas).
 
     Returns
     -------
@@ -190,8 +194,8 @@ def list_log(
         A segment is not readable; with ``tolerate_unreadable`` only if none is.
     MappedFileError
         The log is a DLedger log, or segments in its middle are missing. Or a segment is not a
-        regular file, or does not begin at a multiple of the segment size. Or the log's folder is
-        not a folder.
+        regular file, or does not begin at a multiple of the segment size, or is in two folders. Or
+        the log's folder is not a folder.
     UnsafePathError
         The log's folder or a segment is a link that leaves the store.
     ConfigError
@@ -200,7 +204,7 @@ def list_log(
     path = local_path(uri)
     options = dict(storage_options) if storage_options else None
     if path:
-        found = _list_local(path, tolerate_unreadable=tolerate_unreadable)
+        found = _list_local(path, more_folders, tolerate_unreadable=tolerate_unreadable)
     else:
         found = _list_remote(os.fspath(uri), options)
     hint = found.state.commit_log_file_size if found.state is not None else None
@@ -269,11 +273,13 @@ class _Found(NamedTuple):
         return state.flushed_offset if state is not None and is_valid else 0
 
 
-def _list_local(path: Path, *, tolerate_unreadable: bool) -> _Found:
+def _list_local(
+    path: Path, more_folders: Sequence[str | os.PathLike[str]], *, tolerate_unreadable: bool
+) -> _Found:
     path = Path(os.path.abspath(path))
     if not path.exists():
         raise FileNotFoundError(f"there is no store {path}")
-    if _is_log_folder(path):
+    if more_folders or _is_log_folder(path):
         root, folder = path.parent, path
         if path.name != formats.COMMIT_LOG_DIR:
             root = path
@@ -287,8 +293,14 @@ def _list_local(path: Path, *, tolerate_unreadable: bool) -> _Found:
             what = names[0] if names else "nothing"
             raise _no_store(root, f"it has no folder {formats.COMMIT_LOG_DIR}, but {what}")
     _check_log_folder(folder, root)
+    more = [Path(os.path.abspath(one)) for one in more_folders]
+    for one in more:
+        _check_log_folder(one, one)
+        refuse_dledger(one, one)
     tolerant = tolerate_unreadable
-    listing = list_directory(folder, root, tolerate_unreadable=tolerant, tolerate_odd=tolerant)
+    listing = list_directories(
+        [folder, *more], root, tolerate_unreadable=tolerant, tolerate_odd=tolerant
+    )
     if not listing.files:
         listing.refuse_unreadable()
     state = StoreState.read(root / formats.STATE_FILE, root)

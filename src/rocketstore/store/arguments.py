@@ -64,7 +64,8 @@ def merge(config: MessageStoreConfig | None, options: Mapping[str, Any]) -> Mess
     if not isinstance(config, MessageStoreConfig):
         raise ConfigError(f"config must be a MessageStoreConfig, not {type(config).__name__}")
     if "store_path_commit_log" in options:  # of the store that is opened, not of the file's
-        options = {"store_path_root_dir": None, **options}
+        of_the_file = ("store_path_root_dir", "read_only_commit_log_store_paths")
+        options = {**dict.fromkeys(of_the_file), **options}
     return config.replace(**options) if options else config
 
 

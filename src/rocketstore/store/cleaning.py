@@ -84,7 +84,9 @@ class StoreCleaning:
         self._closing = False  # guarded by: _refusal_lock
         self._refusal_lock = kernels.locks.OrderedLock(LockRank.WAITING)
         self.cleaner = StoreCleaner(self)
-        watch = SpaceWatch(paths.commit_log, paths.consume_queue, config, dialect, self._own_nbytes)
+        watch = SpaceWatch(
+            paths.log_folders, paths.consume_queue, config, dialect, self._own_nbytes
+        )
         self.log_service = CleanCommitLogService(
             self.cleaner,
             watch,

@@ -82,7 +82,7 @@ class ClosedStore:
     def clean(self, config: MessageStoreConfig, now: int) -> CleanReport:
         """Delete the files that have expired at ``now`` (epoch ms)."""
         parts, paths = self._parts, self._parts.paths
-        watch = SpaceWatch(paths.commit_log, paths.consume_queue, config, parts.dialect, lambda: 0)
+        watch = SpaceWatch(paths.log_folders, paths.consume_queue, config, parts.dialect, lambda: 0)
         space = watch.judge()
         rule = Retention(
             now=now,

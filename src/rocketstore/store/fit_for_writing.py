@@ -26,6 +26,7 @@ from rocketstore.survey.facts import StoreFacts, examine
 
 def examine_for_writing(paths: StorePaths, config: MessageStoreConfig) -> StoreFacts:
     """Return a store's facts; raise, in addition to ``examine``, if it cannot be written."""
+    paths.refuse_several_logs()
     refuse_rocksdb_queues(paths)
     facts = examine(paths, config)
     refuse_contradictions(facts.queue_types)

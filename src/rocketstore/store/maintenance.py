@@ -62,7 +62,7 @@ class MaintainedStore(OpenStore):
 
         reader, config = self._use(), self._config
         watch = SpaceWatch(
-            self._paths.commit_log, self._paths.consume_queue, config, reader.dialect, lambda: 0
+            self._paths.log_folders, self._paths.consume_queue, config, reader.dialect, lambda: 0
         )
         space = watch.judge()
         rule = Retention(

@@ -120,6 +120,7 @@ class OpenStore:
             self._opened_end = self._reader.log.max_offset
             self.put = self.put_message = self._refuse_put
             return
+        self._paths.refuse_several_logs()
         if mode == "r+":
             self._paths.refuse_named_nothing()
         self._paths = self._paths.absolute()

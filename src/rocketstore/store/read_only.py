@@ -122,7 +122,7 @@ class ReadOnlyParts:
     def _open(
         self, derive: str, accept_gaps: Callable[[list[Gap]], bool], *, as_files: bool
     ) -> None:
-        directory_time = modification_time(self.paths.commit_log)
+        directory_time = modification_time(*self.paths.log_folders)
         self.facts = examine(self.paths, self.config, tolerate_unreadable=True)
         self.dialect = self.facts.dialect
         self.rocksdb = rocksdb_queues(self.paths.root)
@@ -216,7 +216,13 @@ class ReadOnlyParts:
         ]
         if not listing.files:
             listing.refuse_unreadable()
-        queue = MappedFileQueue(self.paths.commit_log, size, self.paths.log_root, writable=False)
+        queue = MappedFileQueue(
+            self.paths.commit_log,
+            size,
+            self.paths.log_root,
+            writable=False,
+            more_directories=self.paths.more_logs,
+        )
         queue.load(listing)
         queue.hold(_MOST_HELD_SEGMENTS)
         log = CommitLog(queue, 0, record_flags(self.config))

@@ -111,7 +111,7 @@ def _look_at_files(
     from rocketstore.query.store_reader import StoreReader
     from rocketstore.store.read_only import ReadOnlyParts
 
-    refuse_dledger(paths.root, paths.commit_log)
+    refuse_dledger(paths.root, *paths.log_folders)
     has_none = not paths.commit_log.is_dir() and not paths.state.is_file()
     none = FileNotFoundError(
         f"{paths.root} is not a store: it has no folder {paths.commit_log.name}"

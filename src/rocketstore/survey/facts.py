@@ -23,7 +23,7 @@ from rocketstore.directory.state import StoreState
 from rocketstore.errors import MappedFileError
 from rocketstore.files.durable import kind_name, refuse_link_out
 from rocketstore.files.mapped_file import MappedFile
-from rocketstore.files.mapped_file_queue import DirectoryListing, list_directory
+from rocketstore.files.mapped_file_queue import DirectoryListing
 from rocketstore.index.geometry import GeometryChoice, choose_geometry, index_paths
 from rocketstore.log.misnamed_segments import hidden_segments
 from rocketstore.queues.queue_types import (
@@ -117,7 +117,7 @@ def examine(
         when the log is missing (see ``refuse_lost_log``).
     """
     paths.check(tolerant=tolerate_unreadable)
-    refuse_dledger(paths.root, paths.commit_log)
+    refuse_dledger(paths.root, *paths.log_folders)
     notes: list[str] = []
     tolerant = tolerate_unreadable
     state = _read_hint(StoreState.read, paths.state, paths.root, notes, tolerant=tolerant)
@@ -129,9 +129,7 @@ def examine(
     found = _read_hint(read_small_file, paths.checkpoint, paths.root, notes, tolerant=tolerant)
     content = found or b""
     checkpoint = StoreCheckpoint.from_bytes(content)
-    listing = list_directory(
-        paths.commit_log, paths.log_root, tolerate_unreadable=tolerant, tolerate_odd=tolerant
-    )
+    listing = paths.list_log(tolerate_unreadable=tolerant, tolerate_odd=tolerant)
     refuse_lost_log(paths, listing, checkpoint, state)
     index = _geometry(paths, config, state, tolerant=tolerant)
     notes += index.doubts

@@ -211,7 +211,9 @@ class _Check:
         self.config = config
         self.report = Report()
         self._facts: StoreFacts | None = None
-        self._log_folder = StorePaths.of(root, config).commit_log
+        paths = StorePaths.of(root, config)
+        paths.refuse_several_logs("is not checked")
+        self._log_folder = paths.commit_log
         self._log = read_log(self._log_folder)
         self._places = {record.physical_offset: record for record in self._log.records}
         self.report.records = len(self._log.records)

@@ -114,7 +114,6 @@ def test_reports_follow_copies_and_count_in_no_comparison() -> None:
         ("topicAttributes={", "not a table in JSON"),
         ("topicAttributes=[1]", "must map topics"),
         ("enableDLegerCommitLog=true", "does not support DLedger"),
-        ("readOnlyCommitLogStorePaths=/a,/b", "several folders"),
     ],
 )
 def test_a_wrong_value_names_file_line_and_key(tmp_path: Path, text: str, reason: str) -> None:
@@ -279,7 +278,8 @@ def test_a_file_is_in_iso_8859_1(tmp_path: Path) -> None:
         ("storePathRootDir=$HOME/store", "does not expand variables"),
         ("storePathCommitLog=~/log", "does not expand variables"),
         ("storePathRootDir=store", "relative to the folder"),
-        ("storePathCommitLog=/a,/b", "several folders"),
+        ("storePathCommitLog=/a,/b", "several folders: the store can be read, not written"),
+        ("readOnlyCommitLogStorePaths=/a,/b", "counts only beside several folders"),
         ("fileReservedTime=1", ""),
         ("file_reserved_time=1", "RocketMQ knows it as fileReservedTime"),
         ("mapedFileSizeCommitLog=65536", "RocketMQ knows it as mappedFileSizeCommitLog"),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rocketstore.diagnosis.codes import command_words
+from rocketstore.diagnosis.next_steps import COPY_FIRST
 from rocketstore.mending.recover import MENDED_KINDS
 
 _LOG = frozenset(("log-file", "record"))
@@ -142,17 +143,22 @@ def advice(
     *,
     options: Sequence[str] = (),
     log_is_elsewhere: bool = False,
+    has_several_logs: bool = False,
 ) -> Iterator[Advice]:
     """Yield the steps that repair findings of these kinds, in order of execution.
 
     ``options``: words that each command needs, such as ``--config FILE``. ``log_is_elsewhere``: the
-    log is outside the store's root, where a plan changes nothing.
+    log is outside the store's root, where a plan changes nothing. ``has_several_logs``: it is in
+    several folders, so a plan is for a copy.
     """
     found = frozenset(kinds)
     rules = [rule for rule in _RULES if found & rule.kinds]
     has_no_plan = any(rule.stops_plan for rule in rules)
     for rule in rules:
         if rule.command == "plan" and has_no_plan:
+            continue
+        if rule.command == "plan" and has_several_logs:
+            yield Advice((), COPY_FIRST)
             continue
         is_for_salvage = rule.command == "plan" and log_is_elsewhere and found & _LOG
         step = _SALVAGE if is_for_salvage else rule

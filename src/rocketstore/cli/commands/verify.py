@@ -91,13 +91,16 @@ def verify(
         )
     words = ["--config", os.fspath(config)] if config is not None else []
     words += ["--commit-log", str(commit_log)] if commit_log is not None else []
-    log = StorePaths.of(path, settings).commit_log.absolute()
+    paths = StorePaths.of(path, settings)
     steps = list(
         advice(
-            path, report.finding_counts, options=words,
-            log_is_elsewhere=not log.is_relative_to(path.absolute()),
+            path,
+            report.finding_counts,
+            options=words,
+            log_is_elsewhere=paths.is_log_elsewhere,
+            has_several_logs=bool(paths.more_logs),
         )
-    )  # fmt: skip
+    )
     _print(report, steps, Format.JSON if as_json else chosen(form))
     if not report.ok:
         raise typer.Exit(int(ExitCode.FINDINGS))

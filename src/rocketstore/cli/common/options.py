@@ -150,7 +150,11 @@ def store_config(file: Path | None = None, commit_log: str | None = None) -> Mes
             raise fail(ExitCode.USAGE, f"--config: {words_of(error)}") from None
         _tell(file, settings)
     if commit_log is not None:
-        settings = settings.replace(store_path_root_dir=None, store_path_commit_log=commit_log)
+        settings = settings.replace(
+            store_path_root_dir=None,
+            store_path_commit_log=commit_log,
+            read_only_commit_log_store_paths=None,
+        )
     return settings
 
 
@@ -193,7 +197,8 @@ CommitLogOption = Annotated[
         "--commit-log",
         metavar="DIR",
         callback=optional_path_word,
-        help="The log's folder if it is not PATH/commitlog (a broker's storePathCommitLog).",
+        help="The log's folder if it is not PATH/commitlog (a broker's storePathCommitLog). "
+        "Commands that only read take several, with commas between them.",
     ),
 ]
 ConfigOption = Annotated[

@@ -15,8 +15,10 @@ from rocketstore.cli.common.options import (
     check_words,
     store_config,
 )
+from rocketstore.cli.common.outcome import ExitCode, fail
 from rocketstore.config import MessageStoreConfig
 from rocketstore.directory.paths import StorePaths
+from rocketstore.errors import ConfigError
 
 SourcePath = Annotated[
     str,
@@ -88,12 +90,18 @@ BrokerOption = Annotated[
 def configured_log(path: str, config: Path | None) -> tuple[str, MessageStoreConfig]:
     """Return what Spark reads, and the settings of ``--config``.
 
-    That is ``path``, or the log's folder if the file places it elsewhere.
+    That is ``path``, or the log's folder if the file places it elsewhere. A log in several folders
+    ends the command.
     """
     settings = store_config(config)
     if not settings.store_path_commit_log or "://" in path:
         return path, settings
-    log = StorePaths.of(Path(path), settings).commit_log
+    paths = StorePaths.of(Path(path), settings)
+    try:
+        paths.refuse_several_logs("is not read by Spark")
+    except ConfigError as error:
+        raise fail(ExitCode.USAGE, str(error)) from None
+    log = paths.commit_log
     inside = StorePaths.of(Path(path), MessageStoreConfig()).commit_log
     is_inside = os.path.realpath(log) == os.path.realpath(inside)
     return (path if is_inside else str(log)), settings

@@ -134,7 +134,7 @@ def _gather_store(
             ]
         return
     _add_judgements(path, judgements, facts, [])
-    _add_by_parts(path, facts, StorePaths.of(path, config).commit_log)
+    _add_by_parts(path, facts, StorePaths.of(path, config).log_folders)
     in_dledger = any(part.treatment == REFUSED for part in store_parts(path))
     facts.has_no_log = not facts.document.get("log", {}).get("files") and not in_dledger
 
@@ -172,11 +172,11 @@ def _add_judgements(
     ]
 
 
-def _add_by_parts(path: Path, facts: Facts, log: Path) -> None:
+def _add_by_parts(path: Path, facts: Facts, log_folders: Sequence[Path]) -> None:
     """Report what names and sizes show of a store that does not open."""
     facts.document["lastExit"] = _last_exit(path, None)
     with facts.part(formats.COMMIT_LOG_DIR), contextlib.suppress(FileNotFoundError):
-        sizes = _segment_sizes(log)
+        sizes = [nbytes for folder in log_folders for nbytes in _segment_sizes(folder)]
         facts.document["log"] = {
             "files": len(sizes),
             "bytes": sum(sizes),

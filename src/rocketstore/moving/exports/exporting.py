@@ -15,6 +15,7 @@ from rocketstore.arrow.layout import PARTITIONS, check_partitions
 from rocketstore.arrow.reading import read_batches
 from rocketstore.config import MessageStoreConfig
 from rocketstore.directory.lock import StoreLock
+from rocketstore.directory.paths import configured_logs
 from rocketstore.display.columns import resolve
 from rocketstore.errors import MappedFileError
 from rocketstore.files.durable import make_directories, sync_directory
@@ -313,8 +314,8 @@ class _Export:
     def _check_place(self) -> None:
         folder = self._source if self._source.is_dir() else self._source.parent
         refuse_overlap(folder, self._place)
-        if self._config is not None and self._config.store_path_commit_log:
-            refuse_overlap(Path(self._config.store_path_commit_log), self._place)
+        for log in configured_logs(self._config or MessageStoreConfig()):
+            refuse_overlap(Path(log), self._place)
         if self._place.name in ("", ".."):
             return
         if os.path.lexists(self._place) and not self._place.is_dir():

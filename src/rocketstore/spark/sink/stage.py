@@ -100,6 +100,7 @@ def encoder_settings(
     else:
         check_root(Path(root), "a")
         paths = StorePaths.of(Path(root), given)
+        paths.refuse_several_logs()
         refuse_rocksdb_queues(paths)
         facts = examine(paths, given)
         refuse_contradictions(facts.queue_types)

@@ -39,7 +39,7 @@ def judge_foreign(
     if not dialect.loads_folders:
         folders.add(paths.batch_consume_queue)
     for path in sorted(foreign):
-        if path.parent == paths.commit_log:
+        if path.parent in paths.log_folders:
             # Do not skip empty files here: a kill leaves no file with such a name.
             if path.is_file() and not path.is_symlink():
                 yield _foreign(path, "the log's folder", "segment", dialect)

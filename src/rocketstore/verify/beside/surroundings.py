@@ -183,13 +183,14 @@ class Surroundings:
         if not linked:
             return None
         full = frozenset(file.path for file in log.queue.files if file.end_offset <= end)
-        return hard_links_note(sorted(linked - full), (self.paths.root, self.paths.log_root))
+        return hard_links_note(sorted(linked - full), (self.paths.root, *self.paths.log_folders))
 
     def begun_nowhere(self, size: int) -> Iterator[tuple[Path, str]]:
         """Yield files in the log's folder that begin between two segments, and the reason."""
-        for name in sorted(_names(self.paths.commit_log)):
-            start = formats.file_name_to_offset(name)
-            path = self.paths.commit_log / name
+        for path in sorted(
+            folder / name for folder in self.paths.log_folders for name in _names(folder)
+        ):
+            start = formats.file_name_to_offset(path.name)
             is_odd = start is not None and start % size and start < 2**63 - size
             if is_odd and path.is_file() and not path.is_symlink():
                 reason = f"whose offset is not a multiple of {size}: it blocks every writer"
