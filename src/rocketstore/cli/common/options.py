@@ -197,8 +197,8 @@ CommitLogOption = Annotated[
         "--commit-log",
         metavar="DIR",
         callback=optional_path_word,
-        help="The log's folder if it is not PATH/commitlog (a broker's storePathCommitLog). "
-        "Commands that only read take several, with commas between them.",
+        help="The log's folder if it is not PATH/commitlog (a broker's storePathCommitLog, commas "
+        "too).",
     ),
 ]
 ConfigOption = Annotated[
